@@ -1,0 +1,230 @@
+//! Connectors: a name in `USING ...` and what it can make.
+//!
+//! A connector checks its options before anything is touched, so that `validate` finds what `run`
+//! would. Options arrive as [`Options`]: keys without case, the original spelling kept for
+//! messages. What is wrong with one is an [`OptionError`], which the SQL layer turns into a
+//! message that points at the option in the pipeline file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use millstream_store::env::Env;
+
+use crate::sink::{Failure, Sink};
+use crate::source::{Source, StaticTable};
+
+/// Options of one `CREATE TABLE`, in the order written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    entries: Vec<(String, String)>,
+}
+
+impl Options {
+    /// Options from keys and values; of two keys that differ in case only, the later one holds.
+    pub fn new(entries: impl IntoIterator<Item = (String, String)>) -> Self {
+        let mut options = Self::default();
+        for (key, value) in entries {
+            options.set(key, value);
+        }
+        options
+    }
+
+    /// Sets one option, replacing it whatever its case.
+    pub fn set(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        let (key, value) = (key.into(), value.into());
+        self.entries.retain(|(known, _)| !known.eq_ignore_ascii_case(&key));
+        self.entries.push((key, value));
+    }
+
+    /// The value of `key`, whatever its case.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let found = self.entries.iter().find(|(known, _)| known.eq_ignore_ascii_case(key));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Keys and values as written.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.entries.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// The value of `key` read as `T`; `wanted` says what it should look like ("a whole number").
+    pub fn parse<T: std::str::FromStr>(
+        &self,
+        key: &str,
+        wanted: &str,
+    ) -> Result<Option<T>, OptionError> {
+        let Some(text) = self.get(key) else { return Ok(None) };
+        match text.trim().parse() {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => Err(OptionError::invalid(key, text, wanted)),
+        }
+    }
+
+    /// The value of `key` as true or false.
+    pub fn parse_bool(&self, key: &str) -> Result<Option<bool>, OptionError> {
+        match self.get(key).map(|text| (text, text.trim().to_ascii_lowercase())) {
+            None => Ok(None),
+            Some((_, lower)) if lower == "true" => Ok(Some(true)),
+            Some((_, lower)) if lower == "false" => Ok(Some(false)),
+            Some((text, _)) => Err(OptionError::invalid(key, text, "true or false")),
+        }
+    }
+}
+
+/// What is wrong with a table's declaration. Points at an option, or at the whole declaration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionError {
+    /// The option's key, or `None` where the declaration as a whole is wrong.
+    pub key: Option<String>,
+    /// What is wrong, a sentence without a full stop.
+    pub problem: String,
+    /// What to write instead.
+    pub help: Option<String>,
+}
+
+impl OptionError {
+    /// An option whose value does not read as what it should be.
+    pub fn invalid(key: &str, value: &str, wanted: &str) -> Self {
+        Self {
+            key: Some(key.to_owned()),
+            problem: format!("'{key}' is '{value}', but should be {wanted}"),
+            help: None,
+        }
+    }
+
+    /// An option that must be there.
+    pub fn missing(key: &str, help: impl Into<String>) -> Self {
+        Self { key: None, problem: format!("'{key}' is missing"), help: Some(help.into()) }
+    }
+
+    /// Anything else about one option.
+    pub fn of(key: &str, problem: impl Into<String>, help: Option<String>) -> Self {
+        Self { key: Some(key.to_owned()), problem: problem.into(), help }
+    }
+
+    /// Anything else about the declaration as a whole.
+    pub fn table(problem: impl Into<String>, help: Option<String>) -> Self {
+        Self { key: None, problem: problem.into(), help }
+    }
+}
+
+/// Where an option may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Only on a table that is read.
+    Source,
+    /// Only on a table that is written.
+    Sink,
+    /// On either.
+    Both,
+}
+
+/// One option a connector knows. A name that ends in `.*` stands for all keys with that prefix.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSpec {
+    /// The key as documented.
+    pub name: &'static str,
+    /// Where it may stand.
+    pub side: Side,
+    /// A line for the reference page and for `validate`.
+    pub about: &'static str,
+}
+
+/// A declared table: what stands in the pipeline file, checked for form only.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// The table's name as written.
+    pub name: String,
+    /// Declared columns, or `None` where the declaration has none. Nullability is kept:
+    /// `NOT NULL` makes a field not nullable.
+    pub columns: Option<SchemaRef>,
+    /// The options, `LOCATION '...'` among them as `path`.
+    pub options: Options,
+}
+
+/// What a table is used for when a source is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadMode {
+    /// `FROM STREAM t`: micro-batches, from the starting position on.
+    Stream,
+    /// `FROM t`: from the earliest row to what is there at the start.
+    Batch,
+}
+
+/// A flow's own facts, for connectors that name things after it.
+#[derive(Clone, Debug)]
+pub struct FlowContext {
+    /// The flow's name.
+    pub flow: String,
+    /// The query's id from the checkpoint's `metadata`; stable across restarts.
+    pub query_id: String,
+    /// Clock, chance and tasks.
+    pub env: Env,
+    /// Relative paths in options are relative to this directory.
+    pub base_dir: PathBuf,
+}
+
+/// A name in `USING ...` and what it can make.
+pub trait Connector: Send + Sync {
+    /// The name after `USING`.
+    fn name(&self) -> &'static str;
+
+    /// Every option it knows, the writer options of the driver aside.
+    fn options(&self) -> &'static [OptionSpec];
+
+    /// Checks a table that is read, touching nothing, and gives the columns a query sees.
+    fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError>;
+
+    /// Checks a table that is written, for rows of `schema`, touching nothing.
+    fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError>;
+
+    /// Makes a source. The table passed `check_source`.
+    fn source(
+        &self,
+        table: &Table,
+        mode: ReadMode,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Source>, Failure>;
+
+    /// Makes a sink for rows of `schema`. The table passed `check_sink`.
+    fn sink(
+        &self,
+        table: &Table,
+        schema: &SchemaRef,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Sink>, Failure>;
+
+    /// A table that can be read whole and again when it changes, for the static side of a join;
+    /// `None` where the connector has no such thing.
+    fn static_table(
+        &self,
+        _table: &Table,
+        _context: &FlowContext,
+    ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
+        Ok(None)
+    }
+}
+
+/// The connectors a binary was built with.
+#[derive(Clone, Default)]
+pub struct Registry {
+    connectors: Vec<Arc<dyn Connector>>,
+}
+
+impl Registry {
+    /// A registry of `connectors`.
+    pub fn new(connectors: Vec<Arc<dyn Connector>>) -> Self {
+        Self { connectors }
+    }
+
+    /// The connector called `name`, whatever its case.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Connector>> {
+        self.connectors.iter().find(|connector| connector.name().eq_ignore_ascii_case(name))
+    }
+
+    /// All names, for suggestions.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.connectors.iter().map(|connector| connector.name())
+    }
+}

@@ -1,0 +1,66 @@
+//! Sinks: where rows go. Step 5 of a micro-batch.
+//!
+//! Publishing has two halves. [`Sink::publish`] hands a whole micro-batch over, in order; the
+//! [`Acknowledgement`] it returns completes when the outside has accepted it. The driver may hand
+//! over micro-batch N+1 before N is acknowledged, so a round trip to a broker delays nobody, and
+//! it writes commit entries in order as acknowledgements come in.
+
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+pub use millstream_store::error::{Classified, Failure, Kind};
+pub use millstream_store::offset::BatchId;
+
+/// One micro-batch's result, to be published whole.
+pub struct Output {
+    /// The micro-batch's number. A replay has the same number as the first attempt.
+    pub batch_id: BatchId,
+    /// The result, by plan partition; order within a partition is the source's.
+    pub partitions: Vec<Vec<RecordBatch>>,
+}
+
+impl Output {
+    /// Rows in all partitions.
+    pub fn rows(&self) -> u64 {
+        self.record_batches().map(|rows| rows.num_rows() as u64).sum()
+    }
+
+    /// All record batches, partition by partition.
+    pub fn record_batches(&self) -> impl Iterator<Item = &RecordBatch> {
+        self.partitions.iter().flatten()
+    }
+}
+
+/// What a sink's promise rests on; decides what the driver waits for (step 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// A repeated micro-batch is written again: at-least-once.
+    Repeats,
+    /// A repeated micro-batch id replaces or is ignored, as long as it holds the same range: the
+    /// intent must be durable before `publish` is called.
+    IdempotentById,
+}
+
+/// Completes when everything handed over in one `publish` is accepted by the outside.
+pub type Acknowledgement = BoxFuture<'static, Result<(), Failure>>;
+
+/// Takes micro-batches in order and makes each visible.
+#[async_trait]
+pub trait Sink: Send {
+    /// What the sink is, for progress and messages.
+    fn description(&self) -> String;
+
+    /// What happens when a micro-batch is published twice.
+    fn delivery(&self) -> Delivery;
+
+    /// Connects, and removes what a crash may have left half-written. Returns the last micro-batch
+    /// known to be published, if the sink can answer.
+    async fn open(&mut self) -> Result<Option<BatchId>, Failure>;
+
+    /// Hands one micro-batch over. May wait while the sink's own buffers are full. An output
+    /// without rows is handed over too: it still counts for sinks that number their work.
+    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure>;
+
+    /// Lets go of connections; what was acknowledged stays.
+    async fn close(&mut self) -> Result<(), Failure>;
+}

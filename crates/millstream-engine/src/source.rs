@@ -1,0 +1,133 @@
+//! Sources: where rows come from. Steps 1 and 2 of a micro-batch.
+//!
+//! A source reads ahead all the time, so that the driver never waits for a network round trip to
+//! learn what is new. [`Source::take`] hands over what has arrived as [`Split`]s together with the
+//! offset they end at; the driver logs that offset as the micro-batch's intent. A split is not
+//! decoded yet: decoding happens in the plan's scan, in parallel, and only for the columns that
+//! the query reads.
+//!
+//! A source can replay: given two offsets of its own it produces the same rows again, which is
+//! what recovery rests on.
+
+use std::collections::BTreeMap;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+pub use millstream_store::error::{Classified, Failure, Kind};
+pub use millstream_store::offset::SourceOffset;
+
+/// A piece of a micro-batch's input that is read by one task, in order.
+pub trait Split: Send {
+    /// How many rows the split has, before any is dropped as malformed.
+    fn rows(&self) -> u64;
+
+    /// Decodes the split into record batches with the columns `projection` (indices into
+    /// [`Source::schema`], in that order; empty means rows without columns).
+    fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches;
+}
+
+/// Record batches of one split, in order, each of at most some thousand rows.
+pub type RecordBatches = Box<dyn Iterator<Item = Result<RecordBatch, Failure>> + Send>;
+
+/// What a source hands over for one micro-batch.
+pub struct Taken {
+    /// Where the micro-batch ends for this source, exclusive. Goes to the offset log.
+    pub end: SourceOffset,
+    /// Rows in all splits together, before decoding.
+    pub rows: u64,
+    /// The input itself. Rows of one Kafka partition never spread over two splits of one
+    /// micro-batch out of order: splits are given out in order and each is read in order.
+    pub splits: Vec<Box<dyn Split>>,
+    /// When the oldest row arrived here, microseconds since the epoch; the start of its latency.
+    pub oldest_arrival_us: i64,
+}
+
+/// Whether the configured limits (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`) hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// At most what the options allow per micro-batch.
+    Limited,
+    /// All there is; the `once` trigger ignores limits.
+    All,
+}
+
+/// A source that can be read in offset ranges, by one query.
+///
+/// The driver's order of calls is: `open`; then `replay` if a logged micro-batch was not
+/// published; then `start`; then any number of `arrived`, `take` and `committed`; then `close`.
+/// For the triggers `once` and `availableNow`, and for a batch query, `fix_end` is called after
+/// `start` and `take` gives nothing beyond that end.
+#[async_trait]
+pub trait Source: Send {
+    /// What the source is, in Spark's words, for example `KafkaV2[Subscribe[in]]`.
+    fn description(&self) -> String;
+
+    /// All columns that splits can be asked for.
+    fn schema(&self) -> SchemaRef;
+
+    /// Connects, and says where a new query starts.
+    ///
+    /// `position` is `None` for a new query, else the offset to go on from, which the source
+    /// checks and returns. `log` is the source's private part of the checkpoint.
+    async fn open(
+        &mut self,
+        position: Option<&SourceOffset>,
+        log: SourceLog,
+    ) -> Result<SourceOffset, Failure>;
+
+    /// Reads exactly the rows from `start` to `end` (exclusive) again; waits until it has them.
+    async fn replay(
+        &mut self,
+        start: Option<&SourceOffset>,
+        end: &SourceOffset,
+    ) -> Result<Taken, Failure>;
+
+    /// Begins to read ahead from `position`, or from the start of a new query where `None`.
+    async fn start(&mut self, position: &SourceOffset) -> Result<(), Failure>;
+
+    /// Sets the end of the query to what is there now.
+    async fn fix_end(&mut self) -> Result<(), Failure>;
+
+    /// True once everything before the fixed end has been taken. Always false without one.
+    fn at_end(&self) -> bool;
+
+    /// Hands over what has arrived and was not taken yet, or `None`. Never waits.
+    fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure>;
+
+    /// Completes when `take` would give something, or fail, or the source is `at_end`.
+    /// Dropping the future loses nothing.
+    async fn arrived(&mut self);
+
+    /// Every micro-batch up to `end` is published and its commit entry is in the log.
+    fn committed(&mut self, end: &SourceOffset);
+
+    /// The newest offset the outside is known to have, if the source knows one; for lag.
+    fn latest(&self) -> Option<SourceOffset> {
+        None
+    }
+
+    /// Counters for progress, by name: for example `rowsMalformed`, `offsetsBehindLatest`.
+    fn metrics(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+
+    /// Stops reading ahead and lets go of connections.
+    async fn close(&mut self);
+}
+
+/// A source's private directory in the checkpoint, `sources/<id>/`.
+pub use millstream_store::source_log::SourceLog;
+
+/// A table that is read whole: the static side of a join, or the input of a batch query.
+#[async_trait]
+pub trait StaticTable: Send + Sync {
+    /// The table's columns.
+    fn schema(&self) -> SchemaRef;
+
+    /// Changes whenever the content may have changed; cheap enough to ask every second.
+    async fn fingerprint(&self) -> Result<String, Failure>;
+
+    /// All rows. A file half-written or unreadable is an error, never a part of the rows.
+    async fn read(&self) -> Result<Vec<RecordBatch>, Failure>;
+}

@@ -1,0 +1,192 @@
+//! The one door to time, chance, tasks and threads.
+//!
+//! Everything that could differ between two runs of the same input enters through an [`Env`] that
+//! is handed in, so that a test can move the clock and fix the seed. Other doors (`Instant::now`,
+//! `tokio::spawn`, ...) are disallowed by a lint; this file alone may use them.
+#![allow(clippy::disallowed_methods)]
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use futures::future::BoxFuture;
+
+/// Where the present moment comes from.
+pub trait Clock: Send + Sync {
+    /// Wall clock, microseconds since the epoch. May jump; use it for stamps, not for durations.
+    fn now_us(&self) -> i64;
+    /// Time since some fixed moment; never runs backwards. Use it for durations.
+    fn monotonic(&self) -> Duration;
+    /// Completes `duration` from now.
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+}
+
+/// Where chance comes from.
+pub trait Rng: Send + Sync {
+    /// The next 64 random bits.
+    fn next_u64(&self) -> u64;
+}
+
+/// Clock, chance and tasks, handed to whatever needs them. Cheap to clone.
+#[derive(Clone)]
+pub struct Env {
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+}
+
+impl Env {
+    /// The world as it is: system clock, seed from the operating system.
+    pub fn real() -> Self {
+        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0_u8);
+        Self::new(Arc::new(SystemClock { start: Instant::now() }), Arc::new(SeededRng::new(seed)))
+    }
+
+    /// An environment of the caller's own, for tests and simulation.
+    pub fn new(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
+        Self { clock, rng }
+    }
+
+    /// Wall clock, microseconds since the epoch.
+    pub fn now_us(&self) -> i64 {
+        self.clock.now_us()
+    }
+
+    /// Wall clock, milliseconds since the epoch.
+    pub fn now_ms(&self) -> i64 {
+        self.now_us().div_euclid(1_000)
+    }
+
+    /// Time since some fixed moment; never runs backwards.
+    pub fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    /// Completes `duration` from now.
+    pub fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.clock.sleep(duration)
+    }
+
+    /// 64 random bits.
+    pub fn random_u64(&self) -> u64 {
+        self.rng.next_u64()
+    }
+
+    /// A random (version 4) UUID.
+    pub fn random_uuid(&self) -> uuid::Uuid {
+        let bits = (u128::from(self.random_u64()) << 64) | u128::from(self.random_u64());
+        uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
+    }
+
+    /// Runs `task` on the current tokio runtime. The name is for logs.
+    pub fn spawn<F>(&self, name: &'static str, task: F) -> Task<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        Task { name, handle: tokio::spawn(task) }
+    }
+
+    /// Runs `work`, which may block, on a thread of tokio's blocking pool.
+    pub fn spawn_blocking<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Task<T> {
+        Task { name, handle: tokio::task::spawn_blocking(work) }
+    }
+
+    /// Runs `work` on a thread of its own: for loops that block all their life.
+    pub fn thread(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Thread {
+        let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+        Thread { handle: Some(spawned.expect("the operating system can start a thread")) }
+    }
+}
+
+/// A running task. Awaiting it gives its result; dropping it lets it go on.
+pub struct Task<T> {
+    name: &'static str,
+    handle: tokio::task::JoinHandle<T>,
+}
+
+impl<T> Task<T> {
+    /// The task's result.
+    ///
+    /// # Panics
+    /// When the task panicked or was aborted: the panic is passed on.
+    pub async fn join(self) -> T {
+        match self.handle.await {
+            Ok(result) => result,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => panic!("task {} was aborted and then awaited", self.name),
+            },
+        }
+    }
+
+    /// Asks the task to stop at its next await.
+    pub fn abort(&self) {
+        self.handle.abort();
+    }
+
+    /// True once the task has ended.
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+}
+
+/// A running thread, joined when dropped.
+pub struct Thread {
+    handle: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            // A panic there was already reported by the hook; a second one here would abort.
+            let _ = handle.join();
+        }
+    }
+}
+
+struct SystemClock {
+    start: Instant,
+}
+
+impl Clock for SystemClock {
+    fn now_us(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(duration))
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): a counter through a mixing function. Enough for names
+/// and jitter, and the same seed gives the same draws.
+pub struct SeededRng {
+    state: AtomicU64,
+}
+
+impl SeededRng {
+    /// A generator whose draws follow from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self { state: AtomicU64::new(seed) }
+    }
+}
+
+impl Rng for SeededRng {
+    fn next_u64(&self) -> u64 {
+        const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut z = self.state.fetch_add(GOLDEN, Ordering::Relaxed).wrapping_add(GOLDEN);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}

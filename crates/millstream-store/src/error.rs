@@ -1,0 +1,70 @@
+//! Errors are sorted by what the caller should do, not by where they came from.
+//!
+//! Each operation has an enum of its own with the facts in fields; it says its [`Kind`] and is
+//! boxed into a [`Failure`] where operations of different layers meet (the micro-batch driver).
+//! Text for people is made from the facts at the edge, in the binary.
+
+use std::error::Error;
+use std::fmt;
+
+/// What the caller of a failed operation should do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Wait and repeat: the same call may work soon.
+    Retry,
+    /// Stop: another process owns the checkpoint now.
+    Fenced,
+    /// A person edits settings, SQL or permissions.
+    Config,
+    /// A person looks at the data: input that cannot be read, or a damaged log.
+    Data,
+    /// Report it: an invariant of ours does not hold.
+    Bug,
+}
+
+/// An error that knows what its caller should do.
+pub trait Classified: Error + Send + Sync + 'static {
+    /// What the caller should do about it.
+    fn kind(&self) -> Kind;
+}
+
+/// Any classified error, where several layers meet.
+pub struct Failure {
+    kind: Kind,
+    cause: Box<dyn Error + Send + Sync>,
+}
+
+impl Failure {
+    /// Wraps an error of a library that cannot classify itself.
+    pub fn new(kind: Kind, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { kind, cause: cause.into() }
+    }
+
+    /// What the caller should do.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The error itself, to be looked into for its facts.
+    pub fn cause(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.cause
+    }
+}
+
+impl<E: Classified> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { kind: error.kind(), cause: Box::new(error) }
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {:?}", self.kind, self.cause)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.cause)
+    }
+}
