@@ -112,6 +112,9 @@ pub(crate) fn zone_offset_us(zone: &str, local_us: i64) -> Option<i64> {
         let seconds = if sign == b'-' { -seconds } else { seconds };
         return Some(seconds * SECOND_US);
     }
+    if matches!(zone, "" | "Z") {
+        return Some(0);
+    }
     let zone = Tz::from_str(zone).ok()?;
     let local = local_datetime(local_us)?;
     // In the hour that a change to winter time repeats, Java takes the earlier offset; in the hour

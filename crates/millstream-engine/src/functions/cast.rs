@@ -2,8 +2,7 @@
 //!
 //! Times are written and read in Spark's form, numbers are seconds when they become times, doubles
 //! have Java's spelling, text is trimmed before it becomes a number, and bytes that are not UTF-8
-//! become a string with U+FFFD in it instead of ending the query. The rule runs after type
-//! coercion, so that casts nobody wrote are covered too.
+//! become a string with U+FFFD in it instead of ending the query.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -17,29 +16,23 @@ use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Field, FieldRef, Float32Type, Float64Type, Int8Type,
     Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
 };
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, exec_err, internal_err};
-use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
-use datafusion::optimizer::AnalyzerRule;
 
 use super::calendar::{
     DAY_US, SECOND_US, parse_date, parse_timestamp, parse_timestamp_ntz, write_timestamp,
 };
-use super::clock::CURRENT_SECONDS;
 use super::define::{call, invalid};
 use super::java_text::{write_double, write_float};
 use super::types::type_name;
 use crate::json::parse_decimal;
 
 /// Whether a cast is done here and not by Arrow.
-fn is_ours(from: &DataType, to: &DataType) -> bool {
+pub(super) fn is_ours(from: &DataType, to: &DataType) -> bool {
     let is_text = |data_type: &DataType| {
         matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
     };
@@ -337,12 +330,11 @@ struct SparkCast {
     signature: Signature,
 }
 
-impl SparkCast {
-    fn call(expr: Expr, to: FieldRef, strict: bool) -> Expr {
-        let signature = Signature::any(1, Volatility::Immutable);
-        let udf = ScalarUDF::from(Self { to, strict, signature });
-        Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(udf), vec![expr]))
-    }
+/// `expr` cast to the type of `to`; null where that fails unless `strict`.
+pub(super) fn cast_expr(expr: Expr, to: FieldRef, strict: bool) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    let udf = ScalarUDF::from(SparkCast { to, strict, signature });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(udf), vec![expr]))
 }
 
 impl ScalarUDFImpl for SparkCast {
@@ -375,63 +367,5 @@ impl ScalarUDFImpl for SparkCast {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         call(&args, |arguments| cast(arguments.array(0).0, self.to.data_type(), self.strict))
-    }
-}
-
-/// Puts Spark's casts where the plan has Arrow's, and reads the clock for `unix_timestamp()`.
-#[derive(Debug)]
-pub(super) struct SparkCasts {
-    pub current_seconds: Arc<ScalarUDF>,
-}
-
-impl AnalyzerRule for SparkCasts {
-    fn name(&self) -> &str {
-        "spark_casts"
-    }
-
-    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| self.rewrite(plan)).map(|plan| plan.data)
-    }
-}
-
-impl SparkCasts {
-    fn rewrite(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        let mut schema = merge_schema(&plan.inputs());
-        if let LogicalPlan::TableScan(scan) = &plan {
-            schema.merge(&scan.projected_schema);
-        }
-        let names = NamePreserver::new(&plan);
-        let plan = plan.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let expr = expr.transform_up(|expr| {
-                Ok(match expr {
-                    Expr::Cast(Cast { expr, field }) => match expr.get_type(&schema) {
-                        Ok(from) if is_ours(&from, field.data_type()) => {
-                            Transformed::yes(SparkCast::call(*expr, field, true))
-                        }
-                        _ => Transformed::no(Expr::Cast(Cast { expr, field })),
-                    },
-                    Expr::TryCast(TryCast { expr, field }) => match expr.get_type(&schema) {
-                        Ok(from) if is_ours(&from, field.data_type()) => {
-                            Transformed::yes(SparkCast::call(*expr, field, false))
-                        }
-                        _ => Transformed::no(Expr::TryCast(TryCast { expr, field })),
-                    },
-                    Expr::ScalarFunction(function)
-                        if function.args.is_empty() && function.name() == "unix_timestamp" =>
-                    {
-                        debug_assert_eq!(self.current_seconds.name(), CURRENT_SECONDS);
-                        let clock = Arc::clone(&self.current_seconds);
-                        Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(
-                            clock,
-                            vec![],
-                        )))
-                    }
-                    other => Transformed::no(other),
-                })
-            })?;
-            Ok(expr.update_data(|expr| name.restore(expr)))
-        })?;
-        plan.map_data(LogicalPlan::recompute_schema)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, new_empty_array};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{SortOptions, interleave, sort_to_indices, take};
-use arrow::datatypes::{DataType, Int32Type, Int64Type, UInt32Type};
+use arrow::datatypes::{DataType, FieldRef, Int32Type, Int64Type, UInt32Type};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::logical_expr::binary::type_union_resolution;
@@ -24,7 +24,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("array_position", &[Param::Array, Any], returns_long, array_position),
     Function::new("sort_array", &[Param::Array, Boolean], same, sort_array).required(1),
     Function::new("array_sort", &[Param::Array], same, array_sort),
-    Function::new("array_size", &[Param::Array], returns_int, array_size),
+    Function::new("concat", &[Any], concat_type, concat).required(0).variadic(),
+    Function::new("array_size", &[Param::Array], returns_int, size),
+    Function::new("size", &[Any], returns_int, size).aliases(&["cardinality"]),
 ];
 
 fn same(args: &[DataType]) -> Result<DataType> {
@@ -252,8 +254,81 @@ fn sorted(args: &Arguments, order: impl Fn(usize) -> Option<SortOptions>) -> Res
     Ok(Arc::new(ListArray::try_new(Arc::clone(item), offsets, items, nulls)?))
 }
 
-fn array_size(args: &Arguments) -> Result<ArrayRef> {
+/// With ANSI mode on, the size of NULL is NULL.
+fn size(args: &Arguments) -> Result<ArrayRef> {
     let values = args.expanded(0)?;
-    let list = values.as_list::<i32>();
-    args.primitives::<Int32Type>(|row| Ok(list.is_valid(row).then(|| list.value_length(row))))
+    let offsets = match (values.as_list_opt::<i32>(), values.as_map_opt()) {
+        (Some(list), _) => list.offsets(),
+        (_, Some(map)) => map.offsets(),
+        _ => return exec_err!("size takes an ARRAY or a MAP"),
+    };
+    args.primitives::<Int32Type>(|row| {
+        Ok(values.is_valid(row).then(|| offsets[row + 1] - offsets[row]))
+    })
+}
+
+/// An ARRAY if arrays are joined, else a STRING.
+fn concat_type(args: &[DataType]) -> Result<DataType> {
+    if !args.iter().any(|arg| matches!(arg, DataType::List(_))) {
+        return Ok(DataType::Utf8);
+    }
+    match type_union_resolution(args) {
+        Some(common @ DataType::List(_)) => Ok(common),
+        _ => {
+            let names: Vec<String> = args.iter().map(type_name).collect();
+            plan_err!("concat cannot join {}", names.join(" and "))
+        }
+    }
+}
+
+/// NULL if any part is.
+fn concat(args: &Arguments) -> Result<ArrayRef> {
+    let parts = (0..args.len()).map(|at| {
+        let (values, constant) = args.array(at);
+        Ok((super::cast::cast(values, &args.returns, true)?, constant))
+    });
+    let parts = parts.collect::<Result<Vec<_>>>()?;
+    match &args.returns {
+        DataType::List(item) => concat_lists(&parts, item, args.rows),
+        _ => {
+            let parts: Vec<_> =
+                parts.iter().map(|(part, constant)| (part.as_string::<i32>(), *constant)).collect();
+            args.write(|row, out| {
+                for (part, constant) in &parts {
+                    let row = if *constant { 0 } else { row };
+                    if part.is_null(row) {
+                        return Ok(false);
+                    }
+                    out.push_str(part.value(row));
+                }
+                Ok(true)
+            })
+        }
+    }
+}
+
+fn concat_lists(parts: &[(ArrayRef, bool)], item: &FieldRef, rows: usize) -> Result<ArrayRef> {
+    let lists: Vec<_> =
+        parts.iter().map(|(part, constant)| (part.as_list::<i32>(), *constant)).collect();
+    let mut order = Vec::new();
+    let mut offsets = vec![0];
+    let mut valid = Vec::with_capacity(rows);
+    for row in 0..rows {
+        let row_of = |constant: bool| if constant { 0 } else { row };
+        let is_valid = lists.iter().all(|(list, constant)| list.is_valid(row_of(*constant)));
+        if is_valid {
+            for (at, (list, constant)) in lists.iter().enumerate() {
+                let row = row_of(*constant);
+                let range = list.value_offsets()[row]..list.value_offsets()[row + 1];
+                order.extend(range.map(|index| (at, index as usize)));
+            }
+        }
+        valid.push(is_valid);
+        offsets.push(order.len() as i32);
+    }
+    let values: Vec<&dyn Array> = lists.iter().map(|(list, _)| list.values().as_ref()).collect();
+    let items = interleave(&values, &order)?;
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
+    Ok(Arc::new(ListArray::try_new(Arc::clone(item), offsets, items, nulls)?))
 }

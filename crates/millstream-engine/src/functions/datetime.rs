@@ -8,7 +8,7 @@ use chrono::{Datelike, NaiveDateTime, Timelike};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use super::calendar::{
-    DAY_US, SECOND_US, days_of, naive, parse_date, parse_timestamp, zone_offset_us,
+    DAY_US, SECOND_US, days_of, naive, naive_date, parse_date, parse_timestamp, zone_offset_us,
 };
 use super::define::{
     Arguments, Function, Param, invalid, returns_date, returns_int, returns_long, returns_text,
@@ -17,7 +17,7 @@ use super::define::{
 use super::time_pattern::TimePattern;
 use super::types::{timestamp, type_name};
 
-use Param::{Any, AnyTime, Double, Int, Long, Text, Timestamp};
+use Param::{Any, AnyTime, Date, Double, Int, Long, Text, Timestamp};
 
 /// What `unix_timestamp` and `from_unixtime` use if no pattern is given.
 const DEFAULT_PATTERN: &str = "yyyy-MM-dd HH:mm:ss";
@@ -64,6 +64,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let days = args.int(0);
         args.primitives::<Date32Type>(|row| Ok(days.get(row)))
     }),
+    Function::new("date_add", &[Date, Int], returns_date, |args| shifted(args, 1))
+        .aliases(&["dateadd"]),
+    Function::new("date_sub", &[Date, Int], returns_date, |args| shifted(args, -1)),
+    Function::new("datediff", &[Date, Date], returns_int, datediff).aliases(&["date_diff"]),
+    Function::new("add_months", &[Date, Int], returns_date, add_months),
     Function::new("date_trunc", &[Text, Timestamp], returns_timestamp, date_trunc),
     Function::new("make_date", &[Int, Int, Int], returns_date, make_date),
     Function::new(
@@ -173,7 +178,7 @@ fn to_date(args: &Arguments, strict: bool) -> Result<ArrayRef> {
     args.primitives::<Date32Type>(|row| Ok(times[row].map(|us| us.div_euclid(DAY_US) as i32)))
 }
 
-/// Without arguments, this is planned as a reading of the clock ([`super::cast::SparkCasts`]).
+/// Without arguments, this is planned as a reading of the clock ([`super::rules::SparkMeaning`]).
 fn unix_timestamp(args: &Arguments) -> Result<ArrayRef> {
     if args.len() == 0 {
         return exec_err!("unix_timestamp() was not planned by Spark's rules");
@@ -209,6 +214,44 @@ fn scaled(args: &Arguments, unit_us: i64) -> Result<ArrayRef> {
 fn unix(args: &Arguments, unit_us: i64) -> Result<ArrayRef> {
     let times = args.timestamp(0);
     args.primitives::<Int64Type>(|row| Ok(times.get(row).map(|us| us.div_euclid(unit_us))))
+}
+
+fn shifted(args: &Arguments, sign: i32) -> Result<ArrayRef> {
+    let (dates, days) = (args.date(0), args.int(1));
+    args.primitives::<Date32Type>(|row| match (dates.get(row), days.get(row)) {
+        (Some(date), Some(days)) => {
+            match days.checked_mul(sign).and_then(|days| date.checked_add(days)) {
+                Some(date) => Ok(Some(date)),
+                None => exec_err!("{days} days away there is no DATE"),
+            }
+        }
+        _ => Ok(None),
+    })
+}
+
+fn datediff(args: &Arguments) -> Result<ArrayRef> {
+    let (ends, starts) = (args.date(0), args.date(1));
+    args.primitives::<Int32Type>(|row| {
+        Ok(ends.get(row).zip(starts.get(row)).map(|(end, start)| end - start))
+    })
+}
+
+/// The same day of another month, or its last day if it is shorter.
+fn add_months(args: &Arguments) -> Result<ArrayRef> {
+    let (dates, months) = (args.date(0), args.int(1));
+    args.primitives::<Date32Type>(|row| {
+        let (Some(date), Some(months)) = (dates.get(row), months.get(row)) else { return Ok(None) };
+        let shift = chrono::Months::new(months.unsigned_abs());
+        let date = naive_date(date);
+        let moved = date.and_then(|date| match months {
+            0.. => date.checked_add_months(shift),
+            _ => date.checked_sub_months(shift),
+        });
+        match moved {
+            Some(date) => Ok(Some(date.to_epoch_days())),
+            None => exec_err!("{months} months away there is no DATE"),
+        }
+    })
 }
 
 fn date_trunc(args: &Arguments) -> Result<ArrayRef> {

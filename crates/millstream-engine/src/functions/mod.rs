@@ -16,6 +16,7 @@ mod json;
 mod operators;
 mod pattern;
 mod regex;
+mod rules;
 mod text;
 mod time_pattern;
 pub(crate) mod types;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::functions_aggregate as aggregates;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::optimizer::Analyzer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_spark::planner::SparkFunctionPlanner;
 
@@ -42,11 +44,14 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
         let found = ours.iter().find(|function| function.name() == name);
         Arc::clone(found.expect("the function is defined in this module's tables"))
     };
-    let arithmetic = operators::SparkArithmetic { divide: named("divide") };
-    let casts = cast::SparkCasts { current_seconds: named(clock::CURRENT_SECONDS) };
+    let operators = operators::SparkOperators { divide: named("divide"), map: named("map") };
+    let meaning = rules::SparkMeaning { current_seconds: named(clock::CURRENT_SECONDS) };
+    let mut analyzer = Analyzer::new().rules;
+    analyzer.insert(0, Arc::new(rules::SparkLiterals));
+    analyzer.push(Arc::new(meaning));
     let planners = builder.expr_planners().get_or_insert_default();
     planners.insert(0, Arc::new(SparkFunctionPlanner));
-    planners.insert(0, Arc::new(arithmetic));
+    planners.insert(0, Arc::new(operators));
     let functions = builder.scalar_functions().get_or_insert_default();
     functions.extend(datafusion_spark::all_default_scalar_functions());
     functions.extend(ours);
@@ -55,12 +60,15 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
     functions.extend(aggregate_aliases());
     let functions = builder.window_functions().get_or_insert_default();
     functions.extend(datafusion_spark::all_default_window_functions());
-    builder.with_type_planner(Arc::new(operators::SparkTypes)).with_analyzer_rule(Arc::new(casts))
+    builder.with_type_planner(Arc::new(operators::SparkTypes)).with_analyzer_rules(analyzer)
 }
 
 /// A session with these functions and no tables.
 pub fn session(config: SessionConfig, clock: &BatchClock) -> SessionContext {
-    let builder = SessionStateBuilder::new().with_config(config.with_enable_ansi_mode(true));
+    let mut config = config.with_enable_ansi_mode(true);
+    // 1.5 is a DECIMAL in Spark; DOUBLE literals have an exponent.
+    config.options_mut().sql_parser.parse_float_as_decimal = true;
+    let builder = SessionStateBuilder::new().with_config(config);
     SessionContext::new_with_state(register(builder, clock).build())
 }
 
@@ -83,6 +91,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
 /// Functions that have another name in Spark.
 fn scalar_aliases() -> Vec<Arc<ScalarUDF>> {
     use datafusion::functions::{math, string, unicode};
+    use datafusion::functions_nested as nested;
     let alias = |function: Arc<ScalarUDF>, names: &[&'static str]| {
         Arc::new(function.as_ref().clone().with_aliases(names.iter().copied()))
     };
@@ -93,7 +102,8 @@ fn scalar_aliases() -> Vec<Arc<ScalarUDF>> {
         alias(math::signum(), &["sign"]),
         alias(datafusion_spark::function::math::ceil(), &["ceiling"]),
         alias(datafusion_spark::function::hash::sha1(), &["sha"]),
-        alias(datafusion::functions_nested::range::gen_series_udf(), &["sequence"]),
+        alias(nested::range::gen_series_udf(), &["sequence"]),
+        alias(nested::remove::array_remove_all_udf(), &["array_remove"]),
     ]
 }
 

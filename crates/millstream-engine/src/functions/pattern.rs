@@ -25,19 +25,50 @@ pub(super) fn compile(pattern: &str) -> Result<Arc<Regex>> {
     if let Some(regex) = cache.get(pattern) {
         return Ok(Arc::clone(regex));
     }
-    let regex = Regex::new(&translate(pattern)).map_err(|error| {
+    let refused = |reason: &str| {
         plan_datafusion_err!(
-            "the regular expression {pattern:?} cannot be used: {}. Look-around, back-references \
-             and possessive quantifiers are not supported",
-            reason(&error)
+            "the regular expression {pattern:?} cannot be used: {reason}. Look-around, \
+             back-references and possessive quantifiers are not supported"
         )
-    })?;
+    };
+    if is_possessive(pattern) {
+        return Err(refused("it has a possessive quantifier"));
+    }
+    let regex = Regex::new(&translate(pattern)).map_err(|error| refused(&reason(&error)))?;
     if cache.len() == CACHED_MAX {
         cache.clear();
     }
     let regex = Arc::new(regex);
     cache.insert(pattern.to_owned(), Arc::clone(&regex));
     Ok(regex)
+}
+
+/// Whether a `+` follows a quantifier, which Rust's engine would take for a repetition.
+fn is_possessive(pattern: &str) -> bool {
+    let mut in_class = 0;
+    let mut after_quantifier = false;
+    let mut chars = pattern.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' if chars.as_str().starts_with('Q') => {
+                let quoted = chars.as_str();
+                let end = quoted.find("\\E").map_or(quoted.len(), |at| at + 2);
+                chars = quoted[end..].chars();
+            }
+            '\\' => {
+                let has_name = matches!(chars.next(), Some('p' | 'P' | 'x'));
+                if has_name && chars.as_str().starts_with('{') {
+                    chars.by_ref().find(|char| *char == '}');
+                }
+            }
+            '[' => in_class += 1,
+            ']' if in_class > 0 => in_class -= 1,
+            '+' if after_quantifier && in_class == 0 => return true,
+            _ => {}
+        }
+        after_quantifier = matches!(char, '*' | '+' | '?' | '}') && in_class == 0;
+    }
+    false
 }
 
 /// The last line of the engine's message; the others draw the pattern.
@@ -225,11 +256,12 @@ mod tests {
         assert!(!matches(r"\Qa.b\E", "axb"));
         assert!(matches(r"\bcat\b", "the cat sat"));
         assert!(matches(r"\\d", r"\d"));
+        assert!(matches(r"^\++[*+]+$", "++*+"));
     }
 
     #[test]
     fn what_the_engine_lacks_is_refused() {
-        for pattern in ["(?=a)", r"(a)\1", "a++b", "("] {
+        for pattern in ["(?=a)", r"(a)\1", "a++b", "a?+", "[a]{2}+", "("] {
             let error = compile(pattern).expect_err(pattern).to_string();
             assert!(error.contains("cannot be used"), "{error}");
         }

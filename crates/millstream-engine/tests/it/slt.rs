@@ -89,6 +89,13 @@ impl Engine {
         Self { context: session(config, &clock), rows_max }
     }
 
+    /// `plan` with the types it will have when it runs.
+    async fn analyzed(&self, plan: LogicalPlan) -> Result<DataFrame> {
+        let state = self.context.state();
+        let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
+        self.context.execute_logical_plan(plan).await
+    }
+
     /// `CREATE TABLE name AS query`, in record batches of at most `rows_max` rows.
     async fn create_table(&self, name: &str, query: DataFrame) -> Result<()> {
         let schema = Arc::new(query.schema().as_arrow().clone());
@@ -135,13 +142,12 @@ impl AsyncDB for Engine {
         let plan = self.context.state().create_logical_plan(sql).await?;
         match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
-                let query = LogicalPlan::clone(&table.input);
-                let query = self.context.execute_logical_plan(query).await?;
+                let query = self.analyzed(LogicalPlan::clone(&table.input)).await?;
                 self.create_table(table.name.table(), query).await?;
                 Ok(DBOutput::StatementComplete(0))
             }
             plan => {
-                let frame = self.context.execute_logical_plan(plan).await?;
+                let frame = self.analyzed(plan).await?;
                 self.query(frame).await
             }
         }
