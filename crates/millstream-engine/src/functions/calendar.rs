@@ -143,10 +143,8 @@ fn fixed_offset(text: &str) -> Option<i64> {
     if text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit()) {
         parts = [number(&text[..2])?, number(&text[2..])?, 0];
     } else {
-        let mut count = 0;
-        for part in text.split(':') {
-            *parts.get_mut(count)? = number(part)?;
-            count += 1;
+        for (at, part) in text.split(':').enumerate() {
+            *parts.get_mut(at)? = number(part)?;
         }
     }
     let seconds = parts[0] * 3600 + parts[1] * 60 + parts[2];

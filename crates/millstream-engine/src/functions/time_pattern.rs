@@ -183,7 +183,7 @@ fn write_field(letter: char, count: usize, time: NaiveDateTime, out: &mut String
         }
         'K' => hour % 12,
         'h' => {
-            if hour % 12 == 0 {
+            if hour.is_multiple_of(12) {
                 12
             } else {
                 hour % 12
