@@ -24,6 +24,11 @@ impl App {
         Self { env: Env::real(), screen: Screen::stderr(), verbose }
     }
 
+    /// True where somebody may want to read more than results and errors.
+    pub fn is_watched(&self) -> bool {
+        self.screen.is_terminal() || self.verbose > 0
+    }
+
     /// Status 0: done, or stopped by the user.
     pub fn done(&self) -> ExitCode {
         ExitCode::SUCCESS

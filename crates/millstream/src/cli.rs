@@ -60,7 +60,8 @@ pub struct RunArguments {
     /// any free port.
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     pub metrics: Option<SocketAddr>,
-    /// Set an option of the sinks over what the file says; may be repeated.
+    /// Set an option over what the file says: TABLE.OPTION=VALUE, or a writer's option alone, such
+    /// as trigger; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub settings: Vec<(String, String)>,
     /// What to say about progress; without this flag, live lines if a terminal is there.
@@ -86,7 +87,8 @@ pub struct ValidateArguments {
     /// Show only this flow.
     #[arg(long, value_name = "NAME")]
     pub flow: Option<String>,
-    /// Set an option of the sinks over what the file says; may be repeated.
+    /// Set an option over what the file says: TABLE.OPTION=VALUE, or a writer's option alone, such
+    /// as trigger; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub settings: Vec<(String, String)>,
 }
@@ -115,7 +117,7 @@ pub enum CheckpointCommand {
 
 fn duration(text: &str) -> Result<Duration, String> {
     let parsed = millstream_connect::duration::parse(text);
-    parsed.ok_or_else(|| "write a number with a unit, such as 30s, 500ms or 5m".into())
+    parsed.ok_or_else(|| "write a number with a unit, such as 10s, 500ms or 5m".into())
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
@@ -123,7 +125,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.trim().is_empty() => {
             Ok((key.trim().to_owned(), value.to_owned()))
         }
-        _ => Err("write KEY=VALUE, such as maxOffsetsPerTrigger=1000".into()),
+        _ => Err("write KEY=VALUE, such as logs.maxOffsetsPerTrigger=1000".into()),
     }
 }
 

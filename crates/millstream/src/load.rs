@@ -1,6 +1,5 @@
 //! From a pipeline file to planned flows; nothing durable is touched.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
@@ -21,8 +20,6 @@ pub struct PipelineFile {
     pub text: String,
     /// What relative paths in it are relative to: the file's own directory.
     pub base_dir: PathBuf,
-    /// The file's name without its ending; names the default checkpoint.
-    stem: String,
 }
 
 /// A flow that can run.
@@ -69,14 +66,13 @@ impl PipelineFile {
             read.map_err(|error| format!("standard input cannot be read: {error}"))?;
             let base_dir = std::env::current_dir()
                 .map_err(|error| format!("the current directory cannot be read: {error}"))?;
-            return Ok(Self { name: "<stdin>".into(), text, base_dir, stem: "stdin".into() });
+            return Ok(Self { name: "stdin".into(), text, base_dir });
         }
         let failed = |error| format!("{} cannot be read: {error}", path.display());
         let text = std::fs::read_to_string(path).map_err(failed)?;
         let absolute = std::path::absolute(path).map_err(failed)?;
         let base_dir = absolute.parent().expect("a file is in a directory").to_owned();
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { name: path.display().to_string(), text, base_dir, stem })
+        Ok(Self { name: path.display().to_string(), text, base_dir })
     }
 
     /// Parses, resolves and plans the file's flows.
@@ -88,6 +84,12 @@ impl PipelineFile {
     ) -> Result<Vec<Loaded>, LoadError> {
         let pipeline = Pipeline::load(&self.name, &self.text, &registry, &changes.settings);
         let flows = pipeline.map_err(|found| self.diagnosed(&found))?.flows;
+        if flows.is_empty() {
+            return Err(LoadError::Wrong(format!(
+                "{} has no flow: write INSERT INTO a table SELECT ... FROM STREAM another",
+                self.name
+            )));
+        }
         let several = flows.len() > 1;
         let flows = choose(flows, changes.flow)?;
         let partitions = available_parallelism().map_or(1, usize::from);
@@ -111,7 +113,6 @@ impl PipelineFile {
             }
         }
         found.into_result().map_err(|found| self.diagnosed(&found))?;
-        each_its_own(&loaded)?;
         Ok(loaded)
     }
 
@@ -120,15 +121,11 @@ impl PipelineFile {
     }
 
     fn checkpoint(&self, flow: &Flow, flag: Option<&str>, several: bool) -> String {
-        match (flag, &flow.checkpoint_location) {
-            (Some(flag), _) if several => format!("{}/{}", flag.trim_end_matches('/'), flow.name),
-            (Some(flag), _) => flag.to_owned(),
-            (None, Some(option)) if is_url(option) => option.clone(),
-            (None, Some(option)) => self.base_dir.join(option).display().to_string(),
-            (None, None) => {
-                let default = self.base_dir.join(".millstream").join(&self.stem).join(&flow.name);
-                default.display().to_string()
-            }
+        match flag {
+            Some(flag) if several => format!("{}/{}", flag.trim_end_matches('/'), flow.name),
+            Some(flag) => flag.to_owned(),
+            None if is_url(&flow.checkpoint) => flow.checkpoint.clone(),
+            None => self.base_dir.join(&flow.checkpoint).display().to_string(),
         }
     }
 }
@@ -150,19 +147,4 @@ fn choose(flows: Vec<Flow>, only: Option<&str>) -> Result<Vec<Flow>, LoadError> 
         None => format!("it has {}", nearest::listed(names)),
     };
     Err(LoadError::Wrong(format!("the file has no flow '{only}': {help}")))
-}
-
-/// Two flows cannot share a checkpoint: each would find the other's offsets.
-fn each_its_own(loaded: &[Loaded]) -> Result<(), LoadError> {
-    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
-    for Loaded { flow, checkpoint, .. } in loaded {
-        if let Some(other) = owners.insert(checkpoint, &flow.name) {
-            return Err(LoadError::Wrong(format!(
-                "the flows '{other}' and '{}' have the same checkpoint, {checkpoint}; give each \
-                 sink a 'checkpointLocation' of its own",
-                flow.name
-            )));
-        }
-    }
-    Ok(())
 }

@@ -39,9 +39,9 @@ impl ProgressWriter {
         Self { sender, thread }
     }
 
-    /// What hears of one flow's micro-batches. `name` is `None` for a flow without a name.
-    pub fn listener(&self, name: Option<String>) -> Arc<dyn Listener> {
-        let sender = self.sender.clone();
+    /// What hears of one flow's micro-batches.
+    pub fn listener(&self, flow: &str) -> Arc<dyn Listener> {
+        let (name, sender) = (flow.to_owned(), self.sender.clone());
         Arc::new(FlowListener { name, sender, identity: OnceLock::new() })
     }
 
@@ -73,13 +73,13 @@ fn write_line(out: &mut impl Write, identity: &Identity, progress: &Progress) ->
 }
 
 struct FlowListener {
-    name: Option<String>,
+    name: String,
     sender: SyncSender<Message>,
     identity: OnceLock<Arc<Identity>>,
 }
 
 struct Identity {
-    name: Option<String>,
+    name: String,
     query: QueryStarted,
 }
 
@@ -103,7 +103,7 @@ impl Listener for FlowListener {
 struct StreamingQueryProgress<'a> {
     id: &'a str,
     run_id: &'a str,
-    name: Option<&'a str>,
+    name: &'a str,
     timestamp: String,
     batch_id: u64,
     batch_duration: u64,
@@ -152,7 +152,7 @@ impl<'a> StreamingQueryProgress<'a> {
         Self {
             id: &identity.query.query_id,
             run_id: &identity.query.run_id,
-            name: identity.name.as_deref(),
+            name: &identity.name,
             timestamp: timestamp(progress.timestamp_ms),
             batch_id: progress.batch_id.0,
             batch_duration: whole_ms(progress.durations.trigger_execution),
@@ -245,7 +245,7 @@ mod tests {
         let mut progress = progress(1);
         progress.sources[0].start = Some(SourceOffset::new(r#"{"in":{"0":0}}"#));
         progress.sources[0].metrics.insert("maxOffsetsBehindLatest".into(), 4);
-        let identity = Identity { name: Some("pii".into()), query: started() };
+        let identity = Identity { name: "pii".into(), query: started() };
         let mut line = Vec::new();
         write_line(&mut line, &identity, &progress).unwrap();
         let expected = concat!(
@@ -269,10 +269,9 @@ mod tests {
         let mut progress = progress(0);
         progress.sources[0].latest = None;
         progress.sources[0].end = SourceOffset::new("not JSON");
-        let identity = Identity { name: None, query: started() };
+        let identity = Identity { name: "pii".into(), query: started() };
         let value = serde_json::to_value(StreamingQueryProgress::new(&identity, &progress));
         let value = value.unwrap();
-        assert_eq!(value["name"], Value::Null);
         assert_eq!(value.get("inputRowsPerSecond"), None, "the first micro-batch has none");
         let source = value["sources"][0].as_object().unwrap();
         assert_eq!(source["startOffset"], Value::Null);
@@ -314,7 +313,7 @@ mod tests {
     fn every_micro_batch_is_a_line() {
         let (pipe, (stopper, stop)) = (Pipe::default(), stop_pair());
         let writer = ProgressWriter::start(&Env::real(), pipe.clone(), stopper);
-        let listener = writer.listener(None);
+        let listener = writer.listener("pii");
         listener.started(&started());
         for id in 0..5 {
             listener.published(&progress(id));
@@ -331,7 +330,7 @@ mod tests {
     fn a_closed_pipe_stops_the_run() {
         let (pipe, (stopper, stop)) = (Pipe { closed: true, ..Pipe::default() }, stop_pair());
         let writer = ProgressWriter::start(&Env::real(), pipe, stopper);
-        let listener = writer.listener(None);
+        let listener = writer.listener("pii");
         listener.started(&started());
         for id in 0..3 * LINES_WAITING_MAX as u64 {
             listener.published(&progress(id));

@@ -62,7 +62,7 @@ async fn load(arguments: &RunArguments, app: &App) -> Result<Vec<Loaded>, LoadEr
 fn job(loaded: Loaded, listener: &Arc<dyn Listener>, stop: &Stop) -> Job {
     let settings = RunSettings {
         checkpoint: loaded.checkpoint,
-        trigger: loaded.flow.trigger,
+        trigger: loaded.flow.writer.trigger,
         listener: Arc::clone(listener),
         stop: stop.clone(),
     };
@@ -71,7 +71,7 @@ fn job(loaded: Loaded, listener: &Arc<dyn Listener>, stop: &Stop) -> Job {
 
 /// Says what runs and where its checkpoint is, if somebody may be reading.
 fn introduce(app: &App, loaded: &[Loaded]) {
-    if !app.screen.is_terminal() && app.verbose == 0 {
+    if !app.is_watched() {
         return;
     }
     for flow in loaded {
@@ -120,7 +120,7 @@ impl Showing {
             watches.push((name.to_owned(), Arc::clone(&watch)));
             let mut all: Vec<Arc<dyn Listener>> = vec![watch];
             if let Some(json) = &json {
-                all.push(json.listener(flow.flow.named.then(|| name.to_owned())));
+                all.push(json.listener(name));
             }
             if let Some((_, metrics)) = &metrics {
                 all.push(metrics.listener(name));
@@ -132,7 +132,9 @@ impl Showing {
                 let server = MetricsServer::start(&app.env, address, metrics.handle()).await;
                 let server = server
                     .map_err(|error| format!("metrics cannot be served on {address}: {error}"))?;
-                app.screen.say(&format!("metrics: http://{}/metrics", server.address()));
+                if address.port() == 0 || app.is_watched() {
+                    app.screen.say(&format!("metrics: http://{}/metrics", server.address()));
+                }
                 Some(server)
             }
             None => None,
@@ -154,7 +156,7 @@ impl Showing {
 
 /// Live lines and rows of the console sink would overwrite each other on one terminal.
 fn live_lines_fit(arguments: &RunArguments, app: &App, loaded: &[Loaded]) -> bool {
-    let prints = loaded.iter().any(|flow| flow.flow.sink_connector == "console");
+    let prints = loaded.iter().any(|flow| flow.flow.connector.name() == "console");
     app.screen.is_terminal()
         && arguments.progress.is_none()
         && !(prints && io::stdout().is_terminal())

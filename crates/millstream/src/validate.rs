@@ -35,10 +35,10 @@ fn describe(loaded: &Loaded) -> String {
     for source in plan.sources() {
         text.push_str(&describe_source(&source));
     }
-    let _ = writeln!(text, "  sink      {} ({})", flow.sink.name, flow.sink_connector);
+    let _ = writeln!(text, "  sink      {} ({})", flow.sink.name, flow.connector.name());
     push_columns(&mut text, &spark_schema(&plan.output_schema()));
     if plan.is_stream() {
-        let _ = writeln!(text, "  trigger   {}", describe_trigger(&flow.trigger));
+        let _ = writeln!(text, "  trigger   {}", describe_trigger(&flow.writer.trigger));
         let _ = writeln!(text, "  checkpoint {checkpoint}");
     }
     let (logical, physical) = plan.explain();

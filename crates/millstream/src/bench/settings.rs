@@ -1,0 +1,78 @@
+//! Kafka client settings of everything that a benchmark runs.
+//!
+//! The relay's settings are those that the product's Kafka connector chooses by itself, so that the
+//! ratio of the two shows the engine and not a difference in client settings. The meter's and the
+//! generator's are the same whatever is measured.
+
+use rdkafka::config::ClientConfig;
+
+/// Above this rate the generator collects records for a millisecond before it sends them.
+const UNHURRIED_RATE_MAX: u64 = 5_000;
+
+/// The generator's `linger.ms` at a rate.
+///
+/// At low rates a record leaves at once. At high rates sending each alone would cost the broker a
+/// request per record and load the machine with the generator instead of the system under test.
+pub fn generator_linger_ms(rate: u64) -> u64 {
+    u64::from(rate > UNHURRIED_RATE_MAX)
+}
+
+/// The generator's producer. Idempotent, so that a repeat in the output is not the generator's.
+pub fn generator(brokers: &str, rate: u64) -> ClientConfig {
+    let mut config = producer(brokers);
+    config.set("linger.ms", generator_linger_ms(rate).to_string());
+    config
+}
+
+/// The meter's consumer: committed records only, each as soon as the broker has it.
+pub fn meter(brokers: &str) -> ClientConfig {
+    let mut config = consumer(brokers);
+    config.set("group.id", "millstream-bench-meter");
+    config
+}
+
+/// The relay's consumer.
+pub fn relay_consumer(brokers: &str) -> ClientConfig {
+    let mut config = consumer(brokers);
+    config.set("group.id", "millstream-bench-relay");
+    config
+}
+
+/// The relay's producer: a record leaves at once, and the broker has it on all replicas.
+pub fn relay_producer(brokers: &str) -> ClientConfig {
+    let mut config = producer(brokers);
+    config.set("linger.ms", "0");
+    config
+}
+
+/// Everything else: metadata, topics.
+pub fn client(brokers: &str) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", brokers);
+    config.set("socket.nagle.disable", "true");
+    config
+}
+
+fn consumer(brokers: &str) -> ClientConfig {
+    let mut config = client(brokers);
+    config.set("enable.auto.commit", "false");
+    config.set("enable.auto.offset.store", "false");
+    config.set("auto.offset.reset", "earliest");
+    config.set("isolation.level", "read_committed");
+    // One byte is enough to answer a fetch; the wait bounds how long an empty one stays open.
+    config.set("fetch.min.bytes", "1");
+    config.set("fetch.wait.max.ms", "10");
+    // After a full queue the client would not fetch for a second.
+    config.set("fetch.queue.backoff.ms", "1");
+    config
+}
+
+fn producer(brokers: &str) -> ClientConfig {
+    let mut config = client(brokers);
+    config.set("acks", "all");
+    config.set("enable.idempotence", "true");
+    // The partitioner of Kafka's own clients, so that a key has the same partition everywhere.
+    config.set("partitioner", "murmur2_random");
+    config.set("queue.buffering.max.messages", "1000000");
+    config
+}
