@@ -11,6 +11,9 @@ use millstream_store::offset::{BatchId, SourceOffset};
 /// Hears of every published micro-batch, in order. Must return quickly: it is called on the way to
 /// the commit log.
 pub trait Listener: Send + Sync {
+    /// The query has opened its checkpoint and is about to run.
+    fn started(&self, _query: &QueryStarted) {}
+
     /// A micro-batch was published.
     fn published(&self, progress: &Progress);
 }
@@ -20,6 +23,15 @@ pub struct Silent;
 
 impl Listener for Silent {
     fn published(&self, _: &Progress) {}
+}
+
+/// Who a query is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryStarted {
+    /// The id in the checkpoint's `metadata`; the same in every run.
+    pub query_id: String,
+    /// The id of this run; a new one each time.
+    pub run_id: String,
 }
 
 /// One published micro-batch.
