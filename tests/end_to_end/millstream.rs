@@ -38,13 +38,6 @@ impl Pipeline {
         pipeline
     }
 
-    /// A new directory whose pipeline may name files in it.
-    pub fn in_directory(sql: impl FnOnce(&Path) -> String) -> Self {
-        let pipeline = Self::new("");
-        pipeline.rewrite(&sql(pipeline.directory.path()));
-        pipeline
-    }
-
     /// Replaces the pipeline file.
     pub fn rewrite(&self, sql: &str) {
         fs::write(self.path("pipeline.sql"), sql).expect("the directory is writable");

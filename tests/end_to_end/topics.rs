@@ -215,12 +215,34 @@ impl Topics {
         self.produce(topic, values.into_iter().map(|value| Record::of(value).to(0)));
     }
 
+    /// Writes `values` to partition 0 in a transaction, and aborts it. The topic grows by them and
+    /// by the marker of the abort.
+    pub fn produce_and_abort(&self, topic: &str, values: impl IntoIterator<Item = &'static str>) {
+        let mut config = self.producer_config();
+        config.set("transactional.id", format!("{topic}-aborts"));
+        let producer: BaseProducer<CountRefused> =
+            config.create_with_context(CountRefused::default()).expect("a producer can be made");
+        producer.init_transactions(REQUEST_LIMIT).expect("the broker has transactions");
+        producer.begin_transaction().expect("a transaction can begin");
+        for value in values {
+            send(&producer, topic, &Record::of(value).to(0));
+        }
+        // Without this the client would drop the records instead of sending and aborting them.
+        producer.flush(REQUEST_LIMIT).expect("the broker acknowledges");
+        producer.abort_transaction(REQUEST_LIMIT).expect("a transaction can be aborted");
+    }
+
     fn producer(&self) -> BaseProducer<CountRefused> {
+        let config = self.producer_config();
+        config.create_with_context(CountRefused::default()).expect("a producer can be made")
+    }
+
+    fn producer_config(&self) -> ClientConfig {
         let mut config = config(&self.servers);
         config.set("linger.ms", "5").set("acks", "all");
         config.set("queue.buffering.max.messages", "200000");
         config.set("message.max.bytes", "20000000");
-        config.create_with_context(CountRefused::default()).expect("a producer can be made")
+        config
     }
 
     /// All records of a topic up to its end now, partition by partition in order.

@@ -3,7 +3,7 @@
 //! The only clock of these tests: they watch real processes, so there is no time to move.
 #![allow(clippy::disallowed_methods)]
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How often a condition is looked at.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -42,10 +42,4 @@ pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 /// Lets `duration` pass: only for showing that something does not happen meanwhile.
 pub fn pause(duration: Duration) {
     std::thread::sleep(duration);
-}
-
-/// Milliseconds since the epoch.
-pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
-    i64::try_from(since.as_millis()).expect("the clock is before the year 292 million")
 }
