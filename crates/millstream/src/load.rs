@@ -83,21 +83,21 @@ impl PipelineFile {
         changes: &Changes<'_>,
     ) -> Result<Vec<Loaded>, LoadError> {
         let pipeline = Pipeline::load(&self.name, &self.text, &registry, &changes.settings);
-        let flows = pipeline.map_err(|found| self.diagnosed(&found))?.flows;
-        if flows.is_empty() {
+        let pipeline = pipeline.map_err(|found| self.diagnosed(&found))?;
+        if pipeline.flows.is_empty() {
             return Err(LoadError::Wrong(format!(
                 "{} has no flow: write INSERT INTO a table SELECT ... FROM STREAM another",
                 self.name
             )));
         }
-        let several = flows.len() > 1;
-        let flows = choose(flows, changes.flow)?;
+        let several = pipeline.flows.len() > 1;
+        let flows = choose(pipeline.flows.clone(), changes.flow)?;
         let partitions = available_parallelism().map_or(1, usize::from);
         let base_dir = self.base_dir.clone();
         let setup = Setup { registry, env: env.clone(), base_dir, partitions };
         let (mut loaded, mut found) = (Vec::new(), Diagnostics::default());
         for flow in flows {
-            match flow::plan(&flow, &setup).await {
+            match flow::plan(&pipeline, &flow, &setup).await {
                 Ok(plan) => {
                     let checkpoint = self.checkpoint(&flow, changes.checkpoint, several);
                     loaded.push(Loaded { flow, plan, checkpoint });
