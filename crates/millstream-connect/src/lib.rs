@@ -1,1 +1,35 @@
-//! placeholder
+//! What touches the world: one module per connector.
+//!
+//! A connector is a name that stands after `USING` in a pipeline file. It checks its options
+//! without touching anything, and then makes sources and sinks against the traits of
+//! `millstream-engine`; nothing here knows SQL or the micro-batch driver. [`registry`] lists what
+//! this crate has.
+//!
+//! - [`rate`]: rows on a clock, for tries, demonstrations and benchmarks.
+//! - [`console`], [`noop`], [`memory`], [`stats`]: sinks that print, drop, keep and measure.
+
+pub mod console;
+pub mod duration;
+pub mod kafka;
+pub mod memory;
+pub mod noop;
+mod paths;
+pub mod rate;
+pub mod stats;
+#[cfg(test)]
+mod testing;
+
+use std::sync::Arc;
+
+use millstream_engine::connector::Registry;
+
+/// All connectors of this crate.
+pub fn registry() -> Registry {
+    Registry::new(vec![
+        Arc::new(rate::Rate),
+        Arc::new(console::Console),
+        Arc::new(noop::Noop),
+        Arc::new(memory::Memory),
+        Arc::new(stats::Stats),
+    ])
+}

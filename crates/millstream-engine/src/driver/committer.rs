@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream_store::commit_log;
+use millstream_store::error::Classified;
 use millstream_store::env::{Env, Task};
 use millstream_store::log_writer::LogWriter;
 use millstream_store::offset::SourceOffset;
@@ -132,7 +133,7 @@ impl Worker {
         let published_us = self.env.now_us();
         self.log.commit(progress.batch_id, commit_log::Entry::default()).await;
         if let Some(error) = self.log.failure() {
-            return Err(error);
+            return Err(Failure::new(error.kind(), error));
         }
         let now = self.env.monotonic();
         progress.durations.commit_offsets = now.saturating_sub(handed_over);

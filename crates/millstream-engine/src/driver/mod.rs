@@ -24,6 +24,8 @@ pub mod batch_query;
 mod committer;
 mod pace;
 mod recovery;
+#[cfg(test)]
+mod tests;
 pub mod stop;
 
 use std::sync::Arc;
@@ -123,8 +125,7 @@ impl Driver {
         let recovered = query.checkpoint.recover().await?;
         let published = query.sink.open().await?;
         let resume = recovery::decide(recovered, published, query.sources.len())?;
-        let storage = query.checkpoint.storage();
-        let log = LogWriter::start(storage, query.env.clone(), Settings::default());
+        let log = LogWriter::start(&query.checkpoint, &query.env, Settings::default());
         let log = Arc::new(log);
         let committer = Committer::start(&query.env, Arc::clone(&log), Arc::clone(&query.listener));
         let mut driver = Self {

@@ -6,7 +6,7 @@
 //! - C < L, and the sink says it has published L: only the commit entry is missing;
 //! - C < L otherwise: L runs again over the same range, with the same number and batch time.
 
-use millstream_store::checkpoint::Recovered;
+use millstream_store::recovery::Recovered;
 use millstream_store::error::{Classified, Kind};
 use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;

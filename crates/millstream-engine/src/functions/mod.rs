@@ -1,1 +1,4 @@
 //! functions
+pub(crate) mod calendar;
+pub(crate) mod java_text;
+pub(crate) mod types;
