@@ -41,11 +41,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for path in self.spares.get_mut().drain().flat_map(|(_, paths)| paths) {
-            // What cannot be deleted now is deleted as a temporary file when the checkpoint is
-            // next recovered.
-            let _ = std::fs::remove_file(path);
-        }
+        delete_all(std::mem::take(self.spares.get_mut()));
     }
 }
 
@@ -198,9 +194,21 @@ impl Directory {
         Some(temporary)
     }
 
+    /// Deletes the files kept for entries to come.
+    pub(crate) fn delete_spares(&self) {
+        delete_all(std::mem::take(&mut *self.inner.spares.lock()));
+    }
+
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), StorageError> {
         let (from, to) = (self.inner.root.join(from), self.inner.root.join(to));
         rename_if_absent(&from, &to).map_err(|error| storage_error("move", &from, &error))
+    }
+}
+
+/// What cannot be deleted now is deleted as temporary when the checkpoint is next recovered.
+fn delete_all(spares: HashMap<PathBuf, Vec<PathBuf>>) {
+    for path in spares.into_values().flatten() {
+        let _ = std::fs::remove_file(path);
     }
 }
 
