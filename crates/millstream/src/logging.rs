@@ -20,8 +20,7 @@ pub fn start(verbose: u8, screen: &Screen) -> Result<(), String> {
         Err(_) => EnvFilter::new(default_filter(verbose)),
     };
     let screen = screen.clone();
-    let colour = screen.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let lines = fmt().with_env_filter(filter).with_ansi(colour).with_target(verbose > 1);
+    let lines = fmt().with_env_filter(filter).with_target(verbose > 1);
     lines.with_writer(move || screen.clone()).init();
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -84,8 +84,9 @@ fn print_all(receiver: &Receiver<Message>, screen: &Screen) {
 
 /// A line per row: the flow, the time of day, and the other columns' values.
 fn lines(flow: &str, rows: &RecordBatch, colours: bool) -> Result<String, ArrowError> {
-    let options = FormatOptions::default().with_timestamp_tz_format(Some("%H:%M:%S%.3f"));
-    let columns = rows.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
+    let options = FormatOptions::default().with_timestamp_format(Some("%H:%M:%S%.3f"));
+    let columns: Vec<_> = rows.columns().iter().map(without_zone).collect();
+    let columns = columns.iter().map(|column| ArrayFormatter::try_new(column, &options));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     let (bold, plain) = if colours { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
     let mut text = String::new();
@@ -94,6 +95,14 @@ fn lines(flow: &str, rows: &RecordBatch, colours: bool) -> Result<String, ArrowE
         text.push_str(&format!("{bold}ALERT {flow:11}{plain}  {}\n", values.join("  ")));
     }
     Ok(text)
+}
+
+/// Moments as they are in UTC; their zone's name would need a time zone database to be shown.
+fn without_zone(column: &ArrayRef) -> ArrayRef {
+    match column.as_any().downcast_ref::<TimestampMicrosecondArray>() {
+        Some(moments) => Arc::new(moments.clone().with_timezone_opt::<Arc<str>>(None)),
+        None => Arc::clone(column),
+    }
 }
 
 /// A connector whose sinks' rows are printed, too.
@@ -185,7 +194,7 @@ impl Sink for TeeSink {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, Float64Array, StringArray, TimestampMicrosecondArray};
+    use arrow::array::{Float64Array, StringArray};
 
     use super::*;
 
