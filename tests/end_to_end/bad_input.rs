@@ -227,18 +227,20 @@ fn a_file_that_is_not_what_it_should_be_is_named() {
 }
 
 /// A small file system, unmounted when dropped. `None` where mounting is not allowed.
-struct SmallDisk {
+pub struct SmallDisk {
     at: PathBuf,
 }
 
 impl SmallDisk {
-    fn mount(at: PathBuf) -> Option<Self> {
+    /// Mounts 256 kB at a directory.
+    pub fn mount(at: PathBuf) -> Option<Self> {
         fs::create_dir_all(&at).expect("the directory is writable");
         let disk = Self { at };
         disk.mount_with("size=256k").then_some(disk)
     }
 
-    fn grow(&self) {
+    /// Makes it large enough for any test.
+    pub fn grow(&self) {
         assert!(self.mount_with("remount,size=64m"), "a mounted disk can grow");
     }
 

@@ -1,7 +1,9 @@
 //! The harness's own tests: what the other tests stand on, without the binary.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::bad_input::SmallDisk;
 use crate::kafka::{self, Broker};
 use crate::spark::{Relay, Spark};
 use crate::topics::{Record, sorted_values};
@@ -69,6 +71,46 @@ fn permissions_count_where_a_test_asks_for_it() {
     process::respect_permissions(&mut command);
     let mut child = process::spawn(command).expect("cat can start");
     assert!(!child.wait().expect("it is ours").success(), "the file could be read");
+}
+
+#[test]
+fn aborted_records_take_offsets_and_are_not_read() {
+    let topics = kafka::shared().topics();
+    topics.create("harness_aborts", 1);
+    topics.produce_values("harness_aborts", ["kept"]);
+    topics.produce_and_abort("harness_aborts", &["aborted"]);
+    assert_eq!(topics.ends("harness_aborts"), [(0, 3)].into());
+    assert_eq!(sorted_values(&topics.read("harness_aborts")), ["kept"]);
+    topics.delete("harness_aborts");
+    topics.create("harness_aborts", 1);
+    assert_eq!(topics.written("harness_aborts"), 0);
+}
+
+/// Writes 200 kB to `path` with a command of its own; true if that works.
+fn can_write(path: &Path, limit: impl FnOnce(&mut Command)) -> bool {
+    let mut command = Command::new("dd");
+    command.args(["if=/dev/zero", "bs=100k", "count=2"]).arg(format!("of={}", path.display()));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    limit(&mut command);
+    process::spawn(command).expect("dd can start").wait().expect("it is ours").success()
+}
+
+#[test]
+fn disks_and_files_can_be_made_small() {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let file = directory.path().join("file");
+    assert!(can_write(&file, |_| ()));
+    assert!(!can_write(&file, |command| process::limit_file_size(command, 64 * 1024)));
+
+    let Some(disk) = SmallDisk::mount(directory.path().join("disk")) else { return };
+    let first = directory.path().join("disk/first");
+    assert!(can_write(&first, |_| ()));
+    let second = directory.path().join("disk/second");
+    assert!(!can_write(&second, |_| ()));
+    disk.grow();
+    assert!(can_write(&second, |_| ()));
+    drop(disk);
+    assert!(!first.exists(), "it is unmounted");
 }
 
 #[test]

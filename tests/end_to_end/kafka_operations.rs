@@ -202,7 +202,7 @@ fn client_settings_pass_through_and_aborted_records_do_not_stop_a_run() {
     }
     topics.produce_values("isolation_in", ["kept"]);
     // The topic ends in a record that no consumer is ever given: the marker of the abort.
-    topics.produce_and_abort("isolation_in", ["aborted"]);
+    topics.produce_and_abort("isolation_in", &["aborted"]);
     let copy = |level: &str, output: &str| {
         let source = [("subscribe", "isolation_in"), EARLIEST, ("kafka.isolation.level", level)];
         let pipeline = pipeline(&source, &[("topic", output)], "value FROM STREAM source");

@@ -217,7 +217,8 @@ impl Topics {
 
     /// Writes `values` to partition 0 in a transaction, and aborts it. The topic grows by them and
     /// by the marker of the abort.
-    pub fn produce_and_abort(&self, topic: &str, values: impl IntoIterator<Item = &'static str>) {
+    pub fn produce_and_abort(&self, topic: &str, values: &[&str]) {
+        let end = self.end(topic, 0) + i64::try_from(values.len()).expect("few values") + 1;
         let mut config = self.producer_config();
         config.set("transactional.id", format!("{topic}-aborts"));
         let producer: BaseProducer<CountRefused> =
@@ -225,11 +226,13 @@ impl Topics {
         producer.init_transactions(REQUEST_LIMIT).expect("the broker has transactions");
         producer.begin_transaction().expect("a transaction can begin");
         for value in values {
-            send(&producer, topic, &Record::of(value).to(0));
+            send(&producer, topic, &Record::of(*value).to(0));
         }
         // Without this the client would drop the records instead of sending and aborting them.
         producer.flush(REQUEST_LIMIT).expect("the broker acknowledges");
         producer.abort_transaction(REQUEST_LIMIT).expect("a transaction can be aborted");
+        // The coordinator answers before the marker is written.
+        wait::until_true("the marker of the abort", REQUEST_LIMIT, || self.end(topic, 0) == end);
     }
 
     fn producer(&self) -> BaseProducer<CountRefused> {

@@ -83,21 +83,21 @@ impl PipelineFile {
         changes: &Changes<'_>,
     ) -> Result<Vec<Loaded>, LoadError> {
         let pipeline = Pipeline::load(&self.name, &self.text, &registry, &changes.settings);
-        let flows = pipeline.map_err(|found| self.diagnosed(&found))?.flows;
-        if flows.is_empty() {
+        let pipeline = pipeline.map_err(|found| self.diagnosed(&found))?;
+        if pipeline.flows.is_empty() {
             return Err(LoadError::Wrong(format!(
                 "{} has no flow: write INSERT INTO a table SELECT ... FROM STREAM another",
                 self.name
             )));
         }
-        let several = flows.len() > 1;
-        let flows = choose(flows, changes.flow)?;
+        let several = pipeline.flows.len() > 1;
+        let flows = choose(pipeline.flows.clone(), changes.flow)?;
         let partitions = available_parallelism().map_or(1, usize::from);
         let base_dir = self.base_dir.clone();
         let setup = Setup { registry, env: env.clone(), base_dir, partitions };
         let (mut loaded, mut found) = (Vec::new(), Diagnostics::default());
         for flow in flows {
-            match flow::plan(&flow, &setup).await {
+            match flow::plan(&pipeline, &flow, &setup).await {
                 Ok(plan) => {
                     let checkpoint = self.checkpoint(&flow, changes.checkpoint, several);
                     loaded.push(Loaded { flow, plan, checkpoint });
@@ -134,14 +134,13 @@ fn is_url(location: &str) -> bool {
     location.contains("://") || location.starts_with("file:")
 }
 
-fn choose(flows: Vec<Flow>, only: Option<&str>) -> Result<Vec<Flow>, LoadError> {
-    let names: Vec<_> = flows.iter().map(|flow| flow.name.clone()).collect();
-    let Some(only) = only else { return Ok(flows) };
-    let chosen: Vec<_> = flows.into_iter().filter(|flow| flow.name == only).collect();
-    if !chosen.is_empty() {
-        return Ok(chosen);
+/// All flows, or the one that is asked for.
+fn choose<'a>(flows: &'a [Flow], only: Option<&str>) -> Result<Vec<&'a Flow>, LoadError> {
+    let Some(only) = only else { return Ok(flows.iter().collect()) };
+    if let Some(chosen) = flows.iter().find(|flow| flow.name.eq_ignore_ascii_case(only)) {
+        return Ok(vec![chosen]);
     }
-    let names = names.iter().map(String::as_str);
+    let names = flows.iter().map(|flow| flow.name.as_str());
     let help = match nearest::nearest(only, names.clone()) {
         Some(known) => format!("did you mean '{known}'?"),
         None => format!("it has {}", nearest::listed(names)),

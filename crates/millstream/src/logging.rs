@@ -1,7 +1,8 @@
 //! Log lines: structured, on standard error, warnings only unless asked for more.
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
 
 use crate::screen::Screen;
 
@@ -14,14 +15,15 @@ const FILTER_VARIABLE: &str = "MILLSTREAM_LOG";
 /// What is wrong with the filter in the environment.
 pub fn start(verbose: u8, screen: &Screen) -> Result<(), String> {
     let filter = match std::env::var(FILTER_VARIABLE) {
-        Ok(text) => EnvFilter::try_new(&text).map_err(|error| {
+        Ok(text) => text.parse::<Targets>().map_err(|error| {
             format!("{FILTER_VARIABLE} is '{text}': {error}; an example is 'info,millstream=debug'")
         })?,
-        Err(_) => EnvFilter::new(default_filter(verbose)),
+        Err(_) => default_filter(verbose).parse().expect("the levels' filters are valid"),
     };
     let screen = screen.clone();
-    let lines = fmt().with_env_filter(filter).with_target(verbose > 1);
-    lines.with_writer(move || screen.clone()).init();
+    let lines = fmt::layer().with_ansi(false).with_target(verbose > 1);
+    let lines = lines.with_writer(move || screen.clone());
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     Ok(())
 }
 
@@ -42,7 +44,7 @@ mod tests {
     #[test]
     fn every_level_is_a_valid_filter() {
         for verbose in 0..4 {
-            assert!(EnvFilter::try_new(default_filter(verbose)).is_ok(), "-v times {verbose}");
+            assert!(default_filter(verbose).parse::<Targets>().is_ok(), "-v times {verbose}");
         }
     }
 }

@@ -21,40 +21,42 @@ use crate::source::{Failure, StaticTable};
 
 /// A static table with its rows as last read.
 pub struct LoadedTable {
-    table: Arc<dyn StaticTable>,
+    schema: SchemaRef,
     content: RwLock<Content>,
 }
 
+#[derive(Default)]
 struct Content {
+    /// Where the rows come from; `None` before the first load.
+    table: Option<Arc<dyn StaticTable>>,
     fingerprint: String,
     rows: Vec<RecordBatch>,
 }
 
 impl LoadedTable {
-    /// Reads the table for the first time.
-    pub async fn load(table: Arc<dyn StaticTable>) -> Result<Arc<Self>, Failure> {
+    /// A table without rows, to be planned against; [`LoadedTable::load`] fills it.
+    pub fn empty(schema: SchemaRef) -> Arc<Self> {
+        Arc::new(Self { schema, content: RwLock::default() })
+    }
+
+    /// Reads `table` for the first time; gives the number of its rows.
+    pub async fn load(&self, table: Arc<dyn StaticTable>) -> Result<u64, Failure> {
         // The fingerprint is taken first: a change during the read is then seen at the next look.
         let fingerprint = table.fingerprint().await?;
         let rows = table.read().await?;
-        Ok(Arc::new(Self { table, content: RwLock::new(Content { fingerprint, rows }) }))
-    }
-
-    /// A table whose rows never change.
-    pub fn fixed(schema: SchemaRef, rows: Vec<RecordBatch>) -> Arc<Self> {
-        let content = Content { fingerprint: String::new(), rows: rows.clone() };
-        let table = Arc::new(FixedTable { schema, rows });
-        Arc::new(Self { table, content: RwLock::new(content) })
+        let count = rows.iter().map(|rows| rows.num_rows() as u64).sum();
+        *self.content.write() = Content { table: Some(table), fingerprint, rows };
+        Ok(count)
     }
 
     /// Reads the table again if it changed; true if it did.
     pub async fn refresh(&self) -> Result<bool, Failure> {
-        let fingerprint = self.table.fingerprint().await?;
-        if fingerprint == self.content.read().fingerprint {
-            return Ok(false);
+        let Some(table) = self.content.read().table.clone() else { return Ok(false) };
+        let unchanged = table.fingerprint().await? == self.content.read().fingerprint;
+        if !unchanged {
+            self.load(table).await?;
         }
-        let rows = self.table.read().await?;
-        *self.content.write() = Content { fingerprint, rows };
-        Ok(true)
+        Ok(!unchanged)
     }
 }
 
@@ -67,7 +69,7 @@ impl fmt::Debug for LoadedTable {
 #[async_trait]
 impl TableProvider for LoadedTable {
     fn schema(&self) -> SchemaRef {
-        self.table.schema()
+        Arc::clone(&self.schema)
     }
 
     fn table_type(&self) -> TableType {
@@ -84,25 +86,5 @@ impl TableProvider for LoadedTable {
         let rows = self.content.read().rows.clone();
         let memory = MemTable::try_new(self.schema(), vec![rows])?;
         memory.scan(state, projection, filters, limit).await
-    }
-}
-
-struct FixedTable {
-    schema: SchemaRef,
-    rows: Vec<RecordBatch>,
-}
-
-#[async_trait]
-impl StaticTable for FixedTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    async fn fingerprint(&self) -> Result<String, Failure> {
-        Ok(String::new())
-    }
-
-    async fn read(&self) -> Result<Vec<RecordBatch>, Failure> {
-        Ok(self.rows.clone())
     }
 }
