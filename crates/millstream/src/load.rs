@@ -134,14 +134,13 @@ fn is_url(location: &str) -> bool {
     location.contains("://") || location.starts_with("file:")
 }
 
-fn choose(flows: Vec<Flow>, only: Option<&str>) -> Result<Vec<Flow>, LoadError> {
-    let names: Vec<_> = flows.iter().map(|flow| flow.name.clone()).collect();
-    let Some(only) = only else { return Ok(flows) };
-    let chosen: Vec<_> = flows.into_iter().filter(|flow| flow.name == only).collect();
-    if !chosen.is_empty() {
-        return Ok(chosen);
+/// All flows, or the one that is asked for.
+fn choose<'a>(flows: &'a [Flow], only: Option<&str>) -> Result<Vec<&'a Flow>, LoadError> {
+    let Some(only) = only else { return Ok(flows.iter().collect()) };
+    if let Some(chosen) = flows.iter().find(|flow| flow.name.eq_ignore_ascii_case(only)) {
+        return Ok(vec![chosen]);
     }
-    let names = names.iter().map(String::as_str);
+    let names = flows.iter().map(|flow| flow.name.as_str());
     let help = match nearest::nearest(only, names.clone()) {
         Some(known) => format!("did you mean '{known}'?"),
         None => format!("it has {}", nearest::listed(names)),

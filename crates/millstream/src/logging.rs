@@ -21,8 +21,7 @@ pub fn start(verbose: u8, screen: &Screen) -> Result<(), String> {
         Err(_) => default_filter(verbose).parse().expect("the levels' filters are valid"),
     };
     let screen = screen.clone();
-    let colour = screen.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let lines = fmt::layer().with_ansi(colour).with_target(verbose > 1);
+    let lines = fmt::layer().with_ansi(false).with_target(verbose > 1);
     let lines = lines.with_writer(move || screen.clone());
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     Ok(())

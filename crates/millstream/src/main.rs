@@ -23,7 +23,7 @@ mod progress_json;
 mod report;
 mod run;
 mod screen;
-mod signals;
+mod stopping;
 mod supervise;
 mod terminal;
 mod validate;

@@ -168,7 +168,6 @@ impl<'a> StreamingQueryProgress<'a> {
 
 impl<'a> Source<'a> {
     fn new(source: &'a SourceProgress, progress: &Progress) -> Self {
-        let metrics = source.metrics.iter();
         Self {
             description: &source.description,
             start_offset: offset(source.start.as_ref()),
@@ -176,9 +175,15 @@ impl<'a> Source<'a> {
             latest_offset: offset(source.latest.as_ref()),
             num_input_rows: source.rows,
             rates: Rates::of(source.rows, progress),
-            metrics: metrics.map(|(name, value)| (name.as_str(), value.to_string())).collect(),
+            metrics: source.metrics.iter().map(metric).collect(),
         }
     }
+}
+
+/// A metric as text. Spark's averages are fractions, and its readers expect them to look so.
+fn metric<'a>((name, value): (&'a String, &u64)) -> (&'a str, String) {
+    let text = if name.starts_with("avg") { format!("{value}.0") } else { value.to_string() };
+    (name, text)
 }
 
 impl Rates {
@@ -244,7 +249,8 @@ mod tests {
     fn an_object_has_sparks_keys_in_sparks_order() {
         let mut progress = progress(1);
         progress.sources[0].start = Some(SourceOffset::new(r#"{"in":{"0":0}}"#));
-        progress.sources[0].metrics.insert("maxOffsetsBehindLatest".into(), 4);
+        let behind = [("maxOffsetsBehindLatest", 4), ("avgOffsetsBehindLatest", 3)];
+        progress.sources[0].metrics = behind.map(|(name, value)| (name.into(), value)).into();
         let identity = Identity { name: "pii".into(), query: started() };
         let mut line = Vec::new();
         write_line(&mut line, &identity, &progress).unwrap();
@@ -257,7 +263,7 @@ mod tests {
             r#""sources":[{"description":"KafkaV2[Subscribe[in]]","startOffset":{"in":{"0":0}},"#,
             r#""endOffset":{"in":{"0":7}},"latestOffset":{"in":{"0":9,"1":4}},"numInputRows":7,"#,
             r#""inputRowsPerSecond":14.0,"processedRowsPerSecond":350.0,"#,
-            r#""metrics":{"maxOffsetsBehindLatest":"4"}}],"#,
+            r#""metrics":{"avgOffsetsBehindLatest":"3.0","maxOffsetsBehindLatest":"4"}}],"#,
             r#""sink":{"description":"noop","numOutputRows":3}}"#,
             "\n"
         );

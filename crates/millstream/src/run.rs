@@ -17,7 +17,7 @@ use crate::progress_json::ProgressWriter;
 use crate::supervise::{self, Job, Outcome};
 use crate::terminal::LiveLines;
 use crate::watch::{FlowWatch, Listeners};
-use crate::{report, signals};
+use crate::{report, stopping};
 
 /// Runs the command.
 pub async fn run(arguments: RunArguments, app: &App) -> ExitCode {
@@ -30,15 +30,11 @@ pub async fn run(arguments: RunArguments, app: &App) -> ExitCode {
         Ok(showing) => showing,
         Err(problem) => return app.failed(&problem),
     };
-    if let Err(error) = signals::watch(&app.env, stopper.clone(), app.screen.clone()) {
+    if let Err(error) = stopping::on_signals(&app.env, stopper.clone(), app.screen.clone()) {
         return app.failed(&format!("signals cannot be heard: {error}"));
     }
     if let Some(run_for) = arguments.run_for {
-        let (clock, stopper) = (app.env.clone(), stopper.clone());
-        app.env.spawn("run-for", async move {
-            clock.sleep(run_for).await;
-            stopper.stop();
-        });
+        stopping::after(&app.env, run_for, stopper.clone());
     }
     introduce(app, &loaded);
     let jobs = loaded.into_iter().zip(&showing.listeners);
