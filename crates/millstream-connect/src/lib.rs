@@ -26,6 +26,7 @@ use millstream_engine::connector::Registry;
 /// All connectors of this crate.
 pub fn registry() -> Registry {
     Registry::new(vec![
+        Arc::new(kafka::KafkaConnector),
         Arc::new(rate::Rate),
         Arc::new(console::Console),
         Arc::new(noop::Noop),
