@@ -91,16 +91,16 @@ impl PipelineFile {
             )));
         }
         let several = pipeline.flows.len() > 1;
-        let flows = choose(pipeline.flows.clone(), changes.flow)?;
+        let flows = choose(&pipeline.flows, changes.flow)?;
         let partitions = available_parallelism().map_or(1, usize::from);
         let base_dir = self.base_dir.clone();
         let setup = Setup { registry, env: env.clone(), base_dir, partitions };
         let (mut loaded, mut found) = (Vec::new(), Diagnostics::default());
         for flow in flows {
-            match flow::plan(&pipeline, &flow, &setup).await {
+            match flow::plan(&pipeline, flow, &setup).await {
                 Ok(plan) => {
-                    let checkpoint = self.checkpoint(&flow, changes.checkpoint, several);
-                    loaded.push(Loaded { flow, plan, checkpoint });
+                    let checkpoint = self.checkpoint(flow, changes.checkpoint, several);
+                    loaded.push(Loaded { flow: flow.clone(), plan, checkpoint });
                 }
                 Err(FlowError::Sql(wrong)) => found.0.extend(wrong.0),
                 Err(FlowError::Failure(failure)) => {
