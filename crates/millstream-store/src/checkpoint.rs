@@ -140,9 +140,11 @@ async fn acquire_lock(storage: &Storage, env: &Env) -> Result<Option<Lock>, Open
     let Storage::Local(local) = storage else { return Ok(None) };
     let (root, env_of_lock) = (local.directory.root().to_owned(), env.clone());
     let locked = env.spawn_blocking("checkpoint lock", move || {
-        std::fs::create_dir_all(&root).map_err(|error| {
-            LockError::Storage(storage::storage_error("make the directory", &root, &error))
-        })?;
+        if !root.is_dir() {
+            storage::make_directory(&root).map_err(|error| {
+                LockError::Storage(storage::storage_error("make the directory", &root, &error))
+            })?;
+        }
         lock::acquire(&root, &env_of_lock)
     });
     match locked.join().await {

@@ -45,10 +45,6 @@ fn main() -> ExitCode {
     if let Err(problem) = logging::start(app.verbose, &app.screen) {
         return app.wrong(&problem);
     }
-    if let Command::Bench(arguments) = cli.command {
-        // It starts processes and blocks: no place for an async runtime.
-        return bench::run(arguments);
-    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return app.failed(&format!("the runtime cannot start: {error}")),
@@ -63,7 +59,7 @@ async fn dispatch(command: Command, app: &App) -> ExitCode {
         Command::Run(arguments) => run::run(arguments, app).await,
         Command::Validate(arguments) => validate::run(arguments, app).await,
         Command::Demo(arguments) => demo::run(arguments, app).await,
-        Command::Bench(_) => unreachable!("a benchmark runs outside the runtime"),
+        Command::Bench(arguments) => bench::run(arguments).await,
         Command::Checkpoint(CheckpointCommand::Show { directory }) => {
             checkpoint_show::run(&directory, app).await
         }

@@ -1,4 +1,5 @@
-//! The second half of a micro-batch: awaits the sink's acknowledgement, then logs the commit.
+//! The second half of a micro-batch: logs the intent, awaits the sink's acknowledgement, logs the
+//! commit.
 //!
 //! Acknowledgements are awaited in the order of the micro-batches, whatever order the outside
 //! answers in, so the commit log never has an entry whose predecessor could still fail.
@@ -12,6 +13,8 @@ use millstream_store::error::Classified;
 use millstream_store::env::{Env, Task};
 use millstream_store::log_writer::LogWriter;
 use millstream_store::offset::SourceOffset;
+use millstream_store::offset_log;
+use millstream_store::storage::Durability;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{Finished, MICRO_BATCHES_IN_FLIGHT_MAX};
@@ -22,6 +25,8 @@ use crate::source::Failure;
 /// A micro-batch that the sink has got and not acknowledged.
 pub struct InFlight {
     pub acknowledgement: Acknowledgement,
+    /// The intent, where it is not in the log yet.
+    pub intent: Option<offset_log::Entry>,
     pub progress: Progress,
     pub began: Duration,
     pub handed_over: Duration,
@@ -128,7 +133,12 @@ impl Worker {
     }
 
     async fn commit(&mut self, in_flight: InFlight) -> Result<(), Failure> {
-        let InFlight { acknowledgement, mut progress, began, handed_over, .. } = in_flight;
+        let InFlight { acknowledgement, intent, mut progress, began, handed_over, .. } = in_flight;
+        if let Some(intent) = intent {
+            // After a power cut the last entries may be gone; that repeats their micro-batches,
+            // which a sink without a durable intent may do anyway.
+            self.log.intent(progress.batch_id, intent, Durability::Process).await;
+        }
         acknowledgement.await?;
         let published_us = self.env.now_us();
         self.log.commit(progress.batch_id, commit_log::Entry::default()).await;

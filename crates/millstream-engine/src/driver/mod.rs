@@ -3,20 +3,24 @@
 //! One micro-batch, from arrival to commit:
 //! 1. sources read ahead on their own; [`Source::take`] hands over what has arrived ([`pace`]
 //!    decides when to ask);
-//! 2. the ranges taken become entry N of the offset log, written in the background;
-//! 3. only a sink whose exactly-once rests on replaying the same range under the same id waits
-//!    until that entry is durable;
-//! 4. the plan, made once, runs over the splits;
-//! 5. the sink gets the whole result, and the driver turns to micro-batch N+1 at once;
-//! 6. the [`committer`] awaits the sink's acknowledgements in order and writes entry N of the
-//!    commit log, again in the background.
+//! 2. the ranges taken are micro-batch N's intent. A sink whose exactly-once rests on replaying the
+//!    same range under the same id has it logged at once, and step 4 waits until it is durable;
+//! 3. the plan, made once, runs over the splits;
+//! 4. the sink gets the whole result, and the driver turns to micro-batch N+1 at once;
+//! 5. the [`committer`] logs the intent of any other sink, awaits the sink's acknowledgement and
+//!    writes entry N of the commit log; it takes the micro-batches in order, one after the other.
 //!
 //! So while N is being acknowledged, N+1 computes and N+2 is being read. What bounds this is
 //! [`MICRO_BATCHES_IN_FLIGHT_MAX`] and the log writer's own limit: slow storage makes micro-batches
 //! larger instead of letting the logs fall behind.
 //!
-//! A crash after 2 and before 6 leaves an intent without a commit; [`recovery`] runs exactly that
-//! micro-batch again, with the same ranges, number and batch time.
+//! Why the intent of an at-least-once sink comes so late: several micro-batches may be in flight,
+//! but Spark, when it takes over a checkpoint, runs again only the last one logged. Logged in step
+//! 5 there is never more than one intent without a commit entry, so Spark loses nothing either;
+//! and what was in flight is read again, which is all that such a sink was promised.
+//!
+//! A crash between 2 and 5 leaves an intent without a commit; [`recovery`] runs that micro-batch
+//! again, with the same ranges, number and batch time.
 //!
 //! [`Source::take`]: crate::source::Source::take
 
@@ -34,6 +38,7 @@ use std::time::Duration;
 
 use futures::future::select_all;
 use millstream_store::checkpoint::Checkpoint;
+use millstream_store::commit_log;
 use millstream_store::env::{Env, Task};
 use millstream_store::log_writer::{LogWriter, Settings, Ticket};
 use millstream_store::offset::{BatchId, SourceOffset};
@@ -158,17 +163,17 @@ impl Driver {
             let start = source.open(position, log).await?;
             self.positions[index] = resume.positions[index].clone().or(Some(start));
         }
-        if let Some(commit) = resume.commit_only {
-            self.log.commit(commit, Default::default()).await;
+        for id in resume.commit_only {
+            self.log.commit(id, commit_log::Entry::default()).await;
         }
-        if let Some(replay) = resume.replay {
-            tracing::info!(batch_id = replay.id.0, "repeating the micro-batch that was not committed");
+        for replay in resume.replays {
+            tracing::info!(batch_id = replay.id.0, "repeating a micro-batch that was not committed");
             self.replayed = true;
             self.replay(replay).await?;
-            if self.query.trigger == Trigger::Once {
-                // Spark's rule: a run with this trigger that finds such a micro-batch does no more.
-                return Ok(());
-            }
+        }
+        if self.replayed && self.query.trigger == Trigger::Once {
+            // Spark's rule: a run with this trigger that finds such a micro-batch does no more.
+            return Ok(());
         }
         for (source, position) in self.query.sources.iter_mut().zip(&self.positions) {
             let position = position.as_ref().expect("open gave every source a position");
@@ -194,7 +199,7 @@ impl Driver {
         }
         self.positions = replay.starts;
         let fired = Fired { began, batch_time_ms: replay.batch_time_ms };
-        self.execute(replay.id, fired, taken, None, Durations::default()).await
+        self.execute(replay.id, fired, taken, Intent::Logged, Durations::default()).await
     }
 
     async fn run(&mut self) -> Result<(), Failure> {
@@ -250,10 +255,17 @@ impl Driver {
 
         let id = self.next_id;
         self.next_id = id.next();
-        let began_log = self.query.env.monotonic();
-        let intent = self.log.intent(id, self.intent(&taken, &fired), self.durability()).await;
-        durations.wal_commit = self.since(began_log);
-        self.execute(id, fired, taken, Some(intent), durations).await?;
+        let entry = self.intent(&taken, &fired);
+        let intent = match self.query.sink.delivery() {
+            Delivery::Repeats => Intent::ToBeLogged(entry),
+            Delivery::IdempotentById => {
+                let began_log = self.query.env.monotonic();
+                let ticket = self.log.intent(id, entry, Durability::Power).await;
+                durations.wal_commit = self.since(began_log);
+                Intent::OnItsWay(ticket)
+            }
+        };
+        self.execute(id, fired, taken, intent, durations).await?;
         Ok(true)
     }
 
@@ -270,13 +282,13 @@ impl Driver {
         }
     }
 
-    /// Steps 3 to 5 for input that is already logged.
+    /// Steps 3 and 4, and the hand-over to step 5.
     async fn execute(
         &mut self,
         id: BatchId,
         fired: Fired,
         taken: Vec<Option<Taken>>,
-        intent: Option<Ticket>,
+        intent: Intent,
         mut durations: Durations,
     ) -> Result<(), Failure> {
         let began_planning = self.query.env.monotonic();
@@ -291,9 +303,14 @@ impl Driver {
         let partitions = self.query.plan.run(&self.query.env, input.splits).await?;
         let output = Output { batch_id: id, partitions };
         let rows_out = output.rows();
-        if let (Delivery::IdempotentById, Some(intent)) = (self.query.sink.delivery(), intent) {
-            intent.written().await?;
-        }
+        let intent = match intent {
+            Intent::Logged => None,
+            Intent::ToBeLogged(entry) => Some(entry),
+            Intent::OnItsWay(ticket) => {
+                ticket.written().await?;
+                None
+            }
+        };
         let permit = self.committer.permit().await;
         let acknowledgement = self.query.sink.publish(output).await?;
         durations.add_batch = self.since(began_running);
@@ -306,6 +323,7 @@ impl Driver {
         }
         self.committer.hand_over(InFlight {
             acknowledgement,
+            intent,
             progress,
             began: fired.began,
             handed_over: self.query.env.monotonic(),
@@ -348,15 +366,6 @@ impl Driver {
             durations,
             sources: sources.collect(),
             sink: self.query.sink.description(),
-        }
-    }
-
-    fn durability(&self) -> Durability {
-        match self.query.sink.delivery() {
-            // After a power cut the last entries may be gone; that repeats their micro-batches,
-            // which is what such a sink may do anyway.
-            Delivery::Repeats => Durability::Process,
-            Delivery::IdempotentById => Durability::Power,
         }
     }
 
@@ -419,6 +428,16 @@ impl Driver {
         closed?;
         Ok(finished)
     }
+}
+
+/// What is still to be done about a micro-batch's entry in the offset log.
+enum Intent {
+    /// It stands there: a replay.
+    Logged,
+    /// Being written; the sink waits for it.
+    OnItsWay(Ticket),
+    /// To be written by the committer.
+    ToBeLogged(offset_log::Entry),
 }
 
 /// When and for which moment a micro-batch runs.

@@ -42,8 +42,10 @@ pub fn suggest<'a>(
     what: &str,
     known: impl IntoIterator<Item = &'a str> + Clone,
 ) -> String {
-    match nearest(wanted, known.clone()) {
-        Some(name) => format!("did you mean `{name}`?"),
-        None => format!("the {what} are {}", listed(known)),
+    let mut all = known.clone().into_iter();
+    match (nearest(wanted, known.clone()), all.next(), all.next()) {
+        (Some(name), _, _) => format!("did you mean `{name}`?"),
+        (None, Some(only), None) => format!("the only one here is `{only}`"),
+        (None, _, _) => format!("the {what} are {}", listed(known)),
     }
 }

@@ -159,8 +159,7 @@ fn create(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
     let start = cursor.here();
     cursor.eat_words(&["CREATE"]);
     if let Some(span) = cursor.eat_words(&["OR", "REPLACE"])
-        && !cursor.is_word("TEMPORARY")
-        && !cursor.is_word("VIEW")
+        && !["TEMPORARY", "TEMP", "VIEW"].iter().any(|word| cursor.is_word(word))
     {
         return Err(Diagnostic::at(span, "OR REPLACE is not supported")
             .help("a pipeline file declares each name once; leave OR REPLACE out"));

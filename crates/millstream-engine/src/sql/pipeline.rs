@@ -344,7 +344,11 @@ impl<'a> Loader<'a> {
         let streams: Vec<&Flow> = flows.iter().filter(|flow| flow.is_stream).collect();
         for (index, flow) in streams.iter().enumerate() {
             let mut earlier = streams[..index].iter();
-            if let Some(first) = earlier.find(|first| first.checkpoint == flow.checkpoint) {
+            // Two flows of one name have been reported as such.
+            let same = |first: &&&Flow| {
+                first.checkpoint == flow.checkpoint && first.name != flow.name
+            };
+            if let Some(first) = earlier.find(same) {
                 found.0.push(
                     Diagnostic::at(
                         flow.insert.sink.span,

@@ -19,68 +19,13 @@ use super::relations::STREAM_PREFIX;
 const WITHOUT_STREAM: &str = "without STREAM the same query runs as a batch query";
 
 /// Functions that make one value of many rows.
-const AGGREGATES: &[&str] = &[
-    "any",
-    "any_value",
-    "approx_count_distinct",
-    "approx_percentile",
-    "array_agg",
-    "avg",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-    "bool_and",
-    "bool_or",
-    "collect_list",
-    "collect_set",
-    "corr",
-    "count",
-    "count_if",
-    "count_min_sketch",
-    "covar_pop",
-    "covar_samp",
-    "every",
-    "first",
-    "first_value",
-    "histogram_numeric",
-    "kurtosis",
-    "last",
-    "last_value",
-    "listagg",
-    "max",
-    "max_by",
-    "mean",
-    "median",
-    "min",
-    "min_by",
-    "mode",
-    "percentile",
-    "percentile_approx",
-    "percentile_cont",
-    "percentile_disc",
-    "regr_avgx",
-    "regr_avgy",
-    "regr_count",
-    "regr_intercept",
-    "regr_r2",
-    "regr_slope",
-    "regr_sxx",
-    "regr_sxy",
-    "regr_syy",
-    "skewness",
-    "some",
-    "std",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "string_agg",
-    "sum",
-    "try_avg",
-    "try_sum",
-    "var_pop",
-    "var_samp",
-    "variance",
-];
+const AGGREGATES: &str = "any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or \
+    bit_xor bool_and bool_or collect_list collect_set corr count count_if count_min_sketch \
+    covar_pop covar_samp every first first_value histogram_numeric kurtosis last last_value \
+    listagg max max_by mean median min min_by mode percentile percentile_approx \
+    percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 \
+    regr_slope regr_sxx regr_sxy regr_syy skewness some std stddev stddev_pop stddev_samp \
+    string_agg sum try_avg try_sum var_pop var_samp variance";
 
 /// Refuses what needs state over a stream.
 pub(super) fn check(lexed: &Lexed, query: &Query, reads: &[TableRead]) -> Result<(), Diagnostics> {
@@ -179,6 +124,11 @@ impl Check<'_> {
     fn needs_state(&mut self, at: Option<Span>, what: &str) {
         let message = format!("{what} over a stream needs state, which {OURS}");
         self.push(at, message, WITHOUT_STREAM);
+    }
+
+    fn two_streams(&mut self, at: Option<Span>) {
+        let message = format!("a join of two streams needs state, which {OURS}");
+        self.push(at, message, "read one of them without STREAM: it is read as a batch");
     }
 
     /// Where the query reads the stream `table`.
@@ -293,7 +243,7 @@ impl Check<'_> {
             from.iter().filter_map(|table| self.stream_of_tables(table)).collect();
         if let [_, second, ..] = streams.as_slice() {
             let at = self.read_span(second);
-            self.needs_state(at, "a join of two streams");
+            self.two_streams(at);
         }
     }
 
@@ -304,7 +254,7 @@ impl Check<'_> {
             match (&left, &right) {
                 (Some(_), Some(right)) => {
                     let at = self.read_span(right);
-                    self.needs_state(at, "a join of two streams");
+                    self.two_streams(at);
                 }
                 (Some(stream), None) | (None, Some(stream)) => {
                     let stream_is_left = left.is_some();
@@ -438,7 +388,7 @@ impl Visitor for Calls {
         {
             let over = function.over.is_some();
             let name = name.to_lowercase();
-            if over || AGGREGATES.contains(&name.as_str()) {
+            if over || AGGREGATES.split_whitespace().any(|known| known == name) {
                 let span = function.name.0[0].span();
                 self.calls.push(Call { name, over, span });
             }

@@ -55,37 +55,9 @@ enum Part {
 }
 
 /// Words that cannot be a table's name, so that `FROM stream WHERE` reads a table called stream.
-const NOT_A_NAME: &[&str] = &[
-    "AS",
-    "WHERE",
-    "JOIN",
-    "INNER",
-    "LEFT",
-    "RIGHT",
-    "FULL",
-    "CROSS",
-    "SEMI",
-    "ANTI",
-    "NATURAL",
-    "ON",
-    "USING",
-    "GROUP",
-    "ORDER",
-    "HAVING",
-    "LIMIT",
-    "UNION",
-    "EXCEPT",
-    "INTERSECT",
-    "MINUS",
-    "LATERAL",
-    "WINDOW",
-    "WATERMARK",
-    "TABLESAMPLE",
-    "SORT",
-    "CLUSTER",
-    "DISTRIBUTE",
-    "QUALIFY",
-];
+const NOT_A_NAME: &str = "AS WHERE JOIN INNER LEFT RIGHT FULL CROSS SEMI ANTI NATURAL ON USING GROUP ORDER HAVING \
+    LIMIT UNION EXCEPT INTERSECT MINUS LATERAL WINDOW WATERMARK TABLESAMPLE SORT CLUSTER \
+    DISTRIBUTE QUALIFY";
 
 /// Takes the words out of the query whose tokens are `range`.
 pub(super) fn extract(lexed: &Lexed, range: Range<usize>) -> Result<Extracted, Diagnostic> {
@@ -235,6 +207,13 @@ impl Extraction<'_> {
         {
             self.cursor.advance();
         }
+        // A number with a word that is no unit: the word was meant to be one.
+        if self.cursor.at == from + 1
+            && self.cursor.peek().is_some_and(|next| next.word().is_some())
+            && matches!(self.cursor.lexed.lexemes[from].token, Token::Number(..))
+        {
+            self.cursor.advance();
+        }
         let parts = &self.cursor.lexed.lexemes[from..self.cursor.at];
         if parts.is_empty() {
             return Err(self.cursor.unexpected("an interval").help(form));
@@ -288,7 +267,7 @@ impl Extraction<'_> {
 }
 
 fn can_name_a_table(lexeme: &Lexeme) -> bool {
-    matches!(lexeme.token, Token::Word(_)) && !NOT_A_NAME.iter().any(|word| lexeme.is_word(word))
+    matches!(lexeme.token, Token::Word(_)) && !NOT_A_NAME.split_whitespace().any(|word| lexeme.is_word(word))
 }
 
 const UNITS: &[&str] =

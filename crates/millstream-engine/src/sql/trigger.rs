@@ -38,7 +38,7 @@ impl FromStr for Trigger {
                 Err("did you mean 'availableNow'?".into())
             }
             Err(help) => Err(format!(
-                "{help}; a trigger is '0 seconds' (back to back), an interval such as \
+                "{help}\na trigger is '0 seconds' (back to back), an interval such as \
                  '500 milliseconds' or '1 minute', 'once' or 'availableNow'"
             )),
         }
@@ -91,7 +91,7 @@ fn unit(word: &str) -> Result<u64, String> {
         return Ok(*unit_us);
     }
     if singular == "month" || singular == "year" {
-        return Err(format!("{word} have no fixed length; write days"));
+        return Err("months and years have no fixed length; write days".into());
     }
     if word == "ms" {
         return Err("write 'milliseconds' for 'ms'".into());

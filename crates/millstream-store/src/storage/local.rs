@@ -108,7 +108,7 @@ impl Directory {
         let create = || OpenOptions::new().write(true).create_new(true).open(&temporary);
         let file = match create() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                std::fs::create_dir_all(directory)?;
+                make_directory(directory)?;
                 create()?
             }
             result => result?,
@@ -202,6 +202,16 @@ impl Directory {
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), StorageError> {
         let (from, to) = (self.inner.root.join(from), self.inner.root.join(to));
         rename_if_absent(&from, &to).map_err(|error| storage_error("move", &from, &error))
+    }
+}
+
+/// Makes a directory with all above it. Its name is flushed, so that what is flushed inside it
+/// can be found after a power cut.
+pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(path)?;
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 
-pub(crate) use self::local::{Directory, storage_error};
+pub(crate) use self::local::{Directory, make_directory, storage_error};
 pub use self::location::{LocationError, parse};
 pub(crate) use self::object::Prefix;
 use crate::env::Env;

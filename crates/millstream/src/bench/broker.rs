@@ -20,6 +20,8 @@ use super::work_directory::WorkDirectory;
 const POM: &str = include_str!("../../../../tests/kafka/pom.xml");
 const VERSION: &str = "4.3.1";
 const START_LIMIT: Duration = Duration::from_secs(120);
+/// A broker that runs already has no start to wait for.
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const JAVA_REMEDY: &str = "install a Java runtime, 17 or newer: apt-get install \
                            openjdk-17-jre-headless; or name a broker with --brokers";
@@ -75,16 +77,17 @@ fn wait_until_it_answers(
     address: &str,
     mut own: Option<&mut Process>,
 ) -> Result<(), Error> {
+    let limit = if own.is_some() { START_LIMIT } else { CONNECT_LIMIT };
     let asked = env.monotonic();
     while !topics.answers() {
         if let Some(own) = own.as_mut() {
             own.check()?;
         }
-        if env.monotonic() - asked > START_LIMIT {
+        if env.monotonic() - asked > limit {
             let log = own.map(|own| format!("; the end of its output:\n{}", own.log_tail()));
             return Err(Error::BrokerSilent {
                 brokers: address.to_owned(),
-                waited_s: START_LIMIT.as_secs(),
+                waited_s: limit.as_secs(),
                 log: log.unwrap_or_default(),
             });
         }

@@ -32,6 +32,9 @@ pub enum Error {
     /// A process ended before it was told to.
     #[error("{process} ended by itself ({status}); the end of its output:\n{log}")]
     Ended { process: String, status: ExitStatus, log: String },
+    /// A process did not end well when it was told to.
+    #[error("{process} was asked to stop and ended with {status}; the end of its output:\n{log}")]
+    Unclean { process: String, status: ExitStatus, log: String },
     /// Records sent ahead of the measurement did not come out.
     #[error(
         "{process} let no record through from partitions {partitions:?} within {waited_s} s; the \

@@ -68,8 +68,8 @@ pub struct Flags {
     /// A broker that is running already, HOST:PORT; otherwise Apache Kafka is started
     #[arg(long, value_name = "HOST:PORT")]
     brokers: Option<String>,
-    /// Option of the engine: `source.NAME=V` and `sink.NAME=V` stand in the pipeline's tables,
-    /// anything else is handed to `run --set`
+    /// Option of the engine: `source.NAME=V` stands in the pipeline's source table, anything else
+    /// is handed to `run --set`
     #[arg(long, value_name = "K=V")]
     engine_option: Vec<String>,
     /// Measure only one of the two
@@ -160,6 +160,7 @@ struct Medians {
 pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     check(flags)?;
     let options = EngineOptions::parse(&flags.engine_option)?;
+    // Made before the broker and so dropped after it: nobody writes there any more.
     let work = WorkDirectory::create()?;
     let broker = match &flags.brokers {
         Some(address) => Broker::external(env, address)?,
@@ -170,7 +171,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         clock: Clock::new(env),
         flags,
         options,
-        work,
+        work: &work,
         broker: &broker,
         commit: report::commit(),
         machine: Machine::this(),
@@ -204,7 +205,7 @@ struct Bench<'a> {
     clock: Clock,
     flags: &'a Flags,
     options: EngineOptions,
-    work: WorkDirectory,
+    work: &'a WorkDirectory,
     broker: &'a Broker,
     commit: Option<String>,
     machine: Machine,
@@ -306,7 +307,7 @@ impl Bench<'_> {
         let status = process.stop(env)?;
         if system == System::Millstream && !status.success() {
             let (process, log) = (process.name().to_owned(), process.log_tail());
-            return Err(Error::Ended { process, status, log });
+            return Err(Error::Unclean { process, status, log });
         }
         Ok(Run { started_in, sent, usage, measured: meter.finish(sent.records)? })
     }

@@ -33,9 +33,9 @@ mod topics;
 mod work_directory;
 
 use std::process::ExitCode;
-use std::sync::mpsc::channel;
 
 use millstream_store::env::Env;
+use tokio::sync::oneshot;
 
 /// Flags of `millstream bench`.
 #[derive(Debug, clap::Args)]
@@ -58,16 +58,16 @@ enum Name {
 }
 
 /// Runs a benchmark. Failure: it could not be run, or records were lost.
-pub fn run(arguments: Arguments) -> ExitCode {
+pub async fn run(arguments: Arguments) -> ExitCode {
     let env = Env::real();
-    let (report, result) = channel();
+    let (report, result) = oneshot::channel();
     // Children die with the thread that starts them, and requests are waited for in place: a
-    // thread of its own serves both and stands outside any async runtime of the caller's.
+    // thread of its own serves both and stays out of the way of the caller's runtime.
     let thread = env.clone().thread("bench", move || {
-        let done = dispatch(&env, arguments.name);
-        report.send(done).expect("the starter of this thread waits for it");
+        // Nobody waits for the result if the caller was cancelled.
+        let _ = report.send(dispatch(&env, arguments.name));
     });
-    let done = result.recv();
+    let done = result.await;
     drop(thread);
     match done {
         Ok(Ok(true)) => ExitCode::SUCCESS,

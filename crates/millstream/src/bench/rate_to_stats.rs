@@ -37,8 +37,8 @@ pub struct Flags {
     /// Runs at each rate
     #[arg(long, default_value_t = 3)]
     repeat: u32,
-    /// Option of the engine: `source.NAME=V` and `sink.NAME=V` stand in the pipeline's tables,
-    /// anything else is handed to `run --set`
+    /// Option of the engine: `source.NAME=V` stands in the pipeline's source table, anything else
+    /// is handed to `run --set`
     #[arg(long, value_name = "K=V")]
     engine_option: Vec<String>,
 }
@@ -172,7 +172,7 @@ fn measure(
     let status = process.stop(env)?;
     if !status.success() {
         let (process, log) = (process.name().to_owned(), process.log_tail());
-        return Err(Error::Ended { process, status, log });
+        return Err(Error::Unclean { process, status, log });
     }
     let usage = Usage { cpu_seconds: after.cpu_seconds - before.cpu_seconds, ..after };
     Ok((lines[1].clone(), usage))
@@ -187,7 +187,7 @@ fn pipeline(rate: u64, seconds: u64, report: &Path, options: &EngineOptions) -> 
          CREATE FLOW measure AS INSERT INTO latency\n\
          SELECT timestamp, value FROM STREAM input;\n",
         sql_options(&[("rowsPerSecond", &rate)], &options.source),
-        sql_options(&[("path", &report), ("reportInterval", &interval)], &options.sink),
+        sql_options(&[("path", &report), ("reportInterval", &interval)], &[]),
     )
 }
 

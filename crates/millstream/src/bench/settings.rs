@@ -27,18 +27,20 @@ pub fn generator(brokers: &str, rate: u64) -> ClientConfig {
 /// The meter's consumer: committed records only, each as soon as the broker has it.
 pub fn meter(brokers: &str) -> ClientConfig {
     let mut config = consumer(brokers);
-    config.set("group.id", "millstream-bench-meter");
+    config.set("isolation.level", "read_committed");
+    config.set("fetch.wait.max.ms", "10");
     config
 }
 
-/// The relay's consumer.
+/// The relay's consumer: what the Kafka connector reads with unless a user says otherwise.
 pub fn relay_consumer(brokers: &str) -> ClientConfig {
     let mut config = consumer(brokers);
-    config.set("group.id", "millstream-bench-relay");
+    config.set("isolation.level", "read_uncommitted");
+    config.set("fetch.wait.max.ms", "100");
     config
 }
 
-/// The relay's producer: a record leaves at once, and the broker has it on all replicas.
+/// The relay's producer: what the Kafka connector writes with unless a user says otherwise.
 pub fn relay_producer(brokers: &str) -> ClientConfig {
     let mut config = producer(brokers);
     config.set("linger.ms", "0");
@@ -55,15 +57,15 @@ pub fn client(brokers: &str) -> ClientConfig {
 
 fn consumer(brokers: &str) -> ClientConfig {
     let mut config = client(brokers);
+    // Partitions are assigned by hand and nothing is committed; the client wants a name all the
+    // same.
+    config.set("group.id", "millstream-bench");
     config.set("enable.auto.commit", "false");
     config.set("enable.auto.offset.store", "false");
-    config.set("auto.offset.reset", "earliest");
-    config.set("isolation.level", "read_committed");
-    // One byte is enough to answer a fetch; the wait bounds how long an empty one stays open.
-    config.set("fetch.min.bytes", "1");
-    config.set("fetch.wait.max.ms", "10");
-    // After a full queue the client would not fetch for a second.
-    config.set("fetch.queue.backoff.ms", "1");
+    config.set("auto.offset.reset", "error");
+    // How soon fetching goes on after the queue was full; the default is a second.
+    config.set("fetch.queue.backoff.ms", "5");
+    config.set("queued.max.messages.kbytes", "65536");
     config
 }
 
@@ -74,5 +76,6 @@ fn producer(brokers: &str) -> ClientConfig {
     // The partitioner of Kafka's own clients, so that a key has the same partition everywhere.
     config.set("partitioner", "murmur2_random");
     config.set("queue.buffering.max.messages", "1000000");
+    config.set("queue.buffering.max.kbytes", "524288");
     config
 }

@@ -35,9 +35,7 @@ pub struct Route<'a> {
 pub struct EngineOptions {
     /// For the source table's OPTIONS.
     pub source: Vec<(String, String)>,
-    /// For the sink table's OPTIONS.
-    pub sink: Vec<(String, String)>,
-    /// For `run --set`.
+    /// For `run --set`, which is about the sink and the query.
     pub set: Vec<(String, String)>,
 }
 
@@ -81,8 +79,6 @@ impl EngineOptions {
             };
             let (list, key) = if let Some(key) = key.strip_prefix("source.") {
                 (&mut options.source, key)
-            } else if let Some(key) = key.strip_prefix("sink.") {
-                (&mut options.sink, key)
             } else {
                 (&mut options.set, key)
             };
@@ -135,7 +131,7 @@ fn kafka_pipeline(route: Route<'_>, options: &EngineOptions) -> String {
          CREATE FLOW relay AS INSERT INTO output BY NAME\n\
          SELECT key, value FROM STREAM input WHERE value IS NOT NULL;\n",
         sql_options(&source, &options.source),
-        sql_options(&sink, &options.sink),
+        sql_options(&sink, &[]),
     )
 }
 
@@ -150,7 +146,7 @@ mod tests {
 
     #[test]
     fn options_go_where_their_names_say() {
-        let texts = ["source.maxOffsetsPerTrigger=10", "sink.kafka.acks=1", "a.b=c=d"];
+        let texts = ["source.maxOffsetsPerTrigger=10", "kafka.acks=1", "a.b=c=d"];
         let options = EngineOptions::parse(&texts.map(str::to_owned)).expect("they are right");
         let pipeline =
             kafka_pipeline(Route { brokers: "127.0.0.1:1", from: "in", to: "it's" }, &options);
@@ -159,11 +155,12 @@ mod tests {
             "CREATE TABLE input USING kafka OPTIONS ('kafka.bootstrap.servers' = '127.0.0.1:1', \
              'subscribe' = 'in', 'startingOffsets' = 'latest', 'maxOffsetsPerTrigger' = '10');\n\
              CREATE TABLE output USING kafka OPTIONS ('kafka.bootstrap.servers' = '127.0.0.1:1', \
-             'topic' = 'it''s', 'kafka.acks' = '1');\n\
+             'topic' = 'it''s');\n\
              CREATE FLOW relay AS INSERT INTO output BY NAME\n\
              SELECT key, value FROM STREAM input WHERE value IS NOT NULL;\n"
         );
-        assert_eq!(options.set, [("a.b".to_owned(), "c=d".to_owned())]);
+        let set = [("kafka.acks", "1"), ("a.b", "c=d")];
+        assert_eq!(options.set, set.map(|(key, value)| (key.to_owned(), value.to_owned())));
         assert!(EngineOptions::parse(&["acks".to_owned()]).is_err());
         assert!(EngineOptions::parse(&["=1".to_owned()]).is_err());
     }

@@ -28,11 +28,6 @@ impl WorkDirectory {
         Ok(Self { path })
     }
 
-    /// The directory.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Makes a directory in it.
     pub fn subdirectory(&self, name: &str) -> Result<PathBuf, Error> {
         let path = self.path.join(name);
@@ -76,7 +71,7 @@ mod tests {
             fs::create_dir_all(path).expect("the temporary directory is writable");
         }
         let own = WorkDirectory::create_in(&parent).expect("it can be made");
-        let path = own.path().to_owned();
+        let path = own.path.clone();
         fs::write(own.subdirectory("run").expect("it can be made").join("x"), "x").expect("same");
         assert!(!dead.exists() && alive.exists() && other.exists());
         drop(own);
