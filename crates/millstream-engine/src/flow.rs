@@ -14,7 +14,6 @@ use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::prelude::SessionContext;
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::Env;
 use thiserror::Error;
@@ -125,7 +124,7 @@ pub async fn plan(
         false => batch_config(setup.partitions),
     };
     let batch_clock = BatchClock::default();
-    let context = SessionContext::new_with_state(functions::session(config, &batch_clock));
+    let context = functions::session(config, &batch_clock);
     let mut scans = Vec::new();
     let mut streams = Vec::new();
     let mut at_rest = Vec::new();

@@ -113,27 +113,29 @@ impl ClientSettings {
     /// The `kafka.*` options of a table.
     /// Errors: a setting that is unknown, refused, or has a value that cannot be.
     pub fn parse(options: &Options, purpose: Use) -> Result<Self, OptionError> {
-        let mut settings = BTreeMap::new();
+        let mut parsed = Self { settings: BTreeMap::new() };
+        let mut spellings = Vec::new();
         for (spelled, value) in options.iter() {
             let lower = spelled.to_ascii_lowercase();
             let Some(key) = lower.strip_prefix(PREFIX) else { continue };
-            let (key, value) = match convert(key, spelled, value, purpose)? {
-                Converted::Setting(key, value) => (key, value),
-                Converted::Several(several) => {
-                    settings.extend(several);
-                    continue;
+            match convert(key, spelled, value, purpose)? {
+                Converted::Several(several) => parsed.settings.extend(several),
+                Converted::Setting(key, value) => {
+                    spellings.push((key.clone(), spelled));
+                    parsed.settings.insert(key, value);
                 }
-            };
-            check(&key, spelled, &value)?;
-            settings.insert(key, value);
+            }
         }
-        let parsed = Self { settings };
+        // What needs TLS gets its own message, not librdkafka's about a value it does not know.
+        parsed.check_security()?;
+        for (key, spelled) in spellings {
+            check(&key, spelled, &parsed.settings[&key])?;
+        }
         if parsed.servers().trim().is_empty() {
             let help = "Say where the brokers are, for example 'kafka.bootstrap.servers' = \
                         'localhost:9092'";
             return Err(OptionError::missing("kafka.bootstrap.servers", help));
         }
-        parsed.check_security()?;
         Ok(parsed)
     }
 

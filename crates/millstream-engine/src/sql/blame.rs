@@ -146,6 +146,27 @@ impl Blame<'_> {
             let message = format!("`{op}` cannot be applied to {left} and {right}");
             return self.at(at, message).help("CAST one side to the type of the other");
         }
+        if let Some((message, help)) = message.split_once("there is no type `") {
+            let (name, help) = help.split_once("`; ").unwrap_or((message, help));
+            let at = at.or_else(|| self.find(name));
+            return self.at(at, format!("there is no type `{name}`")).help(help);
+        }
+        if message.contains("unique expression names") {
+            let name = captured(&SAME_NAME, message).unwrap_or_default();
+            let message = format!("two columns of the query are called `{name}`");
+            let help = format!("give one another name: ... AS {name}_2");
+            return self.at(at.or_else(|| self.find(&name)), message).help(help);
+        }
+        if let Some(captures) = NOT_A_CONDITION.captures(message) {
+            let (condition, found) = (demangle(&captures[1]), type_name(&captures[2]));
+            let at = at.or_else(|| self.find("WHERE"));
+            return self
+                .at(at, format!("a condition must be BOOLEAN, but `{condition}` is {found}"));
+        }
+        if message.contains("UNION queries have different number of columns") {
+            let at = self.find("UNION").or(at);
+            return self.at(at, "both sides of a UNION must have as many columns".into());
+        }
         if message.contains("unnest() can only be applied") {
             let at = at.or_else(|| self.find_call("explode"));
             let at = at.or_else(|| self.find_call("explode_outer"));
@@ -240,8 +261,10 @@ pattern!(
 );
 pattern!(
     COMPARISON,
-    r"operation ([A-Za-z0-9_(), +\x22:]+?) (=|!=|<=|>=|<|>|\+|-|\*|/|%|AND|OR|\|\||LIKE|ILIKE) ([A-Za-z0-9_(), +\x22:]+?)(?: to valid types|$|\n)"
+    r"(?:operation|expression) (.+?) (=|!=|<=|>=|<|>|\+|-|\*|/|%|AND|OR|\|\||LIKE|ILIKE) (.+?)(?: to valid types|$|\n)"
 );
+pattern!(SAME_NAME, r#" AS ([^"]+)" at position"#);
+pattern!(NOT_A_CONDITION, r"non-boolean predicate '(.*)' returning (.+)");
 pattern!(QUOTED, r"['`\x22]([A-Za-z_][A-Za-z0-9_]*)['`\x22]");
 pattern!(STREAM_NAME, r"__stream_([A-Za-z0-9_]+?)(?:__[0-9]+)?\b");
 pattern!(
@@ -287,6 +310,10 @@ fn type_name(name: &str) -> String {
     let name = name.trim();
     if let Ok(data_type) = name.parse::<arrow::datatypes::DataType>() {
         return spark_type(&data_type);
+    }
+    if let Some(element) = name.strip_prefix("List(").and_then(|rest| rest.strip_suffix(')')) {
+        let element = element.trim_start_matches("non-null ").trim_start_matches("nullable ");
+        return format!("ARRAY<{}>", type_name(element));
     }
     match name {
         _ if name.starts_with("Timestamp") && name.contains("None") => "TIMESTAMP_NTZ".into(),

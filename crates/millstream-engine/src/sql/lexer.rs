@@ -5,8 +5,10 @@
 //! `\n`, `\t`, `\\`, `\u0041` and the like are escapes, any other escaped character stands for
 //! itself, and `r'...'` has no escapes.
 
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{self, Location, Token, TokenWithSpan, Tokenizer};
 
 use super::diagnostic::{Diagnostic, Span};
@@ -72,6 +74,21 @@ impl Dialect for SparkDialect {
     }
     fn supports_bitwise_shift_operators(&self) -> bool {
         true
+    }
+    /// `a DIV b`, the division of whole numbers.
+    fn parse_infix(
+        &self,
+        parser: &mut Parser<'_>,
+        left: &Expr,
+        precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        parser.parse_keyword(Keyword::DIV).then(|| {
+            Ok(Expr::BinaryOp {
+                left: Box::new(left.clone()),
+                op: BinaryOperator::MyIntegerDivide,
+                right: Box::new(parser.parse_subexpr(precedence)?),
+            })
+        })
     }
 }
 

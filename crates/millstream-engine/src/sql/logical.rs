@@ -39,6 +39,9 @@ fn spark_state(state: &SessionState) -> SessionState {
     let parser = &mut config.options_mut().sql_parser;
     parser.enable_ident_normalization = false;
     parser.collect_spans = true;
+    // `0.1` is a DECIMAL, as in Spark; doubles are written 0.1D or 1e-1.
+    parser.parse_float_as_decimal = true;
+    parser.default_null_ordering = "nulls_min".into();
     parser.map_string_types_to_utf8view = false;
     let ours: Arc<dyn ExprPlanner> = Arc::new(SparkOperators);
     let planners = std::iter::once(ours).chain(state.expr_planners().iter().cloned()).collect();

@@ -237,8 +237,11 @@ impl DeclaredTable {
             Some(Some(Some((_, value)))) => Some(value),
             _ => self.span.or(otherwise),
         };
-        let problem = match error.key {
-            None if self.span.is_some() => {
+        let problem = match (&error.key, spans) {
+            (Some(key), Some(Some(None))) => {
+                format!("--set {}.{key}: {}", self.table.name, error.problem)
+            }
+            (None, _) if self.span.is_some() => {
                 format!("table `{}`: {}", self.table.name, error.problem)
             }
             _ => error.problem,
@@ -268,7 +271,11 @@ impl DeclaredTable {
                 overrides.iter().any(|(key, _)| key.eq_ignore_ascii_case(wrong))
             });
             match overridden {
-                true => Diagnostic::nowhere(error.problem).maybe_help(error.help),
+                true => {
+                    let key = error.key.unwrap_or_default();
+                    let message = format!("--set {key}: {}", error.problem);
+                    Diagnostic::nowhere(message).maybe_help(error.help)
+                }
                 false => self.blame(error, None),
             }
         };

@@ -126,8 +126,14 @@ impl Flow {
             let about_rows = error.key.is_none();
             let diagnostic = self.declared.blame(error, Some(self.insert.sink.span));
             // What is wrong with the rows is seen best where they are written.
-            let span = if about_rows { Some(self.insert.sink.span) } else { diagnostic.span };
-            Diagnostic { span, ..diagnostic }.into()
+            if !about_rows {
+                return diagnostic.into();
+            }
+            let diagnostic = Diagnostic { span: Some(self.insert.sink.span), ..diagnostic };
+            match self.declared.span {
+                Some(declared) => diagnostic.note_at(declared, "declared here").into(),
+                None => diagnostic.into(),
+            }
         })
     }
 }
@@ -345,9 +351,8 @@ impl<'a> Loader<'a> {
         for (index, flow) in streams.iter().enumerate() {
             let mut earlier = streams[..index].iter();
             // Two flows of one name have been reported as such.
-            let same = |first: &&&Flow| {
-                first.checkpoint == flow.checkpoint && first.name != flow.name
-            };
+            let same =
+                |first: &&&Flow| first.checkpoint == flow.checkpoint && first.name != flow.name;
             if let Some(first) = earlier.find(same) {
                 found.0.push(
                     Diagnostic::at(

@@ -17,8 +17,8 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 use crate::connector::ReadMode;
 
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
-use super::lexer::{Lexed, SparkDialect};
-use super::nearest::suggest;
+use super::lexer::{Lexed, Lexeme, SparkDialect};
+use super::nearest::{nearest, suggest};
 pub use super::streams::Watermark;
 use super::streams::{self, Mark};
 use super::{relations, rewrite, stateless};
@@ -121,19 +121,39 @@ fn unreadable(lexed: &Lexed, error: &ParserError, end: usize) -> Diagnostic {
         }
     };
     let (text, place) = split_place(text);
+    let text = text.trim_start_matches("sql parser error: ");
     let at = place.map(|place| lexed.byte(place)).and_then(|start| lexed.lexeme_at(start));
-    let at = at.map_or(Span::new(end, end), |lexeme| lexeme.span);
-    match text.strip_prefix("Expected: ").and_then(|rest| rest.split_once(", found:")) {
-        Some((expected, _)) => unexpected(lexed, at, expected),
-        None => Diagnostic::at(at, lower_first(text.trim_start_matches("sql parser error: "))),
+    let mut at = at.map_or(Span::new(end, end), |lexeme| lexeme.span);
+    let rest = text.strip_prefix("Expected").map(|rest| rest.trim_start_matches(':').trim());
+    let Some((expected, found)) = rest.and_then(|rest| rest.split_once(", found:")) else {
+        return Diagnostic::at(at, lower_first(text));
+    };
+    // Some errors come when the word they are about has been read already; STREAM, which sqlparser
+    // does not see, may stand between.
+    if !lexed.text[at.range()].eq_ignore_ascii_case(found.trim()) {
+        let before = lexed.lexemes.iter().take_while(|lexeme| lexeme.span.start < at.start);
+        let mut before = before.collect::<Vec<_>>().into_iter().rev().take(2);
+        if let Some(word) = before.find(|lexeme| lexeme.is_word(found.trim())) {
+            at = word.span;
+        }
     }
+    unexpected(lexed, at, expected)
 }
+
+fn word_before(lexed: &Lexed, at: Span) -> Option<&Lexeme> {
+    lexed.lexemes.iter().take_while(|lexeme| lexeme.span.start < at.start).last()
+}
+
+/// Words that go on a query after its tables; a misspelled one is read as an alias.
+const CLAUSES: &[&str] = &["WHERE", "GROUP", "ORDER", "HAVING", "JOIN", "LIMIT", "UNION", "FROM"];
 
 fn unexpected(lexed: &Lexed, at: Span, expected: &str) -> Diagnostic {
     let expected = match expected {
         "an expression" => "an expression",
         "identifier" => "a name",
         "end of statement" => "the end of the query",
+        ")" => "`)`",
+        "(" => "`(`",
         other => other,
     };
     let found = &lexed.text[at.range()];
@@ -141,7 +161,11 @@ fn unexpected(lexed: &Lexed, at: Span, expected: &str) -> Diagnostic {
         return Diagnostic::at(at, format!("expected {expected}, but the query ends here"));
     }
     let diagnostic = Diagnostic::at(at, format!("expected {expected}, found `{found}`"));
-    let before = lexed.lexemes.iter().take_while(|lexeme| lexeme.span.start < at.start).last();
+    let before = word_before(lexed, at);
+    let meant = before.and_then(Lexeme::word).and_then(|word| {
+        let near = nearest(word, CLAUSES.iter().copied());
+        near.filter(|near| !near.eq_ignore_ascii_case(word))
+    });
     match before {
         Some(comma) if comma.token == Token::Comma => {
             diagnostic.help("is there a comma too many before it?")
@@ -149,6 +173,11 @@ fn unexpected(lexed: &Lexed, at: Span, expected: &str) -> Diagnostic {
         Some(word) if found.eq_ignore_ascii_case("STREAM") => diagnostic.help(format!(
             "STREAM stands before a table's name after FROM, JOIN or a comma, not after `{}`",
             &lexed.text[word.span.range()]
+        )),
+        Some(word) if meant.is_some() => diagnostic.help(format!(
+            "is `{}` before it meant to be {}?",
+            &lexed.text[word.span.range()],
+            meant.unwrap_or_default()
         )),
         _ => diagnostic,
     }

@@ -210,8 +210,8 @@ fn store(
     let (from_type, to_type) = (spark_type(from.data_type()), spark_type(field.data_type()));
     let message =
         format!("column `{name}` of `{sink}` is {to_type}, but the query gives {from_type}");
-    let help =
-        format!("cast it: CAST({} AS {to_type}) AS {name}", super::types::quoted(from.name()));
+    let value = if super::types::quoted(from.name()) == *from.name() { from.name() } else { "..." };
+    let help = format!("cast it: CAST({value} AS {to_type}) AS {name}");
     Err(Diagnostic::at(target.sink.span, message).help(help))
 }
 

@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer;
 
 use arrow::datatypes::DataType;
+use datafusion::sql::sqlparser::ast;
 
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::lateral;
@@ -25,6 +26,7 @@ use super::nearest::suggest;
 use super::prepare::TableRead;
 use super::scope::{Frame, Relation, Scopes, one_part};
 use super::streams::ALL_COLUMNS;
+use super::types::spark_type;
 
 /// Rewrites `query` in place.
 pub(super) fn rewrite(
@@ -164,10 +166,11 @@ impl Rewriter<'_> {
             };
             (!keeps_its_name).then(|| quoted_ident(name, expr.span()))
         });
-        let expr = match generator(&expr) {
+        let mut expr = match generator(&expr) {
             Some(name) => self.explode(expr, &name)?,
             None => expr,
         };
+        as_int(&mut expr);
         Ok(vec![match alias {
             Some(alias) => SelectItem::ExprWithAlias { expr, alias },
             None => SelectItem::UnnamedExpr(expr),
@@ -258,7 +261,16 @@ impl Rewriter<'_> {
     fn expression(&mut self, expr: &mut Expr) -> Result<(), Diagnostic> {
         match expr {
             Expr::Identifier(ident) => self.identifier(ident),
-            Expr::CompoundIdentifier(parts) => self.compound(parts),
+            Expr::CompoundIdentifier(parts) => self.compound(parts)?,
+            Expr::UnaryOp { op: op @ UnaryOperator::BangNot, .. } => *op = UnaryOperator::Not,
+            Expr::BinaryOp { left, right, .. } => {
+                as_int(left);
+                as_int(right);
+            }
+            Expr::Case { conditions, else_result, .. } => {
+                conditions.iter_mut().for_each(|when| as_int(&mut when.result));
+                else_result.iter_mut().for_each(|result| as_int(result));
+            }
             Expr::RLike { .. } => take(expr, rlike),
             Expr::Struct { values, fields } if fields.is_empty() => {
                 let span = self
@@ -281,7 +293,11 @@ impl Rewriter<'_> {
                                 LATERAL VIEW explode(x) t AS element";
                     return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
                 }
-                if function_name(function) == "if" && function.over.is_none() {
+                let name = function_name(function);
+                if KEEPS_TYPES.contains(&name.as_str()) {
+                    arguments_mut(function).for_each(as_int);
+                }
+                if name == "if" && function.over.is_none() {
                     take(expr, conditional);
                 }
             }
@@ -303,15 +319,29 @@ impl Rewriter<'_> {
         }
     }
 
-    fn compound(&self, parts: &mut Vec<Ident>) {
+    fn compound(&self, parts: &mut [Ident]) -> Result<(), Diagnostic> {
         let found = self.frames.iter().rev().find_map(|frame| frame.resolve(parts));
-        let Some(found) = found else { return };
-        // A lateral view's own name may have gone, so there can be fewer parts than before.
-        if found.parts.len() == parts.len() {
-            for (part, spelled) in parts.iter_mut().zip(found.parts) {
-                part.value = spelled;
-            }
+        let Some(found) = found else { return Ok(()) };
+        if let Some((at, known)) = &found.wrong_field {
+            let (field, span) = (&parts[*at].value, self.lexed.span(parts[*at].span));
+            let before = found.parts[*at - 1].as_str();
+            let diagnostic = match known {
+                DataType::Struct(fields) => {
+                    let names = fields.iter().map(|field| field.name().as_str());
+                    Diagnostic::nowhere(format!("`{before}` has no field `{field}`"))
+                        .help(suggest(field, "fields", names))
+                }
+                other => Diagnostic::nowhere(format!(
+                    "`{before}` has no fields: it is {}",
+                    spark_type(other)
+                )),
+            };
+            return Err(Diagnostic { span, ..diagnostic });
         }
+        for (part, spelled) in parts.iter_mut().zip(found.parts) {
+            part.value = spelled;
+        }
+        Ok(())
     }
 
     /// `struct(a, b.c, d + 1, e AS f)` with Spark's field names: a, c, col3 and f.
@@ -340,6 +370,7 @@ impl Rewriter<'_> {
             };
             args.push(text(name, span));
             args.push(value);
+            args.last_mut().into_iter().for_each(as_int);
         }
         Ok(call("named_struct", args, span))
     }
@@ -439,6 +470,53 @@ fn arguments(function: &Function) -> impl Iterator<Item = &Expr> {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
         _ => None,
     })
+}
+
+fn arguments_mut(function: &mut Function) -> impl Iterator<Item = &mut Expr> {
+    let args = match &mut function.args {
+        FunctionArguments::List(list) => list.args.as_mut_slice(),
+        _ => &mut [],
+    };
+    args.iter_mut().filter_map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    })
+}
+
+/// Functions whose result has the type of their arguments.
+const KEEPS_TYPES: &[&str] = &[
+    "array",
+    "coalesce",
+    "greatest",
+    "if",
+    "ifnull",
+    "least",
+    "map",
+    "named_struct",
+    "nvl",
+    "nvl2",
+];
+
+/// A whole number that fits is an INT in Spark; DataFusion makes it a BIGINT.
+///
+/// Only where the number's type is the result's: elsewhere (`LIMIT 1`, `GROUP BY 1`, a position in
+/// a string) a number must stay a plain literal.
+fn as_int(expr: &mut Expr) {
+    let digits = match &*expr {
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => expr.as_ref(),
+        other => other,
+    };
+    if let Expr::Value(ValueWithSpan { value: Value::Number(digits, false), .. }) = digits
+        && digits.parse::<i32>().is_ok()
+    {
+        take(expr, |number| Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(number),
+            data_type: ast::DataType::Int(None),
+            array: false,
+            format: None,
+        });
+    }
 }
 
 fn function_name(function: &Function) -> String {

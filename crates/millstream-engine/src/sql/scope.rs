@@ -48,6 +48,8 @@ pub(super) struct Resolved {
     pub(super) is_field: bool,
     /// Its type, where known.
     pub(super) data_type: Option<DataType>,
+    /// The first part that is no field of what comes before, and the type of that.
+    pub(super) wrong_field: Option<(usize, DataType)>,
 }
 
 /// Columns of what a query can name.
@@ -231,7 +233,8 @@ impl Frame {
                 None if relation.columns.is_none() || relation.within.is_none() => {
                     let rest = rest.iter().map(|part| part.value.clone());
                     let parts = std::iter::once(qualifier.clone()).chain(rest).collect();
-                    Some(Resolved { parts, is_field: rest_is_field(fields), data_type: None })
+                    let is_field = !fields.is_empty();
+                    Some(Resolved { parts, is_field, data_type: None, wrong_field: None })
                 }
                 None => None,
             };
@@ -255,10 +258,6 @@ impl Frame {
             _ => None,
         }
     }
-}
-
-fn rest_is_field(fields: &[Ident]) -> bool {
-    !fields.is_empty()
 }
 
 fn aliased(
@@ -300,6 +299,7 @@ fn unique<'a>(names: impl Iterator<Item = &'a str> + Clone, name: &str) -> Optio
 fn into_fields(mut parts: Vec<String>, column: &Column, fields: &[Ident]) -> Resolved {
     parts.push(column.name.clone());
     let mut data_type = column.data_type.clone();
+    let mut wrong_field = None;
     for field in fields {
         let found = match &data_type {
             Some(DataType::Struct(known)) => {
@@ -309,10 +309,17 @@ fn into_fields(mut parts: Vec<String>, column: &Column, fields: &[Ident]) -> Res
             }
             _ => None,
         };
+        // A map's values are found by name as well.
+        if found.is_none()
+            && wrong_field.is_none()
+            && let Some(known) = data_type.take().filter(|it| !matches!(it, DataType::Map(..)))
+        {
+            wrong_field = Some((parts.len(), known));
+        }
         parts.push(found.as_ref().map_or(field.value.clone(), |found| found.name().clone()));
         data_type = found.map(|found| found.data_type().clone());
     }
-    Resolved { parts, is_field: !fields.is_empty(), data_type }
+    Resolved { parts, is_field: !fields.is_empty(), data_type, wrong_field }
 }
 
 fn excepted(options: &WildcardAdditionalOptions, column: &Column) -> bool {

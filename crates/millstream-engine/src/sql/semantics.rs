@@ -6,7 +6,7 @@
 //! - `array[0]` is the first element;
 //! - type names in casts are Spark's ([`super::types`]).
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::planner::{
@@ -15,7 +15,7 @@ use datafusion::logical_expr::planner::{
 use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, cast, lit};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
 
-use super::types::parse_type_ddl;
+use super::types::{list_of, map_of, parse_type_ddl};
 
 /// Reads type names as Spark does.
 #[derive(Debug)]
@@ -26,16 +26,32 @@ impl TypePlanner for SparkTypes {
         if matches!(sql_type, ast::DataType::Interval { .. }) {
             return Ok(None);
         }
-        // sqlparser's spelling of a type it has read is again a type's name.
-        let text = sql_type.to_string();
-        match parse_type_ddl(&text) {
-            Ok(data_type) => {
-                Ok(Some(FieldRef::new(arrow::datatypes::Field::new("", data_type, true))))
-            }
-            Err(found) => {
-                let help = found.0[0].help.clone().unwrap_or_default();
-                plan_err!("there is no type `{text}` ({help})")
-            }
+        Ok(Some(FieldRef::new(Field::new("", spark_type_of(sql_type)?, true))))
+    }
+}
+
+/// The Arrow type of a type that sqlparser has read.
+fn spark_type_of(sql_type: &ast::DataType) -> Result<DataType> {
+    match sql_type {
+        ast::DataType::Array(ast::ArrayElemTypeDef::AngleBracket(element)) => {
+            Ok(list_of(spark_type_of(element)?))
+        }
+        ast::DataType::Map(key, value) => Ok(map_of(spark_type_of(key)?, spark_type_of(value)?)),
+        ast::DataType::Struct(fields, _) => {
+            let fields = fields.iter().enumerate().map(|(index, field)| {
+                let name = field.field_name.as_ref().map(|name| name.value.clone());
+                let name = name.unwrap_or_else(|| format!("col{}", index + 1));
+                Ok(Field::new(name, spark_type_of(&field.field_type)?, true))
+            });
+            Ok(DataType::Struct(fields.collect::<Result<Vec<_>>>()?.into()))
+        }
+        simple => {
+            // sqlparser's spelling of a simple type it has read is again the type's name.
+            let text = simple.to_string();
+            parse_type_ddl(&text).or_else(|found| {
+                let help = found.0.first().and_then(|found| found.help.clone());
+                plan_err!("there is no type `{text}`; {}", help.unwrap_or_default())
+            })
         }
     }
 }

@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::cursor::{Cursor, Name};
 use super::diagnostic::{Diagnostic, Span};
-use super::lexer::{Lexed, Lexeme};
+use super::lexer::{Lexed, Lexeme, SparkDialect};
 use super::trigger::parse_duration;
 
 /// `WATERMARK column DELAY OF INTERVAL ...` on a table that is read.
@@ -91,6 +91,9 @@ impl Extraction<'_> {
             return Ok(());
         }
         if self.cursor.is_word("INTERVAL") && self.long_interval() {
+            return Ok(());
+        }
+        if self.typed_number() {
             return Ok(());
         }
         let Some(lexeme) = self.cursor.peek() else { return Ok(()) };
@@ -253,6 +256,52 @@ impl Extraction<'_> {
         true
     }
 
+    /// Takes a number whose type is said (`1.5D`, `10L`, `1e3`) as a cast of its digits; sqlparser
+    /// would read the letter as an alias.
+    fn typed_number(&mut self) -> bool {
+        let Some(first) = self.cursor.peek() else { return false };
+        let (digits, suffix, length) = match &first.token {
+            Token::Number(digits, long) => {
+                let next = self.cursor.nth(1).filter(|next| next.span.start == first.span.end);
+                match next.and_then(Lexeme::word) {
+                    Some(suffix) => (digits.as_str(), suffix, 2),
+                    None if *long => (digits.as_str(), "L", 1),
+                    None => (digits.as_str(), "", 1),
+                }
+            }
+            Token::Word(word) if word.quote_style.is_none() => {
+                let end = word.value.find(|ch: char| !ch.is_ascii_digit() && ch != '.');
+                let Some(end) = end.filter(|end| *end > 0) else { return false };
+                (&word.value[..end], &word.value[end..], 1)
+            }
+            _ => return false,
+        };
+        let type_name = match suffix.to_ascii_uppercase().as_str() {
+            "D" => "DOUBLE".to_owned(),
+            "F" => "FLOAT".to_owned(),
+            "L" => "BIGINT".to_owned(),
+            "S" => "SMALLINT".to_owned(),
+            "Y" => "TINYINT".to_owned(),
+            "BD" => {
+                let scale = digits.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+                let precision = digits.bytes().filter(u8::is_ascii_digit).count();
+                format!("DECIMAL({precision},{scale})")
+            }
+            "" if digits.contains(['e', 'E']) => "DOUBLE".to_owned(),
+            _ => return false,
+        };
+        let cast = format!("CAST('{digits}' AS {type_name})");
+        let tokens = Tokenizer::new(&SparkDialect, &cast).tokenize();
+        let at = first.at;
+        for token in tokens.expect("a cast of a number can be read") {
+            if !matches!(token, Token::Whitespace(_)) {
+                self.out.tokens.push(TokenWithSpan { token, span: at });
+            }
+        }
+        self.cursor.at += length;
+        true
+    }
+
     /// True for the `*` of `struct(*)` and `struct(t.*)`.
     fn stands_for_columns(&self) -> bool {
         self.parts.last() == Some(&Part::Struct)
@@ -267,7 +316,8 @@ impl Extraction<'_> {
 }
 
 fn can_name_a_table(lexeme: &Lexeme) -> bool {
-    matches!(lexeme.token, Token::Word(_)) && !NOT_A_NAME.split_whitespace().any(|word| lexeme.is_word(word))
+    matches!(lexeme.token, Token::Word(_))
+        && !NOT_A_NAME.split_whitespace().any(|word| lexeme.is_word(word))
 }
 
 const UNITS: &[&str] =

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, Float64Array, Int32Array, ListArray, RecordBatch, StringArray,
-    StructArray, TimestampMicrosecondArray,
+    ArrayRef, Float64Array, Int32Array, ListArray, RecordBatch, StringArray, StructArray,
+    TimestampMicrosecondArray,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, SchemaRef};
@@ -50,7 +50,9 @@ fn run(text: &str) -> Result<String, Diagnostics> {
         rows.collect().await
     });
     Ok(match rows {
-        Ok(rows) => sorted(flow, &pretty_format_batches(&rows).expect("it can be shown").to_string()),
+        Ok(rows) => {
+            sorted(flow, &pretty_format_batches(&rows).expect("it can be shown").to_string())
+        }
         Err(error) => format!("failed: {error}"),
     })
 }
@@ -69,7 +71,9 @@ fn sorted(flow: &Flow, table: &str) -> String {
 }
 
 fn logs(schema: &SchemaRef) -> Vec<ArrayRef> {
-    let DataType::Struct(ctx) = schema.field(5).data_type() else { unreachable!("ctx is a struct") };
+    let DataType::Struct(ctx) = schema.field(5).data_type() else {
+        unreachable!("ctx is a struct")
+    };
     let tags: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "c"]));
     let tags = ListArray::new(
         Arc::new(Field::new_list_field(DataType::Utf8, true)),
@@ -81,7 +85,10 @@ fn logs(schema: &SchemaRef) -> Vec<ArrayRef> {
     let ports: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3, 4]));
     vec![
         Arc::new(StringArray::from(vec![Some("auth"), Some("pay"), Some("auth"), None])),
-        Arc::new(TimestampMicrosecondArray::from(vec![0, 1_000_000, 2_000_000, 60_000_000]).with_timezone("UTC")),
+        Arc::new(
+            TimestampMicrosecondArray::from(vec![0, 1_000_000, 2_000_000, 60_000_000])
+                .with_timezone("UTC"),
+        ),
         Arc::new(Int32Array::from(vec![1, 2, 3, 7])),
         Arc::new(StringArray::from(vec!["ssn 123-45-6789", "ok", "it's", "50%"])),
         Arc::new(tags),
