@@ -13,6 +13,8 @@ mod bench;
 mod checkpoint_show;
 mod cli;
 mod demo;
+#[cfg(test)]
+mod docs_tests;
 mod histogram;
 mod human;
 mod load;
