@@ -98,7 +98,7 @@ async fn inspecting_touches_nothing() {
     let root = tempfile::tempdir().expect("a temporary directory");
     let location = root.path().join("nothing").display().to_string();
     let env = Env::real();
-    let error = inspect(&location, &env).await.err().expect("nothing there");
+    let error = inspect(&location, &env).await.expect_err("nothing there");
     assert!(matches!(error, InspectError::NoCheckpoint { .. }), "{error}");
     assert_eq!(std::fs::read_dir(root.path()).expect("listed").count(), 0);
 }
