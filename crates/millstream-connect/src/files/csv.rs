@@ -18,11 +18,15 @@ use arrow::compute::{CastOptions, can_cast_types, cast_with_options, filter_reco
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use millstream_engine::connector::OptionError;
 use millstream_engine::json::ParseMode;
+use millstream_engine::sql::spark_type;
 
 use super::error::FileError;
 use super::lines::{Block, Lines};
 use super::options::{CsvOptions, Format};
 use super::read::{Reader, line_error, project, record_batch};
+
+/// How much of a value a message shows.
+const EXCERPT_CHARACTERS_MAX: usize = 80;
 
 /// Errors if a column has a type that text does not convert to.
 pub(super) fn check(schema: &Schema, corrupt_record_column: &str) -> Result<(), OptionError> {
@@ -37,7 +41,11 @@ pub(super) fn check(schema: &Schema, corrupt_record_column: &str) -> Result<(), 
             && can_cast_types(&DataType::Utf8, field.data_type());
         if !converts {
             return Err(OptionError::table(
-                format!("column {}: csv cannot hold {}", field.name(), field.data_type()),
+                format!(
+                    "column {}: csv cannot hold {}",
+                    field.name(),
+                    spark_type(field.data_type())
+                ),
                 Some("declare it as STRING and convert it in the query".into()),
             ));
         }
@@ -132,7 +140,7 @@ impl CsvRows {
         builders.iter_mut().map(StringBuilder::finish).collect()
     }
 
-    fn report(&self, block: &Block, faults: &[Option<Fault>]) -> Result<(), FileError> {
+    fn report(&mut self, block: &Block, faults: &[Option<Fault>]) -> Result<(), FileError> {
         let malformed = faults.iter().flatten().count() as u64;
         self.reader.counters.rows_malformed.fetch_add(malformed, Ordering::Relaxed);
         if self.reader.options.mode != ParseMode::FailFast {
@@ -149,7 +157,15 @@ impl CsvRows {
             }
             Fault::Value { column } => {
                 let field = self.reader.schema.field(column);
-                format!("the value of column {} is no {}", field.name(), field.data_type())
+                self.splitter.split(block.line(row));
+                let index = self.columns.iter().position(|known| *known == column);
+                let value = index.map_or(&b""[..], |index| self.splitter.value(index));
+                format!(
+                    "'{}' is no {} for column {}",
+                    excerpt(&String::from_utf8_lossy(value)),
+                    spark_type(field.data_type()),
+                    field.name()
+                )
             }
         };
         let help = "mend the data, or set the option mode to PERMISSIVE or DROPMALFORMED";
@@ -170,6 +186,14 @@ impl Iterator for CsvRows {
             Ok(Some(block)) => Some(self.decode(&block)),
             Err(error) => Some(Err(line_error(&self.path, Format::Csv, error))),
         }
+    }
+}
+
+/// The beginning of a value, for a message.
+fn excerpt(value: &str) -> String {
+    match value.char_indices().nth(EXCERPT_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}...", &value[..end]),
+        None => value.to_owned(),
     }
 }
 

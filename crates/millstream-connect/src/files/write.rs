@@ -8,10 +8,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use arrow::array::{Array, AsArray, RecordBatch, StringArray, StructArray};
-use arrow::compute::{can_cast_types, cast};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use millstream_engine::connector::OptionError;
 use millstream_engine::json::{self, EncodeOptions};
+use millstream_engine::sql::spark_type;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
@@ -30,7 +31,7 @@ pub(super) fn check(options: &WriteOptions, schema: &Schema) -> Result<(), Optio
             }
             let columns: Vec<String> = fields
                 .iter()
-                .map(|field| format!("{} {}", field.name(), field.data_type()))
+                .map(|field| format!("{} {}", field.name(), spark_type(field.data_type())))
                 .collect();
             Err(OptionError::table(
                 format!(
@@ -43,11 +44,10 @@ pub(super) fn check(options: &WriteOptions, schema: &Schema) -> Result<(), Optio
         Format::Csv => {
             for field in fields {
                 let data_type = field.data_type();
-                let is_binary = matches!(data_type, DataType::Binary | DataType::LargeBinary);
-                if data_type.is_nested() || is_binary || !can_cast_types(data_type, &DataType::Utf8)
-                {
+                let wanted = spark_type(data_type);
+                if data_type.is_nested() || wanted == "BINARY" || json::check(data_type).is_err() {
                     return Err(OptionError::table(
-                        format!("column {}: csv cannot hold {data_type}", field.name()),
+                        format!("column {}: csv cannot hold {wanted}", field.name()),
                         Some("convert it to STRING in the query, or write json".into()),
                     ));
                 }
@@ -132,8 +132,8 @@ fn write_csv(
         out.write_all(line.as_bytes())?;
     }
     for rows in rows {
-        let columns = (0..rows.num_columns()).map(|column| text(rows, column));
-        let columns = columns.collect::<io::Result<Vec<StringArray>>>()?;
+        let columns = rows.columns().iter().map(|values| json::plain_texts(values));
+        let columns = columns.collect::<Result<Vec<StringArray>, _>>().map_err(io::Error::other)?;
         for row in 0..rows.num_rows() {
             line.clear();
             for (index, column) in columns.iter().enumerate() {

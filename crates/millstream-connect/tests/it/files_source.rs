@@ -308,7 +308,7 @@ async fn malformed_csv_follows_the_mode_and_is_counted() {
     let mut source =
         opened("csv", &with("FAILFAST"), base.path(), None, &SourceLog::in_memory()).await;
     let error = read_columns(next(&mut source).await, &[1]).unwrap_err().to_string();
-    assert!(error.contains("in/a.csv, line 4: the value of column id is no Int32"), "{error}");
+    assert!(error.contains("in/a.csv, line 4: 'two' is no INT for column id"), "{error}");
 }
 
 #[tokio::test]
