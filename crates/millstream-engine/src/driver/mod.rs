@@ -28,9 +28,9 @@ pub mod batch_query;
 mod committer;
 mod pace;
 mod recovery;
+pub mod stop;
 #[cfg(test)]
 mod tests;
-pub mod stop;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -167,7 +167,10 @@ impl Driver {
             self.log.commit(id, commit_log::Entry::default()).await;
         }
         for replay in resume.replays {
-            tracing::info!(batch_id = replay.id.0, "repeating a micro-batch that was not committed");
+            tracing::info!(
+                batch_id = replay.id.0,
+                "repeating a micro-batch that was not committed"
+            );
             self.replayed = true;
             self.replay(replay).await?;
         }
@@ -212,10 +215,9 @@ impl Driver {
             if self.all_at_end() || self.wait(&mut pace).await == Wake::End {
                 return Ok(());
             }
-            let ran = self.micro_batch().await?;
-            if ran && self.query.trigger == Trigger::Once {
-                return Ok(());
-            }
+            // With the trigger `once` this comes to an end after one micro-batch, unless there is
+            // more input than a source can hold.
+            self.micro_batch().await?;
         }
     }
 
@@ -236,8 +238,8 @@ impl Driver {
         }
     }
 
-    /// Takes what has arrived and runs a micro-batch over it; false if nothing has.
-    async fn micro_batch(&mut self) -> Result<bool, Failure> {
+    /// Takes what has arrived, if anything has, and runs a micro-batch over it.
+    async fn micro_batch(&mut self) -> Result<(), Failure> {
         let fired = Fired::now(&self.query.env);
         let admission = match self.query.trigger {
             Trigger::Once => Admission::All,
@@ -248,7 +250,7 @@ impl Driver {
             taken.push(source.take(admission)?);
         }
         if taken.iter().all(Option::is_none) {
-            return Ok(false);
+            return Ok(());
         }
         let mut durations =
             Durations { latest_offset: self.since(fired.began), ..Durations::default() };
@@ -265,8 +267,7 @@ impl Driver {
                 Intent::OnItsWay(ticket)
             }
         };
-        self.execute(id, fired, taken, intent, durations).await?;
-        Ok(true)
+        self.execute(id, fired, taken, intent, durations).await
     }
 
     fn intent(&self, taken: &[Option<Taken>], fired: &Fired) -> offset_log::Entry {
