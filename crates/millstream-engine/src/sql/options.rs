@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use arrow::datatypes::{Schema, SchemaRef};
 
-use crate::connector::{Connector, OptionError, Options, Registry, Side, Table};
+use crate::connector::{
+    Connector, OptionError, OptionSpec, Options, ReadMode, Registry, Side, Table,
+};
 
 use super::cursor::Name;
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -227,6 +229,27 @@ impl DeclaredTable {
             }
         };
         Some((message, help))
+    }
+
+    /// What is wrong with an option's value, for a table that no flow uses. That an option or a
+    /// column is missing cannot be said: it depends on the use.
+    pub(super) fn check_unused(&self) -> Option<Diagnostic> {
+        let rows = self.table.columns.clone().unwrap_or_else(|| Arc::new(Schema::empty()));
+        let as_source = self.connector.check_source(&self.table, ReadMode::Stream).err();
+        let as_sink = self.connector.check_sink(&self.table, &rows).err();
+        let both_fail = as_source.is_some() && as_sink.is_some();
+        let concerns = |error: &OptionError, side: Side| {
+            let Some(key) = error.key.as_deref() else { return false };
+            let mut specs = self.connector.options().iter().filter(|spec| matches(spec.name, key));
+            let fits = |spec: &OptionSpec| match spec.side {
+                Side::Both => both_fail,
+                only => only == side,
+            };
+            self.table.options.get(key).is_some() && specs.any(fits)
+        };
+        let wrong = as_source.filter(|error| concerns(error, Side::Source));
+        let wrong = wrong.or_else(|| as_sink.filter(|error| concerns(error, Side::Sink)));
+        wrong.map(|error| self.blame(error, None))
     }
 
     /// What a connector found wrong, at the option it is about; else at `otherwise`.

@@ -251,7 +251,11 @@ impl<'a> Loader<'a> {
             let own = roles.get(&table.table.name.to_lowercase()).copied().unwrap_or_default();
             // A query that could not be read may have used the table in any way.
             let read = own.read || !all_read;
-            found.0.extend(table.check_keys(Roles { read, ..own }).0);
+            let wrong_keys = table.check_keys(Roles { read, ..own }).0;
+            if !read && !own.written && wrong_keys.is_empty() {
+                found.0.extend(table.check_unused());
+            }
+            found.0.extend(wrong_keys);
         }
         if let Some(console) = &self.console {
             found.0.extend(console.check_keys(Roles { read: false, written: true }).0);
