@@ -50,10 +50,12 @@ impl Checkpoint {
         self.directory.join(name)
     }
 
-    /// The bytes of every file in it, by path; to show that nothing was changed.
+    /// The bytes of every file in it, by path; to show that nothing was changed. The lock file is
+    /// left out: each process writes there who holds it.
     pub fn bytes(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         collect(&self.directory, &mut files);
+        files.remove(&self.path(".millstream.lock"));
         files
     }
 

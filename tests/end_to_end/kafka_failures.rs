@@ -66,7 +66,8 @@ fn a_broker_that_is_not_there_at_start_is_an_error_soon() {
         .wait(Duration::from_secs(90))
         .without_internals()
         .expect_exit(1)
-        .says(&[&nobody, "any"]);
+        .says(&[&nobody, "kafka.bootstrap.servers", "Connection refused"])
+        .says_not(&["suppressed", "0/1 brokers"]);
     assert!(pipeline.checkpoint().ids("offsets").is_empty());
 }
 

@@ -213,6 +213,15 @@ impl Finished {
         self
     }
 
+    /// Fails if standard error has one of `words`, in any case of letters.
+    pub fn says_not(self, words: &[&str]) -> Self {
+        let heard = self.stderr.to_lowercase();
+        for word in words {
+            assert!(!heard.contains(&word.to_lowercase()), "'{word}' in:\n{}", self.said());
+        }
+        self
+    }
+
     /// Fails if the process panicked or showed the inside of the program.
     pub fn without_internals(self) -> Self {
         for inside in ["panicked at", "RUST_BACKTRACE", "DataFusionError", "ArrowError"] {
