@@ -1,1 +1,26 @@
-//! json
+//! JSON: the records of a stream to Arrow columns and back.
+//!
+//! [`Decoder`] is on the path of every record that arrives, [`encode`] on that of most that leave.
+//! Both follow Spark's rules for what converts to what. The text is RFC 8259 and nothing more:
+//! comments, single quotation marks and unquoted NaN are refused.
+
+mod column;
+mod decode;
+mod encode;
+mod keys;
+mod path;
+mod scalar;
+mod scan;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use decode::decode_values;
+pub use decode::{
+    DecodeOptions, Decoded, Decoder, MalformedRecord, ParseMode, UnsupportedSchema, Values,
+};
+pub use encode::{EncodeOptions, UnsupportedType, check, encode};
+pub(crate) use path::{Path, array_length};
+pub(crate) use scalar::parse_decimal;
+pub use scan::Problem;

@@ -1,0 +1,293 @@
+//! Dates and timestamps between text and numbers, in the form that Spark's casts read and write.
+//!
+//! A date is days, a timestamp microseconds since the epoch in the proleptic Gregorian calendar.
+//! The session's time zone is UTC.
+
+use std::fmt::Write;
+use std::str::FromStr;
+
+use arrow::array::timezone::Tz;
+use chrono::{NaiveDate, NaiveDateTime, Offset, TimeZone};
+
+/// Microseconds in a second.
+pub(crate) const SECOND_US: i64 = 1_000_000;
+/// Microseconds in a day.
+pub(crate) const DAY_US: i64 = 86_400 * SECOND_US;
+
+/// Days since the epoch of a civil date, or `None` if there is no such day.
+///
+/// Origin: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `days_from_civil`.
+pub(crate) fn days_of(year: i64, month: u32, day: u32) -> Option<i32> {
+    if !(1..=12).contains(&month) || day == 0 || day > month_length(year, month) {
+        return None;
+    }
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let month_from_march = i64::from((month + 9) % 12);
+    let day_of_year = (153 * month_from_march + 2) / 5 + i64::from(day) - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    i32::try_from(era * 146_097 + day_of_era - 719_468).ok()
+}
+
+fn month_length(year: i64, month: u32) -> u32 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Year, month and day of a day since the epoch; the inverse of [`days_of`].
+pub(crate) fn civil_of(days: i32) -> (i64, u32, u32) {
+    let days = i64::from(days) + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = (day_of_year - (153 * month_from_march + 2) / 5 + 1) as u32;
+    let month =
+        (if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 }) as u32;
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+/// Reads a date as a cast from STRING does: `yyyy[-M[-d]]`, then nothing, or `T` or a space and
+/// anything.
+pub(crate) fn parse_date(text: &str) -> Option<i32> {
+    let mut reader = Reader::new(text.trim());
+    let days = reader.date()?;
+    matches!(reader.peek(), None | Some(b'T' | b' ')).then_some(days)
+}
+
+/// Reads a timestamp as a cast from STRING to TIMESTAMP does: `yyyy[-M[-d]]`, then `T` or a space
+/// and `H[:m[:s[.fraction]]]`, then a zone (`Z`, `+hh:mm`, `UTC`, a region); without a zone, UTC.
+/// Of the fraction, nine digits may stand there and six count.
+pub(crate) fn parse_timestamp(text: &str) -> Option<i64> {
+    let (local, zone) = parse_local(text)?;
+    match zone.trim() {
+        "" | "Z" | "UTC" | "GMT" => Some(local),
+        zone => local.checked_sub(zone_offset_us(zone, local)?),
+    }
+}
+
+/// Reads a TIMESTAMP_NTZ: as [`parse_timestamp`], with any zone checked and ignored.
+pub(crate) fn parse_timestamp_ntz(text: &str) -> Option<i64> {
+    let (local, zone) = parse_local(text)?;
+    match zone.trim() {
+        "" | "Z" | "UTC" | "GMT" => {}
+        zone => drop(zone_offset_us(zone, local)?),
+    }
+    Some(local)
+}
+
+/// The local time as microseconds, and what stands after it.
+fn parse_local(text: &str) -> Option<(i64, &str)> {
+    let text = text.trim();
+    let mut reader = Reader::new(text);
+    let days = reader.date()?;
+    let mut time = 0;
+    match reader.peek() {
+        None => {}
+        Some(b'T' | b' ') => {
+            reader.at += 1;
+            if reader.peek().is_some() {
+                time = reader.time()?;
+            }
+        }
+        Some(_) => return None,
+    }
+    let local = i64::from(days).checked_mul(DAY_US)?.checked_add(time)?;
+    Some((local, &text[reader.at..]))
+}
+
+/// How far local time in `zone` is ahead of UTC, in microseconds, at a local time.
+pub(crate) fn zone_offset_us(zone: &str, local_us: i64) -> Option<i64> {
+    let zone = zone.strip_prefix("UTC").or_else(|| zone.strip_prefix("GMT")).unwrap_or(zone);
+    if let Some(sign) = zone.bytes().next().filter(|byte| matches!(byte, b'+' | b'-')) {
+        let seconds = fixed_offset(&zone[1..])?;
+        let seconds = if sign == b'-' { -seconds } else { seconds };
+        return Some(seconds * SECOND_US);
+    }
+    let zone = Tz::from_str(zone).ok()?;
+    let local = local_datetime(local_us)?;
+    // In the hour that a change to winter time repeats, Java takes the earlier offset; in the hour
+    // that a change to summer time skips, the offset before the change.
+    let offset = match zone.offset_from_local_datetime(&local) {
+        chrono::MappedLocalTime::Single(offset) => offset,
+        chrono::MappedLocalTime::Ambiguous(earlier, _) => earlier,
+        chrono::MappedLocalTime::None => {
+            zone.offset_from_utc_datetime(&local_datetime(local_us - DAY_US)?)
+        }
+    };
+    Some(i64::from(offset.fix().local_minus_utc()) * SECOND_US)
+}
+
+fn local_datetime(us: i64) -> Option<NaiveDateTime> {
+    Some(chrono::DateTime::from_timestamp_micros(us)?.naive_utc())
+}
+
+/// `h`, `hh`, `hhmm`, `hh:mm` or `hh:mm:ss`, as seconds; at most 18 hours, as in Java.
+fn fixed_offset(text: &str) -> Option<i64> {
+    let mut parts = [0_i64; 3];
+    let number = |text: &str| -> Option<i64> {
+        let plain = !text.is_empty() && text.len() <= 2 && text.bytes().all(|b| b.is_ascii_digit());
+        if plain { text.parse().ok() } else { None }
+    };
+    if text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        parts = [number(&text[..2])?, number(&text[2..])?, 0];
+    } else {
+        let mut count = 0;
+        for part in text.split(':') {
+            *parts.get_mut(count)? = number(part)?;
+            count += 1;
+        }
+    }
+    let seconds = parts[0] * 3600 + parts[1] * 60 + parts[2];
+    (parts[1] < 60 && parts[2] < 60 && seconds <= 18 * 3600).then_some(seconds)
+}
+
+/// Reads digits and separators.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { bytes: text.as_bytes(), at: 0 }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    /// A number of `digits_min` to `digits_max` digits.
+    fn number(&mut self, digits_min: usize, digits_max: usize) -> Option<u32> {
+        let start = self.at;
+        let mut value = 0_u32;
+        while let Some(digit @ b'0'..=b'9') = self.peek() {
+            if self.at - start == digits_max {
+                return None;
+            }
+            value = value * 10 + u32::from(digit - b'0');
+            self.at += 1;
+        }
+        (self.at - start >= digits_min).then_some(value)
+    }
+
+    fn follows(&mut self, byte: u8) -> bool {
+        let follows = self.peek() == Some(byte);
+        self.at += usize::from(follows);
+        follows
+    }
+
+    fn date(&mut self) -> Option<i32> {
+        let negative = match self.peek() {
+            Some(b'-') => {
+                self.at += 1;
+                true
+            }
+            Some(b'+') => {
+                self.at += 1;
+                false
+            }
+            _ => false,
+        };
+        let year = i64::from(self.number(4, 6)?);
+        let month = if self.follows(b'-') { self.number(1, 2)? } else { 1 };
+        let day = if self.follows(b'-') { self.number(1, 2)? } else { 1 };
+        days_of(if negative { -year } else { year }, month, day)
+    }
+
+    /// Microseconds since midnight.
+    fn time(&mut self) -> Option<i64> {
+        let hour = self.number(1, 2)?;
+        let minute = if self.follows(b':') { self.number(1, 2)? } else { 0 };
+        let second = if self.follows(b':') { self.number(1, 2)? } else { 0 };
+        let fraction = if self.follows(b'.') { self.fraction()? } else { 0 };
+        if hour > 23 || minute > 59 || second > 59 {
+            return None;
+        }
+        Some(i64::from(hour * 3600 + minute * 60 + second) * SECOND_US + fraction)
+    }
+
+    fn fraction(&mut self) -> Option<i64> {
+        let start = self.at;
+        let mut us = 0;
+        while let Some(digit @ b'0'..=b'9') = self.peek() {
+            if self.at - start < 6 {
+                us = us * 10 + i64::from(digit - b'0');
+            }
+            self.at += 1;
+        }
+        let digits = self.at - start;
+        (digits <= 9).then(|| us * 10_i64.pow(6_u32.saturating_sub(digits as u32)))
+    }
+}
+
+/// Appends a date as `yyyy-MM-dd`.
+pub(crate) fn write_date(days: i32, out: &mut String) {
+    let (year, month, day) = civil_of(days);
+    write_year(year, out);
+    out.push('-');
+    write_two(month, out);
+    out.push('-');
+    write_two(day, out);
+}
+
+fn write_year(year: i64, out: &mut String) {
+    match year {
+        0..=9999 => {
+            write_two((year / 100) as u32, out);
+            write_two((year % 100) as u32, out);
+        }
+        _ => {
+            let sign = if year < 0 { '-' } else { '+' };
+            write!(out, "{sign}{:04}", year.unsigned_abs()).expect("a String takes everything");
+        }
+    }
+}
+
+fn write_two(value: u32, out: &mut String) {
+    out.push((b'0' + (value / 10) as u8) as char);
+    out.push((b'0' + (value % 10) as u8) as char);
+}
+
+/// Appends date and time of day to the second, `separator` between them; returns the microseconds
+/// that are left.
+pub(crate) fn write_date_time(us: i64, separator: char, out: &mut String) -> u32 {
+    write_date(us.div_euclid(DAY_US) as i32, out);
+    let of_day = us.rem_euclid(DAY_US);
+    let seconds = (of_day / SECOND_US) as u32;
+    out.push(separator);
+    write_two(seconds / 3600, out);
+    out.push(':');
+    write_two(seconds / 60 % 60, out);
+    out.push(':');
+    write_two(seconds % 60, out);
+    (of_day % SECOND_US) as u32
+}
+
+/// Appends a timestamp as a cast to STRING does: `yyyy-MM-dd HH:mm:ss[.fraction]`, the fraction
+/// without trailing zeros.
+pub(crate) fn write_timestamp(us: i64, out: &mut String) {
+    let fraction = write_date_time(us, ' ', out);
+    if fraction > 0 {
+        write!(out, ".{fraction:06}").expect("a String takes everything");
+        out.truncate(out.trim_end_matches('0').len());
+    }
+}
+
+/// The civil date and time of a timestamp, for chrono's calendar arithmetic.
+pub(crate) fn naive(us: i64) -> Option<NaiveDateTime> {
+    local_datetime(us)
+}
+
+/// The civil date of a day.
+pub(crate) fn naive_date(days: i32) -> Option<NaiveDate> {
+    NaiveDate::from_epoch_days(days)
+}

@@ -1,0 +1,101 @@
+//! Strings between JSON and Rust: escapes resolved, escapes written.
+
+/// Appends the text of a JSON string, whose escapes the scanner has checked, to `out`.
+///
+/// Half of a surrogate pair without its other half becomes U+FFFD.
+pub(super) fn unescape(raw: &str, out: &mut String) {
+    let mut rest = raw;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let escape = rest.as_bytes()[at + 1];
+        rest = &rest[at + 2..];
+        match escape {
+            b'b' => out.push('\u{8}'),
+            b'f' => out.push('\u{c}'),
+            b'n' => out.push('\n'),
+            b'r' => out.push('\r'),
+            b't' => out.push('\t'),
+            b'u' => rest = unescape_unicode(rest, out),
+            other => out.push(other as char),
+        }
+    }
+    out.push_str(rest);
+}
+
+/// Resolves one `\uXXXX` (the `\u` is gone), with the second half of its pair; returns the rest.
+fn unescape_unicode<'a>(rest: &'a str, out: &mut String) -> &'a str {
+    let first = code_unit(rest);
+    let rest = &rest[4..];
+    if (0xD800..0xDC00).contains(&first) && rest.starts_with("\\u") {
+        let second = code_unit(&rest[2..]);
+        if (0xDC00..0xE000).contains(&second) {
+            let point = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+            out.push(char::from_u32(point).unwrap_or(char::REPLACEMENT_CHARACTER));
+            return &rest[6..];
+        }
+    }
+    out.push(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
+    rest
+}
+
+fn code_unit(digits: &str) -> u32 {
+    u32::from_str_radix(&digits[..4], 16).expect("the scanner has checked the digits")
+}
+
+/// Appends a valid JSON text to `out` without the white space between its tokens.
+pub(super) fn compact(raw: &str, out: &mut String) {
+    let bytes = raw.as_bytes();
+    let mut start = 0;
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => at = end_of_string(bytes, at),
+            b' ' | b'\n' | b'\r' | b'\t' => {
+                out.push_str(&raw[start..at]);
+                at += 1;
+                start = at;
+            }
+            _ => at += 1,
+        }
+    }
+    out.push_str(&raw[start..]);
+}
+
+fn end_of_string(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while bytes[at] != b'"' {
+        at += if bytes[at] == b'\\' { 2 } else { 1 };
+    }
+    at + 1
+}
+
+/// Appends `text` as a JSON string with its quotation marks.
+pub(super) fn quote(text: &str, out: &mut String) {
+    out.push('"');
+    let mut start = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let short = match byte {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            b'\n' => "\\n",
+            b'\r' => "\\r",
+            b'\t' => "\\t",
+            0x8 => "\\b",
+            0xc => "\\f",
+            0..=0x1f => "",
+            _ => continue,
+        };
+        out.push_str(&text[start..at]);
+        start = at + 1;
+        if short.is_empty() {
+            const HEX: &[u8; 16] = b"0123456789ABCDEF";
+            out.push_str("\\u00");
+            out.push(HEX[usize::from(byte >> 4)] as char);
+            out.push(HEX[usize::from(byte & 15)] as char);
+        } else {
+            out.push_str(short);
+        }
+    }
+    out.push_str(&text[start..]);
+    out.push('"');
+}
