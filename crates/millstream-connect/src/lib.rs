@@ -26,17 +26,9 @@ use std::sync::Arc;
 
 use millstream_engine::connector::{Connector, Registry};
 
-/// All connectors of this crate.
-///
-/// A table of files that declares no columns has its files looked at when it is checked; relative
-/// paths are then relative to the directory of the process. See [`registry_at`].
-pub fn registry() -> Registry {
-    registry_at(Path::new(""))
-}
-
 /// All connectors of this crate, for pipelines whose paths are relative to `base_dir`; to be the
 /// same as `FlowContext::base_dir`.
-pub fn registry_at(base_dir: &Path) -> Registry {
+pub fn registry(base_dir: &Path) -> Registry {
     let mut connectors: Vec<Arc<dyn Connector>> = vec![
         Arc::new(kafka::KafkaConnector),
         Arc::new(rate::Rate),

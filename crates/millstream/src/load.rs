@@ -75,6 +75,11 @@ impl PipelineFile {
         Ok(Self { name: path.display().to_string(), text, base_dir })
     }
 
+    /// What relative paths in the file are relative to.
+    pub fn base_dir(&self) -> &Path {
+        &self.base_dir
+    }
+
     /// Parses, resolves and plans the file's flows.
     pub async fn load(
         &self,

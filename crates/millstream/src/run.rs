@@ -52,7 +52,7 @@ async fn load(arguments: &RunArguments, app: &App) -> Result<Vec<Loaded>, LoadEr
         flow: arguments.flow.as_deref(),
         checkpoint: arguments.checkpoint.as_deref(),
     };
-    file.load(millstream_connect::registry(), &app.env, &changes).await
+    file.load(millstream_connect::registry(file.base_dir()), &app.env, &changes).await
 }
 
 fn job(loaded: Loaded, listener: &Arc<dyn Listener>, stop: &Stop) -> Job {

@@ -26,7 +26,7 @@ async fn load(arguments: &ValidateArguments, app: &App) -> Result<Vec<Loaded>, L
     let file = PipelineFile::read(&arguments.file).map_err(LoadError::Wrong)?;
     let flow = arguments.flow.as_deref();
     let changes = Changes { settings: arguments.settings.clone(), flow, checkpoint: None };
-    file.load(millstream_connect::registry(), &app.env, &changes).await
+    file.load(millstream_connect::registry(file.base_dir()), &app.env, &changes).await
 }
 
 fn describe(loaded: &Loaded) -> String {
