@@ -318,3 +318,73 @@ pub(super) fn write_value(value: Option<&str>, options: &CsvOptions, line: &mut 
     }
     line.push(char::from(quote));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> CsvOptions {
+        CsvOptions {
+            header: false,
+            separator: b',',
+            quote: Some(b'"'),
+            escape: Some(b'\\'),
+            null_value: String::new(),
+        }
+    }
+
+    #[test]
+    fn lines_are_split_as_spark_splits_them() {
+        let cases: &[(&str, &[&str])] = &[
+            ("a,b,c", &["a", "b", "c"]),
+            ("", &[""]),
+            (",", &["", ""]),
+            (r#""a,b",c"#, &["a,b", "c"]),
+            (r#""say ""hi""",c"#, &[r#"say "hi""#, "c"]),
+            (r#""say \"hi\"",c"#, &[r#"say "hi""#, "c"]),
+            (r#""C:\new\\",C:\new"#, &[r"C:\new\", r"C:\new"]),
+            (r#""a" ,b"#, &["a", "b"]),
+            (r#""a"x,b"#, &[r#""a"x"#, "b"]),
+            (r#"5" pipe,b"#, &[r#"5" pipe"#, "b"]),
+            (r#"a,"never closed, so to the end"#, &["a", "never closed, so to the end"]),
+            ("größe,水", &["größe", "水"]),
+        ];
+        for (line, values) in cases {
+            assert_eq!(split_once(line.as_bytes(), &options()), *values, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let null_value_set = CsvOptions { null_value: "NA".into(), ..options() };
+        let semicolons = CsvOptions { separator: b';', quote: Some(b'\''), ..options() };
+        let doubled = CsvOptions { escape: Some(b'"'), ..options() };
+        let parts = ["", "a", ",", ";", "\"", "\\", "'", " ", "NA"];
+        for options in [null_value_set, semicolons, doubled] {
+            for (a, b) in parts.iter().flat_map(|a| parts.iter().map(move |b| (a, b))) {
+                let value = format!("{a}{b}");
+                // A quoted null value is null too; see the module's head.
+                let is_null = value == options.null_value;
+                let mut line = String::new();
+                write_value(Some(&value), &options, &mut line);
+                line.push(char::from(options.separator));
+                write_value(None, &options, &mut line);
+                let mut splitter = Splitter::new(&options);
+                assert_eq!(splitter.split(line.as_bytes()), 2, "{line}");
+                let read = splitter.value_or_null(0).map(<[u8]>::to_vec);
+                let wanted = (!is_null).then(|| value.clone().into_bytes());
+                assert_eq!(read, wanted, "{value:?} was written as {line}");
+                assert_eq!(splitter.value_or_null(1), None, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn nulls_are_unquoted_or_equal_to_the_null_value() {
+        let options = CsvOptions { null_value: "NA".into(), ..options() };
+        let mut splitter = Splitter::new(&options);
+        splitter.split(br#"NA,"NA",,"",x"#);
+        let values: Vec<_> = (0..6).map(|index| splitter.value_or_null(index)).collect();
+        assert_eq!(values, [None, None, None, Some(&b""[..]), Some(b"x"), None]);
+    }
+}

@@ -99,3 +99,50 @@ fn trim_end(bytes: &mut Vec<u8>, start: usize) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn lines(text: &[u8], skip: Skip) -> Vec<(u64, String)> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        let mut lines = Lines::new(file, skip);
+        let mut found = Vec::new();
+        while let Some(block) = lines.next_block().unwrap() {
+            found.extend((0..block.len()).map(|row| {
+                (block.numbers[row], String::from_utf8(block.line(row).to_vec()).unwrap())
+            }));
+        }
+        found
+    }
+
+    fn line(number: u64, text: &str) -> (u64, String) {
+        (number, text.to_owned())
+    }
+
+    #[test]
+    fn lines_end_in_either_way_or_with_the_file() {
+        let all = Skip { blank: false, header: false };
+        assert_eq!(lines(b"", all), []);
+        assert_eq!(lines(b"a\r\n\nb\n", all), [line(1, "a"), line(2, ""), line(3, "b")]);
+        assert_eq!(lines(b"\xef\xbb\xbfa\rb\nc", all), [line(1, "a\rb"), line(2, "c")]);
+    }
+
+    #[test]
+    fn blank_lines_and_the_header_are_left_out() {
+        let records = Skip { blank: true, header: true };
+        assert_eq!(lines(b" \nid\n\t\r\n1\n\n2", records), [line(4, "1"), line(6, "2")]);
+        assert_eq!(lines(b"id", records), []);
+    }
+
+    #[test]
+    fn blocks_are_bounded() {
+        let text = "x\n".repeat(BLOCK_LINES + 1);
+        let all = Skip { blank: false, header: false };
+        assert_eq!(lines(text.as_bytes(), all).last(), Some(&line(BLOCK_LINES as u64 + 1, "x")));
+    }
+}

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::source::{Failure, SourceLog};
+use millstream_engine::source::{Failure, Kind, SourceLog};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -184,16 +184,16 @@ impl Scanner {
 
     async fn offer(&mut self, files: Vec<Counted>, found_at_us: i64) -> Result<(), Failure> {
         let number = self.next_number;
-        let first_new = self.logged.len();
-        let new = files.iter().map(|counted| {
+        let logged = |counted: &Counted| {
             // As it will be read back after a restart.
             let file = Found { size: None, ..counted.file.clone() };
             Logged { file, entry: number }
-        });
-        self.logged.extend(new);
-        let from = if log::is_compact(number) { 0 } else { first_new };
-        let bytes = log::encode(&self.logged[from..]);
+        };
+        let new: Vec<Logged> = files.iter().map(logged).collect();
+        let repeated = if log::is_compact(number) { &self.logged[..] } else { &[] };
+        let bytes = log::encode(repeated.iter().chain(&new));
         self.log.put_if_absent(&log::name(number), bytes).await?;
+        self.logged.extend(new);
         self.seen.lock().extend(files.iter().map(|counted| counted.file.path.clone()));
         self.next_number += 1;
         self.queue.push(Entry { number, files, found_at_us });
@@ -271,7 +271,7 @@ pub(super) async fn count_logged(
     env.spawn_blocking("files-count", work).join().await
 }
 
-/// Scans every `interval` until the scanner is closed or fails.
+/// Scans every `interval` until the scanner is closed or fails for good.
 pub(super) async fn watch(
     env: Env,
     scanner: Arc<tokio::sync::Mutex<Scanner>>,
@@ -284,9 +284,15 @@ pub(super) async fn watch(
             if scanner.is_closed {
                 return;
             }
-            if let Err(failure) = scanner.scan().await {
-                queue.fail(failure);
-                return;
+            match scanner.scan().await {
+                Ok(()) => {}
+                Err(failure) if failure.kind() == Kind::Retry => {
+                    tracing::warn!("looking for files failed and is repeated: {failure}");
+                }
+                Err(failure) => {
+                    queue.fail(failure);
+                    return;
+                }
             }
         }
         env.sleep(interval).await;

@@ -202,6 +202,11 @@ impl Directory {
         batch_id: BatchId,
         partitions: &[Vec<RecordBatch>],
     ) -> Result<(), FileError> {
+        // Only the link below decides; this spares the files of a micro-batch that is published.
+        let entry = self.manifest().join(log::name(signed(batch_id.0)));
+        if entry.exists() {
+            return Err(FileError::Occupied { path: entry });
+        }
         let mut written = Vec::new();
         for (partition, rows) in partitions.iter().enumerate() {
             if rows.iter().all(|rows| rows.num_rows() == 0) {

@@ -1,4 +1,7 @@
 //! Rows to the bytes of one file.
+//!
+//! Timestamps in JSON end at the millisecond, as Spark writes them; in the other formats they are
+//! whole.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
