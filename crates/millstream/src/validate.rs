@@ -35,11 +35,11 @@ fn describe(loaded: &Loaded) -> String {
     for source in plan.sources() {
         text.push_str(&describe_source(&source));
     }
-    let _ = writeln!(text, "  sink      {} ({})", flow.sink.name, flow.connector.name());
+    let _ = writeln!(text, "  sink        {} ({})", flow.sink.name, flow.connector.name());
     push_columns(&mut text, &spark_schema(&plan.output_schema()));
     if plan.is_stream() {
-        let _ = writeln!(text, "  trigger   {}", describe_trigger(&flow.writer.trigger));
-        let _ = writeln!(text, "  checkpoint {checkpoint}");
+        let _ = writeln!(text, "  trigger     {}", describe_trigger(&flow.writer.trigger));
+        let _ = writeln!(text, "  checkpoint  {checkpoint}");
     }
     let (logical, physical) = plan.explain();
     push_plan(&mut text, "logical plan", &logical);
@@ -52,13 +52,13 @@ fn describe_source(source: &SourceFacts) -> String {
         ReadMode::Stream => "stream",
         ReadMode::Batch => "table at rest",
     };
-    let mut text = format!("  source    {} ({}, {how})\n", source.table, source.connector);
+    let mut text = format!("  source      {} ({}, {how})\n", source.table, source.connector);
     push_columns(&mut text, &spark_schema(&source.schema));
     text
 }
 
 fn push_columns(text: &mut String, columns: &str) {
-    let _ = writeln!(text, "            {columns}");
+    let _ = writeln!(text, "              {columns}");
 }
 
 fn describe_trigger(trigger: &Trigger) -> String {

@@ -19,7 +19,7 @@ fn source_error(name: &str, options: &[(&str, &str)]) -> OptionError {
 
 #[test]
 fn every_connector_is_there_whatever_its_case() {
-    let registry = registry();
+    let registry = registry(Path::new(HERE));
     for name in
         ["rate", "console", "noop", "memory", "stats", "files", "json", "csv", "parquet", "TEXT"]
     {
@@ -29,7 +29,7 @@ fn every_connector_is_there_whatever_its_case() {
 
 #[test]
 fn no_option_is_known_twice() {
-    let registry = registry();
+    let registry = registry(Path::new(HERE));
     for name in registry.names() {
         let options = registry.get(name).unwrap().options();
         let mut names: Vec<_> = options.iter().map(|option| option.name).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::pretty::pretty_format_batches;
-use millstream_connect::registry_at;
+use millstream_connect::registry;
 use millstream_engine::connector::{Connector, FlowContext, Options, ReadMode, Table};
 use millstream_engine::sink::{Failure, Sink};
 use millstream_engine::source::{Admission, Source, Taken};
@@ -36,7 +36,7 @@ pub fn context_of(base_dir: &Path, query_id: &str) -> FlowContext {
 }
 
 pub fn connector(name: &str, base_dir: &Path) -> Arc<dyn Connector> {
-    registry_at(base_dir).get(name).unwrap().clone()
+    registry(base_dir).get(name).unwrap().clone()
 }
 
 /// A checked stream of files in `base_dir`.

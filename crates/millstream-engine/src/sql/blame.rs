@@ -74,18 +74,21 @@ impl Blame<'_> {
             SchemaError::FieldNotFound { field, valid_fields } => {
                 self.no_column(field, valid_fields, at)
             }
+            // A name that could mean two columns was refused before; this is about the result.
             SchemaError::AmbiguousReference { field } => {
                 let at = at.or_else(|| self.spans_of(field)).or_else(|| self.find(&field.name));
-                let message = format!("`{}` is a column of more than one table here", field.name);
-                self.at(at, message).help(format!("say which: table.{}", field.name))
+                self.twins(&field.name, at)
             }
             SchemaError::DuplicateUnqualifiedField { name }
             | SchemaError::DuplicateQualifiedField { name, .. } => {
-                let message = format!("two columns of the result are called `{name}`");
-                let help = format!("give one another name: ... AS {name}_2");
-                self.at(at.or_else(|| self.find(name)), message).help(help)
+                self.twins(name, at.or_else(|| self.find(name)))
             }
         }
+    }
+
+    fn twins(&self, name: &str, at: Option<Span>) -> Diagnostic {
+        let diagnostic = self.at(at, format!("two columns of the query are called `{name}`"));
+        diagnostic.help(format!("give one another name: ... AS {name}_2"))
     }
 
     fn spans_of(&self, column: &Column) -> Option<Span> {
@@ -153,9 +156,7 @@ impl Blame<'_> {
         }
         if message.contains("unique expression names") {
             let name = captured(&SAME_NAME, message).unwrap_or_default();
-            let message = format!("two columns of the query are called `{name}`");
-            let help = format!("give one another name: ... AS {name}_2");
-            return self.at(at.or_else(|| self.find(&name)), message).help(help);
+            return self.twins(&name, at.or_else(|| self.find(&name)));
         }
         if let Some(captures) = NOT_A_CONDITION.captures(message) {
             let (condition, found) = (demangle(&captures[1]), type_name(&captures[2]));
@@ -247,7 +248,7 @@ impl Blame<'_> {
 }
 
 macro_rules! pattern {
-    ($name:ident, $text:literal) => {
+    ($name:ident, $text:expr) => {
         static $name: LazyLock<Regex> =
             LazyLock::new(|| Regex::new($text).expect("a fixed pattern is valid"));
     };
@@ -261,15 +262,22 @@ pattern!(
 );
 pattern!(
     COMPARISON,
-    r"(?:operation|expression) (.+?) (=|!=|<=|>=|<|>|\+|-|\*|/|%|AND|OR|\|\||LIKE|ILIKE) (.+?)(?: to valid types|$|\n)"
+    concat!(
+        r"(?:operation|expression) (.+?) (=|!=|<=|>=|<|>|\+|-|\*|/|%|AND|OR|\|\||LIKE|ILIKE) ",
+        r"(.+?)(?: to valid types|$|\n)"
+    )
 );
-pattern!(SAME_NAME, r#" AS ([^"]+)" at position"#);
+pattern!(SAME_NAME, r#""[^"]* AS ([^"]+)" at position"#);
 pattern!(NOT_A_CONDITION, r"non-boolean predicate '(.*)' returning (.+)");
 pattern!(QUOTED, r"['`\x22]([A-Za-z_][A-Za-z0-9_]*)['`\x22]");
 pattern!(STREAM_NAME, r"__stream_([A-Za-z0-9_]+?)(?:__[0-9]+)?\b");
 pattern!(
     TYPE_NAME,
-    r"\b(?:Utf8View|LargeUtf8|Utf8|Int8|Int16|Int32|Int64|UInt8|UInt16|UInt32|UInt64|Float32|Float64|Boolean|Date32|BinaryView|Binary|Timestamp\([^()]*(?:\([^()]*\))?[^()]*\)|Decimal128\([^)]*\))"
+    concat!(
+        r"\b(?:Utf8View|LargeUtf8|Utf8|Int8|Int16|Int32|Int64|UInt8|UInt16|UInt32|UInt64|Float32|",
+        r"Float64|Boolean|Date32|BinaryView|Binary|Decimal128\([^)]*\)|",
+        r"Timestamp\([^()]*(?:\([^()]*\))?[^()]*\))"
+    )
 );
 
 fn captured(pattern: &Regex, text: &str) -> Option<String> {

@@ -20,6 +20,7 @@ pub mod diagnostic;
 mod lateral;
 mod lexer;
 pub mod logical;
+mod naming;
 pub mod nearest;
 mod options;
 mod parse;

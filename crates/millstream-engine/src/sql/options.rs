@@ -339,7 +339,8 @@ fn output_mode(options: &Options) -> Result<(), OptionError> {
             Err(OptionError::of(
                 "outputMode",
                 format!(
-                    "outputMode '{mode}' is for queries with state, which Millstream does not have yet"
+                    "outputMode '{mode}' is for queries with state, \
+                     which Millstream does not have yet"
                 ),
                 Some("leave outputMode out: rows are appended".into()),
             ))

@@ -133,7 +133,8 @@ impl Resolver<'_> {
             if let Some(at) = stream {
                 return Err(not_a_table(at, &cte, "common table expression"));
             }
-            return Ok(keep_as(name, alias, &written, cte));
+            keep_as(name, alias, &written, cte);
+            return Ok(());
         }
         let Some(declared) = self.catalog.table(&written.value) else {
             return match (self.catalog.view(&written.value), stream) {

@@ -22,6 +22,7 @@ use datafusion::sql::sqlparser::ast;
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::lateral;
 use super::lexer::Lexed;
+use super::naming::expr_name;
 use super::nearest::suggest;
 use super::prepare::TableRead;
 use super::scope::{Frame, Relation, Scopes, one_part};
@@ -260,7 +261,7 @@ impl Rewriter<'_> {
 
     fn expression(&mut self, expr: &mut Expr) -> Result<(), Diagnostic> {
         match expr {
-            Expr::Identifier(ident) => self.identifier(ident),
+            Expr::Identifier(ident) => self.identifier(ident)?,
             Expr::CompoundIdentifier(parts) => self.compound(parts)?,
             Expr::UnaryOp { op: op @ UnaryOperator::BangNot, .. } => *op = UnaryOperator::Not,
             Expr::BinaryOp { left, right, .. } => {
@@ -306,17 +307,30 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    fn identifier(&self, ident: &mut Ident) {
+    fn identifier(&self, ident: &mut Ident) -> Result<(), Diagnostic> {
         for frame in self.frames.iter().rev() {
-            if let Some(found) = frame.resolve(std::slice::from_ref(ident)) {
-                ident.value = found.parts[0].clone();
-                return;
-            }
-            if let Some(alias) = frame.alias(&ident.value) {
+            let alias = frame.alias(&ident.value);
+            if frame.result_first
+                && let Some(alias) = alias
+            {
                 ident.value = alias.to_owned();
-                return;
+                return Ok(());
+            }
+            if let [first, second, ..] = frame.ambiguous(&ident.value).as_slice() {
+                let name = &ident.value;
+                let message = format!("`{name}` is a column of both `{first}` and `{second}`");
+                let help = format!("say which: {first}.{name} or {second}.{name}");
+                let span = self.lexed.span(ident.span);
+                return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
+            }
+            let found = frame.resolve(std::slice::from_ref(ident));
+            let found = found.map(|found| found.parts[0].clone());
+            if let Some(spelled) = found.or_else(|| alias.map(str::to_owned)) {
+                ident.value = spelled;
+                return Ok(());
             }
         }
+        Ok(())
     }
 
     fn compound(&self, parts: &mut [Ident]) -> Result<(), Diagnostic> {
@@ -519,7 +533,7 @@ fn as_int(expr: &mut Expr) {
     }
 }
 
-fn function_name(function: &Function) -> String {
+pub(super) fn function_name(function: &Function) -> String {
     one_part(&function.name).unwrap_or_default().to_lowercase()
 }
 
@@ -539,7 +553,7 @@ pub(super) fn generator_name(function: &Function) -> Option<String> {
     GENERATORS.contains(&name.as_str()).then_some(name)
 }
 
-fn generator(expr: &Expr) -> Option<String> {
+pub(super) fn generator(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Function(function) => generator_name(function),
         _ => None,
@@ -573,102 +587,4 @@ fn text(content: String, span: tokenizer::Span) -> Expr {
 
 pub(super) fn quoted_ident(value: String, span: tokenizer::Span) -> Ident {
     Ident { value, quote_style: Some('`'), span }
-}
-
-/// The name of a SELECT item's column, as Spark has it; none for a wildcard.
-pub(super) fn item_name(item: &SelectItem) -> Option<String> {
-    match item {
-        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
-        SelectItem::UnnamedExpr(expr) => Some(expr_name(expr)),
-        _ => None,
-    }
-}
-
-fn expr_name(expr: &Expr) -> String {
-    match expr {
-        Expr::Identifier(ident) => ident.value.clone(),
-        Expr::CompoundIdentifier(parts) => {
-            parts.last().map(|part| part.value.clone()).unwrap_or_default()
-        }
-        Expr::Nested(inner) => expr_name(inner),
-        // Spark names a cast column after the column.
-        Expr::Cast { expr: inner, .. }
-            if matches!(**inner, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) =>
-        {
-            expr_name(inner)
-        }
-        _ if generator(expr).is_some() => "col".into(),
-        other => pretty(other),
-    }
-}
-
-/// An expression as Spark writes it in a column's name.
-fn pretty(expr: &Expr) -> String {
-    match expr {
-        Expr::Identifier(ident) => ident.value.clone(),
-        Expr::CompoundIdentifier(parts) => {
-            parts.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".")
-        }
-        Expr::Nested(inner) => pretty(inner),
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(content) => content.clone(),
-            Value::Boolean(yes) => yes.to_string(),
-            other => other.to_string(),
-        },
-        Expr::BinaryOp { left, op, right } => format!("({} {op} {})", pretty(left), pretty(right)),
-        Expr::UnaryOp { op: UnaryOperator::Not, expr } => format!("(NOT {})", pretty(expr)),
-        Expr::UnaryOp { op, expr } => format!("({op} {})", pretty(expr)),
-        Expr::IsNull(inner) => format!("({} IS NULL)", pretty(inner)),
-        Expr::IsNotNull(inner) => format!("({} IS NOT NULL)", pretty(inner)),
-        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => {
-            format!("CAST({} AS {data_type})", pretty(expr))
-        }
-        Expr::RLike { negated, expr, pattern, .. } => {
-            let call = format!("RLIKE({}, {})", pretty(expr), pretty(pattern));
-            if *negated { format!("(NOT {call})") } else { call }
-        }
-        Expr::Struct { values, fields } if fields.is_empty() => {
-            let values: Vec<String> = values
-                .iter()
-                .map(|value| match value {
-                    Expr::Named { expr, name } => format!("{} AS {}", pretty(expr), name.value),
-                    other => pretty(other),
-                })
-                .collect();
-            format!("struct({})", values.join(", "))
-        }
-        Expr::Case { operand, conditions, else_result, .. } => {
-            let mut out = String::from("CASE");
-            if let Some(operand) = operand {
-                out.push_str(&format!(" {}", pretty(operand)));
-            }
-            for when in conditions {
-                let (condition, result) = (pretty(&when.condition), pretty(&when.result));
-                out.push_str(&format!(" WHEN {condition} THEN {result}"));
-            }
-            if let Some(otherwise) = else_result {
-                out.push_str(&format!(" ELSE {}", pretty(otherwise)));
-            }
-            out.push_str(" END");
-            out
-        }
-        Expr::Function(function) => pretty_call(function),
-        other => other.to_string(),
-    }
-}
-
-fn pretty_call(function: &Function) -> String {
-    let name = function_name(function);
-    let FunctionArguments::List(list) = &function.args else { return format!("{name}()") };
-    if function.over.is_some() {
-        return function.to_string();
-    }
-    let args = list.args.iter().map(|arg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => pretty(expr),
-        FunctionArg::Unnamed(FunctionArgExpr::Wildcard) if name == "count" => "1".into(),
-        other => other.to_string(),
-    });
-    let args = args.collect::<Vec<_>>().join(", ");
-    let distinct = if list.duplicate_treatment.is_some() { "DISTINCT " } else { "" };
-    format!("{name}({distinct}{args})")
 }

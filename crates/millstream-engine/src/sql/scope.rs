@@ -8,12 +8,12 @@ use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, LateralView, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins,
-    WildcardAdditionalOptions,
+    Expr, Ident, JoinConstraint, JoinOperator, LateralView, ObjectName, ObjectNamePart, Query,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor,
+    TableWithJoins, WildcardAdditionalOptions,
 };
 
-use super::rewrite::item_name;
+use super::naming::item_name;
 
 /// A column by name; its type where it is known, to look into structs.
 #[derive(Clone, Debug)]
@@ -38,6 +38,10 @@ pub(super) struct Frame {
     pub(super) relations: Vec<Relation>,
     /// Names that the SELECT list gives.
     pub(super) aliases: Vec<String>,
+    /// The names of the result come before the relations' columns, as for ORDER BY.
+    pub(super) result_first: bool,
+    /// Columns that joins make one of; `None` where they cannot be told (NATURAL JOIN).
+    pub(super) merged: Option<Vec<String>>,
 }
 
 /// A name as declared.
@@ -178,21 +182,21 @@ impl Scopes {
         let mut relations = self.relations(&select.from);
         relations.extend(select.lateral_views.iter().map(|view| lateral_relation(view, None)));
         let aliases = select.projection.iter().filter_map(item_name).collect();
-        Frame { relations, aliases }
+        Frame { relations, aliases, result_first: false, merged: merged(&select.from) }
     }
 
     /// What ORDER BY sees: the first SELECT's relations and the names of the result.
     pub(super) fn frame_of_body(&mut self, body: &SetExpr) -> Frame {
         match body {
-            SetExpr::Select(select) => self.frame(select),
+            SetExpr::Select(select) => Frame { result_first: true, ..self.frame(select) },
             SetExpr::Query(query) => {
                 let columns = self.columns_of_query(query).unwrap_or_default();
                 let aliases = columns.into_iter().map(|column| column.name).collect();
-                Frame { relations: Vec::new(), aliases }
+                Frame { aliases, ..Frame::default() }
             }
             SetExpr::SetOperation { left, .. } => {
                 let aliases = self.frame_of_body(left).aliases;
-                Frame { relations: Vec::new(), aliases }
+                Frame { aliases, ..Frame::default() }
             }
             _ => Frame::default(),
         }
@@ -244,6 +248,22 @@ impl Frame {
         Some(into_fields(Vec::new(), found, rest))
     }
 
+    /// The relations that have a column called `name`, where a name alone can mean any of them.
+    pub(super) fn ambiguous(&self, name: &str) -> Vec<String> {
+        let named = |own: &str| own.eq_ignore_ascii_case(name);
+        if self.merged.as_ref().is_none_or(|merged| merged.iter().any(|one| named(one))) {
+            return Vec::new();
+        }
+        let has = |relation: &&Relation| {
+            relation.columns.iter().flatten().any(|column| named(&column.name))
+        };
+        let having: Vec<&Relation> = self.relations.iter().filter(has).collect();
+        match having.len() {
+            0 | 1 => Vec::new(),
+            _ => having.iter().filter_map(|relation| relation.name.clone()).collect(),
+        }
+    }
+
     /// The alias of the SELECT list called `name`, whatever its case.
     pub(super) fn alias(&self, name: &str) -> Option<&str> {
         unique(self.aliases.iter().map(String::as_str), name)
@@ -257,6 +277,41 @@ impl Frame {
             Expr::Nested(inner) => self.data_type(inner),
             _ => None,
         }
+    }
+}
+
+/// The columns that USING makes one of.
+fn merged(from: &[TableWithJoins]) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for join in from.iter().flat_map(|tables| &tables.joins) {
+        match constraint(&join.join_operator) {
+            Some(JoinConstraint::Using(columns)) => {
+                names.extend(columns.iter().filter_map(one_part))
+            }
+            Some(JoinConstraint::Natural) => return None,
+            _ => {}
+        }
+    }
+    Some(names)
+}
+
+/// The condition of a join that has one.
+fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
+    match operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint)
+        | JoinOperator::Semi(constraint)
+        | JoinOperator::LeftSemi(constraint)
+        | JoinOperator::RightSemi(constraint)
+        | JoinOperator::Anti(constraint)
+        | JoinOperator::LeftAnti(constraint)
+        | JoinOperator::RightAnti(constraint) => Some(constraint),
+        _ => None,
     }
 }
 

@@ -19,7 +19,8 @@ use super::relations::STREAM_PREFIX;
 const WITHOUT_STREAM: &str = "without STREAM the same query runs as a batch query";
 
 /// Functions that make one value of many rows.
-const AGGREGATES: &str = "any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or \
+const AGGREGATES: &str = "\
+    any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or \
     bit_xor bool_and bool_or collect_list collect_set corr count count_if count_min_sketch \
     covar_pop covar_samp every first first_value histogram_numeric kurtosis last last_value \
     listagg max max_by mean median min min_by mode percentile percentile_approx \

@@ -34,19 +34,19 @@ fn push_table(text: &mut String, results: &[FlowResult]) {
     let _ = writeln!(
         text,
         "{:12} {:>10} {:>8} {:>7} {:>13}   {:>8} {:>8} {:>8} {:>8}",
-        "", "rows in", "rows/s", "alerts", "micro-batches", "p50", "p99", "p99.9", "max"
+        "", "rows in", "rows/s", "alerts", "micro-batches", "p50", "p90", "p99", "max"
     );
     for result in results {
         let Finished { micro_batches, rows_in, rows_out } = result.finished;
         let rate = rows_in as f64 / result.took.as_secs_f64().max(f64::MIN_POSITIVE);
-        let shares = [0.5, 0.99, 0.999, 1.0];
-        let [p50, p99, p999, max] = shares.map(|share| {
+        let shares = [0.5, 0.9, 0.99, 1.0];
+        let [p50, p90, p99, max] = shares.map(|share| {
             let quantile = result.latencies.quantile(share);
             quantile.map_or_else(|| "-".into(), human::duration)
         });
         let _ = writeln!(
             text,
-            "{:12} {:>10} {:>8} {:>7} {:>13}   {p50:>8} {p99:>8} {p999:>8} {max:>8}",
+            "{:12} {:>10} {:>8} {:>7} {:>13}   {p50:>8} {p90:>8} {p99:>8} {max:>8}",
             result.flow,
             human::count(rows_in),
             human::short(rate),

@@ -19,10 +19,10 @@ use millstream_engine::progress::Listener;
 use crate::app::App;
 use crate::cli::DemoArguments;
 use crate::load::{Changes, LoadError, Loaded, PipelineFile};
+use crate::stopping;
 use crate::supervise::{self, Job};
 use crate::terminal::LiveLines;
 use crate::watch::FlowWatch;
-use crate::{human, stopping};
 use alerts::Alerts;
 use closing::FlowResult;
 
@@ -41,7 +41,7 @@ pub async fn run(arguments: DemoArguments, app: &App) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return app.not_loaded(error),
     };
-    show(app, &opening(&directory, &human::duration(arguments.run_for)));
+    show(app, &opening(&directory, &format!("{:?}", arguments.run_for)));
 
     let (stopper, stop) = stop_pair();
     if let Err(error) = stopping::on_signals(&app.env, stopper.clone(), app.screen.clone()) {
