@@ -177,7 +177,7 @@ fn an_offset_entry_that_is_missing() {
 fn a_commit_without_its_intent() {
     let pipeline = after_three();
     remove(&pipeline, "offsets/2");
-    assert_refused(&pipeline, &["offsets/2"]);
+    assert_refused(&pipeline, &["commits/2", "offsets ends at 1"]);
 }
 
 #[test]

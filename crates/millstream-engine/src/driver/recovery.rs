@@ -46,8 +46,10 @@ pub struct Replay {
 pub enum ResumeError {
     /// The query has other sources than the one that wrote the checkpoint.
     #[error(
-        "the checkpoint has offsets of {in_checkpoint} source(s) but the query reads {in_query}: a \
-         checkpoint goes on only with the same sources in the same order; use a new checkpoint"
+        "the checkpoint has offsets of {} but the query reads {}: a checkpoint goes on only with the \
+         same sources in the same order; use a new checkpoint",
+        counted(*in_checkpoint),
+        counted(*in_query)
     )]
     SourcesChanged {
         /// Sources in the last offset log entry.
@@ -55,6 +57,10 @@ pub enum ResumeError {
         /// Sources of the query.
         in_query: usize,
     },
+}
+
+fn counted(sources: usize) -> String {
+    if sources == 1 { "1 source".to_owned() } else { format!("{sources} sources") }
 }
 
 impl Classified for ResumeError {
