@@ -35,6 +35,12 @@ pub struct Env {
     rng: Arc<dyn Rng>,
 }
 
+impl std::fmt::Debug for Env {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Env")
+    }
+}
+
 impl Env {
     /// The world as it is: system clock, seed from the operating system.
     pub fn real() -> Self {

@@ -2,8 +2,32 @@
 //!
 //! Nothing here knows SQL, DataFusion or a socket, so the logs build in seconds and can be tested
 //! and fuzzed alone. `env` is the project's one door to clock, randomness, tasks and threads.
+//!
+//! A checkpoint is a directory in the format of Spark Structured Streaming, so that a query can
+//! move between Spark and Millstream. Its life, with the module that tells each part:
+//!
+//! 1. [`checkpoint`] opens the directory (a local one under a lock), reads or makes `metadata`
+//!    ([`metadata`]), and refuses what it cannot carry on;
+//! 2. [`recovery`] finds where the query stopped, from the last entries of both logs;
+//! 3. [`source_log`] gives each source its private part, `sources/<id>/`;
+//! 4. [`log_writer`] writes, in the background, one [`offset_log`] entry (the intent) and one
+//!    [`commit_log`] entry per micro-batch, and deletes old ones;
+//! 5. [`storage`] is where all bytes go: a local directory or an object store;
+//! 6. [`inspect`] tells a person what a checkpoint holds.
 
+pub mod checkpoint;
+pub mod codec;
+pub mod commit_log;
 pub mod env;
 pub mod error;
+pub mod inspect;
+pub mod layout;
+mod lock;
+pub mod log_writer;
+pub mod metadata;
 pub mod offset;
+pub mod offset_log;
+pub mod recovery;
 pub mod source_log;
+pub mod storage;
+mod time_text;

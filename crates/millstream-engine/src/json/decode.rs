@@ -119,7 +119,7 @@ pub struct Decoded {
 /// A record that cannot be decoded.
 #[derive(Debug, Error)]
 #[error(
-    "record {row} is not what its columns say, at byte {position}: {problem}. The record: \
+    "the record is not what its columns say, at byte {position}: {problem}. The record: \
      {excerpt}. Mend the data, or set the option mode to PERMISSIVE or DROPMALFORMED"
 )]
 pub struct MalformedRecord {

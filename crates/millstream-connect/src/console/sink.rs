@@ -1,0 +1,115 @@
+//! Prints micro-batches, each in one write.
+
+use std::io::{ErrorKind, Write};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use millstream_engine::sink::{
+    Acknowledgement, BatchId, Classified, Delivery, Failure, Kind, Output, Sink,
+};
+use millstream_store::env::Env;
+use parking_lot::Mutex;
+use thiserror::Error;
+
+use super::{ConsoleOptions, show};
+
+const RULE: &str = "-------------------------------------------";
+
+/// Whoever read the output has gone, as in `millstream run ... | head`.
+///
+/// Not a failure of the query: the binary looks for it as the cause and stops as if asked to. Its
+/// kind is `Config` because repeating the write cannot help.
+#[derive(Debug, Error)]
+#[error("the reader of standard output has closed it")]
+pub struct OutputClosed;
+
+impl Classified for OutputClosed {
+    fn kind(&self) -> Kind {
+        Kind::Config
+    }
+}
+
+/// Prints micro-batches to `out`.
+pub struct ConsoleSink {
+    options: ConsoleOptions,
+    schema: SchemaRef,
+    out: Arc<Mutex<Box<dyn Write + Send>>>,
+    env: Env,
+    printed_any: bool,
+}
+
+impl ConsoleSink {
+    /// A sink that prints rows of `schema` to `out`.
+    pub fn new(
+        options: ConsoleOptions,
+        schema: SchemaRef,
+        out: Box<dyn Write + Send>,
+        env: Env,
+    ) -> Self {
+        Self { options, schema, out: Arc::new(Mutex::new(out)), env, printed_any: false }
+    }
+
+    fn render(&self, output: &Output) -> Result<String, Failure> {
+        let rows_max = self.options.rows_max;
+        let mut rows = Vec::new();
+        let mut missing = rows_max;
+        for record_batch in output.record_batches() {
+            let taken = record_batch.num_rows().min(missing);
+            rows.push(record_batch.slice(0, taken));
+            missing -= taken;
+        }
+        let rows: Vec<RecordBatch> = rows.into_iter().filter(|rows| rows.num_rows() > 0).collect();
+        let table = show(&self.schema, &rows, self.options.cell_characters_max)
+            .map_err(|error| Failure::new(Kind::Bug, error))?;
+        let more = if output.rows() <= rows_max as u64 {
+            String::new()
+        } else {
+            let noun = if rows_max == 1 { "row" } else { "rows" };
+            format!("only showing top {rows_max} {noun}\n")
+        };
+        Ok(format!("{RULE}\nBatch: {}\n{RULE}\n{table}{more}\n", output.batch_id))
+    }
+}
+
+#[async_trait]
+impl Sink for ConsoleSink {
+    fn description(&self) -> String {
+        "console".into()
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Repeats
+    }
+
+    async fn open(&mut self) -> Result<Option<BatchId>, Failure> {
+        Ok(None)
+    }
+
+    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
+        if self.printed_any && output.rows() == 0 {
+            return Ok(Box::pin(async { Ok(()) }));
+        }
+        self.printed_any = true;
+        let text = self.render(&output)?;
+        // A terminal or a pipe may block for as long as its reader likes.
+        let out = self.out.clone();
+        let write = move || {
+            let mut out = out.lock();
+            out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        };
+        match self.env.spawn_blocking("console", write).join().await {
+            Ok(()) => Ok(Box::pin(async { Ok(()) })),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(OutputClosed.into()),
+            Err(error) => {
+                let message = format!("standard output cannot be written: {error}");
+                Err(Failure::new(Kind::Config, message))
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! What librdkafka tells about itself: log lines and errors, routed to `tracing`.
+//!
+//! librdkafka reconnects by itself and says so each time. A person wants to hear of a broker that
+//! is away once, not ten times a second, so warnings of one kind are spaced out, and the raw log
+//! lines are for debugging. The latest reasons are kept: they explain why a connection could not
+//! be made.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use millstream_store::env::Env;
+use parking_lot::Mutex;
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::ConsumerContext;
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::types::RDKafkaErrorCode;
+
+/// A warning is repeated only after this time.
+const WARNING_REPEAT: Duration = Duration::from_secs(30);
+/// Reasons kept to explain a failure.
+const REASONS_MAX: usize = 8;
+
+/// Receives the events of one client.
+pub struct Context {
+    env: Env,
+    /// What the client is for, as a table's name.
+    purpose: String,
+    heard: Mutex<Heard>,
+}
+
+#[derive(Default)]
+struct Heard {
+    warned: HashMap<String, Duration>,
+    reasons: VecDeque<String>,
+    refused: Option<String>,
+    commits: u64,
+}
+
+impl Context {
+    /// A context for a client that serves `purpose`.
+    pub fn new(env: Env, purpose: &str) -> Self {
+        Self { env, purpose: purpose.to_owned(), heard: Mutex::default() }
+    }
+
+    /// The latest distinct reasons for errors, oldest first.
+    pub fn reasons(&self) -> Vec<String> {
+        self.heard.lock().reasons.iter().cloned().collect()
+    }
+
+    /// Why the brokers do not let this client in, if they said so: waiting will not help.
+    pub fn refused(&self) -> Option<String> {
+        self.heard.lock().refused.clone()
+    }
+
+    /// How many group commits were answered, well or badly.
+    pub fn commits_answered(&self) -> u64 {
+        self.heard.lock().commits
+    }
+
+    /// Warns, unless the same kind of warning was given a short while ago.
+    pub fn warn_now_and_then(&self, kind: &str, message: &str) {
+        let now = self.env.monotonic();
+        let mut heard = self.heard.lock();
+        if heard.warned.get(kind).is_some_and(|last| now < *last + WARNING_REPEAT) {
+            return;
+        }
+        heard.warned.insert(kind.to_owned(), now);
+        drop(heard);
+        tracing::warn!(client = %self.purpose, "{message}");
+    }
+}
+
+impl Heard {
+    fn note(&mut self, reason: &str) {
+        // Behind it stand times and counts, which differ from attempt to attempt.
+        let reason = reason.split(" (after ").next().unwrap_or(reason);
+        if self.reasons.iter().any(|known| known == reason) {
+            return;
+        }
+        if self.reasons.len() == REASONS_MAX {
+            self.reasons.pop_front();
+        }
+        self.reasons.push_back(reason.to_owned());
+    }
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log(&self.purpose, level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        let code = error.rdkafka_error_code();
+        {
+            let mut heard = self.heard.lock();
+            // That all brokers are down follows from what was said of each.
+            if code != Some(RDKafkaErrorCode::AllBrokersDown) {
+                heard.note(reason);
+            }
+            if code.is_some_and(is_refusal) {
+                heard.refused = Some(reason.to_owned());
+            }
+        }
+        self.warn_now_and_then(&format!("{code:?}"), &format!("Kafka: {reason}"));
+    }
+}
+
+impl ConsumerContext for Context {
+    fn commit_callback(&self, result: KafkaResult<()>, _offsets: &TopicPartitionList) {
+        self.heard.lock().commits += 1;
+        if let Err(error) = result {
+            // The group's offsets are for lag monitors only; the checkpoint is what counts.
+            let message = format!("offsets were not committed to the consumer group: {error}");
+            self.warn_now_and_then("commit", &message);
+        }
+    }
+}
+
+/// True if the brokers do not let the client in: settings are wrong, waiting will not help.
+pub fn is_refusal(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::Authentication
+            | RDKafkaErrorCode::SaslAuthenticationFailed
+            | RDKafkaErrorCode::UnsupportedSASLMechanism
+            | RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::ClusterAuthorizationFailed
+            | RDKafkaErrorCode::SSL
+    )
+}
+
+/// The level of detail to ask of librdkafka, from what `tracing` would show.
+pub fn log_level() -> RDKafkaLogLevel {
+    if tracing::enabled!(target: "librdkafka", tracing::Level::DEBUG) {
+        RDKafkaLogLevel::Debug
+    } else {
+        RDKafkaLogLevel::Warning
+    }
+}
+
+/// Passes one of librdkafka's log lines on.
+pub fn log(purpose: &str, level: RDKafkaLogLevel, facility: &str, message: &str) {
+    let severe = matches!(
+        level,
+        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical
+    );
+    // A failed connection is logged at each attempt and also reported as an error, once. A setting
+    // of the other kind of client is harmless: one set of options serves several clients.
+    let repeats_itself =
+        matches!(facility, "FAIL" | "ERROR" | "REQTMOUT" | "TERMINATE" | "CONFWARN");
+    if severe {
+        tracing::error!(target: "librdkafka", client = purpose, facility, "{message}");
+    } else if repeats_itself || (level as i32) > (RDKafkaLogLevel::Warning as i32) {
+        tracing::debug!(target: "librdkafka", client = purpose, facility, "{message}");
+    } else {
+        tracing::warn!(target: "librdkafka", client = purpose, facility, "{message}");
+    }
+}

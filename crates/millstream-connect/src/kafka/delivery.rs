@@ -1,0 +1,182 @@
+//! Delivery reports: when a micro-batch is accepted by the brokers.
+//!
+//! Each record that the client accepts holds a reference to its micro-batch's [`Pending`], and
+//! gives it back with its delivery report. When the last reference is gone, all reports are in,
+//! and the acknowledgement completes. The cost per record is one atomic increment and decrement.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use millstream_engine::sink::{Acknowledgement, Failure, Kind};
+use millstream_store::env::Env;
+use parking_lot::Mutex;
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::KafkaError;
+use rdkafka::message::{DeliveryResult, Message as _};
+use rdkafka::producer::ProducerContext;
+use rdkafka::types::RDKafkaErrorCode;
+use tokio::sync::{Notify, oneshot};
+
+use super::client::Context;
+use super::error::SinkError;
+
+/// How much of a record's key or value an error shows.
+const EXCERPT_BYTES: usize = 60;
+
+/// One micro-batch whose delivery reports are not all in.
+pub struct Pending {
+    failure: Mutex<Option<SinkError>>,
+    done: Mutex<Option<oneshot::Sender<Result<(), Failure>>>>,
+}
+
+impl Pending {
+    /// One for a new micro-batch, and the acknowledgement that completes when it is dropped
+    /// everywhere.
+    pub fn new() -> (Arc<Self>, Acknowledgement) {
+        let (sender, receiver) = oneshot::channel();
+        let pending = Self { failure: Mutex::new(None), done: Mutex::new(Some(sender)) };
+        let acknowledgement = async move {
+            let lost = || Failure::new(Kind::Bug, "a Kafka micro-batch was dropped unacknowledged");
+            receiver.await.unwrap_or_else(|_| Err(lost()))
+        };
+        (Arc::new(pending), Box::pin(acknowledgement))
+    }
+
+    /// Notes why a record was not delivered. The first reason counts.
+    pub fn fail(&self, error: SinkError) {
+        self.failure.lock().get_or_insert(error);
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let result = match self.failure.lock().take() {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        };
+        if let Some(done) = self.done.lock().take() {
+            // Nobody waits any more if the driver has given up.
+            let _ = done.send(result);
+        }
+    }
+}
+
+/// Receives the events of the producer's client.
+pub struct Deliveries {
+    context: Context,
+    bytes_max: u64,
+    /// A publisher waits for space in the client's queue.
+    waiting: AtomicBool,
+    space: Notify,
+}
+
+impl Deliveries {
+    /// For a client of `table` that takes records of up to `bytes_max` bytes.
+    pub fn new(env: Env, table: &str, bytes_max: u64) -> Self {
+        let context = Context::new(env, table);
+        Self { context, bytes_max, waiting: AtomicBool::new(false), space: Notify::new() }
+    }
+
+    /// Announces a wait for [`space`](Self::space), before the queue is tried a last time.
+    pub fn expect_space(&self) {
+        self.waiting.store(true, Ordering::SeqCst);
+    }
+
+    /// Completes after a delivery report, when there may be space in the client's queue.
+    pub async fn space(&self) {
+        self.space.notified().await;
+    }
+
+    /// Says in detail why a record was not delivered.
+    pub fn explain(
+        &self,
+        topic: &str,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        code: RDKafkaErrorCode,
+    ) -> SinkError {
+        let (topic, excerpt) = (topic.to_owned(), excerpt(key, value));
+        if code == RDKafkaErrorCode::MessageSizeTooLarge {
+            let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
+            return SinkError::TooLarge { topic, bytes, bytes_max: self.bytes_max, excerpt };
+        }
+        SinkError::Undelivered { topic, code, excerpt }
+    }
+}
+
+impl ClientContext for Deliveries {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.context.log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.context.error(error, reason);
+    }
+}
+
+impl ProducerContext for Deliveries {
+    type DeliveryOpaque = Arc<Pending>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, pending: Arc<Pending>) {
+        if let Err((error, record)) = result {
+            let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+            pending.fail(self.explain(record.topic(), record.key(), record.payload(), code));
+        }
+        if self.waiting.swap(false, Ordering::SeqCst) {
+            self.space.notify_one();
+        }
+    }
+}
+
+/// Enough of a record to find it.
+fn excerpt(key: Option<&[u8]>, value: Option<&[u8]>) -> String {
+    let (name, bytes) = match (key, value) {
+        (Some(key), _) => ("key", key),
+        (None, Some(value)) => ("value", value),
+        (None, None) => return "without key and value".to_owned(),
+    };
+    let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(EXCERPT_BYTES)]);
+    let more = if bytes.len() > EXCERPT_BYTES { "..." } else { "" };
+    format!("{name} '{shown}{more}'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_reference_acknowledges() {
+        let (pending, acknowledgement) = Pending::new();
+        let task = Env::real().spawn("acknowledgement", acknowledgement);
+        let other = pending.clone();
+        drop(pending);
+        tokio::task::yield_now().await;
+        assert!(!task.is_finished());
+        drop(other);
+        assert!(task.join().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_first_failure_counts() {
+        let (pending, acknowledgement) = Pending::new();
+        let deliveries = Deliveries::new(Env::real(), "t", 1_000);
+        let code = RDKafkaErrorCode::MessageSizeTooLarge;
+        pending.fail(deliveries.explain("out", Some(b"k1"), Some(&[b'x'; 2_000]), code));
+        pending.fail(SinkError::NullTopic);
+        drop(pending);
+        let failure = acknowledgement.await.unwrap_err();
+        assert_eq!(failure.kind(), Kind::Data);
+        let text = failure.to_string();
+        for fact in ["2002 bytes", "'out'", "now 1000", "key 'k1'"] {
+            assert!(text.contains(fact), "{text}");
+        }
+    }
+
+    #[test]
+    fn excerpts_are_short() {
+        assert_eq!(excerpt(None, None), "without key and value");
+        assert_eq!(excerpt(None, Some(b"v")), "value 'v'");
+        assert_eq!(excerpt(None, Some(&[b'v'; 100])).len(), "value ''...".len() + EXCERPT_BYTES);
+    }
+}

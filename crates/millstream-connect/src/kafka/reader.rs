@@ -1,0 +1,393 @@
+//! The thread that reads ahead.
+//!
+//! One consumer, one queue, one thread: it waits for the first message, takes all that are there,
+//! copies them into columns by partition and hands the chunks over under one lock. There is no
+//! work per record but the copy, and nobody else is between the socket and the chunk.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use millstream_engine::source::{Failure, Kind};
+use millstream_store::env::{Env, Thread};
+use parking_lot::Mutex;
+use rdkafka::consumer::Consumer as _;
+use rdkafka::types::RDKafkaErrorCode;
+
+use super::chunk::ChunkBuilder;
+use super::client::{Context, is_refusal};
+use super::cluster::{client_error, serve_events};
+use super::error::{DataLoss, SourceError};
+use super::native::{ConsumerClient, Message, MessageQueue, QueueWaker, cached_watermarks};
+use super::offsets::{PartitionId, PerPartition};
+use super::read_ahead::{Arrival, ReadAhead};
+use super::settings::ClientSettings;
+use super::source_options::EARLIEST;
+
+/// The longest wait for a message: how soon log lines and a full buffer are looked at.
+const WAIT: Duration = Duration::from_millis(100);
+/// Events are also served after this many drains without a pause.
+const DRAINS_PER_SERVING: u32 = 256;
+/// A chunk is finished when it has this many bytes; Arrow's offsets end at 2 GiB.
+const CHUNK_BYTES_MAX: usize = 256 << 20;
+
+/// Makes a consumer and its queue for reading; connects in the background.
+/// Errors: `Config` for settings that contradict each other.
+pub fn new_queue(
+    settings: &ClientSettings,
+    env: &Env,
+    purpose: &str,
+) -> Result<MessageQueue, SourceError> {
+    let context = Context::new(env.clone(), purpose);
+    let client: ConsumerClient =
+        settings.reader().create_with_context(context).map_err(client_error)?;
+    Ok(MessageQueue::new(Arc::new(client)))
+}
+
+/// The running reader. Dropping it ends the thread.
+pub struct Reader {
+    orders: Arc<Orders>,
+    client: Arc<ConsumerClient>,
+    // Ends before the client does: the thread owns the queue.
+    thread: Option<Thread>,
+}
+
+/// What others want of the reader.
+pub struct Orders {
+    stop: AtomicBool,
+    list: Mutex<Vec<Order>>,
+    waker: QueueWaker,
+}
+
+enum Order {
+    Start(PartitionId, i64),
+    Stop(PartitionId),
+}
+
+impl Orders {
+    /// Begins to read a partition at an offset.
+    pub fn start(&self, id: PartitionId, offset: i64) {
+        self.give(Order::Start(id, offset));
+    }
+
+    /// Reads a partition no more.
+    pub fn stop(&self, id: PartitionId) {
+        self.give(Order::Stop(id));
+    }
+
+    fn give(&self, order: Order) {
+        self.list.lock().push(order);
+        self.waker.wake();
+    }
+}
+
+impl Reader {
+    /// Begins to read the partitions of `buffer` where they stand.
+    pub fn start(
+        queue: MessageQueue,
+        positions: &PerPartition,
+        buffer: Arc<ReadAhead>,
+        rules: Rules,
+        env: &Env,
+    ) -> Self {
+        let client = queue.client().clone();
+        let waker = queue.waker();
+        let list = positions.iter().map(|(id, offset)| Order::Start(id.clone(), *offset)).collect();
+        let orders =
+            Arc::new(Orders { stop: AtomicBool::new(false), list: Mutex::new(list), waker });
+        let given = orders.clone();
+        let inbox = Inbox::new(rules.include_headers);
+        let mut reading = Reading { queue, inbox, buffer, rules, orders: given, env: env.clone() };
+        let thread = env.thread("kafka-reader", move || reading.run());
+        Self { orders, client, thread: Some(thread) }
+    }
+
+    /// Where to tell the reader what to do.
+    pub fn orders(&self) -> &Arc<Orders> {
+        &self.orders
+    }
+
+    /// The newest end of a partition that a fetch has brought along, if one has.
+    pub fn end_seen(&self, id: &PartitionId) -> Option<i64> {
+        let (_, high) = cached_watermarks(&self.client, &id.topic, id.partition);
+        (high >= 0).then_some(high)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.orders.stop.store(true, Ordering::Release);
+        self.orders.waker.wake();
+        drop(self.thread.take());
+    }
+}
+
+/// What the reader needs to know of the table's options.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    /// Whether headers are kept.
+    pub include_headers: bool,
+    /// Whether missing records end the query.
+    pub fail_on_data_loss: bool,
+}
+
+struct Reading {
+    queue: MessageQueue,
+    inbox: Inbox,
+    buffer: Arc<ReadAhead>,
+    rules: Rules,
+    orders: Arc<Orders>,
+    env: Env,
+}
+
+impl Reading {
+    fn run(&mut self) {
+        let mut drains = 0;
+        while !self.orders.stop.load(Ordering::Acquire) {
+            self.follow_orders();
+            if !self.buffer.wait_for_space(WAIT) {
+                serve_events(self.queue.client());
+                continue;
+            }
+            let messages = self.queue.drain(WAIT, |message| self.inbox.add(message));
+            drains += 1;
+            if messages > 0 {
+                self.hand_over();
+            }
+            if messages == 0 || drains >= DRAINS_PER_SERVING {
+                drains = 0;
+                serve_events(self.queue.client());
+            }
+        }
+    }
+
+    fn hand_over(&mut self) {
+        let arrivals = self.inbox.empty(self.env.now_us());
+        if !arrivals.is_empty() {
+            self.buffer.push(arrivals);
+        }
+        for trouble in std::mem::take(&mut self.inbox.troubles) {
+            self.handle(trouble);
+        }
+    }
+
+    fn follow_orders(&mut self) {
+        let orders = std::mem::take(&mut *self.orders.list.lock());
+        for order in orders {
+            match order {
+                Order::Start(id, offset) => self.start_partition(&id, offset),
+                Order::Stop(id) => self.queue.stop(&id.topic, id.partition),
+            }
+        }
+    }
+
+    fn start_partition(&mut self, id: &PartitionId, offset: i64) {
+        if let Err(code) = self.queue.start(&id.topic, id.partition, offset) {
+            let text = code.to_string();
+            let (id, kind) = (id.clone(), Kind::Config);
+            self.buffer.fail(SourceError::Read { id, offset, text, kind }.into());
+        }
+    }
+
+    fn handle(&mut self, trouble: Trouble) {
+        let Trouble { id, code, offset, text } = trouble;
+        match Verdict::of(code) {
+            Verdict::OutOfRange => self.out_of_range(id, offset),
+            Verdict::Hopeless(kind) => {
+                self.buffer.fail(SourceError::Read { id, offset, text, kind }.into());
+            }
+            // The client goes on by itself, and the watcher notices topics that are gone.
+            Verdict::Passing => {
+                let message = format!("reading {id}: {text}");
+                self.queue.client().context().warn_now_and_then(&format!("{code:?}"), &message);
+            }
+        }
+    }
+
+    fn out_of_range(&mut self, id: PartitionId, position: i64) {
+        let loss = DataLoss::out_of_range(self.queue.client(), id.clone(), position);
+        if self.rules.fail_on_data_loss {
+            self.buffer.fail(Failure::from(SourceError::DataLoss { loss }));
+            return;
+        }
+        tracing::warn!("{loss}; going on from the earliest offset");
+        self.queue.stop(&id.topic, id.partition);
+        self.start_partition(&id, EARLIEST);
+    }
+}
+
+impl DataLoss {
+    /// Says what is wrong with a position that the broker refused, from what the client has seen.
+    pub fn out_of_range(client: &ConsumerClient, id: PartitionId, position: i64) -> Self {
+        match cached_watermarks(client, &id.topic, id.partition) {
+            (earliest, _) if earliest > position => Self::AgedOut { id, position, earliest },
+            (_, latest) if (0..position).contains(&latest) => Self::Shrunk { id, position, latest },
+            _ => Self::OutOfRange { id, position },
+        }
+    }
+}
+
+/// What an error of a partition means.
+pub enum Verdict {
+    /// The offset does not exist.
+    OutOfRange,
+    /// It will not get better by itself.
+    Hopeless(Kind),
+    /// The client tries again by itself.
+    Passing,
+}
+
+impl Verdict {
+    /// The verdict on an error that a partition reported.
+    pub fn of(code: RDKafkaErrorCode) -> Self {
+        use RDKafkaErrorCode as Code;
+        match code {
+            Code::AutoOffsetReset | Code::OffsetOutOfRange => Self::OutOfRange,
+            Code::BadMessage
+            | Code::BadCompression
+            | Code::NotImplemented
+            | Code::InvalidMessage => Self::Hopeless(Kind::Data),
+            code if is_refusal(code) => Self::Hopeless(Kind::Config),
+            _ => Self::Passing,
+        }
+    }
+}
+
+/// An error that a partition reported.
+pub struct Trouble {
+    /// The partition.
+    pub id: PartitionId,
+    /// The error.
+    pub code: RDKafkaErrorCode,
+    /// The offset it is about.
+    pub offset: i64,
+    /// The error in words.
+    pub text: String,
+}
+
+/// Messages of one drain, sorted by partition into columns.
+pub struct Inbox {
+    include_headers: bool,
+    slots: Vec<Slot>,
+    by_topic: HashMap<String, HashMap<i32, usize>>,
+    /// Where the last message went; messages of a partition come in runs.
+    last: Option<(usize, i32, usize)>,
+    touched: Vec<usize>,
+    full: Vec<(usize, Arrival)>,
+    /// Errors among the messages.
+    pub troubles: Vec<Trouble>,
+}
+
+struct Slot {
+    id: PartitionId,
+    rows: ChunkBuilder,
+    end: Option<i64>,
+    touched: bool,
+}
+
+impl Inbox {
+    /// An empty one.
+    pub fn new(include_headers: bool) -> Self {
+        Self {
+            include_headers,
+            slots: Vec::new(),
+            by_topic: HashMap::new(),
+            last: None,
+            touched: Vec::new(),
+            full: Vec::new(),
+            troubles: Vec::new(),
+        }
+    }
+
+    /// Takes one message in.
+    pub fn add(&mut self, message: Message<'_>) {
+        let slot = self.slot(&message);
+        let full = match message.error() {
+            None => self.slots[slot].add(&message, self.include_headers),
+            Some(RDKafkaErrorCode::PartitionEOF) => {
+                self.slots[slot].end = Some(message.offset());
+                false
+            }
+            Some(code) => {
+                let (id, offset) = (self.slots[slot].id.clone(), message.offset());
+                self.troubles.push(Trouble { id, code, offset, text: message.error_text() });
+                return;
+            }
+        };
+        if !self.slots[slot].touched {
+            self.slots[slot].touched = true;
+            self.touched.push(slot);
+        }
+        if full {
+            let chunk = self.slots[slot].rows.finish(0);
+            self.full.push((slot, Arrival::Rows(chunk)));
+        }
+    }
+
+    fn slot(&mut self, message: &Message<'_>) -> usize {
+        let (topic, partition) = (message.topic_identity(), message.partition());
+        if let Some((last_topic, last_partition, slot)) = self.last
+            && (last_topic, last_partition) == (topic, partition)
+        {
+            return slot;
+        }
+        let name = message.topic();
+        let known = self.by_topic.get(name).and_then(|slots| slots.get(&partition));
+        let slot = match known {
+            Some(slot) => *slot,
+            None => self.add_slot(name, partition),
+        };
+        self.last = Some((topic, partition, slot));
+        slot
+    }
+
+    fn add_slot(&mut self, topic: &str, partition: i32) -> usize {
+        let slot = self.slots.len();
+        let rows = ChunkBuilder::new(self.include_headers);
+        let id = PartitionId::new(topic, partition);
+        self.slots.push(Slot { id, rows, end: None, touched: false });
+        self.by_topic.entry(topic.to_owned()).or_default().insert(partition, slot);
+        slot
+    }
+
+    /// What came in since the last call, by partition and in order.
+    pub fn empty(&mut self, arrival_us: i64) -> Vec<(PartitionId, Arrival)> {
+        // Identities hold within a drain only: a topic that is gone may leave its place to another.
+        self.last = None;
+        let mut arrivals = Vec::with_capacity(self.touched.len());
+        for (slot, mut arrival) in self.full.drain(..) {
+            if let Arrival::Rows(chunk) = &mut arrival {
+                chunk.arrival_us = arrival_us;
+            }
+            arrivals.push((self.slots[slot].id.clone(), arrival));
+        }
+        for slot in self.touched.drain(..) {
+            let slot = &mut self.slots[slot];
+            slot.touched = false;
+            if !slot.rows.is_empty() {
+                arrivals.push((slot.id.clone(), Arrival::Rows(slot.rows.finish(arrival_us))));
+            }
+            if let Some(end) = slot.end.take() {
+                arrivals.push((slot.id.clone(), Arrival::End(end)));
+            }
+        }
+        arrivals
+    }
+}
+
+impl Slot {
+    /// Returns true when the chunk should be finished.
+    fn add(&mut self, message: &Message<'_>, include_headers: bool) -> bool {
+        let (timestamp_ms, kind) = message.timestamp();
+        let (key, value, offset) = (message.key(), message.value(), message.offset());
+        self.rows.push(key, value, offset, timestamp_ms, kind as i32);
+        if include_headers {
+            message.headers(|name, value| self.rows.push_header(name, value));
+            self.rows.end_headers();
+        }
+        // An end that was reported before this record is the end no more.
+        self.end = None;
+        self.rows.bytes() > CHUNK_BYTES_MAX
+    }
+}

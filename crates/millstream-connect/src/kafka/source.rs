@@ -1,0 +1,440 @@
+//! The Kafka source: reads any number of partitions ahead and hands out ranges of them.
+//!
+//! Three threads share the work. The reader copies messages into columns; the watcher looks after
+//! partitions that come and go; the driver's thread takes what is there. Reading never waits for
+//! the other two.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use millstream_engine::connector::{FlowContext, ReadMode};
+use millstream_engine::source::{
+    Admission, Failure, Source, SourceLog, SourceOffset, Split, Taken,
+};
+
+use super::cluster::{CONNECT_PATIENCE, Cluster};
+use super::error::{DataLoss, SourceError};
+use super::offsets::{
+    PartitionId, PerPartition, parse_initial_entry, parse_source_offset, to_initial_entry,
+    to_source_offset,
+};
+use super::read_ahead::ReadAhead;
+use super::reader::{Reader, Rules, new_queue};
+use super::replay::{Range, replay, report};
+use super::source_options::{EARLIEST, LATEST, NoSuchTime, Place, SourceOptions, Subscription};
+use super::split::KafkaSplit;
+use super::value::Rows;
+use super::watch::{Watch, Watched};
+
+/// The file of the initial offsets in the source's part of the checkpoint.
+const INITIAL_ENTRY: &str = "0";
+
+/// A Kafka table that is read.
+pub struct KafkaSource {
+    options: Arc<SourceOptions>,
+    mode: ReadMode,
+    rows: Arc<Rows>,
+    context: FlowContext,
+    table: String,
+    /// Where a new query starts; known once it is open.
+    initial: PerPartition,
+    cluster: Option<Arc<Cluster>>,
+    buffer: Arc<ReadAhead>,
+    // Both are stopped before the buffer goes.
+    watch: Option<Watch>,
+    reader: Option<Reader>,
+}
+
+impl KafkaSource {
+    /// A source that is not connected yet.
+    pub fn new(
+        options: SourceOptions,
+        mode: ReadMode,
+        rows: Rows,
+        table: &str,
+        context: &FlowContext,
+    ) -> Self {
+        let buffer = Arc::new(ReadAhead::new(context.env.clone(), options.limits));
+        Self {
+            options: Arc::new(options),
+            mode,
+            rows: Arc::new(rows),
+            context: context.clone(),
+            table: table.to_owned(),
+            initial: PerPartition::new(),
+            cluster: None,
+            buffer,
+            watch: None,
+            reader: None,
+        }
+    }
+
+    /// The consumer group that offsets are committed to, for lag monitors.
+    fn group(&self) -> String {
+        if let Some(group) = self.options.client.get("group.id") {
+            return group.to_owned();
+        }
+        let prefix = self.options.group_prefix.as_deref().unwrap_or("millstream");
+        let id: String = self.context.query_id.chars().take(8).collect();
+        format!("{prefix}-{}-{id}", self.context.flow)
+    }
+
+    fn cluster(&self) -> Arc<Cluster> {
+        self.cluster.clone().expect("the driver opens a source before it uses it")
+    }
+
+    /// Runs questions to the brokers on a thread that may block.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Cluster, &SourceOptions) -> Result<T, SourceError> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (cluster, options) = (self.cluster(), self.options.clone());
+        let asking = move || question(&cluster, &options);
+        let answer = self.context.env.spawn_blocking("kafka-question", asking).join().await;
+        Ok(answer?)
+    }
+
+    async fn find_initial(&self, log: &SourceLog) -> Result<PerPartition, Failure> {
+        if let Some(entry) = log.get(INITIAL_ENTRY).await? {
+            let initial = parse_initial_entry(&entry).map_err(|error| SourceError::Offset {
+                offset: String::from_utf8_lossy(&entry).into_owned(),
+                problem: error.to_string(),
+            })?;
+            return Ok(initial);
+        }
+        let initial = self.ask(first_positions).await?;
+        log.put_if_absent(INITIAL_ENTRY, to_initial_entry(&initial)).await?;
+        Ok(initial)
+    }
+
+    fn hand_out(
+        &self,
+        chunks: Vec<(PartitionId, Vec<super::chunk::Chunk>)>,
+    ) -> Vec<Box<dyn Split>> {
+        let split = |(id, chunks)| -> Box<dyn Split> {
+            Box::new(KafkaSplit { id, chunks, rows: self.rows.clone() })
+        };
+        chunks.into_iter().map(split).collect()
+    }
+}
+
+#[async_trait]
+impl Source for KafkaSource {
+    fn description(&self) -> String {
+        self.options.subscription.description()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema.clone()
+    }
+
+    async fn open(
+        &mut self,
+        position: Option<&SourceOffset>,
+        log: SourceLog,
+    ) -> Result<SourceOffset, Failure> {
+        let (group, env) = (self.group(), &self.context.env);
+        let cluster = Cluster::new(&self.options.client, Some(&group), env, &self.table)?;
+        self.cluster = Some(Arc::new(cluster));
+        let position = position.map(positions).transpose()?;
+        // A query may have started and not finished a micro-batch: then it starts there again.
+        if position.is_none() || log.get(INITIAL_ENTRY).await?.is_some() {
+            self.initial = self.find_initial(&log).await?;
+        }
+        let position = position.unwrap_or_else(|| self.initial.clone());
+        let checked = position.clone();
+        self.ask(move |cluster, options| reconcile(cluster, options, checked)).await?;
+        Ok(to_source_offset(&position))
+    }
+
+    async fn replay(
+        &mut self,
+        start: Option<&SourceOffset>,
+        end: &SourceOffset,
+    ) -> Result<Taken, Failure> {
+        let start = match start {
+            Some(start) => positions(start)?,
+            None => self.initial.clone(),
+        };
+        let range = Range {
+            start,
+            end: positions(end)?,
+            fail_on_data_loss: self.options.fail_on_data_loss,
+            include_headers: self.options.include_headers,
+        };
+        let (env, table) = (self.context.env.clone(), self.table.clone());
+        let reading = move |cluster: &Cluster, options: &SourceOptions| {
+            let queue = new_queue(&options.client, &env, &table)?;
+            replay(&range, cluster, queue, &env)
+        };
+        let chunks = self.ask(reading).await?;
+        let all = || chunks.iter().flat_map(|(_, chunks)| chunks);
+        let rows = all().map(|chunk| chunk.rows() as u64).sum();
+        let oldest_arrival_us =
+            all().map(|chunk| chunk.arrival_us).min().unwrap_or(self.context.env.now_us());
+        Ok(Taken { end: end.clone(), rows, splits: self.hand_out(chunks), oldest_arrival_us })
+    }
+
+    async fn start(&mut self, position: &SourceOffset) -> Result<(), Failure> {
+        let position = positions(position)?;
+        let position =
+            self.ask(move |cluster, options| reconcile(cluster, options, position)).await?;
+        for (id, offset) in &position {
+            self.buffer.add(id.clone(), *offset);
+        }
+        let env = &self.context.env;
+        let queue = new_queue(&self.options.client, env, &self.table)?;
+        let rules = Rules {
+            include_headers: self.options.include_headers,
+            fail_on_data_loss: self.options.fail_on_data_loss,
+        };
+        let reader = Reader::start(queue, &position, self.buffer.clone(), rules, env);
+        let watched = Watched {
+            cluster: self.cluster(),
+            subscription: self.options.subscription.clone(),
+            fail_on_data_loss: self.options.fail_on_data_loss,
+            buffer: self.buffer.clone(),
+            orders: reader.orders().clone(),
+        };
+        self.watch = Some(Watch::start(watched, env));
+        self.reader = Some(reader);
+        Ok(())
+    }
+
+    async fn fix_end(&mut self) -> Result<(), Failure> {
+        let ids: BTreeSet<PartitionId> = self.buffer.taken().into_keys().collect();
+        let batch = self.mode == ReadMode::Batch;
+        let end = self.ask(move |cluster, options| last_positions(cluster, options, &ids, batch));
+        let end = end.await?;
+        self.buffer.fix_end(&end);
+        Ok(())
+    }
+
+    fn at_end(&self) -> bool {
+        self.buffer.at_end()
+    }
+
+    fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure> {
+        let Some(taken) = self.buffer.take(admission)? else { return Ok(None) };
+        Ok(Some(Taken {
+            end: taken.end,
+            rows: taken.rows,
+            splits: self.hand_out(taken.chunks),
+            oldest_arrival_us: taken.oldest_arrival_us,
+        }))
+    }
+
+    async fn arrived(&mut self) {
+        self.buffer.arrived().await;
+    }
+
+    fn committed(&mut self, end: &SourceOffset) {
+        if let (Some(watch), Ok(end)) = (&self.watch, parse_source_offset(end)) {
+            watch.commit(end);
+        }
+    }
+
+    fn latest(&self) -> Option<SourceOffset> {
+        let reader = self.reader.as_ref()?;
+        let latest = self.buffer.read().into_iter().map(|(id, read)| {
+            let seen = reader.end_seen(&id).unwrap_or(read);
+            (id, seen.max(read))
+        });
+        Some(to_source_offset(&latest.collect()))
+    }
+
+    fn metrics(&self) -> BTreeMap<String, u64> {
+        let malformed = self.rows.malformed.load(Ordering::Relaxed);
+        let mut metrics = BTreeMap::from([("rowsMalformed".to_owned(), malformed)]);
+        if let Some(reader) = &self.reader {
+            let behind = self.buffer.taken().into_iter().map(|(id, taken)| {
+                let end = reader.end_seen(&id).unwrap_or(taken);
+                u64::try_from(end - taken).unwrap_or(0)
+            });
+            metrics.extend(behind_metrics(&behind.collect::<Vec<_>>()));
+        }
+        metrics
+    }
+
+    async fn close(&mut self) {
+        let (watch, reader, cluster) = (self.watch.take(), self.reader.take(), self.cluster.take());
+        // Ending a thread waits for it, and closing a client for its connections.
+        let ending = move || {
+            drop(watch);
+            drop(reader);
+            drop(cluster);
+        };
+        self.context.env.spawn_blocking("kafka-close", ending).join().await;
+    }
+}
+
+/// Spark's metrics of a Kafka source.
+fn behind_metrics(behind: &[u64]) -> Vec<(String, u64)> {
+    let (Some(min), Some(max)) = (behind.iter().min(), behind.iter().max()) else {
+        return Vec::new();
+    };
+    let average = behind.iter().sum::<u64>() / behind.len() as u64;
+    vec![
+        ("minOffsetsBehindLatest".to_owned(), *min),
+        ("maxOffsetsBehindLatest".to_owned(), *max),
+        ("avgOffsetsBehindLatest".to_owned(), average),
+    ]
+}
+
+fn positions(offset: &SourceOffset) -> Result<PerPartition, SourceError> {
+    parse_source_offset(offset).map_err(|error| SourceError::Offset {
+        offset: offset.as_str().to_owned(),
+        problem: error.to_string(),
+    })
+}
+
+/// Asks for the partitions at the start of a query. A topic that does not exist is an error then:
+/// it is more likely a typo than a topic to come.
+fn partitions_now(
+    cluster: &Cluster,
+    subscription: &Subscription,
+) -> Result<BTreeSet<PartitionId>, SourceError> {
+    let partitions = cluster.partitions(subscription, CONNECT_PATIENCE)?;
+    Ok(partitions.found)
+}
+
+/// Where a new query starts.
+fn first_positions(
+    cluster: &Cluster,
+    options: &SourceOptions,
+) -> Result<PerPartition, SourceError> {
+    let partitions = cluster.partitions(&options.subscription, CONNECT_PATIENCE)?;
+    let (servers, option) = (cluster.servers().to_owned(), options.subscription.option());
+    if let Some(topic) = partitions.missing.into_iter().next() {
+        return Err(SourceError::NoTopic { topic, servers, option });
+    }
+    if let Subscription::Partitions(assigned) = &options.subscription
+        && let Some(absent) = assigned.difference(&partitions.found).next()
+    {
+        let problem = format!("names {absent}, which does not exist at {servers}");
+        return Err(SourceError::Start { option, problem });
+    }
+    let (option, place) = &options.starting;
+    locate(cluster, option, place, &partitions.found, options.no_such_time)
+}
+
+/// Where a query with an end stops. A stream stops at what is there now.
+fn last_positions(
+    cluster: &Cluster,
+    options: &SourceOptions,
+    ids: &BTreeSet<PartitionId>,
+    batch: bool,
+) -> Result<PerPartition, SourceError> {
+    if !batch {
+        return cluster.latest(ids);
+    }
+    let (option, place) = &options.ending;
+    locate(cluster, option, place, ids, NoSuchTime::Latest)
+}
+
+/// Finds the offsets of a place.
+fn locate(
+    cluster: &Cluster,
+    option: &'static str,
+    place: &Place,
+    ids: &BTreeSet<PartitionId>,
+    no_such_time: NoSuchTime,
+) -> Result<PerPartition, SourceError> {
+    if let Some(problem) = place.mismatch(ids) {
+        return Err(SourceError::Start { option, problem });
+    }
+    let everywhere = |time: i64| ids.iter().map(|id| (id.clone(), time)).collect();
+    match place {
+        Place::Earliest => cluster.earliest(ids),
+        Place::Latest => cluster.latest(ids),
+        Place::Time(time) => locate_times(cluster, option, everywhere(*time), no_such_time),
+        Place::Times(times) => locate_times(cluster, option, times.clone(), no_such_time),
+        Place::Offsets(offsets) => {
+            let mut offsets = offsets.clone();
+            let special =
+                |(id, offset): (&PartitionId, &i64)| (*offset < 0).then(|| (id.clone(), *offset));
+            let asked: PerPartition = offsets.iter().filter_map(special).collect();
+            offsets.extend(cluster.offsets(&asked)?);
+            Ok(offsets)
+        }
+    }
+}
+
+fn locate_times(
+    cluster: &Cluster,
+    option: &'static str,
+    times: PerPartition,
+    no_such_time: NoSuchTime,
+) -> Result<PerPartition, SourceError> {
+    let mut offsets = cluster.offsets(&times)?;
+    let late: BTreeSet<PartitionId> =
+        offsets.iter().filter(|(_, offset)| **offset < 0).map(|(id, _)| id.clone()).collect();
+    if let (Some(id), NoSuchTime::Fail) = (late.first(), no_such_time) {
+        let time = times.get(id).copied().unwrap_or_default();
+        let problem = format!(
+            "is {time} for {id}, but all its records are older. To start after the last record \
+             there, set 'startingOffsetsByTimestampStrategy' = 'latest'"
+        );
+        return Err(SourceError::Start { option, problem });
+    }
+    offsets.extend(cluster.latest(&late)?);
+    Ok(offsets)
+}
+
+/// Holds a query's positions against the partitions there are now. Partitions that were not read
+/// before start at the earliest offset. Positions that do not exist any more are lost data: an
+/// error, or moved, as `failOnDataLoss` says.
+fn reconcile(
+    cluster: &Cluster,
+    options: &SourceOptions,
+    position: PerPartition,
+) -> Result<PerPartition, SourceError> {
+    let fail = options.fail_on_data_loss;
+    let found = partitions_now(cluster, &options.subscription)?;
+    let times = |time: i64| found.iter().map(|id| (id.clone(), time)).collect::<PerPartition>();
+    let earliest = cluster.offsets(&times(EARLIEST))?;
+    let latest = cluster.offsets(&times(LATEST))?;
+    let mut reconciled = PerPartition::new();
+    for (id, position) in &position {
+        let (Some(&earliest), Some(&latest)) = (earliest.get(id), latest.get(id)) else {
+            report(DataLoss::Gone { id: id.clone(), position: *position }, fail)?;
+            continue;
+        };
+        let mut offset = *position;
+        if offset < earliest {
+            report(DataLoss::AgedOut { id: id.clone(), position: offset, earliest }, fail)?;
+            offset = earliest;
+        } else if offset > latest {
+            report(DataLoss::Shrunk { id: id.clone(), position: offset, latest }, fail)?;
+            offset = earliest;
+        }
+        reconciled.insert(id.clone(), offset);
+    }
+    for (id, earliest) in earliest {
+        if position.contains_key(&id) {
+            continue;
+        }
+        if earliest > 0 {
+            report(DataLoss::NewPartitionTruncated { id: id.clone(), earliest }, fail)?;
+        }
+        reconciled.insert(id, earliest);
+    }
+    Ok(reconciled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_is_reported_as_spark_does() {
+        let metrics: BTreeMap<String, u64> = behind_metrics(&[4, 0, 5]).into_iter().collect();
+        assert_eq!(metrics["minOffsetsBehindLatest"], 0);
+        assert_eq!(metrics["maxOffsetsBehindLatest"], 5);
+        assert_eq!(metrics["avgOffsetsBehindLatest"], 3);
+        assert!(behind_metrics(&[]).is_empty());
+    }
+}

@@ -1,0 +1,125 @@
+//! One partition's part of a micro-batch.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BinaryArray};
+use arrow::compute::concat;
+use arrow::datatypes::{Int32Type, Int64Type};
+use millstream_engine::source::{RecordBatches, Split};
+
+use super::chunk::Chunk;
+use super::offsets::PartitionId;
+use super::value::Rows;
+
+/// Rows of one record batch: few enough for the processor's cache, enough to amortize each
+/// operator's start.
+const BATCH_ROWS: usize = 8_192;
+
+/// Chunks of one partition, in order, not decoded yet.
+pub struct KafkaSplit {
+    /// The partition.
+    pub id: PartitionId,
+    /// Its chunks.
+    pub chunks: Vec<Chunk>,
+    /// How rows are made of them.
+    pub rows: Arc<Rows>,
+}
+
+impl Split for KafkaSplit {
+    fn rows(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.rows() as u64).sum()
+    }
+
+    fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
+        let mut reader = match self.rows.reader(projection) {
+            Ok(reader) => reader,
+            Err(failure) => return Box::new(std::iter::once(Err(failure))),
+        };
+        let id = self.id;
+        Box::new(evenly(self.chunks).map(move |chunk| reader.read(&id, &chunk)))
+    }
+}
+
+/// Cuts large chunks and joins small ones, in order, so that each has about [`BATCH_ROWS`] rows.
+fn evenly(chunks: Vec<Chunk>) -> impl Iterator<Item = Chunk> + Send {
+    let mut pieces = chunks.into_iter().flat_map(pieces).peekable();
+    std::iter::from_fn(move || {
+        let first = pieces.next()?;
+        let mut rows = first.rows();
+        let mut joined = vec![first];
+        while let Some(next) = pieces.next_if(|next| rows + next.rows() <= BATCH_ROWS) {
+            rows += next.rows();
+            joined.push(next);
+        }
+        Some(join(joined))
+    })
+}
+
+fn pieces(chunk: Chunk) -> impl Iterator<Item = Chunk> {
+    let rows = chunk.rows();
+    (0..rows).step_by(BATCH_ROWS).map(move |from| chunk.slice(from, BATCH_ROWS.min(rows - from)))
+}
+
+fn join(mut chunks: Vec<Chunk>) -> Chunk {
+    if chunks.len() == 1 {
+        return chunks.pop().expect("one chunk");
+    }
+    let joined = |column: fn(&Chunk) -> &dyn Array| {
+        let parts: Vec<&dyn Array> = chunks.iter().map(column).collect();
+        concat(&parts).expect("chunks of one source have the same columns")
+    };
+    let binary = |column: fn(&Chunk) -> &dyn Array| -> BinaryArray {
+        joined(column).as_binary::<i32>().clone()
+    };
+    let headers = chunks[0].headers.is_some().then(|| {
+        joined(|chunk| chunk.headers.as_ref().expect("all chunks have headers, or none"))
+            .as_list::<i32>()
+            .clone()
+    });
+    Chunk {
+        key: binary(|chunk| &chunk.key),
+        value: binary(|chunk| &chunk.value),
+        offset: joined(|chunk| &chunk.offset).as_primitive::<Int64Type>().clone(),
+        timestamp_ms: joined(|chunk| &chunk.timestamp_ms).as_primitive::<Int64Type>().clone(),
+        timestamp_type: joined(|chunk| &chunk.timestamp_type).as_primitive::<Int32Type>().clone(),
+        headers,
+        arrival_us: chunks[0].arrival_us,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chunk::ChunkBuilder;
+    use super::*;
+
+    fn chunk(from: i64, rows: i64) -> Chunk {
+        let mut builder = ChunkBuilder::new(true);
+        for offset in from..from + rows {
+            builder.push(None, Some(offset.to_string().as_bytes()), offset, 0, 0);
+            builder.push_header("h", Some(b"x"));
+            builder.end_headers();
+        }
+        builder.finish(1)
+    }
+
+    #[test]
+    fn small_chunks_are_joined_and_large_ones_cut() {
+        let sizes = [1, 2, 3, 20_000, 5, 5];
+        let mut from = 0;
+        let chunks = sizes.map(|rows| {
+            from += rows;
+            chunk(from - rows, rows)
+        });
+        let even: Vec<Chunk> = evenly(chunks.to_vec()).collect();
+        let rows: Vec<usize> = even.iter().map(Chunk::rows).collect();
+        assert_eq!(rows, [6, 8_192, 8_192, 3_626]);
+        let offsets: Vec<i64> =
+            even.iter().flat_map(|chunk| chunk.offset.values().to_vec()).collect();
+        assert_eq!(offsets, (0..20_016).collect::<Vec<i64>>());
+        for chunk in &even {
+            assert_eq!(chunk.headers.as_ref().unwrap().len(), chunk.rows());
+            let value = chunk.value.value(chunk.rows() - 1);
+            assert_eq!(value, (chunk.end_offset() - 1).to_string().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,62 @@
+use arrow::datatypes::{DataType, Field, Schema};
+
+use super::*;
+
+fn table(options: &[(&str, &str)]) -> Table {
+    let mut all = Options::default();
+    all.set("kafka.bootstrap.servers", "127.0.0.1:1");
+    for (key, value) in options {
+        all.set(*key, *value);
+    }
+    Table { name: "t".to_owned(), columns: None, options: all }
+}
+
+fn value_column() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("value", DataType::Utf8, true)]))
+}
+
+#[test]
+fn a_source_has_spark_s_columns() {
+    let check = |options: &[(&str, &str)]| {
+        let schema = KafkaConnector.check_source(&table(options), ReadMode::Stream).unwrap();
+        schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
+    };
+    let columns = check(&[("subscribe", "in")]);
+    let expected = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"];
+    assert_eq!(columns, expected);
+    let columns = check(&[("subscribe", "in"), ("includeHeaders", "true")]);
+    assert_eq!(columns.last().map(String::as_str), Some("headers"));
+}
+
+#[test]
+fn exactly_once_says_that_it_is_not_available() {
+    let check = |delivery| {
+        let table = table(&[("topic", "out"), ("delivery", delivery)]);
+        KafkaConnector.check_sink(&table, &value_column())
+    };
+    assert_eq!(check("at-least-once"), Ok(()));
+    assert!(check("exactly-once").unwrap_err().problem.contains("not available"));
+    assert!(check("perhaps").unwrap_err().problem.contains("perhaps"));
+}
+
+#[test]
+fn settings_of_the_client_are_checked_on_both_sides() {
+    let wrong = ("kafka.acks", "perhaps");
+    let source = KafkaConnector
+        .check_source(&table(&[("subscribe", "in"), wrong]), ReadMode::Stream)
+        .unwrap_err();
+    let sink =
+        KafkaConnector.check_sink(&table(&[("topic", "out"), wrong]), &value_column()).unwrap_err();
+    assert_eq!(source.key.as_deref(), Some("kafka.acks"));
+    assert_eq!(sink, source);
+}
+
+#[test]
+fn every_option_is_documented_once() {
+    let mut names: Vec<String> =
+        OPTIONS.iter().map(|option| option.name.to_ascii_lowercase()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), OPTIONS.len());
+    assert!(OPTIONS.iter().all(|option| !option.about.is_empty()));
+}

@@ -1,0 +1,182 @@
+//! The thread that keeps an eye on the cluster: partitions that appear or vanish, and commits to
+//! the consumer group. It asks about once a second, through a client of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_store::env::{Env, Thread};
+use parking_lot::{Condvar, Mutex};
+
+use super::cluster::Cluster;
+use super::error::{DataLoss, SourceError};
+use super::offsets::{PartitionId, PerPartition};
+use super::read_ahead::ReadAhead;
+use super::reader::Orders;
+use super::source_options::Subscription;
+
+/// How often partitions are asked for, and offsets committed at most.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long one look may take; the next one is soon.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+/// A partition is gone if this many looks in a row do not find it: a broker that starts up may
+/// not know all topics for a moment.
+const LOOKS_UNTIL_GONE: u32 = 3;
+/// How long the last commit may take.
+const LAST_COMMIT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The running watcher. Dropping it commits what is outstanding and ends the thread.
+pub struct Watch {
+    shared: Arc<Shared>,
+    thread: Option<Thread>,
+}
+
+#[derive(Default)]
+struct Shared {
+    wishes: Mutex<Wishes>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Wishes {
+    stop: bool,
+    commit: Option<PerPartition>,
+}
+
+/// What the watcher works on.
+pub struct Watched {
+    /// The brokers.
+    pub cluster: Arc<Cluster>,
+    /// Which partitions are wanted.
+    pub subscription: Subscription,
+    /// Whether missing records end the query.
+    pub fail_on_data_loss: bool,
+    /// Where partitions are added and removed.
+    pub buffer: Arc<ReadAhead>,
+    /// Who reads them.
+    pub orders: Arc<Orders>,
+}
+
+impl Watch {
+    /// Begins to watch.
+    pub fn start(watched: Watched, env: &Env) -> Self {
+        let shared = Arc::new(Shared::default());
+        let (own, clock) = (shared.clone(), env.clone());
+        let mut watching = Watching { watched, env: clock, absent: BTreeMap::new() };
+        let thread = env.thread("kafka-watch", move || watching.run(&own));
+        Self { shared, thread: Some(thread) }
+    }
+
+    /// Commits `positions` to the group within a second or so. Does not wait.
+    pub fn commit(&self, positions: PerPartition) {
+        self.shared.wishes.lock().commit = Some(positions);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.wishes.lock().stop = true;
+        self.shared.changed.notify_one();
+        drop(self.thread.take());
+    }
+}
+
+struct Watching {
+    watched: Watched,
+    env: Env,
+    /// Partitions not found lately, and how often in a row.
+    absent: BTreeMap<PartitionId, u32>,
+}
+
+impl Watching {
+    fn run(&mut self, shared: &Shared) {
+        loop {
+            let (commit, stop) = {
+                let mut wishes = shared.wishes.lock();
+                if !wishes.stop {
+                    shared.changed.wait_for(&mut wishes, INTERVAL);
+                }
+                (wishes.commit.take(), wishes.stop)
+            };
+            if let Some(positions) = &commit {
+                self.watched.cluster.commit(positions);
+            }
+            if stop {
+                if commit.is_some() {
+                    self.await_commit();
+                }
+                return;
+            }
+            self.look();
+            self.watched.cluster.serve_events();
+        }
+    }
+
+    fn await_commit(&self) {
+        let cluster = &self.watched.cluster;
+        let (before, begun) = (cluster.context().commits_answered(), self.env.monotonic());
+        while cluster.context().commits_answered() == before
+            && self.env.monotonic() < begun + LAST_COMMIT_PATIENCE
+        {
+            cluster.serve_events();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn look(&mut self) {
+        let Watched { cluster, subscription, buffer, .. } = &self.watched;
+        // Without an answer nothing is known; the client has warned about it already.
+        let Ok(now) = cluster.partitions(subscription, LOOK_PATIENCE) else { return };
+        let known: BTreeSet<PartitionId> = buffer.taken().into_keys().collect();
+        let new: BTreeSet<PartitionId> = now.found.difference(&known).cloned().collect();
+        if !new.is_empty() && !buffer.has_fixed_end() {
+            self.add(&new);
+        }
+        self.absent.retain(|id, _| !now.found.contains(id) && known.contains(id));
+        for id in known.difference(&now.found) {
+            *self.absent.entry(id.clone()).or_default() += 1;
+        }
+        let gone: Vec<PartitionId> = self
+            .absent
+            .iter()
+            .filter(|(_, looks)| **looks >= LOOKS_UNTIL_GONE)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in gone {
+            self.absent.remove(&id);
+            self.remove(&id);
+        }
+    }
+
+    fn add(&self, new: &BTreeSet<PartitionId>) {
+        let Watched { cluster, buffer, orders, fail_on_data_loss, .. } = &self.watched;
+        // It is looked at again in a second if the offsets cannot be had now.
+        let Ok(earliest) = cluster.earliest(new) else { return };
+        for (id, earliest) in earliest {
+            if earliest > 0 {
+                let loss = DataLoss::NewPartitionTruncated { id: id.clone(), earliest };
+                if *fail_on_data_loss {
+                    buffer.fail(SourceError::DataLoss { loss }.into());
+                    return;
+                }
+                tracing::warn!("{loss}");
+            }
+            tracing::info!(partition = %id, offset = earliest, "reading a new Kafka partition");
+            buffer.add(id.clone(), earliest);
+            orders.start(id, earliest);
+        }
+    }
+
+    fn remove(&self, id: &PartitionId) {
+        let Watched { buffer, orders, fail_on_data_loss, .. } = &self.watched;
+        let Some(position) = buffer.taken().get(id).copied() else { return };
+        let loss = DataLoss::Gone { id: id.clone(), position };
+        if *fail_on_data_loss {
+            buffer.fail(SourceError::DataLoss { loss }.into());
+            return;
+        }
+        tracing::warn!("{loss}; going on without it");
+        orders.stop(id.clone());
+        buffer.remove(id);
+    }
+}

@@ -1,0 +1,79 @@
+//! `USING noop`: a sink that drops what it gets, to measure all that stands before it.
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use millstream_engine::connector::{
+    Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
+};
+use millstream_engine::sink::{Acknowledgement, BatchId, Delivery, Failure, Kind, Output, Sink};
+use millstream_engine::source::Source;
+
+/// The `noop` connector.
+pub struct Noop;
+
+impl Connector for Noop {
+    fn name(&self) -> &'static str {
+        "noop"
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        &[]
+    }
+
+    fn check_source(&self, _table: &Table, _mode: ReadMode) -> Result<SchemaRef, OptionError> {
+        Err(no_source())
+    }
+
+    fn check_sink(&self, _table: &Table, _schema: &SchemaRef) -> Result<(), OptionError> {
+        Ok(())
+    }
+
+    fn source(
+        &self,
+        _table: &Table,
+        _mode: ReadMode,
+        _context: &FlowContext,
+    ) -> Result<Box<dyn Source>, Failure> {
+        Err(Failure::new(Kind::Config, no_source().problem))
+    }
+
+    fn sink(
+        &self,
+        _table: &Table,
+        _schema: &SchemaRef,
+        _context: &FlowContext,
+    ) -> Result<Box<dyn Sink>, Failure> {
+        Ok(Box::new(NoopSink))
+    }
+}
+
+fn no_source() -> OptionError {
+    let help = "to generate rows use 'rate'".to_owned();
+    OptionError::table("'noop' drops rows and cannot be read", Some(help))
+}
+
+/// Accepts everything at once.
+pub struct NoopSink;
+
+#[async_trait]
+impl Sink for NoopSink {
+    fn description(&self) -> String {
+        "noop-table".into()
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Repeats
+    }
+
+    async fn open(&mut self) -> Result<Option<BatchId>, Failure> {
+        Ok(None)
+    }
+
+    async fn publish(&mut self, _output: Output) -> Result<Acknowledgement, Failure> {
+        Ok(Box::pin(async { Ok(()) }))
+    }
+
+    async fn close(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}

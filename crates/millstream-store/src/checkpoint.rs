@@ -1,0 +1,212 @@
+//! The checkpoint of one query, opened to be carried on.
+//!
+//! Opening takes the lock (local directories), reads the query's id or makes one, and refuses what
+//! cannot be carried on: logs that lost their `metadata`, and the state of a stateful Spark query,
+//! whose rows are in a form that only Spark reads. Where to go on is [`Checkpoint::recover`]'s
+//! question.
+
+use std::sync::Arc;
+
+use crate::env::Env;
+use crate::error::{Classified, Kind};
+use crate::lock::{self, Lock, LockError};
+use crate::source_log::SourceLog;
+use crate::storage::{self, Durability, LocationError, PutError, Storage, StorageError};
+use crate::{layout, metadata};
+
+/// An open checkpoint. Clones are the same checkpoint; the lock is let go with the last.
+#[derive(Clone)]
+pub struct Checkpoint {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    storage: Storage,
+    env: Env,
+    query_id: String,
+    _lock: Option<Lock>,
+}
+
+/// Why a checkpoint cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The location is not one.
+    #[error(transparent)]
+    Location(#[from] LocationError),
+    /// Another process runs the query.
+    #[error(
+        "the checkpoint {location} is in use by {holder}. Stop that process first, or give this query a checkpoint of its own"
+    )]
+    InUse {
+        /// The checkpoint.
+        location: String,
+        /// What the other process says about itself: its id and when it started.
+        holder: String,
+    },
+    /// There are log entries, but not the file with the query's id.
+    #[error(
+        "the checkpoint {location} has entries in offsets/ or commits/, but its file `metadata` is missing. Restore that file from a backup, or use a new checkpoint directory (the query then begins anew)"
+    )]
+    MetadataMissing {
+        /// The checkpoint.
+        location: String,
+    },
+    /// The file with the query's id cannot be read.
+    #[error(
+        "{file} is damaged: {problem}. Restore it from a backup, or use a new checkpoint directory (the query then begins anew)"
+    )]
+    MetadataDamaged {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// State of a stateful query, in another engine's form.
+    #[error(
+        "the checkpoint {location} holds state of a stateful Spark query (in state/), which only Spark can read. Go on with that query in Spark, or use a new checkpoint directory (the query then begins anew)"
+    )]
+    ForeignState {
+        /// The checkpoint.
+        location: String,
+    },
+    /// A file cannot be read.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// `metadata` cannot be written.
+    #[error("cannot begin a checkpoint: {0}")]
+    Put(#[from] PutError),
+}
+
+impl Classified for OpenError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Location(error) => error.kind(),
+            Self::InUse { .. } => Kind::Fenced,
+            Self::MetadataMissing { .. } | Self::MetadataDamaged { .. } => Kind::Data,
+            Self::ForeignState { .. } => Kind::Config,
+            Self::Storage(error) => error.kind(),
+            Self::Put(error) => error.kind(),
+        }
+    }
+}
+
+impl Checkpoint {
+    /// Opens the checkpoint at `location` (see [`storage::parse`]), or begins one.
+    pub async fn open(location: &str, env: &Env) -> Result<Self, OpenError> {
+        Self::open_in(storage::parse(location, env)?, env).await
+    }
+
+    /// Opens the checkpoint in `storage`, or begins one.
+    pub async fn open_in(storage: Storage, env: &Env) -> Result<Self, OpenError> {
+        let lock = acquire_lock(&storage, env).await?;
+        refuse_foreign_state(&storage).await?;
+        let query_id = match storage.get(layout::METADATA).await? {
+            Some(bytes) => read_query_id(&storage, &bytes, env).await?,
+            None => None,
+        };
+        let query_id = match query_id {
+            Some(query_id) => query_id,
+            None => begin(&storage, env).await?,
+        };
+        Ok(Self { inner: Arc::new(Inner { storage, env: env.clone(), query_id, _lock: lock }) })
+    }
+
+    /// The query's id, the same over all its restarts, in Spark too.
+    pub fn query_id(&self) -> &str {
+        &self.inner.query_id
+    }
+
+    /// Where the checkpoint is, for messages.
+    pub fn location(&self) -> String {
+        self.inner.storage.location()
+    }
+
+    /// The private directory of a source; `id` is its place in the plan, from 0.
+    pub fn source_log(&self, id: usize) -> SourceLog {
+        SourceLog::new(self.inner.storage.clone(), id)
+    }
+
+    /// The files.
+    pub fn storage(&self) -> &Storage {
+        &self.inner.storage
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.inner.env
+    }
+}
+
+async fn acquire_lock(storage: &Storage, env: &Env) -> Result<Option<Lock>, OpenError> {
+    let Storage::Local(local) = storage else { return Ok(None) };
+    let (root, env_of_lock) = (local.directory.root().to_owned(), env.clone());
+    let locked = env.spawn_blocking("checkpoint lock", move || {
+        if !root.is_dir() {
+            storage::make_directory(&root).map_err(|error| {
+                LockError::Storage(storage::storage_error("make the directory", &root, &error))
+            })?;
+        }
+        lock::acquire(&root, &env_of_lock)
+    });
+    match locked.join().await {
+        Ok(lock) => Ok(Some(lock)),
+        Err(LockError::Held { holder }) => {
+            Err(OpenError::InUse { location: storage.location(), holder })
+        }
+        Err(LockError::Storage(error)) => Err(error.into()),
+    }
+}
+
+async fn refuse_foreign_state(storage: &Storage) -> Result<(), OpenError> {
+    let names = storage.list(layout::STATE).await?;
+    let ours = names.iter().any(|name| name == layout::STATE_MARKER);
+    if ours || names.iter().all(|name| name.starts_with('.')) {
+        return Ok(());
+    }
+    Err(OpenError::ForeignState { location: storage.location() })
+}
+
+/// The id in `metadata`. `None`, with the file moved aside, where a crash at the first start left
+/// the file torn: without log entries there is nothing that the id could belong to.
+async fn read_query_id(
+    storage: &Storage,
+    bytes: &[u8],
+    env: &Env,
+) -> Result<Option<String>, OpenError> {
+    let error = match metadata::decode(bytes) {
+        Ok(query_id) => return Ok(Some(query_id)),
+        Err(error) => error,
+    };
+    let file = storage.path_of(layout::METADATA);
+    if has_entries(storage).await? {
+        return Err(OpenError::MetadataDamaged { file, problem: error.to_string() });
+    }
+    let Storage::Local(_) = storage else {
+        return Err(OpenError::MetadataDamaged { file, problem: error.to_string() });
+    };
+    tracing::warn!(file, %error, "the query's id was torn by a crash before the query began; \
+        moved it aside");
+    let aside = format!(".{}.torn-{}", layout::METADATA, env.random_uuid());
+    storage.rename(layout::METADATA, &aside).await?;
+    storage.delete_many(vec![layout::sidecar(layout::METADATA)]).await?;
+    Ok(None)
+}
+
+/// Begins a new checkpoint; returns its query's id.
+async fn begin(storage: &Storage, env: &Env) -> Result<String, OpenError> {
+    if has_entries(storage).await? {
+        return Err(OpenError::MetadataMissing { location: storage.location() });
+    }
+    let id = env.random_uuid();
+    // Written once per checkpoint, and worthless logs without it: worth a flush.
+    storage.put_if_absent(layout::METADATA, metadata::encode(&id), Durability::Power).await?;
+    Ok(id.to_string())
+}
+
+async fn has_entries(storage: &Storage) -> Result<bool, StorageError> {
+    for log in [layout::OFFSETS, layout::COMMITS] {
+        if !layout::batch_ids(&storage.list(log).await?).is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,46 @@
+//! Writing both logs into an object store: a task per log, each with one put at a time.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::{Ending, Job, Lane, Shared};
+use crate::env::Env;
+use crate::storage::Prefix;
+
+pub(super) fn start(prefix: &Prefix, env: &Env, shared: &Arc<Shared>) -> [UnboundedSender<Job>; 2] {
+    Lane::ALL.map(|lane| {
+        let (sender, receiver) = unbounded_channel();
+        let name = match lane {
+            Lane::Intents => "offset log",
+            Lane::Commits => "commit log",
+        };
+        env.spawn(name, write_all(prefix.clone(), receiver, shared.clone()));
+        sender
+    })
+}
+
+async fn write_all(prefix: Prefix, mut receiver: UnboundedReceiver<Job>, shared: Arc<Shared>) {
+    let mut progress = shared.progress.subscribe();
+    let mut ending = Ending::new(&shared);
+    while let Some(job) = receiver.recv().await {
+        if job.lane() == Lane::Commits {
+            // The sender is in `shared`, so there is a value to wait for.
+            let _ = progress
+                .wait_for(|now| now.failure.is_some() || now.intent >= job.after_intent)
+                .await;
+        }
+        if shared.has_failed() {
+            break;
+        }
+        match prefix.put(&job.name(), job.encode()).await {
+            Ok(()) => shared.written(job.lane(), job.id),
+            Err(error) => {
+                shared.fail(error.into());
+                break;
+            }
+        }
+    }
+    // The other log may still have entries to write, so the end of this one is no failure.
+    ending.disarm();
+}

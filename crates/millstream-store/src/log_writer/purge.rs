@@ -1,0 +1,171 @@
+//! Deleting entries that recovery will not need any more.
+//!
+//! An entry may go when it is older than the last commit entry by more than the number to retain,
+//! in ids and in entries: where ids have gaps, as with asynchronous progress tracking, the same
+//! number of files stays. Deleting is done in steps of many files by a task of its own, so that the
+//! writer shares the directory with it and nothing else.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{Lane, Shared};
+use crate::env::{Env, Task};
+use crate::layout;
+use crate::offset::BatchId;
+use crate::storage::StorageError;
+
+/// Fewer entries than this are not worth a purge.
+const STEP_ENTRIES: usize = 100;
+
+/// The entries that are known to be on disk.
+pub(super) struct OnDisk {
+    retain_entries: usize,
+    known: Mutex<Known>,
+    /// Held by the one purge that runs.
+    purging: tokio::sync::Mutex<()>,
+    due: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// True once what was there before this run has been listed.
+    listed: bool,
+    /// By lane, ascending.
+    ids: [VecDeque<BatchId>; 2],
+    /// Checksums that Spark left, by path.
+    sidecars: HashSet<String>,
+    committed: Option<BatchId>,
+}
+
+impl OnDisk {
+    pub(super) fn new(retain_entries_min: u64) -> Self {
+        Self {
+            retain_entries: usize::try_from(retain_entries_min).unwrap_or(usize::MAX),
+            known: Mutex::default(),
+            purging: tokio::sync::Mutex::default(),
+            due: Arc::default(),
+        }
+    }
+
+    /// Takes note of a new entry.
+    pub(super) fn written(&self, lane: Lane, id: BatchId) {
+        let mut known = self.known.lock();
+        let ids = &mut known.ids[lane as usize];
+        // A listing that ran meanwhile may have seen it first.
+        if ids.back() != Some(&id) {
+            ids.push_back(id);
+        }
+        if lane == Lane::Commits {
+            known.committed = Some(id);
+            if !known.listed || known.is_due(self.retain_entries) {
+                self.due.notify_one();
+            }
+        }
+    }
+}
+
+impl Known {
+    /// How many of a lane's entries, from the oldest on, are not needed.
+    fn expired(&self, lane: Lane, retain_entries: usize) -> usize {
+        let Some(committed) = self.committed else { return 0 };
+        let ids = &self.ids[lane as usize];
+        let by_id = committed.0.saturating_sub(retain_entries as u64);
+        let by_id = ids.partition_point(|id| id.0 < by_id);
+        let by_count = ids.partition_point(|id| *id <= committed).saturating_sub(retain_entries);
+        by_id.min(by_count)
+    }
+
+    fn is_due(&self, retain_entries: usize) -> bool {
+        Lane::ALL.iter().any(|lane| self.expired(*lane, retain_entries) >= STEP_ENTRIES)
+    }
+
+    /// Takes the files out that are not needed, if they are enough.
+    fn take_expired(&mut self, retain_entries: usize) -> Vec<String> {
+        let mut names = Vec::new();
+        if !self.is_due(retain_entries) {
+            return names;
+        }
+        for lane in Lane::ALL {
+            let expired = self.expired(lane, retain_entries);
+            for id in self.ids[lane as usize].drain(..expired) {
+                let directory = lane.directory();
+                let sidecar = format!("{directory}/{}", layout::sidecar(&id.to_string()));
+                if self.sidecars.remove(&sidecar) {
+                    names.push(sidecar);
+                }
+                names.push(format!("{directory}/{id}"));
+            }
+        }
+        names
+    }
+
+    /// Adds what a listing of `lane` found from before this run.
+    fn add_listed(&mut self, lane: Lane, names: &[String]) {
+        let ids = &mut self.ids[lane as usize];
+        let first = ids.front().copied();
+        let before = |id: &BatchId| first.is_none_or(|first| *id < first);
+        for id in layout::batch_ids(names).into_iter().filter(before).rev() {
+            ids.push_front(id);
+        }
+        let sidecars = names.iter().filter(|name| layout::sidecar_of(name).is_some());
+        self.sidecars.extend(sidecars.map(|name| format!("{}/{name}", lane.directory())));
+    }
+}
+
+/// Deletes what is due. A failure is only warned about: the files are left for a later start.
+pub(super) async fn run(shared: &Shared) {
+    let _one_at_a_time = shared.on_disk.purging.lock().await;
+    if let Err(error) = try_run(shared).await {
+        tracing::warn!(%error, "old log entries were not deleted");
+    }
+}
+
+async fn try_run(shared: &Shared) -> Result<(), StorageError> {
+    let on_disk = &shared.on_disk;
+    if !on_disk.known.lock().listed {
+        for lane in Lane::ALL {
+            let names = shared.storage().list(lane.directory()).await?;
+            on_disk.known.lock().add_listed(lane, &names);
+        }
+        on_disk.known.lock().listed = true;
+    }
+    let names = on_disk.known.lock().take_expired(on_disk.retain_entries);
+    if names.is_empty() { Ok(()) } else { shared.storage().retire_many(names).await }
+}
+
+/// The task that purges when enough has gathered.
+pub(super) struct Purger {
+    task: Task<()>,
+}
+
+impl Purger {
+    pub(super) fn start(env: &Env, shared: &Arc<Shared>) -> Self {
+        // Weak, so that a waiting purger does not keep the checkpoint's lock.
+        let (due, shared) = (shared.on_disk.due.clone(), Arc::downgrade(shared));
+        Self { task: env.spawn("log purge", purge_when_due(due, shared)) }
+    }
+
+    pub(super) fn stop(&self) {
+        self.task.abort();
+    }
+}
+
+impl Drop for Purger {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+async fn purge_when_due(due: Arc<Notify>, shared: Weak<Shared>) {
+    loop {
+        due.notified().await;
+        let Some(shared) = shared.upgrade() else { return };
+        run(&shared).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,326 @@
+//! Where a query stopped, read from the ends of both logs.
+//!
+//! With L the last intent and C the last commit entry:
+//!
+//! - C = L: everything logged is published; go on behind L.
+//! - C < L: the intents above C are logged and perhaps not published; run them again over the same
+//!   ranges. The first starts where the highest intent up to C ends.
+//! - no L: a new query.
+//!
+//! Ids may have gaps: Spark's asynchronous progress tracking logs some micro-batches only. So "the
+//! one before" is the highest id below that is there.
+//!
+//! A crash of the process leaves whole files or none. A power cut can leave the last files empty or
+//! torn, several of them if they were not flushed. Such files at the end are moved aside, and the
+//! query goes on from the last whole one: a lost commit entry means that a micro-batch is run
+//! again, a lost intent without commit entry that its rows are taken anew. Damage that a crash
+//! cannot explain is reported and left alone.
+
+use crate::checkpoint::Checkpoint;
+use crate::codec::DecodeError;
+use crate::error::{Classified, Kind};
+use crate::offset::BatchId;
+use crate::storage::{Storage, StorageError};
+use crate::{commit_log, layout, offset_log};
+
+/// Where a query stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// The intent before the last one; `last_intent` starts where it ends. `None` for the first
+    /// micro-batch.
+    pub previous_intent: Option<(BatchId, offset_log::Entry)>,
+    /// The last intent; `None` for a new query.
+    pub last_intent: Option<(BatchId, offset_log::Entry)>,
+    /// The last commit entry.
+    pub last_commit: Option<(BatchId, commit_log::Entry)>,
+    /// All intents above the last commit entry, ascending: to be run again, in this order. Its
+    /// last is `last_intent`. Spark runs again only that last one.
+    pub unfinished: Vec<(BatchId, offset_log::Entry)>,
+    /// The highest intent that is committed: where the first of `unfinished` starts, or the query
+    /// goes on if there is none. `None` if nothing is committed.
+    pub finished_intent: Option<(BatchId, offset_log::Entry)>,
+}
+
+/// Why it cannot be told where a query stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// A log entry that is needed cannot be read, and no crash explains it.
+    #[error("{file} is damaged: {problem}. Restore the file from a backup. {otherwise}")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do without a backup.
+        otherwise: String,
+    },
+    /// An intent must be run again, and the entry that says where it starts is gone.
+    #[error(
+        "{file} is to be run again and starts where the entry before it ends, but there is none below it in {log}. Restore the missing file from a backup, or use a new checkpoint directory (the query then begins anew)"
+    )]
+    PreviousMissing {
+        /// The file of the intent to be run again.
+        file: String,
+        /// The offset log's directory.
+        log: String,
+    },
+    /// The commit log is ahead of the offset log.
+    #[error(
+        "{file} says that micro-batch {commit} is published, but {log} {last}. Restore the missing files of the offset log from a backup, or delete the commit entries above it (those micro-batches are then run again)"
+    )]
+    CommitAhead {
+        /// The file of the last commit entry.
+        file: String,
+        /// The last commit's micro-batch.
+        commit: BatchId,
+        /// The offset log's directory.
+        log: String,
+        /// Where the offset log ends, in words: "ends at 4".
+        last: String,
+    },
+    /// An entry was written by a newer release, or in a form that is not supported.
+    #[error(
+        "{file} cannot be read: {problem}. Go on with the program that wrote it, or a newer one"
+    )]
+    NotSupported {
+        /// The file.
+        file: String,
+        /// What is not supported.
+        problem: DecodeError,
+    },
+    /// A file cannot be read at all.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+impl Classified for RecoverError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Damaged { .. } | Self::PreviousMissing { .. } | Self::CommitAhead { .. } => {
+                Kind::Data
+            }
+            Self::NotSupported { .. } => Kind::Config,
+            Self::Storage(error) => error.kind(),
+        }
+    }
+}
+
+impl Checkpoint {
+    /// Finds where the query stopped, and tidies what a crash left behind.
+    ///
+    /// To be called before a [`LogWriter`](crate::log_writer::LogWriter) is started.
+    pub async fn recover(&self) -> Result<Recovered, RecoverError> {
+        let mut logs = Logs::list(self).await?;
+        let last_commit = logs.last_commit().await?;
+        let committed = last_commit.as_ref().map(|(id, _)| *id);
+        let last_intent = logs.last_intent(committed).await?;
+        logs.tidy().await?;
+        logs.assemble(last_intent, last_commit).await
+    }
+}
+
+/// What is on disk.
+struct Logs<'a> {
+    checkpoint: &'a Checkpoint,
+    storage: &'a Storage,
+    intents: Vec<BatchId>,
+    commits: Vec<BatchId>,
+    /// Names beside the entries, as `offsets/.1.crc`.
+    others: Vec<String>,
+}
+
+impl<'a> Logs<'a> {
+    async fn list(checkpoint: &'a Checkpoint) -> Result<Self, StorageError> {
+        let storage = checkpoint.storage();
+        let (mut ids, mut others) = (Vec::new(), Vec::new());
+        for log in [layout::OFFSETS, layout::COMMITS] {
+            let names = storage.list(log).await?;
+            ids.push(layout::batch_ids(&names));
+            others.extend(names.iter().map(|name| format!("{log}/{name}")));
+        }
+        let commits = ids.pop().unwrap_or_default();
+        let intents = ids.pop().unwrap_or_default();
+        Ok(Self { checkpoint, storage, intents, commits, others })
+    }
+
+    /// The last whole commit entry; torn ones above it are moved aside.
+    async fn last_commit(&mut self) -> Result<Option<(BatchId, commit_log::Entry)>, RecoverError> {
+        while let Some(&id) = self.commits.last() {
+            let name = layout::commit(id);
+            match self.read(&name, commit_log::Entry::decode).await? {
+                Ok(entry) => return Ok(Some((id, entry))),
+                Err(error) if error.is_torn() => {
+                    self.move_aside(layout::COMMITS, id, &error).await?;
+                    self.commits.pop();
+                }
+                Err(problem) => return Err(self.not_supported(&name, problem)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last whole intent; torn ones above the last commit entry are moved aside.
+    async fn last_intent(
+        &mut self,
+        committed: Option<BatchId>,
+    ) -> Result<Option<(BatchId, offset_log::Entry)>, RecoverError> {
+        while let Some(&id) = self.intents.last() {
+            let name = layout::intent(id);
+            match self.read(&name, offset_log::Entry::decode).await? {
+                Ok(entry) => return Ok(Some((id, entry))),
+                Err(error) if error.is_torn() && committed < Some(id) => {
+                    self.move_aside(layout::OFFSETS, id, &error).await?;
+                    self.intents.pop();
+                }
+                Err(error) => return Err(self.refused(id, error)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// An intent that must be there and whole.
+    async fn intent(&self, id: BatchId) -> Result<(BatchId, offset_log::Entry), RecoverError> {
+        match self.read(&layout::intent(id), offset_log::Entry::decode).await? {
+            Ok(entry) => Ok((id, entry)),
+            Err(error) => Err(self.refused(id, error)),
+        }
+    }
+
+    async fn assemble(
+        &self,
+        last_intent: Option<(BatchId, offset_log::Entry)>,
+        last_commit: Option<(BatchId, commit_log::Entry)>,
+    ) -> Result<Recovered, RecoverError> {
+        let committed = last_commit.as_ref().map(|(id, _)| *id);
+        let last = last_intent.as_ref().map(|(id, _)| *id);
+        if let Some(commit) = committed
+            && committed > last
+        {
+            return Err(self.commit_ahead(commit, last));
+        }
+        let Some((last_id, last_entry)) = last_intent else { return Ok(Recovered::default()) };
+
+        let split = self.intents.partition_point(|id| Some(*id) <= committed);
+        let (finished, unfinished_ids) = self.intents.split_at(split);
+        if let Some(&first) = unfinished_ids.first()
+            && finished.is_empty()
+            && first != BatchId(0)
+        {
+            return Err(RecoverError::PreviousMissing {
+                file: self.storage.path_of(&layout::intent(first)),
+                log: self.storage.path_of(layout::OFFSETS),
+            });
+        }
+        let mut unfinished = Vec::with_capacity(unfinished_ids.len());
+        for &id in unfinished_ids.iter().filter(|id| **id != last_id) {
+            unfinished.push(self.intent(id).await?);
+        }
+        let last_intent = (last_id, last_entry);
+        let (finished_intent, previous_intent) = if unfinished_ids.is_empty() {
+            (Some(last_intent.clone()), self.optional_intent_below(last_id).await?)
+        } else {
+            let finished_intent = match finished.last() {
+                Some(&id) => Some(self.intent(id).await?),
+                None => None,
+            };
+            let previous = unfinished.last().cloned().or_else(|| finished_intent.clone());
+            unfinished.push(last_intent.clone());
+            (finished_intent, previous)
+        };
+        Ok(Recovered {
+            previous_intent,
+            last_intent: Some(last_intent),
+            last_commit,
+            unfinished,
+            finished_intent,
+        })
+    }
+
+    /// The intent below a committed one. Nothing rests on it, so damage is only warned about.
+    async fn optional_intent_below(
+        &self,
+        last: BatchId,
+    ) -> Result<Option<(BatchId, offset_log::Entry)>, RecoverError> {
+        let Some(&id) = self.intents.iter().rev().find(|id| **id < last) else { return Ok(None) };
+        match self.intent(id).await {
+            Ok(found) => Ok(Some(found)),
+            Err(RecoverError::Storage(error)) => Err(error.into()),
+            Err(error) => {
+                tracing::warn!(%error, "an old entry cannot be read; it is not needed");
+                Ok(None)
+            }
+        }
+    }
+
+    async fn read<T>(
+        &self,
+        name: &str,
+        decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>,
+    ) -> Result<Result<T, DecodeError>, StorageError> {
+        let bytes = self.storage.get(name).await?;
+        Ok(decode(&bytes.unwrap_or_default()))
+    }
+
+    /// Renames a torn entry to a name that is no entry's, so that its number can be written again
+    /// and a person can still look at it.
+    async fn move_aside(
+        &self,
+        log: &str,
+        id: BatchId,
+        problem: &DecodeError,
+    ) -> Result<(), StorageError> {
+        let aside = format!("{log}/.{id}.torn-{}", self.checkpoint.env().random_uuid());
+        self.storage.rename(&format!("{log}/{id}"), &aside).await?;
+        let (file, aside) = (format!("{log}/{id}"), self.storage.path_of(&aside));
+        tracing::warn!(file, %problem, aside, "a log entry was torn by a crash; moved it aside");
+        Ok(())
+    }
+
+    /// Deletes temporary files, and checksums whose entry is gone: Spark would hold a new entry of
+    /// that number against them.
+    async fn tidy(&self) -> Result<(), StorageError> {
+        let is_left_over = |path: &&String| {
+            let (log, name) = path.split_once('/').unwrap_or_default();
+            let ids = if log == layout::OFFSETS { &self.intents } else { &self.commits };
+            let stale = layout::sidecar_of(name)
+                .and_then(layout::batch_id)
+                .is_some_and(|id| ids.binary_search(&id).is_err());
+            stale || layout::is_temporary(name)
+        };
+        let left_over: Vec<String> = self.others.iter().filter(is_left_over).cloned().collect();
+        self.storage.delete_many(left_over).await
+    }
+
+    fn refused(&self, id: BatchId, problem: DecodeError) -> RecoverError {
+        let name = layout::intent(id);
+        if !problem.is_torn() {
+            return self.not_supported(&name, problem);
+        }
+        let is_last = self.intents.last() == Some(&id);
+        let otherwise = if is_last {
+            format!(
+                "To run micro-batch {id} again instead, over the rows since the one before, delete \
+                 {} and {}",
+                self.storage.path_of(&name),
+                self.storage.path_of(&layout::commit(id)),
+            )
+        } else {
+            "Without one, use a new checkpoint directory (the query then begins anew)".to_owned()
+        };
+        let file = self.storage.path_of(&name);
+        RecoverError::Damaged { file, problem: problem.to_string(), otherwise }
+    }
+
+    fn not_supported(&self, name: &str, problem: DecodeError) -> RecoverError {
+        RecoverError::NotSupported { file: self.storage.path_of(name), problem }
+    }
+
+    fn commit_ahead(&self, commit: BatchId, last: Option<BatchId>) -> RecoverError {
+        RecoverError::CommitAhead {
+            file: self.storage.path_of(&layout::commit(commit)),
+            commit,
+            log: self.storage.path_of(layout::OFFSETS),
+            last: last.map_or("is empty".to_owned(), |id| format!("ends at {id}")),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+use super::*;
+
+fn directory() -> (tempfile::TempDir, Directory) {
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let directory = Directory::new(root.path(), &Env::real());
+    (root, directory)
+}
+
+fn names(directory: &Directory, of: &str) -> Vec<String> {
+    let mut names = directory.list(of).expect("listed");
+    names.sort();
+    names
+}
+
+#[test]
+fn a_file_is_written_once() {
+    for durability in [Durability::Process, Durability::Power] {
+        let (_root, directory) = directory();
+        directory.put("offsets/0", b"first", durability).expect("written");
+        let error = directory.put("offsets/0", b"second", durability).expect_err("taken");
+        assert!(matches!(error, PutError::AlreadyExists { .. }), "{error}");
+        assert_eq!(directory.get("offsets/0"), Ok(Some(b"first".to_vec())));
+        assert_eq!(names(&directory, "offsets"), ["0"], "the temporary file is gone");
+        assert_eq!(names(&directory, ""), ["offsets/"]);
+    }
+}
+
+#[test]
+fn retired_files_are_written_again_and_hold_nothing_old() {
+    let (_root, directory) = directory();
+    directory.put("offsets/0", b"a long entry", Durability::Process).expect("written");
+    directory.retire_many(&["offsets/0".to_owned(), "offsets/1".to_owned()]).expect("retired");
+    let left = names(&directory, "offsets");
+    assert_eq!(left.len(), 1);
+    assert!(crate::layout::is_temporary(&left[0]), "{left:?}");
+    assert_eq!(directory.get(&format!("offsets/{}", left[0])), Ok(Some(Vec::new())));
+
+    directory.put("offsets/2", b"short", Durability::Process).expect("written");
+    assert_eq!(names(&directory, "offsets"), ["2"]);
+    assert_eq!(directory.get("offsets/2"), Ok(Some(b"short".to_vec())));
+}
+
+#[test]
+fn a_backup_of_hard_links_keeps_its_bytes() {
+    let (root, directory) = directory();
+    directory.put("offsets/0", b"entry", Durability::Process).expect("written");
+    std::fs::hard_link(root.path().join("offsets/0"), root.path().join("backup")).expect("linked");
+    directory.retire_many(&["offsets/0".to_owned()]).expect("retired");
+    assert_eq!(names(&directory, "offsets"), [""; 0]);
+    assert_eq!(directory.get("backup"), Ok(Some(b"entry".to_vec())));
+}
+
+#[test]
+fn spares_are_bounded_and_deleted_at_the_end() {
+    let (root, directory) = directory();
+    let all: Vec<String> = (0..SPARES_MAX + 10).map(|id| format!("offsets/{id}")).collect();
+    for name in &all {
+        directory.put(name, b"entry", Durability::Process).expect("written");
+    }
+    directory.retire_many(&all).expect("retired");
+    assert_eq!(names(&directory, "offsets").len(), SPARES_MAX);
+    drop(directory);
+    assert_eq!(std::fs::read_dir(root.path().join("offsets")).expect("listed").count(), 0);
+}
+
+#[test]
+fn a_spare_that_vanished_is_replaced() {
+    let (root, directory) = directory();
+    directory.put("offsets/0", b"entry", Durability::Process).expect("written");
+    directory.retire_many(&["offsets/0".to_owned()]).expect("retired");
+    std::fs::remove_dir_all(root.path().join("offsets")).expect("deleted");
+    directory.put("offsets/1", b"next", Durability::Process).expect("written");
+    assert_eq!(directory.get("offsets/1"), Ok(Some(b"next".to_vec())));
+}
+
+#[test]
+fn errors_say_what_the_caller_should_do() {
+    use crate::error::Classified;
+    let path = Path::new("/checkpoint/offsets/1");
+    let of = |code: i32| put_error(path, &io::Error::from_raw_os_error(code));
+    assert!(matches!(of(libc::ENOSPC), PutError::DiskFull { .. }));
+    assert!(matches!(of(libc::EDQUOT), PutError::DiskFull { .. }));
+    assert!(matches!(of(libc::EACCES), PutError::NoPermission { .. }));
+    assert!(matches!(of(libc::EROFS), PutError::NoPermission { .. }));
+    assert!(matches!(of(libc::EEXIST), PutError::AlreadyExists { .. }));
+    assert_eq!(of(libc::ENOSPC).kind(), Kind::Config);
+    assert_eq!(of(libc::EEXIST).kind(), Kind::Fenced);
+    assert!(of(libc::EACCES).to_string().contains("/checkpoint/offsets/1"));
+}
+
+#[test]
+fn a_file_in_the_place_of_a_directory_is_an_error() {
+    let (root, directory) = directory();
+    std::fs::write(root.path().join("offsets"), "a file").expect("written");
+    assert!(directory.put("offsets/0", b"entry", Durability::Process).is_err());
+    assert!(directory.list("offsets").is_err());
+}

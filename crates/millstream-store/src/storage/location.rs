@@ -1,0 +1,147 @@
+//! Checkpoint locations as people write them: a path, or a URL.
+
+use std::path::{Path, PathBuf};
+#[cfg(feature = "cloud")]
+use std::sync::Arc;
+
+use url::Url;
+
+use super::Storage;
+use crate::env::Env;
+use crate::error::{Classified, Kind};
+
+/// Why a location cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LocationError {
+    /// It is a URL, but not a proper one.
+    #[error(
+        "the checkpoint location {location:?} is no proper URL: {problem}. Write a path, or a URL such as file:///var/checkpoint or s3://bucket/checkpoint"
+    )]
+    Invalid {
+        /// The location.
+        location: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A URL whose scheme is not known.
+    #[error(
+        "the checkpoint location {location:?} begins with {scheme}://, which is not known. Write a path, or a URL that begins with file://, s3://, gs:// or az://"
+    )]
+    UnknownScheme {
+        /// The location.
+        location: String,
+        /// What stands before `://`.
+        scheme: String,
+    },
+    /// A cloud's URL, in a program built without that.
+    #[error(
+        "the checkpoint location {location:?} is in an object store, and this program was built without them. Use a build with the feature `cloud`, or a local path"
+    )]
+    NotBuiltIn {
+        /// The location.
+        location: String,
+    },
+    /// The settings of the object store are incomplete or wrong.
+    #[error("the object store of the checkpoint location {location:?} cannot be used: {problem}")]
+    Store {
+        /// The location.
+        location: String,
+        /// What the client said.
+        problem: String,
+    },
+}
+
+impl Classified for LocationError {
+    fn kind(&self) -> Kind {
+        Kind::Config
+    }
+}
+
+/// The storage at `location`; nothing is touched yet.
+///
+/// A plain path or a `file:` URL is local. `s3://`, `gs://`, `az://` and their variants need the
+/// feature `cloud`; their credentials come from the usual environment variables (`AWS_*`,
+/// `GOOGLE_*`, `AZURE_*`). `memory:///` is a new storage of its own, for tests.
+pub fn parse(location: &str, env: &Env) -> Result<Storage, LocationError> {
+    let is_url = location.contains("://") || location.starts_with("file:");
+    if !is_url {
+        return Ok(Storage::local(Path::new(location), env));
+    }
+    let invalid = |problem: String| LocationError::Invalid { location: location.into(), problem };
+    let url = Url::parse(location).map_err(|error| invalid(error.to_string()))?;
+    match url.scheme() {
+        "file" => {
+            let path: PathBuf = url
+                .to_file_path()
+                .map_err(|()| invalid("it does not name a local path".to_owned()))?;
+            Ok(Storage::local(path, env))
+        }
+        "memory" => Ok(Storage::in_memory()),
+        "s3" | "s3a" | "gs" | "az" | "adl" | "azure" | "abfs" | "abfss" => cloud(location, &url),
+        scheme => Err(LocationError::UnknownScheme {
+            location: location.to_owned(),
+            scheme: scheme.to_owned(),
+        }),
+    }
+}
+
+#[cfg(not(feature = "cloud"))]
+fn cloud(location: &str, _url: &Url) -> Result<Storage, LocationError> {
+    Err(LocationError::NotBuiltIn { location: location.to_owned() })
+}
+
+#[cfg(feature = "cloud")]
+fn cloud(location: &str, url: &Url) -> Result<Storage, LocationError> {
+    let settings = std::env::vars_os().filter_map(|(key, value)| {
+        let (key, value) = (key.into_string().ok()?, value.into_string().ok()?);
+        let known = ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| key.starts_with(prefix));
+        known.then_some((key, value))
+    });
+    let (store, prefix) = object_store::parse_url_opts(url, settings).map_err(|error| {
+        LocationError::Store { location: location.to_owned(), problem: error.to_string() }
+    })?;
+    Ok(Storage::object(Arc::from(store), prefix, location))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location(text: &str) -> Result<String, LocationError> {
+        parse(text, &Env::real()).map(|storage| storage.location())
+    }
+
+    #[test]
+    fn paths_and_file_urls_are_local() {
+        assert_eq!(location("/var/checkpoint").expect("local"), "/var/checkpoint");
+        assert_eq!(location("file:///var/a%20b").expect("local"), "/var/a b");
+        assert_eq!(location("file:/var/checkpoint").expect("local"), "/var/checkpoint");
+        let relative = location("checkpoint/a").expect("local");
+        assert!(relative.starts_with('/') && relative.ends_with("/checkpoint/a"), "{relative}");
+        assert_eq!(location("memory:///").expect("memory"), "memory://checkpoint");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_with_words() {
+        let unknown = location("hdfs://name/checkpoint").expect_err("unknown");
+        assert!(matches!(unknown, LocationError::UnknownScheme { .. }), "{unknown}");
+        assert!(matches!(location("file://host/p"), Err(LocationError::Invalid { .. })));
+    }
+
+    #[cfg(not(feature = "cloud"))]
+    #[test]
+    fn clouds_need_the_feature() {
+        for url in
+            ["s3://bucket/checkpoint", "gs://bucket/c", "abfss://c@account.dfs.core.windows.net/c"]
+        {
+            let error = location(url).expect_err("not built in");
+            assert!(error.to_string().contains("`cloud`"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "cloud")]
+    #[test]
+    fn clouds_are_parsed() {
+        assert_eq!(location("s3://bucket/checkpoint/").expect("s3"), "s3://bucket/checkpoint");
+    }
+}

@@ -1,0 +1,248 @@
+//! Where the bytes of a checkpoint go: a local directory or an object store.
+//!
+//! Files are written once and whole, and never replaced: [`Storage::put_if_absent`] makes a name
+//! appear with all its bytes or fails because it is there already. That is what keeps a second
+//! process from carrying on the same checkpoint unnoticed.
+
+mod local;
+mod location;
+mod object;
+mod rename;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+
+pub(crate) use self::local::{Directory, make_directory, storage_error};
+pub use self::location::{LocationError, parse};
+pub(crate) use self::object::Prefix;
+use crate::env::Env;
+use crate::error::{Classified, Kind};
+
+/// What a file must survive once it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The end of the process, also by `kill -9`. The last seconds may be lost with the power,
+    /// or be there as empty files. The same as Spark.
+    Process,
+    /// The end of the power: flushed to the disk. An object store always gives this.
+    Power,
+}
+
+/// Why a file could not be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PutError {
+    /// The name is taken.
+    #[error("{path} exists already")]
+    AlreadyExists {
+        /// The file.
+        path: String,
+    },
+    /// The operating system or the object store does not allow it.
+    #[error(
+        "no permission to write {path} ({cause}). Allow it, or use another checkpoint location"
+    )]
+    NoPermission {
+        /// The file.
+        path: String,
+        /// What the storage said.
+        cause: String,
+    },
+    /// No space, or a quota is used up.
+    #[error("no space left to write {path} ({cause}). Make space, then start the query again")]
+    DiskFull {
+        /// The file.
+        path: String,
+        /// What the storage said.
+        cause: String,
+    },
+    /// Anything else: the disk is broken, the network is away.
+    #[error("cannot write {path}: {cause}")]
+    Other {
+        /// The file.
+        path: String,
+        /// What the storage said.
+        cause: String,
+        /// What the caller should do.
+        kind: Kind,
+    },
+}
+
+impl Classified for PutError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::AlreadyExists { .. } => Kind::Fenced,
+            Self::NoPermission { .. } | Self::DiskFull { .. } => Kind::Config,
+            Self::Other { kind, .. } => *kind,
+        }
+    }
+}
+
+/// Why a file or directory could not be read, listed, moved or deleted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot {action} {path}: {cause}")]
+pub struct StorageError {
+    /// What was tried, a verb.
+    pub action: &'static str,
+    /// The file or directory.
+    pub path: String,
+    /// What the storage said.
+    pub cause: String,
+    /// What the caller should do.
+    pub kind: Kind,
+}
+
+impl Classified for StorageError {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+/// A place for the files of one checkpoint. Names are relative to it, with `/` between parts.
+#[derive(Clone)]
+pub enum Storage {
+    /// A directory of a local file system.
+    Local(LocalStorage),
+    /// A prefix in an object store.
+    Object(ObjectStorage),
+}
+
+/// A directory of a local file system.
+#[derive(Clone)]
+pub struct LocalStorage {
+    pub(crate) directory: Directory,
+    env: Env,
+}
+
+/// A prefix in an object store.
+#[derive(Clone)]
+pub struct ObjectStorage {
+    pub(crate) prefix: Prefix,
+}
+
+impl Storage {
+    /// The directory `root`, which is made when the first file is written.
+    pub fn local(root: impl AsRef<Path>, env: &Env) -> Self {
+        let directory = Directory::new(root.as_ref(), env);
+        Self::Local(LocalStorage { directory, env: env.clone() })
+    }
+
+    /// The objects of `store` below `prefix`. `shown` is the location in messages.
+    pub fn object(
+        store: Arc<dyn ObjectStore>,
+        prefix: object_store::path::Path,
+        shown: impl Into<String>,
+    ) -> Self {
+        Self::Object(ObjectStorage { prefix: Prefix::new(store, prefix, shown.into()) })
+    }
+
+    /// A storage that ends with its last clone, for tests and batch queries.
+    pub fn in_memory() -> Self {
+        let store = Arc::new(object_store::memory::InMemory::new());
+        Self::object(store, object_store::path::Path::default(), "memory://checkpoint")
+    }
+
+    /// Where this is, for messages.
+    pub fn location(&self) -> String {
+        self.path_of("")
+    }
+
+    /// Where the file `name` is, for messages.
+    pub fn path_of(&self, name: &str) -> String {
+        match self {
+            Self::Local(local) => local.directory.shown(name),
+            Self::Object(object) => object.prefix.shown(name),
+        }
+    }
+
+    /// Writes the file `name` whole, unless there is one.
+    pub async fn put_if_absent(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        durability: Durability,
+    ) -> Result<(), PutError> {
+        match self {
+            Self::Local(local) => {
+                let name = name.to_owned();
+                local
+                    .blocking(move |directory| {
+                        directory.put(&name, &bytes, durability)?;
+                        match durability {
+                            Durability::Process => Ok(()),
+                            Durability::Power => directory.flush_names(&name),
+                        }
+                    })
+                    .await
+            }
+            Self::Object(object) => object.prefix.put(name, bytes).await,
+        }
+    }
+
+    /// The bytes of `name`, or `None` if there is no such file.
+    pub async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StorageError> {
+        match self {
+            Self::Local(local) => {
+                let name = name.to_owned();
+                local.blocking(move |directory| directory.get(&name)).await
+            }
+            Self::Object(object) => object.prefix.get(name).await,
+        }
+    }
+
+    /// What is directly in the directory `name` (`""` is the root): files by their names,
+    /// directories with a `/` behind theirs, in no order. Nothing if there is no such directory.
+    pub async fn list(&self, name: &str) -> Result<Vec<String>, StorageError> {
+        match self {
+            Self::Local(local) => {
+                let name = name.to_owned();
+                local.blocking(move |directory| directory.list(&name)).await
+            }
+            Self::Object(object) => object.prefix.list(name).await,
+        }
+    }
+
+    /// Deletes files; those that are gone already are no error. Goes on after an error and
+    /// returns the first.
+    pub async fn delete_many(&self, names: Vec<String>) -> Result<(), StorageError> {
+        match self {
+            Self::Local(local) => {
+                local.blocking(move |directory| directory.delete_many(&names)).await
+            }
+            Self::Object(object) => object.prefix.delete_many(names).await,
+        }
+    }
+
+    /// Deletes log entries that are not needed any more. Like [`Self::delete_many`], except that a
+    /// local directory keeps the emptied files for entries to come.
+    pub(crate) async fn retire_many(&self, names: Vec<String>) -> Result<(), StorageError> {
+        match self {
+            Self::Local(local) => {
+                local.blocking(move |directory| directory.retire_many(&names)).await
+            }
+            Self::Object(object) => object.prefix.delete_many(names).await,
+        }
+    }
+
+    /// Gives the file `from` the name `to`, which must be free.
+    pub(crate) async fn rename(&self, from: &str, to: &str) -> Result<(), StorageError> {
+        match self {
+            Self::Local(local) => {
+                let (from, to) = (from.to_owned(), to.to_owned());
+                local.blocking(move |directory| directory.rename(&from, &to)).await
+            }
+            Self::Object(object) => object.prefix.rename(from, to).await,
+        }
+    }
+}
+
+impl LocalStorage {
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Directory) -> T + Send + 'static,
+    ) -> T {
+        let directory = self.directory.clone();
+        self.env.spawn_blocking("checkpoint storage", move || work(&directory)).join().await
+    }
+}
