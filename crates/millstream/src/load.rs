@@ -12,6 +12,8 @@ use millstream_engine::sql::pipeline::{Flow, Pipeline};
 use millstream_store::env::Env;
 use millstream_store::error::Kind;
 
+use crate::render::{Paint, render};
+
 /// A pipeline file's text and where it is from.
 pub struct PipelineFile {
     /// The name for messages.
@@ -122,7 +124,8 @@ impl PipelineFile {
     }
 
     fn diagnosed(&self, found: &Diagnostics) -> LoadError {
-        LoadError::Diagnosed(found.plain(&self.name, &self.text))
+        let paint = Paint::for_stream(&io::stderr());
+        LoadError::Diagnosed(render(found, &self.name, &self.text, paint))
     }
 
     fn checkpoint(&self, flow: &Flow, flag: Option<&str>, several: bool) -> String {

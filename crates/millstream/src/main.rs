@@ -22,6 +22,7 @@ mod logging;
 mod metrics;
 mod metrics_server;
 mod progress_json;
+mod render;
 mod report;
 mod run;
 mod screen;

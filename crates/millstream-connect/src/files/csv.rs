@@ -95,9 +95,9 @@ impl CsvRows {
         let mut arrays: Vec<Option<ArrayRef>> = vec![None; self.reader.schema.fields().len()];
         for (text, &column) in texts.iter().zip(&self.columns) {
             let values = cast(text, self.reader.schema.field(column).data_type());
-            for row in 0..values.len() {
-                if faults[row].is_none() && values.is_null(row) && text.is_valid(row) {
-                    faults[row] = Some(Fault::Value { column });
+            for (row, fault) in faults.iter_mut().enumerate() {
+                if fault.is_none() && values.is_null(row) && text.is_valid(row) {
+                    *fault = Some(Fault::Value { column });
                 }
             }
             arrays[column] = Some(values);

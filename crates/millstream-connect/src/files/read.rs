@@ -1,7 +1,7 @@
 //! One file to record batches.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -171,7 +171,7 @@ impl Reader {
         blocks(lines, path, Format::Json, move |block, path| {
             let values = Values::new(&block.bytes, &block.offsets, None);
             let decoded = decoder.decode(values).map_err(|error| FileError::Malformed {
-                path: path.clone(),
+                path: path.to_owned(),
                 line: block.numbers[error.row],
                 problem: error.to_string(),
             })?;
@@ -191,7 +191,7 @@ fn blocks(
     mut lines: Lines,
     path: PathBuf,
     format: Format,
-    mut decode: impl FnMut(Block, &PathBuf) -> Result<RecordBatch, FileError> + Send + 'static,
+    mut decode: impl FnMut(Block, &Path) -> Result<RecordBatch, FileError> + Send + 'static,
 ) -> FileRows {
     Box::new(std::iter::from_fn(move || match lines.next_block() {
         Ok(None) => None,
@@ -200,20 +200,20 @@ fn blocks(
     }))
 }
 
-pub(super) fn line_error(path: &PathBuf, format: Format, error: std::io::Error) -> FileError {
+pub(super) fn line_error(path: &Path, format: Format, error: std::io::Error) -> FileError {
     if error.kind() == std::io::ErrorKind::InvalidData {
-        let (path, format) = (path.clone(), format.name());
+        let (path, format) = (path.to_owned(), format.name());
         return FileError::Corrupt { path, format, problem: error.to_string() };
     }
     FileError::reading(path, error)
 }
 
 /// The lines of a block as one column, without copying them.
-fn text(block: Block, path: &PathBuf) -> Result<StringArray, FileError> {
+fn text(block: Block, path: &Path) -> Result<StringArray, FileError> {
     if let Err(error) = std::str::from_utf8(&block.bytes) {
         let line = block.offsets[1..].partition_point(|end| *end as usize <= error.valid_up_to());
         return Err(FileError::Corrupt {
-            path: path.clone(),
+            path: path.to_owned(),
             format: Format::Text.name(),
             problem: format!("line {} is not UTF-8", block.numbers[line]),
         });
