@@ -74,6 +74,8 @@ impl Context {
 
 impl Heard {
     fn note(&mut self, reason: &str) {
+        // Behind it stand times and counts, which differ from attempt to attempt.
+        let reason = reason.split(" (after ").next().unwrap_or(reason);
         if self.reasons.iter().any(|known| known == reason) {
             return;
         }
@@ -93,7 +95,10 @@ impl ClientContext for Context {
         let code = error.rdkafka_error_code();
         {
             let mut heard = self.heard.lock();
-            heard.note(reason);
+            // That all brokers are down follows from what was said of each.
+            if code != Some(RDKafkaErrorCode::AllBrokersDown) {
+                heard.note(reason);
+            }
             if code.is_some_and(is_refusal) {
                 heard.refused = Some(reason.to_owned());
             }
