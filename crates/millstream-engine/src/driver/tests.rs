@@ -266,7 +266,10 @@ impl Scene {
     }
 
     fn names(&self, log: &str) -> Vec<u64> {
-        let entries = std::fs::read_dir(self.directory.path().join(log)).unwrap();
+        // A log's directory is made with its first entry.
+        let Ok(entries) = std::fs::read_dir(self.directory.path().join(log)) else {
+            return Vec::new();
+        };
         let name = |entry: std::io::Result<std::fs::DirEntry>| {
             entry.unwrap().file_name().to_str().and_then(|name| name.parse().ok())
         };

@@ -537,3 +537,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn texts_of_csv_columns_are_those_of_spark() {
+    let ddl = "a DOUBLE, b TIMESTAMP, c TIMESTAMP_NTZ, d DATE, e DECIMAL(20,10), f STRING";
+    let record = r#"{"a": 1e10, "b": "2026-03-02T11:00:10.123456Z", "c": "2026-03-02T11:00:10",
+                     "d": "2026-03-02", "e": 0.0000001, "f": "\"q\""}"#;
+    let records = StringArray::from(vec![Some(record), None]);
+    let decoded =
+        decoder(&schema(ddl), ParseMode::Permissive).decode(&records).expect("permissive");
+    let texts = |column| {
+        let texts = plain_texts(column).expect("the type has a text");
+        assert!(texts.is_null(1), "null stays null");
+        texts.value(0).to_owned()
+    };
+    let texts: Vec<String> = decoded.rows.columns().iter().map(texts).collect();
+    let expected = [
+        "1.0E10",
+        "2026-03-02T11:00:10.123Z",
+        "2026-03-02T11:00:10.000",
+        "2026-03-02",
+        "1.000E-7",
+        "\"q\"",
+    ];
+    assert_eq!(texts, expected);
+}
