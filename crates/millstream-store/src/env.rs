@@ -135,6 +135,19 @@ impl<T> Task<T> {
         self.handle.abort();
     }
 
+    /// Asks the task to stop at its next await, and waits until it has let go of what it holds.
+    ///
+    /// # Panics
+    /// When the task panicked: the panic is passed on.
+    pub async fn stop(self) {
+        self.handle.abort();
+        if let Err(error) = self.handle.await
+            && let Ok(panic) = error.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+
     /// True once the task has ended.
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()

@@ -423,6 +423,11 @@ impl Driver {
             source.close().await;
         }
         let closed = self.query.sink.close().await;
+        // Nobody holds it any more but us: the checkpoint may be opened again after this.
+        if let Some(log) = Arc::into_inner(self.log) {
+            // What it cannot write has been told by `flush`.
+            let _ = log.close().await;
+        }
         outcome?;
         let finished = committed?;
         flushed?;

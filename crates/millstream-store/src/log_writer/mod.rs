@@ -337,10 +337,10 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Flushes, and ends the writer.
+    /// Flushes, and ends the writer. With the checkpoint's other handles its lock goes too.
     pub async fn close(self) -> Result<(), WriteError> {
         let result = self.flush().await;
-        self.purger.stop();
+        self.purger.stop().await;
         result
     }
 }

@@ -138,24 +138,29 @@ async fn try_run(shared: &Shared) -> Result<(), StorageError> {
 
 /// The task that purges when enough has gathered.
 pub(super) struct Purger {
-    task: Task<()>,
+    task: Option<Task<()>>,
 }
 
 impl Purger {
     pub(super) fn start(env: &Env, shared: &Arc<Shared>) -> Self {
         // Weak, so that a waiting purger does not keep the checkpoint's lock.
         let (due, shared) = (shared.on_disk.due.clone(), Arc::downgrade(shared));
-        Self { task: env.spawn("log purge", purge_when_due(due, shared)) }
+        Self { task: Some(env.spawn("log purge", purge_when_due(due, shared))) }
     }
 
-    pub(super) fn stop(&self) {
-        self.task.abort();
+    /// Ends the task; it holds nothing of the checkpoint any more.
+    pub(super) async fn stop(mut self) {
+        if let Some(task) = self.task.take() {
+            task.stop().await;
+        }
     }
 }
 
 impl Drop for Purger {
     fn drop(&mut self) {
-        self.stop();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 
