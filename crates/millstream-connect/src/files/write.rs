@@ -132,7 +132,7 @@ fn write_csv(
         out.write_all(line.as_bytes())?;
     }
     for rows in rows {
-        let columns = rows.columns().iter().map(|values| json::plain_texts(values));
+        let columns = rows.columns().iter().map(json::plain_texts);
         let columns = columns.collect::<Result<Vec<StringArray>, _>>().map_err(io::Error::other)?;
         for row in 0..rows.num_rows() {
             line.clear();

@@ -71,6 +71,8 @@ pub struct TakenChunks {
 }
 
 /// What one drain of the reader brought for one partition.
+// Boxing the chunk would put an allocation on the path to save a move of its handles.
+#[allow(clippy::large_enum_variant)]
 pub enum Arrival {
     /// Rows.
     Rows(Chunk),
