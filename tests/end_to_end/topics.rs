@@ -180,8 +180,11 @@ impl Topics {
     }
 
     fn end(&self, topic: &str, partition: i32) -> i64 {
-        let watermarks = self.consumer.fetch_watermarks(topic, partition, REQUEST_LIMIT);
-        watermarks.expect("the broker answers").1
+        // A broker may say for a moment that it does not lead a partition that is new.
+        wait::until("the end of a partition", REQUEST_LIMIT, || {
+            let watermarks = self.consumer.fetch_watermarks(topic, partition, REQUEST_LIMIT);
+            watermarks.ok().map(|(_, end)| end)
+        })
     }
 
     /// How many records were ever written to a topic (by producers without transactions).

@@ -115,7 +115,8 @@ fn functions<'a>(lines: &[&'a str]) -> Vec<(usize, &'a str, usize)> {
         let indent = line.len() - line.trim_start().len();
         let code = line.trim_start();
         let modifiers = ["pub ", "pub(crate) ", "pub(super) ", "async ", "const ", "unsafe "];
-        let rest = modifiers.iter().fold(code, |rest, word| rest.strip_prefix(word).unwrap_or(rest));
+        let rest =
+            modifiers.iter().fold(code, |rest, word| rest.strip_prefix(word).unwrap_or(rest));
         let Some(signature) = rest.strip_prefix("fn ") else { continue };
         let name = signature.split(['(', '<']).next().unwrap_or(signature);
         let closing = format!("{}}}", " ".repeat(indent));

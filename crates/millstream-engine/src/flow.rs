@@ -22,10 +22,10 @@ use crate::connector::{FlowContext, ReadMode, Registry};
 use crate::driver::stop::Stop;
 use crate::driver::{Finished, Query, batch_query};
 use crate::functions::{self, BatchClock};
+use crate::plan::QueryPlan;
 use crate::plan::session::{batch_config, streaming_config};
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable, from_datafusion};
-use crate::plan::QueryPlan;
 use crate::progress::{Listener, QueryStarted};
 use crate::source::{Failure, Source, StaticTable};
 use crate::sql::diagnostic::Diagnostics;
@@ -197,7 +197,9 @@ impl PlannedFlow {
         let streams = self.streams.iter().zip(reads);
         let streams = streams.map(|(table, read)| of(table, ReadMode::Stream, &read.schema));
         let rest = self.at_rest.iter();
-        streams.chain(rest.map(|table| of(&table.declared, ReadMode::Batch, &table.schema))).collect()
+        streams
+            .chain(rest.map(|table| of(&table.declared, ReadMode::Batch, &table.schema)))
+            .collect()
     }
 
     /// The logical and the physical plan as text.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, Int32Array, Int64Array, ListArray, StringArray, StructArray,
+    ArrayRef, BinaryArray, Int32Array, Int64Array, ListArray, StringArray, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
@@ -48,11 +48,6 @@ impl Chunk {
             (ends[ends.len() - 1] - ends[0]) as usize * HEADER_BYTES
         });
         data_bytes(&self.key) + data_bytes(&self.value) + headers + self.rows() * ROW_OVERHEAD_BYTES
-    }
-
-    /// The offset of the first row.
-    pub fn first_offset(&self) -> i64 {
-        self.offset.value(0)
     }
 
     /// The offset after the last row.
@@ -255,6 +250,8 @@ impl HeadersBuilder {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::Array;
+
     use super::*;
 
     fn chunk(offsets: &[i64]) -> Chunk {
@@ -280,7 +277,7 @@ mod tests {
         let headers = chunk.headers.as_ref().unwrap();
         assert!(headers.is_valid(0) && headers.is_null(1) && headers.is_valid(3));
         assert_eq!(headers.value_length(3), 1);
-        assert_eq!((chunk.first_offset(), chunk.end_offset(), chunk.rows()), (3, 7, 4));
+        assert_eq!((chunk.end_offset(), chunk.rows()), (7, 4));
     }
 
     #[test]
@@ -308,7 +305,7 @@ mod tests {
     fn a_slice_counts_its_own_bytes() {
         let chunk = chunk(&[2, 5, 9]);
         let slice = chunk.slice(1, 1);
-        assert_eq!((slice.rows(), slice.first_offset(), slice.end_offset()), (1, 5, 6));
+        assert_eq!((slice.rows(), slice.offset.value(0), slice.end_offset()), (1, 5, 6));
         assert_eq!(slice.value.value(0), b"v5");
         assert!(slice.bytes() < chunk.bytes() / 2);
     }

@@ -232,7 +232,7 @@ impl Source for KafkaSource {
     }
 
     fn committed(&mut self, end: &SourceOffset) {
-        if let (Some(watch), Ok(end)) = (&self.watch, parse_source_offset(end)) {
+        if let Some(watch) = &self.watch {
             watch.commit(end);
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, Int32Array, RecordBatch, RecordBatchOptions, StringArray,
+    ArrayRef, BinaryArray, Int32Array, RecordBatch, RecordBatchOptions, StringArray,
     TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};

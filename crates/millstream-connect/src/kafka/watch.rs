@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_store::env::{Env, Thread};
+use millstream_store::offset::SourceOffset;
 use parking_lot::{Condvar, Mutex};
 
 use super::cluster::Cluster;
 use super::error::{DataLoss, SourceError};
-use super::offsets::{PartitionId, PerPartition};
+use super::offsets::{PartitionId, parse_source_offset};
 use super::read_ahead::ReadAhead;
 use super::reader::Orders;
 use super::source_options::Subscription;
@@ -40,7 +41,7 @@ struct Shared {
 #[derive(Default)]
 struct Wishes {
     stop: bool,
-    commit: Option<PerPartition>,
+    commit: Option<SourceOffset>,
 }
 
 /// What the watcher works on.
@@ -67,9 +68,9 @@ impl Watch {
         Self { shared, thread: Some(thread) }
     }
 
-    /// Commits `positions` to the group within a second or so. Does not wait.
-    pub fn commit(&self, positions: PerPartition) {
-        self.shared.wishes.lock().commit = Some(positions);
+    /// Commits `end` to the group within a second or so. Does not wait.
+    pub fn commit(&self, end: &SourceOffset) {
+        self.shared.wishes.lock().commit = Some(end.clone());
     }
 }
 
@@ -98,6 +99,7 @@ impl Watching {
                 }
                 (wishes.commit.take(), wishes.stop)
             };
+            let commit = commit.and_then(|end| parse_source_offset(&end).ok());
             if let Some(positions) = &commit {
                 self.watched.cluster.commit(positions);
             }

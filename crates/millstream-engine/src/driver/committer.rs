@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream_store::commit_log;
-use millstream_store::error::Classified;
 use millstream_store::env::{Env, Task};
+use millstream_store::error::Classified;
 use millstream_store::log_writer::LogWriter;
 use millstream_store::offset::SourceOffset;
 use millstream_store::offset_log;

@@ -118,8 +118,12 @@ mod tests {
 
     fn entry(id: u64) -> (BatchId, offset_log::Entry) {
         let offsets = vec![offset(id * 10)];
-        let entry =
-            offset_log::Entry { batch_watermark_ms: 0, batch_timestamp_ms: 7, conf: vec![], offsets };
+        let entry = offset_log::Entry {
+            batch_watermark_ms: 0,
+            batch_timestamp_ms: 7,
+            conf: vec![],
+            offsets,
+        };
         (BatchId(id), entry)
     }
 
@@ -157,10 +161,8 @@ mod tests {
     fn intents_without_commit_run_again_over_the_same_ranges() {
         let replays = decide(recovered(5, Some(3)), None, 1).unwrap().replays;
         let ranges = replays.into_iter().map(|replay| (replay.id.0, replay.starts, replay.ends));
-        let expected = vec![
-            (4, vec![offset(30)], vec![offset(40)]),
-            (5, vec![offset(40)], vec![offset(50)]),
-        ];
+        let expected =
+            vec![(4, vec![offset(30)], vec![offset(40)]), (5, vec![offset(40)], vec![offset(50)])];
         assert_eq!(ranges.collect::<Vec<_>>(), expected);
     }
 

@@ -291,7 +291,10 @@ async fn available_now_reads_to_the_end_in_limited_micro_batches() {
     let finished = scene.run(Trigger::AvailableNow).await.unwrap();
     assert_eq!(finished, Finished { micro_batches: 4, rows_in: 100, rows_out: 90 });
     assert_eq!(scene.outside.rows(), kept(0..100));
-    assert_eq!((scene.names("offsets"), scene.names("commits")), (vec![0, 1, 2, 3], vec![0, 1, 2, 3]));
+    assert_eq!(
+        (scene.names("offsets"), scene.names("commits")),
+        (vec![0, 1, 2, 3], vec![0, 1, 2, 3])
+    );
 
     scene.topic.push(100..120);
     scene.run(Trigger::AvailableNow).await.unwrap();

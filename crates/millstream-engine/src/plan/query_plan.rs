@@ -67,7 +67,11 @@ impl QueryPlan {
             parallel |= slots.fill(splits);
         }
         let partitions = self.physical.properties().partitioning.partition_count();
-        if parallel { self.run_in_tasks(env, partitions).await } else { self.run_here(partitions).await }
+        if parallel {
+            self.run_in_tasks(env, partitions).await
+        } else {
+            self.run_here(partitions).await
+        }
     }
 
     fn renew_if_due(&mut self) -> Result<()> {

@@ -1,4 +1,4 @@
-use arrow::array::AsArray;
+use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
 use millstream_engine::source::Split;
 
