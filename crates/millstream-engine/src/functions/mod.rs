@@ -119,5 +119,6 @@ fn aggregate_aliases() -> Vec<Arc<AggregateUDF>> {
         alias(aggregates::bool_and_or::bool_and_udaf(), &["every"]),
         alias(aggregates::bool_and_or::bool_or_udaf(), &["any", "some"]),
         alias(aggregates::stddev::stddev_udaf(), &["std"]),
+        alias(aggregates::variance::var_samp_udaf(), &["variance"]),
     ]
 }

@@ -42,7 +42,9 @@ impl ExprPlanner for SparkOperators {
         let is_decimal = |side: &Expr| {
             matches!(side.get_type(schema), Ok(DataType::Decimal128(..) | DataType::Decimal256(..)))
         };
-        let is_double = |side: &Expr| matches!(side.get_type(schema), Ok(found) if found.is_floating() || found.is_string());
+        let is_double = |side: &Expr| {
+            side.get_type(schema).is_ok_and(|found| found.is_floating() || found.is_string())
+        };
         let is_number = |side: &Expr| {
             side.get_type(schema).is_ok_and(|found| {
                 found.is_numeric() || found.is_string() || found == DataType::Null

@@ -1,3 +1,5 @@
+//! The clock across micro-batches, the calendar, and schemas.
+
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use datafusion::physical_plan::collect;
@@ -67,16 +69,14 @@ fn zones_are_offsets_or_regions() {
 
 #[test]
 fn schemas_are_read_as_columns_or_as_one_type() {
-    let columns = schema_of("a INT, `b c` ARRAY<STRING> COMMENT 'x', d: STRUCT<e: DECIMAL(5,2)>");
-    let expected = "STRUCT<a: INT, b c: ARRAY<STRING>, d: STRUCT<e: DECIMAL(5,2)>>";
+    let columns = schema_of("a INT NOT NULL, c ARRAY<STRING>, d: STRUCT<e: DECIMAL(5,2)>");
+    let expected = "STRUCT<a: INT, c: ARRAY<STRING>, d: STRUCT<e: DECIMAL(5,2)>>";
     assert_eq!(type_name(&columns.expect("it is a schema")), expected);
-    assert_eq!(
-        schema_of("map<string, bigint>").map(|found| type_name(&found)).as_deref(),
-        Ok("MAP<STRING, BIGINT>")
-    );
+    let map = schema_of("map<string, bigint>").expect("it is a type");
+    assert_eq!(type_name(&map), "MAP<STRING, BIGINT>");
     assert_eq!(schema_of("decimal"), Ok(DataType::Decimal128(10, 0)));
     let error = schema_of("a INT, b WRONG").expect_err("there is no such type");
-    assert_eq!((error.position, error.expected), (9, "a type"));
+    assert!(error.reason.contains("WRONG"), "{error}");
     for wrong in ["", "a", "a INT b INT", "ARRAY<INT", "a DECIMAL(39,0)", "a INT NOT", "`a INT"] {
         assert!(schema_of(wrong).is_err(), "{wrong}");
     }

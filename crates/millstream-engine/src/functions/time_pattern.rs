@@ -298,7 +298,10 @@ fn read_items<'a>(items: &[Item], text: &'a str, fields: &mut Fields) -> Option<
             }
             Item::Field(letter, count) => {
                 // Numbers without anything between them have exactly the width of their letters.
-                let adjacent = matches!(items.get(at + 1), Some(Item::Field(next, width)) if is_number(*next, *width));
+                let adjacent = match items.get(at + 1) {
+                    Some(Item::Field(next, width)) => is_number(*next, *width),
+                    _ => false,
+                };
                 read_field(*letter, *count, adjacent, rest, fields)?
             }
         };

@@ -435,7 +435,7 @@ impl StructColumn {
 }
 
 /// `data_type` with nulls allowed everywhere within, since any part of a record may be missing.
-pub(super) fn nullable(data_type: &DataType) -> DataType {
+pub(crate) fn nullable(data_type: &DataType) -> DataType {
     let field = |field: &FieldRef, can_be_null: bool| -> FieldRef {
         let field = field.as_ref().clone();
         let data_type = nullable(field.data_type());

@@ -16,6 +16,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use column::nullable;
 pub(crate) use decode::decode_values;
 pub use decode::{
     DecodeOptions, Decoded, Decoder, MalformedRecord, ParseMode, UnsupportedSchema, Values,

@@ -1,3 +1,5 @@
+//! What converts to what, and that no input can do harm.
+
 use std::sync::Arc;
 
 use arrow::array::{Array, BinaryArray, StringArray, StructArray, UInt32Array};
@@ -515,7 +517,8 @@ proptest! {
 
     #[test]
     fn the_decoder_agrees_with_the_scanner(text in nearly_json()) {
-        let object = matches!(scan::record(text.as_bytes()), Ok(span) if span.kind == scan::Kind::Object);
+        let kind = scan::record(text.as_bytes()).map(|span| span.kind);
+        let object = kind == Ok(scan::Kind::Object);
         let decoded = decoder(&Schema::empty(), ParseMode::Permissive)
             .decode(&StringArray::from(vec![text.as_str()]))
             .unwrap();

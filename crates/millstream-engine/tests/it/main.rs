@@ -1,3 +1,4 @@
 //! Integration tests of the engine, in one binary.
 
+mod documented;
 mod slt;
