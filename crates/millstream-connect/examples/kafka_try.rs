@@ -3,6 +3,7 @@
 //!     kafka_try create TOPIC PARTITIONS
 //!     kafka_try fill TOPIC RECORDS BYTES        writes through the sink
 //!     kafka_try read TOPIC                      reads everything through the source
+//!     kafka_try replay TOPIC START END          reads a range again; offsets as JSON
 //!     kafka_try relay IN OUT SECONDS            source to sink, until the time is over
 //!     kafka_try bare IN OUT SECONDS             the same with the client alone, for comparison
 //!     kafka_try probe IN OUT RATE SECONDS       latency from IN to OUT, while a relay runs
@@ -14,12 +15,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, BinaryArray, RecordBatch};
+use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use millstream_connect::kafka::KafkaConnector;
 use millstream_engine::connector::{Connector, FlowContext, Options, ReadMode, Table};
 use millstream_engine::sink::{BatchId, Failure, Output, Sink};
-use millstream_engine::source::{Admission, Source, SourceLog};
+use millstream_engine::source::{Admission, Source, SourceLog, SourceOffset};
 use millstream_store::env::Env;
+use parking_lot::Mutex;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -41,6 +44,7 @@ fn main() -> Result<(), AnyError> {
                 fill(&env, topic, records.parse()?, bytes.parse()?).await
             }
             ["read", topic] => read(&env, topic).await,
+            ["replay", topic, start, end] => replay(&env, topic, start, end).await,
             ["relay", from, to, seconds] => relay(&env, from, to, seconds.parse()?).await,
             ["bare", from, to, seconds] => bare(&env, from, to, seconds.parse()?),
             ["probe", from, to, rate, seconds] => {
@@ -179,11 +183,34 @@ async fn read(env: &Env, topic: &str) -> Result<(), AnyError> {
     Ok(())
 }
 
+async fn replay(env: &Env, topic: &str, start: &str, end: &str) -> Result<(), AnyError> {
+    let table = table(&[("subscribe", topic)]);
+    let mut source =
+        KafkaConnector.source(&table, ReadMode::Stream, &context(env)).map_err(message)?;
+    let (start, end) = (SourceOffset::new(start), SourceOffset::new(end));
+    source.open(Some(&start), SourceLog::in_memory()).await.map_err(message)?;
+    let begun = env.monotonic();
+    let taken = source.replay(Some(&start), &end).await.map_err(message)?;
+    println!("{} rows in {:?}", taken.rows, env.monotonic() - begun);
+    for split in taken.splits {
+        let batches = split.read(&[3, 4]).collect::<Result<Vec<_>, _>>().map_err(message)?;
+        let (Some(first), Some(last)) = (batches.first(), batches.last()) else { continue };
+        let offset = |batch: &RecordBatch, row| batch.column(1).as_primitive::<Int64Type>().value(row);
+        let partition = first.column(0).as_primitive::<Int32Type>().value(0);
+        let last_offset = offset(last, last.num_rows() - 1);
+        println!("partition {partition}: {} to {last_offset}", offset(first, 0));
+    }
+    source.close().await;
+    Ok(())
+}
+
 async fn relay(env: &Env, from: &str, to: &str, seconds: u64) -> Result<(), AnyError> {
     let mut source = open_source(env, from, "latest", ReadMode::Stream).await?;
     let mut sink = open_sink(env, to).await?;
     let until = env.monotonic() + Duration::from_secs(seconds);
     let (mut batch_id, mut records) = (BatchId(0), 0);
+    let (mut arriving, mut waiting) = (Vec::new(), Vec::new());
+    let acknowledging = Arc::new(Mutex::new(Vec::new()));
     while env.monotonic() < until {
         tokio::select! {
             () = source.arrived() => {}
@@ -191,23 +218,49 @@ async fn relay(env: &Env, from: &str, to: &str, seconds: u64) -> Result<(), AnyE
         }
         let Some(taken) = source.take(Admission::Limited).map_err(message)? else { continue };
         records += taken.rows;
+        waiting.push(env.now_us() - taken.oldest_arrival_us);
         let mut partitions = Vec::new();
         for split in taken.splits {
-            partitions.push(split.read(&[0, 1]).collect::<Result<Vec<_>, _>>().map_err(message)?);
+            let batches = split.read(&[0, 1, 5]).collect::<Result<Vec<_>, _>>().map_err(message)?;
+            for batch in &batches {
+                let sent_us = batch.column(2).as_primitive::<TimestampMicrosecondType>().value(0);
+                arriving.push(taken.oldest_arrival_us - sent_us);
+            }
+            let records = batches.iter().map(|batch| batch.project(&[0, 1]));
+            partitions.push(records.collect::<Result<Vec<_>, _>>()?);
+        }
+        if std::env::var("NOSINK").is_ok() {
+            continue;
         }
         let output = Output { batch_id, partitions };
+        let (published_us, clock) = (env.now_us(), env.clone());
         let acknowledgement = sink.publish(output).await.map_err(message)?;
+        let times = acknowledging.clone();
         env.spawn("acknowledgement", async move {
-            if let Err(failure) = acknowledgement.await {
-                eprintln!("{failure}");
+            match acknowledgement.await {
+                Ok(()) => times.lock().push(clock.now_us() - published_us),
+                Err(failure) => eprintln!("{failure}"),
             }
         });
         source.committed(&taken.end);
         batch_id = batch_id.next();
     }
     println!("{records} records in {batch_id} micro-batches; {:?}", source.metrics());
+    println!("from producer to source: {}", quantiles(arriving));
+    println!("from source to driver:   {}", quantiles(waiting));
+    println!("from driver to broker:   {}", quantiles(std::mem::take(&mut acknowledging.lock())));
     source.close().await;
     sink.close().await.map_err(message)
+}
+
+fn quantiles(mut micros: Vec<i64>) -> String {
+    micros.sort_unstable();
+    let quantile = |q: f64| {
+        let index = ((micros.len().max(1) - 1) as f64 * q) as usize;
+        micros.get(index).copied().unwrap_or(0) as f64 / 1_000.0
+    };
+    let (p50, p90, p99, p999) = (quantile(0.5), quantile(0.9), quantile(0.99), quantile(0.999));
+    format!("{} in ms p50 {p50:.2} p90 {p90:.2} p99 {p99:.2} p999 {p999:.2}", micros.len())
 }
 
 /// A consumer of all partitions from their ends, without a group's rebalancing.
@@ -216,6 +269,7 @@ fn consumer_at_end(env: &Env, topic: &str) -> Result<BaseConsumer, AnyError> {
         .set("group.id", env.random_uuid().to_string())
         .set("enable.auto.commit", "false")
         .set("fetch.wait.max.ms", "100")
+        .set("enable.partition.eof", std::env::var("EOF").unwrap_or_else(|_| "false".to_owned()))
         .create()?;
     let metadata = consumer.fetch_metadata(Some(topic), Duration::from_secs(10))?;
     let mut list = TopicPartitionList::new();
@@ -234,7 +288,7 @@ fn bare(env: &Env, from: &str, to: &str, seconds: u64) -> Result<(), AnyError> {
     let until = env.monotonic() + Duration::from_secs(seconds);
     while env.monotonic() < until {
         let Some(message) = consumer.poll(Duration::from_millis(100)) else { continue };
-        let message = message?;
+        let Ok(message) = message else { continue };
         let record = BaseRecord::to(to).payload(message.payload().unwrap_or_default());
         let record = match message.key() {
             Some(key) => record.key(key),
@@ -276,21 +330,15 @@ fn probe(env: &Env, from: &str, to: &str, rate: u64, seconds: u64) -> Result<(),
         let message = message?;
         let text = message.payload_view::<str>().ok_or("a record without value")??;
         let due = Duration::from_nanos(text[..20].parse()?);
-        latencies_us.push(env.monotonic().saturating_sub(due).as_micros() as u64);
+        latencies_us.push(env.monotonic().saturating_sub(due).as_micros() as i64);
     }
     stop.store(true, Ordering::Relaxed);
     drop(sender);
     // The first second is the start of connections.
     let mut steady = latencies_us.split_off(latencies_us.len().min(rate as usize));
-    steady.sort_unstable();
     if steady.is_empty() {
         return Err("nothing came back".into());
     }
-    let quantile = |q: f64| steady[((steady.len() - 1) as f64 * q) as usize] as f64 / 1_000.0;
-    let (p50, p90, p99, p999) = (quantile(0.5), quantile(0.9), quantile(0.99), quantile(0.999));
-    let came = steady.len();
-    println!(
-        "rate {rate}: {came} records, ms p50 {p50:.2} p90 {p90:.2} p99 {p99:.2} p999 {p999:.2}"
-    );
+    println!("rate {rate}: {}", quantiles(steady));
     Ok(())
 }
