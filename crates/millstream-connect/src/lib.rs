@@ -6,10 +6,12 @@
 //! this crate has.
 //!
 //! - [`rate`]: rows on a clock, for tries, demonstrations and benchmarks.
+//! - [`files`]: directories of JSON, CSV, Parquet and text, read and written.
 //! - [`console`], [`noop`], [`memory`], [`stats`]: sinks that print, drop, keep and measure.
 
 pub mod console;
 pub mod duration;
+pub mod files;
 pub mod kafka;
 pub mod memory;
 pub mod noop;
@@ -19,17 +21,25 @@ pub mod stats;
 #[cfg(test)]
 mod testing;
 
+use std::path::Path;
 use std::sync::Arc;
 
-use millstream_engine::connector::Registry;
+use millstream_engine::connector::{Connector, Registry};
 
-/// All connectors of this crate.
-pub fn registry() -> Registry {
-    Registry::new(vec![
+/// All connectors of this crate, for pipelines whose paths are relative to `base_dir`; to be the
+/// same as `FlowContext::base_dir`.
+pub fn registry(base_dir: &Path) -> Registry {
+    let mut connectors: Vec<Arc<dyn Connector>> = vec![
+        Arc::new(kafka::KafkaConnector),
         Arc::new(rate::Rate),
         Arc::new(console::Console),
         Arc::new(noop::Noop),
         Arc::new(memory::Memory),
         Arc::new(stats::Stats),
-    ])
+        Arc::new(files::Files::any(base_dir)),
+    ];
+    for format in files::Format::ALL {
+        connectors.push(Arc::new(files::Files::of(format, base_dir)));
+    }
+    Registry::new(connectors)
 }

@@ -6,6 +6,7 @@
 
 pub mod connector;
 pub mod driver;
+pub mod flow;
 pub mod functions;
 pub mod json;
 pub mod plan;

@@ -2,3 +2,91 @@
 //!
 //! Facts only; the binary turns them into a terminal line, Spark's StreamingQueryProgress JSON or
 //! Prometheus metrics.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use millstream_store::offset::{BatchId, SourceOffset};
+
+/// Hears of every published micro-batch, in order. Must return quickly: it is called on the way to
+/// the commit log.
+pub trait Listener: Send + Sync {
+    /// The query has opened its checkpoint and is about to run.
+    fn started(&self, _query: &QueryStarted) {}
+
+    /// A micro-batch was published.
+    fn published(&self, progress: &Progress);
+}
+
+/// A listener that does not care.
+pub struct Silent;
+
+impl Listener for Silent {
+    fn published(&self, _: &Progress) {}
+}
+
+/// Who a query is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryStarted {
+    /// The id in the checkpoint's `metadata`; the same in every run.
+    pub query_id: String,
+    /// The id of this run; a new one each time.
+    pub run_id: String,
+}
+
+/// One published micro-batch.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// The micro-batch's number.
+    pub batch_id: BatchId,
+    /// When its trigger fired, milliseconds since the epoch.
+    pub timestamp_ms: i64,
+    /// Rows read from all sources, before filters.
+    pub rows_in: u64,
+    /// Rows handed to the sink.
+    pub rows_out: u64,
+    /// From the previous trigger to this one; `None` for the first of a run.
+    pub since_previous: Option<Duration>,
+    /// From the arrival of the micro-batch's oldest row to its publication.
+    pub latency: Duration,
+    /// Where the time went.
+    pub durations: Durations,
+    /// What each source contributed, in the order of the offset log.
+    pub sources: Vec<SourceProgress>,
+    /// The sink's description.
+    pub sink: String,
+}
+
+/// Where a micro-batch's time went; the names are those of Spark's `durationMs`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Durations {
+    /// Asking the sources what has arrived.
+    pub latest_offset: Duration,
+    /// Handing the intent to the offset log, including waiting for its back-pressure.
+    pub wal_commit: Duration,
+    /// Planning again because a static table changed.
+    pub query_planning: Duration,
+    /// Running the plan and handing the result to the sink.
+    pub add_batch: Duration,
+    /// From there to the sink's acknowledgement and the entry for the commit log.
+    pub commit_offsets: Duration,
+    /// All of it.
+    pub trigger_execution: Duration,
+}
+
+/// One source's part of a micro-batch.
+#[derive(Clone, Debug)]
+pub struct SourceProgress {
+    /// The source, in Spark's words.
+    pub description: String,
+    /// Where the micro-batch started; `None` in the first of a query.
+    pub start: Option<SourceOffset>,
+    /// Where it ended, exclusive.
+    pub end: SourceOffset,
+    /// The newest offset known outside.
+    pub latest: Option<SourceOffset>,
+    /// Rows read from this source.
+    pub rows: u64,
+    /// The source's own counters.
+    pub metrics: BTreeMap<String, u64>,
+}

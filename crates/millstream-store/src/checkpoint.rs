@@ -101,7 +101,7 @@ impl Checkpoint {
         let lock = acquire_lock(&storage, env).await?;
         refuse_foreign_state(&storage).await?;
         let query_id = match storage.get(layout::METADATA).await? {
-            Some(bytes) => read_query_id(&storage, &bytes).await?,
+            Some(bytes) => read_query_id(&storage, &bytes, env).await?,
             None => None,
         };
         let query_id = match query_id {
@@ -140,9 +140,11 @@ async fn acquire_lock(storage: &Storage, env: &Env) -> Result<Option<Lock>, Open
     let Storage::Local(local) = storage else { return Ok(None) };
     let (root, env_of_lock) = (local.directory.root().to_owned(), env.clone());
     let locked = env.spawn_blocking("checkpoint lock", move || {
-        std::fs::create_dir_all(&root).map_err(|error| {
-            LockError::Storage(storage::storage_error("make the directory", &root, &error))
-        })?;
+        if !root.is_dir() {
+            storage::make_directory(&root).map_err(|error| {
+                LockError::Storage(storage::storage_error("make the directory", &root, &error))
+            })?;
+        }
         lock::acquire(&root, &env_of_lock)
     });
     match locked.join().await {
@@ -165,7 +167,11 @@ async fn refuse_foreign_state(storage: &Storage) -> Result<(), OpenError> {
 
 /// The id in `metadata`. `None`, with the file moved aside, where a crash at the first start left
 /// the file torn: without log entries there is nothing that the id could belong to.
-async fn read_query_id(storage: &Storage, bytes: &[u8]) -> Result<Option<String>, OpenError> {
+async fn read_query_id(
+    storage: &Storage,
+    bytes: &[u8],
+    env: &Env,
+) -> Result<Option<String>, OpenError> {
     let error = match metadata::decode(bytes) {
         Ok(query_id) => return Ok(Some(query_id)),
         Err(error) => error,
@@ -179,7 +185,8 @@ async fn read_query_id(storage: &Storage, bytes: &[u8]) -> Result<Option<String>
     };
     tracing::warn!(file, %error, "the query's id was torn by a crash before the query began; \
         moved it aside");
-    storage.rename(layout::METADATA, &format!(".{}.torn", layout::METADATA)).await?;
+    let aside = format!(".{}.torn-{}", layout::METADATA, env.random_uuid());
+    storage.rename(layout::METADATA, &aside).await?;
     storage.delete_many(vec![layout::sidecar(layout::METADATA)]).await?;
     Ok(None)
 }

@@ -75,3 +75,14 @@ pub(crate) fn json_line<'a, T: serde::Deserialize<'a>>(
         DecodeError::malformed(format!("{what} is not the JSON expected: {error}"))
     })
 }
+
+/// Reads a line that is a JSON object. (Derived readers would take an array of the fields too.)
+pub(crate) fn json_object<'a, T: serde::Deserialize<'a>>(
+    what: &str,
+    line: &'a str,
+) -> Result<T, DecodeError> {
+    if line.trim_start().starts_with('{') {
+        return json_line(what, line);
+    }
+    Err(DecodeError::malformed(format!("{what} is not a JSON object")))
+}

@@ -11,7 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::{DecodeError, json_line, versioned_lines};
+use crate::codec::{DecodeError, json_object, versioned_lines};
 
 /// The highest version that can be read.
 pub const VERSION_MAX: u32 = 3;
@@ -35,7 +35,7 @@ impl Entry {
         let (_, mut lines) = versioned_lines(bytes, VERSION_MAX)?;
         match lines.next().map(str::trim) {
             None | Some("") => Ok(Self::default()),
-            Some(line) => json_line("line 2", line),
+            Some(line) => json_object("line 2", line),
         }
     }
 }

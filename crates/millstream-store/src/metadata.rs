@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-use crate::codec::{DecodeError, json_line};
+use crate::codec::{DecodeError, json_object};
 
 /// The bytes of `metadata` for the query `id`.
 pub fn encode(id: &uuid::Uuid) -> Vec<u8> {
@@ -22,7 +22,7 @@ pub fn decode(bytes: &[u8]) -> Result<String, DecodeError> {
     }
     let text = std::str::from_utf8(bytes)
         .map_err(|error| DecodeError::malformed(format!("it is not UTF-8 text: {error}")))?;
-    let metadata: Metadata = json_line("the content", text)?;
+    let metadata: Metadata = json_object("the content", text)?;
     Ok(metadata.id)
 }
 

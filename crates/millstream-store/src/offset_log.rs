@@ -14,7 +14,7 @@
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::codec::{DecodeError, json_line, versioned_lines};
+use crate::codec::{DecodeError, json_line, json_object, versioned_lines};
 use crate::offset::SourceOffset;
 
 /// The highest version that can be read.
@@ -101,7 +101,7 @@ impl Entry {
         let facts: Facts = match lines.next().map(str::trim) {
             None => return Err(DecodeError::malformed("it ends after the version")),
             Some("") => Facts::default(),
-            Some(line) => json_line("line 2", line)?,
+            Some(line) => json_object("line 2", line)?,
         };
         let offsets = if version == 1 { numbered(lines)? } else { named(lines)? };
         if offsets.is_empty() {

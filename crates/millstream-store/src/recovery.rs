@@ -66,7 +66,7 @@ pub enum RecoverError {
     },
     /// The commit log is ahead of the offset log.
     #[error(
-        "{file} says that micro-batch {commit} is published, but {log} {last}. Restore the missing files of the offset log from a backup, or use a new checkpoint directory (the query then begins anew)"
+        "{file} says that micro-batch {commit} is published, but {log} {last}. Restore the missing files of the offset log from a backup, or delete the commit entries above it (those micro-batches are then run again)"
     )]
     CommitAhead {
         /// The file of the last commit entry.

@@ -1,1 +1,70 @@
-fn main() {}
+//! The `millstream` command: parse, load, wire, run.
+//!
+//! Only this crate knows flags, signals, the terminal and the environment. What happens in a
+//! micro-batch is `millstream_engine::driver`; what touches the world is `millstream_connect`.
+//!
+//! - [`cli`] says what can be asked for, [`load`] turns a pipeline file into planned flows;
+//! - [`run`], [`validate`], [`demo`], [`bench`] and [`checkpoint_show`] are the commands;
+//! - [`watch`] counts what a flow does, and [`terminal`], [`progress_json`] and [`metrics`] show
+//!   it; [`report`] has the words for how a flow ended.
+
+mod app;
+mod bench;
+mod checkpoint_show;
+mod cli;
+mod demo;
+#[cfg(test)]
+mod docs_tests;
+mod histogram;
+mod human;
+mod load;
+mod logging;
+mod metrics;
+mod metrics_server;
+mod progress_json;
+mod render;
+mod report;
+mod run;
+mod screen;
+mod stopping;
+mod supervise;
+mod terminal;
+mod validate;
+mod watch;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use app::App;
+use clap::Parser as _;
+use cli::{CheckpointCommand, Cli, Command};
+
+/// How long tasks that are left over (a client library's, say) may take to end.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let app = App::new(cli.verbose);
+    if let Err(problem) = logging::start(app.verbose, &app.screen) {
+        return app.wrong(&problem);
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return app.failed(&format!("the runtime cannot start: {error}")),
+    };
+    let status = runtime.block_on(dispatch(cli.command, &app));
+    runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
+    status
+}
+
+async fn dispatch(command: Command, app: &App) -> ExitCode {
+    match command {
+        Command::Run(arguments) => run::run(arguments, app).await,
+        Command::Validate(arguments) => validate::run(arguments, app).await,
+        Command::Demo(arguments) => demo::run(arguments, app).await,
+        Command::Bench(arguments) => bench::run(arguments).await,
+        Command::Checkpoint(CheckpointCommand::Show { directory }) => {
+            checkpoint_show::run(&directory, app).await
+        }
+    }
+}

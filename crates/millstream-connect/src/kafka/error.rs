@@ -300,7 +300,11 @@ fn delivery_kind(code: RDKafkaErrorCode) -> Kind {
 
 /// A record whose value cannot be decoded, where the table's mode does not allow that.
 #[derive(Debug, Error)]
-#[error("the record at {id}, offset {offset}, is malformed: {problem}")]
+#[error(
+    "the record in topic {}, partition {}, offset {offset} is malformed: {problem}",
+    id.topic,
+    id.partition
+)]
 pub struct MalformedValue {
     id: PartitionId,
     offset: i64,

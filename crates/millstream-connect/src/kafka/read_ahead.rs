@@ -4,7 +4,9 @@
 //! The reader pushes chunks, the driver takes them. Per partition there are three numbers: `taken`,
 //! the end of what the driver has; `read`, the end of what the reader has, which is also past
 //! records that are never handed out (transaction markers, gaps of compaction); and `end`, where
-//! the query stops, if it stops. Rows at or past `end` are dropped on arrival.
+//! the query stops, if it stops. Rows at or past `end` are dropped on arrival. If no rows are left
+//! before `end` but such a gap is, one more take without rows brings `taken` to `end`, so that the
+//! log ends there too, as Spark's does.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -42,6 +44,8 @@ struct State {
     rows: u64,
     bytes: usize,
     fixed_end: bool,
+    /// All up to the fixed end was asked for in one go.
+    whole: bool,
     failure: Option<Failure>,
     /// When the driver last took something, on the monotonic clock.
     taken_at: Duration,
@@ -126,7 +130,7 @@ impl ReadAhead {
         for (id, arrival) in arrivals {
             rows_came |= state.push(&id, arrival);
         }
-        let wake = rows_came || state.at_end();
+        let wake = rows_came || state.all_read();
         drop(state);
         if wake {
             self.arrived.notify_one();
@@ -189,11 +193,14 @@ impl ReadAhead {
             return Err(failure);
         }
         let limited = admission == Admission::Limited;
-        if state.rows == 0 || (limited && !matches!(self.readiness(&state), Readiness::Ready)) {
+        state.whole = !limited && state.fixed_end;
+        let waits = limited || state.whole;
+        let ready = !waits || matches!(self.readiness(&state), Readiness::Ready);
+        if !ready || state.at_end() || (state.rows == 0 && !state.all_read()) {
             return Ok(None);
         }
         let rows_max = if limited { self.limits.rows_max } else { None };
-        let taken = state.take(rows_max);
+        let taken = state.take(rows_max, self.env.now_us());
         state.taken_at = self.env.monotonic();
         drop(state);
         self.space.notify_one();
@@ -216,14 +223,14 @@ impl ReadAhead {
     }
 
     fn readiness(&self, state: &MutexGuard<'_, State>) -> Readiness {
-        if state.failure.is_some() || state.at_end() {
+        if state.failure.is_some() || state.all_read() {
             return Readiness::Ready;
         }
-        if state.rows == 0 {
+        if state.rows == 0 || (state.whole && !state.is_full()) {
             return Readiness::OnArrival;
         }
         let enough = self.limits.rows_min.is_none_or(|rows_min| state.rows >= rows_min);
-        if enough || state.is_full() || state.all_read() {
+        if enough || state.is_full() {
             return Readiness::Ready;
         }
         let since = self.env.monotonic().saturating_sub(state.taken_at);
@@ -246,7 +253,8 @@ impl State {
     }
 
     fn at_end(&self) -> bool {
-        self.rows == 0 && self.all_read()
+        let taken = |partition: &Partition| partition.end.is_some_and(|end| partition.taken >= end);
+        self.fixed_end && self.rows == 0 && self.partitions.values().all(taken)
     }
 
     /// Returns whether there were rows among it that are wanted.
@@ -269,7 +277,7 @@ impl State {
         true
     }
 
-    fn take(&mut self, rows_max: Option<u64>) -> TakenChunks {
+    fn take(&mut self, rows_max: Option<u64>, now_us: i64) -> TakenChunks {
         let waiting: Vec<u64> = self.partitions.values().map(Partition::rows).collect();
         let shares = match rows_max {
             Some(rows_max) => shares(rows_max, &waiting),
@@ -283,7 +291,7 @@ impl State {
             }
         }
         let all = || chunks.iter().flat_map(|(_, chunks)| chunks);
-        let oldest_arrival_us = all().map(|chunk| chunk.arrival_us).min().unwrap_or(0);
+        let oldest_arrival_us = all().map(|chunk| chunk.arrival_us).min().unwrap_or(now_us);
         for chunk in all() {
             self.bytes -= chunk.bytes();
         }

@@ -1,1 +1,503 @@
-//! driver
+//! The micro-batch driver: runs one streaming query from its checkpoint until it is stopped.
+//!
+//! One micro-batch, from arrival to commit:
+//! 1. sources read ahead on their own; [`Source::take`] hands over what has arrived ([`pace`]
+//!    decides when to ask);
+//! 2. the ranges taken are micro-batch N's intent. A sink whose exactly-once rests on replaying the
+//!    same range under the same id has it logged at once, and step 4 waits until it is durable;
+//! 3. the plan, made once, runs over the splits;
+//! 4. the sink gets the whole result, and the driver turns to micro-batch N+1 at once;
+//! 5. the [`committer`] logs the intent of any other sink, awaits the sink's acknowledgement and
+//!    writes entry N of the commit log; it takes the micro-batches in order, one after the other.
+//!
+//! So while N is being acknowledged, N+1 computes and N+2 is being read. What bounds this is
+//! [`MICRO_BATCHES_IN_FLIGHT_MAX`] and the log writer's own limit: slow storage makes micro-batches
+//! larger instead of letting the logs fall behind.
+//!
+//! Why the intent of an at-least-once sink comes so late: several micro-batches may be in flight,
+//! but Spark, when it takes over a checkpoint, runs again only the last one logged. Logged in step
+//! 5 there is never more than one intent without a commit entry, so Spark loses nothing either;
+//! and what was in flight is read again, which is all that such a sink was promised.
+//!
+//! A crash between 2 and 5 leaves an intent without a commit; [`recovery`] runs that micro-batch
+//! again, with the same ranges, number and batch time.
+//!
+//! [`Source::take`]: crate::source::Source::take
+
+pub mod batch_query;
+mod committer;
+mod pace;
+mod recovery;
+pub mod stop;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::select_all;
+use millstream_store::checkpoint::Checkpoint;
+use millstream_store::commit_log;
+use millstream_store::env::{Env, Task};
+use millstream_store::log_writer::{LogWriter, Settings, Ticket};
+use millstream_store::offset::{BatchId, SourceOffset};
+use millstream_store::offset_log;
+use millstream_store::storage::Durability;
+
+use crate::functions::BatchClock;
+use crate::plan::QueryPlan;
+use crate::plan::static_table::LoadedTable;
+use crate::plan::stream_scan::from_datafusion;
+use crate::progress::{Durations, Listener, Progress, SourceProgress};
+use crate::sink::{Delivery, Output, Sink};
+use crate::source::{Admission, Failure, Source, Split, Taken};
+use crate::sql::trigger::Trigger;
+use committer::{Committer, InFlight};
+use pace::Pace;
+use stop::Stop;
+
+/// Micro-batches handed to the sink and not acknowledged yet. Enough that a broker's round trip
+/// delays nobody at a micro-batch every half millisecond.
+pub const MICRO_BATCHES_IN_FLIGHT_MAX: usize = 64;
+
+/// How often static tables are looked at for changes.
+const STATIC_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Everything a streaming query consists of.
+pub struct Query {
+    /// The query's plan.
+    pub plan: QueryPlan,
+    /// The sources, in the order of the plan's scans and of the offset log's lines.
+    pub sources: Vec<Box<dyn Source>>,
+    /// The static tables the plan reads.
+    pub statics: Vec<Arc<LoadedTable>>,
+    /// Where the rows go.
+    pub sink: Box<dyn Sink>,
+    /// What the query restarts from.
+    pub checkpoint: Checkpoint,
+    /// When micro-batches start.
+    pub trigger: Trigger,
+    /// The time that `current_timestamp()` gives.
+    pub batch_clock: BatchClock,
+    /// Hears of every micro-batch.
+    pub listener: Arc<dyn Listener>,
+    /// Ends the query when asked.
+    pub stop: Stop,
+    /// Clock and tasks.
+    pub env: Env,
+}
+
+/// What a query did in this run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Micro-batches published.
+    pub micro_batches: u64,
+    /// Rows read.
+    pub rows_in: u64,
+    /// Rows handed to the sink.
+    pub rows_out: u64,
+}
+
+impl Query {
+    /// Runs until the trigger is done, or until asked to stop.
+    ///
+    /// Errors: the first failure of a source, the plan, the sink or a log; everything that was
+    /// acknowledged by then is in the logs.
+    pub async fn run(self) -> Result<Finished, Failure> {
+        let mut driver = Driver::start(self).await?;
+        let outcome = driver.run().await;
+        driver.finish(outcome).await
+    }
+}
+
+struct Driver {
+    query: Query,
+    log: Arc<LogWriter>,
+    committer: Committer,
+    /// Where the next micro-batch starts, by source; `None` before a source's first.
+    positions: Vec<Option<SourceOffset>>,
+    next_id: BatchId,
+    conf: Vec<(String, String)>,
+    statics_changed: Arc<AtomicBool>,
+    static_watch: Option<Task<()>>,
+    previous_trigger: Option<Duration>,
+    replayed: bool,
+}
+
+impl Driver {
+    async fn start(mut query: Query) -> Result<Self, Failure> {
+        let recovered = query.checkpoint.recover().await?;
+        let published = query.sink.open().await?;
+        let resume = recovery::decide(recovered, published, query.sources.len())?;
+        let log = LogWriter::start(&query.checkpoint, &query.env, Settings::default());
+        let log = Arc::new(log);
+        let committer = Committer::start(&query.env, Arc::clone(&log), Arc::clone(&query.listener));
+        let mut driver = Self {
+            positions: vec![None; query.sources.len()],
+            next_id: resume.next_id,
+            conf: resume.conf.clone(),
+            statics_changed: Arc::default(),
+            static_watch: None,
+            previous_trigger: None,
+            replayed: false,
+            query,
+            log,
+            committer,
+        };
+        match driver.resume(resume).await {
+            Ok(()) => {
+                driver.static_watch = driver.watch_statics();
+                Ok(driver)
+            }
+            Err(failure) => Err(driver.finish(Err(failure)).await.expect_err("it was given one")),
+        }
+    }
+
+    /// Opens the sources where the logs say, repeats what was logged but not published, and lets
+    /// the sources read ahead.
+    async fn resume(&mut self, resume: recovery::Resume) -> Result<(), Failure> {
+        for (index, source) in self.query.sources.iter_mut().enumerate() {
+            let position = resume.positions[index].as_ref();
+            let log = self.query.checkpoint.source_log(index);
+            let start = source.open(position, log).await?;
+            self.positions[index] = resume.positions[index].clone().or(Some(start));
+        }
+        for id in resume.commit_only {
+            self.log.commit(id, commit_log::Entry::default()).await;
+        }
+        for replay in resume.replays {
+            tracing::info!(
+                batch_id = replay.id.0,
+                "repeating a micro-batch that was not committed"
+            );
+            self.replayed = true;
+            self.replay(replay).await?;
+        }
+        if self.replayed && self.query.trigger == Trigger::Once {
+            // Spark's rule: a run with this trigger that finds such a micro-batch does no more.
+            return Ok(());
+        }
+        for (source, position) in self.query.sources.iter_mut().zip(&self.positions) {
+            let position = position.as_ref().expect("open gave every source a position");
+            source.start(position).await?;
+        }
+        if matches!(self.query.trigger, Trigger::Once | Trigger::AvailableNow) {
+            for source in &mut self.query.sources {
+                source.fix_end().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn replay(&mut self, replay: recovery::Replay) -> Result<(), Failure> {
+        let began = self.query.env.monotonic();
+        let mut taken = Vec::with_capacity(self.query.sources.len());
+        for (index, source) in self.query.sources.iter_mut().enumerate() {
+            let Some(end) = &replay.ends[index] else {
+                taken.push(None);
+                continue;
+            };
+            taken.push(Some(source.replay(replay.starts[index].as_ref(), end).await?));
+        }
+        self.positions = replay.starts;
+        let fired = Fired { began, batch_time_ms: replay.batch_time_ms };
+        self.execute(replay.id, fired, taken, Intent::Logged, Durations::default()).await
+    }
+
+    async fn run(&mut self) -> Result<(), Failure> {
+        if self.query.trigger == Trigger::Once && self.replayed {
+            return Ok(());
+        }
+        let mut pace = Pace::new(&self.query.trigger, self.query.env.clone());
+        loop {
+            self.hear_committed();
+            if self.all_at_end() || self.wait(&mut pace).await == Wake::End {
+                return Ok(());
+            }
+            // With the trigger `once` this comes to an end after one micro-batch, unless there is
+            // more input than a source can hold.
+            self.micro_batch().await?;
+        }
+    }
+
+    /// Waits until a micro-batch may be worth starting.
+    async fn wait(&mut self, pace: &mut Pace) -> Wake {
+        let Query { sources, stop, .. } = &mut self.query;
+        let input = async {
+            match pace.due().await {
+                pace::Due::Now => {}
+                pace::Due::WhenInputArrives => any_arrived(sources).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.requested() => Wake::End,
+            () = self.committer.failed() => Wake::End,
+            () = input => Wake::Look,
+        }
+    }
+
+    /// Takes what has arrived, if anything has, and runs a micro-batch over it.
+    async fn micro_batch(&mut self) -> Result<(), Failure> {
+        let fired = Fired::now(&self.query.env);
+        let admission = match self.query.trigger {
+            Trigger::Once => Admission::All,
+            _ => Admission::Limited,
+        };
+        let mut taken = Vec::with_capacity(self.query.sources.len());
+        for source in &mut self.query.sources {
+            taken.push(source.take(admission)?);
+        }
+        if taken.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let mut durations =
+            Durations { latest_offset: self.since(fired.began), ..Durations::default() };
+
+        let id = self.next_id;
+        self.next_id = id.next();
+        let entry = self.intent(&taken, &fired);
+        let intent = match self.query.sink.delivery() {
+            Delivery::Repeats => Intent::ToBeLogged(entry),
+            Delivery::IdempotentById => {
+                let began_log = self.query.env.monotonic();
+                let ticket = self.log.intent(id, entry, Durability::Power).await;
+                durations.wal_commit = self.since(began_log);
+                Intent::OnItsWay(ticket)
+            }
+        };
+        self.execute(id, fired, taken, intent, durations).await
+    }
+
+    fn intent(&self, taken: &[Option<Taken>], fired: &Fired) -> offset_log::Entry {
+        let end = |(taken, position): (&Option<Taken>, &Option<SourceOffset>)| match taken {
+            Some(taken) => Some(taken.end.clone()),
+            None => position.clone(),
+        };
+        offset_log::Entry {
+            batch_watermark_ms: 0,
+            batch_timestamp_ms: fired.batch_time_ms,
+            conf: self.conf.clone(),
+            offsets: taken.iter().zip(&self.positions).map(end).collect(),
+        }
+    }
+
+    /// Steps 3 and 4, and the hand-over to step 5.
+    async fn execute(
+        &mut self,
+        id: BatchId,
+        fired: Fired,
+        taken: Vec<Option<Taken>>,
+        intent: Intent,
+        mut durations: Durations,
+    ) -> Result<(), Failure> {
+        let began_planning = self.query.env.monotonic();
+        if self.statics_changed.swap(false, Ordering::Relaxed) {
+            self.query.plan.replan().await.map_err(from_datafusion)?;
+            durations.query_planning = self.since(began_planning);
+        }
+        self.query.batch_clock.set(fired.batch_time_ms * 1_000);
+
+        let began_running = self.query.env.monotonic();
+        let input = Input::split(taken, &self.query.env);
+        let partitions = self.query.plan.run(&self.query.env, input.splits).await?;
+        let output = Output { batch_id: id, partitions };
+        let rows_out = output.rows();
+        let intent = match intent {
+            Intent::Logged => None,
+            Intent::ToBeLogged(entry) => Some(entry),
+            Intent::OnItsWay(ticket) => {
+                ticket.written().await?;
+                None
+            }
+        };
+        let permit = self.committer.permit().await;
+        let acknowledgement = self.query.sink.publish(output).await?;
+        durations.add_batch = self.since(began_running);
+
+        let progress = self.progress(id, &fired, durations, &input.ends, &input.rows, rows_out);
+        for (position, end) in self.positions.iter_mut().zip(&input.ends) {
+            if let Some(end) = end {
+                *position = Some(end.clone());
+            }
+        }
+        self.committer.hand_over(InFlight {
+            acknowledgement,
+            intent,
+            progress,
+            began: fired.began,
+            handed_over: self.query.env.monotonic(),
+            oldest_arrival_us: input.oldest_arrival_us,
+            ends: input.ends,
+            permit,
+        });
+        self.previous_trigger = Some(fired.began);
+        Ok(())
+    }
+
+    fn progress(
+        &self,
+        batch_id: BatchId,
+        fired: &Fired,
+        durations: Durations,
+        ends: &[Option<SourceOffset>],
+        rows: &[u64],
+        rows_out: u64,
+    ) -> Progress {
+        let sources = self.query.sources.iter().enumerate();
+        let sources = sources.filter_map(|(index, source)| {
+            let start = self.positions[index].clone();
+            Some(SourceProgress {
+                description: source.description(),
+                end: ends[index].clone().or_else(|| start.clone())?,
+                start,
+                latest: source.latest(),
+                rows: rows[index],
+                metrics: source.metrics(),
+            })
+        });
+        Progress {
+            batch_id,
+            timestamp_ms: fired.batch_time_ms,
+            rows_in: rows.iter().sum(),
+            rows_out,
+            since_previous: self.previous_trigger.map(|at| fired.began.saturating_sub(at)),
+            latency: Duration::ZERO,
+            durations,
+            sources: sources.collect(),
+            sink: self.query.sink.description(),
+        }
+    }
+
+    fn since(&self, moment: Duration) -> Duration {
+        self.query.env.monotonic().saturating_sub(moment)
+    }
+
+    fn all_at_end(&self) -> bool {
+        self.query.sources.iter().all(|source| source.at_end())
+    }
+
+    fn hear_committed(&mut self) {
+        while let Some(ends) = self.committer.next_committed() {
+            for (source, end) in self.query.sources.iter_mut().zip(&ends) {
+                if let Some(end) = end {
+                    source.committed(end);
+                }
+            }
+        }
+    }
+
+    fn watch_statics(&self) -> Option<Task<()>> {
+        if self.query.statics.is_empty() {
+            return None;
+        }
+        let statics = self.query.statics.clone();
+        let (env, changed) = (self.query.env.clone(), Arc::clone(&self.statics_changed));
+        Some(self.query.env.spawn("static-tables", async move {
+            loop {
+                env.sleep(STATIC_REFRESH_INTERVAL).await;
+                for table in &statics {
+                    match table.refresh().await {
+                        Ok(true) => changed.store(true, Ordering::Relaxed),
+                        Ok(false) => {}
+                        Err(failure) => tracing::warn!(
+                            %failure,
+                            "a static table could not be read again; its rows stay as they were"
+                        ),
+                    }
+                }
+            }
+        }))
+    }
+
+    /// Waits for what is in flight, closes everything, and gives the first failure, if any.
+    async fn finish(mut self, outcome: Result<(), Failure>) -> Result<Finished, Failure> {
+        if let Some(task) = self.static_watch.take() {
+            task.abort();
+        }
+        let committed = self.committer.drain().await;
+        let flushed = self.log.flush().await;
+        self.hear_committed();
+        for source in &mut self.query.sources {
+            source.close().await;
+        }
+        let closed = self.query.sink.close().await;
+        outcome?;
+        let finished = committed?;
+        flushed?;
+        closed?;
+        Ok(finished)
+    }
+}
+
+/// What is still to be done about a micro-batch's entry in the offset log.
+enum Intent {
+    /// It stands there: a replay.
+    Logged,
+    /// Being written; the sink waits for it.
+    OnItsWay(Ticket),
+    /// To be written by the committer.
+    ToBeLogged(offset_log::Entry),
+}
+
+/// When and for which moment a micro-batch runs.
+struct Fired {
+    /// On the monotonic clock.
+    began: Duration,
+    /// The micro-batch's time, milliseconds since the epoch; a replay has the first attempt's.
+    batch_time_ms: i64,
+}
+
+impl Fired {
+    fn now(env: &Env) -> Self {
+        Self { began: env.monotonic(), batch_time_ms: env.now_ms() }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Wake {
+    Look,
+    End,
+}
+
+/// What was taken from the sources, turned by kind of fact instead of by source.
+struct Input {
+    splits: Vec<Vec<Box<dyn Split>>>,
+    ends: Vec<Option<SourceOffset>>,
+    rows: Vec<u64>,
+    oldest_arrival_us: i64,
+}
+
+impl Input {
+    fn split(taken: Vec<Option<Taken>>, env: &Env) -> Self {
+        let mut input = Self {
+            splits: Vec::with_capacity(taken.len()),
+            ends: Vec::with_capacity(taken.len()),
+            rows: Vec::with_capacity(taken.len()),
+            oldest_arrival_us: env.now_us(),
+        };
+        for taken in taken {
+            let (splits, end, rows) = match taken {
+                Some(taken) => {
+                    input.oldest_arrival_us = input.oldest_arrival_us.min(taken.oldest_arrival_us);
+                    (taken.splits, Some(taken.end), taken.rows)
+                }
+                None => (Vec::new(), None, 0),
+            };
+            input.splits.push(splits);
+            input.ends.push(end);
+            input.rows.push(rows);
+        }
+        input
+    }
+}
+
+/// Completes when a source that has not reached its end has something, or all have reached it.
+async fn any_arrived(sources: &mut [Box<dyn Source>]) {
+    let open = sources.iter_mut().filter(|source| !source.at_end());
+    let arrivals: Vec<_> = open.map(|source| source.arrived()).collect();
+    if !arrivals.is_empty() {
+        select_all(arrivals).await;
+    }
+}

@@ -112,6 +112,9 @@ pub(crate) fn zone_offset_us(zone: &str, local_us: i64) -> Option<i64> {
         let seconds = if sign == b'-' { -seconds } else { seconds };
         return Some(seconds * SECOND_US);
     }
+    if matches!(zone, "" | "Z") {
+        return Some(0);
+    }
     let zone = Tz::from_str(zone).ok()?;
     let local = local_datetime(local_us)?;
     // In the hour that a change to winter time repeats, Java takes the earlier offset; in the hour
@@ -140,10 +143,8 @@ fn fixed_offset(text: &str) -> Option<i64> {
     if text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit()) {
         parts = [number(&text[..2])?, number(&text[2..])?, 0];
     } else {
-        let mut count = 0;
-        for part in text.split(':') {
-            *parts.get_mut(count)? = number(part)?;
-            count += 1;
+        for (at, part) in text.split(':').enumerate() {
+            *parts.get_mut(at)? = number(part)?;
         }
     }
     let seconds = parts[0] * 3600 + parts[1] * 60 + parts[2];

@@ -119,7 +119,7 @@ pub struct Decoded {
 /// A record that cannot be decoded.
 #[derive(Debug, Error)]
 #[error(
-    "record {row} is not what its columns say, at byte {position}: {problem}. The record: \
+    "the record is not what its columns say, at byte {position}: {problem}. The record: \
      {excerpt}. Mend the data, or set the option mode to PERMISSIVE or DROPMALFORMED"
 )]
 pub struct MalformedRecord {
@@ -394,6 +394,40 @@ impl Decoder {
             "the builders were made for this schema, and rows with forbidden nulls are gone",
         )
     }
+}
+
+/// Decodes texts into values of `data_type`, an ARRAY or a MAP, instead of columns. A malformed
+/// text becomes null, or an error with [`ParseMode::FailFast`].
+pub(crate) fn decode_values(
+    texts: &StringArray,
+    data_type: &DataType,
+    mode: ParseMode,
+) -> Result<ArrayRef, MalformedRecord> {
+    let mut column = Column::new(data_type, false).expect("the type was checked when planning");
+    let mut scratch = String::new();
+    for (row, text) in texts.iter().enumerate() {
+        let problem = match text.map(|text| (text, scan::record(text.as_bytes()))) {
+            None => {
+                column.append_null();
+                None
+            }
+            Some((text, Ok(span))) => {
+                let fit = column.append(text, span, &mut scratch);
+                let expected = || type_name(data_type);
+                let wrong = || Problem::WrongType { column: "value".into(), expected: expected() };
+                (fit != Fit::Whole).then(|| (span.start, wrong()))
+            }
+            Some((_, Err(problem))) => {
+                column.append_null();
+                Some(problem)
+            }
+        };
+        if let (Some((position, problem)), ParseMode::FailFast) = (problem, mode) {
+            let excerpt = excerpt(text.unwrap_or_default().as_bytes(), position);
+            return Err(MalformedRecord { row, position, problem, excerpt });
+        }
+    }
+    Ok(column.finish())
 }
 
 /// The buffer of all records: checked as a whole, since that is fastest, and where that fails

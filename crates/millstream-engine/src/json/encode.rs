@@ -70,6 +70,28 @@ pub fn encode(values: &dyn Array, options: EncodeOptions) -> Result<StringArray,
     Ok(out.finish())
 }
 
+/// Writes each value of a column as it stands in JSON, but without quotation marks and escapes;
+/// nulls become null. That is also how Spark writes the columns of CSV files.
+pub fn plain_texts(values: &ArrayRef) -> Result<StringArray, UnsupportedType> {
+    let part = Part::new(values, EncodeOptions::default())?;
+    if let Writer::Text(texts) = part.writer {
+        return Ok(texts);
+    }
+    let mut out = StringBuilder::with_capacity(values.len(), values.len() * 16);
+    let mut text = String::new();
+    for row in 0..values.len() {
+        if part.values.is_null(row) {
+            out.append_null();
+            continue;
+        }
+        text.clear();
+        part.write(row, &mut text);
+        let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        out.append_value(quoted.unwrap_or(&text));
+    }
+    Ok(out.finish())
+}
+
 /// Whether [`encode`] can write values of `data_type`.
 pub fn check(data_type: &DataType) -> Result<(), UnsupportedType> {
     let empty = arrow::array::new_empty_array(data_type);

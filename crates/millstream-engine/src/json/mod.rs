@@ -16,10 +16,11 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use decode::decode_values;
 pub use decode::{
     DecodeOptions, Decoded, Decoder, MalformedRecord, ParseMode, UnsupportedSchema, Values,
 };
-pub use encode::{EncodeOptions, UnsupportedType, check, encode};
-pub(crate) use path::Path;
+pub use encode::{EncodeOptions, UnsupportedType, check, encode, plain_texts};
+pub(crate) use path::{Path, array_length};
 pub(crate) use scalar::parse_decimal;
 pub use scan::Problem;

@@ -71,6 +71,13 @@ impl Path {
     }
 }
 
+/// How many elements an array has; `None` if `document` is not an array.
+pub(crate) fn array_length(document: &str) -> Option<i32> {
+    let root = scan::record(document.as_bytes()).ok()?;
+    let is_array = root.kind == Kind::Array;
+    is_array.then(|| Elements::new(document, root).count() as i32)
+}
+
 fn follow(document: &str, value: Span, steps: &[Step], matches: &mut Vec<Span>) {
     let Some((step, rest)) = steps.split_first() else {
         return matches.push(value);

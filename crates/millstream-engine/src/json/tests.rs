@@ -485,7 +485,11 @@ fn nearly_json() -> impl Strategy<Value = String> {
             let mut chars: Vec<char> = text.chars().collect();
             if !chars.is_empty() {
                 let at = at.index(chars.len());
-                if new.is_ascii() { chars[at] = new } else { drop(chars.remove(at)) }
+                if new.is_ascii() {
+                    chars[at] = new;
+                } else {
+                    chars.remove(at);
+                }
             }
             chars.into_iter().collect()
         });

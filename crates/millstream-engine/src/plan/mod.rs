@@ -1,1 +1,15 @@
-//! plan
+//! From a logical plan to rows. Steps 4 of a micro-batch.
+//!
+//! A streaming query is planned once and run for every micro-batch. Its leaves are [`StreamScan`]s:
+//! plan nodes with a slot per partition, which the driver fills with the micro-batch's splits
+//! before it runs the plan. Static tables are read when the query is planned; the query is planned
+//! again only when one of them changes.
+//!
+//! [`StreamScan`]: stream_scan::StreamScan
+
+pub mod query_plan;
+pub mod session;
+pub mod static_table;
+pub mod stream_scan;
+
+pub use query_plan::QueryPlan;

@@ -18,7 +18,10 @@ pub(super) fn start(
 ) -> (Sender<Job>, Thread) {
     let (sender, receiver) = channel();
     let (directory, ending) = (directory.clone(), Ending::new(shared));
-    let thread = env.thread("checkpoint", move || write_all(&directory, &receiver, &ending));
+    let thread = env.thread("checkpoint", move || {
+        write_all(&directory, &receiver, &ending);
+        directory.delete_spares();
+    });
     (sender, thread)
 }
 

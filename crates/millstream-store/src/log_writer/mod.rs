@@ -61,7 +61,7 @@ pub enum WriteError {
         path: String,
     },
     /// The storage refused it.
-    #[error("cannot write the checkpoint: {0}")]
+    #[error("the checkpoint is not written any more: {0}")]
     Put(PutError),
     /// The writer ended before it came to the entry.
     #[error("the writer of the checkpoint ended before it wrote this entry")]
@@ -369,6 +369,3 @@ impl Ticket {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -53,7 +53,11 @@ impl OnDisk {
     /// Takes note of a new entry.
     pub(super) fn written(&self, lane: Lane, id: BatchId) {
         let mut known = self.known.lock();
-        known.ids[lane as usize].push_back(id);
+        let ids = &mut known.ids[lane as usize];
+        // A listing that ran meanwhile may have seen it first.
+        if ids.back() != Some(&id) {
+            ids.push_back(id);
+        }
         if lane == Lane::Commits {
             known.committed = Some(id);
             if !known.listed || known.is_due(self.retain_entries) {
@@ -162,3 +166,6 @@ async fn purge_when_due(due: Arc<Notify>, shared: Weak<Shared>) {
         run(&shared).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,11 +41,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for path in self.spares.get_mut().drain().flat_map(|(_, paths)| paths) {
-            // What cannot be deleted now is deleted as a temporary file when the checkpoint is
-            // next recovered.
-            let _ = std::fs::remove_file(path);
-        }
+        delete_all(std::mem::take(self.spares.get_mut()));
     }
 }
 
@@ -112,7 +108,7 @@ impl Directory {
         let create = || OpenOptions::new().write(true).create_new(true).open(&temporary);
         let file = match create() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                std::fs::create_dir_all(directory)?;
+                make_directory(directory)?;
                 create()?
             }
             result => result?,
@@ -198,9 +194,31 @@ impl Directory {
         Some(temporary)
     }
 
+    /// Deletes the files kept for entries to come.
+    pub(crate) fn delete_spares(&self) {
+        delete_all(std::mem::take(&mut *self.inner.spares.lock()));
+    }
+
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), StorageError> {
         let (from, to) = (self.inner.root.join(from), self.inner.root.join(to));
         rename_if_absent(&from, &to).map_err(|error| storage_error("move", &from, &error))
+    }
+}
+
+/// Makes a directory with all above it. Its name is flushed, so that what is flushed inside it
+/// can be found after a power cut.
+pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(path)?;
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// What cannot be deleted now is deleted as temporary when the checkpoint is next recovered.
+fn delete_all(spares: HashMap<PathBuf, Vec<PathBuf>>) {
+    for path in spares.into_values().flatten() {
+        let _ = std::fs::remove_file(path);
     }
 }
 

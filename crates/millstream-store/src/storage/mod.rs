@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 
-pub(crate) use self::local::{Directory, storage_error};
+pub(crate) use self::local::{Directory, make_directory, storage_error};
 pub use self::location::{LocationError, parse};
 pub(crate) use self::object::Prefix;
 use crate::env::Env;
@@ -40,7 +40,9 @@ pub enum PutError {
         path: String,
     },
     /// The operating system or the object store does not allow it.
-    #[error("no permission to write {path}: {cause}")]
+    #[error(
+        "no permission to write {path} ({cause}). Allow it, or use another checkpoint location"
+    )]
     NoPermission {
         /// The file.
         path: String,
@@ -48,7 +50,7 @@ pub enum PutError {
         cause: String,
     },
     /// No space, or a quota is used up.
-    #[error("no space left to write {path}: {cause}")]
+    #[error("no space left to write {path} ({cause}). Make space, then start the query again")]
     DiskFull {
         /// The file.
         path: String,

@@ -71,14 +71,33 @@ fn nothing_is_taken_past_a_fixed_end() {
     buffer.fix_end(&ends(&[(0, 4), (1, 2)]));
     buffer.push([(id(0), rows(10..12))]);
     assert!(!buffer.at_end());
-    assert_eq!(take(&buffer, Admission::All), Some((r#"{"in":{"0":4,"1":0}}"#.to_owned(), 4)));
+    assert_eq!(take(&buffer, Admission::Limited), Some((r#"{"in":{"0":4,"1":0}}"#.to_owned(), 4)));
     assert!(!buffer.at_end(), "partition 1 has not been read to its end");
-    // The records 0 and 1 were compacted away: only the end is reported.
+    // The records 0 and 1 were compacted away: only the end is reported, and has to be logged.
     buffer.push([(id(1), Arrival::End(2))]);
+    assert!(!buffer.at_end());
+    assert_eq!(take(&buffer, Admission::Limited), Some((r#"{"in":{"0":4,"1":2}}"#.to_owned(), 0)));
     assert!(buffer.at_end());
-    assert_eq!(take(&buffer, Admission::All), None);
+    assert_eq!(take(&buffer, Admission::Limited), None);
     buffer.add(id(2), 0);
     assert!(buffer.at_end(), "a partition that appears later does not belong to the query");
+}
+
+#[tokio::test]
+async fn all_up_to_a_fixed_end_comes_in_one_go() {
+    let buffer = Arc::new(buffer(Limits::default(), 1));
+    buffer.push([(id(0), rows(0..2))]);
+    buffer.fix_end(&ends(&[(0, 5)]));
+    assert_eq!(take(&buffer, Admission::All), None);
+    let waiting = buffer.clone();
+    let task = Env::real().spawn("arrived", async move { waiting.arrived().await });
+    buffer.push([(id(0), rows(2..4))]);
+    tokio::task::yield_now().await;
+    assert!(!task.is_finished(), "it waits for the rest");
+    buffer.push([(id(0), rows(4..6))]);
+    task.join().await;
+    assert_eq!(take(&buffer, Admission::All), Some((r#"{"in":{"0":5}}"#.to_owned(), 5)));
+    assert!(buffer.at_end());
 }
 
 #[test]

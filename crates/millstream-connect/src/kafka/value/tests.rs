@@ -85,7 +85,7 @@ fn check_modes(format: &str, values: &[Option<&str>]) {
     assert_eq!(malformed, 1);
     let failure = read(&with("failfast"), &[0], values).unwrap_err();
     assert_eq!(failure.kind(), Kind::Data);
-    assert!(failure.to_string().contains("in-3, offset 101"), "{failure}");
+    assert!(failure.to_string().contains("topic in, partition 3, offset 101"), "{failure}");
 }
 
 #[test]

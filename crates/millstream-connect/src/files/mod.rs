@@ -1,0 +1,154 @@
+//! `USING files`, and by format `USING json`, `csv`, `parquet`, `text`: a directory of files.
+//!
+//! As a stream, a directory is watched and each file in it is read once, whole. Which file belongs
+//! to which micro-batch stands in the checkpoint's source log, in Spark's own format ([`log`]), so
+//! a replay reads the same files again and Spark can go on from there. Files must appear whole:
+//! written elsewhere, or under a name that starts with a dot, and then renamed. A file that changes
+//! after it was found stops the query with an error instead of giving part of its rows.
+//!
+//! As a sink, each micro-batch becomes one file per partition, and a manifest entry, also in
+//! Spark's format, makes the micro-batch count as published ([`sink`]).
+//!
+//! - [`options`]: what may stand in OPTIONS. [`listing`]: what there is in a directory.
+//! - [`scanner`] finds new files in the background; [`source`] hands them out.
+//! - [`read`] turns one file into record batches, with a module per format beside it.
+//! - [`static_table`]: all files at once, for joins and batch queries.
+//!
+//! Left out: compressed text files, records that span lines, and partition columns made from
+//! directory names.
+
+mod csv;
+mod error;
+mod infer;
+mod lines;
+mod listing;
+mod log;
+mod options;
+mod parquet;
+mod read;
+mod scanner;
+mod sink;
+mod source;
+mod static_table;
+mod uri;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+pub use error::FileError;
+use millstream_engine::connector::{
+    Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
+};
+use millstream_engine::sink::{Failure, Kind, Sink};
+use millstream_engine::source::{Source, StaticTable};
+pub use options::{Format, ReadOptions, WriteOptions};
+pub use sink::FilesSink;
+pub use source::FilesSource;
+pub use static_table::FilesTable;
+
+/// The `files` connector, or one that is named after a format.
+pub struct Files {
+    /// The format its name stands for; `None` for `files`, where the option `format` says it.
+    format: Option<Format>,
+    /// Relative paths are relative to this directory while columns are inferred in `check_source`.
+    base_dir: PathBuf,
+}
+
+impl Files {
+    /// `USING files`, with the option `format`.
+    pub fn any(base_dir: &Path) -> Self {
+        Self { format: None, base_dir: base_dir.to_owned() }
+    }
+
+    /// `USING json` and so on.
+    pub fn of(format: Format, base_dir: &Path) -> Self {
+        Self { format: Some(format), base_dir: base_dir.to_owned() }
+    }
+
+    fn read_options(&self, table: &Table) -> Result<ReadOptions, OptionError> {
+        ReadOptions::parse(&table.options, self.format)
+    }
+
+    /// The columns of the table, as they come out of files.
+    fn columns(
+        &self,
+        table: &Table,
+        mode: ReadMode,
+        base_dir: &Path,
+    ) -> Result<(ReadOptions, SchemaRef), OptionError> {
+        let options = self.read_options(table)?;
+        let declared = match (&table.columns, options.format, mode) {
+            (Some(columns), _, _) => columns.clone(),
+            (None, Format::Text, _) => infer::text_columns(),
+            (None, Format::Json | Format::Csv, ReadMode::Stream) => {
+                return Err(OptionError::table(
+                    format!(
+                        "the columns of '{}' must be declared: a stream of {} files cannot wait \
+                         for the first file to learn them",
+                        table.name, options.format
+                    ),
+                    Some(format!("write CREATE TABLE {} (name TYPE, ...) USING ...", table.name)),
+                ));
+            }
+            (None, _, _) => infer::columns(&options, base_dir)?,
+        };
+        let schema = read::schema(&declared, &options)?;
+        Ok((options, schema))
+    }
+}
+
+fn config(error: OptionError) -> Failure {
+    let help = error.help.map(|help| format!("; {help}")).unwrap_or_default();
+    Failure::new(Kind::Config, format!("{}{help}", error.problem))
+}
+
+impl Connector for Files {
+    fn name(&self) -> &'static str {
+        self.format.map_or("files", Format::name)
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        options::known(self.format)
+    }
+
+    fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError> {
+        Ok(self.columns(table, mode, &self.base_dir)?.1)
+    }
+
+    fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
+        let options = WriteOptions::parse(&table.options, self.format)?;
+        write::check(&options, schema)
+    }
+
+    fn source(
+        &self,
+        table: &Table,
+        mode: ReadMode,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Source>, Failure> {
+        let (options, schema) = self.columns(table, mode, &context.base_dir).map_err(config)?;
+        Ok(Box::new(FilesSource::new(options, schema, context)))
+    }
+
+    fn sink(
+        &self,
+        table: &Table,
+        schema: &SchemaRef,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Sink>, Failure> {
+        let options = WriteOptions::parse(&table.options, self.format).map_err(config)?;
+        Ok(Box::new(FilesSink::new(options, schema.clone(), context)))
+    }
+
+    fn static_table(
+        &self,
+        table: &Table,
+        context: &FlowContext,
+    ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
+        let (options, schema) =
+            self.columns(table, ReadMode::Batch, &context.base_dir).map_err(config)?;
+        Ok(Some(Arc::new(FilesTable::new(options, schema, context))))
+    }
+}

@@ -1,0 +1,314 @@
+//! What may stand in the OPTIONS of a table of files.
+
+use std::fmt;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use millstream_engine::connector::{OptionError, OptionSpec, Options, Side};
+use millstream_engine::json::ParseMode;
+
+use crate::{duration, paths};
+
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How rows stand in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// A JSON object on each line.
+    Json,
+    /// Separated values, a record on each line.
+    Csv,
+    /// Apache Parquet.
+    Parquet,
+    /// Lines, each the value of the only column.
+    Text,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 4] = [Self::Json, Self::Csv, Self::Parquet, Self::Text];
+
+    /// The name after `USING` or in the option `format`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Parquet => "parquet",
+            Self::Text => "text",
+        }
+    }
+
+    /// The ending of the files that a sink writes.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Text => "txt",
+            other => other.name(),
+        }
+    }
+
+    fn parse(options: &Options, fixed: Option<Self>) -> Result<Self, OptionError> {
+        let given = options.get("format");
+        match (fixed, given) {
+            (Some(fixed), None) => Ok(fixed),
+            (None, None) => Err(OptionError::missing("format", "one of json, csv, parquet, text")),
+            (fixed, Some(given)) => {
+                let named = |format: &Self| format.name().eq_ignore_ascii_case(given.trim());
+                let found = Self::ALL.into_iter().find(named);
+                match (found, fixed) {
+                    (Some(found), None) => Ok(found),
+                    (Some(found), Some(fixed)) if found == fixed => Ok(found),
+                    (Some(_), Some(fixed)) => Err(OptionError::of(
+                        "format",
+                        format!("the table is declared USING {fixed}, but 'format' is '{given}'"),
+                        Some("leave 'format' out, or write USING files".into()),
+                    )),
+                    (None, _) => {
+                        let wanted = "one of json, csv, parquet, text";
+                        Err(OptionError::invalid("format", given, wanted))
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How separated values are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsvOptions {
+    /// Whether each file starts with a line of column names.
+    pub header: bool,
+    /// Between values.
+    pub separator: u8,
+    /// Around values; `None` where quotes mean nothing.
+    pub quote: Option<u8>,
+    /// Before a quote inside a quoted value.
+    pub escape: Option<u8>,
+    /// Text that stands for null, besides nothing at all.
+    pub null_value: String,
+}
+
+/// What is read, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// How rows stand in a file.
+    pub format: Format,
+    /// A directory, a file or a glob pattern, as written.
+    pub path: String,
+    /// Whether directories inside the directory are read too.
+    pub recursive: bool,
+    /// Files in a micro-batch, at most.
+    pub files_max: Option<usize>,
+    /// Time between two looks at the directory.
+    pub poll_interval: Duration,
+    /// Whether files that cannot be decoded are passed over.
+    pub ignore_corrupt_files: bool,
+    /// Whether files that have vanished are passed over.
+    pub ignore_missing_files: bool,
+    /// What happens to malformed records.
+    pub mode: ParseMode,
+    /// The column that gets the text of malformed records, if it is declared.
+    pub corrupt_record_column: String,
+    /// For format `csv`.
+    pub csv: CsvOptions,
+}
+
+impl ReadOptions {
+    /// Reads the options of a table that is read; `format` is the one after `USING`, if any.
+    pub fn parse(options: &Options, format: Option<Format>) -> Result<Self, OptionError> {
+        refuse_unsupported(options)?;
+        let corrupt_record_column = options.get("columnNameOfCorruptRecord");
+        let poll_interval = duration::option(options, "pollInterval")?.unwrap_or(POLL_INTERVAL);
+        if poll_interval.is_zero() {
+            return Err(OptionError::invalid("pollInterval", "0", "longer than nothing"));
+        }
+        Ok(Self {
+            format: Format::parse(options, format)?,
+            path: path(options)?,
+            recursive: options.parse_bool("recursiveFileLookup")?.unwrap_or(false),
+            files_max: files_max(options)?,
+            poll_interval,
+            ignore_corrupt_files: options.parse_bool("ignoreCorruptFiles")?.unwrap_or(false),
+            ignore_missing_files: options.parse_bool("ignoreMissingFiles")?.unwrap_or(false),
+            mode: mode(options)?,
+            corrupt_record_column: corrupt_record_column.unwrap_or("_corrupt_record").to_owned(),
+            csv: csv(options)?,
+        })
+    }
+}
+
+/// What is written, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// How rows stand in a file.
+    pub format: Format,
+    /// The directory, as written.
+    pub path: String,
+    /// Whether JSON objects leave out null fields.
+    pub ignore_null_fields: bool,
+    /// For format `csv`.
+    pub csv: CsvOptions,
+}
+
+impl WriteOptions {
+    /// Reads the options of a table that is written; `format` is the one after `USING`, if any.
+    pub fn parse(options: &Options, format: Option<Format>) -> Result<Self, OptionError> {
+        refuse_unsupported(options)?;
+        let format = Format::parse(options, format)?;
+        if let Some(compression) = options.get("compression") {
+            let lower = compression.trim().to_ascii_lowercase();
+            let wanted = if format == Format::Parquet { "snappy" } else { "none" };
+            if lower != wanted && !(wanted == "none" && lower == "uncompressed") {
+                let wanted = format!("{wanted}, the only one for {format} files");
+                return Err(OptionError::invalid("compression", compression, &wanted));
+            }
+        }
+        let path = path(options)?;
+        if path.contains(['*', '?', '[']) {
+            return Err(OptionError::invalid("path", &path, "a directory, without wildcards"));
+        }
+        let ignore_null_fields = options.parse_bool("ignoreNullFields")?.unwrap_or(true);
+        Ok(Self { format, path, ignore_null_fields, csv: csv(options)? })
+    }
+}
+
+fn path(options: &Options) -> Result<String, OptionError> {
+    let help = "LOCATION '/directory', or OPTIONS ('path' = '/directory')";
+    let path = options.get("path").ok_or_else(|| OptionError::missing("path", help))?;
+    paths::check_local("path", path)?;
+    Ok(path.to_owned())
+}
+
+fn files_max(options: &Options) -> Result<Option<usize>, OptionError> {
+    let wanted = "a whole number from 1";
+    match options.parse("maxFilesPerTrigger", wanted)? {
+        Some(0) => Err(OptionError::invalid("maxFilesPerTrigger", "0", wanted)),
+        files_max => Ok(files_max),
+    }
+}
+
+fn mode(options: &Options) -> Result<ParseMode, OptionError> {
+    let Some(text) = options.get("mode") else { return Ok(ParseMode::Permissive) };
+    match text.trim().to_ascii_uppercase().as_str() {
+        "PERMISSIVE" => Ok(ParseMode::Permissive),
+        "DROPMALFORMED" => Ok(ParseMode::DropMalformed),
+        "FAILFAST" => Ok(ParseMode::FailFast),
+        _ => Err(OptionError::invalid("mode", text, "PERMISSIVE, DROPMALFORMED or FAILFAST")),
+    }
+}
+
+fn csv(options: &Options) -> Result<CsvOptions, OptionError> {
+    let separator = match (options.get("sep"), options.get("delimiter")) {
+        (Some(_), Some(_)) => {
+            let help = Some("keep one, they mean the same".to_owned());
+            return Err(OptionError::of("sep", "both 'sep' and 'delimiter' are given", help));
+        }
+        (None, Some(_)) => character(options, "delimiter")?,
+        _ => character(options, "sep")?,
+    };
+    Ok(CsvOptions {
+        header: options.parse_bool("header")?.unwrap_or(false),
+        separator: separator.flatten().unwrap_or(b','),
+        quote: character(options, "quote")?.unwrap_or(Some(b'"')),
+        escape: character(options, "escape")?.unwrap_or(Some(b'\\')),
+        null_value: options.get("nullValue").unwrap_or_default().to_owned(),
+    })
+}
+
+/// One ASCII character, perhaps written as `\t`; `Some(None)` where the option is empty.
+fn character(options: &Options, key: &str) -> Result<Option<Option<u8>>, OptionError> {
+    match options.get(key).map(|text| (text, text.as_bytes())) {
+        None => Ok(None),
+        Some((_, b"")) if key == "quote" || key == "escape" => Ok(Some(None)),
+        Some((_, b"\\t")) => Ok(Some(Some(b'\t'))),
+        Some((_, &[byte])) if byte.is_ascii() && byte != b'\n' && byte != b'\r' => {
+            Ok(Some(Some(byte)))
+        }
+        Some((text, _)) => Err(OptionError::invalid(key, text, "one ASCII character")),
+    }
+}
+
+/// Options of Spark that would change what is read or written, and are not implemented.
+fn refuse_unsupported(options: &Options) -> Result<(), OptionError> {
+    let of = |key: &str, problem: &str, help: &str| {
+        Err(OptionError::of(key, problem, Some(help.to_owned())))
+    };
+    if options.get("cleanSource").is_some_and(|value| !value.trim().eq_ignore_ascii_case("off")) {
+        let help = "leave it out, and remove old files by other means";
+        return of("cleanSource", "source files are never moved or deleted", help);
+    }
+    if options.parse_bool("multiLine")?.unwrap_or(false) {
+        let help = "write each record on a line of its own";
+        return of("multiLine", "records that span lines are not supported", help);
+    }
+    if options.parse_bool("latestFirst")?.unwrap_or(false) {
+        return of("latestFirst", "files are read oldest first", "leave it out");
+    }
+    for key in ["dateFormat", "timestampFormat"] {
+        if options.get(key).is_some() {
+            let help = "declare the column as STRING and convert it in the query";
+            return of(key, "only the standard formats of dates and times are read", help);
+        }
+    }
+    if options.get("maxFileAge").is_some() {
+        let help = "leave it out, or move old files away before the first start";
+        return of("maxFileAge", "files are read whatever their age", help);
+    }
+    Ok(())
+}
+
+const EVERY: &[Format] = &Format::ALL;
+const RECORDS: &[Format] = &[Format::Json, Format::Csv];
+const CSV: &[Format] = &[Format::Csv];
+const JSON: &[Format] = &[Format::Json];
+
+const KNOWN: &[(&[Format], Side, &str, &str)] = &[
+    (EVERY, Side::Both, "path", "the directory; to read also one file or a glob pattern"),
+    (EVERY, Side::Both, "format", "json, csv, parquet or text, for USING files"),
+    (EVERY, Side::Source, "maxFilesPerTrigger", "files in a micro-batch (default: no limit)"),
+    (EVERY, Side::Source, "recursiveFileLookup", "read directories inside too (default false)"),
+    (EVERY, Side::Source, "pollInterval", "time between looks at the directory (default 100ms)"),
+    (EVERY, Side::Source, "ignoreCorruptFiles", "pass over files that cannot be decoded"),
+    (EVERY, Side::Source, "ignoreMissingFiles", "pass over files that have vanished"),
+    (EVERY, Side::Source, "cleanSource", "only 'off': source files are left alone"),
+    (EVERY, Side::Source, "latestFirst", "only 'false': files are read oldest first"),
+    (EVERY, Side::Source, "maxFileAge", "refused: files are read whatever their age"),
+    (EVERY, Side::Sink, "compression", "parquet: only 'snappy'; others: only 'none'"),
+    (RECORDS, Side::Source, "mode", "PERMISSIVE (default), DROPMALFORMED or FAILFAST"),
+    (
+        RECORDS,
+        Side::Source,
+        "columnNameOfCorruptRecord",
+        "the column for the text of malformed records (default _corrupt_record)",
+    ),
+    (RECORDS, Side::Source, "multiLine", "only 'false': a record is a line"),
+    (RECORDS, Side::Both, "dateFormat", "refused: dates are yyyy-MM-dd"),
+    (RECORDS, Side::Both, "timestampFormat", "refused: times are ISO 8601"),
+    (JSON, Side::Sink, "ignoreNullFields", "leave out fields that are null (default true)"),
+    (CSV, Side::Both, "header", "each file starts with column names (default false)"),
+    (CSV, Side::Both, "sep", "the character between values (default ',')"),
+    (CSV, Side::Both, "delimiter", "the same as sep"),
+    (CSV, Side::Both, "quote", "the character around values (default '\"'; empty: none)"),
+    (CSV, Side::Both, "escape", "the character before a quote in a value (default '\\')"),
+    (CSV, Side::Both, "nullValue", "text that stands for null, besides nothing at all"),
+];
+
+/// The options of `USING json` and so on, or of `USING files`.
+pub(super) fn known(format: Option<Format>) -> &'static [OptionSpec] {
+    static BY_FORMAT: LazyLock<[Vec<OptionSpec>; 5]> = LazyLock::new(|| {
+        let of = |wanted: Option<Format>| {
+            let fits = |formats: &[Format]| wanted.is_none_or(|wanted| formats.contains(&wanted));
+            let known = KNOWN.iter().filter(|known| fits(known.0));
+            known.map(|&(_, side, name, about)| OptionSpec { name, side, about }).collect()
+        };
+        let [json, csv, parquet, text] = Format::ALL.map(Some);
+        [of(json), of(csv), of(parquet), of(text), of(None)]
+    });
+    let place = Format::ALL.iter().position(|known| Some(*known) == format);
+    &BY_FORMAT[place.unwrap_or(Format::ALL.len())]
+}

@@ -1,0 +1,175 @@
+//! Apache Parquet: columns by name, cast where nothing can be lost.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use super::error::FileError;
+use super::read::{FileRows, project, record_batch};
+
+const RECORD_BATCH_ROWS: usize = 8_192;
+
+fn open(file: File, path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, FileError> {
+    ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| corrupt(path, &error))
+}
+
+fn corrupt(path: &Path, error: &dyn std::fmt::Display) -> FileError {
+    let problem = error.to_string();
+    FileError::Corrupt { path: path.to_owned(), format: "parquet", problem }
+}
+
+/// The rows that the file's footer says it has.
+pub(super) fn count(file: File, path: &Path) -> Result<u64, FileError> {
+    let rows = open(file, path)?.metadata().file_metadata().num_rows();
+    u64::try_from(rows).map_err(|_| corrupt(path, &"it says it has a negative number of rows"))
+}
+
+/// The columns in the file's footer, in the types that queries work on.
+pub(super) fn columns(file: File, path: &Path) -> Result<SchemaRef, FileError> {
+    let builder = open(file, path)?;
+    let fields = builder
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| Field::new(field.name(), plain_type(field.data_type()), true));
+    Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
+}
+
+fn plain_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
+        DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+            DataType::Binary
+        }
+        DataType::Dictionary(_, values) => plain_type(values),
+        DataType::Timestamp(_, zone) => {
+            let zone = zone.as_ref().map(|_| "UTC".into());
+            DataType::Timestamp(TimeUnit::Microsecond, zone)
+        }
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            DataType::List(Arc::new(plain_field(item)))
+        }
+        DataType::Struct(fields) => {
+            DataType::Struct(fields.iter().map(|field| plain_field(field)).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+fn plain_field(field: &Field) -> Field {
+    Field::new(field.name(), plain_type(field.data_type()), field.is_nullable())
+}
+
+/// The columns `projection` of `schema`; a column that the file lacks is null.
+pub(super) fn rows(
+    file: File,
+    path: PathBuf,
+    schema: &SchemaRef,
+    projection: &[usize],
+) -> Result<FileRows, FileError> {
+    let builder = open(file, &path)?;
+    let projected = project(schema, projection);
+    let sources = sources(&path, builder.schema(), &projected)?;
+    let mask = ProjectionMask::roots(builder.parquet_schema(), sources.iter().flatten().copied());
+    let reader = builder
+        .with_projection(mask)
+        .with_batch_size(RECORD_BATCH_ROWS)
+        .build()
+        .map_err(|error| corrupt(&path, &error))?;
+    let rows = reader.map(move |rows| {
+        let rows = rows.map_err(|error| corrupt(&path, &error))?;
+        convert(&rows, &sources, &projected).map_err(|error| corrupt(&path, &error))
+    });
+    Ok(Box::new(rows))
+}
+
+/// For each wanted column, which column of the file it is.
+fn sources(path: &Path, file: &Schema, wanted: &Schema) -> Result<Vec<Option<usize>>, FileError> {
+    let source = |wanted: &Arc<Field>| {
+        let names = || file.fields().iter().map(|field| field.name());
+        let exact = names().position(|name| name == wanted.name());
+        let found = exact.or_else(|| {
+            names().position(|name| name.to_lowercase() == wanted.name().to_lowercase())
+        });
+        let Some(found) = found else { return Ok(None) };
+        let found_type = file.field(found).data_type();
+        if !widens(found_type, wanted.data_type()) {
+            return Err(FileError::ColumnType {
+                path: path.to_owned(),
+                column: wanted.name().clone(),
+                found: found_type.to_string(),
+                wanted: wanted.data_type().to_string(),
+            });
+        }
+        Ok(Some(found))
+    };
+    wanted.fields().iter().map(source).collect()
+}
+
+/// Whether every value of `from` is one of `to`.
+fn widens(from: &DataType, to: &DataType) -> bool {
+    use DataType::{
+        Binary, BinaryView, Date32, Decimal128, Dictionary, FixedSizeBinary, Float32, Float64,
+        Int8, Int16, Int32, Int64, LargeBinary, LargeList, LargeUtf8, List, Map, Struct, Timestamp,
+        UInt8, UInt16, UInt32, Utf8, Utf8View,
+    };
+    match (from, to) {
+        (from, to) if from == to => true,
+        (Int8, Int16 | Int32 | Int64) | (Int16, Int32 | Int64) | (Int32, Int64) => true,
+        (UInt8, Int16 | Int32 | Int64) | (UInt16, Int32 | Int64) | (UInt32, Int64) => true,
+        (Float32 | Int8 | Int16 | Int32, Float64) => true,
+        (Utf8View | LargeUtf8, Utf8) => true,
+        (BinaryView | LargeBinary | FixedSizeBinary(_), Binary) => true,
+        (Dictionary(_, values), to) => widens(values, to),
+        // Spark's old timestamps have no zone in the file and mean UTC.
+        (Timestamp(_, _), Timestamp(_, Some(_))) | (Timestamp(_, None), Timestamp(_, None)) => true,
+        (Date32, Timestamp(_, None)) => true,
+        (Decimal128(p, s), Decimal128(precision, scale)) => {
+            scale >= s && i16::from(*precision) - i16::from(*scale) >= i16::from(*p) - i16::from(*s)
+        }
+        (List(from) | LargeList(from), List(to)) => widens(from.data_type(), to.data_type()),
+        (Struct(from), Struct(to)) => {
+            from.len() == to.len()
+                && from.iter().zip(to).all(|(from, to)| {
+                    from.name() == to.name() && widens(from.data_type(), to.data_type())
+                })
+        }
+        (Map(from, _), Map(to, _)) => match (from.data_type(), to.data_type()) {
+            (Struct(from), Struct(to)) => {
+                from.iter().zip(to).all(|(from, to)| widens(from.data_type(), to.data_type()))
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn convert(
+    rows: &RecordBatch,
+    sources: &[Option<usize>],
+    wanted: &SchemaRef,
+) -> Result<RecordBatch, arrow::error::ArrowError> {
+    // The reader gives the columns it was asked for in the order of the file.
+    let mut in_file: Vec<usize> = sources.iter().flatten().copied().collect();
+    in_file.sort_unstable();
+    in_file.dedup();
+    let column = |(source, field): (&Option<usize>, &Arc<Field>)| -> Result<ArrayRef, _> {
+        let Some(source) = source else {
+            return Ok(new_null_array(field.data_type(), rows.num_rows()));
+        };
+        let column = rows.column(in_file.binary_search(source).expect("it was asked for"));
+        if column.data_type() == field.data_type() {
+            return Ok(column.clone());
+        }
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        cast_with_options(column, field.data_type(), &options)
+    };
+    let columns = sources.iter().zip(wanted.fields()).map(column).collect::<Result<Vec<_>, _>>()?;
+    record_batch(wanted, columns, rows.num_rows())
+}

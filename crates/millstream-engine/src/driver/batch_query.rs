@@ -1,0 +1,53 @@
+//! The same SELECT without STREAM: one pass over tables at rest.
+//!
+//! There is no checkpoint and there are no micro-batches: every table is read from its beginning
+//! to what is there at the start, the plan runs once, and the sink gets the result as micro-batch
+//! 0.
+
+use arrow::array::RecordBatch;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::collect_partitioned;
+use millstream_store::offset::BatchId;
+use millstream_store::source_log::SourceLog;
+
+use super::Finished;
+use crate::plan::stream_scan::from_datafusion;
+use crate::sink::{Output, Sink};
+use crate::source::{Admission, Failure, Source};
+
+/// All rows that a source has now, for a table that can only be read as a stream.
+pub async fn read_to_end(source: &mut dyn Source) -> Result<Vec<RecordBatch>, Failure> {
+    let columns: Vec<usize> = (0..source.schema().fields().len()).collect();
+    let start = source.open(None, SourceLog::in_memory()).await?;
+    source.start(&start).await?;
+    source.fix_end().await?;
+    let mut rows = Vec::new();
+    while !source.at_end() {
+        source.arrived().await;
+        let Some(taken) = source.take(Admission::All)? else { continue };
+        for split in taken.splits {
+            for decoded in split.read(&columns) {
+                rows.push(decoded?);
+            }
+        }
+    }
+    source.close().await;
+    Ok(rows)
+}
+
+/// Runs `logical` once and publishes its result.
+pub async fn run(
+    state: &SessionState,
+    logical: &LogicalPlan,
+    sink: &mut dyn Sink,
+) -> Result<Finished, Failure> {
+    sink.open().await?;
+    let physical = state.create_physical_plan(logical).await.map_err(from_datafusion)?;
+    let partitions = collect_partitioned(physical, state.task_ctx()).await;
+    let output = Output { batch_id: BatchId(0), partitions: partitions.map_err(from_datafusion)? };
+    let rows_out = output.rows();
+    sink.publish(output).await?.await?;
+    sink.close().await?;
+    Ok(Finished { micro_batches: 1, rows_in: 0, rows_out })
+}

@@ -1,0 +1,162 @@
+//! The second half of a micro-batch: logs the intent, awaits the sink's acknowledgement, logs the
+//! commit.
+//!
+//! Acknowledgements are awaited in the order of the micro-batches, whatever order the outside
+//! answers in, so the commit log never has an entry whose predecessor could still fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use millstream_store::commit_log;
+use millstream_store::error::Classified;
+use millstream_store::env::{Env, Task};
+use millstream_store::log_writer::LogWriter;
+use millstream_store::offset::SourceOffset;
+use millstream_store::offset_log;
+use millstream_store::storage::Durability;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::{Finished, MICRO_BATCHES_IN_FLIGHT_MAX};
+use crate::progress::{Listener, Progress};
+use crate::sink::Acknowledgement;
+use crate::source::Failure;
+
+/// A micro-batch that the sink has got and not acknowledged.
+pub struct InFlight {
+    pub acknowledgement: Acknowledgement,
+    /// The intent, where it is not in the log yet.
+    pub intent: Option<offset_log::Entry>,
+    pub progress: Progress,
+    pub began: Duration,
+    pub handed_over: Duration,
+    pub oldest_arrival_us: i64,
+    pub ends: Vec<Option<SourceOffset>>,
+    pub permit: Option<OwnedSemaphorePermit>,
+}
+
+/// The driver's handle on the committing task.
+pub struct Committer {
+    sender: Option<mpsc::UnboundedSender<InFlight>>,
+    committed: mpsc::UnboundedReceiver<Vec<Option<SourceOffset>>>,
+    task: Option<Task<Result<Finished, Failure>>>,
+    permits: Arc<Semaphore>,
+    failed: Arc<Failed>,
+}
+
+#[derive(Default)]
+struct Failed {
+    flag: AtomicBool,
+    notify: Notify,
+}
+
+impl Committer {
+    pub fn start(env: &Env, log: Arc<LogWriter>, listener: Arc<dyn Listener>) -> Self {
+        let (sender, in_flight) = mpsc::unbounded_channel();
+        let (committed_sender, committed) = mpsc::unbounded_channel();
+        let failed = Arc::new(Failed::default());
+        let permits = Arc::new(Semaphore::new(MICRO_BATCHES_IN_FLIGHT_MAX));
+        let worker = Worker {
+            in_flight,
+            committed: committed_sender,
+            log,
+            listener,
+            env: env.clone(),
+            failed: Arc::clone(&failed),
+            permits: Arc::clone(&permits),
+            finished: Finished::default(),
+        };
+        let task = Some(env.spawn("committer", worker.run()));
+        Self { sender: Some(sender), committed, task, permits, failed }
+    }
+
+    /// Waits until another micro-batch may be in flight. `None` once committing has failed.
+    pub async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).acquire_owned().await.ok()
+    }
+
+    /// Gives a micro-batch to the committing task.
+    pub fn hand_over(&self, in_flight: InFlight) {
+        let sender = self.sender.as_ref().expect("nothing is handed over after drain");
+        // It fails only if the task has ended with a failure, which `failed` reports.
+        let _ = sender.send(in_flight);
+    }
+
+    /// The ends of a micro-batch that was committed since the last call.
+    pub fn next_committed(&mut self) -> Option<Vec<Option<SourceOffset>>> {
+        self.committed.try_recv().ok()
+    }
+
+    /// Completes when committing has failed.
+    pub async fn failed(&self) {
+        loop {
+            let notified = self.failed.notify.notified();
+            if self.failed.flag.load(Ordering::Acquire) {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Waits until everything handed over is committed, or one has failed.
+    pub async fn drain(&mut self) -> Result<Finished, Failure> {
+        self.sender = None;
+        match self.task.take() {
+            Some(task) => task.join().await,
+            None => Ok(Finished::default()),
+        }
+    }
+}
+
+struct Worker {
+    in_flight: mpsc::UnboundedReceiver<InFlight>,
+    committed: mpsc::UnboundedSender<Vec<Option<SourceOffset>>>,
+    log: Arc<LogWriter>,
+    listener: Arc<dyn Listener>,
+    env: Env,
+    failed: Arc<Failed>,
+    permits: Arc<Semaphore>,
+    finished: Finished,
+}
+
+impl Worker {
+    async fn run(mut self) -> Result<Finished, Failure> {
+        while let Some(in_flight) = self.in_flight.recv().await {
+            if let Err(failure) = self.commit(in_flight).await {
+                self.permits.close();
+                self.failed.flag.store(true, Ordering::Release);
+                self.failed.notify.notify_waiters();
+                return Err(failure);
+            }
+        }
+        Ok(self.finished)
+    }
+
+    async fn commit(&mut self, in_flight: InFlight) -> Result<(), Failure> {
+        let InFlight { acknowledgement, intent, mut progress, began, handed_over, .. } = in_flight;
+        if let Some(intent) = intent {
+            // After a power cut the last entries may be gone; that repeats their micro-batches,
+            // which a sink without a durable intent may do anyway.
+            self.log.intent(progress.batch_id, intent, Durability::Process).await;
+        }
+        acknowledgement.await?;
+        let published_us = self.env.now_us();
+        self.log.commit(progress.batch_id, commit_log::Entry::default()).await;
+        if let Some(error) = self.log.failure() {
+            return Err(Failure::new(error.kind(), error));
+        }
+        let now = self.env.monotonic();
+        progress.durations.commit_offsets = now.saturating_sub(handed_over);
+        progress.durations.trigger_execution = now.saturating_sub(began);
+        let latency_us = published_us.saturating_sub(in_flight.oldest_arrival_us);
+        progress.latency = Duration::from_micros(u64::try_from(latency_us).unwrap_or(0));
+        self.finished.micro_batches += 1;
+        self.finished.rows_in += progress.rows_in;
+        self.finished.rows_out += progress.rows_out;
+        self.listener.published(&progress);
+        // The driver may be gone already, on its way out.
+        let _ = self.committed.send(in_flight.ends);
+        drop(in_flight.permit);
+        Ok(())
+    }
+}

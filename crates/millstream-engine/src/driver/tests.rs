@@ -1,0 +1,400 @@
+//! The driver against a source and a sink made for testing: every promise of the module's head,
+//! with crashes in between.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::prelude::SessionContext;
+use futures::FutureExt;
+use millstream_store::error::Kind;
+use millstream_store::source_log::SourceLog;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::stop::stop_pair;
+use super::*;
+use crate::plan::session::streaming_config;
+use crate::plan::stream_scan::{Slots, StreamTable};
+use crate::sink::Acknowledgement;
+use crate::source::RecordBatches;
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]))
+}
+
+/// A log of integers that outlives the query; what a Kafka topic is to the real source.
+#[derive(Default)]
+struct Topic {
+    rows: Mutex<Vec<i64>>,
+    more: Notify,
+}
+
+impl Topic {
+    fn with(rows: impl IntoIterator<Item = i64>) -> Arc<Self> {
+        let topic = Self::default();
+        topic.rows.lock().extend(rows);
+        Arc::new(topic)
+    }
+
+    fn push(&self, rows: impl IntoIterator<Item = i64>) {
+        self.rows.lock().extend(rows);
+        self.more.notify_one();
+    }
+}
+
+struct TopicSource {
+    topic: Arc<Topic>,
+    next: usize,
+    end: Option<usize>,
+    rows_max: usize,
+}
+
+struct Rows(Vec<i64>);
+
+impl Split for Rows {
+    fn rows(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
+        assert_eq!(projection, [0]);
+        let rows = RecordBatch::try_new(schema(), vec![Arc::new(Int64Array::from(self.0))]);
+        Box::new(std::iter::once(Ok(rows.unwrap())))
+    }
+}
+
+fn offset_of(position: usize) -> SourceOffset {
+    SourceOffset::new(position.to_string())
+}
+
+fn position_of(offset: &SourceOffset) -> usize {
+    offset.as_str().parse().unwrap()
+}
+
+impl TopicSource {
+    fn new(topic: &Arc<Topic>, rows_max: usize) -> Self {
+        Self { topic: Arc::clone(topic), next: 0, end: None, rows_max }
+    }
+
+    fn range(&self, start: usize, end: usize) -> Taken {
+        let rows = self.topic.rows.lock()[start..end].to_vec();
+        Taken {
+            end: offset_of(end),
+            rows: rows.len() as u64,
+            splits: vec![Box::new(Rows(rows))],
+            oldest_arrival_us: 0,
+        }
+    }
+
+    fn readable(&self) -> usize {
+        self.end.unwrap_or_else(|| self.topic.rows.lock().len())
+    }
+}
+
+#[async_trait]
+impl Source for TopicSource {
+    fn description(&self) -> String {
+        "Topic".to_owned()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        schema()
+    }
+
+    async fn open(
+        &mut self,
+        position: Option<&SourceOffset>,
+        _: SourceLog,
+    ) -> Result<SourceOffset, Failure> {
+        Ok(position.cloned().unwrap_or_else(|| offset_of(0)))
+    }
+
+    async fn replay(
+        &mut self,
+        start: Option<&SourceOffset>,
+        end: &SourceOffset,
+    ) -> Result<Taken, Failure> {
+        Ok(self.range(start.map_or(0, position_of), position_of(end)))
+    }
+
+    async fn start(&mut self, position: &SourceOffset) -> Result<(), Failure> {
+        self.next = position_of(position);
+        Ok(())
+    }
+
+    async fn fix_end(&mut self) -> Result<(), Failure> {
+        self.end = Some(self.topic.rows.lock().len());
+        Ok(())
+    }
+
+    fn at_end(&self) -> bool {
+        self.end.is_some_and(|end| self.next >= end)
+    }
+
+    fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure> {
+        let rows_max = if admission == Admission::All { usize::MAX } else { self.rows_max };
+        let end = self.readable().min(self.next.saturating_add(rows_max));
+        if end == self.next {
+            return Ok(None);
+        }
+        let taken = self.range(self.next, end);
+        self.next = end;
+        Ok(Some(taken))
+    }
+
+    async fn arrived(&mut self) {
+        while self.readable() <= self.next && !self.at_end() {
+            self.topic.more.notified().await;
+        }
+    }
+
+    fn committed(&mut self, _: &SourceOffset) {}
+
+    fn metrics(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+
+    async fn close(&mut self) {}
+}
+
+/// What the outside has accepted, by micro-batch; outlives the query.
+#[derive(Default)]
+struct Outside {
+    accepted: Mutex<Vec<(u64, Vec<i64>)>>,
+    /// Fails the publish of this micro-batch.
+    refuse: Mutex<Option<u64>>,
+    /// Never acknowledges this micro-batch until notified.
+    hold: Mutex<Option<(u64, Arc<Notify>)>>,
+    answers: bool,
+}
+
+impl Outside {
+    fn rows(&self) -> Vec<i64> {
+        self.accepted.lock().iter().flat_map(|(_, rows)| rows.clone()).collect()
+    }
+
+    fn ids(&self) -> Vec<u64> {
+        self.accepted.lock().iter().map(|(id, _)| *id).collect()
+    }
+}
+
+struct OutsideSink(Arc<Outside>);
+
+#[async_trait]
+impl Sink for OutsideSink {
+    fn description(&self) -> String {
+        "Outside".to_owned()
+    }
+
+    fn delivery(&self) -> Delivery {
+        if self.0.answers { Delivery::IdempotentById } else { Delivery::Repeats }
+    }
+
+    async fn open(&mut self) -> Result<Option<BatchId>, Failure> {
+        let last = self.0.accepted.lock().last().map(|(id, _)| BatchId(*id));
+        Ok(last.filter(|_| self.0.answers))
+    }
+
+    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
+        let id = output.batch_id.0;
+        if *self.0.refuse.lock() == Some(id) {
+            return Ok(async { Err(Failure::new(Kind::Retry, "refused")) }.boxed());
+        }
+        let rows = output.record_batches().flat_map(|rows| {
+            rows.column(0).as_primitive::<Int64Type>().values().iter().copied().collect::<Vec<_>>()
+        });
+        self.0.accepted.lock().push((id, rows.collect()));
+        let held = self.0.hold.lock().clone().filter(|(held, _)| *held == id);
+        Ok(async move {
+            if let Some((_, release)) = held {
+                release.notified().await;
+            }
+            Ok(())
+        }
+        .boxed())
+    }
+
+    async fn close(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+struct Scene {
+    directory: tempfile::TempDir,
+    topic: Arc<Topic>,
+    outside: Arc<Outside>,
+    rows_max: usize,
+}
+
+impl Scene {
+    fn new(rows: impl IntoIterator<Item = i64>, outside: Outside) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let outside = Arc::new(outside);
+        Self { directory, topic: Topic::with(rows), outside, rows_max: usize::MAX }
+    }
+
+    async fn query(&self, trigger: Trigger, stop: Stop) -> Query {
+        let env = Env::real();
+        let location = self.directory.path().to_str().unwrap();
+        let checkpoint = Checkpoint::open(location, &env).await.unwrap();
+        let slots = Slots::new(2);
+        let context = SessionContext::new_with_config(streaming_config());
+        let table = StreamTable::new("input".to_owned(), schema(), Arc::clone(&slots));
+        context.register_table("input", Arc::new(table)).unwrap();
+        let logical = context.sql("SELECT v FROM input WHERE v % 10 <> 9").await.unwrap();
+        let (state, logical) = logical.into_parts();
+        Query {
+            plan: QueryPlan::new(state, logical, vec![slots]).await.unwrap(),
+            sources: vec![Box::new(TopicSource::new(&self.topic, self.rows_max))],
+            statics: Vec::new(),
+            sink: Box::new(OutsideSink(Arc::clone(&self.outside))),
+            checkpoint,
+            trigger,
+            batch_clock: BatchClock::default(),
+            listener: Arc::new(crate::progress::Silent),
+            stop,
+            env,
+        }
+    }
+
+    async fn run(&self, trigger: Trigger) -> Result<Finished, Failure> {
+        let (_stopper, stop) = stop_pair();
+        self.query(trigger, stop).await.run().await
+    }
+
+    fn names(&self, log: &str) -> Vec<u64> {
+        let entries = std::fs::read_dir(self.directory.path().join(log)).unwrap();
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.unwrap().file_name().to_str().and_then(|name| name.parse().ok())
+        };
+        let mut names: Vec<u64> = entries.filter_map(name).collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn remove(&self, entry: &str) {
+        std::fs::remove_file(self.directory.path().join(entry)).unwrap();
+    }
+}
+
+fn kept(rows: impl IntoIterator<Item = i64>) -> Vec<i64> {
+    rows.into_iter().filter(|v| v % 10 != 9).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn available_now_reads_to_the_end_in_limited_micro_batches() {
+    let mut scene = Scene::new(0..100, Outside::default());
+    scene.rows_max = 30;
+    let finished = scene.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(finished, Finished { micro_batches: 4, rows_in: 100, rows_out: 90 });
+    assert_eq!(scene.outside.rows(), kept(0..100));
+    assert_eq!((scene.names("offsets"), scene.names("commits")), (vec![0, 1, 2, 3], vec![0, 1, 2, 3]));
+
+    scene.topic.push(100..120);
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(scene.outside.rows(), kept(0..120), "a restart goes on where the logs end");
+    assert_eq!(scene.outside.ids(), [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_new_means_no_micro_batch() {
+    let scene = Scene::new(0..10, Outside::default());
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    let finished = scene.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(finished.micro_batches, 0);
+    assert_eq!(scene.names("offsets"), [0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn once_ignores_limits_and_runs_one_micro_batch() {
+    let mut scene = Scene::new(0..100, Outside::default());
+    scene.rows_max = 30;
+    let finished = scene.run(Trigger::Once).await.unwrap();
+    assert_eq!((finished.micro_batches, finished.rows_in), (1, 100));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_uncommitted_micro_batch_runs_again_over_its_own_range() {
+    let scene = Scene::new(0..100, Outside::default());
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    scene.remove("commits/0");
+    scene.topic.push(100..110);
+
+    scene.run(Trigger::Once).await.unwrap();
+    let accepted = scene.outside.accepted.lock().clone();
+    assert_eq!(accepted, vec![(0, kept(0..100)), (0, kept(0..100))], "the same range, the same id");
+    assert_eq!(scene.names("commits"), [0], "and with `once` nothing more");
+
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(scene.outside.ids(), [0, 0, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sink_that_can_answer_sees_no_micro_batch_twice() {
+    let scene = Scene::new(0..100, Outside { answers: true, ..Outside::default() });
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    scene.remove("commits/0");
+    scene.topic.push(100..110);
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(scene.outside.rows(), kept(0..110));
+    assert_eq!(scene.names("commits"), [0, 1], "the missing entry is written");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_micro_batch_fails_the_query_and_is_not_committed() {
+    let mut scene = Scene::new(0..100, Outside::default());
+    scene.rows_max = 10;
+    *scene.outside.refuse.lock() = Some(3);
+    let failure = scene.run(Trigger::AvailableNow).await.unwrap_err();
+    assert_eq!((failure.kind(), failure.to_string().as_str()), (Kind::Retry, "refused"));
+    assert_eq!(scene.names("commits"), [0, 1, 2]);
+
+    *scene.outside.refuse.lock() = None;
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    let mut rows = scene.outside.rows();
+    rows.sort_unstable();
+    rows.dedup();
+    assert_eq!(rows, kept(0..100), "nothing is missing after the restart");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn later_micro_batches_do_not_wait_for_an_acknowledgement_but_their_commits_do() {
+    let mut scene = Scene::new(0..50, Outside::default());
+    scene.rows_max = 10;
+    let release = Arc::new(Notify::new());
+    *scene.outside.hold.lock() = Some((1, Arc::clone(&release)));
+    let (_stopper, stop) = stop_pair();
+    let query = scene.query(Trigger::AvailableNow, stop).await;
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    while scene.outside.ids().len() < 5 {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    assert!(scene.names("commits").len() <= 1, "micro-batch 1 is not acknowledged");
+    release.notify_one();
+    running.join().await.unwrap();
+    assert_eq!(scene.names("commits"), [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_query_stops_when_asked() {
+    let scene = Scene::new(0..10, Outside::default());
+    let (stopper, stop) = stop_pair();
+    let query = scene.query(Trigger::BackToBack, stop).await;
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    while scene.outside.ids().is_empty() {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    scene.topic.push(10..20);
+    while scene.outside.rows().len() < 18 {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    stopper.stop();
+    let finished = running.join().await.unwrap();
+    assert_eq!(finished.rows_in, 20);
+    assert_eq!(scene.names("offsets"), scene.names("commits"), "nothing is left half done");
+}

@@ -1,0 +1,129 @@
+//! Rewrites of a whole plan, for what no function can say by itself.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::{BinaryExpr, Cast, ScalarFunction, TryCast};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, Union,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+use super::cast::{cast_expr, is_ours};
+use super::operators::checked;
+
+/// Makes whole numbers in the text INTs, as in Spark, where they fit; to DataFusion they are all
+/// BIGINTs. Runs before types are coerced, so that `column + 1` keeps the column's type.
+#[derive(Debug)]
+pub(super) struct SparkLiterals;
+
+impl AnalyzerRule for SparkLiterals {
+    fn name(&self) -> &str {
+        "spark_literals"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let narrowed = plan.transform_up_with_subqueries(|plan| match plan {
+            // What a LIMIT counts is a BIGINT to DataFusion.
+            LogicalPlan::Limit(_) => rewrite(plan, |expr, _| Ok(Transformed::no(expr))),
+            plan => rewrite(plan, |expr, _| Ok(narrow(expr))),
+        });
+        narrowed.map(|plan| plan.data)
+    }
+}
+
+fn narrow(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(Some(value)), metadata) => match i32::try_from(value) {
+            Ok(small) => Transformed::yes(Expr::Literal(ScalarValue::Int32(Some(small)), metadata)),
+            Err(_) => Transformed::no(Expr::Literal(ScalarValue::Int64(Some(value)), metadata)),
+        },
+        other => Transformed::no(other),
+    }
+}
+
+/// Puts Spark's casts and checked arithmetic where the plan has Arrow's, and the clock for
+/// `unix_timestamp()`. Runs after types are coerced, so that casts nobody wrote are covered too.
+#[derive(Debug)]
+pub(super) struct SparkMeaning {
+    pub current_seconds: Arc<ScalarUDF>,
+}
+
+impl AnalyzerRule for SparkMeaning {
+    fn name(&self) -> &str {
+        "spark_meaning"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let rewritten = plan.transform_up_with_subqueries(|plan| {
+            rewrite(plan, |expr, schema| Ok(self.expression(expr, schema)))
+        });
+        rewritten.map(|plan| plan.data)
+    }
+}
+
+impl SparkMeaning {
+    fn expression(&self, expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+        let is_cast =
+            |expr: &Expr, to: &DataType| expr.get_type(schema).is_ok_and(|from| is_ours(&from, to));
+        let is_whole =
+            |side: &Expr| matches!(side.get_type(schema), Ok(found) if found.is_signed_integer());
+        match expr {
+            Expr::Cast(Cast { expr, field }) if is_cast(&expr, field.data_type()) => {
+                Transformed::yes(cast_expr(*expr, field, true))
+            }
+            Expr::TryCast(TryCast { expr, field }) if is_cast(&expr, field.data_type()) => {
+                Transformed::yes(cast_expr(*expr, field, false))
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply)
+                    && is_whole(&left)
+                    && is_whole(&right) =>
+            {
+                Transformed::yes(checked(*left, op, *right))
+            }
+            Expr::ScalarFunction(function)
+                if function.args.is_empty() && function.name() == "unix_timestamp" =>
+            {
+                let clock = Arc::clone(&self.current_seconds);
+                Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(clock, vec![])))
+            }
+            other => Transformed::no(other),
+        }
+    }
+}
+
+/// Rewrites all expressions of one node from the inside out; its columns keep their names.
+fn rewrite(
+    plan: LogicalPlan,
+    change: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        schema.merge(&scan.projected_schema);
+    }
+    let names = NamePreserver::new(&plan);
+    let is_values = matches!(plan, LogicalPlan::Values(_));
+    let plan = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let expr = expr.transform_up(|expr| change(expr, &schema))?;
+        Ok(expr.update_data(|expr| if is_values { expr } else { name.restore(expr) }))
+    })?;
+    // A node's types follow from its inputs, and those may have changed even if it did not.
+    let changes = plan.transformed;
+    plan.map_data(|plan| match plan {
+        // Its column types are those of its expressions, which nothing but its builder knows.
+        LogicalPlan::Values(values) if changes => {
+            LogicalPlanBuilder::values(values.values)?.build()
+        }
+        LogicalPlan::Union(union) => {
+            Ok(LogicalPlan::Union(Union::try_new_with_loose_types(union.inputs)?))
+        }
+        plan => plan.recompute_schema(),
+    })
+}

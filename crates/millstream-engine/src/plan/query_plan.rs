@@ -1,0 +1,124 @@
+//! A query's physical plan: made once, run for every micro-batch.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::common::Result;
+use datafusion::execution::{SessionState, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use futures::TryStreamExt;
+use millstream_store::env::Env;
+
+use super::stream_scan::{Slots, from_datafusion};
+use crate::source::{Failure, Split};
+
+/// Runs after which the plan's nodes are renewed. Each run adds its own counters to every node,
+/// which nobody reads; renewing lets go of them. A join's hash table is built again then too, so
+/// this is rare.
+const RUNS_PER_RENEWAL: u32 = 10_000;
+
+/// A planned streaming query.
+pub struct QueryPlan {
+    state: SessionState,
+    logical: LogicalPlan,
+    physical: Arc<dyn ExecutionPlan>,
+    scans: Vec<Arc<Slots>>,
+    context: Arc<TaskContext>,
+    runs: u32,
+}
+
+impl QueryPlan {
+    /// Plans `logical`. `scans` are the slots of its stream tables, one per source in the order of
+    /// the offset log's lines.
+    pub async fn new(
+        state: SessionState,
+        logical: LogicalPlan,
+        scans: Vec<Arc<Slots>>,
+    ) -> Result<Self> {
+        let logical = state.optimize(&logical)?;
+        let physical = state.query_planner().create_physical_plan(&logical, &state).await?;
+        let context = state.task_ctx();
+        Ok(Self { state, logical, physical, scans, context, runs: 0 })
+    }
+
+    /// Plans again, with what the static tables hold now.
+    pub async fn replan(&mut self) -> Result<()> {
+        let planner = self.state.query_planner();
+        self.physical = planner.create_physical_plan(&self.logical, &self.state).await?;
+        self.runs = 0;
+        Ok(())
+    }
+
+    /// Runs the plan over one micro-batch: `inputs` has the splits of each source. The result has
+    /// a list of record batches per plan partition, in order, without empty ones.
+    ///
+    /// Errors: what a split could not read or decode, or an expression could not compute.
+    pub async fn run(
+        &mut self,
+        env: &Env,
+        inputs: Vec<Vec<Box<dyn Split>>>,
+    ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+        assert_eq!(inputs.len(), self.scans.len(), "a source per scan");
+        self.renew_if_due().map_err(from_datafusion)?;
+        let mut parallel = false;
+        for (slots, splits) in self.scans.iter().zip(inputs) {
+            parallel |= slots.fill(splits);
+        }
+        let partitions = self.physical.properties().partitioning.partition_count();
+        if parallel { self.run_in_tasks(env, partitions).await } else { self.run_here(partitions).await }
+    }
+
+    fn renew_if_due(&mut self) -> Result<()> {
+        self.runs += 1;
+        if self.runs > RUNS_PER_RENEWAL {
+            self.physical = reset_plan_states(Arc::clone(&self.physical))?;
+            self.runs = 1;
+        }
+        Ok(())
+    }
+
+    async fn run_here(&self, partitions: usize) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+        let mut results = Vec::with_capacity(partitions);
+        for partition in 0..partitions {
+            let plan = Arc::clone(&self.physical);
+            results.push(run_partition(plan, partition, Arc::clone(&self.context)).await?);
+        }
+        Ok(results)
+    }
+
+    async fn run_in_tasks(
+        &self,
+        env: &Env,
+        partitions: usize,
+    ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+        let start = |partition| {
+            let (plan, context) = (Arc::clone(&self.physical), Arc::clone(&self.context));
+            env.spawn("plan-partition", run_partition(plan, partition, context))
+        };
+        let others: Vec<_> = (1..partitions).map(start).collect();
+        let here = run_partition(Arc::clone(&self.physical), 0, Arc::clone(&self.context)).await;
+        let mut results = vec![here];
+        for task in others {
+            results.push(task.join().await);
+        }
+        results.into_iter().collect()
+    }
+
+    /// The plan as text, for `validate`: logical and physical.
+    pub fn explain(&self) -> (String, String) {
+        let physical = displayable(self.physical.as_ref()).indent(false).to_string();
+        (self.logical.display_indent().to_string(), physical)
+    }
+}
+
+async fn run_partition(
+    plan: Arc<dyn ExecutionPlan>,
+    partition: usize,
+    context: Arc<TaskContext>,
+) -> Result<Vec<RecordBatch>, Failure> {
+    let stream = plan.execute(partition, context).map_err(from_datafusion)?;
+    let filled = stream.try_filter(|rows| futures::future::ready(rows.num_rows() > 0));
+    filled.try_collect().await.map_err(from_datafusion)
+}

@@ -1,0 +1,41 @@
+//! DataFusion's settings for a streaming query, each with its reason.
+
+use datafusion::config::Dialect;
+use datafusion::prelude::SessionConfig;
+
+/// Settings for planning and running a query whose leaves are streams.
+pub fn streaming_config() -> SessionConfig {
+    let mut config = common_config()
+        // The scan's own partitions are all the parallelism there is: a repartition would move
+        // rows between cores and lose their order for nothing.
+        .with_target_partitions(1)
+        .with_round_robin_repartition(false)
+        .with_repartition_joins(false)
+        .with_repartition_aggregations(false);
+    let optimizer = &mut config.options_mut().optimizer;
+    // Built by one run of a join and read by its scan; our plans run many times over other rows.
+    optimizer.enable_dynamic_filter_pushdown = false;
+    // The static side of a join is always the one that is collected, whatever its size.
+    optimizer.hash_join_single_partition_threshold = usize::MAX;
+    optimizer.hash_join_single_partition_threshold_rows = usize::MAX;
+    config
+}
+
+/// Settings for a query over tables at rest.
+pub fn batch_config(partitions: usize) -> SessionConfig {
+    common_config().with_target_partitions(partitions)
+}
+
+fn common_config() -> SessionConfig {
+    let mut config = SessionConfig::new().with_information_schema(false);
+    let options = config.options_mut();
+    // The SQL layer resolves identifiers without regard to case, as Spark does, and hands over the
+    // exact spelling.
+    options.sql_parser.enable_ident_normalization = false;
+    options.sql_parser.collect_spans = true;
+    options.sql_parser.dialect = Dialect::Databricks;
+    // Spark's names: what DataFusion calls Utf8View is a STRING like any other.
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.execution.time_zone = Some("UTC".to_owned());
+    config
+}

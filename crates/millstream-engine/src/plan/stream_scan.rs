@@ -1,0 +1,252 @@
+//! The leaf of a streaming plan: gives the rows of the micro-batch in hand.
+//!
+//! DataFusion sees an ordinary table with a fixed number of partitions. Before each run the driver
+//! puts splits into the partitions' slots; running a partition empties its slot, decodes the
+//! splits one after the other and gives their record batches. A partition without splits ends at
+//! once, which costs next to nothing, so a small micro-batch uses one partition and a large one
+//! all of them.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics};
+use datafusion::error::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
+    SendableRecordBatchStream, StatisticsArgs,
+};
+use futures::stream;
+use parking_lot::Mutex;
+
+use crate::source::{Failure, Split};
+
+/// What a stream pretends to hold, so that the optimizer builds a join's hash table from the
+/// static side, however large that is.
+const ROWS_PRETENDED: usize = 1 << 48;
+const BYTES_PRETENDED: usize = 1 << 56;
+
+/// The splits of the micro-batch in hand, a slot per partition. Shared by table, plan and driver.
+pub struct Slots {
+    slots: Vec<Mutex<Vec<Box<dyn Split>>>>,
+}
+
+impl Slots {
+    /// Empty slots for `partitions` partitions.
+    pub fn new(partitions: usize) -> Arc<Self> {
+        assert!(partitions > 0, "a scan has at least one partition");
+        Arc::new(Self { slots: (0..partitions).map(|_| Mutex::default()).collect() })
+    }
+
+    /// Spreads splits over the partitions: all into the first while they are small, since waking
+    /// another core costs more than it brings, else each to the partition with the fewest rows.
+    /// Returns whether more than one partition got rows.
+    pub fn fill(&self, splits: Vec<Box<dyn Split>>) -> bool {
+        const ROWS_WORTH_A_CORE: u64 = 4_096;
+        let rows_total: u64 = splits.iter().map(|split| split.rows()).sum();
+        if self.slots.len() == 1 || splits.len() == 1 || rows_total < ROWS_WORTH_A_CORE {
+            *self.slots[0].lock() = splits;
+            return false;
+        }
+        let mut rows_by_slot = vec![0_u64; self.slots.len()];
+        for split in splits {
+            let fewest = (0..rows_by_slot.len()).min_by_key(|slot| rows_by_slot[*slot]);
+            let fewest = fewest.expect("there is at least one slot");
+            rows_by_slot[fewest] += split.rows();
+            self.slots[fewest].lock().push(split);
+        }
+        true
+    }
+
+    fn take(&self, partition: usize) -> Vec<Box<dyn Split>> {
+        std::mem::take(&mut self.slots[partition].lock())
+    }
+}
+
+/// A stream as DataFusion's planner sees it.
+pub struct StreamTable {
+    schema: SchemaRef,
+    name: String,
+    slots: Arc<Slots>,
+}
+
+impl StreamTable {
+    /// A table with `schema` whose rows come from `slots`; `name` is for the plan's display.
+    pub fn new(name: String, schema: SchemaRef, slots: Arc<Slots>) -> Self {
+        Self { schema, name, slots }
+    }
+}
+
+impl fmt::Debug for StreamTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StreamTable({})", self.name)
+    }
+}
+
+#[async_trait]
+impl TableProvider for StreamTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all = || (0..self.schema.fields().len()).collect();
+        let projection: Vec<usize> = projection.cloned().unwrap_or_else(all);
+        Ok(Arc::new(StreamScan::new(self, projection)?))
+    }
+}
+
+/// The plan's leaf; see the module's head.
+pub struct StreamScan {
+    name: String,
+    projection: Vec<usize>,
+    slots: Arc<Slots>,
+    properties: Arc<PlanProperties>,
+}
+
+impl StreamScan {
+    fn new(table: &StreamTable, projection: Vec<usize>) -> Result<Self> {
+        let schema = Arc::new(table.schema.project(&projection)?);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(table.slots.slots.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Self {
+            name: table.name.clone(),
+            projection,
+            slots: Arc::clone(&table.slots),
+            properties: Arc::new(properties),
+        })
+    }
+}
+
+impl fmt::Debug for StreamScan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StreamScan({})", self.name)
+    }
+}
+
+impl DisplayAs for StreamScan {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let schema = self.properties.eq_properties.schema();
+        let columns: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        write!(f, "StreamScan: {} [{}]", self.name, columns.join(", "))
+    }
+}
+
+impl ExecutionPlan for StreamScan {
+    fn name(&self) -> &str {
+        "StreamScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let splits = self.slots.take(partition);
+        let projection = self.projection.clone();
+        let record_batches = splits
+            .into_iter()
+            .flat_map(move |split| split.read(&projection))
+            .map(|decoded| decoded.map_err(into_datafusion));
+        let stream = stream::iter(record_batches);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let unknown = Statistics::new_unknown(&self.schema());
+        let statistics = unknown
+            .with_num_rows(Precision::Inexact(ROWS_PRETENDED))
+            .with_total_byte_size(Precision::Inexact(BYTES_PRETENDED));
+        Ok(Arc::new(statistics))
+    }
+}
+
+/// Carries a failure through DataFusion; [`from_datafusion`] gets it out again.
+#[derive(Debug)]
+struct Carried(Mutex<Option<Failure>>, String);
+
+impl fmt::Display for Carried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.1)
+    }
+}
+
+impl std::error::Error for Carried {}
+
+fn into_datafusion(failure: Failure) -> DataFusionError {
+    let text = failure.to_string();
+    DataFusionError::External(Box::new(Carried(Mutex::new(Some(failure)), text)))
+}
+
+/// The failure that a split, or DataFusion itself, met while running a plan.
+///
+/// What DataFusion reports by itself at run time (a cast that overflows, a regular expression in a
+/// column that does not parse) comes from the data.
+pub fn from_datafusion(error: DataFusionError) -> Failure {
+    let root = error.find_root();
+    if let DataFusionError::External(inner) = root {
+        let inner: &(dyn Any + Send + Sync) = match inner.downcast_ref::<Carried>() {
+            Some(carried) => carried,
+            None => return Failure::new(millstream_store::error::Kind::Data, error.to_string()),
+        };
+        let carried = inner.downcast_ref::<Carried>().and_then(|carried| carried.0.lock().take());
+        if let Some(failure) = carried {
+            return failure;
+        }
+    }
+    Failure::new(millstream_store::error::Kind::Data, error.strip_backtrace())
+}

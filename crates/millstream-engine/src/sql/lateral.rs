@@ -1,0 +1,128 @@
+//! `FROM t LATERAL VIEW explode(x) v AS c` as `FROM (SELECT *, explode(x) AS c FROM t) AS t`.
+//!
+//! The subquery has the name of the table it stands for, so that qualified columns stay valid,
+//! and `v.c` becomes `t.c`.
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, Ident, LateralView, ObjectName, ObjectNamePart, Query, Select, SelectFlavor,
+    SelectItem, SetExpr, TableFactor, TableWithJoins, WildcardAdditionalOptions,
+    helpers::attached_token::AttachedToken,
+};
+use datafusion::sql::sqlparser::ast::{GroupByExpr, Spanned};
+
+use super::diagnostic::Diagnostic;
+use super::lexer::Lexed;
+use super::relations::plain_alias;
+use super::rewrite::{generator_name, quoted_ident};
+use super::scope::{Frame, lateral_relation};
+
+/// Turns the lateral views of `select` into a subquery, and lets `frame` know.
+pub(super) fn into_subquery(
+    lexed: &Lexed,
+    select: &mut Select,
+    frame: &mut Frame,
+) -> Result<(), Diagnostic> {
+    let views = std::mem::take(&mut select.lateral_views);
+    let relation = frame.relations.first().and_then(|relation| relation.name.clone());
+    let one_table = matches!(select.from.as_slice(), [only] if only.joins.is_empty());
+    let (Some(name), true) = (relation, one_table) else {
+        let span = views.first().and_then(|view| lexed.span(view.lateral_view.span()));
+        let message = "LATERAL VIEW over a join is not supported yet";
+        let help =
+            "join in a subquery with a name: FROM (SELECT ... JOIN ...) AS j LATERAL VIEW ...";
+        return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
+    };
+    let plain = frame.relations.len() - views.len();
+    frame.relations.truncate(plain);
+    for view in views {
+        frame.relations.push(lateral_relation(&view, Some(name.clone())));
+        let item = item(lexed, view)?;
+        let from = std::mem::take(&mut select.from);
+        let span = from
+            .first()
+            .map_or_else(datafusion::sql::sqlparser::tokenizer::Span::empty, Spanned::span);
+        let alias = Some(plain_alias(quoted_ident(name.clone(), span)));
+        let subquery = Box::new(query_of(
+            vec![SelectItem::Wildcard(WildcardAdditionalOptions::default()), item],
+            from,
+        ));
+        let relation = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+        select.from = vec![TableWithJoins { relation, joins: Vec::new() }];
+    }
+    Ok(())
+}
+
+fn item(lexed: &Lexed, view: LateralView) -> Result<SelectItem, Diagnostic> {
+    let span = view.lateral_view.span();
+    let generates = match &view.lateral_view {
+        Expr::Function(function) => generator_name(function).is_some(),
+        _ => false,
+    };
+    if !generates {
+        let message = "LATERAL VIEW takes a function that makes rows, such as `explode`";
+        return Err(Diagnostic { span: lexed.span(span), ..Diagnostic::nowhere(message) });
+    }
+    let alias = match view.lateral_col_alias.as_slice() {
+        [] => quoted_ident("col".into(), span),
+        [only] => only.clone(),
+        [_, more, ..] => {
+            let message = "a LATERAL VIEW of an array has one column";
+            let span = lexed.span(more.span);
+            return Err(Diagnostic { span, ..Diagnostic::nowhere(message) });
+        }
+    };
+    let expr = if view.outer { outer(view.lateral_view) } else { view.lateral_view };
+    Ok(SelectItem::ExprWithAlias { expr, alias })
+}
+
+/// `LATERAL VIEW OUTER explode(x)` keeps rows without elements, as `explode_outer` does.
+fn outer(expr: Expr) -> Expr {
+    let Expr::Function(function) = expr else { return expr };
+    let name = generator_name(&function).unwrap_or_default();
+    let value = if name.ends_with("_outer") { name } else { format!("{name}_outer") };
+    let span = function.name.0[0].span();
+    let ident = Ident { value, quote_style: None, span };
+    let name = ObjectName(vec![ObjectNamePart::Identifier(ident)]);
+    Expr::Function(Function { name, ..function })
+}
+
+fn query_of(projection: Vec<SelectItem>, from: Vec<TableWithJoins>) -> Query {
+    let select = Select {
+        select_token: AttachedToken::empty(),
+        optimizer_hints: Vec::new(),
+        distinct: None,
+        select_modifiers: None,
+        top: None,
+        top_before_distinct: false,
+        projection,
+        exclude: None,
+        into: None,
+        from,
+        lateral_views: Vec::new(),
+        prewhere: None,
+        selection: None,
+        connect_by: Vec::new(),
+        group_by: GroupByExpr::Expressions(Vec::new(), Vec::new()),
+        cluster_by: Vec::new(),
+        distribute_by: Vec::new(),
+        sort_by: Vec::new(),
+        having: None,
+        named_window: Vec::new(),
+        qualify: None,
+        window_before_qualify: false,
+        value_table_mode: None,
+        flavor: SelectFlavor::Standard,
+    };
+    Query {
+        with: None,
+        body: Box::new(SetExpr::Select(Box::new(select))),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }
+}

@@ -1,0 +1,98 @@
+//! From a prepared query to DataFusion's logical plan.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::DataFusionError;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::planner::ExprPlanner;
+use datafusion::sql::parser::Statement as DataFusionStatement;
+use futures::FutureExt;
+
+use super::blame;
+use super::diagnostic::{Diagnostic, Diagnostics};
+use super::prepare::PreparedQuery;
+use super::relations::STREAM_PREFIX;
+use super::semantics::{SparkOperators, SparkTypes};
+
+/// Plans a query. The tables it reads stand in `state` under their
+/// [`registered_as`](super::TableRead::registered_as); names, operators and types are read as
+/// Spark does, however `state` is configured. Types are checked and casts are put in.
+///
+/// # Errors
+/// Whatever the query gets wrong, pointing into the pipeline file.
+pub fn to_logical(
+    state: &SessionState,
+    prepared: &PreparedQuery,
+) -> Result<LogicalPlan, Diagnostics> {
+    let spark = spark_state(state);
+    let plan = plan(&spark, prepared).map_err(|error| blame::blame(&spark, prepared, &error))?;
+    refuse_state(prepared, &plan)?;
+    Ok(plan)
+}
+
+/// `state` with Spark's reading of SQL.
+fn spark_state(state: &SessionState) -> SessionState {
+    // The catalog is there already; a new default one would hide it.
+    let mut config = state.config().clone().with_create_default_catalog_and_schema(false);
+    let parser = &mut config.options_mut().sql_parser;
+    parser.enable_ident_normalization = false;
+    parser.collect_spans = true;
+    // `0.1` is a DECIMAL, as in Spark; doubles are written 0.1D or 1e-1.
+    parser.parse_float_as_decimal = true;
+    parser.default_null_ordering = "nulls_min".into();
+    parser.map_string_types_to_utf8view = false;
+    let ours: Arc<dyn ExprPlanner> = Arc::new(SparkOperators);
+    let planners = std::iter::once(ours).chain(state.expr_planners().iter().cloned()).collect();
+    SessionStateBuilder::new_from_existing(state.clone())
+        .with_config(config)
+        .with_type_planner(Arc::new(SparkTypes))
+        .with_expr_planners(planners)
+        .build()
+}
+
+fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, DataFusionError> {
+    let statement = DataFusionStatement::Statement(Box::new(prepared.statement.clone()));
+    // The only thing it can wait for is a catalog on a network, and tables are registered here.
+    let plan = state.statement_to_plan(statement).now_or_never().unwrap_or_else(|| {
+        Err(DataFusionError::Internal("a table's provider was not registered in memory".into()))
+    })?;
+    state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
+}
+
+/// A second look at the plan for what needs state, for ways to say it that the text did not show.
+fn refuse_state(prepared: &PreparedQuery, plan: &LogicalPlan) -> Result<(), Diagnostics> {
+    let mut refused = None;
+    let _ = plan.apply_with_subqueries(|node| {
+        let what = match node {
+            LogicalPlan::Aggregate(_) => "an aggregate",
+            LogicalPlan::Window(_) => "a window function",
+            LogicalPlan::Distinct(_) => "DISTINCT",
+            LogicalPlan::Sort(_) => "ORDER BY",
+            LogicalPlan::Limit(_) => "LIMIT",
+            LogicalPlan::RecursiveQuery(_) => "a recursive query",
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        if reads_stream(node) {
+            refused = Some(what);
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    let Some(what) = refused else { return Ok(()) };
+    let at = blame::first_word(prepared);
+    let message = format!("{what} over a stream needs state, which Millstream does not have yet");
+    let help = "without STREAM the same query runs as a batch query";
+    Err(Diagnostic::at(at, message).help(help).into())
+}
+
+fn reads_stream(plan: &LogicalPlan) -> bool {
+    plan.exists(|node| {
+        Ok(match node {
+            LogicalPlan::TableScan(scan) => scan.table_name.table().starts_with(STREAM_PREFIX),
+            _ => false,
+        })
+    })
+    .unwrap_or(false)
+}

@@ -1,0 +1,361 @@
+//! Options of tables: the connector's own, the writer's, and overrides from the command line.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::{Schema, SchemaRef};
+
+use crate::connector::{
+    Connector, OptionError, OptionSpec, Options, ReadMode, Registry, Side, Table,
+};
+
+use super::cursor::Name;
+use super::diagnostic::{Diagnostic, Diagnostics, Span};
+use super::nearest::{nearest, suggest};
+use super::parse::{OptionDeclaration, TableDeclaration};
+use super::trigger::Trigger;
+
+/// Options of the driver, which stand among a sink's.
+pub const WRITER_OPTIONS: &[&str] = &[
+    "checkpointLocation",
+    "trigger",
+    "outputMode",
+    "asyncProgressTrackingEnabled",
+    "asyncProgressTrackingCheckpointIntervalMs",
+];
+
+/// How a flow is driven.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriterOptions {
+    /// `checkpointLocation`, where it is set.
+    pub checkpoint_location: Option<String>,
+    /// `trigger`.
+    pub trigger: Trigger,
+    /// `asyncProgressTrackingEnabled`.
+    pub async_progress: bool,
+    /// `asyncProgressTrackingCheckpointIntervalMs`, where it is set.
+    pub async_progress_interval: Option<Duration>,
+}
+
+/// What a table is used for in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Roles {
+    pub(super) read: bool,
+    pub(super) written: bool,
+}
+
+/// A table with its connector, and where its parts stand in the file.
+pub struct DeclaredTable {
+    /// The table as connectors see it.
+    pub table: Table,
+    /// What is named after USING.
+    pub connector: Arc<dyn Connector>,
+    /// Where the table's name stands; `None` for the console that a bare SELECT writes to.
+    pub span: Option<Span>,
+    /// Key and value of each option by the key in lower case; `None` where it was overridden.
+    spans: HashMap<String, Option<(Span, Span)>>,
+}
+
+impl DeclaredTable {
+    /// Resolves the connector and gathers options; unknown keys come later, when it is known what
+    /// the table is used for.
+    pub(super) fn declare(
+        declaration: &TableDeclaration,
+        registry: &Registry,
+    ) -> Result<Self, Diagnostics> {
+        let name = &declaration.connector;
+        let Some(connector) = registry.get(&name.text) else {
+            let diagnostic =
+                Diagnostic::at(name.span, format!("there is no connector `{}`", name.text));
+            let known: Vec<&str> = registry.names().collect();
+            return Err(diagnostic
+                .help(suggest(&name.text, "connectors", known.iter().copied()))
+                .into());
+        };
+        let columns: Option<SchemaRef> = declaration.columns.as_ref().map(|columns| {
+            let fields = columns.iter().map(|column| column.field.clone());
+            Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+        });
+        let mut table = Self {
+            table: Table {
+                name: declaration.name.text.clone(),
+                columns,
+                options: Options::default(),
+            },
+            connector: connector.clone(),
+            span: Some(declaration.name.span),
+            spans: HashMap::new(),
+        };
+        for OptionDeclaration { key, value } in &declaration.options {
+            table.set(key, value);
+        }
+        table.location(declaration)?;
+        table.partitions(declaration)?;
+        Ok(table)
+    }
+
+    /// The table that a query alone writes to.
+    pub(super) fn console(registry: &Registry) -> Option<Self> {
+        let connector = registry.get("console")?.clone();
+        let table = Table { name: "console".into(), columns: None, options: Options::default() };
+        Some(Self { table, connector, span: None, spans: HashMap::new() })
+    }
+
+    fn set(&mut self, key: &Name, value: &Name) {
+        self.table.options.set(&key.text, &value.text);
+        self.spans.insert(key.text.to_lowercase(), Some((key.span, value.span)));
+    }
+
+    fn knows(&self, key: &str) -> bool {
+        self.connector.options().iter().any(|spec| matches(spec.name, key))
+    }
+
+    /// `LOCATION '...'` is the option `path`.
+    fn location(&mut self, declaration: &TableDeclaration) -> Result<(), Diagnostic> {
+        let Some(location) = &declaration.location else { return Ok(()) };
+        let connector = self.connector.name();
+        if !self.knows("path") {
+            return Err(Diagnostic::at(
+                location.span,
+                format!("a {connector} table has no LOCATION"),
+            )
+            .help("say where it is in OPTIONS"));
+        }
+        if let Some(Some((key, _))) = self.spans.get("path") {
+            return Err(Diagnostic::at(
+                location.span,
+                "LOCATION and the option 'path' say the same",
+            )
+            .note_at(*key, "the option")
+            .help("leave one of them out"));
+        }
+        let key = Name { text: "path".into(), span: location.span };
+        self.set(&key, location);
+        Ok(())
+    }
+
+    /// `PARTITIONED BY (a, b)` is the option `partitionBy`, for connectors that know it.
+    fn partitions(&mut self, declaration: &TableDeclaration) -> Result<(), Diagnostic> {
+        let Some(first) = declaration.partitioned_by.first() else { return Ok(()) };
+        if !self.knows("partitionBy") {
+            let message = format!("a {} table cannot be PARTITIONED BY", self.connector.name());
+            return Err(Diagnostic::at(first.span, message).help("leave PARTITIONED BY out"));
+        }
+        if let Some(columns) = &self.table.columns {
+            for name in &declaration.partitioned_by {
+                let mut fields = columns.fields().iter();
+                if !fields.any(|field| field.name().eq_ignore_ascii_case(&name.text)) {
+                    let names = columns.fields().iter().map(|field| field.name().as_str());
+                    let message = format!("there is no column `{}`", name.text);
+                    return Err(Diagnostic::at(name.span, message)
+                        .help(suggest(&name.text, "columns", names)));
+                }
+            }
+        }
+        let names: Vec<&str> =
+            declaration.partitioned_by.iter().map(|name| name.text.as_str()).collect();
+        let span = declaration.partitioned_by.iter().map(|name| name.span).reduce(Span::to);
+        let span = span.unwrap_or(first.span);
+        let key = Name { text: "partitionBy".into(), span };
+        self.set(&key, &Name { text: names.join(","), span });
+        Ok(())
+    }
+
+    /// Sets an option from the command line.
+    pub(super) fn override_option(&mut self, key: &str, value: &str) {
+        self.table.options.set(key, value);
+        self.spans.insert(key.to_lowercase(), None);
+    }
+
+    /// Refuses keys that the connector does not know on the sides the table is used.
+    pub(super) fn check_keys(&self, roles: Roles) -> Diagnostics {
+        let mut found = Diagnostics::default();
+        for (key, _) in self.table.options.iter() {
+            if let Some((message, help)) = self.wrong_key(key, roles) {
+                let diagnostic = match self.spans.get(&key.to_lowercase()).copied().flatten() {
+                    Some((at, _)) => Diagnostic::at(at, message),
+                    None => {
+                        Diagnostic::nowhere(format!("--set {}.{key}: {message}", self.table.name))
+                    }
+                };
+                found.0.push(diagnostic.help(help));
+            }
+        }
+        found
+    }
+
+    fn wrong_key(&self, key: &str, roles: Roles) -> Option<(String, String)> {
+        let unused = !roles.read && !roles.written;
+        let (may_read, may_write) = (roles.read || unused, roles.written || unused);
+        let (name, connector) = (&self.table.name, self.connector.name());
+        let fits = |side: Side| match side {
+            Side::Both => true,
+            Side::Source => may_read,
+            Side::Sink => may_write,
+        };
+        let mut specs = self.connector.options().iter().filter(|spec| matches(spec.name, key));
+        if let Some(first) = specs.clone().next() {
+            if specs.any(|spec| fits(spec.side)) {
+                return None;
+            }
+            let (of, used) = match first.side {
+                Side::Source => ("read", "only written"),
+                _ => ("written", "only read"),
+            };
+            return Some((
+                format!("'{key}' is for a {connector} table that is {of}, but `{name}` is {used}"),
+                "leave the option out, or put it on another table".into(),
+            ));
+        }
+        if WRITER_OPTIONS.iter().any(|known| known.eq_ignore_ascii_case(key)) {
+            return (!may_write).then(|| {
+                (
+                    format!("'{key}' is an option of a flow, but `{name}` is only read"),
+                    "put it on the table the flow writes to".into(),
+                )
+            });
+        }
+        let own = self.connector.options().iter().filter(|spec| fits(spec.side));
+        let mut known: Vec<&str> = own.map(|spec| spec.name).collect();
+        known.extend(may_write.then_some(WRITER_OPTIONS).into_iter().flatten());
+        let message = format!("a {connector} table has no option '{key}'");
+        let help = match nearest(key, known.iter().copied()) {
+            Some(near) => format!("did you mean '{near}'?"),
+            None => {
+                known.sort_unstable();
+                let known: Vec<String> = known.iter().map(|known| format!("'{known}'")).collect();
+                format!("the options here are {}", known.join(", "))
+            }
+        };
+        Some((message, help))
+    }
+
+    /// What is wrong with an option's value, for a table that no flow uses. That an option or a
+    /// column is missing cannot be said: it depends on the use.
+    pub(super) fn check_unused(&self) -> Option<Diagnostic> {
+        let rows = self.table.columns.clone().unwrap_or_else(|| Arc::new(Schema::empty()));
+        let as_source = self.connector.check_source(&self.table, ReadMode::Stream).err();
+        let as_sink = self.connector.check_sink(&self.table, &rows).err();
+        let both_fail = as_source.is_some() && as_sink.is_some();
+        let concerns = |error: &OptionError, side: Side| {
+            let Some(key) = error.key.as_deref() else { return false };
+            let mut specs = self.connector.options().iter().filter(|spec| matches(spec.name, key));
+            let fits = |spec: &OptionSpec| match spec.side {
+                Side::Both => both_fail,
+                only => only == side,
+            };
+            self.table.options.get(key).is_some() && specs.any(fits)
+        };
+        let wrong = as_source.filter(|error| concerns(error, Side::Source));
+        let wrong = wrong.or_else(|| as_sink.filter(|error| concerns(error, Side::Sink)));
+        wrong.map(|error| self.blame(error, None))
+    }
+
+    /// What a connector found wrong, at the option it is about; else at `otherwise`.
+    pub(super) fn blame(&self, error: OptionError, otherwise: Option<Span>) -> Diagnostic {
+        let spans = error.key.as_ref().map(|key| self.spans.get(&key.to_lowercase()).copied());
+        let span = match spans {
+            Some(Some(None)) => None,
+            Some(Some(Some((_, value)))) => Some(value),
+            _ => self.span.or(otherwise),
+        };
+        let problem = match (&error.key, spans) {
+            (Some(key), Some(Some(None))) => {
+                format!("--set {}.{key}: {}", self.table.name, error.problem)
+            }
+            (None, _) if self.span.is_some() => {
+                format!("table `{}`: {}", self.table.name, error.problem)
+            }
+            _ => error.problem,
+        };
+        let diagnostic = Diagnostic { span, ..Diagnostic::nowhere(problem) };
+        diagnostic.maybe_help(error.help)
+    }
+
+    /// Reads the writer's options, `overrides` being those given for all flows.
+    pub(super) fn writer(
+        &self,
+        overrides: &[(String, String)],
+    ) -> Result<WriterOptions, Diagnostics> {
+        let mut options = Options::default();
+        for name in WRITER_OPTIONS {
+            let all = overrides.iter().rev().find(|(key, _)| key.eq_ignore_ascii_case(name));
+            let value = match all {
+                Some((_, value)) => Some(value.as_str()),
+                None => self.table.options.get(name),
+            };
+            if let Some(value) = value {
+                options.set(*name, value);
+            }
+        }
+        let blame = |error: OptionError| {
+            let overridden = error.key.as_ref().is_some_and(|wrong| {
+                overrides.iter().any(|(key, _)| key.eq_ignore_ascii_case(wrong))
+            });
+            match overridden {
+                true => {
+                    let key = error.key.unwrap_or_default();
+                    let message = format!("--set {key}: {}", error.problem);
+                    Diagnostic::nowhere(message).maybe_help(error.help)
+                }
+                false => self.blame(error, None),
+            }
+        };
+        let mut found = Diagnostics::default();
+        found.take(output_mode(&options).map_err(blame));
+        let trigger = found.take(trigger(&options).map_err(blame)).unwrap_or_default();
+        let async_progress = options.parse_bool("asyncProgressTrackingEnabled").map_err(blame);
+        let async_progress = found.take(async_progress).flatten().unwrap_or(false);
+        let interval_ms = options
+            .parse::<u64>("asyncProgressTrackingCheckpointIntervalMs", "a number of milliseconds")
+            .map_err(blame);
+        let async_progress_interval = found.take(interval_ms).flatten().map(Duration::from_millis);
+        if async_progress && matches!(trigger, Trigger::Once | Trigger::AvailableNow) {
+            let message = "asyncProgressTrackingEnabled does not go with the triggers 'once' and \
+                           'availableNow', which end only when every micro-batch is in the logs";
+            let help =
+                Some("use an interval, or leave asyncProgressTrackingEnabled out".to_owned());
+            found.0.push(blame(OptionError::of("asyncProgressTrackingEnabled", message, help)));
+        }
+        found.into_result()?;
+        let checkpoint_location = options.get("checkpointLocation").map(str::to_owned);
+        Ok(WriterOptions { checkpoint_location, trigger, async_progress, async_progress_interval })
+    }
+}
+
+fn trigger(options: &Options) -> Result<Trigger, OptionError> {
+    let Some(text) = options.get("trigger") else { return Ok(Trigger::default()) };
+    text.parse().map_err(|help| {
+        OptionError::of("trigger", format!("'{text}' is not a trigger"), Some(help))
+    })
+}
+
+fn output_mode(options: &Options) -> Result<(), OptionError> {
+    match options.get("outputMode") {
+        None => Ok(()),
+        Some(mode) if mode.eq_ignore_ascii_case("append") => Ok(()),
+        Some(mode) if ["update", "complete"].contains(&mode.to_lowercase().as_str()) => {
+            Err(OptionError::of(
+                "outputMode",
+                format!(
+                    "outputMode '{mode}' is for queries with state, \
+                     which Millstream does not have yet"
+                ),
+                Some("leave outputMode out: rows are appended".into()),
+            ))
+        }
+        Some(mode) => Err(OptionError::invalid("outputMode", mode, "'append'")),
+    }
+}
+
+/// True where `spec`, which may end in `.*`, names `key`.
+fn matches(spec: &str, key: &str) -> bool {
+    match spec.strip_suffix('*') {
+        Some(prefix) => {
+            key.len() > prefix.len()
+                && key.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+        }
+        None => spec.eq_ignore_ascii_case(key),
+    }
+}

@@ -1,0 +1,427 @@
+//! A pipeline file, read and checked: its tables, and the flows between them.
+//!
+//! Nothing is touched here. What is left for later is what needs functions: each flow's
+//! [`plan`](Flow::plan), and with it the check that the sink takes the query's columns.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+
+use crate::connector::{Connector, ReadMode, Registry, Table};
+
+use super::cursor::Name;
+use super::diagnostic::{Diagnostic, Diagnostics, Span};
+use super::lexer::Lexed;
+use super::logical::to_logical;
+use super::nearest::suggest;
+use super::options::Roles;
+pub use super::options::{DeclaredTable, WRITER_OPTIONS, WriterOptions};
+use super::parse::{self, FlowDeclaration, Statement, TableDeclaration, ViewDeclaration};
+use super::prepare::{self, PreparedQuery, TableCatalog};
+use super::project::{Target, project_to_sink};
+
+/// A checked pipeline file.
+pub struct Pipeline {
+    /// The file's name as given.
+    pub file_name: String,
+    /// The file's text, which all spans count in.
+    pub text: String,
+    /// The declared tables in order.
+    pub tables: Vec<Arc<DeclaredTable>>,
+    /// The flows in order.
+    pub flows: Vec<Flow>,
+}
+
+/// A query and the table it writes to.
+#[derive(Clone)]
+pub struct Flow {
+    /// The flow's name, unique in the file.
+    pub name: String,
+    /// The table written to.
+    pub sink: Table,
+    /// The sink's connector.
+    pub connector: Arc<dyn Connector>,
+    /// The query.
+    pub query: PreparedQuery,
+    /// How the flow is driven.
+    pub writer: WriterOptions,
+    /// Where the checkpoint is: `checkpointLocation`, else `.millstream/<file>/<flow>`.
+    pub checkpoint: String,
+    /// True where the query reads a stream; else it runs once over what is there.
+    pub is_stream: bool,
+    declared: Arc<DeclaredTable>,
+    insert: Insert,
+}
+
+/// What INSERT says about the sink.
+#[derive(Clone)]
+struct Insert {
+    sink: Name,
+    by_name: bool,
+    columns: Vec<Name>,
+}
+
+impl Pipeline {
+    /// Reads and checks a file. `overrides` are `table.option` (or a writer option alone, for all
+    /// flows) with their values; they win over the file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, not only the first thing.
+    pub fn load(
+        file_name: &str,
+        text: &str,
+        registry: &Registry,
+        overrides: &[(String, String)],
+    ) -> Result<Self, Diagnostics> {
+        let lexed = Lexed::new(text)?;
+        let (statements, mut found) = parse::parse(&lexed);
+        let mut file = File::default();
+        for statement in statements {
+            match statement {
+                Statement::Table(table) => file.tables.push(table),
+                Statement::View(view) => file.views.push(view),
+                Statement::Flow(flow) => file.flows.push(flow),
+            }
+        }
+        found.0.extend(file.twice().0);
+        let loader = Loader::new(&lexed, &file, registry, overrides, &mut found);
+        let flows = loader.flows(file_name, &mut found);
+        found.0.sort_by_key(|diagnostic| diagnostic.span.map_or(0, |span| span.start));
+        found.into_result()?;
+        let tables = loader.tables;
+        Ok(Self { file_name: file_name.to_owned(), text: text.to_owned(), tables, flows })
+    }
+
+    /// The declared table called `name`, as [`TableRead::table`](super::TableRead::table) has it.
+    pub fn table(&self, name: &str) -> Option<&Arc<DeclaredTable>> {
+        self.tables.iter().find(|table| table.table.name.eq_ignore_ascii_case(name))
+    }
+}
+
+impl Flow {
+    /// Plans the query with its columns fitted to the sink's, and has the sink's connector check
+    /// them. The tables in [`PreparedQuery::reads`] stand in `state` as `registered_as`.
+    pub fn plan(&self, state: &SessionState) -> Result<LogicalPlan, Diagnostics> {
+        let plan = to_logical(state, &self.query)?;
+        let target = Target {
+            sink: &self.insert.sink,
+            by_name: self.insert.by_name,
+            columns: &self.insert.columns,
+            declared: self.sink.columns.as_ref(),
+        };
+        let plan = project_to_sink(plan, &target)?;
+        self.check_sink(&Arc::new(plan.schema().as_arrow().clone()))?;
+        Ok(plan)
+    }
+
+    /// Asks the sink's connector whether it takes rows of `schema`.
+    pub fn check_sink(&self, schema: &SchemaRef) -> Result<(), Diagnostics> {
+        let checked = self.connector.check_sink(&self.sink, schema);
+        checked.map_err(|error| {
+            let about_rows = error.key.is_none();
+            let diagnostic = self.declared.blame(error, Some(self.insert.sink.span));
+            // What is wrong with the rows is seen best where they are written.
+            if !about_rows {
+                return diagnostic.into();
+            }
+            let diagnostic = Diagnostic { span: Some(self.insert.sink.span), ..diagnostic };
+            match self.declared.span {
+                Some(declared) => diagnostic.note_at(declared, "declared here").into(),
+                None => diagnostic.into(),
+            }
+        })
+    }
+}
+
+/// The statements of a file by kind.
+#[derive(Default)]
+struct File {
+    tables: Vec<TableDeclaration>,
+    views: Vec<ViewDeclaration>,
+    flows: Vec<FlowDeclaration>,
+}
+
+impl File {
+    /// Names that are declared twice.
+    fn twice(&self) -> Diagnostics {
+        let mut found = Diagnostics::default();
+        let tables = self.tables.iter().map(|table| (&table.name, "table"));
+        let views = self.views.iter().map(|view| (&view.name, "view"));
+        let mut names: Vec<(&Name, &str)> = tables.chain(views).collect();
+        names.sort_by_key(|(name, _)| name.span.start);
+        report_twice(&mut found, names);
+        let flows = self.flows.iter().filter_map(|flow| flow.name.as_ref());
+        report_twice(&mut found, flows.map(|name| (name, "flow")).collect());
+        found
+    }
+}
+
+fn report_twice(found: &mut Diagnostics, names: Vec<(&Name, &str)>) {
+    let mut first: HashMap<String, Span> = HashMap::new();
+    for (name, what) in names {
+        if let Some(earlier) = first.insert(name.text.to_lowercase(), name.span) {
+            found.0.push(
+                Diagnostic::at(name.span, format!("{what} `{}` is declared twice", name.text))
+                    .note_at(earlier, "first here")
+                    .help("give it another name"),
+            );
+        }
+    }
+}
+
+struct Loader<'a> {
+    lexed: &'a Lexed,
+    file: &'a File,
+    tables: Vec<Arc<DeclaredTable>>,
+    console: Option<Arc<DeclaredTable>>,
+    /// Overrides of writer options for all flows.
+    writer_overrides: Vec<(String, String)>,
+}
+
+impl<'a> Loader<'a> {
+    fn new(
+        lexed: &'a Lexed,
+        file: &'a File,
+        registry: &Registry,
+        overrides: &[(String, String)],
+        found: &mut Diagnostics,
+    ) -> Self {
+        let declared = file.tables.iter().map(|table| DeclaredTable::declare(table, registry));
+        let mut tables: Vec<_> = declared.filter_map(|table| found.take(table)).collect();
+        let mut console = DeclaredTable::console(registry);
+        let mut writer_overrides = Vec::new();
+        for (key, value) in overrides {
+            match key.split_once('.') {
+                Some((table, option)) => {
+                    let named =
+                        |known: &&mut DeclaredTable| known.table.name.eq_ignore_ascii_case(table);
+                    match tables.iter_mut().chain(&mut console).find(named) {
+                        Some(known) => known.override_option(option, value),
+                        None => found.0.push(no_such_override(key, table, file)),
+                    }
+                }
+                None if is_writer_option(key) => {
+                    writer_overrides.push((key.clone(), value.clone()))
+                }
+                None => found.0.push(no_such_override(key, "", file)),
+            }
+        }
+        let tables = tables.into_iter().map(Arc::new).collect();
+        Self { lexed, file, tables, console: console.map(Arc::new), writer_overrides }
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<DeclaredTable>> {
+        self.tables.iter().find(|table| table.table.name.eq_ignore_ascii_case(name))
+    }
+
+    fn flows(&self, file_name: &str, found: &mut Diagnostics) -> Vec<Flow> {
+        let names = self.flow_names();
+        let mut roles: HashMap<String, Roles> = HashMap::new();
+        for flow in &self.file.flows {
+            if let Some(sink) = &flow.sink {
+                roles.entry(sink.text.to_lowercase()).or_default().written = true;
+            }
+        }
+        let mut flows = Vec::new();
+        let mut all_read = true;
+        for (declaration, name) in self.file.flows.iter().zip(names) {
+            let query = found.take(prepare::prepare(self.lexed, declaration.query.clone(), self));
+            all_read &= query.is_some();
+            for read in query.iter().flat_map(|query| &query.reads) {
+                roles.entry(read.table.to_lowercase()).or_default().read = true;
+            }
+            let sink = found.take(self.sink(declaration));
+            if let (Some(query), Some((declared, sink))) = (query, sink) {
+                flows.extend(found.take(self.flow(
+                    name,
+                    query,
+                    declared,
+                    sink,
+                    declaration,
+                    file_name,
+                )));
+            }
+        }
+        for table in &self.tables {
+            let own = roles.get(&table.table.name.to_lowercase()).copied().unwrap_or_default();
+            // A query that could not be read may have used the table in any way.
+            let read = own.read || !all_read;
+            let wrong_keys = table.check_keys(Roles { read, ..own }).0;
+            if !read && !own.written && wrong_keys.is_empty() {
+                found.0.extend(table.check_unused());
+            }
+            found.0.extend(wrong_keys);
+        }
+        if let Some(console) = &self.console {
+            found.0.extend(console.check_keys(Roles { read: false, written: true }).0);
+        }
+        self.shared_checkpoints(&flows, found);
+        flows
+    }
+
+    /// Names as given, else the sink's, with a number where it is taken.
+    fn flow_names(&self) -> Vec<String> {
+        let given = self.file.flows.iter().filter_map(|flow| flow.name.as_ref());
+        let mut taken: Vec<String> = given.map(|name| name.text.to_lowercase()).collect();
+        let names = self.file.flows.iter().map(|flow| {
+            if let Some(name) = &flow.name {
+                return name.text.clone();
+            }
+            let sink = flow.sink.as_ref().map_or("console", |sink| &sink.text);
+            let numbered = (1..).map(|number| match number {
+                1 => sink.to_owned(),
+                number => format!("{sink}_{number}"),
+            });
+            let mut free = numbered.filter(|name| !taken.contains(&name.to_lowercase()));
+            let name = free.next().expect("there is always a number that is free");
+            taken.push(name.to_lowercase());
+            name
+        });
+        names.collect()
+    }
+
+    fn sink(&self, flow: &FlowDeclaration) -> Result<(Arc<DeclaredTable>, Name), Diagnostic> {
+        let Some(sink) = &flow.sink else {
+            let at = Span::new(flow.span.start, flow.span.start + "SELECT".len());
+            let console = self.console.clone().ok_or_else(|| {
+                Diagnostic::at(at, "this query's rows have nowhere to go")
+                    .help("write INSERT INTO a declared table SELECT ...")
+            })?;
+            return Ok((console, Name { text: "console".into(), span: at }));
+        };
+        if let Some(declared) = self.find(&sink.text) {
+            return Ok((declared.clone(), sink.clone()));
+        }
+        let declared_badly =
+            self.file.tables.iter().any(|table| table.name.text.eq_ignore_ascii_case(&sink.text));
+        let message = match declared_badly {
+            true => format!("table `{}` could not be read", sink.text),
+            false => format!("there is no table `{}` to write to", sink.text),
+        };
+        let names: Vec<String> = self.names();
+        let diagnostic = Diagnostic::at(sink.span, message);
+        if declared_badly {
+            return Err(diagnostic.help("see the error at its declaration"));
+        }
+        if names.is_empty() {
+            return Err(diagnostic.help("declare it: CREATE TABLE name USING connector ..."));
+        }
+        Err(diagnostic.help(suggest(
+            &sink.text,
+            "declared tables",
+            names.iter().map(String::as_str),
+        )))
+    }
+
+    fn flow(
+        &self,
+        name: String,
+        query: PreparedQuery,
+        declared: Arc<DeclaredTable>,
+        sink: Name,
+        declaration: &FlowDeclaration,
+        file_name: &str,
+    ) -> Result<Flow, Diagnostics> {
+        let writer = declared.writer(&self.writer_overrides)?;
+        let stem = Path::new(file_name)
+            .file_stem()
+            .map_or("pipeline".into(), |stem| stem.to_string_lossy().into_owned());
+        let default = || format!(".millstream/{stem}/{name}");
+        Ok(Flow {
+            checkpoint: writer.checkpoint_location.clone().unwrap_or_else(default),
+            sink: declared.table.clone(),
+            connector: declared.connector.clone(),
+            is_stream: query.is_stream(),
+            insert: Insert {
+                sink,
+                by_name: declaration.by_name,
+                columns: declaration.columns.clone(),
+            },
+            name,
+            query,
+            writer,
+            declared,
+        })
+    }
+
+    /// Two flows with one checkpoint would each take the other's progress for their own.
+    fn shared_checkpoints(&self, flows: &[Flow], found: &mut Diagnostics) {
+        let streams: Vec<&Flow> = flows.iter().filter(|flow| flow.is_stream).collect();
+        for (index, flow) in streams.iter().enumerate() {
+            let mut earlier = streams[..index].iter();
+            // Two flows of one name have been reported as such.
+            let same =
+                |first: &&&Flow| first.checkpoint == flow.checkpoint && first.name != flow.name;
+            if let Some(first) = earlier.find(same) {
+                found.0.push(
+                    Diagnostic::at(
+                        flow.insert.sink.span,
+                        format!(
+                            "flows `{}` and `{}` would share the checkpoint '{}'",
+                            first.name, flow.name, flow.checkpoint
+                        ),
+                    )
+                    .help(
+                        "leave checkpointLocation out: each flow then has a directory of its own",
+                    ),
+                );
+            }
+        }
+    }
+}
+
+impl TableCatalog for Loader<'_> {
+    fn table(&self, name: &str) -> Option<String> {
+        // Also a table whose declaration has an error: one message about it is enough.
+        let mut tables = self.file.tables.iter().map(|table| &table.name.text);
+        tables.find(|table| table.eq_ignore_ascii_case(name)).cloned()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let tables = self.file.tables.iter().map(|table| table.name.text.clone());
+        tables.chain(self.file.views.iter().map(|view| view.name.text.clone())).collect()
+    }
+
+    fn schema(&self, table: &str, mode: ReadMode, span: Span) -> Result<SchemaRef, Diagnostic> {
+        let Some(declared) = self.find(table) else {
+            let message = format!("table `{table}` could not be read");
+            return Err(Diagnostic::at(span, message).help("see the error at its declaration"));
+        };
+        let checked = declared.connector.check_source(&declared.table, mode);
+        checked.map_err(|error| {
+            let diagnostic = declared.blame(error, Some(span));
+            diagnostic.note_at(span, format!("`{table}` is read here"))
+        })
+    }
+
+    fn view(&self, name: &str) -> Option<Range<usize>> {
+        let view = self.file.views.iter().find(|view| view.name.text.eq_ignore_ascii_case(name))?;
+        Some(view.query.clone())
+    }
+}
+
+fn is_writer_option(key: &str) -> bool {
+    WRITER_OPTIONS.iter().any(|known| known.eq_ignore_ascii_case(key))
+}
+
+fn no_such_override(key: &str, table: &str, file: &File) -> Diagnostic {
+    let names: Vec<&str> = file.tables.iter().map(|table| table.name.text.as_str()).collect();
+    if table.is_empty() || is_writer_option(table) {
+        let example = names.first().copied().unwrap_or("table");
+        return Diagnostic::nowhere(format!("--set {key}: the option has no table"))
+            .help(format!("say which table's option it is: --set {example}.{key}=..."));
+    }
+    let diagnostic = Diagnostic::nowhere(format!("--set {key}: there is no table `{table}`"));
+    match super::nearest::nearest(table, names.iter().copied()) {
+        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+        None => {
+            let example = names.first().copied().unwrap_or("table");
+            diagnostic.help(format!("an option of a table is set as --set {example}.{key}=..."))
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Where Spark's operators and type names mean something else than DataFusion's.
+//!
+//! These are decided while DataFusion plans, when the types of the operands are known:
+//!
+//! - `/` of whole numbers gives a DOUBLE, `DIV` a BIGINT;
+//! - `array[0]` is the first element;
+//! - type names in casts are Spark's ([`super::types`]).
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::logical_expr::expr::BinaryExpr;
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr, TypePlanner,
+};
+use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, cast, lit};
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
+
+use super::types::{list_of, map_of, parse_type_ddl};
+
+/// Reads type names as Spark does.
+#[derive(Debug)]
+pub(super) struct SparkTypes;
+
+impl TypePlanner for SparkTypes {
+    fn plan_type_field(&self, sql_type: &ast::DataType) -> Result<Option<FieldRef>> {
+        if matches!(sql_type, ast::DataType::Interval { .. }) {
+            return Ok(None);
+        }
+        Ok(Some(FieldRef::new(Field::new("", spark_type_of(sql_type)?, true))))
+    }
+}
+
+/// The Arrow type of a type that sqlparser has read.
+fn spark_type_of(sql_type: &ast::DataType) -> Result<DataType> {
+    match sql_type {
+        ast::DataType::Array(ast::ArrayElemTypeDef::AngleBracket(element)) => {
+            Ok(list_of(spark_type_of(element)?))
+        }
+        ast::DataType::Map(key, value) => Ok(map_of(spark_type_of(key)?, spark_type_of(value)?)),
+        ast::DataType::Struct(fields, _) => {
+            let fields = fields.iter().enumerate().map(|(index, field)| {
+                let name = field.field_name.as_ref().map(|name| name.value.clone());
+                let name = name.unwrap_or_else(|| format!("col{}", index + 1));
+                Ok(Field::new(name, spark_type_of(&field.field_type)?, true))
+            });
+            Ok(DataType::Struct(fields.collect::<Result<Vec<_>>>()?.into()))
+        }
+        simple => {
+            // sqlparser's spelling of a simple type it has read is again the type's name.
+            let text = simple.to_string();
+            parse_type_ddl(&text).or_else(|found| {
+                let help = found.0.first().and_then(|found| found.help.clone());
+                plan_err!("there is no type `{text}`; {}", help.unwrap_or_default())
+            })
+        }
+    }
+}
+
+/// Gives operators Spark's meaning.
+#[derive(Debug)]
+pub(super) struct SparkOperators;
+
+impl ExprPlanner for SparkOperators {
+    fn plan_binary_op(
+        &self,
+        expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let whole = |side: &Expr| side.get_type(schema).is_ok_and(|found| found.is_integer());
+        let to = match expr.op {
+            BinaryOperator::Divide if whole(&expr.left) && whole(&expr.right) => DataType::Float64,
+            BinaryOperator::MyIntegerDivide | BinaryOperator::DuckIntegerDivide => DataType::Int64,
+            _ => return Ok(PlannerResult::Original(expr)),
+        };
+        let (left, right) = (cast(expr.left, to.clone()), cast(expr.right, to));
+        let quotient = BinaryExpr::new(Box::new(left), Operator::Divide, Box::new(right));
+        Ok(PlannerResult::Planned(Expr::BinaryExpr(quotient)))
+    }
+
+    fn plan_field_access(
+        &self,
+        mut expr: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        let is_list = matches!(
+            expr.expr.get_type(schema),
+            Ok(DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
+        );
+        // The planner behind this one takes the index over; its first element is number 1.
+        if is_list && let GetFieldAccess::ListIndex { key } = &mut expr.field_access {
+            let index = std::mem::replace(key.as_mut(), lit(0_i64));
+            **key = index + lit(1_i64);
+        }
+        Ok(PlannerResult::Original(expr))
+    }
+}

@@ -1,0 +1,3 @@
+//! Integration tests of the engine, in one binary.
+
+mod slt;

@@ -1,0 +1,94 @@
+//! `millstream bench`: how fast, measured from outside.
+//!
+//! Each benchmark starts the engine as a user would, `millstream run` on a pipeline file in a
+//! process of its own, and prints one JSON object a line on standard output; a table for people
+//! goes to standard error.
+//!
+//! - [`kafka_to_kafka`] has a generator and a meter around two topics, and measures a bare relay
+//!   beside the engine. Time counts from the moment a record was *due*, so that a stall shows in
+//!   every record that had to wait for it.
+//! - [`rate_to_stats`] needs no broker: the engine's own `rate` source and `stats` sink.
+//! - [`plot`] draws either's lines as SVG.
+//!
+//! A benchmark does not tune the system under test: the engine runs with its defaults, unless the
+//! user says otherwise, and every line names what was changed.
+
+mod broker;
+mod clock;
+mod error;
+mod generator;
+mod kafka_to_kafka;
+mod meter;
+mod payload;
+mod plot;
+mod process;
+mod quantiles;
+mod rate_to_stats;
+mod relay;
+mod report;
+mod schedule;
+mod settings;
+mod system;
+mod topics;
+mod work_directory;
+
+use std::process::ExitCode;
+
+use millstream_store::env::Env;
+use tokio::sync::oneshot;
+
+/// Flags of `millstream bench`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    name: Name,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Name {
+    /// Latency from topic to topic, beside a bare relay on the same client and broker
+    KafkaToKafka(kafka_to_kafka::Flags),
+    /// Latency of generated rows through SQL, no broker
+    RateToStats(rate_to_stats::Flags),
+    /// Draw result lines as an SVG chart
+    Plot(plot::Flags),
+    /// The relay that kafka-to-kafka starts
+    #[command(hide = true)]
+    Relay(relay::Flags),
+}
+
+/// Runs a benchmark. Failure: it could not be run, or records were lost.
+pub async fn run(arguments: Arguments) -> ExitCode {
+    let env = Env::real();
+    let (report, result) = oneshot::channel();
+    // Children die with the thread that starts them, and requests are waited for in place: a
+    // thread of its own serves both and stays out of the way of the caller's runtime.
+    let thread = env.clone().thread("bench", move || {
+        // Nobody waits for the result if the caller was cancelled.
+        let _ = report.send(dispatch(&env, arguments.name));
+    });
+    let done = result.await;
+    drop(thread);
+    match done {
+        Ok(Ok(true)) => ExitCode::SUCCESS,
+        Ok(Ok(false)) => {
+            eprintln!("error: records were lost; see the field `missing`");
+            ExitCode::FAILURE
+        }
+        Ok(Err(error)) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+        // The thread panicked and has said so.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn dispatch(env: &Env, name: Name) -> Result<bool, error::Error> {
+    match name {
+        Name::KafkaToKafka(flags) => kafka_to_kafka::run(env, &flags),
+        Name::RateToStats(flags) => rate_to_stats::run(env, &flags),
+        Name::Plot(flags) => plot::run(&flags).map(|()| true),
+        Name::Relay(flags) => relay::run(&flags).map(|()| true),
+    }
+}

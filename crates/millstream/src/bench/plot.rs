@@ -1,0 +1,297 @@
+//! `bench plot`: result lines as a bar chart.
+//!
+//! For each rate a group of bars: p50 and p99 of each configuration, medians over the rounds, with
+//! the range of the rounds as a thin line. The scale is logarithmic, because a relay's p50 and a
+//! stalled engine's p99 are three orders apart. Plain SVG, made by hand.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::error::Error;
+use super::report;
+
+const BAR: f64 = 26.0;
+const GAP: f64 = 34.0;
+const LEFT: f64 = 64.0;
+const TOP: f64 = 56.0;
+const HEIGHT: f64 = 300.0;
+const LEGEND: f64 = 110.0;
+/// Two tones for each configuration, p50 and p99; colours that the colour-blind can tell apart.
+const COLOURS: [[&str; 2]; 4] = [
+    ["#9fb3c8", "#627d98"],
+    ["#f7b267", "#d9611e"],
+    ["#8fd1b5", "#2f8f6b"],
+    ["#c3a6e0", "#7a4fb0"],
+];
+
+/// Flags of `bench plot`.
+#[derive(Debug, clap::Args)]
+pub struct Flags {
+    /// Result lines of one or several runs
+    #[arg(value_name = "FILE.jsonl", required = true)]
+    files: Vec<PathBuf>,
+    /// The chart to write
+    #[arg(short, long, value_name = "FILE.svg")]
+    output: PathBuf,
+}
+
+/// What a chart needs of a line; all kinds of lines are read and summaries passed over.
+#[derive(Clone, Debug, Deserialize)]
+struct Point {
+    bench: String,
+    line: String,
+    #[serde(default)]
+    configuration: String,
+    rate: u64,
+    #[serde(default)]
+    p50_ms: f64,
+    #[serde(default)]
+    p99_ms: f64,
+}
+
+/// Median and range over the rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Bar {
+    median: f64,
+    least: f64,
+    most: f64,
+}
+
+/// Rates in order, and for each the p50 and p99 of every configuration that was measured at it.
+struct Chart {
+    title: String,
+    configurations: Vec<String>,
+    groups: BTreeMap<u64, BTreeMap<usize, [Bar; 2]>>,
+}
+
+/// Reads the files and writes the chart.
+pub fn run(flags: &Flags) -> Result<(), Error> {
+    let mut points = Vec::new();
+    for path in &flags.files {
+        let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+        for (index, line) in text.lines().enumerate() {
+            let point = serde_json::from_str(line).map_err(|error| Error::Result {
+                path: path.clone(),
+                problem: format!("line {} is no result line: {error}", index + 1),
+            })?;
+            points.push(point);
+        }
+    }
+    let chart = Chart::of(&points).ok_or_else(|| Error::Flags {
+        problem: "the files hold no measured round; draw what a benchmark printed".into(),
+    })?;
+    fs::write(&flags.output, chart.svg()).map_err(Error::file("write", &flags.output))
+}
+
+impl Chart {
+    fn of(points: &[Point]) -> Option<Self> {
+        let rounds: Vec<_> = points.iter().filter(|point| point.line == "round").collect();
+        let mut benches: Vec<_> = rounds.iter().map(|point| point.bench.clone()).collect();
+        benches.dedup();
+        let mut configurations = Vec::new();
+        for point in &rounds {
+            if !configurations.contains(&point.configuration) {
+                configurations.push(point.configuration.clone());
+            }
+        }
+        let mut groups = BTreeMap::new();
+        for point in &rounds {
+            let group: &mut BTreeMap<usize, [Bar; 2]> = groups.entry(point.rate).or_default();
+            for (index, configuration) in configurations.iter().enumerate() {
+                let same = |other: &&&Point| {
+                    other.rate == point.rate && other.configuration == *configuration
+                };
+                let same: Vec<_> = rounds.iter().filter(same).collect();
+                if !same.is_empty() {
+                    let p50 = Bar::of(same.iter().map(|point| point.p50_ms));
+                    let p99 = Bar::of(same.iter().map(|point| point.p99_ms));
+                    group.insert(index, [p50, p99]);
+                }
+            }
+        }
+        let title = format!("{}: latency in ms, median of the rounds", benches.join(", "));
+        (!groups.is_empty()).then_some(Self { title, configurations, groups })
+    }
+
+    fn svg(&self) -> String {
+        let bars: usize = self.groups.values().map(|group| group.len() * 2).sum();
+        let width = LEFT + GAP + bars as f64 * BAR + self.groups.len() as f64 * GAP + LEGEND;
+        let scale = Scale::over(self.groups.values().flat_map(|group| group.values().flatten()));
+        let mut svg = String::new();
+        let total = TOP + HEIGHT + 40.0;
+        // Writing to a string does not fail.
+        let _ = write!(
+            svg,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {total:.0}\" \
+             font-family=\"sans-serif\" font-size=\"11\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+        );
+        text(&mut svg, LEFT, 22.0, "start", &self.title);
+        scale.grid(&mut svg, width - LEGEND);
+        let mut left = LEFT + GAP;
+        for (rate, group) in &self.groups {
+            let start = left;
+            for (configuration, bars) in group {
+                for (bar, colour) in bars.iter().zip(COLOURS[configuration % COLOURS.len()]) {
+                    scale.bar(&mut svg, left, *bar, colour);
+                    left += BAR;
+                }
+            }
+            let label = format!("{}/s", thousands(*rate));
+            text(&mut svg, (start + left) / 2.0, TOP + HEIGHT + 20.0, "middle", &label);
+            left += GAP;
+        }
+        self.legend(&mut svg, width - LEGEND + 10.0);
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    fn legend(&self, svg: &mut String, left: f64) {
+        let mut top = TOP;
+        for (index, configuration) in self.configurations.iter().enumerate() {
+            for (quantile, colour) in ["p50", "p99"].iter().zip(COLOURS[index % COLOURS.len()]) {
+                let _ = writeln!(
+                    svg,
+                    "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"10\" height=\"10\" \
+                     fill=\"{colour}\"/>"
+                );
+                let label = format!("{configuration} {quantile}");
+                text(svg, left + 15.0, top + 9.0, "start", &label);
+                top += 16.0;
+            }
+        }
+    }
+}
+
+impl Bar {
+    fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+        Self {
+            median: report::median(values.clone()),
+            least: values.clone().fold(f64::INFINITY, f64::min),
+            most: values.fold(0.0, f64::max),
+        }
+    }
+}
+
+/// Milliseconds to heights: whole powers of ten at both ends.
+struct Scale {
+    lowest: i32,
+    highest: i32,
+}
+
+impl Scale {
+    fn over<'a>(bars: impl Iterator<Item = &'a Bar> + Clone) -> Self {
+        let least = bars.clone().map(|bar| bar.least).fold(f64::INFINITY, f64::min).max(1e-3);
+        let most = bars.map(|bar| bar.most).fold(1e-3, f64::max);
+        let lowest = least.log10().floor() as i32;
+        Self { lowest, highest: (most.log10().ceil() as i32).max(lowest + 1) }
+    }
+
+    fn y(&self, ms: f64) -> f64 {
+        let part =
+            (ms.max(1e-3).log10() - f64::from(self.lowest)) / f64::from(self.highest - self.lowest);
+        TOP + HEIGHT * (1.0 - part.clamp(0.0, 1.0))
+    }
+
+    fn grid(&self, svg: &mut String, right: f64) {
+        for power in self.lowest..=self.highest {
+            let (ms, y) = (10_f64.powi(power), self.y(10_f64.powi(power)));
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" \
+                 stroke=\"#ddd\"/>"
+            );
+            text(svg, LEFT - 8.0, y + 4.0, "end", &ms.to_string());
+        }
+    }
+
+    fn bar(&self, svg: &mut String, left: f64, bar: Bar, colour: &str) {
+        let (y, bottom, width) = (self.y(bar.median), TOP + HEIGHT, BAR - 4.0);
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{:.1}\" \
+             fill=\"{colour}\"/>",
+            bottom - y
+        );
+        let middle = left + width / 2.0;
+        let (least, most) = (self.y(bar.least), self.y(bar.most));
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{least:.1}\" y2=\"{most:.1}\" \
+             stroke=\"#333\"/>"
+        );
+        text(svg, middle, most.min(y) - 4.0, "middle", &three_digits(bar.median));
+    }
+}
+
+fn text(svg: &mut String, x: f64, y: f64, anchor: &str, text: &str) {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>");
+}
+
+fn three_digits(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+fn thousands(rate: u64) -> String {
+    match rate {
+        rate if rate >= 1_000_000 && rate % 100_000 == 0 => format!("{}M", rate as f64 / 1e6),
+        rate if rate >= 1_000 && rate % 100 == 0 => format!("{}k", rate as f64 / 1e3),
+        rate => rate.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(configuration: &str, rate: u64, p50_ms: f64, p99_ms: f64) -> Point {
+        let configuration = configuration.to_owned();
+        Point { bench: "b".into(), line: "round".into(), configuration, rate, p50_ms, p99_ms }
+    }
+
+    #[test]
+    fn bars_stand_by_rate_and_configuration_with_their_medians() {
+        let mut points = vec![
+            point("relay", 50_000, 2.0, 20.0),
+            point("relay", 1_000, 1.0, 10.0),
+            point("relay", 1_000, 3.0, 30.0),
+            point("engine", 1_000, 5.0, 50.0),
+        ];
+        points.push(Point { line: "summary".into(), ..point("", 7, 0.0, 0.0) });
+        let chart = Chart::of(&points).expect("there are rounds");
+        assert_eq!(chart.configurations, ["relay", "engine"]);
+        assert_eq!(chart.groups.keys().copied().collect::<Vec<_>>(), [1_000, 50_000]);
+        assert_eq!(chart.groups[&1_000][&0][1], Bar { median: 20.0, least: 10.0, most: 30.0 });
+        assert_eq!(chart.groups[&50_000].len(), 1);
+        let svg = chart.svg();
+        for text in [">1k/s<", ">50k/s<", ">relay p50<", ">engine p99<", ">20.0<"] {
+            assert!(svg.contains(text), "{text} is missing in:\n{svg}");
+        }
+        // One for the background, one a bar, one a legend entry.
+        assert_eq!(svg.matches("<rect").count(), 1 + 6 + 4);
+    }
+
+    #[test]
+    fn a_higher_latency_is_a_higher_bar() {
+        let bars = [Bar { median: 2.0, least: 0.5, most: 700.0 }];
+        let scale = Scale::over(bars.iter());
+        assert_eq!((scale.lowest, scale.highest), (-1, 3));
+        assert!(scale.y(700.0) < scale.y(2.0) && scale.y(2.0) < scale.y(0.5));
+        assert_eq!((scale.y(1_000.0), scale.y(0.1)), (TOP, TOP + HEIGHT));
+    }
+
+    #[test]
+    fn nothing_to_draw() {
+        assert!(Chart::of(&[]).is_none());
+        assert_eq!([thousands(1_000_000), thousands(1_500), thousands(999)], ["1M", "1.5k", "999"]);
+    }
+}

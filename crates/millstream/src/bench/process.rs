@@ -1,0 +1,197 @@
+//! Child processes that never outlive the benchmark, and what they use of the machine.
+#![allow(unsafe_code)] // signals, and settings between fork and exec, have no safe interface
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use millstream_store::env::Env;
+
+use super::error::Error;
+
+/// Unit of the times in `/proc/PID/stat`. The kernel shows them in hundredths on every platform.
+const TICKS_PER_SECOND: f64 = 100.0;
+/// How long a process may take to stop when asked to.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// What of a process's output is shown when it fails.
+const LOG_TAIL_BYTES: usize = 4_000;
+
+/// A running child. Killed when dropped, and by the kernel if the benchmark dies.
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+/// What a process has used up to now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Processor time in user and kernel mode, all threads.
+    pub cpu_seconds: f64,
+    /// The most memory it ever had in RAM.
+    pub peak_rss_mb: f64,
+}
+
+impl Process {
+    /// Starts `command`; everything it prints goes to the file `log`.
+    ///
+    /// The child dies with the *thread* that calls this, so call it from one that outlives it.
+    pub fn start(name: &str, mut command: Command, log: &Path) -> Result<Self, Error> {
+        let output = File::options().create(true).append(true).open(log);
+        let output = output.map_err(Error::file("write", log))?;
+        let errors = output.try_clone().map_err(Error::file("write", log))?;
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        die_with_parent(&mut command);
+        let child = command.spawn().map_err(|source| Error::Program {
+            program: command.get_program().to_string_lossy().into_owned(),
+            remedy: "check that it is installed and on the PATH".into(),
+            source,
+        })?;
+        Ok(Self { name: name.to_owned(), child, log: log.to_owned() })
+    }
+
+    /// What to call it in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// An error if it has ended.
+    pub fn check(&mut self) -> Result<(), Error> {
+        match self.status()? {
+            None => Ok(()),
+            Some(status) => {
+                Err(Error::Ended { process: self.name.clone(), status, log: self.log_tail() })
+            }
+        }
+    }
+
+    /// Processor time and memory. Zero once it has ended.
+    pub fn usage(&self) -> Usage {
+        usage_of(self.child.id()).unwrap_or_default()
+    }
+
+    /// Asks it to stop as Ctrl-C would and waits; kills it if that takes too long.
+    pub fn stop(&mut self, env: &Env) -> Result<ExitStatus, Error> {
+        let pid = libc::pid_t::try_from(self.child.id()).expect("process ids are small");
+        if self.status()?.is_none() {
+            // SAFETY: plain numbers. The child was not waited for, so its id is still its own.
+            unsafe { libc::kill(pid, libc::SIGINT) };
+        }
+        let asked = env.monotonic();
+        loop {
+            if let Some(status) = self.status()? {
+                return Ok(status);
+            }
+            if env.monotonic() - asked > STOP_LIMIT {
+                eprintln!("{} did not stop within {STOP_LIMIT:?} and is killed", self.name);
+                self.child.kill().map_err(Error::file("kill", &self.name))?;
+                return self.child.wait().map_err(Error::file("wait for", &self.name));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// The end of what it printed.
+    pub fn log_tail(&self) -> String {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let tail = &log[log.len().saturating_sub(LOG_TAIL_BYTES)..];
+        String::from_utf8_lossy(tail).into_owned()
+    }
+
+    fn status(&mut self) -> Result<Option<ExitStatus>, Error> {
+        self.child.try_wait().map_err(Error::file("wait for", &self.name))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn die_with_parent(command: &mut Command) {
+    let parent = std::process::id();
+    let set = move || {
+        // SAFETY: the calls are async-signal-safe and take plain numbers.
+        unsafe {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // The parent may have died before the line above took effect.
+            if u32::try_from(libc::getppid()) != Ok(parent) {
+                libc::_exit(1);
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes only async-signal-safe calls and allocates nothing.
+    unsafe { command.pre_exec(set) };
+}
+
+fn usage_of(pid: u32) -> Option<Usage> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(Usage { cpu_seconds: cpu_seconds(&stat)?, peak_rss_mb: peak_rss_mb(&status)? })
+}
+
+/// Fields 14 and 15 of `/proc/PID/stat`. The second field is the program's name in parentheses and
+/// may hold anything, so fields are counted from its end.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some((user + system) as f64 / TICKS_PER_SECOND)
+}
+
+/// The line `VmHWM:   123 kB` of `/proc/PID/status`; the kernel's kB is 1024 bytes.
+fn peak_rss_mb(status: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_is_read_past_a_hostile_name() {
+        let stat = "7 (a) b) 1 (2) S 1 7 7 0 -1 4194560 1 2 3 4 250 50 0 0 20 0 1 0 5 6 7";
+        assert_eq!(cpu_seconds(stat), Some(3.0));
+        assert_eq!(peak_rss_mb("Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t 2048 kB\n"), Some(2.0));
+        assert_eq!(cpu_seconds("7 (a) S"), None);
+        assert_eq!(peak_rss_mb("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn usage_of_this_process_is_plausible() {
+        let usage = usage_of(std::process::id()).expect("proc is mounted");
+        assert!(usage.peak_rss_mb > 0.5 && usage.peak_rss_mb < 100_000.0, "{usage:?}");
+    }
+
+    #[test]
+    fn a_child_stops_when_asked_and_its_end_is_noticed() {
+        let env = Env::real();
+        let log = std::env::temp_dir().join(format!("millstream-process-{}", std::process::id()));
+        let mut sleep = Command::new("sh");
+        sleep.args(["-c", "echo started; exec sleep 60"]);
+        let mut process = Process::start("sleeper", sleep, &log).expect("sh is there");
+        process.check().expect("it runs");
+        std::thread::sleep(Duration::from_millis(200));
+        process.stop(&env).expect("it can be stopped");
+        match process.check() {
+            Err(Error::Ended { process, log, .. }) => {
+                assert_eq!((process.as_str(), log.as_str()), ("sleeper", "started\n"));
+            }
+            other => panic!("the end was not noticed: {other:?}"),
+        }
+        fs::remove_file(log).expect("it was written");
+    }
+}

@@ -1,0 +1,131 @@
+//! Result lines: what every benchmark says about where and with what it ran.
+//!
+//! Lines go to standard output, one JSON object each; what is for a person goes to standard error.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::Error;
+
+/// Where a benchmark ran.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Machine {
+    /// Processors the process may use.
+    pub cores: usize,
+    /// The processor's name.
+    pub cpu: String,
+    /// RAM.
+    pub memory_mb: u64,
+}
+
+/// What ran.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Versions {
+    /// This program.
+    pub millstream: String,
+    /// `release`, or `debug`: numbers of that are good for nothing but trying the benchmark out.
+    pub build: String,
+    /// The Kafka client library; `None` where Kafka has no part.
+    pub librdkafka: Option<String>,
+    /// The broker; `None` where Kafka has no part.
+    pub broker: Option<String>,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn this() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let memory_kib = proc_field("/proc/meminfo", "MemTotal")
+            .and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
+        let cpu = proc_field("/proc/cpuinfo", "model name");
+        Self {
+            cores,
+            cpu: cpu.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            memory_mb: memory_kib.unwrap_or_default() / 1024,
+        }
+    }
+}
+
+impl Versions {
+    /// This program, with a broker if it needs one.
+    pub fn with(broker: Option<&str>) -> Self {
+        Self {
+            millstream: env!("CARGO_PKG_VERSION").to_owned(),
+            build: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+            librdkafka: broker.map(|_| rdkafka::util::get_rdkafka_version().1),
+            broker: broker.map(str::to_owned),
+        }
+    }
+}
+
+/// The commit that was measured: `MILLSTREAM_COMMIT`, else what git says of the current directory
+/// if that is a checkout of this project. `None` if neither knows.
+pub fn commit() -> Option<String> {
+    if let Some(commit) = std::env::var("MILLSTREAM_COMMIT").ok().filter(|text| !text.is_empty()) {
+        return Some(commit);
+    }
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).stdin(Stdio::null()).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    // The file is this one's own crate: another project's checkout does not have it.
+    git(&["cat-file", "-e", "HEAD:crates/millstream/Cargo.toml"])?;
+    git(&["describe", "--always", "--dirty", "--tags"])
+}
+
+/// Prints one result line.
+pub fn line(result: &impl Serialize) -> Result<(), Error> {
+    let mut text = serde_json::to_string(result).expect("results are plain values");
+    text.push('\n');
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|source| Error::Output { source })
+}
+
+/// The middle value, or the mean of the two middle ones.
+///
+/// # Panics
+/// Without values: a median of nothing is not a number.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    assert!(!values.is_empty(), "a median needs a value");
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+/// `value` with as many decimals as a reader can use.
+pub fn rounded(value: f64, decimals: i32) -> f64 {
+    let scale = 10_f64.powi(decimals);
+    (value * scale).round() / scale
+}
+
+fn proc_field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| {
+        let (field, value) = line.split_once(':')?;
+        (field.trim() == name).then(|| value.trim().to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median([3.0]), 3.0);
+        assert_eq!(median([9.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([9.0, 1.0, 2.0, 4.0]), 3.0);
+    }
+
+    #[test]
+    fn this_machine_is_known() {
+        let machine = Machine::this();
+        assert!(machine.cores > 0 && machine.memory_mb > 0 && !machine.cpu.is_empty());
+    }
+}

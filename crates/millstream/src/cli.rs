@@ -1,0 +1,181 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+use crate::bench;
+
+/// Runs Spark SQL over live streams, in micro-batches of milliseconds.
+#[derive(Parser)]
+#[command(name = "millstream", version, subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// Log more to standard error: -v what happens, -vv how.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run every flow of a pipeline file.
+    Run(RunArguments),
+    /// Check a pipeline file and show its flows, schemas and plans; touches nothing.
+    Validate(ValidateArguments),
+    /// See it work: generated data, two alert pipelines, no set-up; ends by itself.
+    Demo(DemoArguments),
+    /// Measure; prints a JSON object per run.
+    Bench(bench::Arguments),
+    /// Look into a checkpoint, also one of Spark's.
+    #[command(subcommand)]
+    Checkpoint(CheckpointCommand),
+}
+
+/// `millstream run`
+#[derive(Args)]
+pub struct RunArguments {
+    /// The pipeline file; '-' reads standard input.
+    #[arg(value_name = "FILE.sql")]
+    pub file: PathBuf,
+    /// Where progress is kept: a directory, or an object store's URL. With several flows in the
+    /// file each has a directory in it. [default: .millstream/<file>/<flow> beside the file]
+    #[arg(long, value_name = "DIR")]
+    pub checkpoint: Option<String>,
+    /// When micro-batches start: '0 seconds' (as soon as there is input), an interval such as
+    /// '10 seconds', 'once', or 'availableNow' (read what is there, then end).
+    #[arg(long, value_name = "TRIGGER")]
+    pub trigger: Option<String>,
+    /// Stop after this long, for example 30s or 5m.
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub run_for: Option<Duration>,
+    /// Run only this flow.
+    #[arg(long, value_name = "NAME")]
+    pub flow: Option<String>,
+    /// Serve Prometheus metrics on a loopback address, for example 127.0.0.1:9100; port 0 takes
+    /// any free port.
+    #[arg(long, value_name = "ADDR", value_parser = loopback)]
+    pub metrics: Option<SocketAddr>,
+    /// Set an option over what the file says: TABLE.OPTION=VALUE, or a writer's option alone, such
+    /// as trigger; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub settings: Vec<(String, String)>,
+    /// What to say about progress; without this flag, live lines if a terminal is there.
+    #[arg(long, value_name = "HOW")]
+    pub progress: Option<ProgressStyle>,
+}
+
+/// What `--progress` may be.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProgressStyle {
+    /// A StreamingQueryProgress object of Spark's per micro-batch, on standard output.
+    Json,
+    /// Nothing.
+    None,
+}
+
+/// `millstream validate`
+#[derive(Args)]
+pub struct ValidateArguments {
+    /// The pipeline file; '-' reads standard input.
+    #[arg(value_name = "FILE.sql")]
+    pub file: PathBuf,
+    /// Show only this flow.
+    #[arg(long, value_name = "NAME")]
+    pub flow: Option<String>,
+    /// Set an option over what the file says: TABLE.OPTION=VALUE, or a writer's option alone, such
+    /// as trigger; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub settings: Vec<(String, String)>,
+}
+
+/// `millstream demo`
+#[derive(Args)]
+pub struct DemoArguments {
+    /// How long it runs.
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration, default_value = "20s")]
+    pub run_for: Duration,
+    /// Where to write; a new directory. [default: one among the temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// `millstream checkpoint`
+#[derive(Subcommand)]
+pub enum CheckpointCommand {
+    /// Say in words what a checkpoint holds; changes nothing.
+    Show {
+        /// The checkpoint: a directory, or an object store's URL.
+        #[arg(value_name = "DIR")]
+        directory: String,
+    },
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = millstream_connect::duration::parse(text);
+    parsed.ok_or_else(|| "write a number with a unit, such as 10s, 500ms or 5m".into())
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.to_owned()))
+        }
+        _ => Err("write KEY=VALUE, such as logs.maxOffsetsPerTrigger=1000".into()),
+    }
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let text = text.replacen("localhost:", "127.0.0.1:", 1);
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| "write an address and a port, such as 127.0.0.1:9100".to_owned())?;
+    if !address.ip().is_loopback() {
+        return Err("metrics have no password, so only loopback addresses are served; use \
+             127.0.0.1:PORT and put a proxy in front of it"
+            .into());
+    }
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn run(arguments: &[&str]) -> Result<RunArguments, clap::Error> {
+        let arguments = ["millstream", "run", "a.sql"].iter().chain(arguments);
+        match Cli::try_parse_from(arguments)?.command {
+            Command::Run(arguments) => Ok(arguments),
+            _ => unreachable!("it says run"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn values_are_checked() {
+        let parsed = run(&["--for", "90s", "--set", "a=b=c", "--metrics", "localhost:0"]).unwrap();
+        assert_eq!(parsed.run_for, Some(Duration::from_secs(90)));
+        assert_eq!(parsed.settings, [("a".to_owned(), "b=c".to_owned())]);
+        assert_eq!(parsed.metrics, Some("127.0.0.1:0".parse().unwrap()));
+        for wrong in [
+            ["--for", "soon"],
+            ["--set", "a"],
+            ["--set", "=a"],
+            ["--metrics", "0.0.0.0:9100"],
+            ["--metrics", "9100"],
+            ["--progress", "loud"],
+        ] {
+            assert!(run(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

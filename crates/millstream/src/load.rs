@@ -1,0 +1,157 @@
+//! From a pipeline file to planned flows; nothing durable is touched.
+
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use millstream_engine::connector::Registry;
+use millstream_engine::flow::{self, FlowError, PlannedFlow, Setup};
+use millstream_engine::sql::diagnostic::Diagnostics;
+use millstream_engine::sql::nearest;
+use millstream_engine::sql::pipeline::{Flow, Pipeline};
+use millstream_store::env::Env;
+use millstream_store::error::Kind;
+
+use crate::render::{Paint, render};
+
+/// A pipeline file's text and where it is from.
+pub struct PipelineFile {
+    /// The name for messages.
+    pub name: String,
+    /// The text.
+    pub text: String,
+    /// What relative paths in it are relative to: the file's own directory.
+    pub base_dir: PathBuf,
+}
+
+/// A flow that can run.
+pub struct Loaded {
+    /// As declared.
+    pub flow: Flow,
+    /// As planned.
+    pub plan: PlannedFlow,
+    /// Where its checkpoint is.
+    pub checkpoint: String,
+}
+
+/// What `run` and `validate` may change in a file.
+#[derive(Default)]
+pub struct Changes<'a> {
+    /// Options over what the file says.
+    pub settings: Vec<(String, String)>,
+    /// Only this flow.
+    pub flow: Option<&'a str>,
+    /// `--checkpoint`.
+    pub checkpoint: Option<&'a str>,
+}
+
+/// Why a file does not load.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The file is wrong; drawn already, to be printed as it is.
+    Diagnosed(String),
+    /// Something else about the file or the command line is wrong.
+    Wrong(String),
+    /// The outside failed.
+    Failed(String),
+}
+
+impl PipelineFile {
+    /// Reads a file, or standard input for `-`.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        if path == Path::new("-") {
+            let mut text = String::new();
+            let read = io::stdin().read_to_string(&mut text);
+            read.map_err(|error| format!("standard input cannot be read: {error}"))?;
+            let base_dir = std::env::current_dir()
+                .map_err(|error| format!("the current directory cannot be read: {error}"))?;
+            return Ok(Self { name: "stdin".into(), text, base_dir });
+        }
+        let failed = |error| format!("{} cannot be read: {error}", path.display());
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let absolute = std::path::absolute(path).map_err(failed)?;
+        let base_dir = absolute.parent().expect("a file is in a directory").to_owned();
+        Ok(Self { name: path.display().to_string(), text, base_dir })
+    }
+
+    /// What relative paths in the file are relative to.
+    pub fn base_dir(&self) -> &Path {
+        &self.base_dir
+    }
+
+    /// Parses, resolves and plans the file's flows.
+    pub async fn load(
+        &self,
+        registry: Registry,
+        env: &Env,
+        changes: &Changes<'_>,
+    ) -> Result<Vec<Loaded>, LoadError> {
+        let pipeline = Pipeline::load(&self.name, &self.text, &registry, &changes.settings);
+        let pipeline = pipeline.map_err(|found| self.diagnosed(&found))?;
+        if pipeline.flows.is_empty() {
+            return Err(LoadError::Wrong(format!(
+                "{} has no flow: write INSERT INTO a table SELECT ... FROM STREAM another",
+                self.name
+            )));
+        }
+        let several = pipeline.flows.len() > 1;
+        let flows = choose(&pipeline.flows, changes.flow)?;
+        let partitions = available_parallelism().map_or(1, usize::from);
+        let base_dir = self.base_dir.clone();
+        let setup = Setup { registry, env: env.clone(), base_dir, partitions };
+        let (mut loaded, mut found) = (Vec::new(), Diagnostics::default());
+        for flow in flows {
+            match flow::plan(&pipeline, flow, &setup).await {
+                Ok(plan) => {
+                    let checkpoint = self.checkpoint(flow, changes.checkpoint, several);
+                    loaded.push(Loaded { flow: flow.clone(), plan, checkpoint });
+                }
+                Err(FlowError::Sql(wrong)) => found.0.extend(wrong.0),
+                Err(FlowError::Failure(failure)) => {
+                    let problem = format!("flow '{}' cannot be planned: {failure}", flow.name);
+                    return Err(match failure.kind() {
+                        Kind::Config => LoadError::Wrong(problem),
+                        _ => LoadError::Failed(problem),
+                    });
+                }
+            }
+        }
+        found.into_result().map_err(|found| self.diagnosed(&found))?;
+        Ok(loaded)
+    }
+
+    fn diagnosed(&self, found: &Diagnostics) -> LoadError {
+        let paint = Paint::for_stream(&io::stderr());
+        LoadError::Diagnosed(render(found, &self.name, &self.text, paint))
+    }
+
+    fn checkpoint(&self, flow: &Flow, flag: Option<&str>, several: bool) -> String {
+        match flag {
+            Some(flag) if several => format!("{}/{}", flag.trim_end_matches('/'), flow.name),
+            Some(flag) => flag.to_owned(),
+            None if is_url(&flow.checkpoint) => flow.checkpoint.clone(),
+            None => self.base_dir.join(&flow.checkpoint).display().to_string(),
+        }
+    }
+}
+
+fn is_url(location: &str) -> bool {
+    location.contains("://") || location.starts_with("file:")
+}
+
+/// All flows, or the one that is asked for.
+fn choose<'a>(flows: &'a [Flow], only: Option<&str>) -> Result<Vec<&'a Flow>, LoadError> {
+    let Some(only) = only else { return Ok(flows.iter().collect()) };
+    if let Some(chosen) = flows.iter().find(|flow| flow.name.eq_ignore_ascii_case(only)) {
+        return Ok(vec![chosen]);
+    }
+    let names = flows.iter().map(|flow| flow.name.as_str());
+    let help = match nearest::nearest(only, names.clone()) {
+        Some(known) => format!("did you mean '{known}'?"),
+        None => format!("it has {}", nearest::listed(names)),
+    };
+    Err(LoadError::Wrong(format!("the file has no flow '{only}': {help}")))
+}

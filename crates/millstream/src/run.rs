@@ -1,0 +1,159 @@
+//! `millstream run`: every flow of a pipeline file, side by side.
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use millstream_engine::driver::stop::{Stop, Stopper, stop_pair};
+use millstream_engine::flow::RunSettings;
+use millstream_engine::progress::Listener;
+
+use crate::app::App;
+use crate::cli::{ProgressStyle, RunArguments};
+use crate::load::{Changes, LoadError, Loaded, PipelineFile};
+use crate::metrics::Metrics;
+use crate::metrics_server::MetricsServer;
+use crate::progress_json::ProgressWriter;
+use crate::supervise::{self, Job, Outcome};
+use crate::terminal::LiveLines;
+use crate::watch::{FlowWatch, Listeners};
+use crate::{report, stopping};
+
+/// Runs the command.
+pub async fn run(arguments: RunArguments, app: &App) -> ExitCode {
+    let loaded = match load(&arguments, app).await {
+        Ok(loaded) => loaded,
+        Err(error) => return app.not_loaded(error),
+    };
+    let (stopper, stop) = stop_pair();
+    let showing = match Showing::start(&arguments, app, &loaded, &stopper).await {
+        Ok(showing) => showing,
+        Err(problem) => return app.failed(&problem),
+    };
+    if let Err(error) = stopping::on_signals(&app.env, stopper.clone(), app.screen.clone()) {
+        return app.failed(&format!("signals cannot be heard: {error}"));
+    }
+    if let Some(run_for) = arguments.run_for {
+        stopping::after(&app.env, run_for, stopper.clone());
+    }
+    introduce(app, &loaded);
+    let jobs = loaded.into_iter().zip(&showing.listeners);
+    let jobs = jobs.map(|(loaded, listener)| job(loaded, listener, &stop)).collect();
+    let outcomes = supervise::side_by_side(app, jobs, &stopper).await;
+    showing.end();
+    conclude(app, &outcomes, &stop)
+}
+
+async fn load(arguments: &RunArguments, app: &App) -> Result<Vec<Loaded>, LoadError> {
+    let file = PipelineFile::read(&arguments.file).map_err(LoadError::Wrong)?;
+    let trigger = arguments.trigger.iter().map(|trigger| ("trigger".to_owned(), trigger.clone()));
+    let changes = Changes {
+        settings: arguments.settings.iter().cloned().chain(trigger).collect(),
+        flow: arguments.flow.as_deref(),
+        checkpoint: arguments.checkpoint.as_deref(),
+    };
+    file.load(millstream_connect::registry(file.base_dir()), &app.env, &changes).await
+}
+
+fn job(loaded: Loaded, listener: &Arc<dyn Listener>, stop: &Stop) -> Job {
+    let settings = RunSettings {
+        checkpoint: loaded.checkpoint,
+        trigger: loaded.flow.writer.trigger,
+        listener: Arc::clone(listener),
+        stop: stop.clone(),
+    };
+    Job { plan: loaded.plan, settings }
+}
+
+/// Says what runs and where its checkpoint is, if somebody may be reading.
+fn introduce(app: &App, loaded: &[Loaded]) {
+    if !app.is_watched() {
+        return;
+    }
+    for flow in loaded {
+        let name = flow.plan.name();
+        match flow.plan.is_stream() {
+            true => app.screen.say(&format!("{name}: checkpoint {}", flow.checkpoint)),
+            false => app.screen.say(&format!("{name}: reads tables at rest, once")),
+        }
+    }
+}
+
+fn conclude(app: &App, outcomes: &[Outcome], stop: &Stop) -> ExitCode {
+    for Outcome { flow, finished, took } in outcomes {
+        if let Some(finished) = finished {
+            app.screen.say(&report::totals(flow, finished, *took, stop.is_requested()));
+        }
+    }
+    match outcomes.iter().all(|outcome| outcome.finished.is_some()) {
+        true => app.done(),
+        false => ExitCode::from(1),
+    }
+}
+
+/// All that shows what the flows do.
+struct Showing {
+    listeners: Vec<Arc<dyn Listener>>,
+    json: Option<ProgressWriter>,
+    _live: Option<LiveLines>,
+    _server: Option<MetricsServer>,
+}
+
+impl Showing {
+    async fn start(
+        arguments: &RunArguments,
+        app: &App,
+        loaded: &[Loaded],
+        stopper: &Stopper,
+    ) -> Result<Self, String> {
+        let json = (arguments.progress == Some(ProgressStyle::Json))
+            .then(|| ProgressWriter::start(&app.env, io::stdout(), stopper.clone()));
+        let metrics = arguments.metrics.map(|address| (address, Metrics::new()));
+        let (mut listeners, mut watches) = (Vec::new(), Vec::new());
+        for flow in loaded {
+            let name = flow.plan.name();
+            let watch = FlowWatch::new(app.env.clone());
+            watches.push((name.to_owned(), Arc::clone(&watch)));
+            let mut all: Vec<Arc<dyn Listener>> = vec![watch];
+            if let Some(json) = &json {
+                all.push(json.listener(name));
+            }
+            if let Some((_, metrics)) = &metrics {
+                all.push(metrics.listener(name));
+            }
+            listeners.push(Arc::new(Listeners(all)) as Arc<dyn Listener>);
+        }
+        let server = match metrics {
+            Some((address, metrics)) => {
+                let server = MetricsServer::start(&app.env, address, metrics.handle()).await;
+                let server = server
+                    .map_err(|error| format!("metrics cannot be served on {address}: {error}"))?;
+                if address.port() == 0 || app.is_watched() {
+                    app.screen.say(&format!("metrics: http://{}/metrics", server.address()));
+                }
+                Some(server)
+            }
+            None => None,
+        };
+        let live = live_lines_fit(arguments, app, loaded)
+            .then(|| LiveLines::start(&app.env, &app.screen, watches));
+        Ok(Self { listeners, json, _live: live, _server: server })
+    }
+
+    /// Takes the live lines away and writes what is left to write.
+    fn end(self) {
+        let Self { listeners, json, .. } = self;
+        drop(listeners);
+        if let Some(json) = json {
+            json.finish();
+        }
+    }
+}
+
+/// Live lines and rows of the console sink would overwrite each other on one terminal.
+fn live_lines_fit(arguments: &RunArguments, app: &App, loaded: &[Loaded]) -> bool {
+    let prints = loaded.iter().any(|flow| flow.flow.connector.name() == "console");
+    app.screen.is_terminal()
+        && arguments.progress.is_none()
+        && !(prints && io::stdout().is_terminal())
+}

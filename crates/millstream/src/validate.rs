@@ -1,0 +1,78 @@
+//! `millstream validate`: what a pipeline file means, without touching anything.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use millstream_engine::connector::ReadMode;
+use millstream_engine::flow::SourceFacts;
+use millstream_engine::sql::trigger::Trigger;
+use millstream_engine::sql::types::spark_schema;
+
+use crate::app::App;
+use crate::cli::ValidateArguments;
+use crate::load::{Changes, LoadError, Loaded, PipelineFile};
+
+/// Runs the command.
+pub async fn run(arguments: ValidateArguments, app: &App) -> ExitCode {
+    let loaded = match load(&arguments, app).await {
+        Ok(loaded) => loaded,
+        Err(error) => return app.not_loaded(error),
+    };
+    let flows: Vec<_> = loaded.iter().map(describe).collect();
+    app.print(&flows.join("\n"))
+}
+
+async fn load(arguments: &ValidateArguments, app: &App) -> Result<Vec<Loaded>, LoadError> {
+    let file = PipelineFile::read(&arguments.file).map_err(LoadError::Wrong)?;
+    let flow = arguments.flow.as_deref();
+    let changes = Changes { settings: arguments.settings.clone(), flow, checkpoint: None };
+    file.load(millstream_connect::registry(file.base_dir()), &app.env, &changes).await
+}
+
+fn describe(loaded: &Loaded) -> String {
+    let Loaded { flow, plan, checkpoint } = loaded;
+    let mut text = format!("flow {}\n", plan.name());
+    for source in plan.sources() {
+        text.push_str(&describe_source(&source));
+    }
+    let _ = writeln!(text, "  sink        {} ({})", flow.sink.name, flow.connector.name());
+    push_columns(&mut text, &spark_schema(&plan.output_schema()));
+    if plan.is_stream() {
+        let _ = writeln!(text, "  trigger     {}", describe_trigger(&flow.writer.trigger));
+        let _ = writeln!(text, "  checkpoint  {checkpoint}");
+    }
+    let (logical, physical) = plan.explain();
+    push_plan(&mut text, "logical plan", &logical);
+    push_plan(&mut text, "physical plan", &physical);
+    text
+}
+
+fn describe_source(source: &SourceFacts) -> String {
+    let how = match source.mode {
+        ReadMode::Stream => "stream",
+        ReadMode::Batch => "table at rest",
+    };
+    let mut text = format!("  source      {} ({}, {how})\n", source.table, source.connector);
+    push_columns(&mut text, &spark_schema(&source.schema));
+    text
+}
+
+fn push_columns(text: &mut String, columns: &str) {
+    let _ = writeln!(text, "              {columns}");
+}
+
+fn describe_trigger(trigger: &Trigger) -> String {
+    match trigger {
+        Trigger::BackToBack => "as soon as there is input".into(),
+        Trigger::Interval(interval) => format!("every {interval:?}"),
+        Trigger::Once => "once: one micro-batch with all there is".into(),
+        Trigger::AvailableNow => "availableNow: what there is at the start".into(),
+    }
+}
+
+fn push_plan(text: &mut String, title: &str, plan: &str) {
+    let _ = writeln!(text, "  {title}");
+    for line in plan.trim_end().lines() {
+        let _ = writeln!(text, "    {line}");
+    }
+}

@@ -1,0 +1,30 @@
+//! `millstream demo`: no broker, no set-up, ends by itself.
+
+use std::time::Duration;
+
+use crate::millstream::Pipeline;
+use crate::wait;
+
+#[test]
+fn the_demo_ends_by_itself_and_shows_alerts_and_latency() {
+    let pipeline = Pipeline::new("");
+    let running = pipeline.spawn(pipeline.bare_command(&["demo"]));
+    let (finished, took) = wait::timed(|| running.wait(Duration::from_secs(40)));
+    let finished = finished.expect_success().without_internals();
+    assert!(took > Duration::from_secs(5), "it shows something live, it took {took:?}");
+
+    let text = [finished.stdout, finished.stderr].concat().to_lowercase();
+    for word in ["alert", "p50", "p99", "ms", "next"] {
+        assert!(text.contains(word), "no '{word}' in:\n{text}");
+    }
+    // Each of the two pipelines raised alerts: a leaked number, a generator that is too hot.
+    let leaks = text.lines().filter(|line| has_social_security_number(line)).count();
+    assert!(leaks >= 3, "{leaks} leaks in:\n{text}");
+    assert!(text.contains("temperature"), "{text}");
+}
+
+/// Three digits, two, four, with hyphens between.
+fn has_social_security_number(line: &str) -> bool {
+    let shape: Vec<_> = line.bytes().map(|b| if b.is_ascii_digit() { b'9' } else { b }).collect();
+    shape.windows(11).any(|window| window == b"999-99-9999")
+}

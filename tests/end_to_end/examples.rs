@@ -1,0 +1,76 @@
+//! The pipelines in `examples/`, each run in a copy of its directory.
+
+use std::fs;
+use std::path::Path;
+
+use crate::cache::repository;
+use crate::files_and_static::sorted_lines;
+use crate::millstream::Pipeline;
+use crate::wait;
+
+/// Runs the example and compares each directory in `expected` with the one beside it that the
+/// pipeline wrote. Running it again must change nothing.
+fn check(name: &str) {
+    let example = repository().join("examples").join(name);
+    let pipeline = Pipeline::new("");
+    copy(&example, &pipeline.path(""));
+    let expected = entries(&example.join("expected"));
+    assert!(!expected.is_empty(), "there is something to compare with");
+    for _ in 0..2 {
+        let command = pipeline.bare_command(&["run", "pipeline.sql"]);
+        pipeline.spawn(command).wait(wait::SOON).expect_success();
+        for output in &expected {
+            let written = sorted_lines(&pipeline.path(output));
+            assert_eq!(written, sorted_lines(&example.join("expected").join(output)), "{output}");
+        }
+    }
+}
+
+fn entries(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("the example has it");
+    let name = |entry: fs::DirEntry| entry.file_name().into_string().expect("names are text");
+    entries.map(|entry| name(entry.expect("it can be listed"))).collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("the directory is writable");
+    for entry in entries(from) {
+        let (from, to) = (from.join(&entry), to.join(&entry));
+        if from.is_dir() {
+            copy(&from, &to);
+        } else {
+            fs::copy(from, to).expect("it can be copied");
+        }
+    }
+}
+
+#[test]
+fn security() {
+    check("security");
+}
+
+#[test]
+fn pii_leak() {
+    check("pii-leak");
+}
+
+#[test]
+fn elevator() {
+    check("elevator");
+}
+
+#[test]
+fn generator_temperature() {
+    check("generator-temperature");
+}
+
+#[test]
+fn every_example_is_checked_and_has_a_readme() {
+    let mut names = entries(&repository().join("examples"));
+    names.sort();
+    assert_eq!(names, ["elevator", "generator-temperature", "pii-leak", "security"]);
+    for name in names {
+        let readme = repository().join("examples").join(&name).join("README.md");
+        assert!(readme.exists(), "{} is missing", readme.display());
+    }
+}

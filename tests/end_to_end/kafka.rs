@@ -1,0 +1,188 @@
+//! A real Apache Kafka: one node in KRaft mode on loopback.
+//!
+//! The jars come from the cache. Most tests share one broker ([`shared`]) and keep apart by topic
+//! names; a test that stops or restarts a broker starts its own ([`Broker::start`]).
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+use crate::topics::Topics;
+use crate::{cache, process, wait};
+
+const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// A broker that is stopped, and its data removed, when dropped.
+pub struct Broker {
+    directory: Mutex<Option<TempDir>>,
+    port: u16,
+    child: Mutex<Option<Child>>,
+    topics: Topics,
+}
+
+/// The broker that all tests of this process share, started by the first that asks.
+pub fn shared() -> &'static Broker {
+    SHARED.get_or_init(|| {
+        process::at_exit(stop_shared);
+        Broker::start()
+    })
+}
+
+static SHARED: OnceLock<Broker> = OnceLock::new();
+
+extern "C" fn stop_shared() {
+    if let Some(broker) = SHARED.get() {
+        broker.discard();
+    }
+}
+
+impl Broker {
+    /// Formats a data directory, starts a broker on free ports and waits until it answers.
+    pub fn start() -> Self {
+        let directory = tempfile::Builder::new().prefix("millstream-kafka-").tempdir();
+        let directory = directory.expect("a temporary directory can be made");
+        let (port, controller_port) = free_ports();
+        let settings = server_properties(directory.path(), port, controller_port);
+        fs::write(directory.path().join("server.properties"), settings).expect("it is writable");
+        format_storage(directory.path());
+        let topics = Topics::new(&format!("127.0.0.1:{port}"));
+        let broker =
+            Self { directory: Mutex::new(Some(directory)), port, child: Mutex::new(None), topics };
+        broker.restart();
+        broker
+    }
+
+    /// What to write for `kafka.bootstrap.servers`.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Topics and records on this broker.
+    pub fn topics(&self) -> &Topics {
+        &self.topics
+    }
+
+    /// Ends the process at once, as a power failure would.
+    pub fn kill(&self) {
+        if let Some(mut child) = self.child.lock().take() {
+            // An error here means that it had ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Ends the process as an operator would, and waits for it.
+    pub fn stop(&self) {
+        let Some(mut child) = self.child.lock().take() else { return };
+        process::terminate(&child);
+        wait::until("the broker to stop", wait::SOON, || child.try_wait().expect("it is ours"));
+    }
+
+    /// Starts the process again on the same data and port, and waits until it answers.
+    pub fn restart(&self) {
+        let directory = self.directory();
+        let log = File::options().create(true).append(true).open(directory.join("broker.log"));
+        let log = log.expect("the broker's log can be written");
+        let mut java = java(&directory);
+        java.args(["kafka.Kafka", "server.properties"]);
+        java.stdout(log.try_clone().expect("a file can be shared")).stderr(log);
+        *self.child.lock() = Some(process::spawn(java).expect("java can start"));
+        self.wait_until_ready();
+    }
+
+    fn wait_until_ready(&self) {
+        wait::until_true("the broker to answer", START_LIMIT, || {
+            if let Some(status) = self.child_status() {
+                panic!("the broker ended ({status}):\n{}", self.log());
+            }
+            self.topics.answers()
+        });
+    }
+
+    fn child_status(&self) -> Option<std::process::ExitStatus> {
+        self.child.lock().as_mut().and_then(|child| child.try_wait().expect("it is ours"))
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.directory().join("broker.log")).unwrap_or_default()
+    }
+
+    fn directory(&self) -> PathBuf {
+        let directory = self.directory.lock();
+        directory.as_ref().expect("the directory stays until the end").path().to_owned()
+    }
+
+    fn discard(&self) {
+        self.kill();
+        drop(self.directory.lock().take());
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.discard();
+    }
+}
+
+fn java(directory: &Path) -> Command {
+    let jars = cache::jars("kafka-4.3.1", "tests/kafka/pom.xml");
+    cache::require("java", "-version", "apt-get install openjdk-17-jre-headless");
+    let mut java = Command::new("java");
+    java.args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]);
+    java.arg(jars.join("*")).current_dir(directory).stdin(Stdio::null());
+    java
+}
+
+fn format_storage(directory: &Path) {
+    let mut format = java(directory);
+    // Any cluster id will do: 16 bytes in URL-safe base64.
+    format.args(["kafka.tools.StorageTool", "format", "--cluster-id", "bWlsbHN0cmVhbS10ZXN0cw"]);
+    format.args(["--config", "server.properties"]);
+    cache::run("formatting the broker's storage", format);
+}
+
+/// Two ports nobody listens on. Somebody could take them before the broker does, but the kernel
+/// hands out others first.
+fn free_ports() -> (u16, u16) {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
+    let [first, second] =
+        listeners.each_ref().map(|listener| listener.local_addr().expect("it is bound").port());
+    (first, second)
+}
+
+/// A port of loopback that nobody listens on.
+pub fn free_port() -> u16 {
+    free_ports().0
+}
+
+fn server_properties(directory: &Path, port: u16, controller_port: u16) -> String {
+    let data = directory.join("data");
+    format!(
+        "process.roles=broker,controller\n\
+         node.id=1\n\
+         controller.quorum.voters=1@127.0.0.1:{controller_port}\n\
+         listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}\n\
+         advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+         controller.listener.names=CONTROLLER\n\
+         inter.broker.listener.name=PLAINTEXT\n\
+         listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n\
+         log.dirs={data}\n\
+         auto.create.topics.enable=false\n\
+         controlled.shutdown.enable=false\n\
+         group.initial.rebalance.delay.ms=0\n\
+         offsets.topic.num.partitions=1\n\
+         offsets.topic.replication.factor=1\n\
+         transaction.state.log.num.partitions=1\n\
+         transaction.state.log.replication.factor=1\n\
+         transaction.state.log.min.isr=1\n\
+         share.coordinator.state.topic.replication.factor=1\n\
+         share.coordinator.state.topic.min.isr=1\n",
+        data = data.display()
+    )
+}

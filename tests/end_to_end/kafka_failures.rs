@@ -1,0 +1,176 @@
+//! Kafka when it misbehaves: away, restarted, and with records that are no longer there.
+
+use std::time::Duration;
+
+use crate::kafka::{self, Broker};
+use crate::millstream::{Finished, Pipeline, table};
+use crate::topics::{Record, Topics, sorted_values};
+use crate::wait;
+
+/// A pipeline that copies the values of topics `subscribe` to topic `output`.
+fn copy(servers: &str, subscribe: &str, output: &str, options: &[(&str, &str)]) -> Pipeline {
+    let servers = ("kafka.bootstrap.servers", servers);
+    let source = [servers, ("subscribe", subscribe), ("startingOffsets", "earliest")];
+    Pipeline::new(&format!(
+        "{}{}INSERT INTO target SELECT value FROM STREAM source;\n",
+        table("source", "", "kafka", &[&source, options].concat()),
+        table("target", "", "kafka", &[servers, ("topic", output)]),
+    ))
+}
+
+fn distinct(topics: &Topics, topic: &str) -> Vec<String> {
+    let mut values = sorted_values(&topics.read(topic));
+    values.dedup();
+    values
+}
+
+#[test]
+fn a_broker_that_restarts_in_mid_stream_is_waited_for() {
+    let broker = Broker::start();
+    let topics = broker.topics();
+    topics.create("restart_in", 2);
+    topics.create("restart_out", 2);
+    let produce = |numbers: std::ops::Range<i32>| {
+        let record = |n: i32| Record::of(format!("{n:04}")).to(n % 2);
+        topics.produce("restart_in", numbers.map(record));
+    };
+    let pipeline = copy(&broker.address(), "restart_in", "restart_out", &[]);
+    let mut running = pipeline.start(&[]);
+    produce(0..500);
+    running.wait_while_running("records before", || topics.written("restart_out") >= 500);
+
+    broker.kill();
+    // Long enough for every client in the process to notice.
+    wait::pause(Duration::from_secs(3));
+    assert!(running.is_running(), "it gave up at once:\n{}", running.stderr());
+    broker.restart();
+    produce(500..1_000);
+    running.wait_while_running("records after", || topics.written("restart_out") >= 1_000);
+    broker.stop();
+    broker.restart();
+    produce(1_000..1_200);
+    running.wait_while_running("all records", || distinct(topics, "restart_out").len() == 1_200);
+    running.stop().expect_success();
+
+    let expected: Vec<_> = (0..1_200).map(|n| format!("{n:04}")).collect();
+    assert_eq!(distinct(topics, "restart_out"), expected);
+    pipeline.checkpoint().assert_well_formed(1);
+}
+
+#[test]
+fn a_broker_that_is_not_there_at_start_is_an_error_soon() {
+    let nobody = format!("127.0.0.1:{}", kafka::free_port());
+    let pipeline = copy(&nobody, "any", "other", &[]);
+    pipeline
+        .start(&[])
+        .wait(Duration::from_secs(90))
+        .without_internals()
+        .expect_exit(1)
+        .says(&[&nobody, "kafka.bootstrap.servers", "Connection refused"])
+        .says_not(&["suppressed", "0/1 brokers"]);
+    assert!(pipeline.checkpoint().ids("offsets").is_empty());
+}
+
+#[test]
+fn a_topic_that_is_not_there_at_start_is_an_error_that_names_it() {
+    let broker = kafka::shared();
+    broker.topics().create("absent_out", 1);
+    let pipeline = copy(&broker.address(), "absent_in", "absent_out", &[]);
+    pipeline.run(&[]).without_internals().expect_exit(1).says(&["absent_in"]);
+
+    broker.topics().create("present_in", 1);
+    broker.topics().produce_values("present_in", ["x"]);
+    let pipeline = copy(&broker.address(), "present_in", "absent_sink", &[]);
+    pipeline.run(&[]).without_internals().expect_exit(1).says(&["absent_sink"]);
+    assert!(pipeline.checkpoint().ids("commits").is_empty(), "nothing was committed");
+}
+
+#[test]
+fn a_topic_deleted_while_running_stops_the_flow() {
+    let broker = kafka::shared();
+    let topics = broker.topics();
+    let pipeline = two_topics("deleted");
+    let mut running = pipeline.start(&[]);
+    running.wait_while_running("both records", || topics.written("deleted_out") == 2);
+    topics.delete("deleted_b");
+    // The flow may learn of it only when it next looks for new partitions.
+    topics.produce_values("deleted_a", ["after"]);
+    running
+        .wait(Duration::from_secs(120))
+        .without_internals()
+        .expect_exit(1)
+        .says(&["deleted_b", "failOnDataLoss"]);
+}
+
+#[test]
+fn a_topic_deleted_while_running_is_let_go_where_the_user_asked_for_it() {
+    let broker = kafka::shared();
+    let topics = broker.topics();
+    let pipeline = two_topics("dropped");
+    let sql = std::fs::read_to_string(pipeline.path("pipeline.sql")).expect("it was written");
+    pipeline.rewrite(&sql.replacen("OPTIONS (", "OPTIONS ('failOnDataLoss' = 'false', ", 1));
+    let mut running = pipeline.start(&[]);
+    running.wait_while_running("both records", || topics.written("dropped_out") == 2);
+    topics.delete("dropped_b");
+    wait::pause(Duration::from_secs(5));
+    topics.produce_values("dropped_a", ["after"]);
+    running.wait_while_running("the other topic", || topics.written("dropped_out") == 3);
+    let finished = running.stop().expect_success();
+    assert!(finished.stderr.contains("dropped_b"), "a warning names it:\n{}", finished.stderr);
+}
+
+/// A pipeline that reads `<name>_a` and `<name>_b`, each of which has one record.
+fn two_topics(name: &str) -> Pipeline {
+    let broker = kafka::shared();
+    let topics = broker.topics();
+    for (topic, values) in [("a", &["a"][..]), ("b", &["b"]), ("out", &[])] {
+        topics.create(&format!("{name}_{topic}"), 1);
+        topics.produce_values(&format!("{name}_{topic}"), values.to_vec());
+    }
+    let subscribe = format!("{name}_a, {name}_b");
+    copy(&broker.address(), &subscribe, &format!("{name}_out"), &[])
+}
+
+/// Runs a copy of ten records, then `lose`s some while it is stopped, then runs again twice: as it
+/// is, and with `failOnDataLoss` = false.
+fn after_losing(name: &str, lose: impl FnOnce(&Topics, &str)) -> (Finished, Vec<String>) {
+    let broker = kafka::shared();
+    let topics = broker.topics();
+    let [input, output] = ["in", "out"].map(|side| format!("{name}_{side}"));
+    topics.create(&input, 1);
+    topics.create(&output, 1);
+    topics.produce_values(&input, (0..10).map(|n| n.to_string()));
+    let pipeline = copy(&broker.address(), &input, &output, &[]);
+    pipeline.run_available();
+    lose(topics, &input);
+
+    let before = pipeline.checkpoint().bytes();
+    let refused = pipeline.run(&["--trigger", "availableNow"]).without_internals().expect_exit(1);
+    assert_eq!(pipeline.checkpoint().bytes(), before, "a refusal changes nothing");
+    let sql = std::fs::read_to_string(pipeline.path("pipeline.sql")).expect("it was written");
+    pipeline.rewrite(&sql.replacen("OPTIONS (", "OPTIONS ('failOnDataLoss' = 'false', ", 1));
+    pipeline.run_available();
+    let values = topics.read(&output).into_iter().map(|record| record.value().to_owned());
+    (refused, values.skip(10).collect())
+}
+
+#[test]
+fn records_that_aged_out_are_missed() {
+    let (refused, values) = after_losing("aged", |topics, input| {
+        topics.produce_values(input, (10..20).map(|n| n.to_string()));
+        topics.delete_before(input, 0, 15);
+    });
+    refused.says(&["aged_in", "10", "15", "failOnDataLoss"]);
+    assert_eq!(values, ["15", "16", "17", "18", "19"]);
+}
+
+#[test]
+fn a_topic_that_was_made_anew_is_noticed() {
+    let (refused, values) = after_losing("anew", |topics, input| {
+        topics.delete(input);
+        topics.create(input, 1);
+        topics.produce_values(input, ["fresh"]);
+    });
+    refused.says(&["anew_in", "failOnDataLoss"]);
+    assert_eq!(values, ["fresh"]);
+}

@@ -1,0 +1,34 @@
+//! End-to-end tests: the `millstream` binary against real parts.
+//!
+//! Nothing here looks inside the engine. A test writes a pipeline file, starts the binary as a
+//! user would ([`millstream`]), feeds it through a real Apache Kafka ([`kafka`]) or through files,
+//! and looks at what came out: records, files, the checkpoint's bytes ([`checkpoint`]), exit
+//! status and messages. Where Spark compatibility is promised, a real Spark takes part
+//! ([`spark`]).
+//!
+//! Java, Maven and Python must be installed; Kafka's and Spark's own files are downloaded once
+//! into a cache directory ([`cache`]). A missing tool fails the test and says what to install.
+//! No process outlives the test process ([`process`]), and nothing waits for a fixed time where
+//! it can wait for an event ([`wait`]).
+
+mod cache;
+mod checkpoint;
+mod kafka;
+mod millstream;
+mod process;
+mod spark;
+mod topics;
+mod wait;
+
+mod bad_input;
+mod checkpoint_damage;
+mod demo;
+mod examples;
+mod files_and_static;
+mod harness_itself;
+mod kafka_failures;
+mod kafka_million;
+mod kafka_operations;
+mod kafka_starts;
+mod spark_handover;
+mod triggers;

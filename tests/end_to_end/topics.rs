@@ -1,0 +1,373 @@
+//! Topics and records of a broker, through librdkafka.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rdkafka::ClientContext;
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Header, Headers, Message, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+
+use crate::wait;
+
+const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+
+/// A record to produce.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    pub partition: Option<i32>,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    pub timestamp_ms: Option<i64>,
+    pub headers: Vec<(String, Vec<u8>)>,
+}
+
+impl Record {
+    /// A record with a value; the broker's client chooses the partition.
+    pub fn of(value: impl Into<Vec<u8>>) -> Self {
+        Self { value: Some(value.into()), ..Self::default() }
+    }
+
+    pub fn key(mut self, key: impl Into<Vec<u8>>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    pub fn to(mut self, partition: i32) -> Self {
+        self.partition = Some(partition);
+        self
+    }
+
+    pub fn at_ms(mut self, timestamp_ms: i64) -> Self {
+        self.timestamp_ms = Some(timestamp_ms);
+        self
+    }
+
+    pub fn header(mut self, name: &str, value: &[u8]) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+/// A record as a consumer sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    pub partition: i32,
+    pub offset: i64,
+    pub timestamp_ms: Option<i64>,
+    pub key: Option<String>,
+    pub value: Option<String>,
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl Received {
+    fn from_message(message: &BorrowedMessage<'_>) -> Self {
+        let text = |bytes: Option<&[u8]>| {
+            bytes.map(|bytes| String::from_utf8(bytes.to_vec()).expect("test records are text"))
+        };
+        let headers = message.headers().into_iter().flat_map(Headers::iter);
+        Self {
+            partition: message.partition(),
+            offset: message.offset(),
+            timestamp_ms: message.timestamp().to_millis(),
+            key: text(message.key()),
+            value: text(message.payload()),
+            headers: headers.map(|h| (h.key.to_owned(), h.value.map(<[u8]>::to_vec))).collect(),
+        }
+    }
+
+    /// The value of a record that must have one.
+    pub fn value(&self) -> &str {
+        self.value.as_deref().expect("the record has a value")
+    }
+}
+
+/// The values of `records`, sorted: for comparing where order is nobody's promise.
+pub fn sorted_values(records: &[Received]) -> Vec<String> {
+    let mut values: Vec<_> = records.iter().map(|record| record.value().to_owned()).collect();
+    values.sort();
+    values
+}
+
+/// Topics and records of one broker.
+pub struct Topics {
+    servers: String,
+    consumer: BaseConsumer,
+    admin: AdminClient<DefaultClientContext>,
+}
+
+impl Topics {
+    pub fn new(servers: &str) -> Self {
+        let config = config(servers);
+        Self {
+            servers: servers.to_owned(),
+            consumer: config.create().expect("a consumer can be made"),
+            admin: config.create().expect("an admin client can be made"),
+        }
+    }
+
+    /// True if the broker answers.
+    pub fn answers(&self) -> bool {
+        let metadata = self.consumer.fetch_metadata(None, Duration::from_secs(1));
+        metadata.is_ok_and(|metadata| !metadata.brokers().is_empty())
+    }
+
+    /// Makes a topic.
+    pub fn create(&self, topic: &str, partitions: usize) {
+        self.create_with(topic, partitions, &[]);
+    }
+
+    /// Makes a topic with settings, for example `max.message.bytes`.
+    pub fn create_with(&self, topic: &str, partitions: usize, settings: &[(&str, &str)]) {
+        let partitions_wanted = i32::try_from(partitions).expect("few partitions");
+        let mut new = NewTopic::new(topic, partitions_wanted, TopicReplication::Fixed(1));
+        for (key, value) in settings {
+            new = new.set(key, value);
+        }
+        settled(block_on(self.admin.create_topics(&[new], &admin_options())));
+        self.wait_for_partitions(topic, partitions);
+    }
+
+    /// Grows a topic to `partitions`.
+    pub fn grow(&self, topic: &str, partitions: usize) {
+        let more = NewPartitions::new(topic, partitions);
+        settled(block_on(self.admin.create_partitions(&[more], &admin_options())));
+        self.wait_for_partitions(topic, partitions);
+    }
+
+    /// Deletes a topic and waits until it is gone.
+    pub fn delete(&self, topic: &str) {
+        settled(block_on(self.admin.delete_topics(&[topic], &admin_options())));
+        wait::until_true("the topic to be gone", REQUEST_LIMIT, || self.partitions(topic) == 0);
+    }
+
+    /// Removes the records of one partition before `offset`, as retention would.
+    pub fn delete_before(&self, topic: &str, partition: i32, offset: i64) {
+        let mut before = TopicPartitionList::new();
+        let offset = Offset::Offset(offset);
+        before.add_partition_offset(topic, partition, offset).expect("the offset is valid");
+        let deleted = block_on(self.admin.delete_records(&before, &admin_options()));
+        for element in deleted.expect("records can be deleted").elements() {
+            element.error().expect("the records can be deleted");
+        }
+    }
+
+    fn wait_for_partitions(&self, topic: &str, partitions: usize) {
+        wait::until_true("the topic's partitions", REQUEST_LIMIT, || {
+            self.partitions(topic) == partitions
+        });
+    }
+
+    /// How many partitions with a leader a topic has; none if there is no such topic.
+    fn partitions(&self, topic: &str) -> usize {
+        let metadata = self.consumer.fetch_metadata(Some(topic), REQUEST_LIMIT);
+        let metadata = metadata.expect("the broker answers");
+        let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
+        partitions.filter(|partition| partition.leader() >= 0).count()
+    }
+
+    /// The next offset of each partition.
+    pub fn ends(&self, topic: &str) -> BTreeMap<i32, i64> {
+        let partitions = i32::try_from(self.partitions(topic)).expect("few partitions");
+        (0..partitions).map(|partition| (partition, self.end(topic, partition))).collect()
+    }
+
+    fn end(&self, topic: &str, partition: i32) -> i64 {
+        // A broker may say for a moment that it does not lead a partition that is new.
+        wait::until("the end of a partition", REQUEST_LIMIT, || {
+            let watermarks = self.consumer.fetch_watermarks(topic, partition, REQUEST_LIMIT);
+            watermarks.ok().map(|(_, end)| end)
+        })
+    }
+
+    /// How many records were ever written to a topic (by producers without transactions).
+    pub fn written(&self, topic: &str) -> u64 {
+        self.ends(topic).values().map(|end| u64::try_from(*end).expect("ends are counts")).sum()
+    }
+
+    /// Waits until a topic has at least `records`.
+    pub fn wait_for(&self, topic: &str, records: u64, limit: Duration) {
+        let what = format!("{records} records in {topic}");
+        wait::until_true(&what, limit, || self.written(topic) >= records);
+    }
+
+    /// Writes `records` and waits until all are acknowledged.
+    pub fn produce(&self, topic: &str, records: impl IntoIterator<Item = Record>) {
+        let producer = self.producer();
+        for record in records {
+            send(&producer, topic, &record);
+        }
+        producer.flush(Duration::from_secs(120)).expect("the broker acknowledges");
+        let refused = producer.client().context().refused.load(Ordering::Relaxed);
+        assert_eq!(refused, 0, "the broker refused records");
+    }
+
+    /// Writes `values` to partition 0.
+    pub fn produce_values<V: Into<Vec<u8>>>(
+        &self,
+        topic: &str,
+        values: impl IntoIterator<Item = V>,
+    ) {
+        self.produce(topic, values.into_iter().map(|value| Record::of(value).to(0)));
+    }
+
+    /// Writes `values` to partition 0 in a transaction, and aborts it. The topic grows by them and
+    /// by the marker of the abort.
+    pub fn produce_and_abort(&self, topic: &str, values: &[&str]) {
+        let end = self.end(topic, 0) + i64::try_from(values.len()).expect("few values") + 1;
+        let mut config = self.producer_config();
+        config.set("transactional.id", format!("{topic}-aborts"));
+        let producer: BaseProducer<CountRefused> =
+            config.create_with_context(CountRefused::default()).expect("a producer can be made");
+        producer.init_transactions(REQUEST_LIMIT).expect("the broker has transactions");
+        producer.begin_transaction().expect("a transaction can begin");
+        for value in values {
+            send(&producer, topic, &Record::of(*value).to(0));
+        }
+        // Without this the client would drop the records instead of sending and aborting them.
+        producer.flush(REQUEST_LIMIT).expect("the broker acknowledges");
+        producer.abort_transaction(REQUEST_LIMIT).expect("a transaction can be aborted");
+        // The coordinator answers before the marker is written.
+        wait::until_true("the marker of the abort", REQUEST_LIMIT, || self.end(topic, 0) == end);
+    }
+
+    fn producer(&self) -> BaseProducer<CountRefused> {
+        let config = self.producer_config();
+        config.create_with_context(CountRefused::default()).expect("a producer can be made")
+    }
+
+    fn producer_config(&self) -> ClientConfig {
+        let mut config = config(&self.servers);
+        config.set("linger.ms", "5").set("acks", "all");
+        config.set("queue.buffering.max.messages", "200000");
+        config.set("message.max.bytes", "20000000");
+        config
+    }
+
+    /// All records of a topic up to its end now, partition by partition in order.
+    pub fn read(&self, topic: &str) -> Vec<Received> {
+        let mut received = Vec::new();
+        self.for_each(topic, |record| received.push(record));
+        received.sort_by_key(|record| (record.partition, record.offset));
+        received
+    }
+
+    /// Gives every record of a topic up to its end now to `see`; within a partition in order.
+    pub fn for_each(&self, topic: &str, mut see: impl FnMut(Received)) {
+        let mut config = config(&self.servers);
+        config.set("group.id", "millstream-tests-reader").set("enable.auto.commit", "false");
+        config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
+        config.set("fetch.wait.max.ms", "20").set("auto.offset.reset", "earliest");
+        let consumer: BaseConsumer = config.create().expect("a consumer can be made");
+        let mut open = self.partitions(topic);
+        let mut all = TopicPartitionList::new();
+        for partition in 0..open {
+            let partition = i32::try_from(partition).expect("few partitions");
+            all.add_partition_offset(topic, partition, Offset::Beginning).expect("it is valid");
+        }
+        consumer.assign(&all).expect("partitions can be assigned");
+        while open > 0 {
+            match consumer.poll(REQUEST_LIMIT) {
+                Some(Ok(message)) => see(Received::from_message(&message)),
+                Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
+                Some(Err(error)) => panic!("reading {topic}: {error}"),
+                None => panic!("reading {topic}: nothing came for {} s", REQUEST_LIMIT.as_secs()),
+            }
+        }
+    }
+
+    /// What a consumer group has committed for a topic.
+    pub fn committed(&self, group: &str, topic: &str) -> BTreeMap<i32, i64> {
+        let mut config = config(&self.servers);
+        let consumer: BaseConsumer =
+            config.set("group.id", group).create().expect("a consumer can be made");
+        let mut wanted = TopicPartitionList::new();
+        for partition in self.ends(topic).into_keys() {
+            wanted.add_partition(topic, partition);
+        }
+        let committed = consumer.committed_offsets(wanted, REQUEST_LIMIT);
+        let committed = committed.expect("the broker answers");
+        let offsets =
+            committed.elements().into_iter().filter_map(|element| match element.offset() {
+                Offset::Offset(offset) => Some((element.partition(), offset)),
+                _ => None,
+            });
+        offsets.collect()
+    }
+}
+
+fn send(producer: &BaseProducer<CountRefused>, topic: &str, record: &Record) {
+    let mut attempt = base_record(topic, record);
+    while let Err((error, unsent)) = producer.send(attempt) {
+        let full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
+        assert!(full, "producing to {topic}: {error}");
+        producer.poll(Duration::from_millis(20));
+        attempt = unsent;
+    }
+}
+
+fn base_record<'a>(topic: &'a str, record: &'a Record) -> BaseRecord<'a, [u8], [u8]> {
+    let mut base = BaseRecord::to(topic);
+    base.partition = record.partition;
+    base.key = record.key.as_deref();
+    base.payload = record.value.as_deref();
+    base.timestamp = record.timestamp_ms;
+    if !record.headers.is_empty() {
+        let mut headers = OwnedHeaders::new();
+        for (key, value) in &record.headers {
+            headers = headers.insert(Header { key, value: Some(value) });
+        }
+        base.headers = Some(headers);
+    }
+    base
+}
+
+#[derive(Default)]
+struct CountRefused {
+    refused: AtomicU64,
+}
+
+impl ClientContext for CountRefused {}
+
+impl ProducerContext for CountRefused {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        if result.is_err() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn config(servers: &str) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", servers);
+    // A broker that restarts is waited for; the default back-off of seconds would hide it.
+    config.set("reconnect.backoff.max.ms", "500");
+    config
+}
+
+fn admin_options() -> AdminOptions {
+    let limit = Some(REQUEST_LIMIT);
+    AdminOptions::new().request_timeout(limit).operation_timeout(limit)
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime can start").block_on(future)
+}
+
+fn settled<T, E: Debug>(outcome: Result<Vec<Result<T, E>>, KafkaError>) {
+    for result in outcome.expect("the broker answers") {
+        if let Err(error) = result {
+            panic!("the broker refused: {error:?}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Waiting for events in other processes, with a limit and a message.
+//!
+//! The only clock of these tests: they watch real processes, so there is no time to move.
+#![allow(clippy::disallowed_methods)]
+
+use std::time::{Duration, Instant};
+
+/// How often a condition is looked at.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A limit for what a process of ours does within moments; generous, because the machine may be
+/// busy with other tests.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// Asks `probe` until it gives something.
+///
+/// # Panics
+/// After `limit`, saying `what` was waited for.
+pub fn until<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(start.elapsed() < limit, "waited {} s for {what}", limit.as_secs());
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Waits until `condition` holds; panics as [`until`] does.
+pub fn until_true(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    until(what, limit, || condition().then_some(()));
+}
+
+/// Runs `work` and says how long it took.
+pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let result = work();
+    (result, start.elapsed())
+}
+
+/// Lets `duration` pass: only for showing that something does not happen meanwhile.
+pub fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}

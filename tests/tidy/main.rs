@@ -1,0 +1,169 @@
+//! The repository checks itself: what a reviewer would say mechanically, a test says instead.
+//!
+//! An exception is a line in a list below, with its reason.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const COLUMNS_MAX: usize = 100;
+const FUNCTION_LINES_MAX: usize = 70;
+const FILE_LINES_MAX: usize = 600;
+
+/// Functions that may be longer than a screen.
+const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[];
+
+/// Files that may be longer than the limit: tests grow by cases, not by ideas.
+fn may_be_long(path: &Path) -> bool {
+    let path = path.to_string_lossy();
+    path.contains("/tests") || path.ends_with("tests.rs")
+}
+
+/// Crates in the order data flows. A crate may depend only on those before it.
+const LAYERS: &[&str] =
+    &["millstream-store", "millstream-engine", "millstream-connect", "millstream"];
+
+/// Words that must stand nowhere, split here so that this file passes its own test.
+const BANNED: &[(&str, &str)] = &[
+    (concat!("todo", "!("), "finish it, or leave it out"),
+    (concat!("unimplemented", "!("), "finish it, or leave it out"),
+    (concat!("#[ig", "nore"), "a test runs or does not exist"),
+    (concat!("dbg", "!("), "use tracing"),
+    (concat!("../sha", "red"), "the project stands alone"),
+    (concat!("/wo", "rk/"), "no paths of one machine"),
+    (concat!("struct Ba", "tch "), "say micro-batch or record batch"),
+];
+
+fn root() -> PathBuf {
+    let store = Path::new(env!("CARGO_MANIFEST_DIR"));
+    store.ancestors().nth(2).expect("crates/<crate> stands two levels down").to_owned()
+}
+
+fn files(extension: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut directories = vec![root()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).expect("the repository is readable") {
+            let path = entry.expect("the repository is readable").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if !name.starts_with('.') && name != "target" {
+                    directories.push(path);
+                }
+            } else if path.extension().is_some_and(|found| found == extension) {
+                let text = fs::read_to_string(&path).expect("source files are UTF-8");
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no .{extension} file found: the walk looks in the wrong place");
+    found
+}
+
+fn report(complaints: &[String]) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+fn place(path: &Path, line: usize) -> String {
+    format!("{}:{}", path.strip_prefix(root()).unwrap_or(path).display(), line + 1)
+}
+
+#[test]
+fn lines_are_short_and_banned_words_stand_nowhere() {
+    let mut complaints = Vec::new();
+    for (path, text) in files("rs") {
+        for (number, line) in text.lines().enumerate() {
+            let columns = line.chars().count();
+            if columns > COLUMNS_MAX && !line.contains("http") && !line.contains("r#\"") {
+                complaints.push(format!("{}: {columns} columns", place(&path, number)));
+            }
+            for (word, instead) in BANNED {
+                if line.contains(word) {
+                    complaints.push(format!("{}: {word} ({instead})", place(&path, number)));
+                }
+            }
+        }
+    }
+    report(&complaints);
+}
+
+#[test]
+fn files_and_functions_have_a_readable_size() {
+    let mut complaints = Vec::new();
+    for (path, text) in files("rs") {
+        let lines: Vec<&str> = text.lines().collect();
+        if lines.len() > FILE_LINES_MAX && !may_be_long(&path) {
+            complaints.push(format!("{}: {} lines", place(&path, 0), lines.len()));
+        }
+        for (number, name, length) in functions(&lines) {
+            let file = path.to_string_lossy();
+            let excepted = |(known, function, _): &(&str, &str, &str)| {
+                file.ends_with(known) && name == *function
+            };
+            let allowed = LONG_FUNCTIONS.iter().any(excepted) || may_be_long(&path);
+            if length > FUNCTION_LINES_MAX && !allowed {
+                complaints.push(format!("{}: {name} has {length} lines", place(&path, number)));
+            }
+        }
+    }
+    report(&complaints);
+}
+
+/// Functions as rustfmt lays them out: from the line with `fn` to the closing brace below it.
+fn functions<'a>(lines: &[&'a str]) -> Vec<(usize, &'a str, usize)> {
+    let mut found = Vec::new();
+    for (number, line) in lines.iter().enumerate() {
+        let indent = line.len() - line.trim_start().len();
+        let code = line.trim_start();
+        let modifiers = ["pub ", "pub(crate) ", "pub(super) ", "async ", "const ", "unsafe "];
+        let rest = modifiers.iter().fold(code, |rest, word| rest.strip_prefix(word).unwrap_or(rest));
+        let Some(signature) = rest.strip_prefix("fn ") else { continue };
+        let name = signature.split(['(', '<']).next().unwrap_or(signature);
+        let closing = format!("{}}}", " ".repeat(indent));
+        let end = lines[number..].iter().position(|line| *line == closing);
+        found.push((number, name, end.unwrap_or(0)));
+    }
+    found
+}
+
+#[test]
+fn dependencies_run_in_one_direction() {
+    let mut complaints = Vec::new();
+    for (layer, name) in LAYERS.iter().enumerate() {
+        let manifest = root().join("crates").join(name).join("Cargo.toml");
+        let manifest = fs::read_to_string(manifest).expect("every layer has a manifest");
+        for later in &LAYERS[layer + 1..] {
+            if manifest.lines().any(|line| line.starts_with(&format!("{later} "))) {
+                complaints.push(format!("{name} depends on {later}, which comes after it"));
+            }
+        }
+        if layer == 0 && manifest.contains("datafusion") {
+            complaints.push(format!("{name} knows DataFusion"));
+        }
+    }
+    report(&complaints);
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    let mut complaints = Vec::new();
+    for (path, text) in files("rs") {
+        let first = text.lines().next().unwrap_or_default();
+        if !first.starts_with("//!") {
+            complaints.push(format!("{}: no module documentation", place(&path, 0)));
+        }
+    }
+    report(&complaints);
+}
+
+#[test]
+fn the_map_names_files_that_exist() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("there is a map");
+    let mut complaints = Vec::new();
+    let named = map.split('`').skip(1).step_by(2);
+    for path in named.filter(|word| word.contains('/') && !word.contains([' ', '<', '*', ':'])) {
+        if !root().join(path).exists() {
+            complaints.push(format!("ARCHITECTURE.md names `{path}`, which does not exist"));
+        }
+    }
+    report(&complaints);
+}
