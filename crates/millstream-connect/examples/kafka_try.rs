@@ -195,7 +195,8 @@ async fn replay(env: &Env, topic: &str, start: &str, end: &str) -> Result<(), An
     for split in taken.splits {
         let batches = split.read(&[3, 4]).collect::<Result<Vec<_>, _>>().map_err(message)?;
         let (Some(first), Some(last)) = (batches.first(), batches.last()) else { continue };
-        let offset = |batch: &RecordBatch, row| batch.column(1).as_primitive::<Int64Type>().value(row);
+        let offset =
+            |batch: &RecordBatch, row| batch.column(1).as_primitive::<Int64Type>().value(row);
         let partition = first.column(0).as_primitive::<Int32Type>().value(0);
         let last_offset = offset(last, last.num_rows() - 1);
         println!("partition {partition}: {} to {last_offset}", offset(first, 0));
@@ -301,8 +302,11 @@ fn bare(env: &Env, from: &str, to: &str, seconds: u64) -> Result<(), AnyError> {
 
 fn probe(env: &Env, from: &str, to: &str, rate: u64, seconds: u64) -> Result<(), AnyError> {
     let consumer = consumer_at_end(env, to)?;
-    let producer: ThreadedProducer<DefaultProducerContext> =
-        client().set("linger.ms", "0").set("queue.buffering.max.messages", "1000000").create()?;
+    let producer: ThreadedProducer<DefaultProducerContext> = client()
+        .set("linger.ms", "0")
+        .set("sticky.partitioning.linger.ms", "10")
+        .set("queue.buffering.max.messages", "1000000")
+        .create()?;
     let stop = Arc::new(AtomicBool::new(false));
     let total = rate * seconds;
     let (pace, topic, stopped) = (env.clone(), from.to_owned(), stop.clone());
@@ -335,7 +339,7 @@ fn probe(env: &Env, from: &str, to: &str, rate: u64, seconds: u64) -> Result<(),
     stop.store(true, Ordering::Relaxed);
     drop(sender);
     // The first second is the start of connections.
-    let mut steady = latencies_us.split_off(latencies_us.len().min(rate as usize));
+    let steady = latencies_us.split_off(latencies_us.len().min(rate as usize));
     if steady.is_empty() {
         return Err("nothing came back".into());
     }

@@ -71,6 +71,8 @@ pub struct TakenChunks {
 }
 
 /// What one drain of the reader brought for one partition.
+// Nearly all are rows: a box would cost an allocation and save nothing.
+#[allow(clippy::large_enum_variant)]
 pub enum Arrival {
     /// Rows.
     Rows(Chunk),

@@ -264,7 +264,7 @@ mod tests {
         assert!(SinkColumns::find(&schema(&[value.clone(), ("n", DataType::Int64)]), true).is_ok());
         assert!(problem(&[value.clone(), ("partition", DataType::Int64)], true).contains("INT"));
         assert!(problem(&[value.clone(), ("headers", DataType::Utf8)], true).contains("ARRAY"));
-        assert!(problem(&[value.clone()], false).contains("no topic"));
+        assert!(problem(std::slice::from_ref(&value), false).contains("no topic"));
         let with_topic = [value, ("topic", DataType::Utf8View), ("headers", headers_type())];
         assert!(SinkColumns::find(&schema(&with_topic), false).is_ok());
     }
