@@ -73,7 +73,7 @@ fn lines_are_short_and_banned_words_stand_nowhere() {
     for (path, text) in files("rs") {
         for (number, line) in text.lines().enumerate() {
             let columns = line.chars().count();
-            if columns > COLUMNS_MAX && !line.contains("http") && !line.contains("r#\"") {
+            if columns > COLUMNS_MAX && !has_text(line) {
                 complaints.push(format!("{}: {columns} columns", place(&path, number)));
             }
             for (word, instead) in BANNED {
@@ -84,6 +84,11 @@ fn lines_are_short_and_banned_words_stand_nowhere() {
         }
     }
     report(&complaints);
+}
+
+/// Texts stand on one line, so that a search for their words finds them.
+fn has_text(line: &str) -> bool {
+    line.contains('"') || line.trim_end().ends_with('\\')
 }
 
 #[test]
@@ -119,6 +124,10 @@ fn functions<'a>(lines: &[&'a str]) -> Vec<(usize, &'a str, usize)> {
             modifiers.iter().fold(code, |rest, word| rest.strip_prefix(word).unwrap_or(rest));
         let Some(signature) = rest.strip_prefix("fn ") else { continue };
         let name = signature.split(['(', '<']).next().unwrap_or(signature);
+        let body = lines[number..].iter().find(|line| line.ends_with(['{', ';', '}']));
+        if body.is_none_or(|line| !line.ends_with('{')) {
+            continue;
+        }
         let closing = format!("{}}}", " ".repeat(indent));
         let end = lines[number..].iter().position(|line| *line == closing);
         found.push((number, name, end.unwrap_or(0)));
@@ -149,7 +158,7 @@ fn every_module_says_what_it_is() {
     let mut complaints = Vec::new();
     for (path, text) in files("rs") {
         let first = text.lines().next().unwrap_or_default();
-        if !first.starts_with("//!") {
+        if !first.starts_with("//!") && !path.ends_with("tests.rs") {
             complaints.push(format!("{}: no module documentation", place(&path, 0)));
         }
     }
@@ -160,10 +169,11 @@ fn every_module_says_what_it_is() {
 fn the_map_names_files_that_exist() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("there is a map");
     let mut complaints = Vec::new();
-    let named = map.split('`').skip(1).step_by(2);
-    for path in named.filter(|word| word.contains('/') && !word.contains([' ', '<', '*', ':'])) {
+    let linked = map.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let quoted = map.split('`').skip(1).step_by(2).filter(|word| word.starts_with("crates/"));
+    for path in linked.chain(quoted) {
         if !root().join(path).exists() {
-            complaints.push(format!("ARCHITECTURE.md names `{path}`, which does not exist"));
+            complaints.push(format!("ARCHITECTURE.md names {path}, which does not exist"));
         }
     }
     report(&complaints);

@@ -1,7 +1,8 @@
 //! Separated values, a record on each line.
 //!
 //! Each line is split by itself, as Spark does without `multiLine`, so an unclosed quote spoils its
-//! own record and not the rest of the file. All values are first taken as text and then cast, column
+//! own record and not the rest of the file. All values are first taken as text and then cast,
+//! column
 //! by column; a value that was there and is null after the cast makes its record malformed, and so
 //! does a line with too many or too few values, or one that is not UTF-8.
 //!

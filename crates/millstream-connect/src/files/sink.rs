@@ -9,8 +9,8 @@
 //!
 //! A crash before 3 leaves files of N without an entry. `open` removes them, and the replay of N,
 //! which has the same rows, writes them again under the same names. So at any moment between
-//! restarts each row stands in exactly one whole file, and a reader that goes by names, like our own
-//! source, reads each once, even if it saw a file before the crash. Spark goes by the manifest
+//! restarts each row stands in exactly one whole file, and a reader that goes by names, like our
+//! own source, reads each once, even if it saw a file before the crash. Spark goes by the manifest
 //! instead and never sees a micro-batch in part.
 //!
 //! Manifest entry N, the file `_spark_metadata/N`, has a line per file; every tenth is called
@@ -18,6 +18,7 @@
 //!
 //! ```text
 //! v1
+//!
 //! {"path":"file:///out/part-...","size":9,"isDir":false,"modificationTime":1767225600000,"blockReplication":1,"blockSize":33554432,"action":"add"}
 //! ```
 //!

@@ -145,8 +145,8 @@ impl Cluster {
         self.offsets(&ids.iter().map(|id| (id.clone(), EARLIEST)).collect())
     }
 
-    /// The end of each partition, as far as a reader may read: with `read_committed` up to the first
-    /// open transaction.
+    /// The end of each partition, as far as a reader may read: with `read_committed` up to the
+    /// first open transaction.
     pub fn latest(&self, ids: &BTreeSet<PartitionId>) -> Result<PerPartition, SourceError> {
         self.offsets(&ids.iter().map(|id| (id.clone(), LATEST)).collect())
     }

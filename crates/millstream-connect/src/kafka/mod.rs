@@ -3,7 +3,8 @@
 //!
 //! The way of a record: the client's socket thread receives it; the [`reader`] copies it into a
 //! [`chunk`] of columns of its partition; it waits in [`read_ahead`] until the driver takes it; a
-//! [`split`] decodes it with [`value`] while the query runs; the [`sink`] hands what came out to the
+//! [`split`] decodes it with [`value`] while the query runs; the [`sink`] hands what came out to
+//! the
 //! client, and [`delivery`] tells the driver when the brokers have it. Nothing in that way asks a
 //! broker what is new: [`cluster`] and [`watch`] do that aside, with a client of their own.
 //!

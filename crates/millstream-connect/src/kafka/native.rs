@@ -167,7 +167,8 @@ impl MessageQueue {
         // SAFETY: the call above wrote `more` valid pointers behind the first one.
         unsafe { self.inbox.set_len(1 + more) };
         for message in self.inbox.drain(..) {
-            // SAFETY: a valid message that nobody else has; it is destroyed only after its last use.
+            // SAFETY: a valid message that nobody else has; it is destroyed only after its last
+            // use.
             unsafe {
                 each(Message { raw: &*message });
                 c::rd_kafka_message_destroy(message);

@@ -185,6 +185,9 @@ impl ClientSettings {
     pub fn producer(&self) -> ClientConfig {
         let mut defaults = vec![
             ("linger.ms", "0"),
+            // Records without a key stay with one partition for a moment: a micro-batch of them is
+            // one write instead of one per partition. Without linger the client would not do so.
+            ("sticky.partitioning.linger.ms", "10"),
             // What Kafka's Java client does, so that both send a key to the same partition.
             ("partitioner", "murmur2_random"),
             ("queue.buffering.max.messages", "1000000"),

@@ -11,8 +11,8 @@
 //! calls; an object store by two tasks, one per log, so that `offsets/N+1` and `commits/N` travel
 //! at the same time.
 //!
-//! At most [`Settings::in_flight_max`] entries of each log wait to be written: with slow storage the
-//! calls wait, and micro-batches grow instead of the log falling behind. After a failed write
+//! At most [`Settings::in_flight_max`] entries of each log wait to be written: with slow storage
+//! the calls wait, and micro-batches grow instead of the log falling behind. After a failed write
 //! nothing more is written, and all tickets since then fail. Old entries are deleted in the
 //! background ([`purge`]).
 

@@ -1,6 +1,7 @@
 //! Runs the scripts in `tests/golden/*.golden` and compares what they print.
 //!
-//! A script is a row of blocks, each commands, a line `---`, and what they print; an empty line ends
+//! A script is a row of blocks, each commands, a line `---`, and what they print; an empty line
+//! ends
 //! a block. With `UPDATE_GOLDEN=1` in the environment the outputs are written anew, to be read in
 //! review.
 

@@ -10,7 +10,8 @@
 //! 5. when all is received, or nothing has come for a while, the system is stopped and the topics
 //!    deleted.
 //!
-//! Rounds of the relay and of the engine take turns, so that a slow drift of the machine meets both.
+//! Rounds of the relay and of the engine take turns, so that a slow drift of the machine meets
+//! both.
 
 use std::path::Path;
 use std::sync::Arc;

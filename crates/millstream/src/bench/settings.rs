@@ -44,6 +44,7 @@ pub fn relay_consumer(brokers: &str) -> ClientConfig {
 pub fn relay_producer(brokers: &str) -> ClientConfig {
     let mut config = producer(brokers);
     config.set("linger.ms", "0");
+    config.set("sticky.partitioning.linger.ms", "10");
     config
 }
 
