@@ -99,7 +99,7 @@ pub trait Source: Send {
     /// Dropping the future loses nothing.
     async fn arrived(&mut self);
 
-    /// Every micro-batch up to `end` is published and its commit entry is in the log.
+    /// Every micro-batch up to `end` is published, and its commit entry is on its way to the log.
     fn committed(&mut self, end: &SourceOffset);
 
     /// The newest offset the outside is known to have, if the source knows one; for lag.
