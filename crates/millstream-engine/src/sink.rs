@@ -41,8 +41,25 @@ pub enum Delivery {
     IdempotentById,
 }
 
-/// Completes when everything handed over in one `publish` is accepted by the outside.
-pub type Acknowledgement = BoxFuture<'static, Result<(), Failure>>;
+/// When the outside accepts what was handed over in one `publish`.
+pub enum Acknowledgement {
+    /// It had accepted it all when `publish` returned.
+    Done,
+    /// It will have when this completes. The value is the moment it did, microseconds since the
+    /// epoch: the driver looks at acknowledgements some milliseconds later, many at a time.
+    Later(BoxFuture<'static, Result<i64, Failure>>),
+}
+
+impl Acknowledgement {
+    /// Waits for it. Gives the moment the outside accepted, microseconds since the epoch, unless
+    /// that was before `publish` returned.
+    pub async fn accepted(self) -> Result<Option<i64>, Failure> {
+        match self {
+            Self::Done => Ok(None),
+            Self::Later(accepted) => accepted.await.map(Some),
+        }
+    }
+}
 
 /// Takes micro-batches in order and makes each visible.
 #[async_trait]

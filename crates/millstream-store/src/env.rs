@@ -33,6 +33,8 @@ pub trait Rng: Send + Sync {
 pub struct Env {
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
+    /// The runtime with a thread per core, if there was one when this was made.
+    cores: Option<tokio::runtime::Handle>,
 }
 
 impl std::fmt::Debug for Env {
@@ -50,7 +52,7 @@ impl Env {
 
     /// An environment of the caller's own, for tests and simulation.
     pub fn new(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
-        Self { clock, rng }
+        Self { clock, rng, cores: tokio::runtime::Handle::try_current().ok() }
     }
 
     /// Wall clock, microseconds since the epoch.
@@ -91,6 +93,33 @@ impl Env {
         F::Output: Send + 'static,
     {
         Task { name, handle: tokio::spawn(task) }
+    }
+
+    /// Runs `task` on the runtime that was current when this environment was made, whichever is
+    /// now: for computing that several cores share.
+    pub fn spawn_on_cores<F>(&self, name: &'static str, task: F) -> Task<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        match &self.cores {
+            Some(cores) => Task { name, handle: cores.spawn(task) },
+            None => self.spawn(name, task),
+        }
+    }
+
+    /// Runs `task`, and what it spawns, on one thread of its own. Tasks that mostly wait for each
+    /// other hand over at once that way; on several threads every hand-over wakes a thread, and
+    /// tokio another one to look for more work.
+    pub fn spawn_on_own_thread<F>(&self, name: &'static str, task: F) -> Task<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.spawn_blocking(name, move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("the operating system gives a runtime its handles").block_on(task)
+        })
     }
 
     /// Runs `work`, which may block, on a thread of tokio's blocking pool.

@@ -44,15 +44,21 @@ const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the runtime cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    // The environment made with the app remembers this runtime for work that cores share.
+    let entered = runtime.enter();
     let app = App::new(cli.verbose);
     if let Err(problem) = logging::start(app.verbose, &app.screen) {
         return app.wrong(&problem);
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return app.failed(&format!("the runtime cannot start: {error}")),
-    };
     let status = runtime.block_on(dispatch(cli.command, &app));
+    drop(entered);
     runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
     status
 }

@@ -35,7 +35,7 @@ pub struct Outcome {
 pub async fn side_by_side(app: &App, jobs: Vec<Job>, stopper: &Stopper) -> Vec<Outcome> {
     let start = |job| {
         let (env, screen, stopper) = (app.env.clone(), app.screen.clone(), stopper.clone());
-        app.env.spawn("flow", async move {
+        app.env.spawn_on_own_thread("flow", async move {
             let Job { plan, settings } = job;
             let (flow, began) = (plan.name().to_owned(), env.monotonic());
             let ran = AssertUnwindSafe(plan.run(settings)).catch_unwind().await;

@@ -89,7 +89,7 @@ impl Sink for ConsoleSink {
 
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
         if self.printed_any && output.rows() == 0 {
-            return Ok(Box::pin(async { Ok(()) }));
+            return Ok(Acknowledgement::Done);
         }
         self.printed_any = true;
         let text = self.render(&output)?;
@@ -100,7 +100,7 @@ impl Sink for ConsoleSink {
             out.write_all(text.as_bytes()).and_then(|()| out.flush())
         };
         match self.env.spawn_blocking("console", write).join().await {
-            Ok(()) => Ok(Box::pin(async { Ok(()) })),
+            Ok(()) => Ok(Acknowledgement::Done),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(OutputClosed.into()),
             Err(error) => {
                 let message = format!("standard output cannot be written: {error}");

@@ -70,7 +70,7 @@ async fn printed(entries: &[(&str, &str)], outputs: Vec<Output>) -> String {
     sink.open().await.unwrap();
     let mut writes = 0;
     for output in outputs {
-        sink.publish(output).await.unwrap().await.unwrap();
+        sink.publish(output).await.unwrap().accepted().await.unwrap();
         writes = *paper.writes.lock() - writes;
         assert!(writes <= 1, "one write per micro-batch");
         writes = *paper.writes.lock();

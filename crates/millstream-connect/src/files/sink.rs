@@ -101,7 +101,7 @@ impl Sink for FilesSink {
         }
         let batch_id = output.batch_id;
         if self.last.is_some_and(|last| batch_id <= last) {
-            return Ok(Box::pin(async { Ok(()) }));
+            return Ok(Acknowledgement::Done);
         }
         let (directory, last) = (self.directory.clone(), self.last);
         let publish = move || directory.publish(last, batch_id, &output.partitions);
@@ -110,7 +110,7 @@ impl Sink for FilesSink {
         self.env.spawn_blocking("files-publish", publish).join().await?;
         self.is_open = true;
         self.last = Some(batch_id);
-        Ok(Box::pin(async { Ok(()) }))
+        Ok(Acknowledgement::Done)
     }
 
     async fn close(&mut self) -> Result<(), Failure> {

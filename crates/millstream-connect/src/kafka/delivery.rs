@@ -26,21 +26,23 @@ const EXCERPT_BYTES: usize = 60;
 
 /// One micro-batch whose delivery reports are not all in.
 pub struct Pending {
+    env: Env,
     failure: Mutex<Option<SinkError>>,
-    done: Mutex<Option<oneshot::Sender<Result<(), Failure>>>>,
+    done: Mutex<Option<oneshot::Sender<Result<i64, Failure>>>>,
 }
 
 impl Pending {
     /// One for a new micro-batch, and the acknowledgement that completes when it is dropped
     /// everywhere.
-    pub fn new() -> (Arc<Self>, Acknowledgement) {
+    pub fn new(env: &Env) -> (Arc<Self>, Acknowledgement) {
         let (sender, receiver) = oneshot::channel();
-        let pending = Self { failure: Mutex::new(None), done: Mutex::new(Some(sender)) };
-        let acknowledgement = async move {
+        let (failure, done) = (Mutex::new(None), Mutex::new(Some(sender)));
+        let pending = Self { env: env.clone(), failure, done };
+        let delivered = async move {
             let lost = || Failure::new(Kind::Bug, "a Kafka micro-batch was dropped unacknowledged");
             receiver.await.unwrap_or_else(|_| Err(lost()))
         };
-        (Arc::new(pending), Box::pin(acknowledgement))
+        (Arc::new(pending), Acknowledgement::Later(Box::pin(delivered)))
     }
 
     /// Notes why a record was not delivered. The first reason counts.
@@ -53,7 +55,7 @@ impl Drop for Pending {
     fn drop(&mut self) {
         let result = match self.failure.lock().take() {
             Some(error) => Err(error.into()),
-            None => Ok(()),
+            None => Ok(self.env.now_us()),
         };
         if let Some(done) = self.done.lock().take() {
             // Nobody waits any more if the driver has given up.
@@ -147,7 +149,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_reference_acknowledges() {
-        let (pending, acknowledgement) = Pending::new();
+        let (pending, Acknowledgement::Later(acknowledgement)) = Pending::new(&Env::real()) else {
+            panic!("a delivery is not done at once");
+        };
         let task = Env::real().spawn("acknowledgement", acknowledgement);
         let other = pending.clone();
         drop(pending);
@@ -159,7 +163,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_failure_counts() {
-        let (pending, acknowledgement) = Pending::new();
+        let (pending, Acknowledgement::Later(acknowledgement)) = Pending::new(&Env::real()) else {
+            panic!("a delivery is not done at once");
+        };
         let deliveries = Deliveries::new(Env::real(), "t", 1_000);
         let code = RDKafkaErrorCode::MessageSizeTooLarge;
         pending.fail(deliveries.explain("out", Some(b"k1"), Some(&[b'x'; 2_000]), code));

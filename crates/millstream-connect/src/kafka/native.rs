@@ -35,34 +35,35 @@ const DRAIN_MESSAGES_MAX: usize = 8_192;
 /// Lets the client's partitioner choose: `RD_KAFKA_PARTITION_UA`.
 const PARTITION_ANY: i32 = -1;
 
-/// A librdkafka queue, shared by its reader and by those who may wake the reader.
+/// What is called when messages arrive.
+type Arrival = Box<dyn Fn() + Send + Sync>;
+
+/// A librdkafka queue.
 struct Queue {
     queue: NonNull<c::rd_kafka_queue_t>,
     client: Arc<ConsumerClient>,
+    /// Boxed again: librdkafka has a thin pointer to it.
+    arrival: Option<Box<Arrival>>,
 }
-
-// SAFETY: librdkafka's queues lock internally and may be used from any thread.
-unsafe impl Send for Queue {}
-// SAFETY: as above; no call on a queue needs exclusive access.
-unsafe impl Sync for Queue {}
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: made by rd_kafka_queue_new, destroyed once, and before its client.
-        unsafe { c::rd_kafka_queue_destroy(self.queue.as_ptr()) }
+        // SAFETY: made by rd_kafka_queue_new, destroyed once, and before its client. Without its
+        // callback first: librdkafka calls it under the lock that this call takes, so that it is
+        // not called any more when the box goes.
+        unsafe {
+            c::rd_kafka_queue_cb_event_enable(self.queue.as_ptr(), None, ptr::null_mut());
+            c::rd_kafka_queue_destroy(self.queue.as_ptr());
+        }
     }
 }
 
-/// Makes a [`MessageQueue::drain`] that waits return at once.
-#[derive(Clone)]
-pub struct QueueWaker(Arc<Queue>);
-
-impl QueueWaker {
-    /// Wakes the reader; without one waiting, the next wait is cut short.
-    pub fn wake(&self) {
-        // SAFETY: the queue lives as long as self.
-        unsafe { c::rd_kafka_queue_yield(self.0.queue.as_ptr()) }
-    }
+/// Called by a thread of librdkafka.
+unsafe extern "C" fn call_arrival(_: *mut c::rd_kafka_t, arrival: *mut c_void) {
+    // SAFETY: it is the pointer given to rd_kafka_queue_cb_event_enable, alive until the queue
+    // that calls this is dropped.
+    let arrival = unsafe { &*arrival.cast::<Arrival>() };
+    arrival();
 }
 
 struct ConsumedTopic {
@@ -72,13 +73,13 @@ struct ConsumedTopic {
 
 /// Reads partitions through one queue.
 pub struct MessageQueue {
-    queue: Arc<Queue>,
+    queue: Queue,
     topics: HashMap<String, ConsumedTopic>,
     inbox: Vec<*mut c::rd_kafka_message_t>,
 }
 
-// SAFETY: topic handles are reference-counted objects that any thread may use, and `inbox` is empty
-// outside of `drain`.
+// SAFETY: queues and topic handles are objects that any thread may use, and `inbox` is empty outside
+// of `drain`.
 unsafe impl Send for MessageQueue {}
 
 impl MessageQueue {
@@ -88,7 +89,7 @@ impl MessageQueue {
         let queue = unsafe { c::rd_kafka_queue_new(client.client().native_ptr()) };
         let queue = NonNull::new(queue).expect("rd_kafka_queue_new does not fail");
         Self {
-            queue: Arc::new(Queue { queue, client }),
+            queue: Queue { queue, client, arrival: None },
             topics: HashMap::new(),
             inbox: Vec::with_capacity(DRAIN_MESSAGES_MAX),
         }
@@ -99,9 +100,20 @@ impl MessageQueue {
         &self.queue.client
     }
 
-    /// A handle to wake a waiting [`drain`](Self::drain).
-    pub fn waker(&self) -> QueueWaker {
-        QueueWaker(self.queue.clone())
+    /// Calls `arrival` from now on when messages come into the queue while it is empty. It is
+    /// called by the thread that received them, with the queue locked: it must return at once and
+    /// leave the queue alone.
+    pub fn on_arrival(&mut self, arrival: impl Fn() + Send + Sync + 'static) {
+        let arrival: Box<Arrival> = Box::new(Box::new(arrival));
+        let opaque: *const Arrival = &raw const *arrival;
+        // SAFETY: the queue is alive, and the box stays where it is until the queue is dropped or
+        // this call has put another in its place.
+        unsafe {
+            let queue = self.queue.queue.as_ptr();
+            let opaque = opaque.cast_mut().cast::<c_void>();
+            c::rd_kafka_queue_cb_event_enable(queue, Some(call_arrival), opaque);
+        }
+        self.queue.arrival = Some(arrival);
     }
 
     /// Begins to read a partition at `offset`, which may be -2 for the earliest.

@@ -1,5 +1,4 @@
-//! What has been read ahead and not taken yet: the place where the reader thread and the driver
-//! meet.
+//! What has been read ahead and not taken yet: between the reader and the driver.
 //!
 //! The reader pushes chunks, the driver takes them. Per partition there are three numbers: `taken`,
 //! the end of what the driver has; `read`, the end of what the reader has, which is also past
@@ -14,7 +13,7 @@ use std::time::Duration;
 use millstream_engine::source::{Admission, Failure};
 use millstream_store::env::Env;
 use millstream_store::offset::SourceOffset;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::admission::{Limits, shares};
@@ -34,8 +33,6 @@ pub struct ReadAhead {
     state: Mutex<State>,
     /// Something arrived that a waiting driver may want to look at.
     arrived: Notify,
-    /// The driver took something: a reader that waits for space may look again.
-    space: Condvar,
 }
 
 #[derive(Default)]
@@ -80,6 +77,15 @@ pub enum Arrival {
     End(i64),
 }
 
+/// Whether the client has more than was brought in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum More {
+    /// It had when the drain ended.
+    Waits,
+    /// Its queue was empty, or somebody else is emptying it and will notify.
+    WillBeNotified,
+}
+
 enum Readiness {
     Ready,
     Later(Duration),
@@ -90,8 +96,7 @@ impl ReadAhead {
     /// An empty one.
     pub fn new(env: Env, limits: Limits) -> Self {
         let state = State { taken_at: env.monotonic(), ..State::default() };
-        let (arrived, space) = (Notify::new(), Condvar::new());
-        Self { env, limits, state: Mutex::new(state), arrived, space }
+        Self { env, limits, state: Mutex::new(state), arrived: Notify::new() }
     }
 
     /// Adds a partition whose rows up to `position` are not wanted.
@@ -128,15 +133,14 @@ impl ReadAhead {
     /// Takes in what one drain brought.
     pub fn push(&self, arrivals: impl IntoIterator<Item = (PartitionId, Arrival)>) {
         let mut state = self.state.lock();
-        let mut rows_came = false;
         for (id, arrival) in arrivals {
-            rows_came |= state.push(&id, arrival);
+            state.push(&id, arrival);
         }
-        let wake = rows_came || state.all_read();
-        drop(state);
-        if wake {
-            self.arrived.notify_one();
-        }
+    }
+
+    /// Makes a driver that waits look again.
+    pub fn notify(&self) {
+        self.arrived.notify_one();
     }
 
     /// Makes the next [`take`](Self::take) fail.
@@ -145,14 +149,9 @@ impl ReadAhead {
         self.arrived.notify_one();
     }
 
-    /// Waits up to `patience` until there is space; false if there is none.
-    pub fn wait_for_space(&self, patience: Duration) -> bool {
-        let mut state = self.state.lock();
-        if !state.is_full() {
-            return true;
-        }
-        self.space.wait_for(&mut state, patience);
-        !state.is_full()
+    /// Whether more may be read now.
+    pub fn has_space(&self) -> bool {
+        !self.state.lock().is_full()
     }
 
     /// Nothing at or past `ends` is handed out any more. Partitions that `ends` lacks have ended.
@@ -204,17 +203,19 @@ impl ReadAhead {
         let rows_max = if limited { self.limits.rows_max } else { None };
         let taken = state.take(rows_max, self.env.now_us());
         state.taken_at = self.env.monotonic();
-        drop(state);
-        self.space.notify_one();
         Ok(Some(taken))
     }
 
-    /// Completes when [`take`](Self::take) would give something or fail, or at the end.
-    pub async fn arrived(&self) {
+    /// Completes when [`take`](Self::take) would give something or fail, or at the end. Calls
+    /// `look` to bring in what the client has, at the start and whenever something came; it says
+    /// whether there was more than it brought.
+    pub async fn arrived(&self, look: impl Fn() -> More) {
         loop {
+            let more = look();
             let readiness = self.readiness(&self.state.lock());
             match readiness {
                 Readiness::Ready => return,
+                _ if more == More::Waits => tokio::task::yield_now().await,
                 Readiness::OnArrival => self.arrived.notified().await,
                 Readiness::Later(wait) => tokio::select! {
                     () = self.arrived.notified() => {}
@@ -259,24 +260,22 @@ impl State {
         self.fixed_end && self.rows == 0 && self.partitions.values().all(taken)
     }
 
-    /// Returns whether there were rows among it that are wanted.
-    fn push(&mut self, id: &PartitionId, arrival: Arrival) -> bool {
+    fn push(&mut self, id: &PartitionId, arrival: Arrival) {
         // What comes late of a removed partition is of no interest.
-        let Some(partition) = self.partitions.get_mut(id) else { return false };
+        let Some(partition) = self.partitions.get_mut(id) else { return };
         let chunk = match arrival {
             Arrival::End(offset) => {
                 partition.read = offset;
-                return false;
+                return;
             }
             Arrival::Rows(chunk) => chunk,
         };
         partition.read = chunk.end_offset();
         let wanted = cut(chunk, partition.end.unwrap_or(i64::MAX));
-        let Some(chunk) = wanted else { return false };
+        let Some(chunk) = wanted else { return };
         self.rows += chunk.rows() as u64;
         self.bytes += chunk.bytes();
         partition.chunks.push_back(chunk);
-        true
     }
 
     fn take(&mut self, rows_max: Option<u64>, now_us: i64) -> TakenChunks {

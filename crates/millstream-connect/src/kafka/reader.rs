@@ -1,17 +1,18 @@
-//! The thread that reads ahead.
+//! Reading: what the client has received becomes chunks of columns.
 //!
-//! One consumer, one queue, one thread: it waits for the first message, takes all that are there,
-//! copies them into columns by partition and hands the chunks over under one lock. There is no
-//! work per record but the copy, and nobody else is between the socket and the chunk.
+//! One consumer, one queue. Whoever is free empties it: the driver itself when it looks for input,
+//! so that a record takes no more turns between threads than in a bare client; and a thread beside
+//! it while the driver is busy with a large micro-batch, so that copying the next one overlaps with
+//! computing this one. Messages are copied into columns by partition and handed over under one
+//! lock; there is no work per record but the copy.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream_engine::source::{Failure, Kind};
 use millstream_store::env::{Env, Thread};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::types::RDKafkaErrorCode;
 
@@ -19,16 +20,19 @@ use super::chunk::ChunkBuilder;
 use super::client::{Context, is_refusal};
 use super::cluster::{client_error, serve_events};
 use super::error::{DataLoss, SourceError};
-use super::native::{ConsumerClient, Message, MessageQueue, QueueWaker, cached_watermarks};
+use super::native::{ConsumerClient, Message, MessageQueue, cached_watermarks};
 use super::offsets::{PartitionId, PerPartition};
-use super::read_ahead::{Arrival, ReadAhead};
+use super::read_ahead::{Arrival, More, ReadAhead};
 use super::settings::ClientSettings;
 use super::source_options::EARLIEST;
 
-/// The longest wait for a message: how soon log lines and a full buffer are looked at.
-const WAIT: Duration = Duration::from_millis(100);
-/// Events are also served after this many drains without a pause.
-const DRAINS_PER_SERVING: u32 = 256;
+/// How often log lines of the client are looked at.
+const EVENTS_INTERVAL: Duration = Duration::from_millis(100);
+/// One look of the driver brings in about this many messages at most, so that they are on their way
+/// before more are copied.
+const LOOK_MESSAGES_MAX: usize = 65_536;
+/// A micro-batch of this many rows keeps the driver busy for longer than waking a thread takes.
+const ROWS_WORTH_HELP: u64 = 8_192;
 /// A chunk is finished when it has this many bytes; Arrow's offsets end at 2 GiB.
 const CHUNK_BYTES_MAX: usize = 256 << 20;
 
@@ -49,15 +53,23 @@ pub fn new_queue(
 pub struct Reader {
     orders: Arc<Orders>,
     client: Arc<ConsumerClient>,
-    // Ends before the client does: the thread owns the queue.
+    reading: Arc<Mutex<Reading>>,
+    // Ends before the client does: it uses the queue.
     thread: Option<Thread>,
 }
 
 /// What others want of the reader.
+#[derive(Default)]
 pub struct Orders {
-    stop: AtomicBool,
-    list: Mutex<Vec<Order>>,
-    waker: QueueWaker,
+    wanted: Mutex<Wanted>,
+    given: Condvar,
+}
+
+#[derive(Default)]
+struct Wanted {
+    stop: bool,
+    help: bool,
+    list: Vec<Order>,
 }
 
 enum Order {
@@ -68,44 +80,71 @@ enum Order {
 impl Orders {
     /// Begins to read a partition at an offset.
     pub fn start(&self, id: PartitionId, offset: i64) {
-        self.give(Order::Start(id, offset));
+        self.give(|wanted| wanted.list.push(Order::Start(id, offset)));
     }
 
     /// Reads a partition no more.
     pub fn stop(&self, id: PartitionId) {
-        self.give(Order::Stop(id));
+        self.give(|wanted| wanted.list.push(Order::Stop(id)));
     }
 
-    fn give(&self, order: Order) {
-        self.list.lock().push(order);
-        self.waker.wake();
+    fn give(&self, order: impl FnOnce(&mut Wanted)) {
+        order(&mut self.wanted.lock());
+        self.given.notify_one();
+    }
+
+    /// Waits for orders; without any comes back some time later.
+    fn take(&self) -> Wanted {
+        let mut wanted = self.wanted.lock();
+        if !wanted.stop && !wanted.help && wanted.list.is_empty() {
+            self.given.wait_for(&mut wanted, EVENTS_INTERVAL);
+        }
+        std::mem::take(&mut *wanted)
     }
 }
 
 impl Reader {
     /// Begins to read the partitions of `buffer` where they stand.
     pub fn start(
-        queue: MessageQueue,
+        mut queue: MessageQueue,
         positions: &PerPartition,
         buffer: Arc<ReadAhead>,
         rules: Rules,
         env: &Env,
     ) -> Self {
         let client = queue.client().clone();
-        let waker = queue.waker();
-        let list = positions.iter().map(|(id, offset)| Order::Start(id.clone(), *offset)).collect();
-        let orders =
-            Arc::new(Orders { stop: AtomicBool::new(false), list: Mutex::new(list), waker });
-        let given = orders.clone();
+        let notified = buffer.clone();
+        queue.on_arrival(move || notified.notify());
         let inbox = Inbox::new(rules.include_headers);
-        let mut reading = Reading { queue, inbox, buffer, rules, orders: given, env: env.clone() };
-        let thread = env.thread("kafka-reader", move || reading.run());
-        Self { orders, client, thread: Some(thread) }
+        let mut reading = Reading { queue, inbox, buffer, rules, env: env.clone() };
+        for (id, offset) in positions {
+            reading.start_partition(id, *offset);
+        }
+        let reading = Arc::new(Mutex::new(reading));
+        let orders = Arc::new(Orders::default());
+        let (theirs, given) = (reading.clone(), orders.clone());
+        let thread = env.thread("kafka-reader", move || help(&theirs, &given));
+        Self { orders, client, reading, thread: Some(thread) }
     }
 
     /// Where to tell the reader what to do.
     pub fn orders(&self) -> &Arc<Orders> {
         &self.orders
+    }
+
+    /// Brings in what the client has received, as far as there is space.
+    pub fn look(&self) -> More {
+        match self.reading.try_lock() {
+            Some(mut reading) => reading.look(),
+            None => More::WillBeNotified,
+        }
+    }
+
+    /// The driver is about to work on `rows` rows: the thread reads meanwhile if that takes long.
+    pub fn is_busy_with(&self, rows: u64) {
+        if rows >= ROWS_WORTH_HELP {
+            self.orders.give(|wanted| wanted.help = true);
+        }
     }
 
     /// The newest end of a partition that a fetch has brought along, if one has.
@@ -117,9 +156,31 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.orders.stop.store(true, Ordering::Release);
-        self.orders.waker.wake();
+        self.orders.give(|wanted| wanted.stop = true);
         drop(self.thread.take());
+    }
+}
+
+/// The thread: follows orders, and reads while the driver is busy.
+fn help(reading: &Mutex<Reading>, orders: &Orders) {
+    loop {
+        let Wanted { stop, help, list } = orders.take();
+        if stop {
+            return;
+        }
+        let mut reads = reading.lock();
+        let client = reads.queue.client().clone();
+        let buffer = reads.buffer.clone();
+        list.into_iter().for_each(|order| reads.follow(order));
+        drop(reads);
+        let mut more = if help { More::Waits } else { More::WillBeNotified };
+        while more == More::Waits && buffer.has_space() {
+            more = reading.lock().look();
+            buffer.notify();
+        }
+        // The driver may have found the lock taken.
+        buffer.notify();
+        serve_events(&client);
     }
 }
 
@@ -137,29 +198,23 @@ struct Reading {
     inbox: Inbox,
     buffer: Arc<ReadAhead>,
     rules: Rules,
-    orders: Arc<Orders>,
     env: Env,
 }
 
 impl Reading {
-    fn run(&mut self) {
-        let mut drains = 0;
-        while !self.orders.stop.load(Ordering::Acquire) {
-            self.follow_orders();
-            if !self.buffer.wait_for_space(WAIT) {
-                serve_events(self.queue.client());
-                continue;
+    fn look(&mut self) -> More {
+        let mut messages = 0;
+        while messages < LOOK_MESSAGES_MAX {
+            if !self.buffer.has_space() {
+                return More::Waits;
             }
-            let messages = self.queue.drain(WAIT, |message| self.inbox.add(message));
-            drains += 1;
-            if messages > 0 {
-                self.hand_over();
+            match self.queue.drain(Duration::ZERO, |message| self.inbox.add(message)) {
+                0 => return More::WillBeNotified,
+                drained => messages += drained,
             }
-            if messages == 0 || drains >= DRAINS_PER_SERVING {
-                drains = 0;
-                serve_events(self.queue.client());
-            }
+            self.hand_over();
         }
+        More::Waits
     }
 
     fn hand_over(&mut self) {
@@ -172,13 +227,10 @@ impl Reading {
         }
     }
 
-    fn follow_orders(&mut self) {
-        let orders = std::mem::take(&mut *self.orders.list.lock());
-        for order in orders {
-            match order {
-                Order::Start(id, offset) => self.start_partition(&id, offset),
-                Order::Stop(id) => self.queue.stop(&id.topic, id.partition),
-            }
+    fn follow(&mut self, order: Order) {
+        match order {
+            Order::Start(id, offset) => self.start_partition(&id, offset),
+            Order::Stop(id) => self.queue.stop(&id.topic, id.partition),
         }
     }
 

@@ -125,7 +125,7 @@ impl Sink for KafkaSink {
     }
 
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
-        let (pending, acknowledgement) = Pending::new();
+        let (pending, acknowledgement) = Pending::new(&self.env);
         for rows in output.record_batches() {
             let rows = self.columns.of(rows)?;
             self.enqueue(&rows, &pending).await?;

@@ -1,8 +1,8 @@
 //! The Kafka source: reads any number of partitions ahead and hands out ranges of them.
 //!
-//! Three threads share the work. The reader copies messages into columns; the watcher looks after
-//! partitions that come and go; the driver's thread takes what is there. Reading never waits for
-//! the other two.
+//! The client receives ahead on its own; the driver, when it looks for input, has the messages
+//! copied into columns and takes them, with a thread of the reader's helping while it is busy. A
+//! watcher looks after partitions that come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::offsets::{
     PartitionId, PerPartition, parse_initial_entry, parse_source_offset, to_initial_entry,
     to_source_offset,
 };
-use super::read_ahead::ReadAhead;
+use super::read_ahead::{More, ReadAhead};
 use super::reader::{Reader, Rules, new_queue};
 use super::replay::{Range, replay, report};
 use super::source_options::{EARLIEST, LATEST, NoSuchTime, Place, SourceOptions, Subscription};
@@ -80,6 +80,10 @@ impl KafkaSource {
         let prefix = self.options.group_prefix.as_deref().unwrap_or("millstream");
         let id: String = self.context.query_id.chars().take(8).collect();
         format!("{prefix}-{}-{id}", self.context.flow)
+    }
+
+    fn look(&self) -> More {
+        self.reader.as_ref().map_or(More::WillBeNotified, Reader::look)
     }
 
     fn cluster(&self) -> Arc<Cluster> {
@@ -218,7 +222,11 @@ impl Source for KafkaSource {
     }
 
     fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure> {
+        self.look();
         let Some(taken) = self.buffer.take(admission)? else { return Ok(None) };
+        if let Some(reader) = &self.reader {
+            reader.is_busy_with(taken.rows);
+        }
         Ok(Some(Taken {
             end: taken.end,
             rows: taken.rows,
@@ -228,7 +236,7 @@ impl Source for KafkaSource {
     }
 
     async fn arrived(&mut self) {
-        self.buffer.arrived().await;
+        self.buffer.arrived(|| self.look()).await;
     }
 
     fn committed(&mut self, end: &SourceOffset) {

@@ -34,7 +34,7 @@ impl Sink for MemorySink {
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
         let record_batches = output.partitions.into_iter().flatten().collect();
         self.table.publish(Published { batch_id: output.batch_id, record_batches });
-        Ok(Box::pin(async { Ok(()) }))
+        Ok(Acknowledgement::Done)
     }
 
     async fn close(&mut self) -> Result<(), Failure> {

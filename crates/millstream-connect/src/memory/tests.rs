@@ -68,7 +68,12 @@ async fn what_is_published_can_be_read_with_its_batch_id() {
     let table = MemoryTable::named("what_is_published_can_be_read");
     let mut sink = MemorySink::new(table);
     let partitions = vec![vec![numbers(0..2)], vec![numbers(2..3)]];
-    sink.publish(Output { batch_id: BatchId(4), partitions }).await.unwrap().await.unwrap();
+    sink.publish(Output { batch_id: BatchId(4), partitions })
+        .await
+        .unwrap()
+        .accepted()
+        .await
+        .unwrap();
     let same = MemoryTable::named("what_is_published_can_be_read");
     assert_eq!(same.published()[0].batch_id, BatchId(4));
     assert_eq!(same.row_count(), 3);

@@ -182,7 +182,7 @@ impl Sink for StatsSink {
             }
         }
         self.report_interval(now)?;
-        Ok(Box::pin(async { Ok(()) }))
+        Ok(Acknowledgement::Done)
     }
 
     async fn close(&mut self) -> Result<(), Failure> {

@@ -70,10 +70,15 @@ async fn the_report_has_intervals_and_the_whole_run() {
     let ages = |now_us: i64, ages_us: &[i64]| {
         rows(ages_us.iter().map(|age_us| Some(now_us - age_us)).chain([None]).collect())
     };
-    sink.publish(output(vec![ages(10_000_000, &[2_000, 4_000])])).await.unwrap().await.unwrap();
+    sink.publish(output(vec![ages(10_000_000, &[2_000, 4_000])]))
+        .await
+        .unwrap()
+        .accepted()
+        .await
+        .unwrap();
     clock.advance_us(1_000_000);
     let second = output(vec![ages(11_000_000, &[6_000]), ages(11_000_000, &[8_500])]);
-    sink.publish(second).await.unwrap().await.unwrap();
+    sink.publish(second).await.unwrap().accepted().await.unwrap();
     assert_eq!(sink.last_micro_batch().count(), 2);
     clock.advance_us(1_000_000);
     sink.close().await.unwrap();
@@ -98,7 +103,7 @@ async fn timestamps_of_any_unit_count() {
     let rows = RecordBatch::try_from_iter([("t", times)]).unwrap();
     let options = StatsOptions::parse(&options(&[]), &rows.schema()).unwrap();
     let mut sink = StatsSink::new(options, None, clock.env());
-    sink.publish(output(vec![rows])).await.unwrap().await.unwrap();
+    sink.publish(output(vec![rows])).await.unwrap().accepted().await.unwrap();
     assert_eq!(sink.overall().unwrap().quantile_us(0.5), Some(500_000));
 }
 

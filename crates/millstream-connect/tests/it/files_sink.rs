@@ -23,7 +23,7 @@ fn output(batch_id: u64, partitions: Vec<RecordBatch>) -> Output {
 }
 
 async fn publish(sink: &mut Box<dyn Sink>, output: Output) {
-    sink.publish(output).await.unwrap().await.unwrap();
+    sink.publish(output).await.unwrap().accepted().await.unwrap();
 }
 
 fn out_table() -> Table {

@@ -47,7 +47,7 @@ pub async fn run(
     let partitions = collect_partitioned(physical, state.task_ctx()).await;
     let output = Output { batch_id: BatchId(0), partitions: partitions.map_err(from_datafusion)? };
     let rows_out = output.rows();
-    sink.publish(output).await?.await?;
+    sink.publish(output).await?.accepted().await?;
     sink.close().await?;
     Ok(Finished { micro_batches: 1, rows_in: 0, rows_out })
 }

@@ -3,6 +3,11 @@
 //!
 //! Acknowledgements are awaited in the order of the micro-batches, whatever order the outside
 //! answers in, so the commit log never has an entry whose predecessor could still fail.
+//!
+//! It works in steps, on micro-batches that the sink has had for some milliseconds: their
+//! acknowledgements are in by then, mostly, and one wake-up serves them all, here and in the log's
+//! writer. Nobody waits for a commit entry, and a wake-up for each would cost the cores more than
+//! the entries themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,13 +27,21 @@ use crate::progress::{Listener, Progress};
 use crate::sink::Acknowledgement;
 use crate::source::Failure;
 
+/// From one step to the next. Far below what a person or a take-over notices.
+const STEP: Duration = Duration::from_millis(8);
+/// What was handed over less than this time ago is left to the next step.
+const RIPENING: Duration = Duration::from_millis(4);
+
 /// A micro-batch that the sink has got and not acknowledged.
 pub struct InFlight {
     pub acknowledgement: Acknowledgement,
     /// The intent, where it is not in the log yet.
     pub intent: Option<offset_log::Entry>,
     pub progress: Progress,
-    pub began: Duration,
+    /// From the trigger until the sink had got it all.
+    pub took: Duration,
+    /// When the sink had got it all, microseconds since the epoch, and on the monotonic clock.
+    pub handed_over_us: i64,
     pub handed_over: Duration,
     pub oldest_arrival_us: i64,
     pub ends: Vec<Option<SourceOffset>>,
@@ -121,35 +134,60 @@ struct Worker {
 
 impl Worker {
     async fn run(mut self) -> Result<Finished, Failure> {
-        while let Some(in_flight) = self.in_flight.recv().await {
-            if let Err(failure) = self.commit(in_flight).await {
-                self.permits.close();
-                self.failed.flag.store(true, Ordering::Release);
-                self.failed.notify.notify_waiters();
-                return Err(failure);
+        let outcome = self.step_by_step().await;
+        if outcome.is_err() {
+            self.permits.close();
+            self.failed.flag.store(true, Ordering::Release);
+            self.failed.notify.notify_waiters();
+        }
+        outcome.map(|()| self.finished)
+    }
+
+    async fn step_by_step(&mut self) -> Result<(), Failure> {
+        while let Some(mut oldest) = self.in_flight.recv().await {
+            while let Some(unripe) = self.step(oldest).await? {
+                oldest = unripe;
             }
         }
-        Ok(self.finished)
+        Ok(())
+    }
+
+    /// Waits until it is time for `oldest`, and commits it and all others that are ripe. Gives the
+    /// first that is not.
+    async fn step(&mut self, oldest: InFlight) -> Result<Option<InFlight>, Failure> {
+        let since = |moment| self.env.monotonic().saturating_sub(moment);
+        if !self.in_flight.is_closed() {
+            self.env.sleep(STEP.saturating_sub(since(oldest.handed_over))).await;
+        }
+        self.commit(oldest).await?;
+        let ripe_before = self.env.monotonic().saturating_sub(RIPENING);
+        while let Ok(next) = self.in_flight.try_recv() {
+            if next.handed_over > ripe_before && !self.in_flight.is_closed() {
+                return Ok(Some(next));
+            }
+            self.commit(next).await?;
+        }
+        Ok(None)
     }
 
     async fn commit(&mut self, in_flight: InFlight) -> Result<(), Failure> {
-        let InFlight { acknowledgement, intent, mut progress, began, handed_over, .. } = in_flight;
+        let InFlight { acknowledgement, intent, mut progress, took, handed_over_us, .. } =
+            in_flight;
         if let Some(intent) = intent {
             // After a power cut the last entries may be gone; that repeats their micro-batches,
             // which a sink without a durable intent may do anyway.
             self.log.intent(progress.batch_id, intent, Durability::Process).await;
         }
-        acknowledgement.await?;
-        let published_us = self.env.now_us();
+        let published_us = acknowledgement.accepted().await?.unwrap_or(handed_over_us);
+        let began_log = self.env.monotonic();
         self.log.commit(progress.batch_id, commit_log::Entry::default()).await;
         if let Some(error) = self.log.failure() {
             return Err(Failure::new(error.kind(), error));
         }
-        let now = self.env.monotonic();
-        progress.durations.commit_offsets = now.saturating_sub(handed_over);
-        progress.durations.trigger_execution = now.saturating_sub(began);
-        let latency_us = published_us.saturating_sub(in_flight.oldest_arrival_us);
-        progress.latency = Duration::from_micros(u64::try_from(latency_us).unwrap_or(0));
+        let logging = self.env.monotonic().saturating_sub(began_log);
+        progress.durations.commit_offsets = micros(published_us - handed_over_us) + logging;
+        progress.durations.trigger_execution = took + progress.durations.commit_offsets;
+        progress.latency = micros(published_us - in_flight.oldest_arrival_us);
         self.finished.micro_batches += 1;
         self.finished.rows_in += progress.rows_in;
         self.finished.rows_out += progress.rows_out;
@@ -159,4 +197,9 @@ impl Worker {
         drop(in_flight.permit);
         Ok(())
     }
+}
+
+/// A difference of two moments; zero if the clock was set back in between.
+fn micros(difference: i64) -> Duration {
+    Duration::from_micros(u64::try_from(difference).unwrap_or(0))
 }

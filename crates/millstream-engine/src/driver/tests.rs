@@ -201,20 +201,20 @@ impl Sink for OutsideSink {
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
         let id = output.batch_id.0;
         if *self.0.refuse.lock() == Some(id) {
-            return Ok(async { Err(Failure::new(Kind::Retry, "refused")) }.boxed());
+            let refused = async { Err(Failure::new(Kind::Retry, "refused")) };
+            return Ok(Acknowledgement::Later(refused.boxed()));
         }
         let rows = output.record_batches().flat_map(|rows| {
             rows.column(0).as_primitive::<Int64Type>().values().iter().copied().collect::<Vec<_>>()
         });
         self.0.accepted.lock().push((id, rows.collect()));
         let held = self.0.hold.lock().clone().filter(|(held, _)| *held == id);
-        Ok(async move {
-            if let Some((_, release)) = held {
-                release.notified().await;
-            }
-            Ok(())
-        }
-        .boxed())
+        let Some((_, release)) = held else { return Ok(Acknowledgement::Done) };
+        let released = async move {
+            release.notified().await;
+            Ok(0)
+        };
+        Ok(Acknowledgement::Later(released.boxed()))
     }
 
     async fn close(&mut self) -> Result<(), Failure> {

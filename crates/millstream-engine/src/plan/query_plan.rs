@@ -99,7 +99,7 @@ impl QueryPlan {
     ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
         let start = |partition| {
             let (plan, context) = (Arc::clone(&self.physical), Arc::clone(&self.context));
-            env.spawn("plan-partition", run_partition(plan, partition, context))
+            env.spawn_on_cores("plan-partition", run_partition(plan, partition, context))
         };
         let others: Vec<_> = (1..partitions).map(start).collect();
         let here = run_partition(Arc::clone(&self.physical), 0, Arc::clone(&self.context)).await;

@@ -49,6 +49,18 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// The settings for a checkpoint. A local directory takes thousands of entries a second, so
+    /// many may be handed over at once; an object store some tens, each worth waiting for.
+    pub fn of(checkpoint: &Checkpoint) -> Self {
+        let in_flight_max = match checkpoint.storage() {
+            Storage::Local(_) => 64,
+            Storage::Object(_) => Self::default().in_flight_max,
+        };
+        Self { in_flight_max, ..Self::default() }
+    }
+}
+
 /// Why an entry was not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {

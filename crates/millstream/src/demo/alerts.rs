@@ -177,14 +177,23 @@ impl Sink for TeeSink {
             return Ok(acknowledgement);
         }
         let (flow, alerts) = (Arc::clone(&self.flow), self.alerts.clone());
-        Ok(Box::pin(async move {
-            acknowledgement.await?;
+        let announce = move || {
             for rows in rows {
                 // Full: the terminal is too slow, and a micro-batch does not wait for it.
                 let _ = alerts.try_send(Message::Rows { flow: Arc::clone(&flow), rows });
             }
-            Ok(())
-        }))
+        };
+        Ok(match acknowledgement {
+            Acknowledgement::Done => {
+                announce();
+                Acknowledgement::Done
+            }
+            Acknowledgement::Later(accepted) => Acknowledgement::Later(Box::pin(async move {
+                let at_us = accepted.await?;
+                announce();
+                Ok(at_us)
+            })),
+        })
     }
 
     async fn close(&mut self) -> Result<(), Failure> {
