@@ -20,6 +20,7 @@ use thiserror::Error;
 
 use crate::connector::{FlowContext, ReadMode, Registry};
 use crate::driver::stop::Stop;
+use crate::driver::tracking::ProgressTracking;
 use crate::driver::{Finished, Query, batch_query};
 use crate::functions::{self, BatchClock};
 use crate::plan::QueryPlan;
@@ -67,6 +68,8 @@ pub struct RunSettings {
     pub checkpoint: String,
     /// When micro-batches start.
     pub trigger: Trigger,
+    /// Which micro-batches get entries in the logs.
+    pub tracking: ProgressTracking,
     /// Hears of every micro-batch.
     pub listener: Arc<dyn Listener>,
     /// Ends the query when asked.
@@ -245,6 +248,7 @@ impl PlannedFlow {
             sink,
             checkpoint,
             trigger: settings.trigger,
+            tracking: settings.tracking,
             batch_clock: self.batch_clock,
             listener: settings.listener,
             stop: settings.stop,

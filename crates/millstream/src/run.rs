@@ -59,6 +59,7 @@ fn job(loaded: Loaded, listener: &Arc<dyn Listener>, stop: &Stop) -> Job {
     let settings = RunSettings {
         checkpoint: loaded.checkpoint,
         trigger: loaded.flow.writer.trigger,
+        tracking: loaded.flow.writer.tracking,
         listener: Arc::clone(listener),
         stop: stop.clone(),
     };

@@ -8,6 +8,11 @@
 //! acknowledgements are in by then, mostly, and one wake-up serves them all, here and in the log's
 //! writer. Nobody waits for a commit entry, and a wake-up for each would cost the cores more than
 //! the entries themselves.
+//!
+//! With asynchronous progress tracking ([`ProgressTracking`]) only some micro-batches get entries,
+//! both at once and after the acknowledgement. What was published last is held back until it is due
+//! or the query ends, so that an idle query is logged as far as it came, and one that is stopped
+//! repeats nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,11 +22,12 @@ use millstream_store::commit_log;
 use millstream_store::env::{Env, Task};
 use millstream_store::error::Classified;
 use millstream_store::log_writer::LogWriter;
-use millstream_store::offset::SourceOffset;
+use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;
 use millstream_store::storage::Durability;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
+use super::tracking::{ProgressTracking, Schedule};
 use super::{Finished, MICRO_BATCHES_IN_FLIGHT_MAX};
 use crate::progress::{Listener, Progress};
 use crate::sink::Acknowledgement;
@@ -64,7 +70,12 @@ struct Failed {
 }
 
 impl Committer {
-    pub fn start(env: &Env, log: Arc<LogWriter>, listener: Arc<dyn Listener>) -> Self {
+    pub fn start(
+        env: &Env,
+        log: Arc<LogWriter>,
+        listener: Arc<dyn Listener>,
+        tracking: ProgressTracking,
+    ) -> Self {
         let (sender, in_flight) = mpsc::unbounded_channel();
         let (committed_sender, committed) = mpsc::unbounded_channel();
         let failed = Arc::new(Failed::default());
@@ -77,6 +88,8 @@ impl Committer {
             env: env.clone(),
             failed: Arc::clone(&failed),
             permits: Arc::clone(&permits),
+            schedule: Schedule::new(tracking),
+            held_back: None,
             finished: Finished::default(),
         };
         let task = Some(env.spawn("committer", worker.run()));
@@ -129,13 +142,25 @@ struct Worker {
     env: Env,
     failed: Arc<Failed>,
     permits: Arc<Semaphore>,
+    schedule: Schedule,
+    held_back: Option<HeldBack>,
     finished: Finished,
+}
+
+/// The last published micro-batch, where it has no entries yet.
+struct HeldBack {
+    id: BatchId,
+    intent: Option<offset_log::Entry>,
+    ends: Vec<Option<SourceOffset>>,
 }
 
 impl Worker {
     async fn run(mut self) -> Result<Finished, Failure> {
         let outcome = self.step_by_step().await;
         if outcome.is_err() {
+            // What was published before the failure need not be repeated. If it was the log that
+            // failed, this fails too, for the reason that is reported already.
+            let _ = self.log_held_back().await;
             self.permits.close();
             self.failed.flag.store(true, Ordering::Release);
             self.failed.notify.notify_waiters();
@@ -144,12 +169,27 @@ impl Worker {
     }
 
     async fn step_by_step(&mut self) -> Result<(), Failure> {
-        while let Some(mut oldest) = self.in_flight.recv().await {
+        while let Some(mut oldest) = self.next().await? {
             while let Some(unripe) = self.step(oldest).await? {
                 oldest = unripe;
             }
         }
-        Ok(())
+        self.log_held_back().await
+    }
+
+    /// The next micro-batch, `None` at the end. Logs what is held back if it is due before.
+    async fn next(&mut self) -> Result<Option<InFlight>, Failure> {
+        if self.held_back.is_some() {
+            let due_in = self.schedule.due_in(self.env.monotonic());
+            tokio::select! {
+                biased;
+                next = self.in_flight.recv() => return Ok(next),
+                () = self.env.sleep(due_in) => {}
+            }
+            self.schedule.is_due(self.env.monotonic());
+            self.log_held_back().await?;
+        }
+        Ok(self.in_flight.recv().await)
     }
 
     /// Waits until it is time for `oldest`, and commits it and all others that are ripe. Gives the
@@ -171,30 +211,49 @@ impl Worker {
     }
 
     async fn commit(&mut self, in_flight: InFlight) -> Result<(), Failure> {
-        let InFlight { acknowledgement, intent, mut progress, took, handed_over_us, .. } =
-            in_flight;
-        if let Some(intent) = intent {
-            // After a power cut the last entries may be gone; that repeats their micro-batches,
-            // which a sink without a durable intent may do anyway.
-            self.log.intent(progress.batch_id, intent, Durability::Process).await;
+        let InFlight { acknowledgement, mut intent, mut progress, ends, .. } = in_flight;
+        let id = progress.batch_id;
+        if !self.schedule.is_sparse()
+            && let Some(intent) = intent.take()
+        {
+            self.log_intent(id, intent).await;
         }
+        let handed_over_us = in_flight.handed_over_us;
         let published_us = acknowledgement.accepted().await?.unwrap_or(handed_over_us);
         let began_log = self.env.monotonic();
-        self.log.commit(progress.batch_id, commit_log::Entry::default()).await;
-        if let Some(error) = self.log.failure() {
-            return Err(Failure::new(error.kind(), error));
+        self.held_back = Some(HeldBack { id, intent, ends });
+        if self.schedule.is_due(began_log) {
+            self.log_held_back().await?;
         }
         let logging = self.env.monotonic().saturating_sub(began_log);
         progress.durations.commit_offsets = micros(published_us - handed_over_us) + logging;
-        progress.durations.trigger_execution = took + progress.durations.commit_offsets;
+        progress.durations.trigger_execution = in_flight.took + progress.durations.commit_offsets;
         progress.latency = micros(published_us - in_flight.oldest_arrival_us);
         self.finished.micro_batches += 1;
         self.finished.rows_in += progress.rows_in;
         self.finished.rows_out += progress.rows_out;
         self.listener.published(&progress);
-        // The driver may be gone already, on its way out.
-        let _ = self.committed.send(in_flight.ends);
         drop(in_flight.permit);
+        Ok(())
+    }
+
+    async fn log_intent(&self, id: BatchId, intent: offset_log::Entry) {
+        // After a power cut the last entries may be gone; that repeats their micro-batches, which a
+        // sink without a durable intent may do anyway.
+        self.log.intent(id, intent, Durability::Process).await;
+    }
+
+    async fn log_held_back(&mut self) -> Result<(), Failure> {
+        let Some(HeldBack { id, intent, ends }) = self.held_back.take() else { return Ok(()) };
+        if let Some(intent) = intent {
+            self.log_intent(id, intent).await;
+        }
+        self.log.commit(id, commit_log::Entry::default()).await;
+        if let Some(error) = self.log.failure() {
+            return Err(Failure::new(error.kind(), error));
+        }
+        // The driver may be gone already, on its way out.
+        let _ = self.committed.send(ends);
         Ok(())
     }
 }

@@ -31,6 +31,7 @@ mod recovery;
 pub mod stop;
 #[cfg(test)]
 mod tests;
+pub mod tracking;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,6 +57,7 @@ use crate::sql::trigger::Trigger;
 use committer::{Committer, InFlight};
 use pace::Pace;
 use stop::Stop;
+use tracking::ProgressTracking;
 
 /// Micro-batches handed to the sink and not committed yet. Enough that neither a broker's round trip
 /// nor the committer's steps delay anybody at a micro-batch every tenth of a millisecond.
@@ -78,6 +80,8 @@ pub struct Query {
     pub checkpoint: Checkpoint,
     /// When micro-batches start.
     pub trigger: Trigger,
+    /// Which micro-batches get entries in the logs.
+    pub tracking: ProgressTracking,
     /// The time that `current_timestamp()` gives.
     pub batch_clock: BatchClock,
     /// Hears of every micro-batch.
@@ -133,7 +137,8 @@ impl Driver {
         let settings = Settings::of(&query.checkpoint);
         let log = LogWriter::start(&query.checkpoint, &query.env, settings);
         let log = Arc::new(log);
-        let committer = Committer::start(&query.env, Arc::clone(&log), Arc::clone(&query.listener));
+        let (listener, tracking) = (Arc::clone(&query.listener), query.tracking);
+        let committer = Committer::start(&query.env, Arc::clone(&log), listener, tracking);
         let mut driver = Self {
             positions: vec![None; query.sources.len()],
             next_id: resume.next_id,

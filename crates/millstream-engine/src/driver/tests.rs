@@ -227,13 +227,15 @@ struct Scene {
     topic: Arc<Topic>,
     outside: Arc<Outside>,
     rows_max: usize,
+    tracking: ProgressTracking,
 }
 
 impl Scene {
     fn new(rows: impl IntoIterator<Item = i64>, outside: Outside) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let outside = Arc::new(outside);
-        Self { directory, topic: Topic::with(rows), outside, rows_max: usize::MAX }
+        let (topic, tracking) = (Topic::with(rows), ProgressTracking::default());
+        Self { directory, topic, outside, rows_max: usize::MAX, tracking }
     }
 
     async fn query(&self, trigger: Trigger, stop: Stop) -> Query {
@@ -253,6 +255,7 @@ impl Scene {
             sink: Box::new(OutsideSink(Arc::clone(&self.outside))),
             checkpoint,
             trigger,
+            tracking: self.tracking,
             batch_clock: BatchClock::default(),
             listener: Arc::new(crate::progress::Silent),
             stop,
@@ -403,4 +406,83 @@ async fn a_running_query_stops_when_asked() {
     let finished = running.join().await.unwrap();
     assert_eq!(finished.rows_in, 20);
     assert_eq!(scene.names("offsets"), scene.names("commits"), "nothing is left half done");
+}
+
+/// Runs five micro-batches of ten rows each with entries only now and then, and stops. Gives the
+/// entries there were before the stop.
+async fn five_tracked_sparsely(scene: &mut Scene) -> (Vec<u64>, Vec<u64>) {
+    scene.tracking = ProgressTracking::Interval(Duration::from_secs(3_600));
+    scene.rows_max = 10;
+    let (stopper, stop) = stop_pair();
+    let query = scene.query(Trigger::BackToBack, stop).await;
+    let env = query.env.clone();
+    let before = scene.outside.ids().len();
+    let running = env.spawn("query", query.run());
+    while scene.outside.ids().len() < before + 5 {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    // Longer than the committer's step.
+    env.sleep(Duration::from_millis(50)).await;
+    let entries = (scene.names("offsets"), scene.names("commits"));
+    stopper.stop();
+    running.join().await.unwrap();
+    entries
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asynchronous_tracking_logs_the_first_and_the_last() {
+    let mut scene = Scene::new(0..50, Outside::default());
+    let running = five_tracked_sparsely(&mut scene).await;
+    assert_eq!(running, (vec![0], vec![0]), "while it runs");
+    let stopped = (scene.names("offsets"), scene.names("commits"));
+    assert_eq!(stopped, (vec![0, 4], vec![0, 4]), "once it is stopped");
+
+    scene.topic.push(50..60);
+    scene.tracking = ProgressTracking::EveryMicroBatch;
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(scene.outside.rows(), kept(0..60), "nothing is repeated, in the other mode either");
+    assert_eq!(scene.names("commits"), [0, 4, 5]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_crash_asynchronous_tracking_repeats_what_has_no_entries() {
+    let mut scene = Scene::new(0..50, Outside::default());
+    five_tracked_sparsely(&mut scene).await;
+    scene.remove("offsets/4");
+    scene.remove("commits/4");
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    let expected: Vec<i64> = kept(0..50).into_iter().chain(kept(10..50)).collect();
+    assert_eq!(scene.outside.rows(), expected, "everything since the entry that is there");
+
+    // Spark's form of it: an intent without commit covers all since the one before.
+    let mut scene = Scene::new(0..50, Outside::default());
+    five_tracked_sparsely(&mut scene).await;
+    scene.remove("commits/4");
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(scene.outside.accepted.lock().last(), Some(&(4, kept(10..50))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asynchronous_tracking_logs_an_idle_query_when_it_is_due() {
+    let mut scene = Scene::new(0..20, Outside::default());
+    (scene.rows_max, scene.tracking) = (10, ProgressTracking::Interval(Duration::from_millis(40)));
+    let (stopper, stop) = stop_pair();
+    let query = scene.query(Trigger::BackToBack, stop).await;
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    while scene.names("commits") != [0, 1] {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    stopper.stop();
+    running.join().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_leaves_entries_of_what_was_published() {
+    let mut scene = Scene::new(0..50, Outside::default());
+    (scene.rows_max, scene.tracking) = (10, ProgressTracking::Interval(Duration::from_secs(9)));
+    *scene.outside.refuse.lock() = Some(3);
+    let (_stopper, stop) = stop_pair();
+    scene.query(Trigger::BackToBack, stop).await.run().await.unwrap_err();
+    assert_eq!((scene.names("offsets"), scene.names("commits")), (vec![0, 2], vec![0, 2]));
 }

@@ -10,6 +10,7 @@
 pub mod query_plan;
 pub mod session;
 pub mod static_table;
+mod straight_line;
 pub mod stream_scan;
 
 pub use query_plan::QueryPlan;

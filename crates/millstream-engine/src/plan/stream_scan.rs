@@ -10,6 +10,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -140,6 +141,19 @@ impl StreamScan {
             properties: Arc::new(properties),
         })
     }
+
+    /// Empties a partition's slot and decodes what was in it.
+    pub(super) fn record_batches(
+        &self,
+        partition: usize,
+    ) -> impl Iterator<Item = Result<RecordBatch>> + use<> {
+        let splits = self.slots.take(partition);
+        let projection = self.projection.clone();
+        splits
+            .into_iter()
+            .flat_map(move |split| split.read(&projection))
+            .map(|decoded| decoded.map_err(into_datafusion))
+    }
 }
 
 impl fmt::Debug for StreamScan {
@@ -192,13 +206,7 @@ impl ExecutionPlan for StreamScan {
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let splits = self.slots.take(partition);
-        let projection = self.projection.clone();
-        let record_batches = splits
-            .into_iter()
-            .flat_map(move |split| split.read(&projection))
-            .map(|decoded| decoded.map_err(into_datafusion));
-        let stream = stream::iter(record_batches);
+        let stream = stream::iter(self.record_batches(partition));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
     }
 

@@ -14,16 +14,27 @@ use super::cursor::Name;
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::nearest::{nearest, suggest};
 use super::parse::{OptionDeclaration, TableDeclaration};
-use super::trigger::Trigger;
+use super::trigger::{Trigger, parse_duration};
+use crate::driver::tracking::ProgressTracking;
 
 /// Options of the driver, which stand among a sink's.
 pub const WRITER_OPTIONS: &[&str] = &[
     "checkpointLocation",
     "trigger",
     "outputMode",
-    "asyncProgressTrackingEnabled",
-    "asyncProgressTrackingCheckpointIntervalMs",
+    ASYNC_ENABLED,
+    ASYNC_INTERVAL,
+    ASYNC_INTERVAL_OLD,
 ];
+
+const ASYNC_ENABLED: &str = "asyncProgressTrackingEnabled";
+const ASYNC_INTERVAL: &str = "asyncProgressTrackingCheckpointIntervalMs";
+/// Its name in the announcement of the feature, with an interval as its value.
+const ASYNC_INTERVAL_OLD: &str = "asyncProgressCheckpointingInterval";
+/// Spark's default.
+const ASYNC_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
+/// What the older name means without a value.
+const ASYNC_INTERVAL_OLD_DEFAULT: Duration = Duration::from_secs(60);
 
 /// How a flow is driven.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,10 +43,8 @@ pub struct WriterOptions {
     pub checkpoint_location: Option<String>,
     /// `trigger`.
     pub trigger: Trigger,
-    /// `asyncProgressTrackingEnabled`.
-    pub async_progress: bool,
-    /// `asyncProgressTrackingCheckpointIntervalMs`, where it is set.
-    pub async_progress_interval: Option<Duration>,
+    /// `asyncProgressTrackingEnabled`, with its interval.
+    pub tracking: ProgressTracking,
 }
 
 /// What a table is used for in the file.
@@ -305,22 +314,19 @@ impl DeclaredTable {
         let mut found = Diagnostics::default();
         found.take(output_mode(&options).map_err(blame));
         let trigger = found.take(trigger(&options).map_err(blame)).unwrap_or_default();
-        let async_progress = options.parse_bool("asyncProgressTrackingEnabled").map_err(blame);
-        let async_progress = found.take(async_progress).flatten().unwrap_or(false);
-        let interval_ms = options
-            .parse::<u64>("asyncProgressTrackingCheckpointIntervalMs", "a number of milliseconds")
-            .map_err(blame);
-        let async_progress_interval = found.take(interval_ms).flatten().map(Duration::from_millis);
-        if async_progress && matches!(trigger, Trigger::Once | Trigger::AvailableNow) {
+        let tracking = found.take(tracking(&options).map_err(blame)).unwrap_or_default();
+        if tracking != ProgressTracking::EveryMicroBatch
+            && matches!(trigger, Trigger::Once | Trigger::AvailableNow)
+        {
             let message = "asyncProgressTrackingEnabled does not go with the triggers 'once' and \
                            'availableNow', which end only when every micro-batch is in the logs";
             let help =
                 Some("use an interval, or leave asyncProgressTrackingEnabled out".to_owned());
-            found.0.push(blame(OptionError::of("asyncProgressTrackingEnabled", message, help)));
+            found.0.push(blame(OptionError::of(ASYNC_ENABLED, message, help)));
         }
         found.into_result()?;
         let checkpoint_location = options.get("checkpointLocation").map(str::to_owned);
-        Ok(WriterOptions { checkpoint_location, trigger, async_progress, async_progress_interval })
+        Ok(WriterOptions { checkpoint_location, trigger, tracking })
     }
 }
 
@@ -329,6 +335,28 @@ fn trigger(options: &Options) -> Result<Trigger, OptionError> {
     text.parse().map_err(|help| {
         OptionError::of("trigger", format!("'{text}' is not a trigger"), Some(help))
     })
+}
+
+fn tracking(options: &Options) -> Result<ProgressTracking, OptionError> {
+    let enabled = options.parse_bool(ASYNC_ENABLED)?.unwrap_or(false);
+    let interval = options.parse::<u64>(ASYNC_INTERVAL, "a number of milliseconds")?;
+    let old = options.get(ASYNC_INTERVAL_OLD).map(|text| match text.trim() {
+        "" => Ok(ASYNC_INTERVAL_OLD_DEFAULT),
+        text => parse_duration(text).map_err(|help| {
+            let problem = format!("'{text}' is not an interval");
+            OptionError::of(ASYNC_INTERVAL_OLD, problem, Some(help))
+        }),
+    });
+    let interval = match (interval, old.transpose()?) {
+        (Some(_), Some(_)) => {
+            let problem = format!("{ASYNC_INTERVAL_OLD} is an older name of {ASYNC_INTERVAL}");
+            let help = Some("give one of the two".to_owned());
+            return Err(OptionError::of(ASYNC_INTERVAL_OLD, problem, help));
+        }
+        (Some(interval_ms), None) => Duration::from_millis(interval_ms),
+        (None, old) => old.unwrap_or(ASYNC_INTERVAL_DEFAULT),
+    };
+    Ok(if enabled { ProgressTracking::Interval(interval) } else { ProgressTracking::default() })
 }
 
 fn output_mode(options: &Options) -> Result<(), OptionError> {

@@ -16,6 +16,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::{Diagnostics, Flow, Pipeline, spark_schema};
 use crate::connector::ReadMode;
+use crate::driver::tracking::ProgressTracking;
 
 /// Reads `text`; lines `--! set key=value` are overrides.
 fn load(text: &str) -> Result<Pipeline, Diagnostics> {
@@ -78,8 +79,8 @@ fn summary(text: &str) -> Result<String, Diagnostics> {
         }
         let writer = &flow.writer;
         let _ = writeln!(out, "  {:?}, checkpoint {}", writer.trigger, flow.checkpoint);
-        if writer.async_progress {
-            let _ = writeln!(out, "  async progress every {:?}", writer.async_progress_interval);
+        if let ProgressTracking::Interval(interval) = writer.tracking {
+            let _ = writeln!(out, "  async progress every {interval:?}");
         }
         if let Some(plan) = found.take(flow.plan(&empty_session(flow).state())) {
             let _ = writeln!(out, "  columns {}", spark_schema(plan.schema().as_arrow()));
