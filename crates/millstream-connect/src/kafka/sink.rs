@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use millstream_engine::connector::FlowContext;
-use millstream_engine::sink::{Acknowledgement, BatchId, Delivery, Failure, Output, Sink};
+use millstream_engine::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
 use millstream_store::env::{Env, Thread};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _};
@@ -116,7 +116,7 @@ impl Sink for KafkaSink {
         Delivery::Repeats
     }
 
-    async fn open(&mut self) -> Result<Option<BatchId>, Failure> {
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
         let (settings, env, table) = (self.settings.clone(), self.env.clone(), self.table.clone());
         let topic = self.topic.clone();
         let connecting = move || connect(&settings, &env, &table, topic.as_deref());
