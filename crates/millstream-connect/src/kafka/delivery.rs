@@ -27,20 +27,29 @@ const EXCERPT_BYTES: usize = 60;
 /// One micro-batch whose delivery reports are not all in.
 pub struct Pending {
     failure: Mutex<Option<SinkError>>,
-    done: Mutex<Option<oneshot::Sender<Result<(), Failure>>>>,
+    done: Mutex<Option<oneshot::Sender<Result<(), SinkError>>>>,
 }
+
+/// Gets the outcome of all delivery reports of one [`Pending`].
+pub type Outcome = oneshot::Receiver<Result<(), SinkError>>;
 
 impl Pending {
     /// One for a new micro-batch, and the acknowledgement that completes when it is dropped
     /// everywhere.
     pub fn new() -> (Arc<Self>, Acknowledgement) {
-        let (sender, receiver) = oneshot::channel();
-        let pending = Self { failure: Mutex::new(None), done: Mutex::new(Some(sender)) };
+        let (pending, outcome) = Self::with_outcome();
         let acknowledgement = async move {
             let lost = || Failure::new(Kind::Bug, "a Kafka micro-batch was dropped unacknowledged");
-            receiver.await.unwrap_or_else(|_| Err(lost()))
+            Ok(outcome.await.map_err(|_| lost())??)
         };
-        (Arc::new(pending), Box::pin(acknowledgement))
+        (pending, Box::pin(acknowledgement))
+    }
+
+    /// One for a new micro-batch, and its outcome for a thread that waits.
+    pub fn with_outcome() -> (Arc<Self>, Outcome) {
+        let (sender, receiver) = oneshot::channel();
+        let pending = Self { failure: Mutex::new(None), done: Mutex::new(Some(sender)) };
+        (Arc::new(pending), receiver)
     }
 
     /// Notes why a record was not delivered. The first reason counts.
@@ -52,7 +61,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         let result = match self.failure.lock().take() {
-            Some(error) => Err(error.into()),
+            Some(error) => Err(error),
             None => Ok(()),
         };
         if let Some(done) = self.done.lock().take() {
