@@ -4,8 +4,7 @@
 //! - [`MessageQueue`] reads any number of partitions through one queue without joining a group, and
 //!   hands all messages that have arrived to a closure, without an allocation per message;
 //! - [`ProducerTopic`] hands many records over in one call;
-//! - [`commit_transaction`] waits for nothing but the brokers, and [`committed_offsets`] reads all
-//!   offsets of a consumer group;
+//! - [`commit_transaction`] waits for nothing but the brokers;
 //! - cached watermarks and the list of known settings.
 #![allow(unsafe_code)]
 
@@ -439,90 +438,6 @@ pub fn commit_transaction(client: &ProducerClient, wait: Duration) -> Result<(),
         };
         c::rd_kafka_error_destroy(error);
         Err(failed)
-    }
-}
-
-/// An offset of a consumer group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommittedOffset {
-    /// The offset.
-    pub offset: i64,
-    /// What was stored beside it.
-    pub metadata: Vec<u8>,
-}
-
-/// All offsets that a consumer group has; waits up to `wait` for the answer. While a transaction
-/// that writes to them is open the answer is `UnstableOffsetCommit`.
-pub fn committed_offsets(
-    client: &ConsumerClient,
-    group: &str,
-    wait: Duration,
-) -> Result<Vec<CommittedOffset>, RDKafkaErrorCode> {
-    let group = CString::new(group).map_err(|_| RDKafkaErrorCode::InvalidGroupId)?;
-    let wait_ms = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
-    let native = client.client().native_ptr();
-    let operation = c::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS;
-    // SAFETY: client and group are alive; everything made here is destroyed here, the event last,
-    // because the result belongs to it.
-    unsafe {
-        let options = c::rd_kafka_AdminOptions_new(native, operation);
-        let (errstr, size) = (ptr::null_mut(), 0);
-        c::rd_kafka_AdminOptions_set_request_timeout(options, wait_ms, errstr, size);
-        let refused = c::rd_kafka_AdminOptions_set_require_stable_offsets(options, 1);
-        debug_assert!(refused.is_null(), "the option is one of this operation");
-        let mut request = c::rd_kafka_ListConsumerGroupOffsets_new(group.as_ptr(), ptr::null());
-        let queue = c::rd_kafka_queue_new(native);
-        c::rd_kafka_ListConsumerGroupOffsets(native, &mut request, 1, options, queue);
-        let event = c::rd_kafka_queue_poll(queue, wait_ms.saturating_add(1_000));
-        let offsets = group_offsets(event);
-        if !event.is_null() {
-            c::rd_kafka_event_destroy(event);
-        }
-        c::rd_kafka_queue_destroy(queue);
-        c::rd_kafka_ListConsumerGroupOffsets_destroy(request);
-        c::rd_kafka_AdminOptions_destroy(options);
-        offsets
-    }
-}
-
-/// # Safety
-/// `event` is null or alive.
-unsafe fn group_offsets(
-    event: *mut c::rd_kafka_event_t,
-) -> Result<Vec<CommittedOffset>, RDKafkaErrorCode> {
-    let no_error = c::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
-    if event.is_null() {
-        return Err(RDKafkaErrorCode::OperationTimedOut);
-    }
-    // SAFETY: the event is alive, and owns what is asked of it.
-    unsafe {
-        let failed = c::rd_kafka_event_error(event);
-        if failed != no_error {
-            return Err(failed.into());
-        }
-        let result = c::rd_kafka_event_ListConsumerGroupOffsets_result(event);
-        let mut count = 0;
-        let groups = c::rd_kafka_ListConsumerGroupOffsets_result_groups(result, &mut count);
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let failed = c::rd_kafka_group_result_error(*groups);
-        if !failed.is_null() {
-            return Err(c::rd_kafka_error_code(failed).into());
-        }
-        let partitions = c::rd_kafka_group_result_partitions(*groups);
-        let count = usize::try_from((*partitions).cnt).unwrap_or(0);
-        let mut offsets = Vec::with_capacity(count);
-        for index in 0..count {
-            let partition = &*(*partitions).elems.add(index);
-            if partition.err != no_error {
-                return Err(partition.err.into());
-            }
-            let metadata = bytes(partition.metadata, partition.metadata_size);
-            let metadata = metadata.unwrap_or_default().to_vec();
-            offsets.push(CommittedOffset { offset: partition.offset, metadata });
-        }
-        Ok(offsets)
     }
 }
 

@@ -22,6 +22,7 @@ use super::super::error::SinkError;
 use super::super::native::{ProducerClient, TransactionError, commit_transaction};
 use super::super::outbox::Outbox;
 use super::opening::Groups;
+use super::progress::carrier;
 use super::rotation::Work;
 
 /// One call to the brokers; it is repeated while that may help.
@@ -87,7 +88,7 @@ impl TransactionalClient {
         drop(pending);
         put?;
         crash_points::reached(Step::AfterProduce);
-        self.record(work, groups)?;
+        self.record(work, topic, groups)?;
         crash_points::reached(Step::AfterOffsets);
         match outcome.blocking_recv() {
             Ok(Ok(())) => Ok(()),
@@ -116,11 +117,16 @@ impl TransactionalClient {
     }
 
     /// Puts the record of the query's progress into the transaction.
-    fn record(&self, work: &Work, groups: &mut Groups) -> Result<(), SinkError> {
+    fn record(
+        &self,
+        work: &Work,
+        topic: Option<&str>,
+        groups: &mut Groups,
+    ) -> Result<(), SinkError> {
         for (index, piece) in work.record.iter().enumerate() {
             let group = groups.get(index)?;
             let mut offsets = TopicPartitionList::with_capacity(1);
-            let mut element = offsets.add_partition(&work.carrier, 0);
+            let mut element = offsets.add_partition(carrier(topic), 0);
             let number = i64::try_from(work.batch_id.0).expect("numbers stay far below 2^63");
             let set = element.set_offset(Offset::Offset(number));
             element.set_metadata(piece);

@@ -3,6 +3,7 @@
 //! The order matters. Taking an id over completes or aborts what its last owner left open, and
 //! turns that owner away. Only when that is done for all ids is the record final.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_engine::sink::{Kind, Published};
@@ -10,17 +11,18 @@ use millstream_store::env::Env;
 use rdkafka::consumer::{Consumer as _, ConsumerGroupMetadata};
 use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer as _;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::super::client::Context;
 use super::super::cluster::client_error;
 use super::super::delivery::Deliveries;
 use super::super::error::SinkError;
-use super::super::native::{CommittedOffset, ConsumerClient, ProducerClient, committed_offsets};
+use super::super::native::{ConsumerClient, ProducerClient};
 use super::super::settings::ClientSettings;
 use super::Names;
 use super::client::TransactionalClient;
-use super::progress::{self, NotARecord};
+use super::progress::{self, CommittedOffset, NotARecord, carrier};
 
 /// How long the brokers may take to hand over a transactional id. It includes the abort of what was
 /// left open, and on a new cluster the creation of the log of transactions.
@@ -52,6 +54,8 @@ pub struct Opening {
     pub settings: ClientSettings,
     pub names: Names,
     pub table: String,
+    /// The option `topic`: where all rows go.
+    pub topic: Option<Arc<str>>,
     pub env: Env,
 }
 
@@ -106,32 +110,34 @@ impl Opening {
 
     fn asking(&self, group: &str) -> Result<ConsumerClient, SinkError> {
         let context = Context::new(self.env.clone(), &self.table);
-        let config = self.settings.control(Some(group));
+        let mut config = self.settings.control(Some(group));
+        // Offsets of transactions that are not ended yet are waited for.
+        config.set("isolation.level", "read_committed");
         config.create_with_context(context).map_err(client_error).map_err(SinkError::Cluster)
     }
 
     /// Reads the record of what was published last. Blocks. To be called when all ids are taken
     /// over.
     pub fn published(&self) -> Result<Option<Published>, NotOpened> {
-        let client = self.asking(&self.names.group(0))?;
-        let read = progress::decode(|piece| self.offsets(&client, &self.names.group(piece)));
+        let read = progress::decode(|piece| self.committed(&self.names.group(piece)));
         read.map_err(|unread| match unread {
             Unread::NotOpened(error) => error,
             Unread::NotARecord(error) => self.unread(error.to_string(), Kind::Data).into(),
         })
     }
 
-    fn offsets(
-        &self,
-        client: &ConsumerClient,
-        group: &str,
-    ) -> Result<Vec<CommittedOffset>, Unread> {
+    /// What a group has for the partition of the record.
+    fn committed(&self, group: &str) -> Result<Option<CommittedOffset>, Unread> {
+        let client = self.asking(group).map_err(NotOpened::from)?;
         let begun = self.env.monotonic();
         loop {
-            let code = match committed_offsets(client, group, ATTEMPT) {
-                Ok(offsets) => return Ok(offsets),
-                Err(RDKafkaErrorCode::GroupIdNotFound) => return Ok(Vec::new()),
-                Err(code) => code,
+            let mut wanted = TopicPartitionList::with_capacity(1);
+            wanted.add_partition(carrier(self.topic.as_deref()), 0);
+            let answer = client.committed_offsets(wanted, ATTEMPT);
+            let answer = answer.and_then(|answer| committed_offset(&answer));
+            let code = match answer {
+                Ok(committed) => return Ok(committed),
+                Err(error) => error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail),
             };
             if is_not_allowed(code) {
                 return Err(NotOpened::NotAllowed(self.not_allowed(code.to_string())).into());
@@ -193,6 +199,13 @@ impl From<NotOpened> for Unread {
     fn from(error: NotOpened) -> Self {
         Self::NotOpened(error)
     }
+}
+
+fn committed_offset(answer: &TopicPartitionList) -> Result<Option<CommittedOffset>, KafkaError> {
+    let Some(element) = answer.elements().into_iter().next() else { return Ok(None) };
+    element.error()?;
+    let Offset::Offset(offset) = element.offset() else { return Ok(None) };
+    Ok(Some(CommittedOffset { offset, metadata: element.metadata().to_owned() }))
 }
 
 fn is_not_allowed(code: RDKafkaErrorCode) -> bool {

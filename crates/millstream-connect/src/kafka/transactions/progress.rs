@@ -5,21 +5,19 @@
 //! piece and how many pieces there are, and JSON. A broker takes 4096 bytes of metadata by default,
 //! some 250 partitions; what is longer is cut into pieces, each in a group of its own.
 //!
-//! The offset belongs to partition 0 of a topic that the micro-batch writes to, only because an
-//! offset must belong to one that exists. A reader looks at all offsets of the group and takes the
-//! highest, so the topic may change from micro-batch to micro-batch.
+//! The offset belongs to partition 0 of the table's topic, only because an offset must belong to a
+//! partition that exists. Where each row names its topic it is that of Kafka's own topic of
+//! offsets, which exists on every cluster.
 //!
 //! Why not the offsets of the source's own partitions: they would exist only for Kafka sources on
 //! the same cluster, and other commits to that group, for lag monitors, could move them back.
-
-use std::collections::BTreeMap;
 
 use millstream_engine::sink::{BatchId, Published, Reached, SourceOffset};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::kafka::native::CommittedOffset;
-
+/// Kafka's own topic of offsets.
+const OFFSETS_TOPIC: &str = "__consumer_offsets";
 /// Metadata of one offset, some less than the brokers' default limit of 4096.
 const PIECE_BYTES_MAX: usize = 4_000;
 const VERSION: u32 = 1;
@@ -30,6 +28,20 @@ struct Body {
     batch_time_ms: i64,
     /// Each source's own JSON.
     ends: Vec<Option<Box<RawValue>>>,
+}
+
+/// What a consumer group has for the partition of the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommittedOffset {
+    /// The offset.
+    pub offset: i64,
+    /// What stands beside it.
+    pub metadata: String,
+}
+
+/// The topic whose partition 0 the record belongs to; `topic` is the table's option.
+pub fn carrier(topic: Option<&str>) -> &str {
+    topic.unwrap_or(OFFSETS_TOPIC)
 }
 
 /// What is wrong with a record.
@@ -68,22 +80,17 @@ fn cut(text: &str, bytes_max: usize) -> Vec<&str> {
     pieces
 }
 
-/// The newest record among the offsets of a query's groups. `group` gives all offsets of the group
-/// for piece N.
+/// The record that a query's groups hold. `group` gives the offset of the group for piece N.
 pub fn decode<E: From<NotARecord>>(
-    mut group: impl FnMut(usize) -> Result<Vec<CommittedOffset>, E>,
+    mut group: impl FnMut(usize) -> Result<Option<CommittedOffset>, E>,
 ) -> Result<Option<Published>, E> {
-    let Some(first) = group(0)?.into_iter().max_by_key(|committed| committed.offset) else {
-        return Ok(None);
-    };
+    let Some(first) = group(0)? else { return Ok(None) };
     let (offset, pieces) = (first.offset, piece(&first.metadata, 0)?);
     let mut text = pieces.text.to_owned();
     for index in 1..pieces.count {
-        let committed: BTreeMap<i64, Vec<u8>> =
-            group(index)?.into_iter().map(|more| (more.offset, more.metadata)).collect();
         let missing = || NotARecord(format!("piece {index} of micro-batch {offset} is missing"));
-        let metadata = committed.get(&offset).ok_or_else(missing)?;
-        text.push_str(piece(metadata, index)?.text);
+        let more = group(index)?.filter(|more| more.offset == offset).ok_or_else(missing)?;
+        text.push_str(piece(&more.metadata, index)?.text);
     }
     let body: Body =
         serde_json::from_str(&text).map_err(|error| NotARecord(format!("{text}: {error}")))?;
@@ -100,9 +107,8 @@ struct Piece<'a> {
     text: &'a str,
 }
 
-fn piece(metadata: &[u8], index: usize) -> Result<Piece<'_>, NotARecord> {
+fn piece(metadata: &str, index: usize) -> Result<Piece<'_>, NotARecord> {
     let parse = || {
-        let metadata = std::str::from_utf8(metadata).ok()?;
         let (version, rest) = metadata.split_once(' ')?;
         let (place, text) = rest.split_once(' ')?;
         let (found, count) = place.split_once('/')?;
@@ -110,8 +116,8 @@ fn piece(metadata: &[u8], index: usize) -> Result<Piece<'_>, NotARecord> {
         known.then_some(Piece { count: count.parse().ok()?, text })
     };
     parse().ok_or_else(|| {
-        let shown = String::from_utf8_lossy(metadata);
-        NotARecord(format!("'{shown}' is not piece {index} of a record of version {VERSION}"))
+        let version = format!("of a record of version {VERSION}");
+        NotARecord(format!("'{metadata}' is not piece {index} {version}"))
     })
 }
 
@@ -126,22 +132,19 @@ mod tests {
     }
 
     fn committed(id: i64, reached: &Reached, piece: usize) -> CommittedOffset {
-        let metadata = encode(reached)[piece].clone().into_bytes();
-        CommittedOffset { offset: id, metadata }
+        CommittedOffset { offset: id, metadata: encode(reached)[piece].clone() }
     }
 
     #[test]
     fn records_are_read_back() {
         for partitions in [1, 200, 5_000] {
-            let (old, new) = (reached(1), reached(partitions));
-            let pieces = encode(&new).len();
+            let reached = reached(partitions);
+            let pieces = encode(&reached).len();
             let group = |piece: usize| {
                 assert!(piece < pieces);
-                // In a group of one topic per row the record before stands there as well.
-                let older = (piece == 0).then(|| committed(8, &old, 0));
-                Ok::<_, NotARecord>(older.into_iter().chain([committed(9, &new, piece)]).collect())
+                Ok::<_, NotARecord>(Some(committed(9, &reached, piece)))
             };
-            let expected = Published { batch_id: BatchId(9), reached: Some(new.clone()) };
+            let expected = Published { batch_id: BatchId(9), reached: Some(reached.clone()) };
             assert_eq!(decode(group), Ok(Some(expected)));
         }
     }
@@ -156,20 +159,22 @@ mod tests {
 
     #[test]
     fn no_offsets_are_no_record() {
-        assert_eq!(decode(|_| Ok::<_, NotARecord>(Vec::new())), Ok(None));
+        assert_eq!(decode(|_| Ok::<_, NotARecord>(None)), Ok(None));
     }
 
     #[test]
     fn foreign_metadata_is_shown() {
+        let metadata = "2 0/1 {}".to_owned();
         let foreign = |_| {
-            Ok::<_, NotARecord>(vec![CommittedOffset { offset: 3, metadata: b"2 0/1 {}".to_vec() }])
+            Ok::<_, NotARecord>(Some(CommittedOffset { offset: 3, metadata: metadata.clone() }))
         };
         let error = decode(foreign).unwrap_err();
         assert!(error.to_string().contains("'2 0/1 {}'"), "{error}");
         let long = reached(5_000);
-        let torn = |piece: usize| match piece {
-            0 => Ok::<_, NotARecord>(vec![committed(9, &long, 0)]),
-            _ => Ok(Vec::new()),
+        // The other pieces are of an earlier, longer record.
+        let torn = |piece: usize| {
+            let id = if piece == 0 { 9 } else { 8 };
+            Ok::<_, NotARecord>(Some(committed(id, &long, piece)))
         };
         assert!(decode(torn).unwrap_err().to_string().contains("piece 1"));
     }

@@ -25,8 +25,6 @@ pub struct Work {
     pub rows: Vec<SinkRows>,
     /// The record of progress, in pieces.
     pub record: Vec<String>,
-    /// A topic it writes to: to its partition 0 the record belongs.
-    pub carrier: String,
     /// Given back when the next micro-batch may come.
     pub permit: OwnedSemaphorePermit,
     /// Told when it is published, or why it is not.

@@ -23,8 +23,6 @@ use super::{IDS, Names, progress};
 pub struct ExactlyOnceSink {
     opening: Opening,
     columns: SinkColumns,
-    /// The option `topic`: where all rows go.
-    topic: Option<Arc<str>>,
     env: Env,
     /// One permit: who holds it may hand a micro-batch over. While it is missing the driver waits,
     /// and the next micro-batch grows.
@@ -44,9 +42,14 @@ impl ExactlyOnceSink {
         let (env, table) = (context.env.clone(), table.to_owned());
         let names = Names::new(&context.flow, &context.query_id);
         Self {
-            opening: Opening { settings, names, table, env: env.clone() },
+            opening: Opening {
+                settings,
+                names,
+                table,
+                topic: topic.map(Arc::from),
+                env: env.clone(),
+            },
             columns,
-            topic: topic.map(Arc::from),
             env,
             turn: Arc::new(Semaphore::new(1)),
             rotation: None,
@@ -60,19 +63,20 @@ impl ExactlyOnceSink {
             self.env.spawn_blocking("kafka-open", move || opening.client(index)).join()
         });
         let mut clients = try_join_all(clients).await?;
-        let (opening, topic) = (self.opening.clone(), self.topic.clone());
+        let opening = self.opening.clone();
         let asking = move || {
-            let Opening { settings, table, env, .. } = &opening;
+            let Opening { settings, table, topic, env, .. } = &opening;
             if let Some(topic) = topic {
-                check_topic(settings, env, table, Some(&topic), clients[0].outbox().client())?;
-                clients.iter_mut().try_for_each(|client| client.outbox().prepare(&topic))?;
+                check_topic(settings, env, table, Some(topic), clients[0].outbox().client())?;
+                clients.iter_mut().try_for_each(|client| client.outbox().prepare(topic))?;
             }
             let published = opening.published()?;
             Ok::<_, NotOpened>((clients, Groups::new(opening)?, published))
         };
         let asked = self.env.spawn_blocking("kafka-open", asking).join().await;
         let (clients, groups, published) = asked?;
-        self.rotation = Some(Rotation::start(&self.env, clients, self.topic.clone(), groups));
+        let topic = self.opening.topic.clone();
+        self.rotation = Some(Rotation::start(&self.env, clients, topic, groups));
         Ok(published)
     }
 
@@ -81,13 +85,13 @@ impl ExactlyOnceSink {
         let with_rows = output.record_batches().filter(|rows| rows.num_rows() > 0);
         let rows = with_rows.map(|rows| self.columns.of(rows));
         let rows = rows.collect::<Result<Vec<SinkRows>, SinkError>>()?;
-        let Some(first) = rows.first() else { return Ok(Box::pin(async { Ok(()) })) };
-        let carrier = self.topic.as_deref().or_else(|| first.topic(0));
-        let carrier = carrier.ok_or(SinkError::NullTopic)?.to_owned();
+        if rows.is_empty() {
+            return Ok(Box::pin(async { Ok(()) }));
+        }
         let permit = Arc::clone(&self.turn).acquire_owned().await.expect("it is never closed");
         let (done, published) = oneshot::channel();
         let record = progress::encode(&output.reached);
-        let work = Work { batch_id: output.batch_id, rows, record, carrier, permit, done };
+        let work = Work { batch_id: output.batch_id, rows, record, permit, done };
         self.rotation.as_ref().expect("the driver opens a sink before it uses it").publish(work);
         Ok(Box::pin(async move {
             let lost = || Failure::new(Kind::Bug, "a Kafka transaction was dropped unfinished");
