@@ -14,7 +14,7 @@ fn copy(servers: &str, subscribe: &str, output: &str, options: &[(&str, &str)]) 
     Pipeline::new(&format!(
         "{}{}INSERT INTO target SELECT value FROM STREAM source;\n",
         table("source", "", "kafka", &[&source, options].concat()),
-        table("target", "", "kafka", &[servers, ("topic", output)]),
+        table("target", "", "kafka", &[servers, ("topic", output), ("delivery", "at-least-once")]),
     ))
 }
 

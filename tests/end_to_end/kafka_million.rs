@@ -73,7 +73,12 @@ fn sql(servers: &str) -> String {
         ],
     );
     let servers = ("kafka.bootstrap.servers", servers);
-    let sink = table("errors", "", "kafka", &[servers, ("topic", "million_out")]);
+    let sink = table(
+        "errors",
+        "",
+        "kafka",
+        &[servers, ("topic", "million_out"), ("delivery", "at-least-once")],
+    );
     format!(
         "{source}{sink}\
          CREATE FLOW million AS INSERT INTO errors BY NAME\n\

@@ -19,7 +19,9 @@ fn pipeline(source: &[(&str, &str)], sink: &[(&str, &str)], select: &str) -> Pip
         let options: Vec<_> = options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         table(name, "", "kafka", &options)
     };
-    let (source, sink) = (declare("source", source), declare("target", sink));
+    // Tests here count what is written, and transactions write markers.
+    let sink = [sink, &[("delivery", "at-least-once")]].concat();
+    let (source, sink) = (declare("source", source), declare("target", &sink));
     Pipeline::new(&format!("{source}{sink}INSERT INTO target BY NAME SELECT {select};\n"))
 }
 
@@ -253,8 +255,18 @@ fn two_flows_in_one_file_run_side_by_side() {
     let servers = ("kafka.bootstrap.servers", servers.as_str());
     let sql = [
         table("source", "", "kafka", &[servers, ("subscribe", "flows_in"), EARLIEST]),
-        table("left_out", "", "kafka", &[servers, ("topic", "flows_left")]),
-        table("right_out", "", "kafka", &[servers, ("topic", "flows_right")]),
+        table(
+            "left_out",
+            "",
+            "kafka",
+            &[servers, ("topic", "flows_left"), ("delivery", "at-least-once")],
+        ),
+        table(
+            "right_out",
+            "",
+            "kafka",
+            &[servers, ("topic", "flows_right"), ("delivery", "at-least-once")],
+        ),
         "CREATE FLOW low AS INSERT INTO left_out SELECT value FROM STREAM source \
          WHERE CAST(CAST(value AS STRING) AS INT) <= 2;\n"
             .into(),

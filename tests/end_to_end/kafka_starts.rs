@@ -24,7 +24,11 @@ fn copy(input: &str, output: &str, options: &[(&str, &str)]) -> Pipeline {
     let servers = broker.address();
     let mut source = vec![("kafka.bootstrap.servers", servers.as_str()), ("subscribe", input)];
     source.extend(options);
-    let sink = [("kafka.bootstrap.servers", servers.as_str()), ("topic", output)];
+    let sink = [
+        ("kafka.bootstrap.servers", servers.as_str()),
+        ("topic", output),
+        ("delivery", "at-least-once"),
+    ];
     Pipeline::new(&format!(
         "{}{}INSERT INTO target SELECT value FROM STREAM source;\n",
         table("source", "", "kafka", &source),

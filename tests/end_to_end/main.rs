@@ -23,6 +23,7 @@ mod wait;
 mod bad_input;
 mod checkpoint_damage;
 mod demo;
+mod exactly_once;
 mod examples;
 mod files_and_static;
 mod harness_itself;

@@ -110,6 +110,16 @@ impl Running {
         process::interrupt(&self.child);
     }
 
+    /// Makes it stand still until [`go_on`](Self::go_on).
+    pub fn pause(&self) {
+        process::pause(&self.child);
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&self) {
+        process::go_on(&self.child);
+    }
+
     /// Ends it at once, as a crash would.
     pub fn kill(mut self) {
         self.child.kill().expect("the process is ours");

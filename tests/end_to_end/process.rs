@@ -107,6 +107,16 @@ pub fn terminate(child: &Child) {
     signal(child, libc::SIGTERM);
 }
 
+/// Makes it stand still until [`go_on`].
+pub fn pause(child: &Child) {
+    signal(child, libc::SIGSTOP);
+}
+
+/// Lets it go on after [`pause`].
+pub fn go_on(child: &Child) {
+    signal(child, libc::SIGCONT);
+}
+
 fn signal(child: &Child, signal: libc::c_int) {
     let pid = libc::pid_t::try_from(child.id()).expect("process ids are small");
     // SAFETY: plain numbers. The child was not waited for yet, so its id is still its own.

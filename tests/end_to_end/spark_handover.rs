@@ -96,7 +96,7 @@ fn sql(servers: &str, input: &str, output: &str) -> String {
         "{}{}CREATE FLOW relay AS INSERT INTO target BY NAME\n\
          SELECT key, concat(CAST(value AS STRING), '|millstream') AS value FROM STREAM source;\n",
         table("source", "", "kafka", &source),
-        table("target", "", "kafka", &[servers, ("topic", output)]),
+        table("target", "", "kafka", &[servers, ("topic", output), ("delivery", "at-least-once")]),
     )
 }
 

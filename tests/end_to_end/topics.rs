@@ -187,7 +187,17 @@ impl Topics {
         })
     }
 
-    /// How many records were ever written to a topic (by producers without transactions).
+    /// How many records and markers partition 0 has, those of open transactions included.
+    pub fn filled(&self, topic: &str) -> i64 {
+        let mut config = config(&self.servers);
+        config.set("isolation.level", "read_uncommitted");
+        let consumer: BaseConsumer = config.create().expect("a consumer can be made");
+        let watermarks = consumer.fetch_watermarks(topic, 0, REQUEST_LIMIT);
+        watermarks.expect("the broker answers").1
+    }
+
+    /// How many records were ever written to a topic (by producers without transactions; with
+    /// transactions, records and markers up to the first open transaction).
     pub fn written(&self, topic: &str) -> u64 {
         self.ends(topic).values().map(|end| u64::try_from(*end).expect("ends are counts")).sum()
     }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use millstream_engine::connector::{
     Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
 };
-use millstream_engine::sink::{Acknowledgement, BatchId, Delivery, Failure, Kind, Output, Sink};
+use millstream_engine::sink::{Acknowledgement, Delivery, Failure, Kind, Output, Published, Sink};
 use millstream_engine::source::Source;
 
 /// The `noop` connector.
@@ -65,7 +65,7 @@ impl Sink for NoopSink {
         Delivery::Repeats
     }
 
-    async fn open(&mut self) -> Result<Option<BatchId>, Failure> {
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
         Ok(None)
     }
 

@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 pub use millstream_store::error::{Classified, Failure, Kind};
-pub use millstream_store::offset::BatchId;
+pub use millstream_store::offset::{BatchId, SourceOffset};
 
 /// One micro-batch's result, to be published whole.
 pub struct Output {
@@ -17,6 +17,27 @@ pub struct Output {
     pub batch_id: BatchId,
     /// The result, by plan partition; order within a partition is the source's.
     pub partitions: Vec<Vec<RecordBatch>>,
+    /// Where the query stands once this is published.
+    pub reached: Reached,
+}
+
+/// Where a query stands after a micro-batch: what its entry in the offset log says. A sink that
+/// answers publishes it together with the rows, and does not look into it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// Where each source was read to, exclusive, in plan order; `None` before its first offset.
+    pub ends: Vec<Option<SourceOffset>>,
+    /// The micro-batch's time, milliseconds since the epoch.
+    pub batch_time_ms: i64,
+}
+
+/// The last micro-batch that a sink has published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Its number.
+    pub batch_id: BatchId,
+    /// Where the query stood after it; `None` from a sink that keeps only the number.
+    pub reached: Option<Reached>,
 }
 
 impl Output {
@@ -39,6 +60,9 @@ pub enum Delivery {
     /// A repeated micro-batch id replaces or is ignored, as long as it holds the same range: the
     /// intent must be durable before `publish` is called.
     IdempotentById,
+    /// Rows are published in one step with the micro-batch's number and [`Reached`], and after a
+    /// crash [`Sink::open`] tells the last of them: nothing needs to be logged before.
+    Answers,
 }
 
 /// When the outside accepts what was handed over in one `publish`.
@@ -67,12 +91,12 @@ pub trait Sink: Send {
     /// What the sink is, for progress and messages.
     fn description(&self) -> String;
 
-    /// What happens when a micro-batch is published twice.
+    /// What happens when a micro-batch is published twice. Settled once the sink is open.
     fn delivery(&self) -> Delivery;
 
     /// Connects, and removes what a crash may have left half-written. Returns the last micro-batch
-    /// known to be published, if the sink can answer.
-    async fn open(&mut self) -> Result<Option<BatchId>, Failure>;
+    /// known to be published, if the sink can answer. It may leave out micro-batches without rows.
+    async fn open(&mut self) -> Result<Option<Published>, Failure>;
 
     /// Hands one micro-batch over. May wait while the sink's own buffers are full. An output
     /// without rows is handed over too: it still counts for sinks that number their work.

@@ -14,10 +14,13 @@
 //!    [`commit_log`] entry per micro-batch, and deletes old ones;
 //! 5. [`storage`] is where all bytes go: a local directory or an object store;
 //! 6. [`inspect`] tells a person what a checkpoint holds.
+//!
+//! [`crash_points`] are the moments at which tests end the process to show that all of this holds.
 
 pub mod checkpoint;
 pub mod codec;
 pub mod commit_log;
+pub mod crash_points;
 pub mod env;
 pub mod error;
 pub mod inspect;

@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::sink::{
-    Acknowledgement, BatchId, Classified, Delivery, Failure, Kind, Output, Sink,
+    Acknowledgement, Classified, Delivery, Failure, Kind, Output, Published, Sink,
 };
 use millstream_store::env::Env;
 use parking_lot::Mutex;
@@ -83,7 +83,7 @@ impl Sink for ConsoleSink {
         Delivery::Repeats
     }
 
-    async fn open(&mut self) -> Result<Option<BatchId>, Failure> {
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
         Ok(None)
     }
 

@@ -35,7 +35,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::connector::FlowContext;
-use millstream_engine::sink::{Acknowledgement, BatchId, Delivery, Failure, Output, Sink};
+use millstream_engine::sink::{
+    Acknowledgement, BatchId, Delivery, Failure, Output, Published, Sink,
+};
 use millstream_store::env::Env;
 use serde::Serialize;
 
@@ -87,12 +89,12 @@ impl Sink for FilesSink {
         Delivery::IdempotentById
     }
 
-    async fn open(&mut self) -> Result<Option<BatchId>, Failure> {
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
         let directory = self.directory.clone();
         let open = move || directory.open();
         self.last = self.env.spawn_blocking("files-open", open).join().await?;
         self.is_open = true;
-        Ok(self.last)
+        Ok(self.last.map(|batch_id| Published { batch_id, reached: None }))
     }
 
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {

@@ -28,21 +28,30 @@ const EXCERPT_BYTES: usize = 60;
 pub struct Pending {
     env: Env,
     failure: Mutex<Option<SinkError>>,
-    done: Mutex<Option<oneshot::Sender<Result<i64, Failure>>>>,
+    done: Mutex<Option<oneshot::Sender<Result<i64, SinkError>>>>,
 }
+
+/// Gets the outcome of all delivery reports of one [`Pending`]: when the last came, microseconds
+/// since the epoch.
+pub type Outcome = oneshot::Receiver<Result<i64, SinkError>>;
 
 impl Pending {
     /// One for a new micro-batch, and the acknowledgement that completes when it is dropped
     /// everywhere.
     pub fn new(env: &Env) -> (Arc<Self>, Acknowledgement) {
-        let (sender, receiver) = oneshot::channel();
-        let (failure, done) = (Mutex::new(None), Mutex::new(Some(sender)));
-        let pending = Self { env: env.clone(), failure, done };
+        let (pending, outcome) = Self::with_outcome(env);
         let delivered = async move {
             let lost = || Failure::new(Kind::Bug, "a Kafka micro-batch was dropped unacknowledged");
-            receiver.await.unwrap_or_else(|_| Err(lost()))
+            Ok(outcome.await.map_err(|_| lost())??)
         };
-        (Arc::new(pending), Acknowledgement::Later(Box::pin(delivered)))
+        (pending, Acknowledgement::Later(Box::pin(delivered)))
+    }
+
+    /// One for a new micro-batch, and its outcome for a thread that waits.
+    pub fn with_outcome(env: &Env) -> (Arc<Self>, Outcome) {
+        let (sender, receiver) = oneshot::channel();
+        let (failure, done) = (Mutex::new(None), Mutex::new(Some(sender)));
+        (Arc::new(Self { env: env.clone(), failure, done }), receiver)
     }
 
     /// Notes why a record was not delivered. The first reason counts.
@@ -54,7 +63,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         let result = match self.failure.lock().take() {
-            Some(error) => Err(error.into()),
+            Some(error) => Err(error),
             None => Ok(self.env.now_us()),
         };
         if let Some(done) = self.done.lock().take() {

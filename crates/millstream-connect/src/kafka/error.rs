@@ -234,6 +234,87 @@ pub enum SinkError {
         /// What it says.
         reason: String,
     },
+    /// Another instance of the flow writes now.
+    #[error(
+        "another instance of this flow has taken over: the brokers turn the transactional id '{id}' \
+         away from this one, which stops. Run a flow in one process only"
+    )]
+    TakenOver {
+        /// The transactional id.
+        id: String,
+    },
+    /// A transaction was open for too long.
+    #[error(
+        "the brokers gave up the transaction of '{id}', which was open for {} s: this process stood \
+         still, or the brokers were away, for longer than 'kafka.transaction.timeout.ms' ({} ms). \
+         Nothing of that micro-batch is visible; a restart publishes it",
+        open.as_secs(),
+        timeout.as_millis()
+    )]
+    TimedOut {
+        /// The transactional id.
+        id: String,
+        /// How long it was open.
+        open: Duration,
+        /// How long it may be.
+        timeout: Duration,
+    },
+    /// A step of a transaction failed.
+    #[error("a Kafka transaction of '{id}' failed at {step}: {reason}{}", transaction_help(*.code))]
+    Transaction {
+        /// The transactional id.
+        id: String,
+        /// The step, in words.
+        step: &'static str,
+        /// What the client or the brokers said.
+        code: RDKafkaErrorCode,
+        /// The same in words.
+        reason: String,
+    },
+    /// A micro-batch before this one was not published.
+    #[error("a micro-batch before this one was not published")]
+    AfterFailure,
+    /// The brokers do not allow transactions.
+    #[error(
+        "the brokers at {servers} do not allow transactions, which 'delivery' = 'exactly-once' needs: {reason}. Give the user the permissions Write and Describe on the transactional ids '{ids}', and Read on the consumer group '{group}', or set 'delivery' = 'at-least-once'"
+    )]
+    NotAllowed {
+        /// `kafka.bootstrap.servers`.
+        servers: String,
+        /// What they said.
+        reason: String,
+        /// The transactional ids, as a prefix with a star.
+        ids: String,
+        /// The consumer group that holds the record.
+        group: String,
+    },
+    /// No transaction coordinator answered.
+    #[error(
+        "no transaction coordinator of {servers} was ready within {} s: {reason}. On a cluster of fewer than three brokers, the brokers need transaction.state.log.replication.factor and transaction.state.log.min.isr of 1. Without transactions, set 'delivery' = 'at-least-once'",
+        waited.as_secs()
+    )]
+    NoCoordinator {
+        /// `kafka.bootstrap.servers`.
+        servers: String,
+        /// What was said last.
+        reason: String,
+        /// How long it was tried.
+        waited: Duration,
+    },
+    /// The record of what was published last cannot be read.
+    #[error(
+        "the record of what was published last, in the consumer group '{group}' of {servers}, cannot be read: {problem}"
+    )]
+    Record {
+        /// `kafka.bootstrap.servers`.
+        servers: String,
+        /// The consumer group.
+        group: String,
+        /// What is wrong.
+        problem: String,
+        /// What to do about it.
+        kind: Kind,
+    },
     /// Records were still not acknowledged when the sink was closed.
     #[error("{records} records were not acknowledged by {servers} within {} s of the end", waited.as_secs())]
     Unfinished {
@@ -271,13 +352,35 @@ fn help(code: RDKafkaErrorCode) -> &'static str {
     }
 }
 
+fn transaction_help(code: RDKafkaErrorCode) -> &'static str {
+    match code {
+        RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed => {
+            ". Transactions record their progress as offsets of a consumer group: the user needs the permission Read on the topic and on the group. Without it, set 'delivery' = 'at-least-once'"
+        }
+        RDKafkaErrorCode::OffsetMetadataTooLarge => {
+            ". The brokers' offset.metadata.max.bytes must be at least 4096, Kafka's default"
+        }
+        _ => {
+            ". Nothing of that micro-batch is visible unless it was published whole; a restart finds out"
+        }
+    }
+}
+
 impl Classified for SinkError {
     fn kind(&self) -> Kind {
         match self {
             Self::Cluster(error) => error.kind(),
             Self::NullTopic | Self::TooLarge { .. } => Kind::Data,
             Self::Topic { code, .. } | Self::Undelivered { code, .. } => delivery_kind(*code),
-            Self::Fatal { .. } | Self::Unfinished { .. } => Kind::Retry,
+            Self::TakenOver { .. } => Kind::Fenced,
+            Self::NotAllowed { .. } => Kind::Config,
+            Self::Transaction { code, .. } => delivery_kind(*code),
+            Self::Record { kind, .. } => *kind,
+            Self::Fatal { .. }
+            | Self::Unfinished { .. }
+            | Self::TimedOut { .. }
+            | Self::AfterFailure
+            | Self::NoCoordinator { .. } => Kind::Retry,
             Self::Rows { .. } => Kind::Bug,
         }
     }
@@ -289,7 +392,10 @@ fn delivery_kind(code: RDKafkaErrorCode) -> Kind {
         | RDKafkaErrorCode::UnknownTopic
         | RDKafkaErrorCode::InvalidTopic
         | RDKafkaErrorCode::TopicAuthorizationFailed
+        | RDKafkaErrorCode::GroupAuthorizationFailed
+        | RDKafkaErrorCode::TransactionalIdAuthorizationFailed
         | RDKafkaErrorCode::ClusterAuthorizationFailed
+        | RDKafkaErrorCode::OffsetMetadataTooLarge
         | RDKafkaErrorCode::PolicyViolation => Kind::Config,
         RDKafkaErrorCode::UnknownPartition
         | RDKafkaErrorCode::InvalidRecord

@@ -8,9 +8,13 @@
 //! client, and [`delivery`] tells the driver when the brokers have it. Nothing in that way asks a
 //! broker what is new: [`cluster`] and [`watch`] do that aside, with a client of their own.
 //!
-//! Not here: exactly-once writing through transactions, and schema registries.
+//! Writing is exactly-once through [`transactions`], or at-least-once through [`sink`]; the option
+//! `delivery` and the brokers decide ([`choice`]).
+//!
+//! Not here: schema registries.
 
 mod admission;
+mod choice;
 mod chunk;
 mod client;
 mod cluster;
@@ -19,6 +23,7 @@ mod delivery;
 mod error;
 mod native;
 mod offsets;
+mod outbox;
 mod read_ahead;
 mod reader;
 mod replay;
@@ -29,6 +34,7 @@ mod source;
 mod source_options;
 mod split;
 mod static_table;
+mod transactions;
 mod value;
 mod watch;
 
@@ -43,6 +49,7 @@ use millstream_engine::source::{Source, StaticTable};
 
 pub use error::{DataLoss, MalformedValue, SinkError, SourceError};
 
+use choice::{KafkaSink, Wanted};
 use settings::{ClientSettings, Use};
 use sink_columns::SinkColumns;
 use source_options::SourceOptions;
@@ -150,8 +157,8 @@ const OPTIONS: &[OptionSpec] = &[
     of_sink("topic", "the topic of all rows; without it the column topic says it"),
     of_sink(
         "delivery",
-        "at-least-once (default): a micro-batch that is repeated after a crash is \
-             written again",
+        "exactly-once (default where the brokers allow transactions): each micro-batch is a \
+             transaction; or at-least-once: a micro-batch may be written again after a crash",
     ),
 ];
 
@@ -188,9 +195,9 @@ impl Connector for KafkaConnector {
         schema: &SchemaRef,
         context: &FlowContext,
     ) -> Result<Box<dyn Sink>, Failure> {
-        let (settings, columns) = parse_sink(table, schema).map_err(unchecked)?;
-        let topic = topic(&table.options);
-        Ok(Box::new(sink::KafkaSink::new(settings, columns, topic, &table.name, context)))
+        let (wanted, settings, columns) = parse_sink(table, schema).map_err(unchecked)?;
+        let (topic, name) = (topic(&table.options), &table.name);
+        Ok(Box::new(KafkaSink::new(wanted, settings, columns, topic, name, context)))
     }
 
     fn static_table(
@@ -214,31 +221,15 @@ fn parse_source(table: &Table, mode: ReadMode) -> Result<(SourceOptions, Rows), 
 fn parse_sink(
     table: &Table,
     schema: &SchemaRef,
-) -> Result<(ClientSettings, SinkColumns), OptionError> {
+) -> Result<(Wanted, ClientSettings, SinkColumns), OptionError> {
     let settings = ClientSettings::parse(&table.options, Use::Producer)?;
-    check_delivery(&table.options)?;
+    let wanted = Wanted::parse(&table.options, &settings)?;
     let columns = SinkColumns::find(schema, topic(&table.options).is_some())?;
-    Ok((settings, columns))
+    Ok((wanted, settings, columns))
 }
 
 fn topic(options: &Options) -> Option<&str> {
     options.get("topic").map(str::trim).filter(|topic| !topic.is_empty())
-}
-
-fn check_delivery(options: &Options) -> Result<(), OptionError> {
-    match options.get("delivery").map(|text| (text, text.trim().to_ascii_lowercase())) {
-        None => Ok(()),
-        Some((_, lower)) if lower == "at-least-once" => Ok(()),
-        Some((_, lower)) if lower == "exactly-once" => Err(OptionError::of(
-            "delivery",
-            "'delivery' = 'exactly-once' is not available for Kafka yet",
-            Some(
-                "Use 'at-least-once': after a crash the last micro-batch may be written twice"
-                    .to_owned(),
-            ),
-        )),
-        Some((text, _)) => Err(OptionError::invalid("delivery", text, "'at-least-once'")),
-    }
 }
 
 /// The message of a table that was not checked before it was used.

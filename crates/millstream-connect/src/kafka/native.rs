@@ -4,6 +4,7 @@
 //! - [`MessageQueue`] reads any number of partitions through one queue without joining a group, and
 //!   hands all messages that have arrived to a closure, without an allocation per message;
 //! - [`ProducerTopic`] hands many records over in one call;
+//! - [`commit_transaction`] waits for nothing but the brokers;
 //! - cached watermarks and the list of known settings.
 #![allow(unsafe_code)]
 
@@ -413,6 +414,42 @@ fn native_message(record: &Outgoing<'_>, pending: &Arc<Pending>) -> c::rd_kafka_
         key_len,
         offset: 0,
         _private: pending.clone().into_ptr(),
+    }
+}
+
+/// Why a call about a transaction failed, and what may be done.
+#[derive(Clone, Debug)]
+pub struct TransactionError {
+    /// The reason.
+    pub code: RDKafkaErrorCode,
+    /// The same in words.
+    pub reason: String,
+    /// The same call may be made again.
+    pub is_retriable: bool,
+    /// The client can do nothing any more.
+    pub is_fatal: bool,
+}
+
+/// Commits the client's transaction; waits up to `wait` for the brokers.
+///
+/// The safe binding looks for delivery reports first, in steps of 100 ms; here another thread
+/// takes them.
+pub fn commit_transaction(client: &ProducerClient, wait: Duration) -> Result<(), TransactionError> {
+    let wait_ms = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: the client is alive; the error, if there is one, is ours to destroy.
+    unsafe {
+        let error = c::rd_kafka_commit_transaction(client.client().native_ptr(), wait_ms);
+        if error.is_null() {
+            return Ok(());
+        }
+        let failed = TransactionError {
+            code: c::rd_kafka_error_code(error).into(),
+            reason: text(c::rd_kafka_error_string(error)),
+            is_retriable: c::rd_kafka_error_is_retriable(error) != 0,
+            is_fatal: c::rd_kafka_error_is_fatal(error) != 0,
+        };
+        c::rd_kafka_error_destroy(error);
+        Err(failed)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use millstream_engine::connector::{OptionError, Options};
 use rdkafka::ClientConfig;
@@ -20,6 +21,11 @@ const PREFIX: &str = "kafka.";
 
 /// `kafka.bootstrap.servers`, without the prefix.
 const SERVERS: &str = "bootstrap.servers";
+
+/// How long a transaction may be open. A dead instance that is not started again keeps readers of
+/// its topics waiting for so long.
+const TRANSACTION_TIMEOUT: &str = "transaction.timeout.ms";
+const TRANSACTION_TIMEOUT_MS: u64 = 30_000;
 
 /// What the client is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +108,7 @@ fn refused(key: &str, purpose: Use) -> Option<&'static str> {
             "The connector relies on its own value of it"
         }
         "transactional.id" if purpose == Use::Producer => {
-            "Transactions belong to 'delivery' = 'exactly-once', which is not available yet"
+            "Transactions are named after the flow and the query, so that a restart finds them"
         }
         _ => return None,
     };
@@ -199,6 +205,31 @@ impl ClientSettings {
             defaults.push(("enable.idempotence", "true"));
         }
         self.with_defaults(&defaults)
+    }
+
+    /// Settings of a client that writes transactions under `id`, and how long one may be open.
+    pub fn transactional(&self, id: &str) -> (ClientConfig, Duration) {
+        let mut config = self.producer();
+        config.set("transactional.id", id);
+        let timeout = self.get(TRANSACTION_TIMEOUT).and_then(|text| text.trim().parse().ok());
+        let timeout_ms = timeout.unwrap_or(TRANSACTION_TIMEOUT_MS);
+        config.set(TRANSACTION_TIMEOUT, timeout_ms.to_string());
+        if self.get("retry.backoff.ms").is_none() {
+            // How soon a broker that is busy with the end of a transaction is asked again.
+            config.set("retry.backoff.ms", "5");
+        }
+        (config, Duration::from_millis(timeout_ms))
+    }
+
+    /// The setting that transactions cannot do with, if there is one.
+    pub fn rules_transactions_out(&self) -> Option<&'static str> {
+        let is = |key: &str, fits: fn(&str) -> bool| self.get(key).is_some_and(fits);
+        if is("acks", |acks| !matches!(acks, "all" | "-1"))
+            || is("request.required.acks", |acks| !matches!(acks, "all" | "-1"))
+        {
+            return Some("acks");
+        }
+        is("enable.idempotence", |on| on == "false").then_some("enable.idempotence")
     }
 
     fn with_defaults(&self, defaults: &[(&str, &str)]) -> ClientConfig {

@@ -5,30 +5,26 @@
 //! trip. The client is idempotent, so its own retries neither double records nor change their
 //! order; a micro-batch that is repeated after a crash is written again.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use millstream_engine::connector::FlowContext;
-use millstream_engine::sink::{Acknowledgement, BatchId, Delivery, Failure, Output, Sink};
+use millstream_engine::sink::{Acknowledgement, Failure, Output};
 use millstream_store::env::{Env, Thread};
-use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, Producer as _};
+use rdkafka::producer::Producer as _;
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::client::is_refusal;
 use super::cluster::{CONNECT_PATIENCE, Cluster, client_error};
 use super::delivery::{Deliveries, Pending};
 use super::error::{SinkError, SourceError};
-use super::native::{Outgoing, ProducerClient, ProducerTopic};
+use super::native::ProducerClient;
+use super::outbox::Outbox;
 use super::settings::ClientSettings;
 use super::sink_columns::{SinkColumns, SinkRows};
 use super::source_options::Subscription;
 
-/// Records handed to the client in one call. The client locks the topic meanwhile.
-const RECORDS_PER_CALL: usize = 512;
 /// A publisher that waits for space looks again after this time, whatever it was told.
 const SPACE_PATIENCE: Duration = Duration::from_millis(10);
 /// How long the poller waits for a delivery report; how soon it notices that it should end.
@@ -40,8 +36,8 @@ const CLOSE_INTERVAL: Duration = Duration::from_millis(1);
 /// How long brokers may take to create a topic that is written to for the first time.
 const CREATE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A Kafka table that is written.
-pub struct KafkaSink {
+/// A Kafka table that is written at least once.
+pub struct AtLeastOnceSink {
     settings: ClientSettings,
     columns: SinkColumns,
     /// The option `topic`: where all rows go.
@@ -53,13 +49,12 @@ pub struct KafkaSink {
 
 /// The client and what goes with it.
 struct Producer {
-    client: Arc<ProducerClient>,
-    topics: HashMap<String, ProducerTopic>,
+    outbox: Outbox,
     stop: Arc<AtomicBool>,
     poller: Option<Thread>,
 }
 
-impl KafkaSink {
+impl AtLeastOnceSink {
     /// A sink that is not connected yet.
     pub fn new(
         settings: ClientSettings,
@@ -79,52 +74,30 @@ impl KafkaSink {
     }
 
     async fn enqueue(&mut self, rows: &SinkRows, pending: &Arc<Pending>) -> Result<(), SinkError> {
-        let (env, fixed) = (self.env.clone(), self.topic.clone());
         let producer = self.producer.as_mut().expect("the driver opens a sink before it uses it");
-        let topic_of = |row: usize| match &fixed {
-            Some(topic) => Ok(&**topic),
-            None => rows.topic(row).ok_or(SinkError::NullTopic),
-        };
-        let mut records = Vec::with_capacity(RECORDS_PER_CALL.min(rows.rows));
         let mut row = 0;
-        while row < rows.rows {
-            let topic = topic_of(row)?;
-            if rows.have_headers() {
-                producer.send_with_headers(&env, topic, rows, row, pending).await?;
-                row += 1;
-                continue;
+        loop {
+            row = producer.outbox.put(rows, row, self.topic.as_deref(), pending)?;
+            if row == rows.rows {
+                return Ok(());
             }
-            records.clear();
-            while row < rows.rows && records.len() < RECORDS_PER_CALL && topic_of(row)? == topic {
-                let (key, value) = (rows.key(row), rows.value(row));
-                records.push(Outgoing { key, value, partition: rows.partition(row) });
-                row += 1;
-            }
-            producer.send(&env, topic, &records, pending).await?;
+            producer.wait_for_space(&self.env).await;
         }
-        Ok(())
     }
 }
 
-#[async_trait]
-impl Sink for KafkaSink {
-    fn description(&self) -> String {
-        format!("KafkaTable[{}]", self.topic.as_deref().unwrap_or("by column"))
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery::Repeats
-    }
-
-    async fn open(&mut self) -> Result<Option<BatchId>, Failure> {
+impl AtLeastOnceSink {
+    /// Connects.
+    pub async fn open(&mut self) -> Result<(), Failure> {
         let (settings, env, table) = (self.settings.clone(), self.env.clone(), self.table.clone());
         let topic = self.topic.clone();
         let connecting = move || connect(&settings, &env, &table, topic.as_deref());
         self.producer = Some(self.env.spawn_blocking("kafka-open", connecting).join().await?);
-        Ok(None)
+        Ok(())
     }
 
-    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
+    /// Hands one micro-batch over; waits while the client's queue is full.
+    pub async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
         let (pending, acknowledgement) = Pending::new(&self.env);
         for rows in output.record_batches() {
             let rows = self.columns.of(rows)?;
@@ -133,11 +106,12 @@ impl Sink for KafkaSink {
         Ok(acknowledgement)
     }
 
-    async fn close(&mut self) -> Result<(), Failure> {
+    /// Waits for what is in flight, and lets go of the client.
+    pub async fn close(&mut self) -> Result<(), Failure> {
         let Some(producer) = self.producer.take() else { return Ok(()) };
         let begun = self.env.monotonic();
         let in_flight = loop {
-            let in_flight = producer.client.in_flight_count();
+            let in_flight = producer.client().in_flight_count();
             let waited = self.env.monotonic().saturating_sub(begun);
             if in_flight <= 0 || waited > CLOSE_PATIENCE {
                 break usize::try_from(in_flight).unwrap_or(0);
@@ -155,97 +129,17 @@ impl Sink for KafkaSink {
 }
 
 impl Producer {
-    /// Hands records to the client, in order; waits while its queue is full.
-    async fn send(
-        &mut self,
-        env: &Env,
-        topic: &str,
-        records: &[Outgoing<'_>],
-        pending: &Arc<Pending>,
-    ) -> Result<(), SinkError> {
-        let mut from = 0;
-        loop {
-            let enqueued = self.topic(topic)?.produce(&records[from..], pending);
-            for (index, code) in enqueued.rejected {
-                let Outgoing { key, value, .. } = records[from + index];
-                self.reject(topic, key, value, code, pending);
-            }
-            from += enqueued.count;
-            if from == records.len() {
-                return Ok(());
-            }
-            self.wait_for_space(env).await;
-        }
-    }
-
-    /// As [`send`](Self::send), for one record with headers: these go one by one.
-    async fn send_with_headers(
-        &mut self,
-        env: &Env,
-        topic: &str,
-        rows: &SinkRows,
-        row: usize,
-        pending: &Arc<Pending>,
-    ) -> Result<(), SinkError> {
-        let (key, value) = (rows.key(row), rows.value(row));
-        loop {
-            let mut headers = OwnedHeaders::new();
-            for (key, value) in rows.headers(row) {
-                headers = headers.insert(Header { key, value });
-            }
-            let record = BaseRecord {
-                topic,
-                partition: rows.partition(row),
-                payload: value,
-                key,
-                timestamp: None,
-                headers: Some(headers),
-                delivery_opaque: pending.clone(),
-            };
-            let Err((error, _)) = self.client.send(record) else { return Ok(()) };
-            match error.rdkafka_error_code() {
-                Some(RDKafkaErrorCode::QueueFull) => {}
-                code => {
-                    let code = code.unwrap_or(RDKafkaErrorCode::Fail);
-                    self.reject(topic, key, value, code, pending);
-                    return Ok(());
-                }
-            }
-            self.wait_for_space(env).await;
-        }
-    }
-
-    fn reject(
-        &self,
-        topic: &str,
-        key: Option<&[u8]>,
-        value: Option<&[u8]>,
-        code: RDKafkaErrorCode,
-        pending: &Pending,
-    ) {
-        let error = match self.client.client().fatal_error() {
-            Some((_, reason)) => SinkError::Fatal { reason },
-            None => self.client.context().explain(topic, key, value, code),
-        };
-        pending.fail(error);
+    fn client(&self) -> &Arc<ProducerClient> {
+        self.outbox.client()
     }
 
     async fn wait_for_space(&self, env: &Env) {
-        let deliveries = self.client.context();
+        let deliveries = self.client().context();
         deliveries.expect_space();
         tokio::select! {
             () = deliveries.space() => {}
             () = env.sleep(SPACE_PATIENCE) => {}
         }
-    }
-
-    fn topic(&mut self, name: &str) -> Result<&mut ProducerTopic, SinkError> {
-        if !self.topics.contains_key(name) {
-            let topic = ProducerTopic::new(&self.client, name)
-                .map_err(|code| SinkError::Topic { topic: name.to_owned(), code })?;
-            self.topics.insert(name.to_owned(), topic);
-        }
-        Ok(self.topics.get_mut(name).expect("inserted above"))
     }
 }
 
@@ -278,10 +172,11 @@ fn connect(
             polled.poll(POLL);
         }
     });
-    Ok(Producer { client, topics: HashMap::new(), stop, poller: Some(poller) })
+    Ok(Producer { outbox: Outbox::new(client), stop, poller: Some(poller) })
 }
 
-fn check_topic(
+/// Makes sure that `topic` exists, or at least that a broker answers. Blocks.
+pub fn check_topic(
     settings: &ClientSettings,
     env: &Env,
     table: &str,

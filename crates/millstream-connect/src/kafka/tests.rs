@@ -29,14 +29,18 @@ fn a_source_has_spark_s_columns() {
 }
 
 #[test]
-fn exactly_once_says_that_it_is_not_available() {
-    let check = |delivery| {
-        let table = table(&[("topic", "out"), ("delivery", delivery)]);
-        KafkaConnector.check_sink(&table, &value_column())
+fn delivery_is_one_of_two_and_fits_the_settings() {
+    let check = |options: &[(&str, &str)]| {
+        let table = table(&[&[("topic", "out")], options].concat());
+        parse_sink(&table, &value_column()).map(|(wanted, ..)| wanted)
     };
-    assert_eq!(check("at-least-once"), Ok(()));
-    assert!(check("exactly-once").unwrap_err().problem.contains("not available"));
-    assert!(check("perhaps").unwrap_err().problem.contains("perhaps"));
+    assert_eq!(check(&[]), Ok(Wanted::Best));
+    assert_eq!(check(&[("kafka.acks", "1")]), Ok(Wanted::AtLeastOnce));
+    assert_eq!(check(&[("delivery", "At-Least-Once")]), Ok(Wanted::AtLeastOnce));
+    assert_eq!(check(&[("delivery", "exactly-once")]), Ok(Wanted::ExactlyOnce));
+    let contradiction = check(&[("delivery", "exactly-once"), ("kafka.acks", "1")]).unwrap_err();
+    assert!(contradiction.problem.contains("kafka.acks"), "{contradiction:?}");
+    assert!(check(&[("delivery", "perhaps")]).unwrap_err().problem.contains("perhaps"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Keeps what is published.
 
 use async_trait::async_trait;
-use millstream_engine::sink::{Acknowledgement, BatchId, Delivery, Failure, Output, Sink};
+use millstream_engine::sink::{self, Acknowledgement, Delivery, Failure, Output, Sink};
 
 use super::table::{MemoryTable, Published};
 
@@ -27,7 +27,7 @@ impl Sink for MemorySink {
         Delivery::Repeats
     }
 
-    async fn open(&mut self) -> Result<Option<BatchId>, Failure> {
+    async fn open(&mut self) -> Result<Option<sink::Published>, Failure> {
         Ok(None)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use futures::FutureExt;
-use millstream_engine::sink::{BatchId, Output, Sink};
+use millstream_engine::sink::{BatchId, Output, Reached, Sink};
 use millstream_engine::source::{Admission, Kind, Source, SourceLog, StaticTable, Taken};
 
 use super::source::MemoryRows;
@@ -68,12 +68,8 @@ async fn what_is_published_can_be_read_with_its_batch_id() {
     let table = MemoryTable::named("what_is_published_can_be_read");
     let mut sink = MemorySink::new(table);
     let partitions = vec![vec![numbers(0..2)], vec![numbers(2..3)]];
-    sink.publish(Output { batch_id: BatchId(4), partitions })
-        .await
-        .unwrap()
-        .accepted()
-        .await
-        .unwrap();
+    let output = Output { batch_id: BatchId(4), partitions, reached: Reached::default() };
+    sink.publish(output).await.unwrap().accepted().await.unwrap();
     let same = MemoryTable::named("what_is_published_can_be_read");
     assert_eq!(same.published()[0].batch_id, BatchId(4));
     assert_eq!(same.row_count(), 3);

@@ -9,7 +9,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use async_trait::async_trait;
-use millstream_engine::sink::{Acknowledgement, BatchId, Delivery, Failure, Kind, Output, Sink};
+use millstream_engine::sink::{Acknowledgement, Delivery, Failure, Kind, Output, Published, Sink};
 use millstream_store::env::Env;
 use serde::Serialize;
 
@@ -155,7 +155,7 @@ impl Sink for StatsSink {
         Delivery::Repeats
     }
 
-    async fn open(&mut self) -> Result<Option<BatchId>, Failure> {
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
         if let Some(path) = &self.file {
             // Found out now rather than at the end of a long run.
             OpenOptions::new().append(true).create(true).open(path).map_err(|error| {

@@ -7,7 +7,7 @@ use arrow::array::{
 };
 use arrow::datatypes::Schema;
 use millstream_engine::connector::Options;
-use millstream_engine::sink::{BatchId, Output, Sink};
+use millstream_engine::sink::{BatchId, Output, Reached, Sink};
 use serde_json::Value;
 
 use super::{LatencySketch, StatsOptions, StatsSink};
@@ -24,7 +24,7 @@ fn rows(times: Vec<Option<i64>>) -> RecordBatch {
 }
 
 fn output(record_batches: Vec<RecordBatch>) -> Output {
-    Output { batch_id: BatchId(0), partitions: vec![record_batches] }
+    Output { batch_id: BatchId(0), partitions: vec![record_batches], reached: Reached::default() }
 }
 
 #[test]

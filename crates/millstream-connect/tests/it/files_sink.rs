@@ -8,7 +8,7 @@ use arrow::array::TimestampMicrosecondArray;
 use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
 use millstream_engine::connector::Table;
-use millstream_engine::sink::{BatchId, Delivery, Kind, Output, Sink};
+use millstream_engine::sink::{BatchId, Delivery, Kind, Output, Reached, Sink};
 
 use crate::support::{connector, context, context_of, lines, names, sink, table};
 
@@ -19,7 +19,7 @@ fn numbers(values: std::ops::Range<i64>) -> RecordBatch {
 
 fn output(batch_id: u64, partitions: Vec<RecordBatch>) -> Output {
     let partitions = partitions.into_iter().map(|rows| vec![rows]).collect();
-    Output { batch_id: BatchId(batch_id), partitions }
+    Output { batch_id: BatchId(batch_id), partitions, reached: Reached::default() }
 }
 
 async fn publish(sink: &mut Box<dyn Sink>, output: Output) {
@@ -32,7 +32,7 @@ fn out_table() -> Table {
 
 async fn opened(base: &Path) -> (Box<dyn Sink>, Option<BatchId>) {
     let mut sink = sink("json", &out_table(), &numbers(0..0).schema(), base);
-    let last = sink.open().await.unwrap();
+    let last = sink.open().await.unwrap().map(|published| published.batch_id);
     (sink, last)
 }
 

@@ -13,7 +13,7 @@ use millstream_store::source_log::SourceLog;
 
 use super::Finished;
 use crate::plan::stream_scan::from_datafusion;
-use crate::sink::{Output, Sink};
+use crate::sink::{Output, Reached, Sink};
 use crate::source::{Admission, Failure, Source};
 
 /// All rows that a source has now, for a table that can only be read as a stream.
@@ -45,7 +45,8 @@ pub async fn run(
     sink.open().await?;
     let physical = state.create_physical_plan(logical).await.map_err(from_datafusion)?;
     let partitions = collect_partitioned(physical, state.task_ctx()).await;
-    let output = Output { batch_id: BatchId(0), partitions: partitions.map_err(from_datafusion)? };
+    let partitions = partitions.map_err(from_datafusion)?;
+    let output = Output { batch_id: BatchId(0), partitions, reached: Reached::default() };
     let rows_out = output.rows();
     sink.publish(output).await?.accepted().await?;
     sink.close().await?;

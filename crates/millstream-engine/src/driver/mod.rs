@@ -14,13 +14,14 @@
 //! [`MICRO_BATCHES_IN_FLIGHT_MAX`] and the log writer's own limit: slow storage makes micro-batches
 //! larger instead of letting the logs fall behind.
 //!
-//! Why the intent of an at-least-once sink comes so late: several micro-batches may be in flight,
-//! but Spark, when it takes over a checkpoint, runs again only the last one logged. Logged in step
-//! 5 there is never more than one intent without a commit entry, so Spark loses nothing either;
-//! and what was in flight is read again, which is all that such a sink was promised.
+//! Why the intent of such a sink comes so late: several micro-batches may be in flight, but Spark,
+//! when it takes over a checkpoint, runs again only the last one logged. Logged in step 5 there is
+//! never more than one intent without a commit entry, so Spark loses nothing either. After a crash
+//! an at-least-once sink gets again what was in flight, which is all that it was promised. A sink
+//! that answers ([`Delivery::Answers`]) tells where it stands, and the logs are mended from that.
 //!
-//! A crash between 2 and 5 leaves an intent without a commit; [`recovery`] runs that micro-batch
-//! again, with the same ranges, number and batch time.
+//! A crash between 2 and 5 leaves an intent without a commit; unless the sink has published it,
+//! [`recovery`] runs that micro-batch again, with the same ranges, number and batch time.
 //!
 //! [`Source::take`]: crate::source::Source::take
 
@@ -40,6 +41,7 @@ use std::time::Duration;
 use futures::future::select_all;
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::commit_log;
+use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Task};
 use millstream_store::log_writer::{LogWriter, Settings, Ticket};
 use millstream_store::offset::{BatchId, SourceOffset};
@@ -51,7 +53,7 @@ use crate::plan::QueryPlan;
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::from_datafusion;
 use crate::progress::{Durations, Listener, Progress, SourceProgress};
-use crate::sink::{Delivery, Output, Sink};
+use crate::sink::{Delivery, Output, Reached, Sink};
 use crate::source::{Admission, Failure, Source, Split, Taken};
 use crate::sql::trigger::Trigger;
 use committer::{Committer, InFlight};
@@ -172,6 +174,13 @@ impl Driver {
         for id in resume.commit_only {
             self.log.commit(id, commit_log::Entry::default()).await;
         }
+        if let (Some((first, _)), Some((last, _))) = (resume.mend.first(), resume.mend.last()) {
+            tracing::info!(first = first.0, last = last.0, "logging what the sink has published");
+        }
+        for (id, entry) in resume.mend {
+            self.log.intent(id, entry, Durability::Process).await;
+            self.log.commit(id, commit_log::Entry::default()).await;
+        }
         for replay in resume.replays {
             tracing::info!(
                 batch_id = replay.id.0,
@@ -264,8 +273,9 @@ impl Driver {
         let id = self.next_id;
         self.next_id = id.next();
         let entry = self.intent(&taken, &fired);
+        crash_points::reached(Step::AfterTake);
         let intent = match self.query.sink.delivery() {
-            Delivery::Repeats => Intent::ToBeLogged(entry),
+            Delivery::Repeats | Delivery::Answers => Intent::ToBeLogged(entry),
             Delivery::IdempotentById => {
                 let began_log = self.query.env.monotonic();
                 let ticket = self.log.intent(id, entry, Durability::Power).await;
@@ -277,16 +287,22 @@ impl Driver {
     }
 
     fn intent(&self, taken: &[Option<Taken>], fired: &Fired) -> offset_log::Entry {
-        let end = |(taken, position): (&Option<Taken>, &Option<SourceOffset>)| match taken {
-            Some(taken) => Some(taken.end.clone()),
-            None => position.clone(),
-        };
+        let ends = taken.iter().map(|taken| taken.as_ref().map(|taken| &taken.end));
         offset_log::Entry {
             batch_watermark_ms: 0,
             batch_timestamp_ms: fired.batch_time_ms,
             conf: self.conf.clone(),
-            offsets: taken.iter().zip(&self.positions).map(end).collect(),
+            offsets: self.reached(ends),
         }
+    }
+
+    /// Where each source stands after a micro-batch that takes it to `ends`.
+    fn reached<'a>(
+        &self,
+        ends: impl Iterator<Item = Option<&'a SourceOffset>>,
+    ) -> Vec<Option<SourceOffset>> {
+        let positions = self.positions.iter();
+        ends.zip(positions).map(|(end, position)| end.or(position.as_ref()).cloned()).collect()
     }
 
     /// Steps 3 and 4, and the hand-over to step 5.
@@ -308,7 +324,10 @@ impl Driver {
         let began_running = self.query.env.monotonic();
         let input = Input::split(taken, &self.query.env);
         let partitions = self.query.plan.run(&self.query.env, input.splits).await?;
-        let output = Output { batch_id: id, partitions };
+        crash_points::reached(Step::AfterRun);
+        let ends = self.reached(input.ends.iter().map(Option::as_ref));
+        let reached = Reached { ends, batch_time_ms: fired.batch_time_ms };
+        let output = Output { batch_id: id, partitions, reached };
         let rows_out = output.rows();
         let intent = match intent {
             Intent::Logged => None,

@@ -1,17 +1,27 @@
 //! What a restart does, decided from the two logs and the sink's own answer.
 //!
-//! With C the last commit:
-//! - nothing logged: a new query, micro-batch 0 comes next;
-//! - an intent above C that the sink says it has published: only its commit entry is missing;
-//! - any other intent above C: its micro-batch runs again over the same range, with the same number
+//! With C the last commit entry, L the last intent, and P the last micro-batch that the sink says it
+//! has published:
+//! - nothing logged and nothing published: a new query, micro-batch 0 comes next;
+//! - an intent above C and up to P: only its commit entry is missing;
+//! - an intent above C and P: its micro-batch runs again over the same range, with the same number
 //!   and batch time;
+//! - P above L, from a sink that says how far it came: the logs were behind, as a sink does not
+//!   wait for them. They are mended: each number from L+1 to P gets both entries, all with the
+//!   offsets of P. What was published is in them, as the range of the first;
 //! - after those, the next number follows, and starts where the last intent ended.
+//!
+//! P below C is nothing unusual: micro-batches without rows leave no record in a sink, and another
+//! program may have run the query for a while. The logs say where it goes on.
 
 use millstream_store::error::{Classified, Kind};
+use millstream_store::log_writer::RETAINED_ENTRIES_MIN;
 use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;
 use millstream_store::recovery::Recovered;
 use thiserror::Error;
+
+use crate::sink::{Published, Reached};
 
 /// What the driver does before its first new micro-batch.
 #[derive(Debug, PartialEq)]
@@ -24,6 +34,8 @@ pub struct Resume {
     pub conf: Vec<(String, String)>,
     /// Micro-batches that are published and lack their commit entry, ascending.
     pub commit_only: Vec<BatchId>,
+    /// Micro-batches that are published and stand in neither log, ascending.
+    pub mend: Vec<(BatchId, offset_log::Entry)>,
     /// Micro-batches to run again, ascending.
     pub replays: Vec<Replay>,
 }
@@ -57,6 +69,42 @@ pub enum ResumeError {
         /// Sources of the query.
         in_query: usize,
     },
+    /// The sink's record has other sources than the query.
+    #[error(
+        "the sink's record of micro-batch {batch_id} has offsets of {} but the query reads {}: a \
+         query goes on only with the same sources in the same order; use a new checkpoint",
+        counted(*in_record),
+        counted(*in_query)
+    )]
+    RecordOfOthers {
+        /// The micro-batch that the sink has published last.
+        batch_id: BatchId,
+        /// Sources in its record.
+        in_record: usize,
+        /// Sources of the query.
+        in_query: usize,
+    },
+    /// The log and the sink tell different things of one micro-batch.
+    #[error(
+        "the checkpoint and the sink disagree about micro-batch {batch_id}: entry {batch_id} of the \
+         offset log ends at {logged}, but the sink has published it up to {published}. Another \
+         program has probably run this checkpoint after a crash. To go on from the sink's record, \
+         delete offsets/{batch_id} and the entries above it. To go on from the checkpoint, which \
+         may publish rows twice, delete the sink's record (the connector's page says where it is)"
+    )]
+    Disagreement {
+        /// The micro-batch.
+        batch_id: BatchId,
+        /// Where it ends in the offset log.
+        logged: String,
+        /// Where it ended when the sink published it.
+        published: String,
+    },
+}
+
+fn shown(ends: &[Option<SourceOffset>]) -> String {
+    let texts = ends.iter().map(|end| end.as_ref().map_or("-", SourceOffset::as_str));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn counted(sources: usize) -> String {
@@ -65,51 +113,105 @@ fn counted(sources: usize) -> String {
 
 impl Classified for ResumeError {
     fn kind(&self) -> Kind {
-        Kind::Config
+        match self {
+            Self::SourcesChanged { .. } | Self::RecordOfOthers { .. } => Kind::Config,
+            Self::Disagreement { .. } => Kind::Data,
+        }
     }
 }
 
 /// Decides what a restart does. `published` is the sink's answer, `None` if it cannot answer.
 pub fn decide(
-    recovered: Recovered,
-    published: Option<BatchId>,
+    mut recovered: Recovered,
+    published: Option<Published>,
     sources: usize,
 ) -> Result<Resume, ResumeError> {
-    let Some((last_id, last)) = recovered.last_intent else {
-        return Ok(Resume {
-            next_id: BatchId(0),
-            positions: vec![None; sources],
-            conf: offset_log::default_conf(),
-            commit_only: Vec::new(),
-            replays: Vec::new(),
-        });
+    let mut resume = Resume {
+        next_id: BatchId(0),
+        positions: vec![None; sources],
+        conf: offset_log::default_conf(),
+        commit_only: Vec::new(),
+        mend: Vec::new(),
+        replays: Vec::new(),
     };
-    let in_checkpoint = last.offsets.len();
-    if in_checkpoint != sources {
-        return Err(ResumeError::SourcesChanged { in_checkpoint, in_query: sources });
-    }
-    let finished = recovered.finished_intent.map(|(_, entry)| entry.offsets);
-    let mut starts = finished.unwrap_or_else(|| vec![None; sources]);
-    let (mut commit_only, mut replays) = (Vec::new(), Vec::new());
-    for (id, entry) in recovered.unfinished {
-        let ends = entry.offsets.clone();
-        if published.is_some_and(|published| published >= id) {
-            commit_only.push(id);
-        } else {
-            let batch_time_ms = entry.batch_timestamp_ms;
-            replays.push(Replay { id, starts, ends: entry.offsets, batch_time_ms });
+    if let Some((last_id, last)) = recovered.last_intent.take() {
+        let in_checkpoint = last.offsets.len();
+        if in_checkpoint != sources {
+            return Err(ResumeError::SourcesChanged { in_checkpoint, in_query: sources });
         }
-        starts = ends;
+        resume.next_id = last_id.next();
+        resume.positions = last.offsets;
+        resume.conf = last.conf;
     }
-    Ok(Resume {
-        next_id: last_id.next(),
-        positions: last.offsets,
-        conf: last.conf,
-        commit_only,
-        replays,
-    })
+    if let Some(published) = &published {
+        check_record(&recovered, published, sources)?;
+    }
+    resume.sort_unfinished(recovered, published.as_ref().map(|published| published.batch_id));
+    if let Some(Published { batch_id, reached: Some(reached) }) = published
+        && batch_id >= resume.next_id
+    {
+        resume.mend(batch_id, reached);
+    }
+    Ok(resume)
 }
 
+/// Holds the sink's record against the query and the offset log.
+fn check_record(
+    recovered: &Recovered,
+    published: &Published,
+    sources: usize,
+) -> Result<(), ResumeError> {
+    let Published { batch_id, reached: Some(Reached { ends, .. }) } = published else {
+        return Ok(());
+    };
+    let batch_id = *batch_id;
+    if ends.len() != sources {
+        let in_record = ends.len();
+        return Err(ResumeError::RecordOfOthers { batch_id, in_record, in_query: sources });
+    }
+    let logged = recovered.unfinished.iter().find(|(id, _)| *id == batch_id);
+    match logged {
+        Some((_, logged)) if logged.offsets != *ends => Err(ResumeError::Disagreement {
+            batch_id,
+            logged: shown(&logged.offsets),
+            published: shown(ends),
+        }),
+        _ => Ok(()),
+    }
+}
+
+impl Resume {
+    /// Tells intents without commit entry that are published from those to run again.
+    fn sort_unfinished(&mut self, recovered: Recovered, published: Option<BatchId>) {
+        let finished = recovered.finished_intent.map(|(_, entry)| entry.offsets);
+        let mut starts = finished.unwrap_or_else(|| vec![None; self.positions.len()]);
+        for (id, entry) in recovered.unfinished {
+            let ends = entry.offsets.clone();
+            if published.is_some_and(|published| published >= id) {
+                self.commit_only.push(id);
+            } else {
+                let batch_time_ms = entry.batch_timestamp_ms;
+                self.replays.push(Replay { id, starts, ends: entry.offsets, batch_time_ms });
+            }
+            starts = ends;
+        }
+    }
+
+    /// Makes the entries that are missing up to `published`; only those that a log would keep.
+    fn mend(&mut self, published: BatchId, reached: Reached) {
+        let entry = offset_log::Entry {
+            batch_watermark_ms: 0,
+            batch_timestamp_ms: reached.batch_time_ms,
+            conf: self.conf.clone(),
+            offsets: reached.ends.clone(),
+        };
+        let kept = (published.0 + 1).saturating_sub(RETAINED_ENTRIES_MIN);
+        let missing = self.next_id.0.max(kept)..=published.0;
+        self.mend = missing.map(|id| (BatchId(id), entry.clone())).collect();
+        self.next_id = published.next();
+        self.positions = reached.ends;
+    }
+}
 #[cfg(test)]
 mod tests {
     use millstream_store::commit_log;
@@ -129,6 +231,12 @@ mod tests {
 
     fn offset(at: u64) -> Option<SourceOffset> {
         Some(SourceOffset::new(at.to_string()))
+    }
+
+    /// A sink's answer: micro-batch `id`, up to the offset `end` if it knows that.
+    fn published(id: u64, end: Option<u64>) -> Option<Published> {
+        let reached = end.map(|end| Reached { ends: vec![offset(end)], batch_time_ms: 9 });
+        Some(Published { batch_id: BatchId(id), reached })
     }
 
     /// Intents up to `last`, commits up to `commit`.
@@ -174,12 +282,58 @@ mod tests {
 
     #[test]
     fn what_the_sink_has_published_is_not_run_again() {
-        let resume = decide(recovered(5, Some(3)), Some(BatchId(4)), 1).unwrap();
+        let resume = decide(recovered(5, Some(3)), published(4, None), 1).unwrap();
         assert_eq!(resume.commit_only, vec![BatchId(4)]);
         assert_eq!(resume.replays.len(), 1);
         assert_eq!(resume.replays[0].starts, vec![offset(40)]);
-        let behind = decide(recovered(5, Some(3)), Some(BatchId(3)), 1).unwrap();
+        let behind = decide(recovered(5, Some(3)), published(3, None), 1).unwrap();
         assert_eq!(behind.replays.len(), 2);
+    }
+
+    #[test]
+    fn logs_behind_the_sink_are_mended() {
+        let resume = decide(recovered(5, Some(4)), published(8, Some(77)), 1).unwrap();
+        assert_eq!((resume.commit_only, resume.replays), (vec![BatchId(5)], vec![]));
+        let mended = resume.mend.iter().map(|(id, entry)| (id.0, entry.offsets.clone()));
+        let end = vec![offset(77)];
+        let expected = vec![(6, end.clone()), (7, end.clone()), (8, end.clone())];
+        assert_eq!(mended.collect::<Vec<_>>(), expected);
+        assert_eq!(resume.mend[0].1.batch_timestamp_ms, 9);
+        assert_eq!((resume.next_id, resume.positions), (BatchId(9), end));
+    }
+
+    #[test]
+    fn empty_logs_are_mended_from_the_beginning_as_far_as_they_are_kept() {
+        let resume = decide(Recovered::default(), published(2, Some(20)), 1).unwrap();
+        assert_eq!(resume.mend.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [0, 1, 2]);
+        let resume = decide(Recovered::default(), published(5_000, Some(20)), 1).unwrap();
+        assert_eq!(resume.mend.len() as u64, RETAINED_ENTRIES_MIN);
+        assert_eq!(resume.mend.last().map(|(id, _)| id.0), Some(5_000));
+    }
+
+    #[test]
+    fn a_record_below_the_commits_changes_nothing() {
+        let resume = decide(recovered(5, Some(4)), published(2, Some(20)), 1).unwrap();
+        assert_eq!(resume, decide(recovered(5, Some(4)), None, 1).unwrap());
+    }
+
+    #[test]
+    fn a_record_that_agrees_with_the_log_completes_it() {
+        let resume = decide(recovered(5, Some(4)), published(5, Some(50)), 1).unwrap();
+        assert_eq!((resume.commit_only, resume.replays), (vec![BatchId(5)], vec![]));
+        assert_eq!((resume.next_id, resume.mend), (BatchId(6), vec![]));
+    }
+
+    #[test]
+    fn a_record_that_contradicts_the_log_is_refused() {
+        let refused = decide(recovered(5, Some(4)), published(5, Some(49)), 1).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Data);
+        let text = refused.to_string();
+        assert!(text.contains("ends at 50") && text.contains("up to 49"), "{text}");
+        let refused = decide(recovered(5, Some(4)), published(7, Some(70)), 2).unwrap_err();
+        assert!(matches!(refused, ResumeError::SourcesChanged { .. }));
+        let refused = decide(Recovered::default(), published(7, Some(70)), 2).unwrap_err();
+        assert!(matches!(refused, ResumeError::RecordOfOthers { in_record: 1, .. }));
     }
 
     #[test]

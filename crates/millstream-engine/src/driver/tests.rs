@@ -18,7 +18,7 @@ use super::stop::stop_pair;
 use super::*;
 use crate::plan::session::streaming_config;
 use crate::plan::stream_scan::{Slots, StreamTable};
-use crate::sink::Acknowledgement;
+use crate::sink::{Acknowledgement, Published};
 use crate::source::RecordBatches;
 
 fn schema() -> SchemaRef {
@@ -168,10 +168,18 @@ struct Outside {
     refuse: Mutex<Option<u64>>,
     /// Never acknowledges this micro-batch until notified.
     hold: Mutex<Option<(u64, Arc<Notify>)>>,
-    answers: bool,
+    /// Accepts this micro-batch, and then seems to be gone: what a crash at that moment leaves.
+    lose_answer: Mutex<Option<u64>>,
+    delivery: Option<Delivery>,
+    /// Where the query stood after each accepted micro-batch.
+    reached: Mutex<Vec<Reached>>,
 }
 
 impl Outside {
+    fn which(delivery: Delivery) -> Self {
+        Self { delivery: Some(delivery), ..Self::default() }
+    }
+
     fn rows(&self) -> Vec<i64> {
         self.accepted.lock().iter().flat_map(|(_, rows)| rows.clone()).collect()
     }
@@ -190,12 +198,19 @@ impl Sink for OutsideSink {
     }
 
     fn delivery(&self) -> Delivery {
-        if self.0.answers { Delivery::IdempotentById } else { Delivery::Repeats }
+        self.0.delivery.unwrap_or(Delivery::Repeats)
     }
 
-    async fn open(&mut self) -> Result<Option<BatchId>, Failure> {
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
         let last = self.0.accepted.lock().last().map(|(id, _)| BatchId(*id));
-        Ok(last.filter(|_| self.0.answers))
+        let reached = self.0.reached.lock().last().cloned();
+        Ok(match (self.0.delivery, last) {
+            (None | Some(Delivery::Repeats), _) | (_, None) => None,
+            (Some(Delivery::IdempotentById), Some(batch_id)) => {
+                Some(Published { batch_id, reached: None })
+            }
+            (Some(Delivery::Answers), Some(batch_id)) => Some(Published { batch_id, reached }),
+        })
     }
 
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
@@ -208,6 +223,10 @@ impl Sink for OutsideSink {
             rows.column(0).as_primitive::<Int64Type>().values().iter().copied().collect::<Vec<_>>()
         });
         self.0.accepted.lock().push((id, rows.collect()));
+        self.0.reached.lock().push(output.reached.clone());
+        if self.0.lose_answer.lock().is_some_and(|lost| id >= lost) {
+            return Ok(async { Err(Failure::new(Kind::Retry, "gone")) }.boxed());
+        }
         let held = self.0.hold.lock().clone().filter(|(held, _)| *held == id);
         let Some((_, release)) = held else { return Ok(Acknowledgement::Done) };
         let released = async move {
@@ -343,13 +362,80 @@ async fn an_uncommitted_micro_batch_runs_again_over_its_own_range() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sink_that_can_answer_sees_no_micro_batch_twice() {
-    let scene = Scene::new(0..100, Outside { answers: true, ..Outside::default() });
+    let scene = Scene::new(0..100, Outside::which(Delivery::IdempotentById));
     scene.run(Trigger::AvailableNow).await.unwrap();
     scene.remove("commits/0");
     scene.topic.push(100..110);
     scene.run(Trigger::AvailableNow).await.unwrap();
     assert_eq!(scene.outside.rows(), kept(0..110));
     assert_eq!(scene.names("commits"), [0, 1], "the missing entry is written");
+}
+
+/// The end of source 0 in each entry of the offset log.
+fn logged_ends(scene: &Scene) -> Vec<usize> {
+    let end = |id: u64| {
+        let entry = scene.directory.path().join(format!("offsets/{id}"));
+        let entry = offset_log::Entry::decode(&std::fs::read(entry).unwrap()).unwrap();
+        position_of(entry.offsets[0].as_ref().unwrap())
+    };
+    scene.names("offsets").into_iter().map(end).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_logs_are_mended_from_what_the_sink_answers() {
+    let mut scene = Scene::new(0..100, Outside::which(Delivery::Answers));
+    scene.rows_max = 10;
+    // From micro-batch 3 on everything is published, and nobody hears of it.
+    *scene.outside.lose_answer.lock() = Some(3);
+    scene.run(Trigger::AvailableNow).await.unwrap_err();
+    assert_eq!(scene.names("commits"), [0, 1, 2]);
+    let published = scene.outside.ids().len() as u64;
+    assert!(published > 3, "the driver hands over without waiting for an answer");
+    *scene.outside.lose_answer.lock() = None;
+
+    scene.topic.push(100..110);
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(scene.outside.rows(), kept(0..110), "nothing is missing, nothing doubled");
+    let all: Vec<u64> = (0..11).collect();
+    assert_eq!(scene.outside.ids(), all, "numbers go on where the sink was");
+    assert_eq!((scene.names("offsets"), scene.names("commits")), (all.clone(), all));
+    let ends = logged_ends(&scene);
+    assert_eq!(ends.last(), Some(&110));
+    assert!(ends.is_sorted(), "{ends:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_that_are_lost_come_back_from_the_sink() {
+    let mut scene = Scene::new(0..50, Outside::which(Delivery::Answers));
+    scene.rows_max = 10;
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    for log in ["offsets", "commits"] {
+        std::fs::remove_dir_all(scene.directory.path().join(log)).unwrap();
+    }
+    scene.topic.push(50..60);
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(scene.outside.rows(), kept(0..60));
+    assert_eq!(scene.names("commits"), [0, 1, 2, 3, 4, 5]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_logged_micro_batch_that_the_sink_does_not_have_runs_again() {
+    let mut scene = Scene::new(0..50, Outside::which(Delivery::Answers));
+    scene.rows_max = 10;
+    *scene.outside.refuse.lock() = Some(3);
+    scene.run(Trigger::AvailableNow).await.unwrap_err();
+    let intents = scene.names("offsets");
+    // The committer had logged the intent that then failed, and the sink has nothing after it.
+    assert_eq!((intents.last(), scene.names("commits").last()), (Some(&3), Some(&2)));
+    scene.outside.accepted.lock().retain(|(id, _)| *id < 3);
+    scene.outside.reached.lock().truncate(3);
+    *scene.outside.refuse.lock() = None;
+    scene.rows_max = usize::MAX;
+
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    let accepted = scene.outside.accepted.lock().clone();
+    assert_eq!(accepted[3], (3, kept(30..40)), "the range that was logged");
+    assert_eq!(scene.outside.rows(), kept(0..50));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -38,7 +38,9 @@ fn write_all(directory: &Directory, receiver: &Receiver<Job>, ending: &Ending) {
 fn write_group(directory: &Directory, group: &[Job], shared: &Shared) -> Result<(), WriteError> {
     let flushed = group.iter().any(|job| job.durability == Durability::Power);
     for job in group {
+        job.before();
         directory.put(&job.name(), &job.encode(), job.durability)?;
+        job.after();
         if !flushed {
             shared.written(job.lane(), job.id);
         }

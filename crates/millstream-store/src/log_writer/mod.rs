@@ -27,11 +27,15 @@ use tokio::sync::watch;
 
 use self::purge::Purger;
 use crate::checkpoint::Checkpoint;
+use crate::crash_points::{self, Step};
 use crate::env::{Env, Thread};
 use crate::error::{Classified, Kind};
 use crate::offset::BatchId;
 use crate::storage::{Durability, PutError, Storage};
 use crate::{commit_log, layout, offset_log};
+
+/// Spark's default of `spark.sql.streaming.minBatchesToRetain`.
+pub const RETAINED_ENTRIES_MIN: u64 = 100;
 
 /// How the logs are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +49,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { retain_entries_min: 100, in_flight_max: 4 }
+        Self { retain_entries_min: RETAINED_ENTRIES_MIN, in_flight_max: 4 }
     }
 }
 
@@ -161,6 +165,22 @@ impl Job {
 
     fn name(&self) -> String {
         format!("{}/{}", self.lane().directory(), self.id)
+    }
+
+    /// Names the moment before the entry is written.
+    fn before(&self) {
+        crash_points::reached(match self.lane() {
+            Lane::Intents => Step::BeforeIntent,
+            Lane::Commits => Step::BeforeCommitEntry,
+        });
+    }
+
+    /// Names the moment when the entry is written and nobody was told.
+    fn after(&self) {
+        crash_points::reached(match self.lane() {
+            Lane::Intents => Step::AfterIntent,
+            Lane::Commits => Step::AfterCommitEntry,
+        });
     }
 
     fn encode(&self) -> Vec<u8> {

@@ -33,8 +33,12 @@ async fn write_all(prefix: Prefix, mut receiver: UnboundedReceiver<Job>, shared:
         if shared.has_failed() {
             break;
         }
+        job.before();
         match prefix.put(&job.name(), job.encode()).await {
-            Ok(()) => shared.written(job.lane(), job.id),
+            Ok(()) => {
+                job.after();
+                shared.written(job.lane(), job.id);
+            }
             Err(error) => {
                 shared.fail(error.into());
                 break;

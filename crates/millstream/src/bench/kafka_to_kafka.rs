@@ -33,7 +33,7 @@ use super::quantiles::Quantiles;
 use super::report::{self, Machine, Versions};
 use super::schedule::Schedule;
 use super::settings;
-use super::system::{EngineOptions, Route, System};
+use super::system::{Delivery, EngineOptions, Route, System};
 use super::work_directory::WorkDirectory;
 
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -73,6 +73,9 @@ pub struct Flags {
     /// is handed to `run --set`
     #[arg(long, value_name = "K=V")]
     engine_option: Vec<String>,
+    /// What the engine's sink promises; the meter always reads committed records
+    #[arg(long, value_enum, default_value_t)]
+    delivery: Delivery,
     /// Measure only one of the two
     #[arg(long)]
     only: Option<System>,
@@ -93,6 +96,9 @@ pub struct Setup {
     pub generator_linger_ms: u64,
     /// Options the engine was given.
     pub engine_options: Vec<String>,
+    /// What the engine's sink promises.
+    #[serde(default)]
+    pub delivery: Delivery,
 }
 
 /// One result line: one system in one round.
@@ -160,7 +166,8 @@ struct Medians {
 /// Runs the whole benchmark. True if no record was lost.
 pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     check(flags)?;
-    let options = EngineOptions::parse(&flags.engine_option)?;
+    let options =
+        EngineOptions { delivery: flags.delivery, ..EngineOptions::parse(&flags.engine_option)? };
     // Made before the broker and so dropped after it: nobody writes there any more.
     let work = WorkDirectory::create()?;
     let broker = match &flags.brokers {
@@ -243,6 +250,7 @@ impl Bench<'_> {
             seconds: self.flags.seconds,
             generator_linger_ms: settings::generator_linger_ms(rate),
             engine_options: self.flags.engine_option.clone(),
+            delivery: self.flags.delivery,
         }
     }
 

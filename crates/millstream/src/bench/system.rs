@@ -37,6 +37,34 @@ pub struct EngineOptions {
     pub source: Vec<(String, String)>,
     /// For `run --set`, which is about the sink and the query.
     pub set: Vec<(String, String)>,
+    /// The sink table's option.
+    pub delivery: Delivery,
+}
+
+/// What the engine's sink promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    /// What the relay does, too.
+    #[default]
+    AtLeastOnce,
+    /// A transaction for each micro-batch.
+    ExactlyOnce,
+}
+
+impl std::fmt::Display for Delivery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Delivery {
+    fn name(self) -> &'static str {
+        match self {
+            Self::AtLeastOnce => "at-least-once",
+            Self::ExactlyOnce => "exactly-once",
+        }
+    }
 }
 
 impl System {
@@ -124,7 +152,7 @@ fn start_relay(route: Route<'_>, directory: &Path) -> Result<Process, Error> {
 fn kafka_pipeline(route: Route<'_>, options: &EngineOptions) -> String {
     let servers = ("kafka.bootstrap.servers", route.brokers);
     let source = [servers, ("subscribe", route.from), ("startingOffsets", "latest")];
-    let sink = [servers, ("topic", route.to)];
+    let sink = [servers, ("topic", route.to), ("delivery", options.delivery.name())];
     format!(
         "CREATE TABLE input USING kafka OPTIONS ({});\n\
          CREATE TABLE output USING kafka OPTIONS ({});\n\
@@ -155,7 +183,7 @@ mod tests {
             "CREATE TABLE input USING kafka OPTIONS ('kafka.bootstrap.servers' = '127.0.0.1:1', \
              'subscribe' = 'in', 'startingOffsets' = 'latest', 'maxOffsetsPerTrigger' = '10');\n\
              CREATE TABLE output USING kafka OPTIONS ('kafka.bootstrap.servers' = '127.0.0.1:1', \
-             'topic' = 'it''s');\n\
+             'topic' = 'it''s', 'delivery' = 'at-least-once');\n\
              CREATE FLOW relay AS INSERT INTO output BY NAME\n\
              SELECT key, value FROM STREAM input WHERE value IS NOT NULL;\n"
         );

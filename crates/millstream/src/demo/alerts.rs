@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use millstream_engine::connector::{
     Connector, FlowContext, OptionError, OptionSpec, ReadMode, Registry, Table,
 };
-use millstream_engine::sink::{Acknowledgement, BatchId, Delivery, Failure, Output, Sink};
+use millstream_engine::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
 use millstream_engine::source::Source;
 use millstream_store::env::{Env, Thread};
 
@@ -165,7 +165,7 @@ impl Sink for TeeSink {
         self.inner.delivery()
     }
 
-    async fn open(&mut self) -> Result<Option<BatchId>, Failure> {
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
         self.inner.open().await
     }
 

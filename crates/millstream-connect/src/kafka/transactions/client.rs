@@ -1,0 +1,237 @@
+//! One transactional id: a producer client that fills and ends one transaction at a time.
+//!
+//! Errors of three sorts come out of the client. Some may pass, and the same call is made again for
+//! as long as a transaction lives. Some spoil the transaction: it is aborted, and the query fails;
+//! a restart finds out what is published. Some mean that the brokers turn this id away: because
+//! another instance has taken it over, or because the transaction was open for too long, which is
+//! told by the time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use millstream_store::crash_points::{self, Step};
+use millstream_store::env::{Env, Thread};
+use rdkafka::error::KafkaError;
+use rdkafka::producer::Producer as _;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::types::RDKafkaErrorCode;
+
+use super::super::delivery::Pending;
+use super::super::error::SinkError;
+use super::super::native::{ProducerClient, TransactionError, commit_transaction};
+use super::super::outbox::Outbox;
+use super::opening::Groups;
+use super::progress::carrier;
+use super::rotation::Work;
+
+/// One call to the brokers; it is repeated while that may help.
+const ATTEMPT: Duration = Duration::from_secs(2);
+/// How long aborting may take at the end of a query that failed. The brokers would do it, too.
+const ABORT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the poller waits for an event; how soon it notices that it should end.
+const POLL: Duration = Duration::from_millis(100);
+/// How soon a full queue is looked at again.
+const SPACE_INTERVAL: Duration = Duration::from_millis(1);
+/// How long the commit of a transaction may be without an answer, beyond the transaction's life.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A client with a transactional id.
+pub struct TransactionalClient {
+    id: String,
+    outbox: Outbox,
+    env: Env,
+    timeout: Duration,
+    /// When the transaction began, on the monotonic clock.
+    begun: Duration,
+    stop: Arc<AtomicBool>,
+    poller: Option<Thread>,
+}
+
+impl TransactionalClient {
+    /// For a client whose `transactional.id` is `id` and whose transactions live for `timeout`.
+    pub fn new(id: String, client: ProducerClient, timeout: Duration, env: &Env) -> Self {
+        let client = Arc::new(client);
+        let stop = Arc::new(AtomicBool::new(false));
+        let (polled, stopped) = (client.clone(), stop.clone());
+        let poller = env.thread("kafka-reports", move || {
+            while !stopped.load(Ordering::Acquire) {
+                polled.poll(POLL);
+            }
+        });
+        let (outbox, poller) = (Outbox::new(client), Some(poller));
+        Self { id, outbox, env: env.clone(), timeout, begun: Duration::ZERO, stop, poller }
+    }
+
+    /// Where rows go, and the client behind it.
+    pub fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// Takes over the transactional id; ends what its last owner left open.
+    pub fn take_over(&self, wait: Duration) -> Result<(), KafkaError> {
+        self.client().init_transactions(wait)
+    }
+
+    /// Begins a transaction and fills it; returns when the brokers have all of it.
+    pub fn fill(
+        &mut self,
+        work: &Work,
+        topic: Option<&str>,
+        groups: &mut Groups,
+    ) -> Result<(), SinkError> {
+        crash_points::reached(Step::BeforeBegin);
+        self.begun = self.env.monotonic();
+        self.client().begin_transaction().map_err(|error| self.failed("its beginning", &error))?;
+        let (pending, outcome) = Pending::with_outcome(&self.env);
+        let put = self.put(work, topic, &pending);
+        drop(pending);
+        put?;
+        crash_points::reached(Step::AfterProduce);
+        self.record(work, topic, groups)?;
+        crash_points::reached(Step::AfterOffsets);
+        match outcome.blocking_recv() {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.turned_away().unwrap_or(error)),
+            Err(_) => Err(SinkError::AfterFailure),
+        }
+    }
+
+    fn put(
+        &mut self,
+        work: &Work,
+        topic: Option<&str>,
+        pending: &Arc<Pending>,
+    ) -> Result<(), SinkError> {
+        for rows in &work.rows {
+            let mut row = 0;
+            loop {
+                row = self.outbox.put(rows, row, topic, pending)?;
+                if row == rows.rows {
+                    break;
+                }
+                std::thread::sleep(SPACE_INTERVAL);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the record of the query's progress into the transaction.
+    fn record(
+        &self,
+        work: &Work,
+        topic: Option<&str>,
+        groups: &mut Groups,
+    ) -> Result<(), SinkError> {
+        for (index, piece) in work.record.iter().enumerate() {
+            let group = groups.get(index)?;
+            let mut offsets = TopicPartitionList::with_capacity(1);
+            let mut element = offsets.add_partition(carrier(topic), 0);
+            let number = i64::try_from(work.batch_id.0).expect("numbers stay far below 2^63");
+            let set = element.set_offset(Offset::Offset(number));
+            element.set_metadata(piece);
+            set.map_err(|error| self.failed("the record of progress", &error))?;
+            loop {
+                let Err(error) =
+                    self.client().send_offsets_to_transaction(&offsets, group, ATTEMPT)
+                else {
+                    break;
+                };
+                if !is_retriable(&error) || self.open_for() > self.timeout {
+                    return Err(self.failed("the record of progress", &error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the transaction visible.
+    pub fn commit(&self) -> Result<(), SinkError> {
+        crash_points::reached(Step::BeforeCommit);
+        loop {
+            let Err(error) = commit_transaction(self.client(), ATTEMPT) else { break };
+            let may_pass = error.is_retriable && !error.is_fatal;
+            if !may_pass || self.open_for() > self.timeout + ANSWER_PATIENCE {
+                return Err(self.not_committed(error));
+            }
+        }
+        crash_points::reached(Step::AfterCommit);
+        Ok(())
+    }
+
+    /// Drops what is in the transaction, as far as the brokers let us: otherwise they do it after
+    /// the transaction's time, or when the next instance starts.
+    pub fn abort(&self) {
+        if self.client().client().fatal_error().is_some() {
+            return;
+        }
+        if let Err(error) = self.client().abort_transaction(ABORT_PATIENCE) {
+            tracing::debug!(id = self.id, %error, "a transaction was left to the brokers to abort");
+        }
+    }
+
+    fn client(&self) -> &Arc<ProducerClient> {
+        self.outbox.client()
+    }
+
+    fn open_for(&self) -> Duration {
+        self.env.monotonic().saturating_sub(self.begun)
+    }
+
+    fn failed(&self, step: &'static str, error: &KafkaError) -> SinkError {
+        let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+        let reason = match error {
+            KafkaError::Transaction(error) => error.string(),
+            other => other.to_string(),
+        };
+        self.explain(step, code, reason)
+    }
+
+    fn not_committed(&self, error: TransactionError) -> SinkError {
+        self.explain("its commit", error.code, error.reason)
+    }
+
+    fn explain(&self, step: &'static str, code: RDKafkaErrorCode, reason: String) -> SinkError {
+        if is_turned_away(code) {
+            return self.displaced();
+        }
+        let turned_away = self.turned_away();
+        turned_away.unwrap_or(SinkError::Transaction { id: self.id.clone(), step, code, reason })
+    }
+
+    /// The error of a client that the brokers do not accept any more, if they do not.
+    fn turned_away(&self) -> Option<SinkError> {
+        let (code, _) = self.client().client().fatal_error()?;
+        is_turned_away(code).then(|| self.displaced())
+    }
+
+    fn displaced(&self) -> SinkError {
+        let (id, open) = (self.id.clone(), self.open_for());
+        if open > self.timeout {
+            return SinkError::TimedOut { id, open, timeout: self.timeout };
+        }
+        SinkError::TakenOver { id }
+    }
+}
+
+impl Drop for TransactionalClient {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        drop(self.poller.take());
+    }
+}
+
+fn is_retriable(error: &KafkaError) -> bool {
+    matches!(error, KafkaError::Transaction(error) if error.is_retriable())
+}
+
+/// True if the brokers do not know this owner of a transactional id any more.
+fn is_turned_away(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::Fenced
+            | RDKafkaErrorCode::ProducerFenced
+            | RDKafkaErrorCode::InvalidProducerEpoch
+            | RDKafkaErrorCode::InvalidTransactionalState
+    )
+}

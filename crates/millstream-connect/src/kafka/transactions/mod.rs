@@ -1,0 +1,90 @@
+//! The Kafka sink, exactly once: each micro-batch is one transaction, which holds its rows and a
+//! [`record`](progress) of how far the query came.
+//!
+//! A transaction is visible whole or not at all, so after a crash the record tells exactly which
+//! micro-batches are published, and the checkpoint's logs are mended from it. Nothing is logged
+//! before publishing, and nothing is compared afterwards.
+//!
+//! ## Order
+//!
+//! The brokers end a transaction in two steps: they note the outcome, which is the answer the
+//! client gets, and then write markers into all partitions. The same transactional id cannot go on
+//! before the markers are written, which costs the client a back-off of 20 ms and more. So several
+//! ids take turns, in [`rotation`]: a client each, all of one group.
+//!
+//! One thread fills transactions, one at a time, and another ends them, in the same order:
+//!
+//! ```text
+//! fill    |-- N: begin, rows, progress, reports in --|-- N+1: ... --|-- N+2 ...
+//! end                                                |- N: commit -|     |- N+1: commit -|
+//! ```
+//!
+//! - The rows of N+1 are sent once the brokers have acknowledged those of N, so in every partition
+//!   they stand behind them.
+//! - N+1 is committed once the commit of N is acknowledged, so it is never visible without N.
+//! - If N fails, N+1 is aborted.
+//!
+//! ## Two instances
+//!
+//! The ids follow from the flow's name and the query's id. Whoever opens the sink takes all of
+//! them over, which ends transactions that were left open, and turns a former owner away from then
+//! on; only after that the record is read. So of two instances of a flow the later one wins and
+//! misses nothing that the former one published.
+
+mod client;
+mod opening;
+mod progress;
+mod rotation;
+mod sink;
+
+pub use opening::NotOpened;
+pub use sink::ExactlyOnceSink;
+
+/// How many transactional ids take turns. With a transaction every 4 ms an id comes again after
+/// 30 ms; markers take a few milliseconds.
+const IDS: usize = 8;
+
+/// What a query's transactions and its record are called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Names {
+    base: String,
+}
+
+impl Names {
+    /// The names of the query `query_id` of `flow`.
+    fn new(flow: &str, query_id: &str) -> Self {
+        let id: String = query_id.chars().take(8).collect();
+        Self { base: format!("millstream-{flow}-{id}") }
+    }
+
+    /// The transactional id number `index`.
+    fn transactional_id(&self, index: usize) -> String {
+        format!("{}-{index}", self.base)
+    }
+
+    /// All of them, for people.
+    fn transactional_ids(&self) -> String {
+        format!("{}-*", self.base)
+    }
+
+    /// The consumer group that holds piece `piece` of the record.
+    fn group(&self, piece: usize) -> String {
+        match piece {
+            0 => format!("{}-published", self.base),
+            more => format!("{}-published-{more}", self.base),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_from_flow_and_query() {
+        let names = Names::new("alerts", "0a1b2c3d-0000-4000-8000-000000000000");
+        assert_eq!(names.transactional_id(3), "millstream-alerts-0a1b2c3d-3");
+        assert_eq!(names.group(0), "millstream-alerts-0a1b2c3d-published");
+        assert_eq!(names.group(2), "millstream-alerts-0a1b2c3d-published-2");
+    }
+}

@@ -1,0 +1,181 @@
+//! The record that a transaction leaves of how far the query came: an offset of a consumer group.
+//!
+//! Its offset is the micro-batch's number, and its metadata, a text that Kafka stores beside an
+//! offset, says where the sources stand: `1 0/1 {"batchTimeMs":...,"ends":[...]}`, the version, the
+//! piece and how many pieces there are, and JSON. A broker takes 4096 bytes of metadata by default,
+//! some 250 partitions; what is longer is cut into pieces, each in a group of its own.
+//!
+//! The offset belongs to partition 0 of the table's topic, only because an offset must belong to a
+//! partition that exists. Where each row names its topic it is that of Kafka's own topic of
+//! offsets, which exists on every cluster.
+//!
+//! Why not the offsets of the source's own partitions: they would exist only for Kafka sources on
+//! the same cluster, and other commits to that group, for lag monitors, could move them back.
+
+use millstream_engine::sink::{BatchId, Published, Reached, SourceOffset};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Kafka's own topic of offsets.
+const OFFSETS_TOPIC: &str = "__consumer_offsets";
+/// Metadata of one offset, some less than the brokers' default limit of 4096.
+const PIECE_BYTES_MAX: usize = 4_000;
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    batch_time_ms: i64,
+    /// Each source's own JSON.
+    ends: Vec<Option<Box<RawValue>>>,
+}
+
+/// What a consumer group has for the partition of the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommittedOffset {
+    /// The offset.
+    pub offset: i64,
+    /// What stands beside it.
+    pub metadata: String,
+}
+
+/// The topic whose partition 0 the record belongs to; `topic` is the table's option.
+pub fn carrier(topic: Option<&str>) -> &str {
+    topic.unwrap_or(OFFSETS_TOPIC)
+}
+
+/// What is wrong with a record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotARecord(String);
+
+/// The record as pieces of metadata, at least one.
+pub fn encode(reached: &Reached) -> Vec<String> {
+    let raw = |end: &SourceOffset| {
+        RawValue::from_string(end.as_str().to_owned()).expect("a source's offset is JSON")
+    };
+    let ends = reached.ends.iter().map(|end| end.as_ref().map(raw)).collect();
+    let body = Body { batch_time_ms: reached.batch_time_ms, ends };
+    let body = serde_json::to_string(&body).expect("texts and integers are JSON");
+    let pieces = cut(&body, PIECE_BYTES_MAX);
+    let count = pieces.len();
+    let piece = |(index, piece): (usize, &&str)| format!("{VERSION} {index}/{count} {piece}");
+    pieces.iter().enumerate().map(piece).collect()
+}
+
+/// Cuts a text at character boundaries into pieces of at most `bytes_max`; at least one.
+fn cut(text: &str, bytes_max: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while rest.len() > bytes_max {
+        let mut end = bytes_max;
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let (piece, more) = rest.split_at(end);
+        pieces.push(piece);
+        rest = more;
+    }
+    pieces.push(rest);
+    pieces
+}
+
+/// The record that a query's groups hold. `group` gives the offset of the group for piece N.
+pub fn decode<E: From<NotARecord>>(
+    mut group: impl FnMut(usize) -> Result<Option<CommittedOffset>, E>,
+) -> Result<Option<Published>, E> {
+    let Some(first) = group(0)? else { return Ok(None) };
+    let (offset, pieces) = (first.offset, piece(&first.metadata, 0)?);
+    let mut text = pieces.text.to_owned();
+    for index in 1..pieces.count {
+        let missing = || NotARecord(format!("piece {index} of micro-batch {offset} is missing"));
+        let more = group(index)?.filter(|more| more.offset == offset).ok_or_else(missing)?;
+        text.push_str(piece(&more.metadata, index)?.text);
+    }
+    let body: Body =
+        serde_json::from_str(&text).map_err(|error| NotARecord(format!("{text}: {error}")))?;
+    let end = |raw: Option<Box<RawValue>>| raw.map(|raw| SourceOffset::new(raw.get()));
+    let ends = body.ends.into_iter().map(end).collect();
+    let number =
+        u64::try_from(offset).map_err(|_| NotARecord(format!("its offset is {offset}")))?;
+    let reached = Some(Reached { ends, batch_time_ms: body.batch_time_ms });
+    Ok(Some(Published { batch_id: BatchId(number), reached }))
+}
+
+struct Piece<'a> {
+    count: usize,
+    text: &'a str,
+}
+
+fn piece(metadata: &str, index: usize) -> Result<Piece<'_>, NotARecord> {
+    let parse = || {
+        let (version, rest) = metadata.split_once(' ')?;
+        let (place, text) = rest.split_once(' ')?;
+        let (found, count) = place.split_once('/')?;
+        let known = version.parse() == Ok(VERSION) && found.parse() == Ok(index);
+        known.then_some(Piece { count: count.parse().ok()?, text })
+    };
+    parse().ok_or_else(|| {
+        let version = format!("of a record of version {VERSION}");
+        NotARecord(format!("'{metadata}' is not piece {index} {version}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reached(partitions: usize) -> Reached {
+        let offsets: Vec<String> = (0..partitions).map(|p| format!("\"{p}\":1234567890")).collect();
+        let kafka = SourceOffset::new(format!("{{\"in\":{{{}}}}}", offsets.join(",")));
+        Reached { ends: vec![Some(kafka), None, Some(SourceOffset::new("7"))], batch_time_ms: 5 }
+    }
+
+    fn committed(id: i64, reached: &Reached, piece: usize) -> CommittedOffset {
+        CommittedOffset { offset: id, metadata: encode(reached)[piece].clone() }
+    }
+
+    #[test]
+    fn records_are_read_back() {
+        for partitions in [1, 200, 5_000] {
+            let reached = reached(partitions);
+            let pieces = encode(&reached).len();
+            let group = |piece: usize| {
+                assert!(piece < pieces);
+                Ok::<_, NotARecord>(Some(committed(9, &reached, piece)))
+            };
+            let expected = Published { batch_id: BatchId(9), reached: Some(reached.clone()) };
+            assert_eq!(decode(group), Ok(Some(expected)));
+        }
+    }
+
+    #[test]
+    fn pieces_fit_the_brokers_default() {
+        let pieces = encode(&reached(5_000));
+        assert!(pieces.len() > 10);
+        assert!(pieces.iter().all(|piece| piece.len() <= 4_096));
+        assert_eq!(cut("aé", 2), ["a", "é"]);
+    }
+
+    #[test]
+    fn no_offsets_are_no_record() {
+        assert_eq!(decode(|_| Ok::<_, NotARecord>(None)), Ok(None));
+    }
+
+    #[test]
+    fn foreign_metadata_is_shown() {
+        let metadata = "2 0/1 {}".to_owned();
+        let foreign = |_| {
+            Ok::<_, NotARecord>(Some(CommittedOffset { offset: 3, metadata: metadata.clone() }))
+        };
+        let error = decode(foreign).unwrap_err();
+        assert!(error.to_string().contains("'2 0/1 {}'"), "{error}");
+        let long = reached(5_000);
+        // The other pieces are of an earlier, longer record.
+        let torn = |piece: usize| {
+            let id = if piece == 0 { 9 } else { 8 };
+            Ok::<_, NotARecord>(Some(committed(id, &long, piece)))
+        };
+        assert!(decode(torn).unwrap_err().to_string().contains("piece 1"));
+    }
+}

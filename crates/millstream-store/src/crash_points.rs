@@ -1,0 +1,137 @@
+//! Named moments of a micro-batch at which the process ends itself, to show that a crash there
+//! loses nothing and doubles nothing.
+//!
+//! `MILLSTREAM_CRASH_AT=after-commit:3` ends the process, without any tidying up, the third time
+//! that a micro-batch comes to that step; without `:3` the first time. A step costs one relaxed
+//! load where the variable is not set.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// The environment variable.
+pub const VARIABLE: &str = "MILLSTREAM_CRASH_AT";
+
+/// A moment in the life of a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Its rows were taken from the sources.
+    AfterTake,
+    /// The query has run, the sink knows nothing yet.
+    AfterRun,
+    /// The sink is about to begin a transaction.
+    BeforeBegin,
+    /// Its rows are with the sink's client; some may be on their way.
+    AfterProduce,
+    /// Its progress is part of the transaction.
+    AfterOffsets,
+    /// Everything is in the transaction.
+    BeforeCommit,
+    /// It is published, and only the sink knows.
+    AfterCommit,
+    /// Its entry in the offset log is about to be written.
+    BeforeIntent,
+    /// Its entry in the offset log is written.
+    AfterIntent,
+    /// Its entry in the commit log is about to be written.
+    BeforeCommitEntry,
+    /// Its entry in the commit log is written.
+    AfterCommitEntry,
+}
+
+impl Step {
+    /// All steps, in the order of a micro-batch of a sink that answers.
+    pub const ALL: [Self; 11] = [
+        Self::AfterTake,
+        Self::AfterRun,
+        Self::BeforeBegin,
+        Self::AfterProduce,
+        Self::AfterOffsets,
+        Self::BeforeCommit,
+        Self::AfterCommit,
+        Self::BeforeIntent,
+        Self::AfterIntent,
+        Self::BeforeCommitEntry,
+        Self::AfterCommitEntry,
+    ];
+
+    /// Its name in the environment variable.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AfterTake => "after-take",
+            Self::AfterRun => "after-run",
+            Self::BeforeBegin => "before-begin",
+            Self::AfterProduce => "after-produce",
+            Self::AfterOffsets => "after-offsets",
+            Self::BeforeCommit => "before-commit",
+            Self::AfterCommit => "after-commit",
+            Self::BeforeIntent => "before-intent",
+            Self::AfterIntent => "after-intent",
+            Self::BeforeCommitEntry => "before-commit-entry",
+            Self::AfterCommitEntry => "after-commit-entry",
+        }
+    }
+}
+
+const UNKNOWN: u8 = 0;
+const OFF: u8 = 1;
+const ON: u8 = 2;
+
+static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+static ORDER: OnceLock<Option<Order>> = OnceLock::new();
+
+struct Order {
+    step: Step,
+    left: AtomicU64,
+}
+
+/// Ends the process if that was ordered for `step`.
+#[inline]
+pub fn reached(step: Step) {
+    if STATE.load(Ordering::Relaxed) != OFF {
+        look(step);
+    }
+}
+
+#[cold]
+fn look(step: Step) {
+    let order = ORDER.get_or_init(|| {
+        let order = std::env::var(VARIABLE).ok().map(|text| parse(&text));
+        STATE.store(if order.is_some() { ON } else { OFF }, Ordering::Relaxed);
+        order
+    });
+    let Some(order) = order else { return };
+    if order.step == step && order.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+        eprintln!("{VARIABLE}: the process ends at {}", step.name());
+        std::process::abort();
+    }
+}
+
+/// # Panics
+/// For a step that does not exist: a test that crashes nowhere would show nothing.
+fn parse(text: &str) -> Order {
+    let (name, nth) = text.split_once(':').unwrap_or((text, "1"));
+    let step = Step::ALL.into_iter().find(|step| step.name() == name);
+    let (Some(step), Some(nth)) = (step, nth.parse().ok().filter(|nth| *nth > 0)) else {
+        let names = Step::ALL.map(Step::name).join(", ");
+        panic!("{VARIABLE}={text}: write STEP or STEP:N, with STEP one of {names}");
+    };
+    Order { step, left: AtomicU64::new(nth) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_name_a_step_and_a_count() {
+        for step in Step::ALL {
+            let order = parse(step.name());
+            assert_eq!((order.step, order.left.into_inner()), (step, 1));
+        }
+        let order = parse("after-commit:30");
+        assert_eq!((order.step, order.left.into_inner()), (Step::AfterCommit, 30));
+        for wrong in ["", "after", "after-run:0", "after-run:x"] {
+            assert!(std::panic::catch_unwind(|| parse(wrong)).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Kafka written exactly once, against a real broker: whatever happens to the process or to the
+//! broker, a reader of committed records sees each record once, and each partition in order.
+//!
+//! `MILLSTREAM_KILLS` says how often a process is ended at each step of a micro-batch (default 2)
+//! and ten times as often at random moments.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::kafka::{self, Broker};
+use crate::millstream::{Finished, Pipeline, Running, table};
+use crate::topics::{Record, Topics};
+use crate::{process, wait};
+
+const PARTITIONS: i32 = 2;
+/// Records of one round of the live producer, to each partition.
+const RECORDS_PER_ROUND: u64 = 10;
+const ROUND: Duration = Duration::from_millis(20);
+const STEPS: [&str; 11] = [
+    "after-take",
+    "after-run",
+    "before-begin",
+    "after-produce",
+    "after-offsets",
+    "before-commit",
+    "after-commit",
+    "before-intent",
+    "after-intent",
+    "before-commit-entry",
+    "after-commit-entry",
+];
+
+fn kills() -> u64 {
+    let kills = std::env::var("MILLSTREAM_KILLS").ok();
+    kills.map_or(2, |kills| kills.parse().expect("MILLSTREAM_KILLS is a number"))
+}
+
+/// A flow that copies each partition of one topic to the same partition of another.
+struct Copied<'a> {
+    topics: &'a Topics,
+    pipeline: Pipeline,
+    input: String,
+    output: String,
+    produced: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl<'a> Copied<'a> {
+    fn new(broker: &'a Broker, name: &str, sink: &[(&str, &str)]) -> Self {
+        let (input, output) = (format!("{name}_in"), format!("{name}_out"));
+        let topics = broker.topics();
+        for topic in [&input, &output] {
+            topics.create(topic, PARTITIONS as usize);
+        }
+        let servers = broker.address();
+        let servers = ("kafka.bootstrap.servers", servers.as_str());
+        let source = [servers, ("subscribe", &input), ("startingOffsets", "earliest")];
+        let to = [servers, ("topic", &output), ("delivery", "exactly-once")];
+        let pipeline = Pipeline::new(&format!(
+            "{}{}CREATE FLOW copied AS INSERT INTO target BY NAME\n\
+             SELECT value, partition FROM STREAM source;\n",
+            table("source", "", "kafka", &source),
+            table("target", "", "kafka", &[&to, sink].concat()),
+        ));
+        let (produced, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { topics, pipeline, input, output, produced, stop }
+    }
+
+    /// Writes the next `count` numbers to each partition.
+    fn produce(&self, count: u64) {
+        let from = self.produced.fetch_add(count, Ordering::Relaxed);
+        let numbers = from..from + count;
+        let record =
+            |number: u64| (0..PARTITIONS).map(move |to| Record::of(format!("{number:06}")).to(to));
+        self.topics.produce(&self.input, numbers.flat_map(record));
+    }
+
+    /// Produces all the time while `work` goes on.
+    fn while_producing(&self, work: impl FnOnce()) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !self.stop.load(Ordering::Relaxed) {
+                    self.produce(RECORDS_PER_ROUND);
+                    wait::pause(ROUND);
+                }
+            });
+            let stop = StopAtEnd(&self.stop);
+            work();
+            drop(stop);
+        });
+        self.stop.store(false, Ordering::Relaxed);
+    }
+
+    /// The values that a reader of committed records sees now, by partition.
+    fn seen(&self) -> Vec<Vec<String>> {
+        let mut seen = vec![Vec::new(); PARTITIONS as usize];
+        for record in self.topics.read(&self.output) {
+            let partition = usize::try_from(record.partition).expect("it is not negative");
+            seen[partition].push(record.value().to_owned());
+        }
+        seen
+    }
+
+    /// True once a reader of committed records sees everything that was produced.
+    fn is_complete(&self) -> bool {
+        let produced = self.produced.load(Ordering::Relaxed);
+        self.seen().iter().all(|values| values.len() as u64 >= produced)
+    }
+
+    /// Waits until `running` has written more.
+    fn wait_for_more(&self, running: &mut Running) {
+        let before = self.topics.written(&self.output);
+        running.wait_while_running("more output", || self.topics.written(&self.output) > before);
+    }
+
+    /// Runs what is left, and holds output and logs against what was produced.
+    fn assert_exactly_once(&self) {
+        self.pipeline.run_available();
+        self.assert_output();
+        let checkpoint = self.pipeline.checkpoint();
+        checkpoint.assert_well_formed(1);
+        let last = checkpoint.latest("commits");
+        assert_eq!(checkpoint.latest("offsets"), last, "every micro-batch is committed");
+        let ends = self.topics.ends(&self.input);
+        assert_eq!(checkpoint.kafka_end(last, &self.input), ends);
+    }
+
+    fn assert_output(&self) {
+        let produced = self.produced.load(Ordering::Relaxed);
+        let expected: Vec<String> = (0..produced).map(|number| format!("{number:06}")).collect();
+        for (partition, values) in self.seen().iter().enumerate() {
+            let differs = values.iter().zip(&expected).position(|(found, wanted)| found != wanted);
+            if let Some(at) = differs {
+                let around = &values[at.saturating_sub(3)..values.len().min(at + 5)];
+                panic!("partition {partition} goes wrong at {at}: {around:?}");
+            }
+            assert_eq!(values.len(), expected.len(), "in partition {partition}");
+        }
+    }
+
+    /// What `checkpoint show` says.
+    fn assert_shows(&self) {
+        let show = self.pipeline.bare_command(&["checkpoint", "show", "checkpoint"]);
+        self.pipeline.spawn(show).wait(wait::SOON).expect_success();
+    }
+}
+
+/// Lets the producer end when a test fails, too.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A pause of up to `max_ms`, different from round to round and the same in every run.
+fn some_time(round: u64, max_ms: u64) {
+    let mixed = (round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+    wait::pause(Duration::from_millis(mixed % max_ms));
+}
+
+fn crashing_at(pipeline: &Pipeline, step: &str, nth: u64) -> Running {
+    let mut command = pipeline.command(&[]);
+    command.env("MILLSTREAM_CRASH_AT", format!("{step}:{nth}"));
+    pipeline.spawn(command)
+}
+
+fn expect_crash(finished: &Finished) {
+    assert_eq!(finished.status.code(), None, "it did not crash: {finished:?}");
+}
+
+#[test]
+fn each_record_is_there_once_and_in_order() {
+    let copied = Copied::new(kafka::shared(), "once_plain", &[]);
+    copied.produce(500);
+    copied.assert_exactly_once();
+    copied.produce(500);
+    copied.assert_exactly_once();
+    // Nothing new: nothing is written.
+    let written = copied.topics.written(&copied.output);
+    copied.assert_exactly_once();
+    assert_eq!(copied.topics.written(&copied.output), written);
+
+    let mut running = copied.pipeline.start(&[]);
+    copied.produce(200);
+    running.wait_while_running("the rest", || copied.is_complete());
+    running.stop().expect_success();
+    copied.assert_exactly_once();
+}
+
+#[test]
+fn kills_at_random_moments_lose_and_double_nothing() {
+    let copied = Copied::new(kafka::shared(), "once_killed", &[]);
+    copied.while_producing(|| {
+        for round in 0..kills() * 10 {
+            let mut running = copied.pipeline.start(&[]);
+            copied.wait_for_more(&mut running);
+            some_time(round, 300);
+            running.kill();
+        }
+    });
+    copied.assert_exactly_once();
+    copied.assert_shows();
+}
+
+#[test]
+fn a_crash_at_any_step_loses_and_doubles_nothing() {
+    let copied = Copied::new(kafka::shared(), "once_steps", &[]);
+    copied.while_producing(|| {
+        for step in STEPS {
+            for kill in 0..kills() {
+                let finished = crashing_at(&copied.pipeline, step, 1 + kill * 7).wait(wait::SOON);
+                expect_crash(&finished);
+                copied.assert_shows();
+            }
+        }
+    });
+    copied.assert_exactly_once();
+}
+
+#[test]
+fn a_transaction_left_open_is_ended_by_a_restart() {
+    let copied = Copied::new(kafka::shared(), "once_open", &[]);
+    copied.produce(100);
+    copied.assert_exactly_once();
+    copied.produce(100);
+    expect_crash(&crashing_at(&copied.pipeline, "before-commit", 1).wait(wait::SOON));
+    let filled = copied.topics.filled(&copied.output);
+    assert!(filled > 200, "the transaction was filled: {filled}");
+    assert_eq!(copied.seen()[0].len(), 100, "and is not visible");
+
+    let mut running = copied.pipeline.start(&[]);
+    let wait = || running.wait_while_running("what was left", || copied.is_complete());
+    let ((), took) = wait::timed(wait);
+    // Half of the default of kafka.transaction.timeout.ms.
+    assert!(took < Duration::from_secs(15), "readers were blocked for {took:?}");
+    running.stop().expect_success();
+    copied.assert_exactly_once();
+}
+
+#[test]
+fn the_later_of_two_instances_goes_on_and_the_other_says_why_it_stops() {
+    let copied = Copied::new(kafka::shared(), "once_two", &[]);
+    let mut first = copied.pipeline.start(&[]);
+    copied.produce(50);
+    first.wait_while_running("the first records", || copied.is_complete());
+    copy_directory(copied.pipeline.checkpoint().directory(), &copied.pipeline.path("copy"));
+    copied.produce(50);
+    first.wait_while_running("more records", || copied.is_complete());
+
+    // Its checkpoint is behind what is published.
+    let mut command: Command = copied.pipeline.bare_command(&["run", "pipeline.sql"]);
+    command.args(["--checkpoint", "copy"]);
+    let mut second = copied.pipeline.spawn(command);
+    copied.while_producing(|| {
+        first.wait(wait::SOON).without_internals().expect_exit(1).says(&[
+            "another instance of this flow has taken over",
+            "Run a flow in one process only",
+        ]);
+        let before = copied.topics.written(&copied.output);
+        second.wait_while_running("the second", || copied.topics.written(&copied.output) > before);
+    });
+    second.wait_while_running("the rest", || copied.is_complete());
+    second.stop().expect_success();
+    copied.assert_output();
+    // The first one's own checkpoint can be carried on, too.
+    copied.produce(50);
+    copied.assert_exactly_once();
+}
+
+#[test]
+fn a_process_that_stood_still_comes_back_without_harm() {
+    let copied =
+        Copied::new(kafka::shared(), "once_still", &[("kafka.transaction.timeout.ms", "2000")]);
+    let mut running = copied.pipeline.start(&[]);
+    copied.while_producing(|| {
+        copied.wait_for_more(&mut running);
+        running.pause();
+        // Brokers look for transactions that are too old every ten seconds.
+        wait::pause(Duration::from_secs(14));
+        running.go_on();
+        // It may have stood between two transactions: then it just goes on.
+        let before = copied.topics.written(&copied.output);
+        let more = || copied.topics.written(&copied.output) > before + 100;
+        wait::until_true("the process to go on or end", wait::SOON, || {
+            more() || !running.is_running()
+        });
+    });
+    if running.is_running() {
+        running.stop().expect_success();
+    } else {
+        let words = ["kafka.transaction.timeout.ms", "a restart publishes it"];
+        running.wait(wait::SOON).without_internals().expect_exit(1).says(&words);
+    }
+    copied.assert_exactly_once();
+}
+
+#[test]
+fn a_broker_that_restarts_is_waited_for() {
+    let broker = Broker::start();
+    let copied = Copied::new(&broker, "once_broker", &[]);
+    let mut running = copied.pipeline.start(&[]);
+    copied.produce(500);
+    running.wait_while_running("records before", || copied.is_complete());
+    for round in 0..2 {
+        std::thread::scope(|scope| {
+            let restarting = scope.spawn(|| {
+                some_time(round, 200);
+                broker.kill();
+                wait::pause(Duration::from_secs(2));
+                broker.restart();
+            });
+            copied.produce(3_000);
+            restarting.join().expect("the broker restarts");
+        });
+        running.wait_while_running("records after", || copied.is_complete());
+    }
+    running.stop().expect_success();
+    copied.assert_exactly_once();
+}
+
+#[test]
+fn a_source_that_is_not_kafka_is_copied_exactly_once_too() {
+    let broker = kafka::shared();
+    let topics = broker.topics();
+    topics.create("once_rate_out", 1);
+    let servers = broker.address();
+    let sink = [("kafka.bootstrap.servers", servers.as_str()), ("topic", "once_rate_out")];
+    // No `delivery`: exactly-once is the default of a broker that has transactions.
+    let pipeline = Pipeline::new(&format!(
+        "{}{}CREATE FLOW ticking AS INSERT INTO target BY NAME\n\
+         SELECT CAST(value AS STRING) AS value FROM STREAM ticks;\n",
+        table("ticks", "", "rate", &[("rowsPerSecond", "500")]),
+        table("target", "", "kafka", &sink),
+    ));
+    for round in 0..kills() * 3 {
+        let before = topics.written("once_rate_out");
+        let mut running = pipeline.start(&[]);
+        running.wait_while_running("output", || topics.written("once_rate_out") > before);
+        some_time(round, 300);
+        running.kill();
+    }
+    let running = pipeline.start(&[]);
+    wait::pause(Duration::from_secs(1));
+    running.stop().expect_success();
+    let values = topics.read("once_rate_out");
+    let values: Vec<i64> = values.iter().map(|tick| tick.value().parse().expect("it is")).collect();
+    let expected: Vec<i64> = (0..values.len() as i64).collect();
+    assert!(values == expected, "ticks are missing, doubled or out of order");
+    pipeline.checkpoint().assert_well_formed(1);
+}
+
+#[test]
+fn rows_that_name_their_topic_are_there_once_too() {
+    let broker = kafka::shared();
+    let topics = broker.topics();
+    let [even, odd] = ["once_even", "once_odd"];
+    for topic in [even, odd, "once_topics_in"] {
+        topics.create(topic, 1);
+    }
+    let servers = broker.address();
+    let servers = ("kafka.bootstrap.servers", servers.as_str());
+    let source = [servers, ("subscribe", "once_topics_in"), ("startingOffsets", "earliest")];
+    let pipeline = Pipeline::new(&format!(
+        "{}{}CREATE FLOW sorted AS INSERT INTO target BY NAME\n\
+         SELECT value, CASE WHEN CAST(CAST(value AS STRING) AS INT) % 2 = 0\n\
+         THEN 'once_even' ELSE 'once_odd' END AS topic FROM STREAM source;\n",
+        table("source", "", "kafka", &source),
+        table("target", "", "kafka", &[servers, ("delivery", "exactly-once")]),
+    ));
+    for (round, step) in (0_u32..).zip(["after-offsets", "after-commit", "before-commit"]) {
+        let crashing = crashing_at(&pipeline, step, 1);
+        let numbers = round * 100..(round + 1) * 100;
+        topics.produce_values("once_topics_in", numbers.map(|number| number.to_string()));
+        expect_crash(&crashing.wait(wait::SOON));
+    }
+    pipeline.run_available();
+    for (topic, first) in [(even, 0), (odd, 1)] {
+        let values: Vec<String> =
+            topics.read(topic).iter().map(|record| record.value().to_owned()).collect();
+        let expected: Vec<String> =
+            (first..300).step_by(2).map(|number: u32| number.to_string()).collect();
+        assert_eq!(values, expected, "{topic}");
+    }
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    let mut copy = Command::new("cp");
+    copy.arg("-r").args([from, to]);
+    let mut child = process::spawn(copy).expect("cp can start");
+    assert!(child.wait().expect("it is ours").success());
+}
