@@ -20,7 +20,7 @@ use thiserror::Error;
 
 use crate::connector::{FlowContext, ReadMode, Registry};
 use crate::driver::stop::Stop;
-use crate::driver::tracking::ProgressTracking;
+use crate::driver::tracking::Logging;
 use crate::driver::{Finished, Query, batch_query};
 use crate::functions::{self, BatchClock};
 use crate::plan::QueryPlan;
@@ -68,8 +68,8 @@ pub struct RunSettings {
     pub checkpoint: String,
     /// When micro-batches start.
     pub trigger: Trigger,
-    /// Which micro-batches get entries in the logs.
-    pub tracking: ProgressTracking,
+    /// Which micro-batches get entries in the logs, and for how long.
+    pub logging: Logging,
     /// Hears of every micro-batch.
     pub listener: Arc<dyn Listener>,
     /// Ends the query when asked.
@@ -248,7 +248,9 @@ impl PlannedFlow {
             sink,
             checkpoint,
             trigger: settings.trigger,
-            tracking: settings.tracking,
+            tracking: settings.logging.tracking,
+            purge: settings.logging.purge,
+            retain_entries_min: settings.logging.retain_entries_min,
             batch_clock: self.batch_clock,
             listener: settings.listener,
             stop: settings.stop,

@@ -43,7 +43,7 @@ use millstream_store::checkpoint::Checkpoint;
 use millstream_store::commit_log;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Task};
-use millstream_store::log_writer::{LogWriter, Settings, Ticket};
+use millstream_store::log_writer::{LogWriter, PurgeTime, Settings, Ticket};
 use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;
 use millstream_store::storage::Durability;
@@ -84,6 +84,10 @@ pub struct Query {
     pub trigger: Trigger,
     /// Which micro-batches get entries in the logs.
     pub tracking: ProgressTracking,
+    /// When old entries of the logs are deleted.
+    pub purge: PurgeTime,
+    /// How many of the newest committed entries each log keeps at least.
+    pub retain_entries_min: u64,
     /// The time that `current_timestamp()` gives.
     pub batch_clock: BatchClock,
     /// Hears of every micro-batch.
@@ -136,7 +140,11 @@ impl Driver {
         let recovered = query.checkpoint.recover().await?;
         let published = query.sink.open().await?;
         let resume = recovery::decide(recovered, published, query.sources.len())?;
-        let settings = Settings::of(&query.checkpoint);
+        let settings = Settings {
+            retain_entries_min: query.retain_entries_min,
+            purge: query.purge,
+            ..Settings::of(&query.checkpoint)
+        };
         let log = LogWriter::start(&query.checkpoint, &query.env, settings);
         let log = Arc::new(log);
         let (listener, tracking) = (Arc::clone(&query.listener), query.tracking);
@@ -274,16 +282,27 @@ impl Driver {
         self.next_id = id.next();
         let entry = self.intent(&taken, &fired);
         crash_points::reached(Step::AfterTake);
+        let began_log = self.query.env.monotonic();
+        let blocking = self.query.tracking == ProgressTracking::Blocking;
         let intent = match self.query.sink.delivery() {
+            Delivery::Repeats | Delivery::Answers if blocking => {
+                self.log.intent(id, entry, Durability::Process).await.written().await?;
+                Intent::Logged
+            }
             Delivery::Repeats | Delivery::Answers => Intent::ToBeLogged(entry),
             Delivery::IdempotentById => {
-                let began_log = self.query.env.monotonic();
-                let ticket = self.log.intent(id, entry, Durability::Power).await;
-                durations.wal_commit = self.since(began_log);
-                Intent::OnItsWay(ticket)
+                Intent::OnItsWay(self.log.intent(id, entry, Durability::Power).await)
             }
         };
-        self.execute(id, fired, taken, intent, durations).await
+        durations.wal_commit = self.since(began_log);
+        self.execute(id, fired, taken, intent, durations).await?;
+        if blocking && let Some(ends) = self.committer.committed().await {
+            self.tell_committed(&ends);
+        }
+        if self.query.purge == PurgeTime::WhenCalled {
+            self.log.purge().await;
+        }
+        Ok(())
     }
 
     fn intent(&self, taken: &[Option<Taken>], fired: &Fired) -> offset_log::Entry {
@@ -406,10 +425,14 @@ impl Driver {
 
     fn hear_committed(&mut self) {
         while let Some(ends) = self.committer.next_committed() {
-            for (source, end) in self.query.sources.iter_mut().zip(&ends) {
-                if let Some(end) = end {
-                    source.committed(end);
-                }
+            self.tell_committed(&ends);
+        }
+    }
+
+    fn tell_committed(&mut self, ends: &[Option<SourceOffset>]) {
+        for (source, end) in self.query.sources.iter_mut().zip(ends) {
+            if let Some(end) = end {
+                source.committed(end);
             }
         }
     }

@@ -225,7 +225,8 @@ impl Sink for OutsideSink {
         self.0.accepted.lock().push((id, rows.collect()));
         self.0.reached.lock().push(output.reached.clone());
         if self.0.lose_answer.lock().is_some_and(|lost| id >= lost) {
-            return Ok(async { Err(Failure::new(Kind::Retry, "gone")) }.boxed());
+            let gone = async { Err(Failure::new(Kind::Retry, "gone")) };
+            return Ok(Acknowledgement::Later(gone.boxed()));
         }
         let held = self.0.hold.lock().clone().filter(|(held, _)| *held == id);
         let Some((_, release)) = held else { return Ok(Acknowledgement::Done) };
@@ -247,6 +248,7 @@ struct Scene {
     outside: Arc<Outside>,
     rows_max: usize,
     tracking: ProgressTracking,
+    purge: PurgeTime,
 }
 
 impl Scene {
@@ -254,7 +256,8 @@ impl Scene {
         let directory = tempfile::tempdir().unwrap();
         let outside = Arc::new(outside);
         let (topic, tracking) = (Topic::with(rows), ProgressTracking::default());
-        Self { directory, topic, outside, rows_max: usize::MAX, tracking }
+        let purge = PurgeTime::default();
+        Self { directory, topic, outside, rows_max: usize::MAX, tracking, purge }
     }
 
     async fn query(&self, trigger: Trigger, stop: Stop) -> Query {
@@ -275,6 +278,8 @@ impl Scene {
             checkpoint,
             trigger,
             tracking: self.tracking,
+            purge: self.purge,
+            retain_entries_min: 100,
             batch_clock: BatchClock::default(),
             listener: Arc::new(crate::progress::Silent),
             stop,
@@ -571,4 +576,36 @@ async fn a_failure_leaves_entries_of_what_was_published() {
     let (_stopper, stop) = stop_pair();
     scene.query(Trigger::BackToBack, stop).await.run().await.unwrap_err();
     assert_eq!((scene.names("offsets"), scene.names("commits")), (vec![0, 2], vec![0, 2]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocking_logging_takes_one_micro_batch_after_the_other() {
+    let mut scene = Scene::new(0..50, Outside::default());
+    (scene.rows_max, scene.tracking) = (10, ProgressTracking::Blocking);
+    let release = Arc::new(Notify::new());
+    *scene.outside.hold.lock() = Some((1, Arc::clone(&release)));
+    let (_stopper, stop) = stop_pair();
+    let query = scene.query(Trigger::AvailableNow, stop).await;
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    while scene.outside.ids().len() < 2 {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    env.sleep(Duration::from_millis(30)).await;
+    assert_eq!(scene.outside.ids(), [0, 1], "the next one waits for the acknowledgement");
+    assert_eq!((scene.names("offsets"), scene.names("commits")), (vec![0, 1], vec![0]));
+    release.notify_one();
+    running.join().await.unwrap();
+    assert_eq!(scene.outside.rows(), kept(0..50));
+    assert_eq!(scene.names("commits"), [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocking_purge_leaves_as_many_entries_as_asked_for() {
+    let mut scene = Scene::new(0..300, Outside::default());
+    (scene.rows_max, scene.tracking) = (2, ProgressTracking::Blocking);
+    scene.purge = PurgeTime::WhenCalled;
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    let expected: Vec<u64> = (49..150).collect();
+    assert_eq!((scene.names("offsets"), scene.names("commits")), (expected.clone(), expected));
 }

@@ -45,11 +45,27 @@ pub struct Settings {
     pub retain_entries_min: u64,
     /// How many entries of each log may wait to be written; 1 or more.
     pub in_flight_max: usize,
+    /// When old entries are deleted.
+    pub purge: PurgeTime,
+}
+
+/// When entries that are not needed any more are deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PurgeTime {
+    /// Many at a time, by a task of its own.
+    #[default]
+    InBackground,
+    /// Whenever [`LogWriter::purge`] is called, each at once.
+    WhenCalled,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { retain_entries_min: RETAINED_ENTRIES_MIN, in_flight_max: 4 }
+        Self {
+            retain_entries_min: RETAINED_ENTRIES_MIN,
+            in_flight_max: 4,
+            purge: PurgeTime::InBackground,
+        }
     }
 }
 
@@ -287,7 +303,7 @@ impl LogWriter {
         let shared = Arc::new(Shared {
             checkpoint: checkpoint.clone(),
             progress: watch::Sender::new(Progress::default()),
-            on_disk: purge::OnDisk::new(settings.retain_entries_min),
+            on_disk: purge::OnDisk::new(settings.retain_entries_min, settings.purge),
         });
         let (sender, thread) = match checkpoint.storage() {
             Storage::Local(local) => {
@@ -367,6 +383,11 @@ impl LogWriter {
         }
         purge::run(&self.shared).await;
         Ok(())
+    }
+
+    /// Deletes what is not needed any more, and waits until it is gone.
+    pub async fn purge(&self) {
+        purge::run(&self.shared).await;
     }
 
     /// Flushes, and ends the writer. With the checkpoint's other handles its lock goes too.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{Lane, Shared};
+use super::{Lane, PurgeTime, Shared};
 use crate::env::{Env, Task};
 use crate::layout;
 use crate::offset::BatchId;
@@ -23,6 +23,9 @@ const STEP_ENTRIES: usize = 100;
 /// The entries that are known to be on disk.
 pub(super) struct OnDisk {
     retain_entries: usize,
+    /// Fewer than this are not worth a purge.
+    step_entries: usize,
+    in_background: bool,
     known: Mutex<Known>,
     /// Held by the one purge that runs.
     purging: tokio::sync::Mutex<()>,
@@ -41,8 +44,11 @@ struct Known {
 }
 
 impl OnDisk {
-    pub(super) fn new(retain_entries_min: u64) -> Self {
+    pub(super) fn new(retain_entries_min: u64, time: PurgeTime) -> Self {
+        let in_background = time == PurgeTime::InBackground;
         Self {
+            step_entries: if in_background { STEP_ENTRIES } else { 1 },
+            in_background,
             retain_entries: usize::try_from(retain_entries_min).unwrap_or(usize::MAX),
             known: Mutex::default(),
             purging: tokio::sync::Mutex::default(),
@@ -60,7 +66,8 @@ impl OnDisk {
         }
         if lane == Lane::Commits {
             known.committed = Some(id);
-            if !known.listed || known.is_due(self.retain_entries) {
+            let due = !known.listed || known.is_due(self.retain_entries, self.step_entries);
+            if self.in_background && due {
                 self.due.notify_one();
             }
         }
@@ -78,14 +85,14 @@ impl Known {
         by_id.min(by_count)
     }
 
-    fn is_due(&self, retain_entries: usize) -> bool {
-        Lane::ALL.iter().any(|lane| self.expired(*lane, retain_entries) >= STEP_ENTRIES)
+    fn is_due(&self, retain_entries: usize, step_entries: usize) -> bool {
+        Lane::ALL.iter().any(|lane| self.expired(*lane, retain_entries) >= step_entries)
     }
 
     /// Takes the files out that are not needed, if they are enough.
-    fn take_expired(&mut self, retain_entries: usize) -> Vec<String> {
+    fn take_expired(&mut self, retain_entries: usize, step_entries: usize) -> Vec<String> {
         let mut names = Vec::new();
-        if !self.is_due(retain_entries) {
+        if !self.is_due(retain_entries, step_entries) {
             return names;
         }
         for lane in Lane::ALL {
@@ -132,7 +139,7 @@ async fn try_run(shared: &Shared) -> Result<(), StorageError> {
         }
         on_disk.known.lock().listed = true;
     }
-    let names = on_disk.known.lock().take_expired(on_disk.retain_entries);
+    let names = on_disk.known.lock().take_expired(on_disk.retain_entries, on_disk.step_entries);
     if names.is_empty() { Ok(()) } else { shared.storage().retire_many(names).await }
 }
 

@@ -148,8 +148,7 @@ impl TransactionalClient {
     /// Makes the transaction visible.
     pub fn commit(&self) -> Result<(), SinkError> {
         crash_points::reached(Step::BeforeCommit);
-        loop {
-            let Err(error) = commit_transaction(self.client(), ATTEMPT) else { break };
+        while let Err(error) = commit_transaction(self.client(), ATTEMPT) {
             let may_pass = error.is_retriable && !error.is_fatal;
             if !may_pass || self.open_for() > self.timeout + ANSWER_PATIENCE {
                 return Err(self.not_committed(error));

@@ -79,7 +79,7 @@ fn summary(text: &str) -> Result<String, Diagnostics> {
         }
         let writer = &flow.writer;
         let _ = writeln!(out, "  {:?}, checkpoint {}", writer.trigger, flow.checkpoint);
-        if let ProgressTracking::Interval(interval) = writer.tracking {
+        if let ProgressTracking::Interval(interval) = writer.logging.tracking {
             let _ = writeln!(out, "  async progress every {interval:?}");
         }
         if let Some(plan) = found.take(flow.plan(&empty_session(flow).state())) {
