@@ -58,6 +58,8 @@ impl ExactlyOnceSink {
 
     /// Takes the transactional ids over and tells what was published last.
     pub async fn open(&mut self) -> Result<Option<Published>, NotOpened> {
+        let opening = self.opening.clone();
+        self.env.spawn_blocking("kafka-open", move || opening.check()).join().await?;
         let clients = (0..IDS).map(|index| {
             let opening = self.opening.clone();
             self.env.spawn_blocking("kafka-open", move || opening.client(index)).join()
