@@ -61,8 +61,8 @@ use pace::Pace;
 use stop::Stop;
 use tracking::ProgressTracking;
 
-/// Micro-batches handed to the sink and not committed yet. Enough that neither a broker's round trip
-/// nor the committer's steps delay anybody at a micro-batch every tenth of a millisecond.
+/// Micro-batches handed to the sink and not committed yet. Enough that neither a broker's round
+/// trip nor the committer's steps delay anybody at a micro-batch every tenth of a millisecond.
 pub const MICRO_BATCHES_IN_FLIGHT_MAX: usize = 128;
 
 /// How often static tables are looked at for changes.
