@@ -165,11 +165,12 @@ fn spark_continues_what_millstream_began_and_repeats_what_was_not_committed() {
 
 /// The value without the signature of each record in the output, in any order.
 fn relayed_numbers(relay: &Relayed) -> Vec<String> {
-    let number = |record: &Record| {
+    let mut numbers = Vec::new();
+    for record in relay.topics.read(&relay.output) {
         let (number, _) = record.value().split_once('|').expect("engines sign");
-        number.to_owned()
-    };
-    relay.topics.read(&relay.output).iter().map(number).collect()
+        numbers.push(number.to_owned());
+    }
+    numbers
 }
 
 const SPARSELY: [&str; 4] = [

@@ -1,8 +1,8 @@
 //! The micro-batch driver: runs one streaming query from its checkpoint until it is stopped.
 //!
 //! One micro-batch, from arrival to commit:
-//! 1. sources read ahead on their own; [`Source::take`] hands over what has arrived ([`pace`]
-//!    decides when to ask);
+//! 1. sources read ahead on their own; once the sink is ready for more, [`Source::take`] hands over
+//!    what has arrived ([`pace`] decides when to ask);
 //! 2. the ranges taken are micro-batch N's intent. A sink whose exactly-once rests on replaying the
 //!    same range under the same id has it logged at once, and step 4 waits until it is durable;
 //! 3. the plan, made once, runs over the splits;
@@ -59,6 +59,7 @@ use crate::sql::trigger::Trigger;
 use committer::{Committer, InFlight};
 use pace::Pace;
 use stop::Stop;
+use tokio::sync::OwnedSemaphorePermit;
 use tracking::ProgressTracking;
 
 /// Micro-batches handed to the sink and not committed yet. Enough that neither a broker's round
@@ -225,7 +226,9 @@ impl Driver {
         }
         self.positions = replay.starts;
         let fired = Fired { began, batch_time_ms: replay.batch_time_ms };
-        self.execute(replay.id, fired, taken, Intent::Logged, Durations::default()).await
+        let permit = self.committer.permit().await;
+        let (intent, durations) = (Intent::Logged, Durations::default());
+        self.execute(replay.id, fired, taken, intent, durations, permit).await
     }
 
     async fn run(&mut self) -> Result<(), Failure> {
@@ -263,6 +266,10 @@ impl Driver {
 
     /// Takes what has arrived, if anything has, and runs a micro-batch over it.
     async fn micro_batch(&mut self) -> Result<(), Failure> {
+        // What has to be waited for is waited for before anything is taken: rows that arrive
+        // meanwhile go along.
+        let permit = self.committer.permit().await;
+        self.query.sink.ready().await?;
         let fired = Fired::now(&self.query.env);
         let admission = match self.query.trigger {
             Trigger::Once => Admission::All,
@@ -295,7 +302,7 @@ impl Driver {
             }
         };
         durations.wal_commit = self.since(began_log);
-        self.execute(id, fired, taken, intent, durations).await?;
+        self.execute(id, fired, taken, intent, durations, permit).await?;
         if blocking && let Some(ends) = self.committer.committed().await {
             self.tell_committed(&ends);
         }
@@ -332,6 +339,7 @@ impl Driver {
         taken: Vec<Option<Taken>>,
         intent: Intent,
         mut durations: Durations,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> Result<(), Failure> {
         let began_planning = self.query.env.monotonic();
         if self.statics_changed.swap(false, Ordering::Relaxed) {
@@ -356,7 +364,6 @@ impl Driver {
                 None
             }
         };
-        let permit = self.committer.permit().await;
         let acknowledgement = self.query.sink.publish(output).await?;
         durations.add_batch = self.since(began_running);
 

@@ -170,6 +170,8 @@ struct Outside {
     hold: Mutex<Option<(u64, Arc<Notify>)>>,
     /// Accepts this micro-batch, and then seems to be gone: what a crash at that moment leaves.
     lose_answer: Mutex<Option<u64>>,
+    /// Is not ready for the next micro-batch until notified.
+    busy: Mutex<Option<Arc<Notify>>>,
     delivery: Option<Delivery>,
     /// Where the query stood after each accepted micro-batch.
     reached: Mutex<Vec<Reached>>,
@@ -199,6 +201,15 @@ impl Sink for OutsideSink {
 
     fn delivery(&self) -> Delivery {
         self.0.delivery.unwrap_or(Delivery::Repeats)
+    }
+
+    async fn ready(&mut self) -> Result<(), Failure> {
+        let busy = self.0.busy.lock().clone();
+        if let Some(free) = busy {
+            free.notified().await;
+            *self.0.busy.lock() = None;
+        }
+        Ok(())
     }
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
@@ -608,4 +619,24 @@ async fn a_blocking_purge_leaves_as_many_entries_as_asked_for() {
     scene.run(Trigger::AvailableNow).await.unwrap();
     let expected: Vec<u64> = (49..150).collect();
     assert_eq!((scene.names("offsets"), scene.names("commits")), (expected.clone(), expected));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_arrive_while_the_sink_is_busy_go_along() {
+    let scene = Scene::new(0..10, Outside::default());
+    let free = Arc::new(Notify::new());
+    *scene.outside.busy.lock() = Some(Arc::clone(&free));
+    let (stopper, stop) = stop_pair();
+    let query = scene.query(Trigger::BackToBack, stop).await;
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    env.sleep(Duration::from_millis(20)).await;
+    scene.topic.push(10..20);
+    free.notify_one();
+    while scene.outside.ids().is_empty() {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    stopper.stop();
+    running.join().await.unwrap();
+    assert_eq!(scene.outside.accepted.lock().clone(), vec![(0, kept(0..20))]);
 }
