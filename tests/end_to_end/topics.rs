@@ -255,7 +255,8 @@ impl Topics {
 
     fn producer_config(&self) -> ClientConfig {
         let mut config = config(&self.servers);
-        config.set("linger.ms", "5").set("acks", "all");
+        // Idempotent, so that a repeat in an output is never the input's.
+        config.set("linger.ms", "5").set("acks", "all").set("enable.idempotence", "true");
         config.set("queue.buffering.max.messages", "200000");
         config.set("message.max.bytes", "20000000");
         config
