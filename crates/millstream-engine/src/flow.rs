@@ -16,6 +16,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::Env;
+use millstream_store::log_writer::Settings;
 use thiserror::Error;
 
 use crate::connector::{FlowContext, ReadMode, Registry};
@@ -246,6 +247,7 @@ impl PlannedFlow {
             sources,
             statics: self.at_rest.into_iter().map(|table| table.loaded).collect(),
             sink,
+            log_settings: Settings::of(&checkpoint),
             checkpoint,
             trigger: settings.trigger,
             tracking: settings.tracking,

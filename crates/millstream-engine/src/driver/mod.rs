@@ -80,6 +80,8 @@ pub struct Query {
     pub sink: Box<dyn Sink>,
     /// What the query restarts from.
     pub checkpoint: Checkpoint,
+    /// How the checkpoint's logs are written.
+    pub log_settings: Settings,
     /// When micro-batches start.
     pub trigger: Trigger,
     /// Which micro-batches get entries in the logs.
@@ -136,8 +138,7 @@ impl Driver {
         let recovered = query.checkpoint.recover().await?;
         let published = query.sink.open().await?;
         let resume = recovery::decide(recovered, published, query.sources.len())?;
-        let settings = Settings::of(&query.checkpoint);
-        let log = LogWriter::start(&query.checkpoint, &query.env, settings);
+        let log = LogWriter::start(&query.checkpoint, &query.env, query.log_settings);
         let log = Arc::new(log);
         let (listener, tracking) = (Arc::clone(&query.listener), query.tracking);
         let committer = Committer::start(&query.env, Arc::clone(&log), listener, tracking);

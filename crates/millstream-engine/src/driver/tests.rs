@@ -272,6 +272,7 @@ impl Scene {
             sources: vec![Box::new(TopicSource::new(&self.topic, self.rows_max))],
             statics: Vec::new(),
             sink: Box::new(OutsideSink(Arc::clone(&self.outside))),
+            log_settings: Settings::of(&checkpoint),
             checkpoint,
             trigger,
             tracking: self.tracking,

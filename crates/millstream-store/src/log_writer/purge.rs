@@ -11,22 +11,28 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{Lane, Shared};
+use super::{Lane, Settings, Shared};
 use crate::env::{Env, Task};
 use crate::layout;
 use crate::offset::BatchId;
 use crate::storage::StorageError;
 
-/// Fewer entries than this are not worth a purge.
-const STEP_ENTRIES: usize = 100;
-
 /// The entries that are known to be on disk.
 pub(super) struct OnDisk {
-    retain_entries: usize,
+    keep: Keep,
     known: Mutex<Known>,
     /// Held by the one purge that runs.
     purging: tokio::sync::Mutex<()>,
     due: Arc<Notify>,
+}
+
+/// How much is kept.
+#[derive(Clone, Copy)]
+struct Keep {
+    /// The newest committed entries of a log.
+    entries: usize,
+    /// Fewer superfluous ones than this stay as well.
+    step: usize,
 }
 
 #[derive(Default)]
@@ -41,9 +47,10 @@ struct Known {
 }
 
 impl OnDisk {
-    pub(super) fn new(retain_entries_min: u64) -> Self {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let entries = usize::try_from(settings.retain_entries_min).unwrap_or(usize::MAX);
         Self {
-            retain_entries: usize::try_from(retain_entries_min).unwrap_or(usize::MAX),
+            keep: Keep { entries, step: settings.purge_step_entries },
             known: Mutex::default(),
             purging: tokio::sync::Mutex::default(),
             due: Arc::default(),
@@ -60,7 +67,7 @@ impl OnDisk {
         }
         if lane == Lane::Commits {
             known.committed = Some(id);
-            if !known.listed || known.is_due(self.retain_entries) {
+            if !known.listed || known.is_due(self.keep) {
                 self.due.notify_one();
             }
         }
@@ -78,18 +85,18 @@ impl Known {
         by_id.min(by_count)
     }
 
-    fn is_due(&self, retain_entries: usize) -> bool {
-        Lane::ALL.iter().any(|lane| self.expired(*lane, retain_entries) >= STEP_ENTRIES)
+    fn is_due(&self, keep: Keep) -> bool {
+        Lane::ALL.iter().any(|lane| self.expired(*lane, keep.entries) >= keep.step)
     }
 
     /// Takes the files out that are not needed, if they are enough.
-    fn take_expired(&mut self, retain_entries: usize) -> Vec<String> {
+    fn take_expired(&mut self, keep: Keep) -> Vec<String> {
         let mut names = Vec::new();
-        if !self.is_due(retain_entries) {
+        if !self.is_due(keep) {
             return names;
         }
         for lane in Lane::ALL {
-            let expired = self.expired(lane, retain_entries);
+            let expired = self.expired(lane, keep.entries);
             for id in self.ids[lane as usize].drain(..expired) {
                 let directory = lane.directory();
                 let sidecar = format!("{directory}/{}", layout::sidecar(&id.to_string()));
@@ -132,7 +139,7 @@ async fn try_run(shared: &Shared) -> Result<(), StorageError> {
         }
         on_disk.known.lock().listed = true;
     }
-    let names = on_disk.known.lock().take_expired(on_disk.retain_entries);
+    let names = on_disk.known.lock().take_expired(on_disk.keep);
     if names.is_empty() { Ok(()) } else { shared.storage().retire_many(names).await }
 }
 
