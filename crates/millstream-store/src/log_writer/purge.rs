@@ -61,9 +61,11 @@ impl OnDisk {
     pub(super) fn written(&self, lane: Lane, id: BatchId) {
         let mut known = self.known.lock();
         let ids = &mut known.ids[lane as usize];
-        // A listing that ran meanwhile may have seen it first.
-        if ids.back() != Some(&id) {
-            ids.push_back(id);
+        // At the end, unless another process writes too and a listing has seen entries of its. One
+        // that ran meanwhile may also have seen this one first.
+        let place = ids.partition_point(|known| *known < id);
+        if ids.get(place) != Some(&id) {
+            ids.insert(place, id);
         }
         if lane == Lane::Commits {
             known.committed = Some(id);
