@@ -225,7 +225,8 @@ impl Sink for OutsideSink {
         self.0.accepted.lock().push((id, rows.collect()));
         self.0.reached.lock().push(output.reached.clone());
         if self.0.lose_answer.lock().is_some_and(|lost| id >= lost) {
-            return Ok(async { Err(Failure::new(Kind::Retry, "gone")) }.boxed());
+            let gone = async { Err(Failure::new(Kind::Retry, "gone")) };
+            return Ok(Acknowledgement::Later(gone.boxed()));
         }
         let held = self.0.hold.lock().clone().filter(|(held, _)| *held == id);
         let Some((_, release)) = held else { return Ok(Acknowledgement::Done) };
