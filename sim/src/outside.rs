@@ -18,7 +18,7 @@ use crate::checks::positions;
 use crate::flaw::Flaw;
 use crate::process::Process;
 use crate::topic::SOURCE_STEP;
-use crate::world::{State, Way};
+use crate::world::{State, Way, or_never};
 
 /// The query keeps the rows that this is true for.
 pub fn is_kept(row: u64) -> bool {
@@ -194,7 +194,7 @@ impl State {
             let now_us = self.wall_us();
             return Acknowledgement::Later(async move { Ok(now_us) }.boxed());
         }
-        Acknowledgement::Later(crate::world::boxed(answered).boxed())
+        Acknowledgement::Later(or_never(answered).boxed())
     }
 
     fn draw_parcel_fate(&mut self) -> Fate {
@@ -241,6 +241,15 @@ impl ModelSink {
         let delivery = process.with(|state| state.scenario.delivery);
         Self { process: process.clone(), delivery }
     }
+
+    /// Its buffers are full now and then.
+    async fn while_full(&self) {
+        let wait = self.process.with(|state| {
+            let full = !state.calm && state.chance.percent(10);
+            if full { state.chance.up_to(state.scenario.sink.there) } else { Duration::ZERO }
+        });
+        self.process.sleep(wait).await;
+    }
 }
 
 #[async_trait]
@@ -255,10 +264,15 @@ impl Sink for ModelSink {
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
         let id = self.process.id;
-        self.process.step(format!("opens the sink")).await;
+        self.process.step("opens the sink".to_owned()).await;
         let way = self.process.with(|state| state.scenario.sink.there);
         let there = self.process.with(|state| state.chance.up_to(way));
         Ok(self.process.send(Way::Sink, there, there, move |state| state.writer_opens(id)).await)
+    }
+
+    async fn ready(&mut self) -> Result<(), Failure> {
+        self.while_full().await;
+        Ok(())
     }
 
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
@@ -270,12 +284,8 @@ impl Sink for ModelSink {
         let ends = positions(&reached.ends);
         let count = rows.len();
         self.process.step(format!("hands over {id}, {count} rows up to {ends:?}")).await;
-        let wait = self.process.with(|state| {
-            state.check_handed_over(from, id, &reached);
-            let full = !state.calm && state.chance.percent(10);
-            if full { state.chance.up_to(state.scenario.sink.there) } else { Duration::ZERO }
-        });
-        self.process.sleep(wait).await;
+        self.process.with(|state| state.check_handed_over(from, id, &reached));
+        self.while_full().await;
         Ok(self.process.with(|state| {
             let skips = self.delivery == Delivery::Answers && state.scenario.sink.skips_empty;
             if skips && rows.is_empty() {

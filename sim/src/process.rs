@@ -10,7 +10,7 @@ use millstream_engine::driver::tracking::ProgressTracking;
 use millstream_store::env::Clock;
 use tokio::sync::oneshot;
 
-use crate::world::{State, Way, World, boxed};
+use crate::world::{State, Way, World, or_never};
 
 /// What the world knows of a process.
 pub struct ProcessFacts {
@@ -49,7 +49,7 @@ impl ProcessFacts {
 
     /// Whether there are micro-batches without entries.
     pub fn is_sparse(&self) -> bool {
-        self.tracking != ProgressTracking::EveryMicroBatch
+        matches!(self.tracking, ProgressTracking::Interval(_))
     }
 }
 
@@ -118,6 +118,6 @@ impl Process {
     ) -> impl Future<Output = T> + Send + 'static {
         let answered: oneshot::Receiver<T> =
             self.with(|state| state.send(self.id, way, state.now + there, back, effect));
-        boxed(answered)
+        or_never(answered)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use millstream_engine::driver::tracking::ProgressTracking;
 use millstream_engine::sink::Delivery;
 use millstream_engine::sql::trigger::Trigger;
-use millstream_store::log_writer::Settings;
+use millstream_store::log_writer::{PurgeTime, Settings};
 
 use crate::chance::Chance;
 
@@ -57,7 +57,7 @@ pub struct SinkTraits {
 pub struct StoreTraits {
     /// The longest way of a request, and of its answer.
     pub way: Duration,
-    /// How often a put takes a thousand times a millisecond instead, percent.
+    /// How often a put takes up to a second instead, percent.
     pub slow: u64,
     /// How often a put fails, percent: not done; done and not answered; done, not answered and
     /// repeated by the client, which finds it there.
@@ -151,6 +151,7 @@ impl StoreTraits {
             settings: Settings {
                 retain_entries_min: chance.among(2..=6),
                 in_flight_max: chance.among(1..=4) as usize,
+                purge: chance.pick(&[PurgeTime::InBackground, PurgeTime::WhenCalled]),
                 purge_step_entries: chance.among(1..=4) as usize,
             },
         }
@@ -162,6 +163,7 @@ impl RunPlan {
         let sparse = mode == Mode::Sparse || mode == Mode::Mixed && chance.percent(50);
         let tracking = match sparse {
             true => ProgressTracking::Interval(ms(chance.pick(&[0, 20, 100, 500]))),
+            false if chance.percent(20) => ProgressTracking::Blocking,
             false => ProgressTracking::EveryMicroBatch,
         };
         let trigger = match chance.among(0..=9) {

@@ -7,7 +7,6 @@
 //! does not undo what was sent; [`State::crash`] decides what becomes of it.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -256,11 +255,4 @@ pub async fn or_never<T>(answered: oneshot::Receiver<T>) -> T {
         Ok(value) => value,
         Err(_) => std::future::pending().await,
     }
-}
-
-/// [`or_never`] without a name for its type.
-pub fn boxed<T: Send + 'static>(
-    answered: oneshot::Receiver<T>,
-) -> impl Future<Output = T> + Send + 'static {
-    or_never(answered)
 }

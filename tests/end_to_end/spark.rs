@@ -62,6 +62,11 @@ impl Spark {
         self.command("start");
     }
 
+    /// Starts the query back-to-back, with entries in the logs for its first micro-batch only.
+    pub fn start_async_query(&mut self) {
+        self.command("start_async");
+    }
+
     /// Lets the query finish what is there, and stops it.
     pub fn stop_query(&mut self) {
         self.command("stop");

@@ -162,3 +162,64 @@ fn spark_continues_what_millstream_began_and_repeats_what_was_not_committed() {
     assert_eq!(i64::try_from(relay.relayed() - before), Ok(repeated), "the same range again");
     relay.assert_all_logged();
 }
+
+/// The value without the signature of each record in the output, in any order.
+fn relayed_numbers(relay: &Relayed) -> Vec<String> {
+    let mut numbers = Vec::new();
+    for record in relay.topics.read(&relay.output) {
+        let (number, _) = record.value().split_once('|').expect("engines sign");
+        numbers.push(number.to_owned());
+    }
+    numbers
+}
+
+const SPARSELY: [&str; 4] = [
+    "--set",
+    "asyncProgressTrackingEnabled=true",
+    "--set",
+    "asyncProgressTrackingCheckpointIntervalMs=3600000",
+];
+
+#[test]
+fn asynchronous_tracking_is_handed_over_both_ways() {
+    let mut relay = Relayed::new("async");
+    let all_of = |relay: &Relayed| u64::try_from(relay.produced).expect("it is a count");
+
+    // Spark relays three micro-batches and more, and logs the first.
+    relay.spark.start_async_query();
+    relay.produce_for("spark");
+    relay.topics.wait_for(&relay.output, all_of(&relay), wait::SOON);
+    relay.spark.stop_query();
+    let logged = relay.checkpoint().ids("offsets");
+    let end = *logged.last().expect("the first micro-batch has an entry");
+    let read: i64 = relay.checkpoint().kafka_end(end, &relay.input).values().sum();
+    assert!(read < i64::from(relay.produced), "Spark logged all of it: {logged:?}");
+
+    // What it did not log is relayed again, and nothing else; then we log sparsely, too.
+    let mut running = relay.pipeline.start(&SPARSELY);
+    let repeated = u64::try_from(i64::from(relay.produced) - read).expect("it is positive");
+    let enough = all_of(&relay) + repeated;
+    running.wait_while_running("what Spark did not log", || relay.relayed() >= enough);
+    relay.produce_for("millstream");
+    let enough = all_of(&relay) + repeated;
+    running.wait_while_running("its turn's records", || relay.relayed() >= enough);
+    running.stop().expect_success();
+    assert_eq!(relay.relayed(), enough, "nothing more was repeated");
+    let last = relay.checkpoint().latest("commits");
+    assert_eq!(relay.checkpoint().kafka_end(last, &relay.input), relay.topics.ends(&relay.input));
+
+    // Spark goes on where we stopped; then we, with an entry for each micro-batch again.
+    relay.spark.start_async_query();
+    relay.produce_for("spark");
+    relay.topics.wait_for(&relay.output, all_of(&relay) + repeated, wait::SOON);
+    relay.spark.stop_query();
+    assert_eq!(relay.relayed(), all_of(&relay) + repeated, "Spark repeated nothing");
+    relay.produce_for("millstream");
+    relay.pipeline.run_available();
+
+    let mut numbers = relayed_numbers(&relay);
+    numbers.sort_unstable();
+    numbers.dedup();
+    let expected: Vec<String> = relay.expected.keys().cloned().collect();
+    assert_eq!(numbers, expected, "nothing is missing");
+}

@@ -2,8 +2,8 @@
 
     relay.py JARS SERVERS TOPIC_IN TOPIC_OUT CHECKPOINT OFFSETS_PER_TRIGGER
 
-Commands: `available` runs the query with availableNow to its end; `start` starts it back-to-back;
-`stop` lets a started query finish what is there and stops it; `quit` ends. Every command is
+Commands: `available` runs the query with availableNow to its end; `start` starts it back-to-back,
+`start_async` with asynchronous progress tracking; `stop` lets a started query finish what is there and stops it; `quit` ends. Every command is
 answered with one line, `ok COMMAND` or `failed COMMAND: reason`.
 """
 
@@ -53,6 +53,11 @@ def run(spark, command):
         make_writer(spark).trigger(availableNow=True).start().awaitTermination()
     elif command == "start":
         make_writer(spark).trigger(processingTime="0 seconds").start()
+    elif command == "start_async":
+        writer = make_writer(spark).option("asyncProgressTrackingEnabled", "true")
+        # So long that only the first micro-batch of a run gets entries.
+        writer = writer.option("asyncProgressTrackingCheckpointIntervalMs", "3600000")
+        writer.trigger(processingTime="0 seconds").start()
     elif command == "stop":
         query = spark.streams.active[0]
         query.processAllAvailable()

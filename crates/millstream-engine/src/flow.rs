@@ -21,7 +21,7 @@ use thiserror::Error;
 
 use crate::connector::{FlowContext, ReadMode, Registry};
 use crate::driver::stop::Stop;
-use crate::driver::tracking::ProgressTracking;
+use crate::driver::tracking::Logging;
 use crate::driver::{Finished, Query, batch_query};
 use crate::functions::{self, BatchClock};
 use crate::plan::QueryPlan;
@@ -69,8 +69,8 @@ pub struct RunSettings {
     pub checkpoint: String,
     /// When micro-batches start.
     pub trigger: Trigger,
-    /// Which micro-batches get entries in the logs.
-    pub tracking: ProgressTracking,
+    /// Which micro-batches get entries in the logs, and for how long.
+    pub logging: Logging,
     /// Hears of every micro-batch.
     pub listener: Arc<dyn Listener>,
     /// Ends the query when asked.
@@ -247,10 +247,14 @@ impl PlannedFlow {
             sources,
             statics: self.at_rest.into_iter().map(|table| table.loaded).collect(),
             sink,
-            log_settings: Settings::of(&checkpoint),
+            log_settings: Settings {
+                retain_entries_min: settings.logging.retain_entries_min,
+                purge: settings.logging.purge,
+                ..Settings::of(&checkpoint)
+            },
             checkpoint,
             trigger: settings.trigger,
-            tracking: settings.tracking,
+            tracking: settings.logging.tracking,
             batch_clock: self.batch_clock,
             listener: settings.listener,
             stop: settings.stop,

@@ -98,6 +98,12 @@ pub trait Sink: Send {
     /// known to be published, if the sink can answer. It may leave out micro-batches without rows.
     async fn open(&mut self) -> Result<Option<Published>, Failure>;
 
+    /// Completes when `publish` would not have to wait. The driver takes a micro-batch's input only
+    /// then: rows that arrive meanwhile go along instead of waiting behind it.
+    async fn ready(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Hands one micro-batch over. May wait while the sink's own buffers are full. An output
     /// without rows is handed over too: it still counts for sinks that number their work.
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure>;

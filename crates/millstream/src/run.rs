@@ -59,7 +59,7 @@ fn job(loaded: Loaded, listener: &Arc<dyn Listener>, stop: &Stop) -> Job {
     let settings = RunSettings {
         checkpoint: loaded.checkpoint,
         trigger: loaded.flow.writer.trigger,
-        tracking: loaded.flow.writer.tracking,
+        logging: loaded.flow.writer.logging,
         listener: Arc::clone(listener),
         stop: stop.clone(),
     };

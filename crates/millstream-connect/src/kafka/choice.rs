@@ -107,6 +107,13 @@ impl Sink for KafkaSink {
         Ok(None)
     }
 
+    async fn ready(&mut self) -> Result<(), Failure> {
+        if let Some(sink) = &mut self.exactly_once {
+            sink.ready().await;
+        }
+        Ok(())
+    }
+
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
         match &mut self.exactly_once {
             Some(sink) => sink.publish(output).await,

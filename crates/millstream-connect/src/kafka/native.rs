@@ -79,8 +79,8 @@ pub struct MessageQueue {
     inbox: Vec<*mut c::rd_kafka_message_t>,
 }
 
-// SAFETY: queues and topic handles are objects that any thread may use, and `inbox` is empty outside
-// of `drain`.
+// SAFETY: queues and topic handles are objects that any thread may use, and `inbox` is empty
+// outside of `drain`.
 unsafe impl Send for MessageQueue {}
 
 impl MessageQueue {

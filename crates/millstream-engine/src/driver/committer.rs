@@ -113,6 +113,12 @@ impl Committer {
         self.committed.try_recv().ok()
     }
 
+    /// Waits until another micro-batch is committed, and gives its ends. `None` if committing has
+    /// failed.
+    pub async fn committed(&mut self) -> Option<Vec<Option<SourceOffset>>> {
+        self.committed.recv().await
+    }
+
     /// Completes when committing has failed.
     pub async fn failed(&self) {
         loop {
@@ -197,7 +203,7 @@ impl Worker {
     /// first that is not.
     async fn step(&mut self, oldest: InFlight) -> Result<Option<InFlight>, Failure> {
         let since = |moment| self.env.monotonic().saturating_sub(moment);
-        if !self.in_flight.is_closed() {
+        if !self.in_flight.is_closed() && !self.schedule.is_blocking() {
             self.env.sleep(STEP.saturating_sub(since(oldest.handed_over))).await;
         }
         self.commit(oldest).await?;
@@ -260,7 +266,10 @@ impl Worker {
         if let Some(intent) = intent {
             self.log_intent(id, intent).await;
         }
-        self.log.commit(id, commit_log::Entry::default()).await;
+        let ticket = self.log.commit(id, commit_log::Entry::default()).await;
+        if self.schedule.is_blocking() {
+            ticket.written().await?;
+        }
         if let Some(error) = self.log.failure() {
             return Err(Failure::new(error.kind(), error));
         }

@@ -1,8 +1,8 @@
 //! The micro-batch driver: runs one streaming query from its checkpoint until it is stopped.
 //!
 //! One micro-batch, from arrival to commit:
-//! 1. sources read ahead on their own; [`Source::take`] hands over what has arrived ([`pace`]
-//!    decides when to ask);
+//! 1. sources read ahead on their own; once the sink is ready for more, [`Source::take`] hands over
+//!    what has arrived ([`pace`] decides when to ask);
 //! 2. the ranges taken are micro-batch N's intent. A sink whose exactly-once rests on replaying the
 //!    same range under the same id has it logged at once, and step 4 waits until it is durable;
 //! 3. the plan, made once, runs over the splits;
@@ -43,7 +43,7 @@ use millstream_store::checkpoint::Checkpoint;
 use millstream_store::commit_log;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Task};
-use millstream_store::log_writer::{LogWriter, Settings, Ticket};
+use millstream_store::log_writer::{LogWriter, PurgeTime, Settings, Ticket};
 use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;
 use millstream_store::storage::Durability;
@@ -59,10 +59,11 @@ use crate::sql::trigger::Trigger;
 use committer::{Committer, InFlight};
 use pace::Pace;
 use stop::Stop;
+use tokio::sync::OwnedSemaphorePermit;
 use tracking::ProgressTracking;
 
-/// Micro-batches handed to the sink and not committed yet. Enough that neither a broker's round trip
-/// nor the committer's steps delay anybody at a micro-batch every tenth of a millisecond.
+/// Micro-batches handed to the sink and not committed yet. Enough that neither a broker's round
+/// trip nor the committer's steps delay anybody at a micro-batch every tenth of a millisecond.
 pub const MICRO_BATCHES_IN_FLIGHT_MAX: usize = 128;
 
 /// How often static tables are looked at for changes.
@@ -223,7 +224,9 @@ impl Driver {
         }
         self.positions = replay.starts;
         let fired = Fired { began, batch_time_ms: replay.batch_time_ms };
-        self.execute(replay.id, fired, taken, Intent::Logged, Durations::default()).await
+        let permit = self.committer.permit().await;
+        let (intent, durations) = (Intent::Logged, Durations::default());
+        self.execute(replay.id, fired, taken, intent, durations, permit).await
     }
 
     async fn run(&mut self) -> Result<(), Failure> {
@@ -261,6 +264,10 @@ impl Driver {
 
     /// Takes what has arrived, if anything has, and runs a micro-batch over it.
     async fn micro_batch(&mut self) -> Result<(), Failure> {
+        // What has to be waited for is waited for before anything is taken: rows that arrive
+        // meanwhile go along.
+        let permit = self.committer.permit().await;
+        self.query.sink.ready().await?;
         let fired = Fired::now(&self.query.env);
         let admission = match self.query.trigger {
             Trigger::Once => Admission::All,
@@ -280,16 +287,27 @@ impl Driver {
         self.next_id = id.next();
         let entry = self.intent(&taken, &fired);
         crash_points::reached(Step::AfterTake);
+        let began_log = self.query.env.monotonic();
+        let blocking = self.query.tracking == ProgressTracking::Blocking;
         let intent = match self.query.sink.delivery() {
+            Delivery::Repeats | Delivery::Answers if blocking => {
+                self.log.intent(id, entry, Durability::Process).await.written().await?;
+                Intent::Logged
+            }
             Delivery::Repeats | Delivery::Answers => Intent::ToBeLogged(entry),
             Delivery::IdempotentById => {
-                let began_log = self.query.env.monotonic();
-                let ticket = self.log.intent(id, entry, Durability::Power).await;
-                durations.wal_commit = self.since(began_log);
-                Intent::OnItsWay(ticket)
+                Intent::OnItsWay(self.log.intent(id, entry, Durability::Power).await)
             }
         };
-        self.execute(id, fired, taken, intent, durations).await
+        durations.wal_commit = self.since(began_log);
+        self.execute(id, fired, taken, intent, durations, permit).await?;
+        if blocking && let Some(ends) = self.committer.committed().await {
+            self.tell_committed(&ends);
+        }
+        if self.query.log_settings.purge == PurgeTime::WhenCalled {
+            self.log.purge().await;
+        }
+        Ok(())
     }
 
     fn intent(&self, taken: &[Option<Taken>], fired: &Fired) -> offset_log::Entry {
@@ -319,6 +337,7 @@ impl Driver {
         taken: Vec<Option<Taken>>,
         intent: Intent,
         mut durations: Durations,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> Result<(), Failure> {
         let began_planning = self.query.env.monotonic();
         if self.statics_changed.swap(false, Ordering::Relaxed) {
@@ -343,7 +362,6 @@ impl Driver {
                 None
             }
         };
-        let permit = self.committer.permit().await;
         let acknowledgement = self.query.sink.publish(output).await?;
         durations.add_batch = self.since(began_running);
 
@@ -412,10 +430,14 @@ impl Driver {
 
     fn hear_committed(&mut self) {
         while let Some(ends) = self.committer.next_committed() {
-            for (source, end) in self.query.sources.iter_mut().zip(&ends) {
-                if let Some(end) = end {
-                    source.committed(end);
-                }
+            self.tell_committed(&ends);
+        }
+    }
+
+    fn tell_committed(&mut self, ends: &[Option<SourceOffset>]) {
+        for (source, end) in self.query.sources.iter_mut().zip(ends) {
+            if let Some(end) = end {
+                source.committed(end);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a restart does, decided from the two logs and the sink's own answer.
 //!
-//! With C the last commit entry, L the last intent, and P the last micro-batch that the sink says it
-//! has published:
+//! With C the last commit entry, L the last intent, and P the last micro-batch that the sink says
+//! it has published:
 //! - nothing logged and nothing published: a new query, micro-batch 0 comes next;
 //! - an intent above C and up to P: only its commit entry is missing;
 //! - an intent above C and P: its micro-batch runs again over the same range, with the same number

@@ -170,6 +170,8 @@ struct Outside {
     hold: Mutex<Option<(u64, Arc<Notify>)>>,
     /// Accepts this micro-batch, and then seems to be gone: what a crash at that moment leaves.
     lose_answer: Mutex<Option<u64>>,
+    /// Is not ready for the next micro-batch until notified.
+    busy: Mutex<Option<Arc<Notify>>>,
     delivery: Option<Delivery>,
     /// Where the query stood after each accepted micro-batch.
     reached: Mutex<Vec<Reached>>,
@@ -199,6 +201,15 @@ impl Sink for OutsideSink {
 
     fn delivery(&self) -> Delivery {
         self.0.delivery.unwrap_or(Delivery::Repeats)
+    }
+
+    async fn ready(&mut self) -> Result<(), Failure> {
+        let busy = self.0.busy.lock().clone();
+        if let Some(free) = busy {
+            free.notified().await;
+            *self.0.busy.lock() = None;
+        }
+        Ok(())
     }
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
@@ -248,6 +259,7 @@ struct Scene {
     outside: Arc<Outside>,
     rows_max: usize,
     tracking: ProgressTracking,
+    purge: PurgeTime,
 }
 
 impl Scene {
@@ -255,7 +267,8 @@ impl Scene {
         let directory = tempfile::tempdir().unwrap();
         let outside = Arc::new(outside);
         let (topic, tracking) = (Topic::with(rows), ProgressTracking::default());
-        Self { directory, topic, outside, rows_max: usize::MAX, tracking }
+        let purge = PurgeTime::default();
+        Self { directory, topic, outside, rows_max: usize::MAX, tracking, purge }
     }
 
     async fn query(&self, trigger: Trigger, stop: Stop) -> Query {
@@ -273,7 +286,7 @@ impl Scene {
             sources: vec![Box::new(TopicSource::new(&self.topic, self.rows_max))],
             statics: Vec::new(),
             sink: Box::new(OutsideSink(Arc::clone(&self.outside))),
-            log_settings: Settings::of(&checkpoint),
+            log_settings: Settings { purge: self.purge, ..Settings::of(&checkpoint) },
             checkpoint,
             trigger,
             tracking: self.tracking,
@@ -573,4 +586,56 @@ async fn a_failure_leaves_entries_of_what_was_published() {
     let (_stopper, stop) = stop_pair();
     scene.query(Trigger::BackToBack, stop).await.run().await.unwrap_err();
     assert_eq!((scene.names("offsets"), scene.names("commits")), (vec![0, 2], vec![0, 2]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocking_logging_takes_one_micro_batch_after_the_other() {
+    let mut scene = Scene::new(0..50, Outside::default());
+    (scene.rows_max, scene.tracking) = (10, ProgressTracking::Blocking);
+    let release = Arc::new(Notify::new());
+    *scene.outside.hold.lock() = Some((1, Arc::clone(&release)));
+    let (_stopper, stop) = stop_pair();
+    let query = scene.query(Trigger::AvailableNow, stop).await;
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    while scene.outside.ids().len() < 2 {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    env.sleep(Duration::from_millis(30)).await;
+    assert_eq!(scene.outside.ids(), [0, 1], "the next one waits for the acknowledgement");
+    assert_eq!((scene.names("offsets"), scene.names("commits")), (vec![0, 1], vec![0]));
+    release.notify_one();
+    running.join().await.unwrap();
+    assert_eq!(scene.outside.rows(), kept(0..50));
+    assert_eq!(scene.names("commits"), [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocking_purge_leaves_as_many_entries_as_asked_for() {
+    let mut scene = Scene::new(0..300, Outside::default());
+    (scene.rows_max, scene.tracking) = (2, ProgressTracking::Blocking);
+    scene.purge = PurgeTime::WhenCalled;
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    let expected: Vec<u64> = (49..150).collect();
+    assert_eq!((scene.names("offsets"), scene.names("commits")), (expected.clone(), expected));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_arrive_while_the_sink_is_busy_go_along() {
+    let scene = Scene::new(0..10, Outside::default());
+    let free = Arc::new(Notify::new());
+    *scene.outside.busy.lock() = Some(Arc::clone(&free));
+    let (stopper, stop) = stop_pair();
+    let query = scene.query(Trigger::BackToBack, stop).await;
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    env.sleep(Duration::from_millis(20)).await;
+    scene.topic.push(10..20);
+    free.notify_one();
+    while scene.outside.ids().is_empty() {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    stopper.stop();
+    running.join().await.unwrap();
+    assert_eq!(scene.outside.accepted.lock().clone(), vec![(0, kept(0..20))]);
 }

@@ -5,15 +5,41 @@
 
 use std::time::Duration;
 
+use millstream_store::log_writer::{PurgeTime, RETAINED_ENTRIES_MIN};
+
 /// Which micro-batches get entries in the logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProgressTracking {
     /// Every micro-batch.
     #[default]
     EveryMicroBatch,
+    /// Every micro-batch, and the driver waits for each entry: what other engines do, for
+    /// comparison.
+    Blocking,
     /// The first of a run, then at most one in this time: `asyncProgressTrackingEnabled`. Zero
     /// means every one, as in Spark.
     Interval(Duration),
+}
+
+/// What the logs hold, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logging {
+    /// Which micro-batches get entries.
+    pub tracking: ProgressTracking,
+    /// When entries that are not needed are deleted.
+    pub purge: PurgeTime,
+    /// How many of the newest committed entries each log keeps at least; 2 or more.
+    pub retain_entries_min: u64,
+}
+
+impl Default for Logging {
+    fn default() -> Self {
+        Self {
+            tracking: ProgressTracking::default(),
+            purge: PurgeTime::default(),
+            retain_entries_min: RETAINED_ENTRIES_MIN,
+        }
+    }
 }
 
 /// Decides, micro-batch by micro-batch.
@@ -28,9 +54,14 @@ impl Schedule {
         Self { tracking, last: None }
     }
 
+    /// Whether entries are waited for.
+    pub(super) fn is_blocking(&self) -> bool {
+        self.tracking == ProgressTracking::Blocking
+    }
+
     /// Whether there are micro-batches without entries.
     pub(super) fn is_sparse(&self) -> bool {
-        self.tracking != ProgressTracking::EveryMicroBatch
+        matches!(self.tracking, ProgressTracking::Interval(_))
     }
 
     /// Whether a micro-batch published at `now` gets its entries now.
@@ -45,7 +76,9 @@ impl Schedule {
     /// How long until entries are due.
     pub(super) fn due_in(&self, now: Duration) -> Duration {
         match (self.tracking, self.last) {
-            (ProgressTracking::EveryMicroBatch, _) | (_, None) => Duration::ZERO,
+            (ProgressTracking::EveryMicroBatch | ProgressTracking::Blocking, _) | (_, None) => {
+                Duration::ZERO
+            }
             (ProgressTracking::Interval(interval), Some(last)) => {
                 (last + interval).saturating_sub(now)
             }

@@ -14,7 +14,7 @@ use super::blame;
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::prepare::PreparedQuery;
 use super::relations::STREAM_PREFIX;
-use super::semantics::{SparkOperators, SparkTypes};
+use super::semantics::{SparkIndices, SparkTypes};
 
 /// Plans a query. The tables it reads stand in `state` under their
 /// [`registered_as`](super::TableRead::registered_as); names, operators and types are read as
@@ -43,7 +43,7 @@ fn spark_state(state: &SessionState) -> SessionState {
     parser.parse_float_as_decimal = true;
     parser.default_null_ordering = "nulls_min".into();
     parser.map_string_types_to_utf8view = false;
-    let ours: Arc<dyn ExprPlanner> = Arc::new(SparkOperators);
+    let ours: Arc<dyn ExprPlanner> = Arc::new(SparkIndices);
     let planners = std::iter::once(ours).chain(state.expr_planners().iter().cloned()).collect();
     SessionStateBuilder::new_from_existing(state.clone())
         .with_config(config)

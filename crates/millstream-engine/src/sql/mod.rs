@@ -39,6 +39,7 @@ pub mod types;
 pub use cursor::Name;
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Span};
 pub use logical::to_logical;
+pub use options::WRITER_OPTIONS;
 pub use parse::{ColumnDeclaration, FlowDeclaration, OptionDeclaration, TableDeclaration};
 pub use pipeline::{Flow, Pipeline, WriterOptions};
 pub use prepare::{PreparedQuery, TableCatalog, TableRead, Watermark};

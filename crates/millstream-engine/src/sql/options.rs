@@ -15,7 +15,8 @@ use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::nearest::{nearest, suggest};
 use super::parse::{OptionDeclaration, TableDeclaration};
 use super::trigger::{Trigger, parse_duration};
-use crate::driver::tracking::ProgressTracking;
+use crate::driver::tracking::{Logging, ProgressTracking};
+use millstream_store::log_writer::{PurgeTime, RETAINED_ENTRIES_MIN};
 
 /// Options of the driver, which stand among a sink's.
 pub const WRITER_OPTIONS: &[&str] = &[
@@ -25,12 +26,21 @@ pub const WRITER_OPTIONS: &[&str] = &[
     ASYNC_ENABLED,
     ASYNC_INTERVAL,
     ASYNC_INTERVAL_OLD,
+    PROGRESS_LOGGING,
+    LOG_PURGE,
+    ENTRIES_TO_RETAIN,
 ];
 
 const ASYNC_ENABLED: &str = "asyncProgressTrackingEnabled";
 const ASYNC_INTERVAL: &str = "asyncProgressTrackingCheckpointIntervalMs";
 /// Its name in the announcement of the feature, with an interval as its value.
 const ASYNC_INTERVAL_OLD: &str = "asyncProgressCheckpointingInterval";
+/// `overlapped`, or `blocking` for comparison.
+const PROGRESS_LOGGING: &str = "progressLogging";
+/// `background`, or `blocking` for comparison.
+const LOG_PURGE: &str = "logPurge";
+/// As Spark's `spark.sql.streaming.minBatchesToRetain`.
+const ENTRIES_TO_RETAIN: &str = "minBatchesToRetain";
 /// Spark's default.
 const ASYNC_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 /// What the older name means without a value.
@@ -43,8 +53,8 @@ pub struct WriterOptions {
     pub checkpoint_location: Option<String>,
     /// `trigger`.
     pub trigger: Trigger,
-    /// `asyncProgressTrackingEnabled`, with its interval.
-    pub tracking: ProgressTracking,
+    /// `asyncProgressTrackingEnabled` and others: what the logs hold.
+    pub logging: Logging,
 }
 
 /// What a table is used for in the file.
@@ -314,8 +324,8 @@ impl DeclaredTable {
         let mut found = Diagnostics::default();
         found.take(output_mode(&options).map_err(blame));
         let trigger = found.take(trigger(&options).map_err(blame)).unwrap_or_default();
-        let tracking = found.take(tracking(&options).map_err(blame)).unwrap_or_default();
-        if tracking != ProgressTracking::EveryMicroBatch
+        let logging = found.take(logging(&options).map_err(blame)).unwrap_or_default();
+        if matches!(logging.tracking, ProgressTracking::Interval(_))
             && matches!(trigger, Trigger::Once | Trigger::AvailableNow)
         {
             let message = "asyncProgressTrackingEnabled does not go with the triggers 'once' and \
@@ -326,7 +336,7 @@ impl DeclaredTable {
         }
         found.into_result()?;
         let checkpoint_location = options.get("checkpointLocation").map(str::to_owned);
-        Ok(WriterOptions { checkpoint_location, trigger, tracking })
+        Ok(WriterOptions { checkpoint_location, trigger, logging })
     }
 }
 
@@ -356,7 +366,45 @@ fn tracking(options: &Options) -> Result<ProgressTracking, OptionError> {
         (Some(interval_ms), None) => Duration::from_millis(interval_ms),
         (None, old) => old.unwrap_or(ASYNC_INTERVAL_DEFAULT),
     };
-    Ok(if enabled { ProgressTracking::Interval(interval) } else { ProgressTracking::default() })
+    match (enabled, is_blocking(options, PROGRESS_LOGGING, "overlapped")?) {
+        (true, false) => Ok(ProgressTracking::Interval(interval)),
+        (false, true) => Ok(ProgressTracking::Blocking),
+        (false, false) => Ok(ProgressTracking::EveryMicroBatch),
+        (true, true) => {
+            let problem = format!("'{PROGRESS_LOGGING}' = 'blocking' waits for every entry");
+            let help = Some(format!("leave it out, or {ASYNC_ENABLED}"));
+            Err(OptionError::of(PROGRESS_LOGGING, problem, help))
+        }
+    }
+}
+
+fn logging(options: &Options) -> Result<Logging, OptionError> {
+    let retained = options.parse::<u64>(ENTRIES_TO_RETAIN, "a number of micro-batches")?;
+    if let Some(text) = options.get(ENTRIES_TO_RETAIN)
+        && retained.is_some_and(|retained| retained < 2)
+    {
+        return Err(OptionError::invalid(
+            ENTRIES_TO_RETAIN,
+            text,
+            "2 or more: a restart reads two",
+        ));
+    }
+    let purge = match is_blocking(options, LOG_PURGE, "background")? {
+        true => PurgeTime::WhenCalled,
+        false => PurgeTime::InBackground,
+    };
+    let retain_entries_min = retained.unwrap_or(RETAINED_ENTRIES_MIN);
+    Ok(Logging { tracking: tracking(options)?, purge, retain_entries_min })
+}
+
+fn is_blocking(options: &Options, key: &'static str, otherwise: &str) -> Result<bool, OptionError> {
+    match options.get(key) {
+        Some(value) if value.eq_ignore_ascii_case("blocking") => Ok(true),
+        Some(value) if !value.eq_ignore_ascii_case(otherwise) => {
+            Err(OptionError::invalid(key, value, &format!("'{otherwise}' or 'blocking'")))
+        }
+        _ => Ok(false),
+    }
 }
 
 fn output_mode(options: &Options) -> Result<(), OptionError> {

@@ -2,18 +2,18 @@
 //!
 //! These are decided while DataFusion plans, when the types of the operands are known:
 //!
-//! - `/` of whole numbers gives a DOUBLE, `DIV` a BIGINT;
 //! - `array[0]` is the first element;
 //! - type names in casts are Spark's ([`super::types`]).
+//!
+//! Arithmetic is with the functions, in [`crate::functions`].
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{DFSchema, Result, plan_err};
-use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::planner::{
-    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr, TypePlanner,
+    ExprPlanner, PlannerResult, RawFieldAccessExpr, TypePlanner,
 };
-use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, cast, lit};
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
+use datafusion::logical_expr::{ExprSchemable, GetFieldAccess, lit};
+use datafusion::sql::sqlparser::ast;
 
 use super::types::{list_of, map_of, parse_type_ddl};
 
@@ -56,27 +56,11 @@ fn spark_type_of(sql_type: &ast::DataType) -> Result<DataType> {
     }
 }
 
-/// Gives operators Spark's meaning.
+/// Counts the elements of arrays as Spark does.
 #[derive(Debug)]
-pub(super) struct SparkOperators;
+pub(super) struct SparkIndices;
 
-impl ExprPlanner for SparkOperators {
-    fn plan_binary_op(
-        &self,
-        expr: RawBinaryExpr,
-        schema: &DFSchema,
-    ) -> Result<PlannerResult<RawBinaryExpr>> {
-        let whole = |side: &Expr| side.get_type(schema).is_ok_and(|found| found.is_integer());
-        let to = match expr.op {
-            BinaryOperator::Divide if whole(&expr.left) && whole(&expr.right) => DataType::Float64,
-            BinaryOperator::MyIntegerDivide | BinaryOperator::DuckIntegerDivide => DataType::Int64,
-            _ => return Ok(PlannerResult::Original(expr)),
-        };
-        let (left, right) = (cast(expr.left, to.clone()), cast(expr.right, to));
-        let quotient = BinaryExpr::new(Box::new(left), Operator::Divide, Box::new(right));
-        Ok(PlannerResult::Planned(Expr::BinaryExpr(quotient)))
-    }
-
+impl ExprPlanner for SparkIndices {
     fn plan_field_access(
         &self,
         mut expr: RawFieldAccessExpr,

@@ -49,9 +49,21 @@ pub struct Settings {
     pub retain_entries_min: u64,
     /// How many entries of each log may wait to be written; 1 or more.
     pub in_flight_max: usize,
-    /// How many entries of a log must have become superfluous before they are deleted, together;
-    /// 1 or more.
+    /// When old entries are deleted.
+    pub purge: PurgeTime,
+    /// How many entries of a log must have become superfluous before they are deleted in the
+    /// background, together; 1 or more.
     pub purge_step_entries: usize,
+}
+
+/// When entries that are not needed any more are deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PurgeTime {
+    /// Many at a time, by a task of its own.
+    #[default]
+    InBackground,
+    /// Whenever [`LogWriter::purge`] is called, each at once.
+    WhenCalled,
 }
 
 impl Default for Settings {
@@ -59,6 +71,7 @@ impl Default for Settings {
         Self {
             retain_entries_min: RETAINED_ENTRIES_MIN,
             in_flight_max: 4,
+            purge: PurgeTime::InBackground,
             purge_step_entries: PURGE_STEP_ENTRIES,
         }
     }
@@ -371,6 +384,11 @@ impl LogWriter {
         }
         purge::run(&self.shared).await;
         Ok(())
+    }
+
+    /// Deletes what is not needed any more, and waits until it is gone.
+    pub async fn purge(&self) {
+        purge::run(&self.shared).await;
     }
 
     /// Flushes, and ends the writer. With the checkpoint's other handles its lock goes too.

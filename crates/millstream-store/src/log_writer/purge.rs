@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{Lane, Settings, Shared};
+use super::{Lane, PurgeTime, Settings, Shared};
 use crate::env::{Env, Task};
 use crate::layout;
 use crate::offset::BatchId;
@@ -20,6 +20,7 @@ use crate::storage::StorageError;
 /// The entries that are known to be on disk.
 pub(super) struct OnDisk {
     keep: Keep,
+    in_background: bool,
     known: Mutex<Known>,
     /// Held by the one purge that runs.
     purging: tokio::sync::Mutex<()>,
@@ -49,8 +50,11 @@ struct Known {
 impl OnDisk {
     pub(super) fn new(settings: &Settings) -> Self {
         let entries = usize::try_from(settings.retain_entries_min).unwrap_or(usize::MAX);
+        let in_background = settings.purge == PurgeTime::InBackground;
+        let step = if in_background { settings.purge_step_entries } else { 1 };
         Self {
-            keep: Keep { entries, step: settings.purge_step_entries },
+            keep: Keep { entries, step },
+            in_background,
             known: Mutex::default(),
             purging: tokio::sync::Mutex::default(),
             due: Arc::default(),
@@ -69,7 +73,8 @@ impl OnDisk {
         }
         if lane == Lane::Commits {
             known.committed = Some(id);
-            if !known.listed || known.is_due(self.keep) {
+            let due = !known.listed || known.is_due(self.keep);
+            if self.in_background && due {
                 self.due.notify_one();
             }
         }

@@ -3,12 +3,16 @@
 use std::path::{Path, PathBuf};
 #[cfg(feature = "cloud")]
 use std::sync::Arc;
+use std::time::Duration;
 
 use url::Url;
 
 use super::Storage;
 use crate::env::Env;
 use crate::error::{Classified, Kind};
+
+/// What `memory:` URLs may ask for.
+const PUT_LATENCY: &str = "put_latency_ms";
 
 /// Why a location cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +65,8 @@ impl Classified for LocationError {
 ///
 /// A plain path or a `file:` URL is local. `s3://`, `gs://`, `az://` and their variants need the
 /// feature `cloud`; their credentials come from the usual environment variables (`AWS_*`,
-/// `GOOGLE_*`, `AZURE_*`). `memory:///` is a new storage of its own, for tests.
+/// `GOOGLE_*`, `AZURE_*`). `memory:///` is a new storage of its own, for tests; with
+/// `?put_latency_ms=30` each put takes that long, for benchmarks.
 pub fn parse(location: &str, env: &Env) -> Result<Storage, LocationError> {
     let is_url = location.contains("://") || location.starts_with("file:");
     if !is_url {
@@ -76,7 +81,14 @@ pub fn parse(location: &str, env: &Env) -> Result<Storage, LocationError> {
                 .map_err(|()| invalid("it does not name a local path".to_owned()))?;
             Ok(Storage::local(path, env))
         }
-        "memory" => Ok(Storage::in_memory()),
+        "memory" => match url.query_pairs().find(|(key, _)| key == PUT_LATENCY) {
+            None => Ok(Storage::in_memory()),
+            Some((_, text)) => {
+                let problem = |_| invalid(format!("{PUT_LATENCY} should be milliseconds"));
+                let latency = Duration::from_millis(text.parse().map_err(problem)?);
+                Ok(Storage::in_memory_with_put_latency(env, latency))
+            }
+        },
         "s3" | "s3a" | "gs" | "az" | "adl" | "azure" | "abfs" | "abfss" => cloud(location, &url),
         scheme => Err(LocationError::UnknownScheme {
             location: location.to_owned(),

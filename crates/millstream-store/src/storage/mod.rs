@@ -11,6 +11,7 @@ mod rename;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::ObjectStore;
 
@@ -121,6 +122,11 @@ pub struct ObjectStorage {
     pub(crate) prefix: Prefix,
 }
 
+fn in_memory() -> Prefix {
+    let store = Arc::new(object_store::memory::InMemory::new());
+    Prefix::new(store, object_store::path::Path::default(), "memory://checkpoint".to_owned())
+}
+
 impl Storage {
     /// The directory `root`, which is made when the first file is written.
     pub fn local(root: impl AsRef<Path>, env: &Env) -> Self {
@@ -139,8 +145,12 @@ impl Storage {
 
     /// A storage that ends with its last clone, for tests and batch queries.
     pub fn in_memory() -> Self {
-        let store = Arc::new(object_store::memory::InMemory::new());
-        Self::object(store, object_store::path::Path::default(), "memory://checkpoint")
+        Self::Object(ObjectStorage { prefix: in_memory() })
+    }
+
+    /// As [`in_memory`](Self::in_memory), with puts that take as long as over a network.
+    pub fn in_memory_with_put_latency(env: &Env, latency: Duration) -> Self {
+        Self::Object(ObjectStorage { prefix: in_memory().with_put_latency(env, latency) })
     }
 
     /// Where this is, for messages.

@@ -4,12 +4,14 @@
 //! durable once it answers, so [`Durability`](super::Durability) makes no difference here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
 use super::{PutError, StorageError};
+use crate::env::Env;
 use crate::error::Kind;
 
 /// All objects below one path.
@@ -18,11 +20,18 @@ pub(crate) struct Prefix {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     shown: String,
+    /// How long each put is made to take, for benchmarks.
+    put_latency: Option<(Env, Duration)>,
 }
 
 impl Prefix {
     pub(crate) fn new(store: Arc<dyn ObjectStore>, prefix: Path, shown: String) -> Self {
-        Self { store, prefix, shown: shown.trim_end_matches('/').to_owned() }
+        Self { store, prefix, shown: shown.trim_end_matches('/').to_owned(), put_latency: None }
+    }
+
+    /// Makes each put take `latency`, as over a network.
+    pub(crate) fn with_put_latency(self, env: &Env, latency: Duration) -> Self {
+        Self { put_latency: Some((env.clone(), latency)), ..self }
     }
 
     pub(crate) fn shown(&self, name: &str) -> String {
@@ -45,6 +54,9 @@ impl Prefix {
         let path = self.path(name);
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         let payload = PutPayload::from(bytes::Bytes::from(bytes));
+        if let Some((env, latency)) = &self.put_latency {
+            env.sleep(*latency).await;
+        }
         let Err(error) = self.store.put_opts(&path, payload.clone(), options).await else {
             return Ok(());
         };

@@ -50,35 +50,35 @@ const PARTITIONS_MAX: i32 = 1_000;
 pub struct Flags {
     /// Records a second; several rates are measured one after the other
     #[arg(long, value_delimiter = ',', default_value = "1000,10000,50000")]
-    rate: Vec<u64>,
+    pub(super) rate: Vec<u64>,
     /// Bytes of a record's value
     #[arg(long, default_value_t = 100)]
-    size: usize,
+    pub(super) size: usize,
     /// Partitions of both topics
     #[arg(long, default_value_t = 4)]
-    partitions: i32,
+    pub(super) partitions: i32,
     /// Seconds measured in each round
     #[arg(long, default_value_t = 20)]
-    seconds: u64,
+    pub(super) seconds: u64,
     /// Seconds at the same rate before that, not measured
     #[arg(long, default_value_t = 5)]
-    warmup: u64,
+    pub(super) warmup: u64,
     /// Rounds at each rate, the relay and the engine taking turns
     #[arg(long, default_value_t = 3)]
-    repeat: u32,
+    pub(super) repeat: u32,
     /// A broker that is running already, HOST:PORT; otherwise Apache Kafka is started
     #[arg(long, value_name = "HOST:PORT")]
-    brokers: Option<String>,
+    pub(super) brokers: Option<String>,
     /// Option of the engine: `source.NAME=V` stands in the pipeline's source table, anything else
     /// is handed to `run --set`
     #[arg(long, value_name = "K=V")]
-    engine_option: Vec<String>,
+    pub(super) engine_option: Vec<String>,
     /// What the engine's sink promises; the meter always reads committed records
     #[arg(long, value_enum, default_value_t)]
-    delivery: Delivery,
+    pub(super) delivery: Delivery,
     /// Measure only one of the two
     #[arg(long)]
-    only: Option<System>,
+    pub(super) only: Option<System>,
 }
 
 /// Fields that tell which measurements may be compared.
@@ -103,7 +103,7 @@ pub struct Setup {
 
 /// One result line: one system in one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Line {
+pub(super) struct Line {
     bench: String,
     line: String,
     commit: Option<String>,
@@ -113,19 +113,19 @@ struct Line {
     setup: Setup,
     /// From starting the process to the first record out of every partition.
     start_ms: u64,
-    records: u64,
-    missing: u64,
-    duplicated: u64,
+    pub(super) records: u64,
+    pub(super) missing: u64,
+    pub(super) duplicated: u64,
     foreign: u64,
     #[serde(flatten)]
-    latency: Quantiles,
-    throughput_rows_per_s: f64,
+    pub(super) latency: Quantiles,
+    pub(super) throughput_rows_per_s: f64,
     /// How late the generator itself was; part of every latency above.
     generator_late_p50_ms: f64,
     generator_late_p99_ms: f64,
     /// Of the system under test, in the measured seconds.
-    cpu_seconds: f64,
-    peak_rss_mb: f64,
+    pub(super) cpu_seconds: f64,
+    pub(super) peak_rss_mb: f64,
     machine: Machine,
     versions: Versions,
 }
@@ -174,17 +174,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         Some(address) => Broker::external(env, address)?,
         None => Broker::start(env, &work)?,
     };
-    let bench = Bench {
-        env,
-        clock: Clock::new(env),
-        flags,
-        options,
-        work: &work,
-        broker: &broker,
-        commit: report::commit(),
-        machine: Machine::this(),
-        versions: Versions::with(Some(&broker.version)),
-    };
+    let bench = Bench::new(env, flags, options, &work, &broker);
     eprintln!("{}", table_head());
     let mut complete = true;
     for &rate in &flags.rate {
@@ -208,7 +198,7 @@ fn check(flags: &Flags) -> Result<(), Error> {
     Err(Error::Flags { problem })
 }
 
-struct Bench<'a> {
+pub(super) struct Bench<'a> {
     env: &'a Env,
     clock: Clock,
     flags: &'a Flags,
@@ -220,7 +210,28 @@ struct Bench<'a> {
     versions: Versions,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    /// Rounds with these flags and options, on this broker.
+    pub(super) fn new(
+        env: &'a Env,
+        flags: &'a Flags,
+        options: EngineOptions,
+        work: &'a WorkDirectory,
+        broker: &'a Broker,
+    ) -> Self {
+        Self {
+            env,
+            clock: Clock::new(env),
+            flags,
+            options,
+            work,
+            broker,
+            commit: report::commit(),
+            machine: Machine::this(),
+            versions: Versions::with(Some(&broker.version)),
+        }
+    }
+
     fn rate(&self, rate: u64) -> Result<bool, Error> {
         let mut lines = Vec::new();
         for round in 1..=self.flags.repeat {
@@ -254,7 +265,7 @@ impl Bench<'_> {
         }
     }
 
-    fn round(&self, system: System, rate: u64, round: u32) -> Result<Line, Error> {
+    pub(super) fn round(&self, system: System, rate: u64, round: u32) -> Result<Line, Error> {
         let name = format!("bench-{}-{system}-{rate}-{round}", std::process::id());
         let (from, to) = (format!("{name}-in"), format!("{name}-out"));
         self.broker.topics.create(&from, self.flags.partitions)?;

@@ -8,6 +8,7 @@
 //!   beside the engine. Time counts from the moment a record was *due*, so that a stall shows in
 //!   every record that had to wait for it.
 //! - [`rate_to_stats`] needs no broker: the engine's own `rate` source and `stats` sink.
+//! - [`offset_management`] runs both with the engine's progress kept in different ways.
 //! - [`plot`] draws either's lines as SVG.
 //!
 //! A benchmark does not tune the system under test: the engine runs with its defaults, unless the
@@ -19,6 +20,7 @@ mod error;
 mod generator;
 mod kafka_to_kafka;
 mod meter;
+mod offset_management;
 mod payload;
 mod plot;
 mod process;
@@ -50,6 +52,8 @@ enum Name {
     KafkaToKafka(kafka_to_kafka::Flags),
     /// Latency of generated rows through SQL, no broker
     RateToStats(rate_to_stats::Flags),
+    /// What keeping track of progress costs, over seven ways to do it
+    OffsetManagement(offset_management::Flags),
     /// Draw result lines as an SVG chart
     Plot(plot::Flags),
     /// The relay that kafka-to-kafka starts
@@ -88,6 +92,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, error::Error> {
     match name {
         Name::KafkaToKafka(flags) => kafka_to_kafka::run(env, &flags),
         Name::RateToStats(flags) => rate_to_stats::run(env, &flags),
+        Name::OffsetManagement(flags) => offset_management::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
         Name::Relay(flags) => relay::run(&flags).map(|()| true),
     }

@@ -21,11 +21,14 @@ const TOP: f64 = 56.0;
 const HEIGHT: f64 = 300.0;
 const LEGEND: f64 = 110.0;
 /// Two tones for each configuration, p50 and p99; colours that the colour-blind can tell apart.
-const COLOURS: [[&str; 2]; 4] = [
+const COLOURS: [[&str; 2]; 7] = [
     ["#9fb3c8", "#627d98"],
     ["#f7b267", "#d9611e"],
     ["#8fd1b5", "#2f8f6b"],
     ["#c3a6e0", "#7a4fb0"],
+    ["#e8b4bc", "#a63d4f"],
+    ["#d8cf8a", "#8a7f1e"],
+    ["#a9d6e5", "#2a7f9e"],
 ];
 
 /// Flags of `bench plot`.
@@ -61,11 +64,24 @@ struct Bar {
     most: f64,
 }
 
-/// Rates in order, and for each the p50 and p99 of every configuration that was measured at it.
-struct Chart {
+/// One round, as a chart needs it.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// What bars stand together: a number to sort groups by, and a label.
+    pub group: (u64, String),
+    /// What is told apart by colour.
+    pub configuration: String,
+    /// In milliseconds.
+    pub p50_ms: f64,
+    /// In milliseconds.
+    pub p99_ms: f64,
+}
+
+/// Groups in order, and for each the p50 and p99 of every configuration that was measured in it.
+pub struct Chart {
     title: String,
     configurations: Vec<String>,
-    groups: BTreeMap<u64, BTreeMap<usize, [Bar; 2]>>,
+    groups: BTreeMap<(u64, String), BTreeMap<usize, [Bar; 2]>>,
 }
 
 /// Reads the files and writes the chart.
@@ -92,32 +108,46 @@ impl Chart {
         let rounds: Vec<_> = points.iter().filter(|point| point.line == "round").collect();
         let mut benches: Vec<_> = rounds.iter().map(|point| point.bench.clone()).collect();
         benches.dedup();
+        let sample = |point: &&Point| Sample {
+            group: (point.rate, format!("{}/s", thousands(point.rate))),
+            configuration: point.configuration.clone(),
+            p50_ms: point.p50_ms,
+            p99_ms: point.p99_ms,
+        };
+        let samples: Vec<_> = rounds.iter().map(sample).collect();
+        (!samples.is_empty()).then(|| Self::of_samples(benches.join(", "), &samples))
+    }
+
+    /// A chart of the medians over the rounds; `what` is the first half of its title.
+    pub fn of_samples(what: String, samples: &[Sample]) -> Self {
         let mut configurations = Vec::new();
-        for point in &rounds {
-            if !configurations.contains(&point.configuration) {
-                configurations.push(point.configuration.clone());
+        for sample in samples {
+            if !configurations.contains(&sample.configuration) {
+                configurations.push(sample.configuration.clone());
             }
         }
         let mut groups = BTreeMap::new();
-        for point in &rounds {
-            let group: &mut BTreeMap<usize, [Bar; 2]> = groups.entry(point.rate).or_default();
+        for sample in samples {
+            let group: &mut BTreeMap<usize, [Bar; 2]> =
+                groups.entry(sample.group.clone()).or_default();
             for (index, configuration) in configurations.iter().enumerate() {
-                let same = |other: &&&Point| {
-                    other.rate == point.rate && other.configuration == *configuration
+                let same = |other: &&Sample| {
+                    other.group == sample.group && other.configuration == *configuration
                 };
-                let same: Vec<_> = rounds.iter().filter(same).collect();
+                let same: Vec<_> = samples.iter().filter(same).collect();
                 if !same.is_empty() {
-                    let p50 = Bar::of(same.iter().map(|point| point.p50_ms));
-                    let p99 = Bar::of(same.iter().map(|point| point.p99_ms));
+                    let p50 = Bar::of(same.iter().map(|sample| sample.p50_ms));
+                    let p99 = Bar::of(same.iter().map(|sample| sample.p99_ms));
                     group.insert(index, [p50, p99]);
                 }
             }
         }
-        let title = format!("{}: latency in ms, median of the rounds", benches.join(", "));
-        (!groups.is_empty()).then_some(Self { title, configurations, groups })
+        let title = format!("{what}: latency in ms, median of the rounds");
+        Self { title, configurations, groups }
     }
 
-    fn svg(&self) -> String {
+    /// The chart as SVG.
+    pub fn svg(&self) -> String {
         let bars: usize = self.groups.values().map(|group| group.len() * 2).sum();
         let width = LEFT + GAP + bars as f64 * BAR + self.groups.len() as f64 * GAP + LEGEND;
         let scale = Scale::over(self.groups.values().flat_map(|group| group.values().flatten()));
@@ -133,7 +163,7 @@ impl Chart {
         text(&mut svg, LEFT, 22.0, "start", &self.title);
         scale.grid(&mut svg, width - LEGEND);
         let mut left = LEFT + GAP;
-        for (rate, group) in &self.groups {
+        for ((_, label), group) in &self.groups {
             let start = left;
             for (configuration, bars) in group {
                 for (bar, colour) in bars.iter().zip(COLOURS[configuration % COLOURS.len()]) {
@@ -141,8 +171,7 @@ impl Chart {
                     left += BAR;
                 }
             }
-            let label = format!("{}/s", thousands(*rate));
-            text(&mut svg, (start + left) / 2.0, TOP + HEIGHT + 20.0, "middle", &label);
+            text(&mut svg, (start + left) / 2.0, TOP + HEIGHT + 20.0, "middle", label);
             left += GAP;
         }
         self.legend(&mut svg, width - LEGEND + 10.0);
@@ -269,9 +298,10 @@ mod tests {
         points.push(Point { line: "summary".into(), ..point("", 7, 0.0, 0.0) });
         let chart = Chart::of(&points).expect("there are rounds");
         assert_eq!(chart.configurations, ["relay", "engine"]);
-        assert_eq!(chart.groups.keys().copied().collect::<Vec<_>>(), [1_000, 50_000]);
-        assert_eq!(chart.groups[&1_000][&0][1], Bar { median: 20.0, least: 10.0, most: 30.0 });
-        assert_eq!(chart.groups[&50_000].len(), 1);
+        let groups: Vec<_> = chart.groups.iter().collect();
+        assert_eq!((groups[0].0.1.as_str(), groups[1].0.1.as_str()), ("1k/s", "50k/s"));
+        assert_eq!(groups[0].1[&0][1], Bar { median: 20.0, least: 10.0, most: 30.0 });
+        assert_eq!((groups.len(), groups[1].1.len()), (2, 1));
         let svg = chart.svg();
         for text in [">1k/s<", ">50k/s<", ">relay p50<", ">engine p99<", ">20.0<"] {
             assert!(svg.contains(text), "{text} is missing in:\n{svg}");

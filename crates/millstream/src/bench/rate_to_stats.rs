@@ -45,13 +45,13 @@ pub struct Flags {
 
 /// A line that the `stats` sink writes; what else it says is not needed here.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-struct StatsLine {
+pub(super) struct StatsLine {
     stats: String,
-    count: u64,
+    pub(super) count: u64,
     #[serde(flatten)]
-    latency: Quantiles,
+    pub(super) latency: Quantiles,
     micro_batches: u64,
-    rows_per_second: f64,
+    pub(super) rows_per_second: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -154,7 +154,8 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     Ok(true)
 }
 
-fn measure(
+/// One run: the stats of the second half, and what the process used in it.
+pub(super) fn measure(
     env: &Env,
     rate: u64,
     seconds: u64,
@@ -163,7 +164,7 @@ fn measure(
 ) -> Result<(StatsLine, Usage), Error> {
     let report = directory.join("stats.jsonl");
     let pipeline = pipeline(rate, seconds, &report, options);
-    let mut process = start_engine(&pipeline, &options.set, directory)?;
+    let mut process = start_engine(&pipeline, options, directory)?;
     let limit = Duration::from_secs(seconds) + OVERDUE_MAX;
     intervals(env, &report, 1, limit, &mut process)?;
     let before = process.usage();

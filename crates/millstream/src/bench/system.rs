@@ -39,6 +39,8 @@ pub struct EngineOptions {
     pub set: Vec<(String, String)>,
     /// The sink table's option.
     pub delivery: Delivery,
+    /// The checkpoint's location, if it is not to be in the run's directory.
+    pub checkpoint: Option<String>,
 }
 
 /// What the engine's sink promises.
@@ -80,9 +82,7 @@ impl System {
     ) -> Result<Process, Error> {
         match self {
             Self::Relay => start_relay(route, directory),
-            Self::Millstream => {
-                start_engine(&kafka_pipeline(route, options), &options.set, directory)
-            }
+            Self::Millstream => start_engine(&kafka_pipeline(route, options), options, directory),
         }
     }
 }
@@ -116,17 +116,21 @@ impl EngineOptions {
     }
 }
 
-/// Starts `millstream run` on a pipeline, with its checkpoint in `directory`.
+/// Starts `millstream run` on a pipeline; its files go to `directory`.
 pub fn start_engine(
     pipeline: &str,
-    set: &[(String, String)],
+    options: &EngineOptions,
     directory: &Path,
 ) -> Result<Process, Error> {
     let file = directory.join("pipeline.sql");
     fs::write(&file, pipeline).map_err(Error::file("write", &file))?;
     let mut command = this_program()?;
-    command.arg("run").arg(&file).arg("--checkpoint").arg(directory.join("checkpoint"));
-    for (key, value) in set {
+    command.arg("run").arg(&file).arg("--checkpoint");
+    match &options.checkpoint {
+        Some(location) => command.arg(location),
+        None => command.arg(directory.join("checkpoint")),
+    };
+    for (key, value) in &options.set {
         command.arg("--set").arg(format!("{key}={value}"));
     }
     Process::start("millstream run", command, &directory.join("millstream.log"))

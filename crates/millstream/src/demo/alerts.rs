@@ -169,6 +169,10 @@ impl Sink for TeeSink {
         self.inner.open().await
     }
 
+    async fn ready(&mut self) -> Result<(), Failure> {
+        self.inner.ready().await
+    }
+
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
         let rows: Vec<_> =
             output.record_batches().filter(|rows| rows.num_rows() > 0).cloned().collect();

@@ -57,7 +57,7 @@ pub async fn run(arguments: DemoArguments, app: &App) -> ExitCode {
         settings: RunSettings {
             checkpoint: loaded.checkpoint,
             trigger: loaded.flow.writer.trigger,
-            tracking: loaded.flow.writer.tracking,
+            logging: loaded.flow.writer.logging,
             listener: Arc::clone(watch) as Arc<dyn Listener>,
             stop: stop.clone(),
         },

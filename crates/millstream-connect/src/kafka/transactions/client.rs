@@ -148,8 +148,7 @@ impl TransactionalClient {
     /// Makes the transaction visible.
     pub fn commit(&self) -> Result<(), SinkError> {
         crash_points::reached(Step::BeforeCommit);
-        loop {
-            let Err(error) = commit_transaction(self.client(), ATTEMPT) else { break };
+        while let Err(error) = commit_transaction(self.client(), ATTEMPT) {
             let may_pass = error.is_retriable && !error.is_fatal;
             if !may_pass || self.open_for() > self.timeout + ANSWER_PATIENCE {
                 return Err(self.not_committed(error));
@@ -192,25 +191,39 @@ impl TransactionalClient {
     }
 
     fn explain(&self, step: &'static str, code: RDKafkaErrorCode, reason: String) -> SinkError {
-        if is_turned_away(code) {
-            return self.displaced();
-        }
-        let turned_away = self.turned_away();
-        turned_away.unwrap_or(SinkError::Transaction { id: self.id.clone(), step, code, reason })
+        let displaced = self.displaced(code).or_else(|| self.turned_away());
+        displaced.unwrap_or(SinkError::Transaction { id: self.id.clone(), step, code, reason })
     }
 
     /// The error of a client that the brokers do not accept any more, if they do not.
     fn turned_away(&self) -> Option<SinkError> {
         let (code, _) = self.client().client().fatal_error()?;
-        is_turned_away(code).then(|| self.displaced())
+        self.displaced(code)
     }
 
-    fn displaced(&self) -> SinkError {
+    /// What it means if the brokers do not know the owner of this id, or its transaction. They give
+    /// a transaction up after its time and turn its owner away then, too.
+    fn displaced(&self, code: RDKafkaErrorCode) -> Option<SinkError> {
         let (id, open) = (self.id.clone(), self.open_for());
-        if open > self.timeout {
-            return SinkError::TimedOut { id, open, timeout: self.timeout };
+        let too_old = open > self.timeout;
+        match code {
+            RDKafkaErrorCode::Fenced
+            | RDKafkaErrorCode::ProducerFenced
+            | RDKafkaErrorCode::InvalidProducerEpoch
+                if !too_old =>
+            {
+                Some(SinkError::TakenOver { id })
+            }
+            RDKafkaErrorCode::Fenced
+            | RDKafkaErrorCode::ProducerFenced
+            | RDKafkaErrorCode::InvalidProducerEpoch
+            | RDKafkaErrorCode::InvalidTransactionalState
+                if too_old =>
+            {
+                Some(SinkError::TimedOut { id, open, timeout: self.timeout })
+            }
+            _ => None,
         }
-        SinkError::TakenOver { id }
     }
 }
 
@@ -223,15 +236,4 @@ impl Drop for TransactionalClient {
 
 fn is_retriable(error: &KafkaError) -> bool {
     matches!(error, KafkaError::Transaction(error) if error.is_retriable())
-}
-
-/// True if the brokers do not know this owner of a transactional id any more.
-fn is_turned_away(code: RDKafkaErrorCode) -> bool {
-    matches!(
-        code,
-        RDKafkaErrorCode::Fenced
-            | RDKafkaErrorCode::ProducerFenced
-            | RDKafkaErrorCode::InvalidProducerEpoch
-            | RDKafkaErrorCode::InvalidTransactionalState
-    )
 }

@@ -15,7 +15,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::super::client::Context;
-use super::super::cluster::client_error;
+use super::super::cluster::{CONNECT_PATIENCE, Cluster, client_error};
 use super::super::delivery::Deliveries;
 use super::super::error::SinkError;
 use super::super::native::{ConsumerClient, ProducerClient};
@@ -60,6 +60,14 @@ pub struct Opening {
 }
 
 impl Opening {
+    /// Asks whether the brokers are there and let this user in: the client itself would try for
+    /// long, and not say why. Blocks.
+    pub fn check(&self) -> Result<(), SinkError> {
+        let cluster = Cluster::new(&self.settings, None, &self.env, &self.table);
+        let checked = cluster.and_then(|cluster| cluster.check_reachable(CONNECT_PATIENCE));
+        checked.map_err(SinkError::Cluster)
+    }
+
     /// Takes over the transactional id number `index`. Blocks.
     pub fn client(&self, index: usize) -> Result<TransactionalClient, NotOpened> {
         let id = self.names.transactional_id(index);

@@ -9,7 +9,7 @@ use futures::future::try_join_all;
 use millstream_engine::connector::FlowContext;
 use millstream_engine::sink::{Acknowledgement, Failure, Kind, Output, Published};
 use millstream_store::env::Env;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::super::error::SinkError;
 use super::super::settings::ClientSettings;
@@ -27,6 +27,8 @@ pub struct ExactlyOnceSink {
     /// One permit: who holds it may hand a micro-batch over. While it is missing the driver waits,
     /// and the next micro-batch grows.
     turn: Arc<Semaphore>,
+    /// The permit, once [`ready`](Self::ready) has it.
+    held: Option<OwnedSemaphorePermit>,
     rotation: Option<Rotation>,
 }
 
@@ -52,12 +54,15 @@ impl ExactlyOnceSink {
             columns,
             env,
             turn: Arc::new(Semaphore::new(1)),
+            held: None,
             rotation: None,
         }
     }
 
     /// Takes the transactional ids over and tells what was published last.
     pub async fn open(&mut self) -> Result<Option<Published>, NotOpened> {
+        let opening = self.opening.clone();
+        self.env.spawn_blocking("kafka-open", move || opening.check()).join().await?;
         let clients = (0..IDS).map(|index| {
             let opening = self.opening.clone();
             self.env.spawn_blocking("kafka-open", move || opening.client(index)).join()
@@ -80,6 +85,14 @@ impl ExactlyOnceSink {
         Ok(published)
     }
 
+    /// Waits until the micro-batch before is with the brokers.
+    pub async fn ready(&mut self) {
+        if self.held.is_none() {
+            let turn = Arc::clone(&self.turn);
+            self.held = Some(turn.acquire_owned().await.expect("it is never closed"));
+        }
+    }
+
     /// Hands one micro-batch over; waits until the one before is with the brokers.
     pub async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
         let with_rows = output.record_batches().filter(|rows| rows.num_rows() > 0);
@@ -88,7 +101,8 @@ impl ExactlyOnceSink {
         if rows.is_empty() {
             return Ok(Acknowledgement::Done);
         }
-        let permit = Arc::clone(&self.turn).acquire_owned().await.expect("it is never closed");
+        self.ready().await;
+        let permit = self.held.take().expect("`ready` has waited for it");
         let (done, published) = oneshot::channel();
         let record = progress::encode(&output.reached);
         let work = Work { batch_id: output.batch_id, rows, record, permit, done };

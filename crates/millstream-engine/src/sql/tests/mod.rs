@@ -4,7 +4,6 @@
 //! out. `UPDATE_GOLDEN=1 cargo test -p millstream-engine sql` rewrites what comes out.
 
 mod connectors;
-mod functions;
 mod golden;
 mod rows;
 
@@ -17,6 +16,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use super::{Diagnostics, Flow, Pipeline, spark_schema};
 use crate::connector::ReadMode;
 use crate::driver::tracking::ProgressTracking;
+use crate::functions::{self, BatchClock};
 
 /// Reads `text`; lines `--! set key=value` are overrides.
 fn load(text: &str) -> Result<Pipeline, Diagnostics> {
@@ -41,9 +41,7 @@ fn empty_session(flow: &Flow) -> SessionContext {
 fn session() -> SessionContext {
     let mut config = SessionConfig::new().with_target_partitions(1);
     config.options_mut().execution.time_zone = Some("UTC".into());
-    let session = SessionContext::new_with_config(config);
-    functions::register(&session);
-    session
+    functions::session(config, &BatchClock::default())
 }
 
 /// A name that DataFusion takes as it is.
@@ -79,7 +77,7 @@ fn summary(text: &str) -> Result<String, Diagnostics> {
         }
         let writer = &flow.writer;
         let _ = writeln!(out, "  {:?}, checkpoint {}", writer.trigger, flow.checkpoint);
-        if let ProgressTracking::Interval(interval) = writer.tracking {
+        if let ProgressTracking::Interval(interval) = writer.logging.tracking {
             let _ = writeln!(out, "  async progress every {interval:?}");
         }
         if let Some(plan) = found.take(flow.plan(&empty_session(flow).state())) {
