@@ -226,7 +226,18 @@ impl Driver {
         let fired = Fired { began, batch_time_ms: replay.batch_time_ms };
         let permit = self.committer.permit().await;
         let (intent, durations) = (Intent::Logged, Durations::default());
-        self.execute(replay.id, fired, taken, intent, durations, permit).await
+        self.execute(replay.id, fired, taken, intent, durations, permit).await?;
+        self.wait_if_blocking().await;
+        Ok(())
+    }
+
+    /// Waits for the commit entry of the micro-batch in hand, where nothing may overtake it.
+    async fn wait_if_blocking(&mut self) {
+        if self.query.tracking == ProgressTracking::Blocking
+            && let Some(ends) = self.committer.committed().await
+        {
+            self.tell_committed(&ends);
+        }
     }
 
     async fn run(&mut self) -> Result<(), Failure> {
@@ -301,9 +312,7 @@ impl Driver {
         };
         durations.wal_commit = self.since(began_log);
         self.execute(id, fired, taken, intent, durations, permit).await?;
-        if blocking && let Some(ends) = self.committer.committed().await {
-            self.tell_committed(&ends);
-        }
+        self.wait_if_blocking().await;
         if self.query.log_settings.purge == PurgeTime::WhenCalled {
             self.log.purge().await;
         }
