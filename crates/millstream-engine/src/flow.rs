@@ -16,6 +16,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::Env;
+use millstream_store::log_writer::Settings;
 use thiserror::Error;
 
 use crate::connector::{FlowContext, ReadMode, Registry};
@@ -246,11 +247,14 @@ impl PlannedFlow {
             sources,
             statics: self.at_rest.into_iter().map(|table| table.loaded).collect(),
             sink,
+            log_settings: Settings {
+                retain_entries_min: settings.logging.retain_entries_min,
+                purge: settings.logging.purge,
+                ..Settings::of(&checkpoint)
+            },
             checkpoint,
             trigger: settings.trigger,
             tracking: settings.logging.tracking,
-            purge: settings.logging.purge,
-            retain_entries_min: settings.logging.retain_entries_min,
             batch_clock: self.batch_clock,
             listener: settings.listener,
             stop: settings.stop,

@@ -194,7 +194,11 @@ async fn read_query_id(
 /// Begins a new checkpoint; returns its query's id.
 async fn begin(storage: &Storage, env: &Env) -> Result<String, OpenError> {
     if has_entries(storage).await? {
-        return Err(OpenError::MetadataMissing { location: storage.location() });
+        // Another process may have begun it since we looked.
+        return Err(match storage.get(layout::METADATA).await? {
+            Some(_) => PutError::AlreadyExists { path: storage.path_of(layout::METADATA) }.into(),
+            None => OpenError::MetadataMissing { location: storage.location() },
+        });
     }
     let id = env.random_uuid();
     // Written once per checkpoint, and worthless logs without it: worth a flush.

@@ -133,13 +133,15 @@ impl<'a> Logs<'a> {
     async fn list(checkpoint: &'a Checkpoint) -> Result<Self, StorageError> {
         let storage = checkpoint.storage();
         let (mut ids, mut others) = (Vec::new(), Vec::new());
-        for log in [layout::OFFSETS, layout::COMMITS] {
+        // Another process may be writing, as it will learn only when it meets an entry of ours. An
+        // intent is written before its commit entry, so that it is listed in this order too.
+        for log in [layout::COMMITS, layout::OFFSETS] {
             let names = storage.list(log).await?;
             ids.push(layout::batch_ids(&names));
             others.extend(names.iter().map(|name| format!("{log}/{name}")));
         }
-        let commits = ids.pop().unwrap_or_default();
         let intents = ids.pop().unwrap_or_default();
+        let commits = ids.pop().unwrap_or_default();
         Ok(Self { checkpoint, storage, intents, commits, others })
     }
 

@@ -157,6 +157,7 @@ struct Worker {
 struct HeldBack {
     id: BatchId,
     intent: Option<offset_log::Entry>,
+    /// Where each source stands, as far as it moved since the last entries.
     ends: Vec<Option<SourceOffset>>,
 }
 
@@ -227,7 +228,7 @@ impl Worker {
         let handed_over_us = in_flight.handed_over_us;
         let published_us = acknowledgement.accepted().await?.unwrap_or(handed_over_us);
         let began_log = self.env.monotonic();
-        self.held_back = Some(HeldBack { id, intent, ends });
+        self.hold_back(HeldBack { id, intent, ends });
         if self.schedule.is_due(began_log) {
             self.log_held_back().await?;
         }
@@ -241,6 +242,17 @@ impl Worker {
         self.listener.published(&progress);
         drop(in_flight.permit);
         Ok(())
+    }
+
+    /// Takes the place of what was held back before, whose entries are not needed any more.
+    fn hold_back(&mut self, mut latest: HeldBack) {
+        if let Some(before) = self.held_back.take() {
+            // A source that gave nothing this time stands where it stood.
+            for (end, before) in latest.ends.iter_mut().zip(before.ends) {
+                *end = end.take().or(before);
+            }
+        }
+        self.held_back = Some(latest);
     }
 
     async fn log_intent(&self, id: BatchId, intent: offset_log::Entry) {

@@ -81,14 +81,12 @@ pub struct Query {
     pub sink: Box<dyn Sink>,
     /// What the query restarts from.
     pub checkpoint: Checkpoint,
+    /// How the checkpoint's logs are written.
+    pub log_settings: Settings,
     /// When micro-batches start.
     pub trigger: Trigger,
     /// Which micro-batches get entries in the logs.
     pub tracking: ProgressTracking,
-    /// When old entries of the logs are deleted.
-    pub purge: PurgeTime,
-    /// How many of the newest committed entries each log keeps at least.
-    pub retain_entries_min: u64,
     /// The time that `current_timestamp()` gives.
     pub batch_clock: BatchClock,
     /// Hears of every micro-batch.
@@ -141,12 +139,7 @@ impl Driver {
         let recovered = query.checkpoint.recover().await?;
         let published = query.sink.open().await?;
         let resume = recovery::decide(recovered, published, query.sources.len())?;
-        let settings = Settings {
-            retain_entries_min: query.retain_entries_min,
-            purge: query.purge,
-            ..Settings::of(&query.checkpoint)
-        };
-        let log = LogWriter::start(&query.checkpoint, &query.env, settings);
+        let log = LogWriter::start(&query.checkpoint, &query.env, query.log_settings);
         let log = Arc::new(log);
         let (listener, tracking) = (Arc::clone(&query.listener), query.tracking);
         let committer = Committer::start(&query.env, Arc::clone(&log), listener, tracking);
@@ -180,6 +173,7 @@ impl Driver {
             let start = source.open(position, log).await?;
             self.positions[index] = resume.positions[index].clone().or(Some(start));
         }
+        let mended = !resume.commit_only.is_empty() || !resume.mend.is_empty();
         for id in resume.commit_only {
             self.log.commit(id, commit_log::Entry::default()).await;
         }
@@ -205,6 +199,10 @@ impl Driver {
         for (source, position) in self.query.sources.iter_mut().zip(&self.positions) {
             let position = position.as_ref().expect("open gave every source a position");
             source.start(position).await?;
+            if mended && !self.replayed {
+                // Nobody has heard of that; a replay would be told with its own commit entry.
+                source.committed(position);
+            }
         }
         if matches!(self.query.trigger, Trigger::Once | Trigger::AvailableNow) {
             for source in &mut self.query.sources {
@@ -228,7 +226,18 @@ impl Driver {
         let fired = Fired { began, batch_time_ms: replay.batch_time_ms };
         let permit = self.committer.permit().await;
         let (intent, durations) = (Intent::Logged, Durations::default());
-        self.execute(replay.id, fired, taken, intent, durations, permit).await
+        self.execute(replay.id, fired, taken, intent, durations, permit).await?;
+        self.wait_if_blocking().await;
+        Ok(())
+    }
+
+    /// Waits for the commit entry of the micro-batch in hand, where nothing may overtake it.
+    async fn wait_if_blocking(&mut self) {
+        if self.query.tracking == ProgressTracking::Blocking
+            && let Some(ends) = self.committer.committed().await
+        {
+            self.tell_committed(&ends);
+        }
     }
 
     async fn run(&mut self) -> Result<(), Failure> {
@@ -303,10 +312,8 @@ impl Driver {
         };
         durations.wal_commit = self.since(began_log);
         self.execute(id, fired, taken, intent, durations, permit).await?;
-        if blocking && let Some(ends) = self.committer.committed().await {
-            self.tell_committed(&ends);
-        }
-        if self.query.purge == PurgeTime::WhenCalled {
+        self.wait_if_blocking().await;
+        if self.query.log_settings.purge == PurgeTime::WhenCalled {
             self.log.purge().await;
         }
         Ok(())

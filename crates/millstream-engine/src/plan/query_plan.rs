@@ -21,11 +21,15 @@ use crate::source::{Failure, Split};
 const RUNS_PER_RENEWAL: u32 = 10_000;
 
 /// A planned streaming query.
+///
+/// A clone costs little, for a query that is started again without planning it again. Clones share
+/// the slots of their scans: only one of them may be in [`Self::run`] at a time.
+#[derive(Clone)]
 pub struct QueryPlan {
-    state: SessionState,
-    logical: LogicalPlan,
+    state: Arc<SessionState>,
+    logical: Arc<LogicalPlan>,
     physical: Arc<dyn ExecutionPlan>,
-    straight: Option<StraightLine>,
+    straight: Option<Arc<StraightLine>>,
     scans: Vec<Arc<Slots>>,
     context: Arc<TaskContext>,
     runs: u32,
@@ -41,15 +45,16 @@ impl QueryPlan {
     ) -> Result<Self> {
         let logical = state.optimize(&logical)?;
         let physical = state.query_planner().create_physical_plan(&logical, &state).await?;
-        let (context, straight) = (state.task_ctx(), StraightLine::of(&physical));
+        let (context, straight) = (state.task_ctx(), StraightLine::of(&physical).map(Arc::new));
+        let (state, logical) = (Arc::new(state), Arc::new(logical));
         Ok(Self { state, logical, physical, straight, scans, context, runs: 0 })
     }
 
     /// Plans again, with what the static tables hold now.
     pub async fn replan(&mut self) -> Result<()> {
         let planner = self.state.query_planner();
-        self.physical = planner.create_physical_plan(&self.logical, &self.state).await?;
-        self.straight = StraightLine::of(&self.physical);
+        self.physical = planner.create_physical_plan(&self.logical, self.state.as_ref()).await?;
+        self.straight = StraightLine::of(&self.physical).map(Arc::new);
         self.runs = 0;
         Ok(())
     }

@@ -18,13 +18,14 @@
 
 mod local;
 mod object;
+mod progress;
 mod purge;
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
+use self::progress::{Progress, Progressing};
 use self::purge::Purger;
 use crate::checkpoint::Checkpoint;
 use crate::crash_points::{self, Step};
@@ -37,6 +38,9 @@ use crate::{commit_log, layout, offset_log};
 /// Spark's default of `spark.sql.streaming.minBatchesToRetain`.
 pub const RETAINED_ENTRIES_MIN: u64 = 100;
 
+/// Fewer superfluous entries than this are not worth a listing and its deletions.
+const PURGE_STEP_ENTRIES: usize = 100;
+
 /// How the logs are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -47,6 +51,9 @@ pub struct Settings {
     pub in_flight_max: usize,
     /// When old entries are deleted.
     pub purge: PurgeTime,
+    /// How many entries of a log must have become superfluous before they are deleted in the
+    /// background, together; 1 or more.
+    pub purge_step_entries: usize,
 }
 
 /// When entries that are not needed any more are deleted.
@@ -65,6 +72,7 @@ impl Default for Settings {
             retain_entries_min: RETAINED_ENTRIES_MIN,
             in_flight_max: 4,
             purge: PurgeTime::InBackground,
+            purge_step_entries: PURGE_STEP_ENTRIES,
         }
     }
 }
@@ -211,19 +219,8 @@ impl Job {
 struct Shared {
     // Keeps the lock while anything is written.
     checkpoint: Checkpoint,
-    progress: watch::Sender<Progress>,
+    progress: Arc<Progressing>,
     on_disk: purge::OnDisk,
-}
-
-/// How far the logs are written.
-#[derive(Clone, Default)]
-struct Progress {
-    /// How many entries of each lane.
-    written: [u64; 2],
-    /// The last intent written.
-    intent: Option<BatchId>,
-    /// The first failure; nothing is written after it.
-    failure: Option<Arc<WriteError>>,
 }
 
 impl Shared {
@@ -234,7 +231,7 @@ impl Shared {
     fn written(&self, lane: Lane, id: BatchId) {
         // Before the ticket completes, so that a purge that follows it knows of the entry.
         self.on_disk.written(lane, id);
-        self.progress.send_modify(|progress| {
+        self.progress.change(|progress| {
             progress.written[lane as usize] += 1;
             if lane == Lane::Intents {
                 progress.intent = Some(id);
@@ -243,13 +240,17 @@ impl Shared {
     }
 
     fn fail(&self, error: WriteError) {
-        self.progress.send_modify(|progress| {
+        self.progress.change(|progress| {
             progress.failure.get_or_insert_with(|| Arc::new(error));
         });
     }
 
+    fn failure(&self) -> Option<Arc<WriteError>> {
+        self.progress.now().failure
+    }
+
     fn has_failed(&self) -> bool {
-        self.progress.borrow().failure.is_some()
+        self.failure().is_some()
     }
 }
 
@@ -300,10 +301,11 @@ impl LogWriter {
     pub fn start(checkpoint: &Checkpoint, env: &Env, settings: Settings) -> Self {
         assert!(settings.retain_entries_min >= 2, "recovery reads the last two entries");
         assert!(settings.in_flight_max >= 1, "one entry must be in flight to be written");
+        assert!(settings.purge_step_entries >= 1, "a purge deletes something");
         let shared = Arc::new(Shared {
             checkpoint: checkpoint.clone(),
-            progress: watch::Sender::new(Progress::default()),
-            on_disk: purge::OnDisk::new(settings.retain_entries_min, settings.purge),
+            progress: Arc::default(),
+            on_disk: purge::OnDisk::new(&settings),
         });
         let (sender, thread) = match checkpoint.storage() {
             Storage::Local(local) => {
@@ -349,14 +351,12 @@ impl LogWriter {
     async fn queue(&self, id: BatchId, body: Body, durability: Durability) -> Ticket {
         let mut job = Job { id, body, durability, after_intent: None };
         let lane = job.lane();
-        let mut progress = self.shared.progress.subscribe();
         let has_room = |progress: &Progress| {
             let queued = self.queue.lock().queued[lane as usize];
             progress.failure.is_some()
                 || queued - progress.written[lane as usize] < self.in_flight_max
         };
-        // The sender is ours, so there is a value to wait for.
-        let _ = progress.wait_for(has_room).await;
+        self.shared.progress.wait_for(has_room).await;
 
         let mut queue = self.queue.lock();
         let last = queue.last[lane as usize].replace(id);
@@ -366,12 +366,12 @@ impl LogWriter {
         // An intent from before this run is on disk; of this run's, those up to `id` come first.
         job.after_intent = queue.last[Lane::Intents as usize].map(|queued| queued.min(id));
         self.sender.send(job);
-        Ticket { progress, lane, sequence }
+        Ticket { progress: Arc::clone(&self.shared.progress), lane, sequence }
     }
 
     /// The failure that ended writing, if there was one.
     pub fn failure(&self) -> Option<Arc<WriteError>> {
-        self.shared.progress.borrow().failure.clone()
+        self.shared.failure()
     }
 
     /// Waits until all that was queued is written, and a purge that is due is done.
@@ -379,7 +379,8 @@ impl LogWriter {
         let queued = self.queue.lock().queued;
         for lane in Lane::ALL {
             let sequence = queued[lane as usize];
-            Ticket { progress: self.shared.progress.subscribe(), lane, sequence }.written().await?;
+            let progress = Arc::clone(&self.shared.progress);
+            Ticket { progress, lane, sequence }.written().await?;
         }
         purge::run(&self.shared).await;
         Ok(())
@@ -401,21 +402,21 @@ impl LogWriter {
 /// Tells when one entry is written. Cheap to clone.
 #[derive(Clone)]
 pub struct Ticket {
-    progress: watch::Receiver<Progress>,
+    progress: Arc<Progressing>,
     lane: Lane,
     sequence: u64,
 }
 
 impl Ticket {
     /// Waits until the entry is written with the durability asked for.
-    pub async fn written(mut self) -> Result<(), WriteError> {
+    pub async fn written(self) -> Result<(), WriteError> {
         let (lane, sequence) = (self.lane as usize, self.sequence);
         let is_written = |progress: &Progress| progress.written[lane] >= sequence;
+        // A writer that ends, however, leaves a failure for what it has not written.
         let known = self
             .progress
             .wait_for(|progress| is_written(progress) || progress.failure.is_some())
-            .await
-            .map_err(|_| WriteError::Stopped)?;
+            .await;
         match &known.failure {
             Some(failure) if !is_written(&known) => Err(WriteError::clone(failure)),
             _ => Ok(()),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::progress::Progress;
 use super::{Ending, Job, Lane, Shared};
 use crate::env::Env;
 use crate::storage::Prefix;
@@ -21,14 +22,12 @@ pub(super) fn start(prefix: &Prefix, env: &Env, shared: &Arc<Shared>) -> [Unboun
 }
 
 async fn write_all(prefix: Prefix, mut receiver: UnboundedReceiver<Job>, shared: Arc<Shared>) {
-    let mut progress = shared.progress.subscribe();
     let mut ending = Ending::new(&shared);
     while let Some(job) = receiver.recv().await {
         if job.lane() == Lane::Commits {
-            // The sender is in `shared`, so there is a value to wait for.
-            let _ = progress
-                .wait_for(|now| now.failure.is_some() || now.intent >= job.after_intent)
-                .await;
+            let may_follow =
+                |now: &Progress| now.failure.is_some() || now.intent >= job.after_intent;
+            shared.progress.wait_for(may_follow).await;
         }
         if shared.has_failed() {
             break;

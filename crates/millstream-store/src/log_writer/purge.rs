@@ -11,25 +11,29 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{Lane, PurgeTime, Shared};
+use super::{Lane, PurgeTime, Settings, Shared};
 use crate::env::{Env, Task};
 use crate::layout;
 use crate::offset::BatchId;
 use crate::storage::StorageError;
 
-/// Fewer entries than this are not worth a purge.
-const STEP_ENTRIES: usize = 100;
-
 /// The entries that are known to be on disk.
 pub(super) struct OnDisk {
-    retain_entries: usize,
-    /// Fewer than this are not worth a purge.
-    step_entries: usize,
+    keep: Keep,
     in_background: bool,
     known: Mutex<Known>,
     /// Held by the one purge that runs.
     purging: tokio::sync::Mutex<()>,
     due: Arc<Notify>,
+}
+
+/// How much is kept.
+#[derive(Clone, Copy)]
+struct Keep {
+    /// The newest committed entries of a log.
+    entries: usize,
+    /// Fewer superfluous ones than this stay as well.
+    step: usize,
 }
 
 #[derive(Default)]
@@ -44,12 +48,13 @@ struct Known {
 }
 
 impl OnDisk {
-    pub(super) fn new(retain_entries_min: u64, time: PurgeTime) -> Self {
-        let in_background = time == PurgeTime::InBackground;
+    pub(super) fn new(settings: &Settings) -> Self {
+        let entries = usize::try_from(settings.retain_entries_min).unwrap_or(usize::MAX);
+        let in_background = settings.purge == PurgeTime::InBackground;
+        let step = if in_background { settings.purge_step_entries } else { 1 };
         Self {
-            step_entries: if in_background { STEP_ENTRIES } else { 1 },
+            keep: Keep { entries, step },
             in_background,
-            retain_entries: usize::try_from(retain_entries_min).unwrap_or(usize::MAX),
             known: Mutex::default(),
             purging: tokio::sync::Mutex::default(),
             due: Arc::default(),
@@ -60,13 +65,15 @@ impl OnDisk {
     pub(super) fn written(&self, lane: Lane, id: BatchId) {
         let mut known = self.known.lock();
         let ids = &mut known.ids[lane as usize];
-        // A listing that ran meanwhile may have seen it first.
-        if ids.back() != Some(&id) {
-            ids.push_back(id);
+        // At the end, unless another process writes too and a listing has seen entries of its. One
+        // that ran meanwhile may also have seen this one first.
+        let place = ids.partition_point(|known| *known < id);
+        if ids.get(place) != Some(&id) {
+            ids.insert(place, id);
         }
         if lane == Lane::Commits {
             known.committed = Some(id);
-            let due = !known.listed || known.is_due(self.retain_entries, self.step_entries);
+            let due = !known.listed || known.is_due(self.keep);
             if self.in_background && due {
                 self.due.notify_one();
             }
@@ -85,18 +92,18 @@ impl Known {
         by_id.min(by_count)
     }
 
-    fn is_due(&self, retain_entries: usize, step_entries: usize) -> bool {
-        Lane::ALL.iter().any(|lane| self.expired(*lane, retain_entries) >= step_entries)
+    fn is_due(&self, keep: Keep) -> bool {
+        Lane::ALL.iter().any(|lane| self.expired(*lane, keep.entries) >= keep.step)
     }
 
     /// Takes the files out that are not needed, if they are enough.
-    fn take_expired(&mut self, retain_entries: usize, step_entries: usize) -> Vec<String> {
+    fn take_expired(&mut self, keep: Keep) -> Vec<String> {
         let mut names = Vec::new();
-        if !self.is_due(retain_entries, step_entries) {
+        if !self.is_due(keep) {
             return names;
         }
         for lane in Lane::ALL {
-            let expired = self.expired(lane, retain_entries);
+            let expired = self.expired(lane, keep.entries);
             for id in self.ids[lane as usize].drain(..expired) {
                 let directory = lane.directory();
                 let sidecar = format!("{directory}/{}", layout::sidecar(&id.to_string()));
@@ -139,7 +146,7 @@ async fn try_run(shared: &Shared) -> Result<(), StorageError> {
         }
         on_disk.known.lock().listed = true;
     }
-    let names = on_disk.known.lock().take_expired(on_disk.retain_entries, on_disk.step_entries);
+    let names = on_disk.known.lock().take_expired(on_disk.keep);
     if names.is_empty() { Ok(()) } else { shared.storage().retire_many(names).await }
 }
 

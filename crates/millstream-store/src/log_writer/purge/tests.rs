@@ -1,5 +1,7 @@
 use super::*;
 
+const KEEP: Keep = Keep { entries: 100, step: 100 };
+
 fn known(ids: impl Iterator<Item = u64> + Clone, committed: u64) -> Known {
     let lane: VecDeque<BatchId> = ids.map(BatchId).collect();
     Known { ids: [lane.clone(), lane], committed: Some(BatchId(committed)), ..Known::default() }
@@ -8,7 +10,7 @@ fn known(ids: impl Iterator<Item = u64> + Clone, committed: u64) -> Known {
 #[test]
 fn as_many_entries_stay_as_with_spark() {
     let mut logs = known(0..251, 250);
-    let names = logs.take_expired(100, STEP_ENTRIES);
+    let names = logs.take_expired(KEEP);
     assert_eq!(names.len(), 2 * 150);
     assert_eq!((names[0].as_str(), names[150].as_str()), ("offsets/0", "commits/0"));
     for lane in logs.ids {
@@ -18,15 +20,15 @@ fn as_many_entries_stay_as_with_spark() {
 
 #[test]
 fn few_are_not_worth_it() {
-    assert_eq!(known(0..200, 199).take_expired(100, STEP_ENTRIES), [""; 0]);
-    assert_eq!(known(0..201, 200).take_expired(100, STEP_ENTRIES).len(), 200);
-    assert_eq!(known(0..10_000, 50).take_expired(100, STEP_ENTRIES), [""; 0], "not committed yet");
+    assert_eq!(known(0..200, 199).take_expired(KEEP), [""; 0]);
+    assert_eq!(known(0..201, 200).take_expired(KEEP).len(), 200);
+    assert_eq!(known(0..10_000, 50).take_expired(KEEP), [""; 0], "not committed yet");
 }
 
 #[test]
 fn sparse_logs_keep_as_many_entries() {
     let mut logs = known((0..250).map(|id| id * 500), 249 * 500);
-    logs.take_expired(100, STEP_ENTRIES);
+    logs.take_expired(KEEP);
     for lane in logs.ids {
         assert_eq!(lane.len(), 100);
     }
@@ -35,7 +37,7 @@ fn sparse_logs_keep_as_many_entries() {
 #[test]
 fn intents_that_are_not_committed_do_not_count() {
     let mut logs = known(0..300, 220);
-    logs.take_expired(100, STEP_ENTRIES);
+    logs.take_expired(KEEP);
     assert_eq!(logs.ids[0].front(), Some(&BatchId(120)));
 }
 
@@ -50,6 +52,6 @@ fn a_listing_adds_what_was_there_before() {
     let mut logs = known((0..0).chain(500..501), 500);
     let names: Vec<String> = (0..400).map(|id| id.to_string()).chain([".0.crc".into()]).collect();
     logs.add_listed(Lane::Commits, &names);
-    let deleted = logs.take_expired(100, STEP_ENTRIES);
+    let deleted = logs.take_expired(KEEP);
     assert_eq!(deleted[..3], ["commits/.0.crc", "commits/0", "commits/1"]);
 }
