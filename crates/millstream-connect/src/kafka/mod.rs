@@ -37,6 +37,7 @@ mod static_table;
 mod transactions;
 mod value;
 mod watch;
+mod wire;
 
 use std::sync::Arc;
 

@@ -14,8 +14,19 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::super::error::SinkError;
 use super::super::sink_columns::SinkRows;
-use super::client::TransactionalClient;
-use super::opening::Groups;
+
+/// One transactional id, which fills and ends one transaction at a time.
+pub trait Transactor: Send {
+    /// Begins a transaction and fills it; returns when the brokers have all of it.
+    fn fill(&mut self, work: &Work) -> Result<(), SinkError>;
+
+    /// Makes the transaction visible.
+    fn commit(&mut self) -> Result<(), SinkError>;
+
+    /// Drops what is in the transaction, as far as the brokers let us: otherwise they do it after
+    /// the transaction's time, or when the next instance starts.
+    fn abort(&mut self);
+}
 
 /// A micro-batch to publish.
 pub struct Work {
@@ -40,19 +51,13 @@ pub struct Rotation {
 
 /// A filled transaction, and who waits for it.
 struct Filled {
-    client: TransactionalClient,
+    client: Box<dyn Transactor>,
     done: oneshot::Sender<Result<i64, Failure>>,
 }
 
 impl Rotation {
-    /// Starts to publish with `clients` in turn. `topic` is the table's option, `groups` the
-    /// consumer groups of the record's pieces.
-    pub fn start(
-        env: &Env,
-        clients: Vec<TransactionalClient>,
-        topic: Option<Arc<str>>,
-        groups: Groups,
-    ) -> Self {
+    /// Starts to publish with `clients` in turn.
+    pub fn start(env: &Env, clients: Vec<Box<dyn Transactor>>) -> Self {
         let (work, inbox) = channel::<Work>();
         let (filled, to_end) = channel();
         let (idle, rested) = channel();
@@ -60,7 +65,7 @@ impl Rotation {
             idle.send(client).expect("the receiver is here");
         }
         let failed = Arc::new(AtomicBool::new(false));
-        let filling = Filling { inbox, rested, filled, topic, groups, failed: failed.clone() };
+        let filling = Filling { inbox, rested, filled, failed: failed.clone() };
         let ending = Ending { to_end, idle, failed, env: env.clone() };
         let threads = [
             env.thread("kafka-fill", move || filling.run()),
@@ -92,22 +97,20 @@ fn fail(done: oneshot::Sender<Result<i64, Failure>>, error: SinkError) {
 
 struct Filling {
     inbox: Receiver<Work>,
-    rested: Receiver<TransactionalClient>,
+    rested: Receiver<Box<dyn Transactor>>,
     filled: Sender<Filled>,
-    topic: Option<Arc<str>>,
-    groups: Groups,
     failed: Arc<AtomicBool>,
 }
 
 impl Filling {
-    fn run(mut self) {
+    fn run(self) {
         while let Ok(work) = self.inbox.recv() {
             if self.failed.load(Ordering::Acquire) {
                 fail(work.done, SinkError::AfterFailure);
                 continue;
             }
             let Ok(mut client) = self.rested.recv() else { return };
-            match client.fill(&work, self.topic.as_deref(), &mut self.groups) {
+            match client.fill(&work) {
                 Ok(()) => {
                     let Work { permit, done, .. } = work;
                     // Its thread ends after this one.
@@ -126,7 +129,7 @@ impl Filling {
 
 struct Ending {
     to_end: Receiver<Filled>,
-    idle: Sender<TransactionalClient>,
+    idle: Sender<Box<dyn Transactor>>,
     failed: Arc<AtomicBool>,
     env: Env,
 }
@@ -135,7 +138,7 @@ impl Ending {
     fn run(self) {
         // One that failed to fill does not keep those before it from being committed.
         let mut failed = false;
-        while let Ok(Filled { client, done }) = self.to_end.recv() {
+        while let Ok(Filled { mut client, done }) = self.to_end.recv() {
             if failed {
                 client.abort();
                 fail(done, SinkError::AfterFailure);

@@ -9,6 +9,7 @@ use futures::future::try_join_all;
 use millstream_engine::connector::FlowContext;
 use millstream_engine::sink::{Acknowledgement, Failure, Kind, Output, Published};
 use millstream_store::env::Env;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::super::error::SinkError;
@@ -16,7 +17,8 @@ use super::super::settings::ClientSettings;
 use super::super::sink::check_topic;
 use super::super::sink_columns::{SinkColumns, SinkRows};
 use super::opening::{Groups, NotOpened, Opening};
-use super::rotation::{Rotation, Work};
+use super::own::{OwnClient, OwnSettings};
+use super::rotation::{Rotation, Transactor, Work};
 use super::{IDS, Names, progress};
 
 /// A Kafka table that is written exactly once.
@@ -59,27 +61,52 @@ impl ExactlyOnceSink {
     /// Takes the transactional ids over and tells what was published last.
     pub async fn open(&mut self) -> Result<Option<Published>, NotOpened> {
         let opening = self.opening.clone();
-        self.env.spawn_blocking("kafka-open", move || opening.check()).join().await?;
+        let checking = move || opening.check().map(|()| opening.own());
+        let own = self.env.spawn_blocking("kafka-open", checking).join().await?;
+        let clients = match own {
+            Some(settings) => self.own_clients(settings).await?,
+            None => self.librdkafka_clients().await?,
+        };
+        let opening = self.opening.clone();
+        let asking = move || opening.published();
+        let published = self.env.spawn_blocking("kafka-open", asking).join().await?;
+        self.rotation = Some(Rotation::start(&self.env, clients));
+        Ok(published)
+    }
+
+    async fn own_clients(
+        &self,
+        settings: OwnSettings,
+    ) -> Result<Vec<Box<dyn Transactor>>, NotOpened> {
+        let opening = self.opening.clone();
+        let checking = move || opening.check_topic();
+        self.env.spawn_blocking("kafka-open", checking).join().await?;
         let clients = (0..IDS).map(|index| {
-            let opening = self.opening.clone();
-            self.env.spawn_blocking("kafka-open", move || opening.client(index)).join()
+            let (opening, settings) = (self.opening.clone(), settings.clone());
+            let open = move || OwnClient::open(&opening, &settings, index);
+            self.env.spawn_blocking("kafka-open", open).join()
+        });
+        tracing::debug!(table = self.opening.table, "transactions are written without librdkafka");
+        Ok(boxed(try_join_all(clients).await?))
+    }
+
+    async fn librdkafka_clients(&self) -> Result<Vec<Box<dyn Transactor>>, NotOpened> {
+        let groups = Arc::new(Mutex::new(Groups::new(self.opening.clone())?));
+        let clients = (0..IDS).map(|index| {
+            let (opening, groups) = (self.opening.clone(), groups.clone());
+            self.env.spawn_blocking("kafka-open", move || opening.client(index, &groups)).join()
         });
         let mut clients = try_join_all(clients).await?;
         let opening = self.opening.clone();
-        let asking = move || {
+        let preparing = move || {
             let Opening { settings, table, topic, env, .. } = &opening;
             if let Some(topic) = topic {
                 check_topic(settings, env, table, Some(topic), clients[0].outbox().client())?;
                 clients.iter_mut().try_for_each(|client| client.outbox().prepare(topic))?;
             }
-            let published = opening.published()?;
-            Ok::<_, NotOpened>((clients, Groups::new(opening)?, published))
+            Ok::<_, SinkError>(boxed(clients))
         };
-        let asked = self.env.spawn_blocking("kafka-open", asking).join().await;
-        let (clients, groups, published) = asked?;
-        let topic = self.opening.topic.clone();
-        self.rotation = Some(Rotation::start(&self.env, clients, topic, groups));
-        Ok(published)
+        Ok(self.env.spawn_blocking("kafka-open", preparing).join().await?)
     }
 
     /// Hands one micro-batch over; waits until the one before is with the brokers.
@@ -106,4 +133,8 @@ impl ExactlyOnceSink {
         let rotation = self.rotation.take();
         self.env.spawn_blocking("kafka-close", move || drop(rotation)).join().await;
     }
+}
+
+fn boxed<C: Transactor + 'static>(clients: Vec<C>) -> Vec<Box<dyn Transactor>> {
+    clients.into_iter().map(|client| Box::new(client) as Box<dyn Transactor>).collect()
 }
