@@ -24,7 +24,7 @@ use super::super::native::{ProducerClient, TransactionError, commit_transaction}
 use super::super::outbox::Outbox;
 use super::opening::Groups;
 use super::progress::carrier;
-use super::rotation::{Transactor, Work};
+use super::rotation::{Content, Transactor};
 
 /// One call to the brokers; it is repeated while that may help.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -86,16 +86,16 @@ impl TransactionalClient {
 }
 
 impl Transactor for TransactionalClient {
-    fn fill(&mut self, work: &Work) -> Result<(), SinkError> {
+    fn fill(&mut self, content: &Content) -> Result<(), SinkError> {
         crash_points::reached(Step::BeforeBegin);
         self.begun = self.env.monotonic();
         self.client().begin_transaction().map_err(|error| self.failed("its beginning", &error))?;
         let (pending, outcome) = Pending::with_outcome(&self.env);
-        let put = self.put(work, &pending);
+        let put = self.put(content, &pending);
         drop(pending);
         put?;
         crash_points::reached(Step::AfterProduce);
-        self.record(work)?;
+        self.record(content)?;
         crash_points::reached(Step::AfterOffsets);
         match outcome.blocking_recv() {
             Ok(Ok(_)) => Ok(()),
@@ -127,8 +127,8 @@ impl Transactor for TransactionalClient {
 }
 
 impl TransactionalClient {
-    fn put(&mut self, work: &Work, pending: &Arc<Pending>) -> Result<(), SinkError> {
-        for rows in &work.rows {
+    fn put(&mut self, content: &Content, pending: &Arc<Pending>) -> Result<(), SinkError> {
+        for rows in &content.rows {
             let mut row = 0;
             loop {
                 row = self.outbox.put(rows, row, self.topic.as_deref(), pending)?;
@@ -142,13 +142,13 @@ impl TransactionalClient {
     }
 
     /// Puts the record of the query's progress into the transaction.
-    fn record(&self, work: &Work) -> Result<(), SinkError> {
+    fn record(&self, content: &Content) -> Result<(), SinkError> {
         let mut groups = self.groups.lock();
-        for (index, piece) in work.record.iter().enumerate() {
+        for (index, piece) in content.record.iter().enumerate() {
             let group = groups.get(index)?;
             let mut offsets = TopicPartitionList::with_capacity(1);
             let mut element = offsets.add_partition(carrier(self.topic.as_deref()), 0);
-            let number = i64::try_from(work.batch_id.0).expect("numbers stay far below 2^63");
+            let number = i64::try_from(content.batch_id.0).expect("numbers stay far below 2^63");
             let set = element.set_offset(Offset::Offset(number));
             element.set_metadata(piece);
             set.map_err(|error| self.failed("the record of progress", &error))?;

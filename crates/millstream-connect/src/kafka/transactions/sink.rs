@@ -18,17 +18,17 @@ use super::super::sink::check_topic;
 use super::super::sink_columns::{SinkColumns, SinkRows};
 use super::opening::{Groups, NotOpened, Opening};
 use super::own::{OwnClient, OwnSettings};
-use super::rotation::{Rotation, Transactor, Work};
-use super::{IDS, Names, progress};
+use super::rotation::{Content, Rotation, Transactor, Work};
+use super::{IDS, Names, ROWS_AHEAD, progress};
 
 /// A Kafka table that is written exactly once.
 pub struct ExactlyOnceSink {
     opening: Opening,
     columns: SinkColumns,
     env: Env,
-    /// One permit: who holds it may hand a micro-batch over. While it is missing the driver waits,
-    /// and the next micro-batch grows.
-    turn: Arc<Semaphore>,
+    /// A permit for each row that may wait for its transaction. While there are too few the driver
+    /// waits, and the next micro-batch grows.
+    room: Arc<Semaphore>,
     rotation: Option<Rotation>,
 }
 
@@ -53,7 +53,7 @@ impl ExactlyOnceSink {
             },
             columns,
             env,
-            turn: Arc::new(Semaphore::new(1)),
+            room: Arc::new(Semaphore::new(ROWS_AHEAD as usize)),
             rotation: None,
         }
     }
@@ -109,7 +109,7 @@ impl ExactlyOnceSink {
         Ok(self.env.spawn_blocking("kafka-open", preparing).join().await?)
     }
 
-    /// Hands one micro-batch over; waits until the one before is with the brokers.
+    /// Hands one micro-batch over; waits while too many rows are under way.
     pub async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
         let with_rows = output.record_batches().filter(|rows| rows.num_rows() > 0);
         let rows = with_rows.map(|rows| self.columns.of(rows));
@@ -117,10 +117,15 @@ impl ExactlyOnceSink {
         if rows.is_empty() {
             return Ok(Acknowledgement::Done);
         }
-        let permit = Arc::clone(&self.turn).acquire_owned().await.expect("it is never closed");
+        let count = rows.iter().map(|rows| rows.rows).sum::<usize>();
+        // One that is larger goes when no other waits.
+        let count = u32::try_from(count).unwrap_or(ROWS_AHEAD).min(ROWS_AHEAD);
+        let room = Arc::clone(&self.room).acquire_many_owned(count);
+        let permit = room.await.expect("it is never closed");
         let (done, published) = oneshot::channel();
         let record = progress::encode(&output.reached);
-        let work = Work { batch_id: output.batch_id, rows, record, permit, done };
+        let content = Content { batch_id: output.batch_id, rows, record };
+        let work = Work { content, permit, done };
         self.rotation.as_ref().expect("the driver opens a sink before it uses it").publish(work);
         Ok(Acknowledgement::Later(Box::pin(async move {
             let lost = || Failure::new(Kind::Bug, "a Kafka transaction was dropped unfinished");

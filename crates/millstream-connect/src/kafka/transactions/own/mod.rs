@@ -43,7 +43,7 @@ use super::super::wire::frame::END_TXN;
 use super::super::wire::requests::{self, GroupOffset, Keeper};
 use super::Names;
 use super::progress::carrier;
-use super::rotation::{Transactor, Work};
+use super::rotation::{Content, Transactor};
 use brokers::{Brokers, Lane};
 use fill::{Failure, Filling, Piece, Round};
 use packing::{Limits, Packing, Part};
@@ -60,6 +60,8 @@ const TOPIC_PATIENCE: Duration = Duration::from_secs(10);
 /// Before something is asked a third time; the second time comes at once.
 const PAUSE: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+const COMMIT: &str = "its commit";
 
 /// A client with a transactional id.
 pub struct OwnClient {
@@ -81,8 +83,8 @@ impl OwnClient {
     }
 
     /// Divides the rows among partitions, which the brokers tell first.
-    fn pack(&mut self, work: &Work) -> Result<Vec<Part>, SinkError> {
-        let topics = packing::topics(&work.rows, self.topic.as_deref())?;
+    fn pack(&mut self, content: &Content) -> Result<Vec<Part>, SinkError> {
+        let topics = packing::topics(&content.rows, self.topic.as_deref())?;
         let mut counts = HashMap::new();
         let mut tries = Tries::default();
         while let Err(problem) = fill::partitions(&mut self.brokers, &topics, &mut counts) {
@@ -98,15 +100,16 @@ impl OwnClient {
             }
             tries.pause();
         }
-        let packing = Packing::new(&work.rows, self.limits, self.env.random_u64(), &counts);
+        let packing = Packing::new(&content.rows, self.limits, self.env.random_u64(), &counts);
         packing.pack(self.topic.as_deref())
     }
 
-    fn fill_all(&mut self, work: &Work) -> Result<(), SinkError> {
+    fn fill_all(&mut self, content: &Content) -> Result<(), SinkError> {
         let names = self.names.clone();
-        let groups: Vec<String> = (0..work.record.len()).map(|piece| names.group(piece)).collect();
+        let groups: Vec<String> =
+            (0..content.record.len()).map(|piece| names.group(piece)).collect();
         let (id, topic) = (self.id.clone(), self.topic.clone());
-        let offset = i64::try_from(work.batch_id.0).expect("numbers stay far below 2^63");
+        let offset = i64::try_from(content.batch_id.0).expect("numbers stay far below 2^63");
         let piece = |(group, metadata)| {
             let topic = carrier(topic.as_deref());
             Piece { at: GroupOffset { group, topic, offset, metadata }, written: false }
@@ -114,20 +117,21 @@ impl OwnClient {
         let mut filling = Filling {
             id: &id,
             writer: self.writer,
-            rows: &work.rows,
+            rows: &content.rows,
             timestamp_ms: self.env.now_ms(),
             limits: self.limits,
             pieces: groups
                 .iter()
                 .map(String::as_str)
-                .zip(work.record.iter().map(String::as_str))
+                .zip(content.record.iter().map(String::as_str))
                 .map(piece)
                 .collect(),
             parts: Vec::new(),
         };
-        let mut tries = Tries::default();
+        let (mut tries, mut is_packed) = (Tries::default(), false);
         loop {
-            let round = self.round(work, &mut filling, tries.count == 0)?;
+            let round = self.round(content, &mut filling, is_packed)?;
+            is_packed = true;
             if filling.is_done() {
                 tracing::debug!(
                     id,
@@ -150,15 +154,15 @@ impl OwnClient {
     /// Sends what is missing, and takes the answers.
     fn round(
         &mut self,
-        work: &Work,
+        content: &Content,
         filling: &mut Filling<'_>,
-        is_first: bool,
+        is_packed: bool,
     ) -> Result<Round, SinkError> {
         let mut round = Round::default();
         let sent = filling.send_pieces(&mut self.brokers, &mut round);
         let pieces = sent.map_err(|failure| self.failed(failure))?;
-        if is_first {
-            filling.parts = self.pack(work)?;
+        if !is_packed {
+            filling.parts = self.pack(content)?;
         }
         let sent = filling.send_parts(&mut self.brokers, &mut round);
         let parts = sent.map_err(|failure| self.failed(failure))?;
@@ -218,7 +222,10 @@ impl OwnClient {
             Some(code) if code.is_lost_transaction() && is_too_old => {
                 SinkError::TimedOut { id, open, timeout }
             }
-            None if is_too_old => SinkError::TimedOut { id, open, timeout },
+            // A commit without an answer may have been done.
+            _ if is_too_old && problem.may_pass() && step != COMMIT => {
+                SinkError::TimedOut { id, open, timeout }
+            }
             _ => {
                 let (code, reason) = (problem.as_librdkafka(), problem.to_string());
                 SinkError::Transaction { id, step, code, reason }
@@ -228,10 +235,10 @@ impl OwnClient {
 }
 
 impl Transactor for OwnClient {
-    fn fill(&mut self, work: &Work) -> Result<(), SinkError> {
+    fn fill(&mut self, content: &Content) -> Result<(), SinkError> {
         crash_points::reached(Step::BeforeBegin);
         self.begun = self.env.monotonic();
-        self.fill_all(work)?;
+        self.fill_all(content)?;
         crash_points::reached(Step::AfterOffsets);
         Ok(())
     }
@@ -240,7 +247,7 @@ impl Transactor for OwnClient {
         crash_points::reached(Step::BeforeCommit);
         let asked = self.env.monotonic();
         let ended = self.end(true, self.timeout + ANSWER_PATIENCE);
-        ended.map_err(|problem| self.explain("its commit", &problem))?;
+        ended.map_err(|problem| self.explain(COMMIT, &problem))?;
         let took = self.env.monotonic().saturating_sub(asked);
         tracing::debug!(id = self.id, us = took.as_micros(), "committed a transaction");
         crash_points::reached(Step::AfterCommit);
