@@ -18,6 +18,7 @@ const PARTITIONS: i32 = 2;
 /// Records of one round of the live producer, to each partition.
 const RECORDS_PER_ROUND: u64 = 10;
 const ROUND: Duration = Duration::from_millis(20);
+const LIBRDKAFKA: (&str, &str) = ("kafka.millstream.transactions", "librdkafka");
 const STEPS: [&str; 11] = [
     "after-take",
     "after-run",
@@ -197,6 +198,40 @@ fn each_record_is_there_once_and_in_order() {
     copied.produce(200);
     running.wait_while_running("the rest", || copied.is_complete());
     running.stop().expect_success();
+    copied.assert_exactly_once();
+}
+
+#[test]
+fn librdkafka_writes_each_record_once_and_in_order_too() {
+    let copied = Copied::new(kafka::shared(), "once_librdkafka", &[LIBRDKAFKA]);
+    copied.while_producing(|| {
+        for step in STEPS {
+            expect_crash(&crashing_at(&copied.pipeline, step, 3).wait(wait::SOON));
+        }
+    });
+    copied.assert_exactly_once();
+}
+
+#[test]
+fn both_ways_of_writing_go_on_where_the_other_stopped() {
+    let copied = Copied::new(kafka::shared(), "once_both", &[]);
+    copied.while_producing(|| {
+        for round in 0..3 {
+            for (way, step) in [("librdkafka", "before-commit"), ("own", "after-commit")] {
+                let setting = format!("target.kafka.millstream.transactions={way}");
+                let mut command = copied.pipeline.command(&["--set", &setting]);
+                command.env("MILLSTREAM_CRASH_AT", format!("{step}:{}", 1 + round * 3));
+                expect_crash(&copied.pipeline.spawn(command).wait(wait::SOON));
+            }
+        }
+    });
+    copied.assert_exactly_once();
+}
+
+#[test]
+fn a_micro_batch_larger_than_a_request_is_there_once() {
+    let copied = Copied::new(kafka::shared(), "once_large", &[("kafka.batch.size", "2000")]);
+    copied.produce(30_000);
     copied.assert_exactly_once();
 }
 

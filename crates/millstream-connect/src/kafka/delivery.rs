@@ -107,13 +107,24 @@ impl Deliveries {
         value: Option<&[u8]>,
         code: RDKafkaErrorCode,
     ) -> SinkError {
-        let (topic, excerpt) = (topic.to_owned(), excerpt(key, value));
-        if code == RDKafkaErrorCode::MessageSizeTooLarge {
-            let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
-            return SinkError::TooLarge { topic, bytes, bytes_max: self.bytes_max, excerpt };
-        }
-        SinkError::Undelivered { topic, code, excerpt }
+        explain(topic, key, value, code, self.bytes_max)
     }
+}
+
+/// Says in detail why a record was not delivered by a client that takes up to `bytes_max` bytes.
+pub fn explain(
+    topic: &str,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+    code: RDKafkaErrorCode,
+    bytes_max: u64,
+) -> SinkError {
+    let (topic, excerpt) = (topic.to_owned(), excerpt(key, value));
+    if code == RDKafkaErrorCode::MessageSizeTooLarge {
+        let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
+        return SinkError::TooLarge { topic, bytes, bytes_max, excerpt };
+    }
+    SinkError::Undelivered { topic, code, excerpt }
 }
 
 impl ClientContext for Deliveries {

@@ -37,6 +37,7 @@ mod static_table;
 mod transactions;
 mod value;
 mod watch;
+mod wire;
 
 use std::sync::Arc;
 
@@ -157,8 +158,8 @@ const OPTIONS: &[OptionSpec] = &[
     of_sink("topic", "the topic of all rows; without it the column topic says it"),
     of_sink(
         "delivery",
-        "exactly-once (default where the brokers allow transactions): each micro-batch is a \
-             transaction; or at-least-once: a micro-batch may be written again after a crash",
+        "exactly-once (default where the brokers allow transactions): micro-batches are \
+             transactions; or at-least-once: a micro-batch may be written again after a crash",
     ),
 ];
 

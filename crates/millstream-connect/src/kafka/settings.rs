@@ -27,6 +27,9 @@ const SERVERS: &str = "bootstrap.servers";
 const TRANSACTION_TIMEOUT: &str = "transaction.timeout.ms";
 const TRANSACTION_TIMEOUT_MS: u64 = 30_000;
 
+/// Whose code writes transactions, without the prefix: a setting of ours among the client's.
+const TRANSACTIONS: &str = "millstream.transactions";
+
 /// What the client is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
@@ -36,10 +39,21 @@ pub enum Use {
     Producer,
 }
 
+/// Whose code writes transactions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transactions {
+    /// Our own where brokers and settings allow it, otherwise librdkafka's.
+    #[default]
+    Own,
+    /// librdkafka's.
+    Librdkafka,
+}
+
 /// Checked settings, under librdkafka's names.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
     settings: BTreeMap<String, String>,
+    transactions: Transactions,
 }
 
 /// What becomes of a setting of the Java client that librdkafka has under another name, or not.
@@ -119,11 +133,15 @@ impl ClientSettings {
     /// The `kafka.*` options of a table.
     /// Errors: a setting that is unknown, refused, or has a value that cannot be.
     pub fn parse(options: &Options, purpose: Use) -> Result<Self, OptionError> {
-        let mut parsed = Self { settings: BTreeMap::new() };
+        let mut parsed = Self { settings: BTreeMap::new(), transactions: Transactions::Own };
         let mut spellings = Vec::new();
         for (spelled, value) in options.iter() {
             let lower = spelled.to_ascii_lowercase();
             let Some(key) = lower.strip_prefix(PREFIX) else { continue };
+            if key == TRANSACTIONS {
+                parsed.transactions = transactions(spelled, value)?;
+                continue;
+            }
             match convert(key, spelled, value, purpose)? {
                 Converted::Several(several) => parsed.settings.extend(several),
                 Converted::Setting(key, value) => {
@@ -153,6 +171,22 @@ impl ClientSettings {
     /// A setting under librdkafka's name.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.settings.get(key).map(String::as_str)
+    }
+
+    /// All settings and their values.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.settings.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// Whose code writes transactions.
+    pub fn transactions(&self) -> Transactions {
+        self.transactions
+    }
+
+    /// How long a transaction may be open.
+    pub fn transaction_timeout(&self) -> Duration {
+        let timeout = self.get(TRANSACTION_TIMEOUT).and_then(|text| text.trim().parse().ok());
+        Duration::from_millis(timeout.unwrap_or(TRANSACTION_TIMEOUT_MS))
     }
 
     /// Settings of the client that reads records.
@@ -211,14 +245,13 @@ impl ClientSettings {
     pub fn transactional(&self, id: &str) -> (ClientConfig, Duration) {
         let mut config = self.producer();
         config.set("transactional.id", id);
-        let timeout = self.get(TRANSACTION_TIMEOUT).and_then(|text| text.trim().parse().ok());
-        let timeout_ms = timeout.unwrap_or(TRANSACTION_TIMEOUT_MS);
-        config.set(TRANSACTION_TIMEOUT, timeout_ms.to_string());
+        let timeout = self.transaction_timeout();
+        config.set(TRANSACTION_TIMEOUT, timeout.as_millis().to_string());
         if self.get("retry.backoff.ms").is_none() {
             // How soon a broker that is busy with the end of a transaction is asked again.
             config.set("retry.backoff.ms", "5");
         }
-        (config, Duration::from_millis(timeout_ms))
+        (config, timeout)
     }
 
     /// The setting that transactions cannot do with, if there is one.
@@ -268,6 +301,14 @@ impl ClientSettings {
             return Err(problem("kafka.sasl.mechanism", mechanism));
         }
         Ok(())
+    }
+}
+
+fn transactions(spelled: &str, value: &str) -> Result<Transactions, OptionError> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "own" => Ok(Transactions::Own),
+        "librdkafka" => Ok(Transactions::Librdkafka),
+        _ => Err(OptionError::invalid(spelled, value, "'own' or 'librdkafka'")),
     }
 }
 

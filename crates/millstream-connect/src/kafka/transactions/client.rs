@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Thread};
+use parking_lot::Mutex;
 use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -23,7 +24,7 @@ use super::super::native::{ProducerClient, TransactionError, commit_transaction}
 use super::super::outbox::Outbox;
 use super::opening::Groups;
 use super::progress::carrier;
-use super::rotation::Work;
+use super::rotation::{Content, Transactor};
 
 /// One call to the brokers; it is repeated while that may help.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -40,6 +41,8 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 pub struct TransactionalClient {
     id: String,
     outbox: Outbox,
+    topic: Option<Arc<str>>,
+    groups: Arc<Mutex<Groups>>,
     env: Env,
     timeout: Duration,
     /// When the transaction began, on the monotonic clock.
@@ -50,8 +53,15 @@ pub struct TransactionalClient {
 
 impl TransactionalClient {
     /// For a client whose `transactional.id` is `id` and whose transactions live for `timeout`.
-    pub fn new(id: String, client: ProducerClient, timeout: Duration, env: &Env) -> Self {
-        let client = Arc::new(client);
+    /// `topic` is the table's option, `groups` are those of the record.
+    pub fn new(
+        id: String,
+        client: Arc<ProducerClient>,
+        timeout: Duration,
+        topic: Option<Arc<str>>,
+        groups: Arc<Mutex<Groups>>,
+        env: &Env,
+    ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (polled, stopped) = (client.clone(), stop.clone());
         let poller = env.thread("kafka-reports", move || {
@@ -60,7 +70,8 @@ impl TransactionalClient {
             }
         });
         let (outbox, poller) = (Outbox::new(client), Some(poller));
-        Self { id, outbox, env: env.clone(), timeout, begun: Duration::ZERO, stop, poller }
+        let (env, begun) = (env.clone(), Duration::ZERO);
+        Self { id, outbox, topic, groups, env, timeout, begun, stop, poller }
     }
 
     /// Where rows go, and the client behind it.
@@ -72,23 +83,19 @@ impl TransactionalClient {
     pub fn take_over(&self, wait: Duration) -> Result<(), KafkaError> {
         self.client().init_transactions(wait)
     }
+}
 
-    /// Begins a transaction and fills it; returns when the brokers have all of it.
-    pub fn fill(
-        &mut self,
-        work: &Work,
-        topic: Option<&str>,
-        groups: &mut Groups,
-    ) -> Result<(), SinkError> {
+impl Transactor for TransactionalClient {
+    fn fill(&mut self, content: &Content) -> Result<(), SinkError> {
         crash_points::reached(Step::BeforeBegin);
         self.begun = self.env.monotonic();
         self.client().begin_transaction().map_err(|error| self.failed("its beginning", &error))?;
         let (pending, outcome) = Pending::with_outcome(&self.env);
-        let put = self.put(work, topic, &pending);
+        let put = self.put(content, &pending);
         drop(pending);
         put?;
         crash_points::reached(Step::AfterProduce);
-        self.record(work, topic, groups)?;
+        self.record(content)?;
         crash_points::reached(Step::AfterOffsets);
         match outcome.blocking_recv() {
             Ok(Ok(_)) => Ok(()),
@@ -97,16 +104,34 @@ impl TransactionalClient {
         }
     }
 
-    fn put(
-        &mut self,
-        work: &Work,
-        topic: Option<&str>,
-        pending: &Arc<Pending>,
-    ) -> Result<(), SinkError> {
-        for rows in &work.rows {
+    fn commit(&mut self) -> Result<(), SinkError> {
+        crash_points::reached(Step::BeforeCommit);
+        while let Err(error) = commit_transaction(self.client(), ATTEMPT) {
+            let may_pass = error.is_retriable && !error.is_fatal;
+            if !may_pass || self.open_for() > self.timeout + ANSWER_PATIENCE {
+                return Err(self.not_committed(error));
+            }
+        }
+        crash_points::reached(Step::AfterCommit);
+        Ok(())
+    }
+
+    fn abort(&mut self) {
+        if self.client().client().fatal_error().is_some() {
+            return;
+        }
+        if let Err(error) = self.client().abort_transaction(ABORT_PATIENCE) {
+            tracing::debug!(id = self.id, %error, "a transaction was left to the brokers to abort");
+        }
+    }
+}
+
+impl TransactionalClient {
+    fn put(&mut self, content: &Content, pending: &Arc<Pending>) -> Result<(), SinkError> {
+        for rows in &content.rows {
             let mut row = 0;
             loop {
-                row = self.outbox.put(rows, row, topic, pending)?;
+                row = self.outbox.put(rows, row, self.topic.as_deref(), pending)?;
                 if row == rows.rows {
                     break;
                 }
@@ -117,17 +142,13 @@ impl TransactionalClient {
     }
 
     /// Puts the record of the query's progress into the transaction.
-    fn record(
-        &self,
-        work: &Work,
-        topic: Option<&str>,
-        groups: &mut Groups,
-    ) -> Result<(), SinkError> {
-        for (index, piece) in work.record.iter().enumerate() {
+    fn record(&self, content: &Content) -> Result<(), SinkError> {
+        let mut groups = self.groups.lock();
+        for (index, piece) in content.record.iter().enumerate() {
             let group = groups.get(index)?;
             let mut offsets = TopicPartitionList::with_capacity(1);
-            let mut element = offsets.add_partition(carrier(topic), 0);
-            let number = i64::try_from(work.batch_id.0).expect("numbers stay far below 2^63");
+            let mut element = offsets.add_partition(carrier(self.topic.as_deref()), 0);
+            let number = i64::try_from(content.batch_id.0).expect("numbers stay far below 2^63");
             let set = element.set_offset(Offset::Offset(number));
             element.set_metadata(piece);
             set.map_err(|error| self.failed("the record of progress", &error))?;
@@ -143,30 +164,6 @@ impl TransactionalClient {
             }
         }
         Ok(())
-    }
-
-    /// Makes the transaction visible.
-    pub fn commit(&self) -> Result<(), SinkError> {
-        crash_points::reached(Step::BeforeCommit);
-        while let Err(error) = commit_transaction(self.client(), ATTEMPT) {
-            let may_pass = error.is_retriable && !error.is_fatal;
-            if !may_pass || self.open_for() > self.timeout + ANSWER_PATIENCE {
-                return Err(self.not_committed(error));
-            }
-        }
-        crash_points::reached(Step::AfterCommit);
-        Ok(())
-    }
-
-    /// Drops what is in the transaction, as far as the brokers let us: otherwise they do it after
-    /// the transaction's time, or when the next instance starts.
-    pub fn abort(&self) {
-        if self.client().client().fatal_error().is_some() {
-            return;
-        }
-        if let Err(error) = self.client().abort_transaction(ABORT_PATIENCE) {
-            tracing::debug!(id = self.id, %error, "a transaction was left to the brokers to abort");
-        }
     }
 
     fn client(&self) -> &Arc<ProducerClient> {

@@ -1,5 +1,5 @@
-//! The Kafka sink, exactly once: each micro-batch is one transaction, which holds its rows and a
-//! [`record`](progress) of how far the query came.
+//! The Kafka sink, exactly once: a micro-batch, or a few that follow each other, is one
+//! transaction, which holds their rows and a [`record`](progress) of how far the query came.
 //!
 //! A transaction is visible whole or not at all, so after a crash the record tells exactly which
 //! micro-batches are published, and the checkpoint's logs are mended from it. Nothing is logged
@@ -12,7 +12,8 @@
 //! before the markers are written, which costs the client a back-off of 20 ms and more. So several
 //! ids take turns, in [`rotation`]: a client each, all of one group.
 //!
-//! One thread fills transactions, one at a time, and another ends them, in the same order:
+//! One thread fills transactions, one at a time, with the micro-batches that came meanwhile, and
+//! another ends them, in the same order:
 //!
 //! ```text
 //! fill    |-- N: begin, rows, progress, reports in --|-- N+1: ... --|-- N+2 ...
@@ -24,6 +25,9 @@
 //! - N+1 is committed once the commit of N is acknowledged, so it is never visible without N.
 //! - If N fails, N+1 is aborted.
 //!
+//! A client is [librdkafka's](client), or [our own](own) where brokers and settings allow it: it
+//! takes a fraction of the time.
+//!
 //! ## Two instances
 //!
 //! The ids follow from the flow's name and the query's id. Whoever opens the sink takes all of
@@ -33,6 +37,7 @@
 
 mod client;
 mod opening;
+mod own;
 mod progress;
 mod rotation;
 mod sink;
@@ -43,6 +48,9 @@ pub use sink::ExactlyOnceSink;
 /// How many transactional ids take turns. With a transaction every 4 ms an id comes again after
 /// 30 ms; markers take a few milliseconds.
 const IDS: usize = 8;
+
+/// How many rows may be under way to the brokers in transactions that are not filled yet.
+const ROWS_AHEAD: u32 = 8_192;
 
 /// What a query's transactions and its record are called.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use millstream_engine::sink::{Kind, Published};
 use millstream_store::env::Env;
+use parking_lot::Mutex;
 use rdkafka::consumer::{Consumer as _, ConsumerGroupMetadata};
 use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer as _;
@@ -20,19 +21,21 @@ use super::super::delivery::Deliveries;
 use super::super::error::SinkError;
 use super::super::native::{ConsumerClient, ProducerClient};
 use super::super::settings::ClientSettings;
+use super::super::sink::check_topic;
 use super::Names;
 use super::client::TransactionalClient;
+use super::own::{self, OwnSettings};
 use super::progress::{self, CommittedOffset, NotARecord, carrier};
 
 /// How long the brokers may take to hand over a transactional id. It includes the abort of what was
 /// left open, and on a new cluster the creation of the log of transactions.
-const TAKE_OVER_PATIENCE: Duration = Duration::from_secs(60);
+pub const TAKE_OVER_PATIENCE: Duration = Duration::from_secs(60);
 /// How long reading the record may take. Transactions of ids that nobody took over may be open.
 const RECORD_PATIENCE: Duration = Duration::from_secs(90);
 /// One attempt within the above.
 const ATTEMPT: Duration = Duration::from_secs(1);
 /// Between attempts that were answered at once.
-const PAUSE: Duration = Duration::from_millis(20);
+pub const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why the sink could not be opened.
 pub enum NotOpened {
@@ -68,8 +71,27 @@ impl Opening {
         checked.map_err(SinkError::Cluster)
     }
 
-    /// Takes over the transactional id number `index`. Blocks.
-    pub fn client(&self, index: usize) -> Result<TransactionalClient, NotOpened> {
+    /// Makes sure that the topic of all rows exists, if there is one. Blocks.
+    pub fn check_topic(&self) -> Result<(), SinkError> {
+        let Some(topic) = &self.topic else { return Ok(()) };
+        let deliveries = Deliveries::new(self.env.clone(), &self.table, 0);
+        let client = self.settings.producer().create_with_context(deliveries);
+        let client: ProducerClient = client.map_err(client_error).map_err(SinkError::Cluster)?;
+        check_topic(&self.settings, &self.env, &self.table, Some(topic), &client)
+    }
+
+    /// How our own client is to write, or `None` if librdkafka has to. Blocks.
+    pub fn own(&self) -> Option<OwnSettings> {
+        OwnSettings::of(&self.settings).filter(|settings| own::fits(self, settings))
+    }
+
+    /// Takes over the transactional id number `index` with librdkafka, which shares `groups` with
+    /// the other clients. Blocks.
+    pub fn client(
+        &self,
+        index: usize,
+        groups: &Arc<Mutex<Groups>>,
+    ) -> Result<TransactionalClient, NotOpened> {
         let id = self.names.transactional_id(index);
         let (config, timeout) = self.settings.transactional(&id);
         let native = config.create_native_config().map_err(client_error);
@@ -80,7 +102,10 @@ impl Opening {
             .create_with_context(deliveries)
             .map_err(client_error)
             .map_err(SinkError::Cluster)?;
-        let client = TransactionalClient::new(id, client, timeout, &self.env);
+        let topic = self.topic.clone();
+        let client = Arc::new(client);
+        let client =
+            TransactionalClient::new(id, client, timeout, topic, groups.clone(), &self.env);
         self.take_over(client)
     }
 
@@ -162,7 +187,8 @@ impl Opening {
         SinkError::Record { servers, group, problem, kind }
     }
 
-    fn not_allowed(&self, reason: String) -> SinkError {
+    /// The error for brokers that do not let this user write transactions.
+    pub fn not_allowed(&self, reason: String) -> SinkError {
         let servers = self.settings.servers().to_owned();
         let (ids, group) = (self.names.transactional_ids(), self.names.group(0));
         SinkError::NotAllowed { servers, reason, ids, group }

@@ -1,7 +1,8 @@
 //! The two threads that fill and end transactions, and the clients that go round between them.
 //!
 //! A client that has ended its transaction goes to the end of the queue of idle ones, so each
-//! rests for as long as possible. After the first failure nothing is committed any more: what is
+//! rests for as long as possible. Micro-batches that came while a transaction was filled share the
+//! next one: a row never waits for more than the one transaction before it. After the first failure nothing is committed any more: what is
 //! filled already is aborted, and everything fails.
 
 use std::sync::Arc;
@@ -14,18 +15,49 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::super::error::SinkError;
 use super::super::sink_columns::SinkRows;
-use super::client::TransactionalClient;
-use super::opening::Groups;
+use super::ROWS_AHEAD;
 
-/// A micro-batch to publish.
-pub struct Work {
-    /// Its number.
+/// One transactional id, which fills and ends one transaction at a time.
+pub trait Transactor: Send {
+    /// Begins a transaction and fills it; returns when the brokers have all of it.
+    fn fill(&mut self, content: &Content) -> Result<(), SinkError>;
+
+    /// Makes the transaction visible.
+    fn commit(&mut self) -> Result<(), SinkError>;
+
+    /// Drops what is in the transaction, as far as the brokers let us: otherwise they do it after
+    /// the transaction's time, or when the next instance starts.
+    fn abort(&mut self);
+}
+
+/// What a transaction holds.
+pub struct Content {
+    /// The number of the micro-batch, of several the last.
     pub batch_id: BatchId,
     /// Its rows; there is at least one.
     pub rows: Vec<SinkRows>,
-    /// The record of progress, in pieces.
+    /// The record of progress after it, in pieces.
     pub record: Vec<String>,
-    /// Given back when the next micro-batch may come.
+}
+
+impl Content {
+    fn row_count(&self) -> usize {
+        self.rows.iter().map(|rows| rows.rows).sum()
+    }
+
+    /// Adds the micro-batch that follows.
+    fn append(&mut self, next: Self) {
+        self.batch_id = next.batch_id;
+        self.rows.extend(next.rows);
+        self.record = next.record;
+    }
+}
+
+/// A micro-batch to publish.
+pub struct Work {
+    /// Its rows, and how far the query came with it.
+    pub content: Content,
+    /// Given back when more rows may come.
     pub permit: OwnedSemaphorePermit,
     /// Told when it was published, microseconds since the epoch, or why it is not.
     pub done: oneshot::Sender<Result<i64, Failure>>,
@@ -40,19 +72,33 @@ pub struct Rotation {
 
 /// A filled transaction, and who waits for it.
 struct Filled {
-    client: TransactionalClient,
-    done: oneshot::Sender<Result<i64, Failure>>,
+    client: Box<dyn Transactor>,
+    waiting: Waiting,
+}
+
+/// Who waits for a transaction.
+struct Waiting(Vec<oneshot::Sender<Result<i64, Failure>>>);
+
+impl Waiting {
+    /// Tells that it is published, and when. Nobody waits any more if the driver has given up.
+    fn succeed(self, now_us: i64) {
+        for done in self.0 {
+            let _ = done.send(Ok(now_us));
+        }
+    }
+
+    /// Tells why it is not. The driver hears of the earliest micro-batch first.
+    fn fail(self, error: SinkError) {
+        let mut error = Some(error);
+        for done in self.0 {
+            let _ = done.send(Err(error.take().unwrap_or(SinkError::AfterFailure).into()));
+        }
+    }
 }
 
 impl Rotation {
-    /// Starts to publish with `clients` in turn. `topic` is the table's option, `groups` the
-    /// consumer groups of the record's pieces.
-    pub fn start(
-        env: &Env,
-        clients: Vec<TransactionalClient>,
-        topic: Option<Arc<str>>,
-        groups: Groups,
-    ) -> Self {
+    /// Starts to publish with `clients` in turn.
+    pub fn start(env: &Env, clients: Vec<Box<dyn Transactor>>) -> Self {
         let (work, inbox) = channel::<Work>();
         let (filled, to_end) = channel();
         let (idle, rested) = channel();
@@ -60,7 +106,7 @@ impl Rotation {
             idle.send(client).expect("the receiver is here");
         }
         let failed = Arc::new(AtomicBool::new(false));
-        let filling = Filling { inbox, rested, filled, topic, groups, failed: failed.clone() };
+        let filling = Filling { inbox, rested, filled, failed: failed.clone() };
         let ending = Ending { to_end, idle, failed, env: env.clone() };
         let threads = [
             env.thread("kafka-fill", move || filling.run()),
@@ -73,7 +119,7 @@ impl Rotation {
     pub fn publish(&self, work: Work) {
         let sender = self.work.as_ref().expect("it is there until the end");
         if let Err(refused) = sender.send(work) {
-            fail(refused.0.done, SinkError::AfterFailure);
+            Waiting(vec![refused.0.done]).fail(SinkError::AfterFailure);
         }
     }
 }
@@ -85,48 +131,54 @@ impl Drop for Rotation {
     }
 }
 
-fn fail(done: oneshot::Sender<Result<i64, Failure>>, error: SinkError) {
-    // Nobody waits any more if the driver has given up.
-    let _ = done.send(Err(error.into()));
-}
-
 struct Filling {
     inbox: Receiver<Work>,
-    rested: Receiver<TransactionalClient>,
+    rested: Receiver<Box<dyn Transactor>>,
     filled: Sender<Filled>,
-    topic: Option<Arc<str>>,
-    groups: Groups,
     failed: Arc<AtomicBool>,
 }
 
 impl Filling {
-    fn run(mut self) {
+    fn run(self) {
         while let Ok(work) = self.inbox.recv() {
             if self.failed.load(Ordering::Acquire) {
-                fail(work.done, SinkError::AfterFailure);
+                Waiting(vec![work.done]).fail(SinkError::AfterFailure);
                 continue;
             }
+            // A client comes back soon; meanwhile more may come.
             let Ok(mut client) = self.rested.recv() else { return };
-            match client.fill(&work, self.topic.as_deref(), &mut self.groups) {
-                Ok(()) => {
-                    let Work { permit, done, .. } = work;
-                    // Its thread ends after this one.
-                    let _ = self.filled.send(Filled { client, done });
-                    drop(permit);
-                }
+            let (content, permits, waiting) = self.with_what_waits(work);
+            match client.fill(&content) {
+                // Its thread ends after this one.
+                Ok(()) => drop(self.filled.send(Filled { client, waiting })),
                 Err(error) => {
                     self.failed.store(true, Ordering::Release);
                     client.abort();
-                    fail(work.done, error);
+                    waiting.fail(error);
                 }
             }
+            drop(permits);
         }
+    }
+
+    /// Puts a micro-batch and those that wait behind it together.
+    fn with_what_waits(&self, first: Work) -> (Content, Vec<OwnedSemaphorePermit>, Waiting) {
+        let Work { mut content, permit, done } = first;
+        let (mut permits, mut waiting) = (vec![permit], vec![done]);
+        while content.row_count() < ROWS_AHEAD as usize
+            && let Ok(next) = self.inbox.try_recv()
+        {
+            content.append(next.content);
+            permits.push(next.permit);
+            waiting.push(next.done);
+        }
+        (content, permits, Waiting(waiting))
     }
 }
 
 struct Ending {
     to_end: Receiver<Filled>,
-    idle: Sender<TransactionalClient>,
+    idle: Sender<Box<dyn Transactor>>,
     failed: Arc<AtomicBool>,
     env: Env,
 }
@@ -135,20 +187,19 @@ impl Ending {
     fn run(self) {
         // One that failed to fill does not keep those before it from being committed.
         let mut failed = false;
-        while let Ok(Filled { client, done }) = self.to_end.recv() {
+        while let Ok(Filled { mut client, waiting }) = self.to_end.recv() {
             if failed {
                 client.abort();
-                fail(done, SinkError::AfterFailure);
+                waiting.fail(SinkError::AfterFailure);
                 continue;
             }
             match client.commit() {
-                // Nobody waits any more if the driver has given up.
-                Ok(()) => drop(done.send(Ok(self.env.now_us()))),
+                Ok(()) => waiting.succeed(self.env.now_us()),
                 Err(error) => {
                     failed = true;
                     self.failed.store(true, Ordering::Release);
                     client.abort();
-                    fail(done, error);
+                    waiting.fail(error);
                 }
             }
             // The other thread may have ended.

@@ -1,0 +1,169 @@
+//! The cluster as one client sees it: who leads which partition, who keeps which group, and a
+//! connection to each for each of three purposes.
+//!
+//! A broker works on one request of a connection at a time. So rows and the record of progress,
+//! which may overlap, have connections of their own, and so does the end of a transaction.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::time::Duration;
+
+use millstream_store::env::Env;
+
+use super::super::super::wire::answers::{self, Address};
+use super::super::super::wire::code::Code;
+use super::super::super::wire::connection::Connection;
+use super::super::super::wire::frame::{API_VERSIONS, FIND_COORDINATOR, METADATA};
+use super::super::super::wire::requests::{self, Keeper};
+use super::problem::Problem;
+
+/// How long what is known about topics counts; they may have got more partitions.
+const METADATA_AGE_MAX: Duration = Duration::from_secs(300);
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Record batches.
+    Rows,
+    /// The record of progress.
+    Record,
+    /// Ends of transactions, and whatever is asked before.
+    Control,
+}
+
+/// A broker, for one purpose.
+pub type Line = (Address, Lane);
+
+struct KnownTopic {
+    leaders: Vec<i32>,
+    asked: Duration,
+}
+
+/// What one client knows of the brokers, and its connections.
+pub struct Brokers {
+    servers: Vec<Address>,
+    client: String,
+    env: Env,
+    nodes: HashMap<i32, Address>,
+    topics: HashMap<String, KnownTopic>,
+    keepers: HashMap<(Keeper, String), Address>,
+    connections: HashMap<Line, Connection>,
+}
+
+impl Brokers {
+    /// Not connected yet.
+    pub fn new(servers: Vec<Address>, client: String, env: Env) -> Self {
+        let (nodes, topics, keepers) = Default::default();
+        Self { servers, client, env, nodes, topics, keepers, connections: HashMap::new() }
+    }
+
+    /// The connection of `line`, made if there is none.
+    pub fn connection(&mut self, line: &Line) -> io::Result<&mut Connection> {
+        match self.connections.entry(line.clone()) {
+            Entry::Occupied(found) => Ok(found.into_mut()),
+            Entry::Vacant(place) => Ok(place.insert(Connection::open(&line.0, &self.client)?)),
+        }
+    }
+
+    /// Uses the connection of `line`; drops it if that fails.
+    pub fn using<T>(
+        &mut self,
+        line: &Line,
+        work: impl FnOnce(&mut Connection) -> io::Result<T>,
+    ) -> Result<T, Problem> {
+        let done = self.connection(line).and_then(work);
+        done.map_err(|error| {
+            self.connections.remove(line);
+            let (Address { host, port }, _) = line;
+            Problem::Lost(io::Error::new(error.kind(), format!("{host}:{port}: {error}")))
+        })
+    }
+
+    /// Forgets who leads and keeps what: it has changed.
+    pub fn forget(&mut self) {
+        self.topics.clear();
+        self.keepers.clear();
+    }
+
+    /// Asks one broker after the other until one answers.
+    fn ask_any<T>(
+        &mut self,
+        mut ask: impl FnMut(&mut Connection) -> io::Result<T>,
+    ) -> Result<T, Problem> {
+        let mut lost = None;
+        for address in self.nodes.values().chain(&self.servers).cloned().collect::<Vec<_>>() {
+            match self.using(&(address, Lane::Control), &mut ask) {
+                Ok(answer) => return Ok(answer),
+                Err(problem) => lost = Some(problem),
+            }
+        }
+        Err(lost.expect("there is a server at least"))
+    }
+
+    /// True if every broker speaks all that is needed.
+    pub fn have_all(&mut self) -> Result<bool, Problem> {
+        self.refresh(&[])?;
+        for address in self.nodes.values().cloned().collect::<Vec<_>>() {
+            let ask = |connection: &mut Connection| {
+                connection.ask(API_VERSIONS, requests::api_versions, answers::has_all)
+            };
+            if !self.using(&(address, Lane::Control), ask)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn refresh(&mut self, topics: &[&str]) -> Result<(), Problem> {
+        let asked = self.env.monotonic();
+        let (nodes, topics) = self.ask_any(|connection| {
+            connection.ask(METADATA, |body| requests::metadata(body, topics), answers::metadata)
+        })?;
+        self.nodes = nodes.into_iter().collect();
+        for topic in topics {
+            if topic.code != Code::NONE {
+                return Err(Problem::Refused(topic.code));
+            }
+            self.topics.insert(topic.name, KnownTopic { leaders: topic.leaders, asked });
+        }
+        Ok(())
+    }
+
+    /// How many partitions a topic has.
+    pub fn partitions(&mut self, topic: &str) -> Result<usize, Problem> {
+        let now = self.env.monotonic();
+        let is_new = |known: &KnownTopic| now.saturating_sub(known.asked) < METADATA_AGE_MAX;
+        if !self.topics.get(topic).is_some_and(is_new) {
+            self.refresh(&[topic])?;
+        }
+        let count = self.topics.get(topic).map_or(0, |known| known.leaders.len());
+        if count == 0 { Err(Problem::Refused(Code::UNKNOWN_TOPIC_OR_PARTITION)) } else { Ok(count) }
+    }
+
+    /// The broker that leads a partition.
+    pub fn leader(&mut self, topic: &str, partition: i32) -> Result<Address, Problem> {
+        if !self.topics.contains_key(topic) {
+            self.refresh(&[topic])?;
+        }
+        let leaders = self.topics.get(topic).map(|known| known.leaders.as_slice());
+        let leader = leaders.unwrap_or_default().get(usize::try_from(partition).unwrap_or(0));
+        let address = leader.and_then(|leader| self.nodes.get(leader)).cloned();
+        address.ok_or(Problem::Refused(Code::LEADER_NOT_AVAILABLE))
+    }
+
+    /// The broker that keeps a group or a transactional id.
+    pub fn keeper(&mut self, keeper: Keeper, key: &str) -> Result<Address, Problem> {
+        let place = (keeper, key.to_owned());
+        if let Some(found) = self.keepers.get(&place) {
+            return Ok(found.clone());
+        }
+        let found = self.ask_any(|connection| {
+            let body = |body: &mut _| requests::find_coordinator(body, keeper, key);
+            connection.ask(FIND_COORDINATOR, body, answers::find_coordinator)
+        })?;
+        let address = found.map_err(Problem::Refused)?;
+        self.keepers.insert(place, address.clone());
+        Ok(address)
+    }
+}

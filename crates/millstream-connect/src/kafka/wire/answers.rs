@@ -1,0 +1,209 @@
+//! The bodies of answers, as far as they matter.
+
+use std::io;
+
+use super::Identity;
+use super::code::Code;
+use super::frame::NEEDED;
+use super::read::Reader;
+
+/// The feature that makes brokers add partitions and groups to transactions by themselves.
+const FEATURE: &str = "transaction.version";
+const FEATURE_LEVEL: i16 = 2;
+/// The tagged field of the features that are in force.
+const FINALIZED_FEATURES: u64 = 2;
+
+/// Host and port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// The host.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// A broker and its number.
+pub type Node = (i32, Address);
+
+/// A topic as the brokers describe it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    /// Why there is no more.
+    pub code: Code,
+    /// The leader of each partition, by partition; -1 if there is none.
+    pub leaders: Vec<i32>,
+}
+
+/// What became of one partition's batch, or of an offset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// What went wrong.
+    pub code: Code,
+}
+
+/// True if the broker speaks all that is needed, and transactions of version 2 are in force.
+pub fn has_all(body: &mut Reader<'_>) -> io::Result<bool> {
+    if body.i16()? != 0 {
+        return Ok(false);
+    }
+    let spoken = body.list(|api| {
+        let range = (api.i16()?, api.i16()?, api.i16()?);
+        api.end()?;
+        Ok(range)
+    })?;
+    body.i32()?;
+    let mut level = 0;
+    body.tagged(|tag, field| {
+        if tag == FINALIZED_FEATURES {
+            level = feature_level(field)?;
+        }
+        Ok(())
+    })?;
+    let speaks = NEEDED.iter().all(|api| {
+        let fits = |(key, min, max): &(i16, i16, i16)| {
+            *key == api.key && (*min..=*max).contains(&api.version)
+        };
+        spoken.iter().any(fits)
+    });
+    Ok(speaks && level >= FEATURE_LEVEL)
+}
+
+fn feature_level(field: &mut Reader<'_>) -> io::Result<i16> {
+    let features = field.list(|feature| {
+        let (name, max) = (feature.text()?, feature.i16()?);
+        feature.i16()?;
+        feature.end()?;
+        Ok((name, max))
+    })?;
+    Ok(features.into_iter().find(|(name, _)| name == FEATURE).map_or(0, |(_, level)| level))
+}
+
+fn node(body: &mut Reader<'_>) -> io::Result<Node> {
+    let (id, host, port) = (body.i32()?, body.text()?, body.i32()?);
+    Ok((id, Address { host, port: u16::try_from(port).unwrap_or(0) }))
+}
+
+/// Brokers and topics.
+pub fn metadata(body: &mut Reader<'_>) -> io::Result<(Vec<Node>, Vec<Topic>)> {
+    body.i32()?;
+    let nodes = body.list(|broker| {
+        let node = node(broker)?;
+        broker.text_or_null()?;
+        broker.end()?;
+        Ok(node)
+    })?;
+    // The cluster's id and its controller.
+    body.text_or_null()?;
+    body.i32()?;
+    Ok((nodes, body.list(topic)?))
+}
+
+fn topic(body: &mut Reader<'_>) -> io::Result<Topic> {
+    let (code, name) = (Code(body.i16()?), body.text_or_null()?.unwrap_or_default());
+    // The topic's id, and whether it is Kafka's own.
+    body.skip(17)?;
+    let partitions = body.list(partition)?;
+    body.i32()?;
+    body.end()?;
+    let mut leaders = vec![-1; partitions.len()];
+    for (partition, leader) in partitions {
+        let place = usize::try_from(partition).ok().and_then(|at| leaders.get_mut(at));
+        if let Some(place) = place {
+            *place = leader;
+        }
+    }
+    Ok(Topic { name, code, leaders })
+}
+
+fn partition(body: &mut Reader<'_>) -> io::Result<(i32, i32)> {
+    body.i16()?;
+    let (partition, leader) = (body.i32()?, body.i32()?);
+    body.i32()?;
+    // Replicas: all, in sync, offline.
+    for _ in 0..3 {
+        body.list(Reader::i32)?;
+    }
+    body.end()?;
+    Ok((partition, leader))
+}
+
+/// The broker that was looked for, or why there is none.
+pub fn find_coordinator(body: &mut Reader<'_>) -> io::Result<Result<Address, Code>> {
+    body.i32()?;
+    let found = body.list(|found| {
+        found.text()?;
+        let (_, address) = node(found)?;
+        let code = Code(found.i16()?);
+        found.text_or_null()?;
+        found.end()?;
+        Ok((code, address))
+    })?;
+    Ok(match found.into_iter().next() {
+        Some((Code::NONE, address)) => Ok(address),
+        Some((code, _)) => Err(code),
+        None => Err(Code::COORDINATOR_NOT_AVAILABLE),
+    })
+}
+
+/// The writer from now on, or why not.
+pub fn init_producer_id(body: &mut Reader<'_>) -> io::Result<Result<Identity, Code>> {
+    body.i32()?;
+    identity(body)
+}
+
+/// The writer of the next transaction, or why this one is not ended.
+pub fn end_txn(body: &mut Reader<'_>) -> io::Result<Result<Identity, Code>> {
+    body.i32()?;
+    identity(body)
+}
+
+fn identity(body: &mut Reader<'_>) -> io::Result<Result<Identity, Code>> {
+    let code = Code(body.i16()?);
+    let identity = Identity { id: body.i64()?, epoch: body.i16()? };
+    Ok(if code == Code::NONE { Ok(identity) } else { Err(code) })
+}
+
+/// What became of each batch.
+pub fn produce(body: &mut Reader<'_>) -> io::Result<Vec<Written>> {
+    by_topic(body, |partition| {
+        let (index, code) = (partition.i32()?, Code(partition.i16()?));
+        // Offset, time and the log's start.
+        partition.skip(24)?;
+        partition.list(|record| {
+            record.i32()?;
+            record.text_or_null()?;
+            record.end()
+        })?;
+        partition.text_or_null()?;
+        Ok((index, code))
+    })
+}
+
+/// What became of each offset.
+pub fn txn_offset_commit(body: &mut Reader<'_>) -> io::Result<Vec<Written>> {
+    body.i32()?;
+    by_topic(body, |partition| Ok((partition.i32()?, Code(partition.i16()?))))
+}
+
+fn by_topic(
+    body: &mut Reader<'_>,
+    mut each: impl FnMut(&mut Reader<'_>) -> io::Result<(i32, Code)>,
+) -> io::Result<Vec<Written>> {
+    let topics = body.list(|topic| {
+        let name = topic.text()?;
+        let partitions = topic.list(|partition| {
+            let (index, code) = each(partition)?;
+            partition.end()?;
+            Ok(Written { topic: name.clone(), partition: index, code })
+        })?;
+        topic.end()?;
+        Ok(partitions)
+    })?;
+    Ok(topics.into_iter().flatten().collect())
+}

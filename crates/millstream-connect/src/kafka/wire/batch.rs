@@ -1,0 +1,151 @@
+//! A record batch, version 2: what one partition gets of one transaction, or a part of it.
+
+use super::Identity;
+use super::crc32c::checksum;
+use super::write::{Writer, signed_len};
+
+/// The bytes of a batch beside its records.
+pub const OVERHEAD: usize = 61;
+/// Where the length ends and the counted bytes begin.
+const AFTER_LENGTH: usize = 12;
+/// Where the checksum stands, and where what it covers begins.
+const CHECKSUM: usize = 17;
+const MAGIC: i8 = 2;
+const TRANSACTIONAL: i16 = 1 << 4;
+
+/// A header's name and value.
+pub type Header<'a> = (&'a str, Option<&'a [u8]>);
+
+/// A record to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Its key.
+    pub key: Option<&'a [u8]>,
+    /// Its value.
+    pub value: Option<&'a [u8]>,
+    /// Its headers, in order.
+    pub headers: &'a [Header<'a>],
+}
+
+/// Records of one partition, in order.
+#[derive(Debug, Default)]
+pub struct Batch {
+    records: Writer,
+    count: i32,
+}
+
+impl Batch {
+    /// How many bytes the whole will have.
+    pub fn bytes(&self) -> usize {
+        OVERHEAD + self.records.len()
+    }
+
+    /// How many records there are.
+    pub fn count(&self) -> i32 {
+        self.count
+    }
+
+    /// Adds a record.
+    pub fn push(&mut self, record: &Record<'_>) {
+        let body = record_len(record, self.count);
+        let records = &mut self.records;
+        records.signed(body as i64);
+        // Attributes, and the time since the batch's: all have the same.
+        records.i8(0);
+        records.signed(0);
+        records.signed(i64::from(self.count));
+        put(records, record.key);
+        put(records, record.value);
+        records.signed(record.headers.len() as i64);
+        for (name, value) in record.headers {
+            put(records, Some(name.as_bytes()));
+            put(records, *value);
+        }
+        self.count += 1;
+    }
+
+    /// The batch as `writer` sends it; `sequence` counts the records that the partition got in this
+    /// epoch before.
+    pub fn encode(&self, writer: Identity, sequence: i32, timestamp_ms: i64) -> Vec<u8> {
+        let mut bytes = Writer::default();
+        bytes.i64(0);
+        bytes.i32((self.bytes() - AFTER_LENGTH) as i32);
+        bytes.i32(-1);
+        bytes.i8(MAGIC);
+        bytes.i32(0);
+        bytes.i16(TRANSACTIONAL);
+        bytes.i32(self.count - 1);
+        bytes.i64(timestamp_ms);
+        bytes.i64(timestamp_ms);
+        bytes.i64(writer.id);
+        bytes.i16(writer.epoch);
+        bytes.i32(sequence);
+        bytes.i32(self.count);
+        bytes.raw(self.records.as_slice());
+        let sum = checksum(&bytes.as_slice()[CHECKSUM + 4..]);
+        bytes.replace_i32(CHECKSUM, sum as i32);
+        bytes.into_bytes()
+    }
+}
+
+/// How many bytes a record adds to a batch, at most.
+pub fn bytes_of(record: &Record<'_>) -> usize {
+    let body = record_len(record, i32::MAX);
+    body + signed_len(body as i64)
+}
+
+fn record_len(record: &Record<'_>, offset: i32) -> usize {
+    let headers =
+        record.headers.iter().map(|(name, value)| len_of(Some(name.as_bytes())) + len_of(*value));
+    let (key, value) = (len_of(record.key), len_of(record.value));
+    let count = signed_len(record.headers.len() as i64);
+    2 + signed_len(i64::from(offset)) + key + value + count + headers.sum::<usize>()
+}
+
+fn len_of(bytes: Option<&[u8]>) -> usize {
+    bytes.map_or(1, |bytes| signed_len(bytes.len() as i64) + bytes.len())
+}
+
+fn put(writer: &mut Writer, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => {
+            writer.signed(bytes.len() as i64);
+            writer.raw(bytes);
+        }
+        None => writer.signed(-1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_as_the_format_says() {
+        let mut batch = Batch::default();
+        let headers = [("h", Some(&b"x"[..])), ("n", None)];
+        batch.push(&Record { key: Some(b"k"), value: Some(b"vv"), headers: &headers });
+        batch.push(&Record { key: None, value: None, headers: &[] });
+        let bytes = batch.encode(Identity { id: 7, epoch: 3 }, 5, 1_000);
+        assert_eq!(bytes.len(), batch.bytes());
+        let (head, records) = bytes.split_at(OVERHEAD);
+        assert_eq!(head[8..12], ((bytes.len() - 12) as i32).to_be_bytes());
+        assert_eq!((head[16], head[22], head[26]), (2, 0x10, 1));
+        assert_eq!(head[17..21], checksum(&bytes[21..]).to_be_bytes());
+        assert_eq!((head[50], head[52], head[56], head[60]), (7, 3, 5, 2));
+        let first = [32, 0, 0, 0, 2, b'k', 4, b'v', b'v', 4, 2, b'h', 2, b'x', 2, b'n', 1];
+        assert_eq!(records, [&first[..], &[12, 0, 0, 2, 1, 1, 0]].concat());
+    }
+
+    #[test]
+    fn a_record_is_never_larger_than_said() {
+        for size in [0, 1, 62, 63, 64, 200, 9_000] {
+            let value = vec![b'v'; size];
+            let record = Record { key: Some(b"key"), value: Some(&value), headers: &[] };
+            let mut batch = Batch::default();
+            batch.push(&record);
+            let said = OVERHEAD + bytes_of(&record);
+            assert!(batch.bytes() <= said && said <= batch.bytes() + 8, "{size}");
+        }
+    }
+}

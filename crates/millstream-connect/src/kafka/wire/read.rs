@@ -1,0 +1,138 @@
+//! Kafka's types out of bytes. Everything that does not fit is one error: the connection is of no
+//! use then.
+
+use std::io;
+
+/// What is left of an answer.
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+fn malformed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "an answer that does not follow Kafka's protocol")
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `bytes` from the beginning.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    fn take(&mut self, count: usize) -> io::Result<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(malformed)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        Ok(self.take(N)?.try_into().expect("as many bytes were taken"))
+    }
+
+    /// Leaves bytes out.
+    pub fn skip(&mut self, count: usize) -> io::Result<()> {
+        self.take(count).map(drop)
+    }
+
+    /// Two bytes.
+    pub fn i16(&mut self) -> io::Result<i16> {
+        Ok(i16::from_be_bytes(self.array()?))
+    }
+
+    /// Four bytes.
+    pub fn i32(&mut self) -> io::Result<i32> {
+        Ok(i32::from_be_bytes(self.array()?))
+    }
+
+    /// Eight bytes.
+    pub fn i64(&mut self) -> io::Result<i64> {
+        Ok(i64::from_be_bytes(self.array()?))
+    }
+
+    /// Seven bits a byte, the lowest first.
+    pub fn unsigned(&mut self) -> io::Result<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.array()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(malformed())
+    }
+
+    /// How many elements or bytes follow, or `None` for null.
+    fn count(&mut self) -> io::Result<Option<usize>> {
+        let count = usize::try_from(self.unsigned()?).map_err(|_| malformed())?;
+        // Each element has a byte at least: a larger count is not honest.
+        match count.checked_sub(1) {
+            Some(count) if count > self.rest.len() => Err(malformed()),
+            count => Ok(count),
+        }
+    }
+
+    /// A text that may be null.
+    pub fn text_or_null(&mut self) -> io::Result<Option<String>> {
+        let Some(count) = self.count()? else { return Ok(None) };
+        let text = std::str::from_utf8(self.take(count)?).map_err(|_| malformed())?;
+        Ok(Some(text.to_owned()))
+    }
+
+    /// A text.
+    pub fn text(&mut self) -> io::Result<String> {
+        self.text_or_null()?.ok_or_else(malformed)
+    }
+
+    /// Elements, each read by `each`; null is none.
+    pub fn list<T>(
+        &mut self,
+        mut each: impl FnMut(&mut Self) -> io::Result<T>,
+    ) -> io::Result<Vec<T>> {
+        let count = self.count()?.unwrap_or(0);
+        (0..count).map(|_| each(self)).collect()
+    }
+
+    /// The tagged fields at the end of a structure; `each` gets number and content.
+    pub fn tagged(
+        &mut self,
+        mut each: impl FnMut(u64, &mut Reader<'a>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for _ in 0..self.unsigned()? {
+            let tag = self.unsigned()?;
+            let size = usize::try_from(self.unsigned()?).map_err(|_| malformed())?;
+            each(tag, &mut Reader::new(self.take(size)?))?;
+        }
+        Ok(())
+    }
+
+    /// The end of a structure whose tagged fields do not matter.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.tagged(|_, _| Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_off_is_an_error() {
+        assert!(Reader::new(&[0, 0, 1]).i32().is_err());
+        assert!(Reader::new(&[9, b'a']).text().is_err());
+        assert!(Reader::new(&[0x80; 11]).unsigned().is_err());
+        assert!(Reader::new(&[0]).text().is_err());
+        assert!(Reader::new(&[1, 7, 3, 0]).end().is_err());
+    }
+
+    #[test]
+    fn tagged_fields_are_found() {
+        let mut found = Vec::new();
+        let mut reader = Reader::new(&[2, 0, 1, 5, 3, 2, 0, 9, 8]);
+        let note = |tag, field: &mut Reader<'_>| {
+            found.push((tag, field.rest.len()));
+            Ok(())
+        };
+        reader.tagged(note).unwrap();
+        assert_eq!((found, reader.rest), (vec![(0, 1), (3, 2)], &[8][..]));
+    }
+}
