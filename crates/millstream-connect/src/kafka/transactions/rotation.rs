@@ -2,8 +2,8 @@
 //!
 //! A client that has ended its transaction goes to the end of the queue of idle ones, so each
 //! rests for as long as possible. Micro-batches that came while a transaction was filled share the
-//! next one: a row never waits for more than the one transaction before it. After the first failure nothing is committed any more: what is
-//! filled already is aborted, and everything fails.
+//! next one: a row never waits for more than the one transaction before it. After the first failure
+//! nothing is committed any more: what is filled already is aborted, and everything fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

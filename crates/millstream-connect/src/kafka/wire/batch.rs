@@ -29,12 +29,12 @@ pub struct Record<'a> {
 
 /// Records of one partition, in order.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct RecordBatch {
     records: Writer,
     count: i32,
 }
 
-impl Batch {
+impl RecordBatch {
     /// How many bytes the whole will have.
     pub fn bytes(&self) -> usize {
         OVERHEAD + self.records.len()
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn bytes_are_as_the_format_says() {
-        let mut batch = Batch::default();
+        let mut batch = RecordBatch::default();
         let headers = [("h", Some(&b"x"[..])), ("n", None)];
         batch.push(&Record { key: Some(b"k"), value: Some(b"vv"), headers: &headers });
         batch.push(&Record { key: None, value: None, headers: &[] });
@@ -142,7 +142,7 @@ mod tests {
         for size in [0, 1, 62, 63, 64, 200, 9_000] {
             let value = vec![b'v'; size];
             let record = Record { key: Some(b"key"), value: Some(&value), headers: &[] };
-            let mut batch = Batch::default();
+            let mut batch = RecordBatch::default();
             batch.push(&record);
             let said = OVERHEAD + bytes_of(&record);
             assert!(batch.bytes() <= said && said <= batch.bytes() + 8, "{size}");

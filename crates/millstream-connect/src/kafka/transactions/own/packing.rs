@@ -10,14 +10,14 @@ use rdkafka::types::RDKafkaErrorCode;
 use super::super::super::delivery::explain;
 use super::super::super::error::SinkError;
 use super::super::super::sink_columns::SinkRows;
-use super::super::super::wire::batch::{self, Batch, Record};
+use super::super::super::wire::batch::{self, Record, RecordBatch};
 use super::super::super::wire::partitioner::partition_of;
 
 /// A batch, and what to name if the brokers do not take it.
 #[derive(Debug)]
 pub struct Packed {
     /// The batch.
-    pub batch: Batch,
+    pub batch: RecordBatch,
     /// Its largest record: bytes, rows' number, row.
     largest: (usize, usize, usize),
 }
@@ -137,7 +137,7 @@ impl<'a> Packing<'a> {
         let batches = &mut parts[place].batches;
         let fits = |packed: &Packed| packed.batch.bytes() + bytes <= self.limits.batch_bytes;
         if !batches.back().is_some_and(fits) {
-            batches.push_back(Packed { batch: Batch::default(), largest: (0, number, row) });
+            batches.push_back(Packed { batch: RecordBatch::default(), largest: (0, number, row) });
         }
         let packed = batches.back_mut().expect("there is one now");
         packed.batch.push(record);
