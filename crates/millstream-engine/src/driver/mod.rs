@@ -16,9 +16,10 @@
 //!
 //! Why the intent of such a sink comes so late: several micro-batches may be in flight, but Spark,
 //! when it takes over a checkpoint, runs again only the last one logged. Logged in step 5 there is
-//! never more than one intent without a commit entry, so Spark loses nothing either. After a crash
-//! an at-least-once sink gets again what was in flight, which is all that it was promised. A sink
-//! that answers ([`Delivery::Answers`]) tells where it stands, and the logs are mended from that.
+//! never more than one intent that is not published, so Spark loses nothing either. (On an object
+//! store commit entries may still be on their way, several of them.) After a crash an at-least-once
+//! sink gets again what was in flight, which is all that it was promised. A sink that answers
+//! ([`Delivery::Answers`]) tells where it stands, and the logs are mended from that.
 //!
 //! A crash between 2 and 5 leaves an intent without a commit; unless the sink has published it,
 //! [`recovery`] runs that micro-batch again, with the same ranges, number and batch time.
@@ -142,7 +143,9 @@ impl Driver {
         let log = LogWriter::start(&query.checkpoint, &query.env, query.log_settings);
         let log = Arc::new(log);
         let (listener, tracking) = (Arc::clone(&query.listener), query.tracking);
-        let committer = Committer::start(&query.env, Arc::clone(&log), listener, tracking);
+        let delivery = query.sink.delivery();
+        let committer =
+            Committer::start(&query.env, Arc::clone(&log), listener, tracking, delivery);
         let mut driver = Self {
             positions: vec![None; query.sources.len()],
             next_id: resume.next_id,
