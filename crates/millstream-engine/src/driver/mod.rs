@@ -176,7 +176,7 @@ impl Driver {
             let start = source.open(position, log).await?;
             self.positions[index] = resume.positions[index].clone().or(Some(start));
         }
-        let mended = !resume.commit_only.is_empty() || !resume.mend.is_empty();
+        let carries_on = resume.next_id > BatchId(0);
         for id in resume.commit_only {
             self.log.commit(id, commit_log::Entry::default()).await;
         }
@@ -202,8 +202,8 @@ impl Driver {
         for (source, position) in self.query.sources.iter_mut().zip(&self.positions) {
             let position = position.as_ref().expect("open gave every source a position");
             source.start(position).await?;
-            if mended && !self.replayed {
-                // Nobody has heard of that; a replay would be told with its own commit entry.
+            if carries_on && !self.replayed {
+                // The run before may have ended without telling. A replay tells by itself.
                 source.committed(position);
             }
         }
