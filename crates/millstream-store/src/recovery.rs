@@ -88,6 +88,14 @@ pub enum RecoverError {
         /// What is not supported.
         problem: DecodeError,
     },
+    /// An entry was there a moment ago: another process has purged it.
+    #[error(
+        "another process is writing this checkpoint: it has just deleted {file}. Run the query in one process only"
+    )]
+    Purged {
+        /// The file.
+        file: String,
+    },
     /// A file cannot be read at all.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -100,6 +108,7 @@ impl Classified for RecoverError {
                 Kind::Data
             }
             Self::NotSupported { .. } => Kind::Config,
+            Self::Purged { .. } => Kind::Fenced,
             Self::Storage(error) => error.kind(),
         }
     }
@@ -254,13 +263,16 @@ impl<'a> Logs<'a> {
         }
     }
 
+    /// Reads an entry that was listed.
     async fn read<T>(
         &self,
         name: &str,
         decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>,
-    ) -> Result<Result<T, DecodeError>, StorageError> {
-        let bytes = self.storage.get(name).await?;
-        Ok(decode(&bytes.unwrap_or_default()))
+    ) -> Result<Result<T, DecodeError>, RecoverError> {
+        match self.storage.get(name).await? {
+            Some(bytes) => Ok(decode(&bytes)),
+            None => Err(RecoverError::Purged { file: self.storage.path_of(name) }),
+        }
     }
 
     /// Renames a torn entry to a name that is no entry's, so that its number can be written again

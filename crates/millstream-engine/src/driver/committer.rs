@@ -1,6 +1,10 @@
 //! The second half of a micro-batch: logs the intent, awaits the sink's acknowledgement, logs the
 //! commit.
 //!
+//! The intent of a sink that answers ([`Delivery::Answers`]) waits for the acknowledgement too. It
+//! is of no use before, and a process that another one has replaced at the sink, and that does not
+//! know it yet, would log a range that was never published.
+//!
 //! Acknowledgements are awaited in the order of the micro-batches, whatever order the outside
 //! answers in, so the commit log never has an entry whose predecessor could still fail.
 //!
@@ -30,7 +34,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use super::tracking::{ProgressTracking, Schedule};
 use super::{Finished, MICRO_BATCHES_IN_FLIGHT_MAX};
 use crate::progress::{Listener, Progress};
-use crate::sink::Acknowledgement;
+use crate::sink::{Acknowledgement, Delivery};
 use crate::source::Failure;
 
 /// From one step to the next. Far below what a person or a take-over notices.
@@ -75,6 +79,7 @@ impl Committer {
         log: Arc<LogWriter>,
         listener: Arc<dyn Listener>,
         tracking: ProgressTracking,
+        delivery: Delivery,
     ) -> Self {
         let (sender, in_flight) = mpsc::unbounded_channel();
         let (committed_sender, committed) = mpsc::unbounded_channel();
@@ -89,6 +94,7 @@ impl Committer {
             failed: Arc::clone(&failed),
             permits: Arc::clone(&permits),
             schedule: Schedule::new(tracking),
+            delivery,
             held_back: None,
             finished: Finished::default(),
         };
@@ -149,6 +155,7 @@ struct Worker {
     failed: Arc<Failed>,
     permits: Arc<Semaphore>,
     schedule: Schedule,
+    delivery: Delivery,
     held_back: Option<HeldBack>,
     finished: Finished,
 }
@@ -221,6 +228,7 @@ impl Worker {
         let InFlight { acknowledgement, mut intent, mut progress, ends, .. } = in_flight;
         let id = progress.batch_id;
         if !self.schedule.is_sparse()
+            && self.delivery != Delivery::Answers
             && let Some(intent) = intent.take()
         {
             self.log_intent(id, intent).await;

@@ -16,9 +16,10 @@
 //!
 //! Why the intent of such a sink comes so late: several micro-batches may be in flight, but Spark,
 //! when it takes over a checkpoint, runs again only the last one logged. Logged in step 5 there is
-//! never more than one intent without a commit entry, so Spark loses nothing either. After a crash
-//! an at-least-once sink gets again what was in flight, which is all that it was promised. A sink
-//! that answers ([`Delivery::Answers`]) tells where it stands, and the logs are mended from that.
+//! never more than one intent that is not published, so Spark loses nothing either. (On an object
+//! store commit entries may still be on their way, several of them.) After a crash an at-least-once
+//! sink gets again what was in flight, which is all that it was promised. A sink that answers
+//! ([`Delivery::Answers`]) tells where it stands, and the logs are mended from that.
 //!
 //! A crash between 2 and 5 leaves an intent without a commit; unless the sink has published it,
 //! [`recovery`] runs that micro-batch again, with the same ranges, number and batch time.
@@ -142,7 +143,9 @@ impl Driver {
         let log = LogWriter::start(&query.checkpoint, &query.env, query.log_settings);
         let log = Arc::new(log);
         let (listener, tracking) = (Arc::clone(&query.listener), query.tracking);
-        let committer = Committer::start(&query.env, Arc::clone(&log), listener, tracking);
+        let delivery = query.sink.delivery();
+        let committer =
+            Committer::start(&query.env, Arc::clone(&log), listener, tracking, delivery);
         let mut driver = Self {
             positions: vec![None; query.sources.len()],
             next_id: resume.next_id,
@@ -173,7 +176,7 @@ impl Driver {
             let start = source.open(position, log).await?;
             self.positions[index] = resume.positions[index].clone().or(Some(start));
         }
-        let mended = !resume.commit_only.is_empty() || !resume.mend.is_empty();
+        let carries_on = resume.next_id > BatchId(0);
         for id in resume.commit_only {
             self.log.commit(id, commit_log::Entry::default()).await;
         }
@@ -199,8 +202,8 @@ impl Driver {
         for (source, position) in self.query.sources.iter_mut().zip(&self.positions) {
             let position = position.as_ref().expect("open gave every source a position");
             source.start(position).await?;
-            if mended && !self.replayed {
-                // Nobody has heard of that; a replay would be told with its own commit entry.
+            if carries_on && !self.replayed {
+                // The run before may have ended without telling. A replay tells by itself.
                 source.committed(position);
             }
         }

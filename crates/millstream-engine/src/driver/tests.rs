@@ -436,11 +436,11 @@ async fn logs_that_are_lost_come_back_from_the_sink() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_logged_micro_batch_that_the_sink_does_not_have_runs_again() {
     let mut scene = Scene::new(0..50, Outside::which(Delivery::Answers));
-    scene.rows_max = 10;
+    (scene.rows_max, scene.tracking) = (10, ProgressTracking::Blocking);
     *scene.outside.refuse.lock() = Some(3);
     scene.run(Trigger::AvailableNow).await.unwrap_err();
     let intents = scene.names("offsets");
-    // The committer had logged the intent that then failed, and the sink has nothing after it.
+    // Only so is an intent logged that then fails, and the sink has nothing after it.
     assert_eq!((intents.last(), scene.names("commits").last()), (Some(&3), Some(&2)));
     scene.outside.accepted.lock().retain(|(id, _)| *id < 3);
     scene.outside.reached.lock().truncate(3);
