@@ -2,8 +2,8 @@
 //! topics and the outside hold.
 //!
 //! Everything that will happen stands on the agenda with its moment, in a fixed order. Nothing
-//! happens while a process computes; when none can go on, [`World::advance`] takes the next entry and
-//! time jumps to it. A request lives on the agenda, not in the process that made it, so a crash
+//! happens while a process computes; when none can go on, [`World::advance`] takes the next entry
+//! and time jumps to it. A request lives on the agenda, not in the process that made it, so a crash
 //! does not undo what was sent; [`State::crash`] decides what becomes of it.
 
 use std::collections::BTreeMap;
@@ -208,7 +208,8 @@ impl World {
         look(&mut self.0.lock())
     }
 
-    /// Lets time go on to the next entry of the agenda, and lets that happen. False if there is none.
+    /// Lets time go on to the next entry of the agenda, and lets that happen. False if there is
+    /// none.
     pub fn advance(&self) -> bool {
         self.with(|state| {
             loop {
