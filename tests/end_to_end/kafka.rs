@@ -161,6 +161,8 @@ pub fn free_port() -> u16 {
     free_ports().0
 }
 
+/// Nothing is kept for a limited time: records of tests bear dates of years ago, and a suite that
+/// takes longer than five minutes would lose them to retention.
 fn server_properties(directory: &Path, port: u16, controller_port: u16) -> String {
     let data = directory.join("data");
     format!(
@@ -178,6 +180,7 @@ fn server_properties(directory: &Path, port: u16, controller_port: u16) -> Strin
          group.initial.rebalance.delay.ms=0\n\
          offsets.topic.num.partitions=1\n\
          offsets.topic.replication.factor=1\n\
+         log.retention.ms=-1\n\
          transaction.state.log.num.partitions=1\n\
          transaction.state.log.replication.factor=1\n\
          transaction.state.log.min.isr=1\n\
