@@ -90,10 +90,10 @@ pub enum RecoverError {
     },
     /// An entry was there a moment ago: another process has purged it.
     #[error(
-        "another process is writing this checkpoint: it has just deleted {file}. Run the query in one process only"
+        "another process is writing this checkpoint: it has just deleted entries ({file}). Run the query in one process only"
     )]
     Purged {
-        /// The file.
+        /// The file, or its log.
         file: String,
     },
     /// A file cannot be read at all.
@@ -217,10 +217,7 @@ impl<'a> Logs<'a> {
             && finished.is_empty()
             && first != BatchId(0)
         {
-            return Err(RecoverError::PreviousMissing {
-                file: self.storage.path_of(&layout::intent(first)),
-                log: self.storage.path_of(layout::OFFSETS),
-            });
+            return Err(self.previous_missing(first).await?);
         }
         let mut unfinished = Vec::with_capacity(unfinished_ids.len());
         for &id in unfinished_ids.iter().filter(|id| **id != last_id) {
@@ -244,6 +241,18 @@ impl<'a> Logs<'a> {
             last_commit,
             unfinished,
             finished_intent,
+        })
+    }
+
+    /// Why there is no entry below `first`: another process has purged it, if the commit log has
+    /// grown since it was listed, or a person has deleted it.
+    async fn previous_missing(&self, first: BatchId) -> Result<RecoverError, StorageError> {
+        let file = self.storage.path_of(&layout::intent(first));
+        let log = self.storage.path_of(layout::OFFSETS);
+        let commits = layout::batch_ids(&self.storage.list(layout::COMMITS).await?);
+        Ok(match commits.last() > self.commits.last() {
+            true => RecoverError::Purged { file: log },
+            false => RecoverError::PreviousMissing { file, log },
         })
     }
 
