@@ -2,7 +2,8 @@
 //! broker, a reader of committed records sees each record once, and each partition in order.
 //!
 //! `MILLSTREAM_KILLS` says how often a process is ended at each step of a micro-batch (default 2)
-//! and ten times as often at random moments.
+//! and ten times as often at random moments, with an entry in the logs for each micro-batch and
+//! with asynchronous progress tracking.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +12,8 @@ use std::time::Duration;
 
 use crate::kafka::{self, Broker};
 use crate::millstream::{Finished, Pipeline, Running, table};
-use crate::topics::{Record, Topics};
+use crate::proxy::{self, Cut};
+use crate::topics::{OpenProducer, Record, Topics};
 use crate::{process, wait};
 
 const PARTITIONS: i32 = 2;
@@ -19,6 +21,11 @@ const PARTITIONS: i32 = 2;
 const RECORDS_PER_ROUND: u64 = 10;
 const ROUND: Duration = Duration::from_millis(20);
 const LIBRDKAFKA: (&str, &str) = ("kafka.millstream.transactions", "librdkafka");
+/// Asynchronous progress tracking with entries for some of the micro-batches.
+const ASYNC: [(&str, &str); 2] = [
+    ("asyncProgressTrackingEnabled", "true"),
+    ("asyncProgressTrackingCheckpointIntervalMs", "250"),
+];
 const STEPS: [&str; 11] = [
     "after-take",
     "after-run",
@@ -71,19 +78,24 @@ impl<'a> Copied<'a> {
 
     /// Writes the next `count` numbers to each partition.
     fn produce(&self, count: u64) {
+        self.produce_with(&self.topics.open_producer(), count);
+    }
+
+    fn produce_with(&self, producer: &OpenProducer, count: u64) {
         let from = self.produced.fetch_add(count, Ordering::Relaxed);
         let numbers = from..from + count;
         let record =
             |number: u64| (0..PARTITIONS).map(move |to| Record::of(format!("{number:06}")).to(to));
-        self.topics.produce(&self.input, numbers.flat_map(record));
+        producer.produce(&self.input, numbers.flat_map(record));
     }
 
     /// Produces all the time while `work` goes on.
     fn while_producing(&self, work: impl FnOnce()) {
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                let producer = self.topics.open_producer();
                 while !self.stop.load(Ordering::Relaxed) {
-                    self.produce(RECORDS_PER_ROUND);
+                    self.produce_with(&producer, RECORDS_PER_ROUND);
                     wait::pause(ROUND);
                 }
             });
@@ -127,10 +139,13 @@ impl<'a> Copied<'a> {
 
     /// Runs what is left, and holds output and logs against what was produced.
     fn assert_exactly_once(&self) {
-        self.pipeline.run_available();
+        // availableNow is refused with asynchronous tracking; switching it off needs no ceremony.
+        let synchronous = "target.asyncProgressTrackingEnabled=false";
+        let flags = ["--trigger", "availableNow", "--set", synchronous];
+        self.pipeline.run(&flags).expect_success();
         self.assert_output();
         let checkpoint = self.pipeline.checkpoint();
-        checkpoint.assert_well_formed(1);
+        checkpoint.assert_entries_well_formed(1);
         let last = checkpoint.latest("commits");
         assert_eq!(checkpoint.latest("offsets"), last, "every micro-batch is committed");
         let ends = self.topics.ends(&self.input);
@@ -148,6 +163,21 @@ impl<'a> Copied<'a> {
             }
             assert_eq!(values.len(), expected.len(), "in partition {partition}");
         }
+    }
+
+    /// Runs for a while, and expects micro-batches without entries. (After a crash they get
+    /// theirs, so kills leave no gaps.)
+    fn assert_tracks_sparsely(&self) {
+        let mut running = self.pipeline.start(&[]);
+        self.while_producing(|| {
+            self.wait_for_more(&mut running);
+            wait::pause(Duration::from_secs(2));
+        });
+        running.stop().expect_success();
+        let checkpoint = self.pipeline.checkpoint();
+        let ids = checkpoint.ids("offsets");
+        assert!(checkpoint.has_gaps("offsets"), "every one has its entry: {ids:?}");
+        self.assert_exactly_once();
     }
 
     /// What `checkpoint show` says.
@@ -237,7 +267,17 @@ fn a_micro_batch_larger_than_a_request_is_there_once() {
 
 #[test]
 fn kills_at_random_moments_lose_and_double_nothing() {
-    let copied = Copied::new(kafka::shared(), "once_killed", &[]);
+    kill_at_random_moments(&Copied::new(kafka::shared(), "once_killed", &[]));
+}
+
+#[test]
+fn kills_at_random_moments_lose_and_double_nothing_with_asynchronous_tracking() {
+    let copied = Copied::new(kafka::shared(), "once_killed_async", &ASYNC);
+    kill_at_random_moments(&copied);
+    copied.assert_tracks_sparsely();
+}
+
+fn kill_at_random_moments(copied: &Copied<'_>) {
     copied.while_producing(|| {
         for round in 0..kills() * 10 {
             let mut running = copied.pipeline.start(&[]);
@@ -252,11 +292,22 @@ fn kills_at_random_moments_lose_and_double_nothing() {
 
 #[test]
 fn a_crash_at_any_step_loses_and_doubles_nothing() {
-    let copied = Copied::new(kafka::shared(), "once_steps", &[]);
+    crash_at_each_step(&Copied::new(kafka::shared(), "once_steps", &[]));
+}
+
+#[test]
+fn a_crash_at_any_step_loses_and_doubles_nothing_with_asynchronous_tracking() {
+    let copied = Copied::new(kafka::shared(), "once_steps_async", &ASYNC);
+    crash_at_each_step(&copied);
+    copied.assert_tracks_sparsely();
+}
+
+fn crash_at_each_step(copied: &Copied<'_>) {
     copied.while_producing(|| {
         for step in STEPS {
             for kill in 0..kills() {
-                let finished = crashing_at(&copied.pipeline, step, 1 + kill * 7).wait(wait::SOON);
+                let nth = 1 + kill * 7 % 30;
+                let finished = crashing_at(&copied.pipeline, step, nth).wait(wait::SOON);
                 expect_crash(&finished);
                 copied.assert_shows();
             }
@@ -374,6 +425,31 @@ fn a_broker_that_restarts_is_waited_for() {
     }
     running.stop().expect_success();
     copied.assert_exactly_once();
+}
+
+#[test]
+fn connections_cut_in_mid_transaction_lose_and_double_nothing() {
+    let (broker, proxy) = Broker::start_behind_a_proxy();
+    for (name, sink) in [("once_cut_own", &[][..]), ("once_cut_librdkafka", &[LIBRDKAFKA])] {
+        let copied = Copied::new(&broker, name, sink);
+        let mut running = copied.pipeline.start(&[]);
+        copied.while_producing(|| {
+            copied.wait_for_more(&mut running);
+            // Rows of this test's own producer are left alone.
+            let rows = (proxy::PRODUCE, copied.output.as_str());
+            for (api, naming) in [rows, (proxy::TXN_OFFSET_COMMIT, ""), (proxy::END_TXN, "")] {
+                for cut in [Cut::Request, Cut::Answer] {
+                    let cuts = proxy.cuts();
+                    proxy.cut_at(api, naming, cut);
+                    running.wait_while_running("the cut", || proxy.cuts() > cuts);
+                    copied.wait_for_more(&mut running);
+                }
+            }
+        });
+        running.wait_while_running("the rest", || copied.is_complete());
+        running.stop().expect_success();
+        copied.assert_exactly_once();
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
+use crate::proxy::Proxy;
 use crate::topics::Topics;
 use crate::{cache, process, wait};
 
@@ -21,6 +22,7 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 /// A broker that is stopped, and its data removed, when dropped.
 pub struct Broker {
     directory: Mutex<Option<TempDir>>,
+    /// What clients connect to.
     port: u16,
     child: Mutex<Option<Child>>,
     topics: Topics,
@@ -45,10 +47,22 @@ extern "C" fn stop_shared() {
 impl Broker {
     /// Formats a data directory, starts a broker on free ports and waits until it answers.
     pub fn start() -> Self {
+        let ports = free_ports();
+        Self::start_at(ports, ports.0)
+    }
+
+    /// Starts a broker that its clients reach through a proxy only.
+    pub fn start_behind_a_proxy() -> (Self, Proxy) {
+        let ports = free_ports();
+        let proxy = Proxy::start(ports.0);
+        (Self::start_at(ports, proxy.port()), proxy)
+    }
+
+    /// `port` is what clients are told.
+    fn start_at((own_port, controller_port): (u16, u16), port: u16) -> Self {
         let directory = tempfile::Builder::new().prefix("millstream-kafka-").tempdir();
         let directory = directory.expect("a temporary directory can be made");
-        let (port, controller_port) = free_ports();
-        let settings = server_properties(directory.path(), port, controller_port);
+        let settings = server_properties(directory.path(), own_port, controller_port, port);
         fs::write(directory.path().join("server.properties"), settings).expect("it is writable");
         format_storage(directory.path());
         let topics = Topics::new(&format!("127.0.0.1:{port}"));
@@ -163,14 +177,19 @@ pub fn free_port() -> u16 {
 
 /// Nothing is kept for a limited time: records of tests bear dates of years ago, and a suite that
 /// takes longer than five minutes would lose them to retention.
-fn server_properties(directory: &Path, port: u16, controller_port: u16) -> String {
+fn server_properties(
+    directory: &Path,
+    port: u16,
+    controller_port: u16,
+    advertised_port: u16,
+) -> String {
     let data = directory.join("data");
     format!(
         "process.roles=broker,controller\n\
          node.id=1\n\
          controller.quorum.voters=1@127.0.0.1:{controller_port}\n\
          listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}\n\
-         advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+         advertised.listeners=PLAINTEXT://127.0.0.1:{advertised_port}\n\
          controller.listener.names=CONTROLLER\n\
          inter.broker.listener.name=PLAINTEXT\n\
          listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n\

@@ -1,7 +1,8 @@
 //! End-to-end tests: the `millstream` binary against real parts.
 //!
 //! Nothing here looks inside the engine. A test writes a pipeline file, starts the binary as a
-//! user would ([`millstream`]), feeds it through a real Apache Kafka ([`kafka`]) or through files,
+//! user would ([`millstream`]), feeds it through a real Apache Kafka ([`kafka`]), whose
+//! connections can be cut ([`proxy`]), or through files,
 //! and looks at what came out: records, files, the checkpoint's bytes ([`checkpoint`]), exit
 //! status and messages. Where Spark compatibility is promised, a real Spark takes part
 //! ([`spark`]).
@@ -16,6 +17,7 @@ mod checkpoint;
 mod kafka;
 mod millstream;
 mod process;
+mod proxy;
 mod spark;
 mod topics;
 mod wait;

@@ -96,6 +96,21 @@ pub fn sorted_values(records: &[Received]) -> Vec<String> {
     values
 }
 
+/// A producer that stays connected.
+pub struct OpenProducer(BaseProducer<CountRefused>);
+
+impl OpenProducer {
+    /// Writes `records` and waits until all are acknowledged.
+    pub fn produce(&self, topic: &str, records: impl IntoIterator<Item = Record>) {
+        for record in records {
+            send(&self.0, topic, &record);
+        }
+        self.0.flush(Duration::from_secs(120)).expect("the broker acknowledges");
+        let refused = self.0.client().context().refused.load(Ordering::Relaxed);
+        assert_eq!(refused, 0, "the broker refused records");
+    }
+}
+
 /// Topics and records of one broker.
 pub struct Topics {
     servers: String,
@@ -210,13 +225,12 @@ impl Topics {
 
     /// Writes `records` and waits until all are acknowledged.
     pub fn produce(&self, topic: &str, records: impl IntoIterator<Item = Record>) {
-        let producer = self.producer();
-        for record in records {
-            send(&producer, topic, &record);
-        }
-        producer.flush(Duration::from_secs(120)).expect("the broker acknowledges");
-        let refused = producer.client().context().refused.load(Ordering::Relaxed);
-        assert_eq!(refused, 0, "the broker refused records");
+        self.open_producer().produce(topic, records);
+    }
+
+    /// A producer for many rounds: making one takes half a second.
+    pub fn open_producer(&self) -> OpenProducer {
+        OpenProducer(self.producer())
     }
 
     /// Writes `values` to partition 0.

@@ -118,7 +118,12 @@ impl Env {
     {
         self.spawn_blocking(name, move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("the operating system gives a runtime its handles").block_on(task)
+            let runtime = runtime.expect("the operating system gives a runtime its handles");
+            let output = runtime.block_on(task);
+            // Blocking work that the task left behind, a question to a broker that is away say, is
+            // not waited for.
+            runtime.shutdown_background();
+            output
         })
     }
 

@@ -24,6 +24,7 @@ mod error;
 mod native;
 mod offsets;
 mod outbox;
+mod poller;
 mod read_ahead;
 mod reader;
 mod replay;

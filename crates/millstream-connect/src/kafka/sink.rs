@@ -6,12 +6,11 @@
 //! order; a micro-batch that is repeated after a crash is written again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream_engine::connector::FlowContext;
 use millstream_engine::sink::{Acknowledgement, Failure, Output};
-use millstream_store::env::{Env, Thread};
+use millstream_store::env::Env;
 use rdkafka::producer::Producer as _;
 use rdkafka::types::RDKafkaErrorCode;
 
@@ -21,14 +20,13 @@ use super::delivery::{Deliveries, Pending};
 use super::error::{SinkError, SourceError};
 use super::native::ProducerClient;
 use super::outbox::Outbox;
+use super::poller::Poller;
 use super::settings::ClientSettings;
 use super::sink_columns::{SinkColumns, SinkRows};
 use super::source_options::Subscription;
 
 /// A publisher that waits for space looks again after this time, whatever it was told.
 const SPACE_PATIENCE: Duration = Duration::from_millis(10);
-/// How long the poller waits for a delivery report; how soon it notices that it should end.
-const POLL: Duration = Duration::from_millis(100);
 /// How long records in flight may take at the end.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
 /// How often the end looks whether records are in flight still.
@@ -47,11 +45,10 @@ pub struct AtLeastOnceSink {
     producer: Option<Producer>,
 }
 
-/// The client and what goes with it.
+/// The client, and the thread that serves it.
 struct Producer {
     outbox: Outbox,
-    stop: Arc<AtomicBool>,
-    poller: Option<Thread>,
+    _poller: Poller,
 }
 
 impl AtLeastOnceSink {
@@ -143,13 +140,6 @@ impl Producer {
     }
 }
 
-impl Drop for Producer {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        drop(self.poller.take());
-    }
-}
-
 /// Connects, and makes sure that the topic of all rows exists. Blocks.
 fn connect(
     settings: &ClientSettings,
@@ -165,14 +155,8 @@ fn connect(
         config.create_with_context(deliveries).map_err(client_error).map_err(SinkError::Cluster)?;
     let client = Arc::new(client);
     check_topic(settings, env, table, topic, &client)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let (polled, stopped) = (client.clone(), stop.clone());
-    let poller = env.thread("kafka-writer", move || {
-        while !stopped.load(Ordering::Acquire) {
-            polled.poll(POLL);
-        }
-    });
-    Ok(Producer { outbox: Outbox::new(client), stop, poller: Some(poller) })
+    let poller = Poller::start(env, "kafka-writer", client.clone());
+    Ok(Producer { outbox: Outbox::new(client), _poller: poller })
 }
 
 /// Makes sure that `topic` exists, or at least that a broker answers. Blocks.

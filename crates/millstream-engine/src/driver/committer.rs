@@ -200,7 +200,6 @@ impl Worker {
                 next = self.in_flight.recv() => return Ok(next),
                 () = self.env.sleep(due_in) => {}
             }
-            self.schedule.is_due(self.env.monotonic());
             self.log_held_back().await?;
         }
         Ok(self.in_flight.recv().await)
@@ -237,7 +236,7 @@ impl Worker {
         let published_us = acknowledgement.accepted().await?.unwrap_or(handed_over_us);
         let began_log = self.env.monotonic();
         self.hold_back(HeldBack { id, intent, ends });
-        if self.schedule.is_due(began_log) {
+        if self.schedule.due_in(began_log).is_zero() {
             self.log_held_back().await?;
         }
         let logging = self.env.monotonic().saturating_sub(began_log);
@@ -271,6 +270,7 @@ impl Worker {
 
     async fn log_held_back(&mut self) -> Result<(), Failure> {
         let Some(HeldBack { id, intent, ends }) = self.held_back.take() else { return Ok(()) };
+        self.schedule.logged(self.env.monotonic());
         if let Some(intent) = intent {
             self.log_intent(id, intent).await;
         }

@@ -64,16 +64,12 @@ impl Schedule {
         matches!(self.tracking, ProgressTracking::Interval(_))
     }
 
-    /// Whether a micro-batch published at `now` gets its entries now.
-    pub(super) fn is_due(&mut self, now: Duration) -> bool {
-        let due = self.due_in(now).is_zero();
-        if due {
-            self.last = Some(now);
-        }
-        due
+    /// Entries were written at `now`.
+    pub(super) fn logged(&mut self, now: Duration) {
+        self.last = Some(now);
     }
 
-    /// How long until entries are due.
+    /// How long until entries are due; zero if they are.
     pub(super) fn due_in(&self, now: Duration) -> Duration {
         match (self.tracking, self.last) {
             (ProgressTracking::EveryMicroBatch | ProgressTracking::Blocking, _) | (_, None) => {
@@ -94,19 +90,29 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    /// Which of the micro-batches published at these times get entries.
+    fn due<const N: usize>(schedule: &mut Schedule, times_ms: [u64; N]) -> [bool; N] {
+        times_ms.map(|now| {
+            let is_due = schedule.due_in(ms(now)).is_zero();
+            if is_due {
+                schedule.logged(ms(now));
+            }
+            is_due
+        })
+    }
+
     #[test]
     fn the_first_is_due_and_then_one_an_interval() {
         let mut schedule = Schedule::new(ProgressTracking::Interval(ms(100)));
-        let due = [0, 1, 99, 100, 150, 250].map(|now| schedule.is_due(ms(now)));
-        assert_eq!(due, [true, false, false, true, false, true]);
+        let found = due(&mut schedule, [0, 1, 99, 100, 150, 250]);
+        assert_eq!(found, [true, false, false, true, false, true]);
         assert_eq!(schedule.due_in(ms(260)), ms(90));
     }
 
     #[test]
     fn without_an_interval_all_are_due() {
         for tracking in [ProgressTracking::default(), ProgressTracking::Interval(ms(0))] {
-            let mut schedule = Schedule::new(tracking);
-            assert_eq!([5, 5, 6].map(|now| schedule.is_due(ms(now))), [true; 3]);
+            assert_eq!(due(&mut Schedule::new(tracking), [5, 5, 6]), [true; 3]);
         }
     }
 }

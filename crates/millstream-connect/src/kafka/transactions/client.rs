@@ -7,11 +7,10 @@
 //! told by the time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream_store::crash_points::{self, Step};
-use millstream_store::env::{Env, Thread};
+use millstream_store::env::Env;
 use parking_lot::Mutex;
 use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer as _;
@@ -22,6 +21,7 @@ use super::super::delivery::Pending;
 use super::super::error::SinkError;
 use super::super::native::{ProducerClient, TransactionError, commit_transaction};
 use super::super::outbox::Outbox;
+use super::super::poller::Poller;
 use super::opening::Groups;
 use super::progress::carrier;
 use super::rotation::{Content, Transactor};
@@ -30,8 +30,6 @@ use super::rotation::{Content, Transactor};
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// How long aborting may take at the end of a query that failed. The brokers would do it, too.
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);
-/// How long the poller waits for an event; how soon it notices that it should end.
-const POLL: Duration = Duration::from_millis(100);
 /// How soon a full queue is looked at again.
 const SPACE_INTERVAL: Duration = Duration::from_millis(1);
 /// How long the commit of a transaction may be without an answer, beyond the transaction's life.
@@ -47,8 +45,7 @@ pub struct TransactionalClient {
     timeout: Duration,
     /// When the transaction began, on the monotonic clock.
     begun: Duration,
-    stop: Arc<AtomicBool>,
-    poller: Option<Thread>,
+    _poller: Poller,
 }
 
 impl TransactionalClient {
@@ -62,16 +59,9 @@ impl TransactionalClient {
         groups: Arc<Mutex<Groups>>,
         env: &Env,
     ) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (polled, stopped) = (client.clone(), stop.clone());
-        let poller = env.thread("kafka-reports", move || {
-            while !stopped.load(Ordering::Acquire) {
-                polled.poll(POLL);
-            }
-        });
-        let (outbox, poller) = (Outbox::new(client), Some(poller));
-        let (env, begun) = (env.clone(), Duration::ZERO);
-        Self { id, outbox, topic, groups, env, timeout, begun, stop, poller }
+        let poller = Poller::start(env, "kafka-reports", client.clone());
+        let (outbox, env, begun) = (Outbox::new(client), env.clone(), Duration::ZERO);
+        Self { id, outbox, topic, groups, env, timeout, begun, _poller: poller }
     }
 
     /// Where rows go, and the client behind it.
@@ -221,13 +211,6 @@ impl TransactionalClient {
             }
             _ => None,
         }
-    }
-}
-
-impl Drop for TransactionalClient {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        drop(self.poller.take());
     }
 }
 
