@@ -1,17 +1,17 @@
 //! The broker that a benchmark runs against: one the user names, or a real Apache Kafka of its own.
 //!
-//! The jars come from Maven Central, once, into the cache directory that the end-to-end tests use
-//! too; the recipe is the same file. The broker is one node in KRaft mode on loopback, its data in
-//! the benchmark's work directory.
+//! The jars come from Maven Central, once; the end-to-end tests use the same. The broker is one node
+//! in KRaft mode on loopback, its data in the benchmark's work directory.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use millstream_store::env::Env;
 
+use super::cache::{self, JAVA_REMEDY};
 use super::error::Error;
 use super::process::Process;
 use super::topics::Topics;
@@ -23,9 +23,6 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 /// A broker that runs already has no start to wait for.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-const JAVA_REMEDY: &str = "install a Java runtime, 17 or newer: apt-get install \
-                           openjdk-17-jre-headless; or name a broker with --brokers";
-
 /// A broker to run against, and its topics.
 pub struct Broker {
     /// HOST:PORT
@@ -48,7 +45,7 @@ impl Broker {
 
     /// A broker of the benchmark's own.
     pub fn start(env: &Env, work: &WorkDirectory) -> Result<Self, Error> {
-        let jars = jars()?;
+        let jars = cache::jars(&format!("kafka-{VERSION}"), POM)?;
         let directory = work.subdirectory("kafka")?;
         let (port, controller_port) = free_ports(&directory)?;
         let address = format!("127.0.0.1:{port}");
@@ -60,7 +57,7 @@ impl Broker {
         // Any cluster id will do: 16 bytes in URL-safe base64.
         format.args(["kafka.tools.StorageTool", "format", "--cluster-id"]);
         format.args(["bWlsbHN0cmVhbS1iZW5jaA", "--config", "server.properties"]);
-        run("formatting the broker's storage", format, JAVA_REMEDY)?;
+        cache::run("formatting the broker's storage", format, JAVA_REMEDY)?;
 
         let mut start = java(&jars, &directory);
         start.args(["kafka.Kafka", "server.properties"]);
@@ -96,72 +93,11 @@ fn wait_until_it_answers(
     Ok(())
 }
 
-/// The directory of the jars, filled first if need be.
-///
-/// A marker is written last and holds the recipe: a broken download and one by another recipe are
-/// made again. A lock keeps processes apart.
-fn jars() -> Result<PathBuf, Error> {
-    let cache = cache_home()?.join("millstream");
-    let directory = cache.join(format!("kafka-{VERSION}"));
-    fs::create_dir_all(&cache).map_err(Error::file("create", &cache))?;
-    let lock_path = cache.join(format!("kafka-{VERSION}.lock"));
-    let lock = File::create(&lock_path).map_err(Error::file("create", &lock_path))?;
-    lock.lock().map_err(Error::file("lock", &lock_path))?;
-
-    let marker = directory.join("complete");
-    if fs::read_to_string(&marker).is_ok_and(|made_by| made_by == POM) {
-        return Ok(directory);
-    }
-    if directory.exists() {
-        fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory))?;
-    }
-    fs::create_dir_all(&directory).map_err(Error::file("create", &directory))?;
-    eprintln!("downloading Apache Kafka {VERSION} into {}", directory.display());
-    let pom = directory.join("pom.xml");
-    fs::write(&pom, POM).map_err(Error::file("write", &pom))?;
-    let mut maven = Command::new("mvn");
-    maven.args(["--quiet", "--batch-mode", "--file"]).arg(&pom);
-    maven.args(["dependency:copy-dependencies", "-DincludeScope=runtime"]);
-    maven.arg(format!("-DoutputDirectory={}", directory.display()));
-    let remedy = "install Maven: apt-get install maven; or name a broker with --brokers";
-    run("downloading Apache Kafka with Maven", maven, remedy)?;
-    fs::write(&marker, POM).map_err(Error::file("write", &marker))?;
-    Ok(directory)
-}
-
-fn cache_home() -> Result<PathBuf, Error> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    match (variable("XDG_CACHE_HOME"), variable("HOME")) {
-        (Some(cache), _) => Ok(PathBuf::from(cache)),
-        (None, Some(home)) => Ok(PathBuf::from(home).join(".cache")),
-        (None, None) => Err(Error::Flags {
-            problem: "neither XDG_CACHE_HOME nor HOME says where Apache Kafka can be kept; set \
-                      one or name a broker with --brokers"
-                .into(),
-        }),
-    }
-}
-
 fn java(jars: &Path, directory: &Path) -> Command {
     let mut java = Command::new("java");
     java.args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]);
     java.arg(jars.join("*")).current_dir(directory);
     java
-}
-
-/// Runs a helper program to its end.
-fn run(what: &'static str, mut command: Command, remedy: &str) -> Result<(), Error> {
-    let output = command.stdin(Stdio::null()).output().map_err(|source| Error::Program {
-        program: command.get_program().to_string_lossy().into_owned(),
-        remedy: remedy.into(),
-        source,
-    })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = [output.stdout, output.stderr].concat();
-    let output_text = String::from_utf8_lossy(&said).into_owned();
-    Err(Error::Helper { what, status: output.status, output: output_text })
 }
 
 /// Two ports nobody listens on. Somebody could take them before the broker does, but the kernel

@@ -9,28 +9,33 @@
 //!   every record that had to wait for it.
 //! - [`rate_to_stats`] needs no broker: the engine's own `rate` source and `stats` sink.
 //! - [`offset_management`] runs both with the engine's progress kept in different ways.
-//! - [`plot`] draws either's lines as SVG.
+//! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
+//! - [`plot`] draws their lines as SVG.
 //!
 //! A benchmark does not tune the system under test: the engine runs with its defaults, unless the
 //! user says otherwise, and every line names what was changed.
 
 mod broker;
+mod cache;
 mod clock;
+mod contender;
+mod engine;
 mod error;
 mod generator;
 mod kafka_to_kafka;
 mod meter;
 mod offset_management;
 mod payload;
+mod peers;
 mod plot;
 mod process;
 mod quantiles;
 mod rate_to_stats;
 mod relay;
 mod report;
+mod round;
 mod schedule;
 mod settings;
-mod system;
 mod topics;
 mod work_directory;
 
@@ -54,6 +59,8 @@ enum Name {
     RateToStats(rate_to_stats::Flags),
     /// What keeping track of progress costs, over seven ways to do it
     OffsetManagement(offset_management::Flags),
+    /// Latency from topic to topic beside Spark, Flink and bare relays
+    Peers(peers::Flags),
     /// Draw result lines as an SVG chart
     Plot(plot::Flags),
     /// The relay that kafka-to-kafka starts
@@ -93,6 +100,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, error::Error> {
         Name::KafkaToKafka(flags) => kafka_to_kafka::run(env, &flags),
         Name::RateToStats(flags) => rate_to_stats::run(env, &flags),
         Name::OffsetManagement(flags) => offset_management::run(env, &flags),
+        Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
         Name::Relay(flags) => relay::run(&flags).map(|()| true),
     }

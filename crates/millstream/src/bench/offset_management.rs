@@ -18,17 +18,18 @@ use millstream_store::env::Env;
 use serde::Serialize;
 
 use super::broker::Broker;
+use super::contender::Millstream;
+use super::engine::{Delivery, EngineOptions};
 use super::error::Error;
-use super::kafka_to_kafka;
 use super::plot::{Chart, Sample};
 use super::quantiles::Quantiles;
-use super::rate_to_stats;
+use super::rate_to_stats::{self, KEPT_UP};
 use super::report::{self, Machine, Versions};
-use super::system::{Delivery, EngineOptions, System};
+use super::round::{Load, Stage};
 use super::work_directory::WorkDirectory;
 
-/// Below this part of the rate asked for, the system did not keep up.
-const KEPT_UP: f64 = 0.98;
+/// Bytes of a record's value.
+const RECORD_BYTES: usize = 100;
 /// How close to the highest rate the search comes.
 const SEARCH_FACTOR_MIN: f64 = 1.15;
 const SEARCH_RATE_MAX: u64 = 64_000_000;
@@ -139,6 +140,14 @@ struct Setup {
     put_latency_ms: u64,
     configuration: Configuration,
     seconds: u64,
+}
+
+impl Setup {
+    /// Names one of its rounds, in files and topics.
+    fn label(&self, round: u32) -> String {
+        let Self { rate, partitions, put_latency_ms, configuration, .. } = self;
+        format!("{rate}-{partitions}-{put_latency_ms}-{}-{round}", name(configuration))
+    }
 }
 
 /// What one round of it gave.
@@ -285,14 +294,7 @@ impl Bench<'_> {
     fn rate_to_stats(&self, setup: Setup, round: u32) -> Result<Outcome, Error> {
         let mut options = engine_options(setup);
         options.source.push(("numPartitions".to_owned(), setup.partitions.to_string()));
-        let name = format!(
-            "rate-{}-{}-{}-{}-{round}",
-            setup.rate,
-            setup.partitions,
-            setup.put_latency_ms,
-            name(&setup.configuration)
-        );
-        let directory = self.work.subdirectory(&name)?;
+        let directory = self.work.subdirectory(&format!("rate-{}", setup.label(round)))?;
         let (stats, usage) =
             rate_to_stats::measure(self.env, setup.rate, setup.seconds, &options, &directory)?;
         Ok(Outcome {
@@ -308,32 +310,24 @@ impl Bench<'_> {
 
     fn kafka_to_kafka(&self, setup: Setup, round: u32) -> Result<Outcome, Error> {
         let broker = self.broker.as_ref().expect("it was started for this route");
-        let options = engine_options(setup);
-        let delivery = options.delivery;
-        let flags = kafka_to_kafka::Flags {
-            rate: vec![setup.rate],
-            size: 100,
+        let load = Load {
+            rate: setup.rate,
+            size: RECORD_BYTES,
             partitions: setup.partitions,
             seconds: setup.seconds,
             warmup: setup.seconds.div_ceil(2),
-            repeat: 1,
-            brokers: None,
-            engine_option: Vec::new(),
-            delivery,
-            only: Some(System::Millstream),
         };
-        let bench = kafka_to_kafka::Bench::new(self.env, &flags, options, &self.work, broker);
-        // Rounds of all configurations have topics of their own.
-        let round = round * 1_000 + setup.configuration as u32 * 10 + setup.put_latency_ms as u32;
-        let line = bench.round(System::Millstream, setup.rate, round)?;
+        let engine = Millstream { name: "millstream", options: engine_options(setup) };
+        let stage = Stage::new(self.env, &self.work, broker);
+        let measured = stage.run(&engine, load, &setup.label(round), round)?;
         Ok(Outcome {
-            records: line.records,
-            missing: line.missing,
-            latency: line.latency,
-            throughput_rows_per_s: line.throughput_rows_per_s,
-            kept_up: line.throughput_rows_per_s >= setup.rate as f64 * KEPT_UP,
-            cpu_seconds: line.cpu_seconds,
-            peak_rss_mb: line.peak_rss_mb,
+            records: measured.records,
+            missing: measured.missing,
+            latency: measured.latency,
+            throughput_rows_per_s: measured.throughput_rows_per_s,
+            kept_up: measured.throughput_rows_per_s >= setup.rate as f64 * KEPT_UP,
+            cpu_seconds: measured.cpu_seconds,
+            peak_rss_mb: measured.peak_rss_mb,
         })
     }
 

@@ -69,18 +69,30 @@ impl Process {
         }
     }
 
-    /// Processor time and memory. Zero once it has ended.
+    /// Processor time and memory, of the processes that it has started, too. Zero once it has
+    /// ended.
     pub fn usage(&self) -> Usage {
-        usage_of(self.child.id()).unwrap_or_default()
+        let mut sum = Usage::default();
+        for usage in family(self.child.id()).into_iter().filter_map(usage_of) {
+            sum.cpu_seconds += usage.cpu_seconds;
+            sum.peak_rss_mb += usage.peak_rss_mb;
+        }
+        sum
     }
 
     /// Asks it to stop as Ctrl-C would and waits; kills it if that takes too long.
     pub fn stop(&mut self, env: &Env) -> Result<ExitStatus, Error> {
-        let pid = libc::pid_t::try_from(self.child.id()).expect("process ids are small");
+        let started_by_it = family(self.child.id()).split_off(1);
         if self.status()?.is_none() {
-            // SAFETY: plain numbers. The child was not waited for, so its id is still its own.
-            unsafe { libc::kill(pid, libc::SIGINT) };
+            // The child was not waited for, so its id is still its own.
+            send(self.child.id(), libc::SIGINT);
         }
+        let status = self.wait_or_kill(env)?;
+        end(env, &started_by_it);
+        Ok(status)
+    }
+
+    fn wait_or_kill(&mut self, env: &Env) -> Result<ExitStatus, Error> {
         let asked = env.monotonic();
         loop {
             if let Some(status) = self.status()? {
@@ -109,9 +121,44 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        let family = family(self.child.id());
         // Errors mean that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        family.into_iter().skip(1).for_each(|pid| send(pid, libc::SIGKILL));
+    }
+}
+
+fn send(pid: u32, signal: i32) {
+    let pid = libc::pid_t::try_from(pid).expect("process ids are small");
+    // SAFETY: plain numbers.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// A process and all that it has started, directly or not; itself first.
+fn family(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parents: Vec<(u32, u32)> = pids.filter_map(|pid| Some((pid, parent_of(pid)?))).collect();
+    let mut family = vec![pid];
+    let mut looked_at = 0;
+    while let Some(&parent) = family.get(looked_at) {
+        family.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        looked_at += 1;
+    }
+    family
+}
+
+/// Waits for processes that should end by themselves, and kills them if they do not.
+fn end(env: &Env, pids: &[u32]) {
+    let asked = env.monotonic();
+    let is_alive = |pid: &u32| Path::new("/proc").join(pid.to_string()).exists();
+    while pids.iter().any(is_alive) {
+        if env.monotonic() - asked > STOP_LIMIT {
+            pids.iter().for_each(|pid| send(*pid, libc::SIGKILL));
+            return;
+        }
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
 
@@ -140,11 +187,25 @@ fn usage_of(pid: u32) -> Option<Usage> {
     Some(Usage { cpu_seconds: cpu_seconds(&stat)?, peak_rss_mb: peak_rss_mb(&status)? })
 }
 
-/// Fields 14 and 15 of `/proc/PID/stat`. The second field is the program's name in parentheses and
+fn parent_of(pid: u32) -> Option<u32> {
+    parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Fields of `/proc/PID/stat` from the third. The second is the program's name in parentheses and
 /// may hold anything, so fields are counted from its end.
-fn cpu_seconds(stat: &str) -> Option<f64> {
+fn fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
     let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_ascii_whitespace().skip(11);
+    Some(after_name.split_ascii_whitespace())
+}
+
+/// Field 4.
+fn parent(stat: &str) -> Option<u32> {
+    fields(stat)?.nth(1)?.parse().ok()
+}
+
+/// Fields 14 and 15.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    let mut fields = fields(stat)?.skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     Some((user + system) as f64 / TICKS_PER_SECOND)
@@ -165,6 +226,7 @@ mod tests {
     fn usage_is_read_past_a_hostile_name() {
         let stat = "7 (a) b) 1 (2) S 1 7 7 0 -1 4194560 1 2 3 4 250 50 0 0 20 0 1 0 5 6 7";
         assert_eq!(cpu_seconds(stat), Some(3.0));
+        assert_eq!(parent(stat), Some(1));
         assert_eq!(peak_rss_mb("Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t 2048 kB\n"), Some(2.0));
         assert_eq!(cpu_seconds("7 (a) S"), None);
         assert_eq!(peak_rss_mb("Name:\tx\n"), None);
@@ -174,6 +236,24 @@ mod tests {
     fn usage_of_this_process_is_plausible() {
         let usage = usage_of(std::process::id()).expect("proc is mounted");
         assert!(usage.peak_rss_mb > 0.5 && usage.peak_rss_mb < 100_000.0, "{usage:?}");
+    }
+
+    #[test]
+    fn what_a_child_has_started_ends_with_it() {
+        let env = Env::real();
+        let log = std::env::temp_dir().join(format!("millstream-family-{}", std::process::id()));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 60 & wait"]);
+        let process = Process::start("shell", shell, &log).expect("sh is there");
+        let family = || family(process.child.id());
+        while family().len() < 2 {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        let started_by_it = family().split_off(1);
+        drop(process);
+        end(&env, &started_by_it);
+        assert!(!Path::new("/proc").join(started_by_it[0].to_string()).exists());
+        fs::remove_file(log).expect("it was written");
     }
 
     #[test]

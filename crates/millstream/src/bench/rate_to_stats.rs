@@ -12,18 +12,18 @@ use std::time::Duration;
 use millstream_store::env::Env;
 use serde::{Deserialize, Serialize};
 
+use super::engine::{self, EngineOptions, sql_options};
 use super::error::Error;
 use super::process::{Process, Usage};
 use super::quantiles::Quantiles;
 use super::report::{self, Machine, Versions};
-use super::system::{EngineOptions, sql_options, start_engine};
 use super::work_directory::WorkDirectory;
 
 /// How long an interval may be overdue: starting the process, or an engine that cannot keep up.
 const OVERDUE_MAX: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Below this part of the rate asked for, the engine did not keep up.
-const KEPT_UP: f64 = 0.98;
+pub const KEPT_UP: f64 = 0.98;
 
 /// Flags of `bench rate-to-stats`.
 #[derive(Debug, clap::Args)]
@@ -164,7 +164,7 @@ pub(super) fn measure(
 ) -> Result<(StatsLine, Usage), Error> {
     let report = directory.join("stats.jsonl");
     let pipeline = pipeline(rate, seconds, &report, options);
-    let mut process = start_engine(&pipeline, options, directory)?;
+    let mut process = engine::start(&pipeline, options, directory)?;
     let limit = Duration::from_secs(seconds) + OVERDUE_MAX;
     intervals(env, &report, 1, limit, &mut process)?;
     let before = process.usage();

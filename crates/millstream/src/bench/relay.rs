@@ -4,6 +4,8 @@
 //! A process of its own, like the engine beside it, so that the two share nothing with the meter
 //! and their processor time and memory can be told apart.
 
+mod transactions;
+
 use std::time::Duration;
 
 use rdkafka::Message;
@@ -30,10 +32,17 @@ pub struct Flags {
     /// Topic to write
     #[arg(long)]
     to: String,
+    /// Write what is there in a transaction, with the offsets it was read up to
+    #[arg(long)]
+    transactions: bool,
 }
 
 /// Relays until the process is ended.
 pub fn run(flags: &Flags) -> Result<(), Error> {
+    if flags.transactions { transactions::run(flags) } else { run_plainly(flags) }
+}
+
+fn run_plainly(flags: &Flags) -> Result<(), Error> {
     let consumer: BaseConsumer = settings::relay_consumer(&flags.brokers)
         .create()
         .map_err(Error::kafka("starting the relay's consumer"))?;

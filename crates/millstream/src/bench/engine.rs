@@ -1,34 +1,12 @@
-//! The systems under test, each a process of its own.
+//! The engine, started as a user would: `millstream run` on a pipeline file.
 
-use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use super::contender::{self, Route};
 use super::error::Error;
 use super::process::Process;
-
-/// What can be measured between two topics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum System {
-    /// The Kafka client alone.
-    Relay,
-    /// `millstream run`.
-    Millstream,
-}
-
-/// Where records come from and go to.
-#[derive(Clone, Copy, Debug)]
-pub struct Route<'a> {
-    /// HOST:PORT
-    pub brokers: &'a str,
-    /// Topic to read, from its end at the start.
-    pub from: &'a str,
-    /// Topic to write.
-    pub to: &'a str,
-}
 
 /// What the user gave with `--engine-option`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,38 +39,11 @@ impl std::fmt::Display for Delivery {
 }
 
 impl Delivery {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::AtLeastOnce => "at-least-once",
             Self::ExactlyOnce => "exactly-once",
         }
-    }
-}
-
-impl System {
-    /// In the order of a round.
-    pub const ALL: [Self; 2] = [Self::Relay, Self::Millstream];
-
-    /// Starts the system; its files and its output go to `directory`.
-    pub fn start(
-        self,
-        route: Route<'_>,
-        options: &EngineOptions,
-        directory: &Path,
-    ) -> Result<Process, Error> {
-        match self {
-            Self::Relay => start_relay(route, directory),
-            Self::Millstream => start_engine(&kafka_pipeline(route, options), options, directory),
-        }
-    }
-}
-
-impl std::fmt::Display for System {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Relay => "relay",
-            Self::Millstream => "millstream",
-        })
     }
 }
 
@@ -117,14 +68,9 @@ impl EngineOptions {
 }
 
 /// Starts `millstream run` on a pipeline; its files go to `directory`.
-pub fn start_engine(
-    pipeline: &str,
-    options: &EngineOptions,
-    directory: &Path,
-) -> Result<Process, Error> {
-    let file = directory.join("pipeline.sql");
-    fs::write(&file, pipeline).map_err(Error::file("write", &file))?;
-    let mut command = this_program()?;
+pub fn start(pipeline: &str, options: &EngineOptions, directory: &Path) -> Result<Process, Error> {
+    let file = contender::write(directory, "pipeline.sql", pipeline)?;
+    let mut command = contender::this_program()?;
     command.arg("run").arg(&file).arg("--checkpoint");
     match &options.checkpoint {
         Some(location) => command.arg(location),
@@ -146,14 +92,8 @@ pub fn sql_options(own: &[(&str, &str)], given: &[(String, String)]) -> String {
     texts.join(", ")
 }
 
-fn start_relay(route: Route<'_>, directory: &Path) -> Result<Process, Error> {
-    let mut command = this_program()?;
-    command.args(["bench", "relay", "--brokers", route.brokers]);
-    command.args(["--from", route.from, "--to", route.to]);
-    Process::start("the relay", command, &directory.join("relay.log"))
-}
-
-fn kafka_pipeline(route: Route<'_>, options: &EngineOptions) -> String {
+/// From one topic to the other, value and key as they are.
+pub fn kafka_pipeline(route: Route<'_>, options: &EngineOptions) -> String {
     let servers = ("kafka.bootstrap.servers", route.brokers);
     let source = [servers, ("subscribe", route.from), ("startingOffsets", "latest")];
     let sink = [servers, ("topic", route.to), ("delivery", options.delivery.name())];
@@ -165,11 +105,6 @@ fn kafka_pipeline(route: Route<'_>, options: &EngineOptions) -> String {
         sql_options(&source, &options.source),
         sql_options(&sink, &[]),
     )
-}
-
-fn this_program() -> Result<Command, Error> {
-    let program = std::env::current_exe().map_err(Error::file("find", "this program"))?;
-    Ok(Command::new(program))
 }
 
 #[cfg(test)]
