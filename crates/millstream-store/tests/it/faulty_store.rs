@@ -1,10 +1,12 @@
-//! An object store in memory that fails or holds puts on request, and keeps a record of them.
+//! An object store in memory that fails or holds puts on request, holds deletions, and keeps a
+//! record of puts.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -29,10 +31,17 @@ pub enum Fault {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct FaultyStore {
-    objects: InMemory,
+    objects: Arc<InMemory>,
     fault: Mutex<Option<Fault>>,
     held: watch::Sender<HashSet<String>>,
     begun: watch::Sender<Vec<String>>,
+    deletions: watch::Sender<Deletions>,
+}
+
+#[derive(Debug, Default)]
+struct Deletions {
+    are_held: bool,
+    under_way: usize,
 }
 
 impl FaultyStore {
@@ -53,6 +62,20 @@ impl FaultyStore {
         self.held.send_modify(|held| {
             held.remove(name);
         });
+    }
+
+    /// Holds deletions until they are released.
+    pub fn hold_deletions(&self) {
+        self.deletions.send_modify(|deletions| deletions.are_held = true);
+    }
+
+    /// Lets deletions go on, and waits until those that were held are done.
+    pub async fn release_deletions(&self) {
+        let mut deletions = self.deletions.subscribe();
+        assert!(deletions.borrow().under_way > 0, "no deletion is held");
+        self.deletions.send_modify(|deletions| deletions.are_held = false);
+        let done = |deletions: &Deletions| deletions.under_way == 0;
+        deletions.wait_for(done).await.expect("the sender is here");
     }
 
     /// All puts that were begun, in order.
@@ -118,7 +141,18 @@ impl ObjectStore for FaultyStore {
         &self,
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        self.objects.delete_stream(locations)
+        let (objects, deletions) = (Arc::clone(&self.objects), self.deletions.clone());
+        deletions.send_modify(|deletions| deletions.under_way += 1);
+        // The request is sent: whether somebody still waits for its answer makes no difference.
+        let work = tokio::spawn(async move {
+            let mut changed = deletions.subscribe();
+            let _ = changed.wait_for(|deletions| !deletions.are_held).await;
+            let deleted: Vec<_> = objects.delete_stream(locations).collect().await;
+            deletions.send_modify(|deletions| deletions.under_way -= 1);
+            deleted
+        });
+        let answers = async { futures::stream::iter(work.await.expect("deleting goes on")) };
+        futures::stream::once(answers).flatten().boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {

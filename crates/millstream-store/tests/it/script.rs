@@ -3,12 +3,16 @@
 //! ```text
 //! storage faulty          the checkpoint is in a store that can fail (default: a local directory)
 //! fault network|permission|lost-answer|none
-//! open | close | recover | flush | failure | show
+//! hold NAME|deletions     puts of NAME, or all deletions, wait until they are released
+//! release NAME|deletions  (deletions: and waits until they are done)
+//! open | close | abandon | recover | flush | failure | show
 //! open again              while it is open: a second time
 //! intent N OFFSET...      each written before the next command; - for no offset
 //! commit N [WATERMARK]
-//! run A..B                intents and commit entries of B-A micro-batches
-//! step N                  every Nth only, as asynchronous progress tracking does; for `run`
+//! log A..B                intents and commit entries of B-A micro-batches
+//! run A..B                the same, and waits for a purge that is due
+//! offer A..B              intents of B-A micro-batches, as far as the writer takes them at once
+//! step N                  every Nth only, as asynchronous progress tracking does
 //! file NAME TEXT          writes a file behind the engine's back; \n, \0 as in Rust
 //! delete NAME | cat NAME | ls NAME | count NAME
 //! hidden NAME             what `ls` shows that begins with a dot
@@ -17,6 +21,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::{Clock, Env, SeededRng};
 use millstream_store::error::Classified;
@@ -71,6 +76,27 @@ impl Script {
         let printed = match (verb, words.as_slice()) {
             ("storage", ["faulty"]) => self.use_faulty_store(),
             ("fault", [fault]) => self.set_fault(fault),
+            ("hold", ["deletions"]) => {
+                self.faulty().hold_deletions();
+                String::new()
+            }
+            ("hold", [name]) => {
+                self.faulty().hold(name);
+                String::new()
+            }
+            ("release", ["deletions"]) => {
+                self.faulty().release_deletions().await;
+                String::new()
+            }
+            ("release", [name]) => {
+                self.faulty().release(name);
+                String::new()
+            }
+            ("offer", [range]) => self.offer(range).await,
+            ("abandon", []) => {
+                (self.writer, self.checkpoint) = (None, None);
+                String::new()
+            }
             ("open", []) => self.open().await,
             ("open", ["again"]) => self.open_again().await,
             ("close", []) => self.close().await,
@@ -91,7 +117,11 @@ impl Script {
                 self.step = number(step);
                 String::new()
             }
-            ("run", [range]) => self.run_range(range).await,
+            ("log", [range]) => shown(self.log_range(range).await),
+            ("run", [range]) => {
+                let logged = self.log_range(range).await;
+                shown(logged.and(self.writer().flush().await))
+            }
             ("file", [name, ..]) => self.write_file(name, &rest[name.len()..]).await,
             ("delete", [name]) => {
                 self.storage.delete_many(vec![name.to_string()]).await.expect("deleted");
@@ -125,8 +155,12 @@ impl Script {
             "none" => None,
             other => panic!("no such fault: {other}"),
         };
-        self.faulty.as_ref().expect("`storage faulty` comes first").set_fault(fault);
+        self.faulty().set_fault(fault);
         String::new()
+    }
+
+    fn faulty(&self) -> &FaultyStore {
+        self.faulty.as_ref().expect("`storage faulty` comes first")
     }
 
     async fn open(&mut self) -> String {
@@ -185,16 +219,30 @@ impl Script {
         shown(self.writer().commit(BatchId(id), entry).await.written().await)
     }
 
-    async fn run_range(&mut self, range: &str) -> String {
-        let (from, to) = range.split_once("..").expect("a range A..B");
-        for id in (number::<u64>(from)..number(to)).step_by(self.step) {
-            let offset = SourceOffset::new(format!("{{\"in\":{{\"0\":{}}}}}", (id + 1) * 10));
-            let entry = intent_entry(id, vec![Some(offset)]);
+    /// A writer that takes an entry does so without waiting for anything.
+    async fn offer(&mut self, range: &str) -> String {
+        let (from, to) = ids(range);
+        let writer = self.writer();
+        for id in from..to {
+            let entry = intent_entry(id, vec![Some(offset_of(id))]);
+            let taken = writer.intent(BatchId(id), entry, Durability::Process).now_or_never();
+            if taken.is_none() {
+                return format!("{} taken, {id} waits", id - from);
+            }
+        }
+        format!("{} taken", to - from)
+    }
+
+    async fn log_range(&mut self, range: &str) -> Result<(), WriteError> {
+        let (from, to) = ids(range);
+        let mut last = None;
+        for id in (from..to).step_by(self.step) {
+            let entry = intent_entry(id, vec![Some(offset_of(id))]);
             let writer = self.writer();
             writer.intent(BatchId(id), entry, Durability::Process).await;
-            writer.commit(BatchId(id), commit_log::Entry::default()).await;
+            last = Some(writer.commit(BatchId(id), commit_log::Entry::default()).await);
         }
-        shown(self.writer().flush().await)
+        last.expect("the range is not empty").written().await
     }
 
     async fn write_file(&self, name: &str, text: &str) -> String {
@@ -244,6 +292,16 @@ impl Script {
 fn intent_entry(id: u64, offsets: Vec<Option<SourceOffset>>) -> offset_log::Entry {
     let batch_timestamp_ms = 1_767_225_600_000 + i64::try_from(id).expect("a small id");
     offset_log::Entry { batch_watermark_ms: 0, batch_timestamp_ms, conf: Vec::new(), offsets }
+}
+
+fn ids(range: &str) -> (u64, u64) {
+    let (from, to) = range.split_once("..").expect("a range A..B");
+    (number(from), number(to))
+}
+
+/// Where the input stands after a micro-batch.
+fn offset_of(id: u64) -> SourceOffset {
+    SourceOffset::new(format!("{{\"in\":{{\"0\":{}}}}}", (id + 1) * 10))
 }
 
 fn recovered_text(recovered: &Recovered) -> String {

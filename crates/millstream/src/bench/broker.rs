@@ -1,7 +1,7 @@
 //! The broker that a benchmark runs against: one the user names, or a real Apache Kafka of its own.
 //!
-//! The jars come from Maven Central, once; the end-to-end tests use the same. The broker is one node
-//! in KRaft mode on loopback, its data in the benchmark's work directory.
+//! The jars come from Maven Central, once; the end-to-end tests use the same. The broker is one
+//! node in KRaft mode on loopback, its data in the benchmark's work directory.
 
 use std::fs;
 use std::net::TcpListener;
