@@ -430,14 +430,19 @@ fn a_broker_that_restarts_is_waited_for() {
 #[test]
 fn connections_cut_in_mid_transaction_lose_and_double_nothing() {
     let (broker, proxy) = Broker::start_behind_a_proxy();
-    for (name, sink) in [("once_cut_own", &[][..]), ("once_cut_librdkafka", &[LIBRDKAFKA])] {
+    let (rows, end) = (proxy::PRODUCE, proxy::END_TXN);
+    let ways = [
+        ("once_cut_own", &[][..], &[rows, end][..]),
+        ("once_cut_librdkafka", &[LIBRDKAFKA], &[rows, proxy::TXN_OFFSET_COMMIT, end]),
+    ];
+    for (name, sink, apis) in ways {
         let copied = Copied::new(&broker, name, sink);
         let mut running = copied.pipeline.start(&[]);
         copied.while_producing(|| {
             copied.wait_for_more(&mut running);
-            // Rows of this test's own producer are left alone.
-            let rows = (proxy::PRODUCE, copied.output.as_str());
-            for (api, naming) in [rows, (proxy::TXN_OFFSET_COMMIT, ""), (proxy::END_TXN, "")] {
+            for &api in apis {
+                // Requests of this test's own producer are left alone.
+                let naming = if api == rows { copied.output.as_str() } else { "" };
                 for cut in [Cut::Request, Cut::Answer] {
                     let cuts = proxy.cuts();
                     proxy.cut_at(api, naming, cut);

@@ -303,13 +303,13 @@ pub enum SinkError {
     },
     /// The record of what was published last cannot be read.
     #[error(
-        "the record of what was published last, in the consumer group '{group}' of {servers}, cannot be read: {problem}"
+        "the record of what was published last, in {place} of {servers}, cannot be read: {problem}"
     )]
     Record {
         /// `kafka.bootstrap.servers`.
         servers: String,
-        /// The consumer group.
-        group: String,
+        /// The consumer group or topic.
+        place: String,
         /// What is wrong.
         problem: String,
         /// What to do about it.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use millstream_store::env::Env;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
@@ -144,14 +145,14 @@ impl ObjectStore for FaultyStore {
         let (objects, deletions) = (Arc::clone(&self.objects), self.deletions.clone());
         deletions.send_modify(|deletions| deletions.under_way += 1);
         // The request is sent: whether somebody still waits for its answer makes no difference.
-        let work = tokio::spawn(async move {
+        let work = Env::real().spawn("deletion", async move {
             let mut changed = deletions.subscribe();
             let _ = changed.wait_for(|deletions| !deletions.are_held).await;
             let deleted: Vec<_> = objects.delete_stream(locations).collect().await;
             deletions.send_modify(|deletions| deletions.under_way -= 1);
             deleted
         });
-        let answers = async { futures::stream::iter(work.await.expect("deleting goes on")) };
+        let answers = async { futures::stream::iter(work.join().await) };
         futures::stream::once(answers).flatten().boxed()
     }
 

@@ -23,7 +23,7 @@ use super::super::native::{ProducerClient, TransactionError, commit_transaction}
 use super::super::outbox::Outbox;
 use super::super::poller::Poller;
 use super::opening::Groups;
-use super::progress::carrier;
+use super::progress::{self, carrier};
 use super::rotation::{Content, Transactor};
 
 /// One call to the brokers; it is repeated while that may help.
@@ -134,7 +134,7 @@ impl TransactionalClient {
     /// Puts the record of the query's progress into the transaction.
     fn record(&self, content: &Content) -> Result<(), SinkError> {
         let mut groups = self.groups.lock();
-        for (index, piece) in content.record.iter().enumerate() {
+        for (index, piece) in progress::encode(&content.reached).iter().enumerate() {
             let group = groups.get(index)?;
             let mut offsets = TopicPartitionList::with_capacity(1);
             let mut element = offsets.add_partition(carrier(self.topic.as_deref()), 0);

@@ -39,6 +39,7 @@ mod client;
 mod opening;
 mod own;
 mod progress;
+mod record_topic;
 mod rotation;
 mod sink;
 
@@ -52,6 +53,11 @@ const IDS: usize = 8;
 /// How many rows may be under way to the brokers in transactions that are not filled yet.
 const ROWS_AHEAD: u32 = 8_192;
 
+/// How much of a query's id is in names.
+const ID_LENGTH: usize = 8;
+/// Names of topics have at most 249 characters.
+const FLOW_LENGTH_MAX: usize = 200;
+
 /// What a query's transactions and its record are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Names {
@@ -61,7 +67,7 @@ struct Names {
 impl Names {
     /// The names of the query `query_id` of `flow`.
     fn new(flow: &str, query_id: &str) -> Self {
-        let id: String = query_id.chars().take(8).collect();
+        let id: String = query_id.chars().take(ID_LENGTH).collect();
         Self { base: format!("millstream-{flow}-{id}") }
     }
 
@@ -73,6 +79,14 @@ impl Names {
     /// All of them, for people.
     fn transactional_ids(&self) -> String {
         format!("{}-*", self.base)
+    }
+
+    /// The topic that holds the record. Topics have fewer characters and shorter names than flows.
+    fn topic(&self) -> String {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let name: String = self.base.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
+        let (flow, id) = name.split_at(name.len() - ID_LENGTH);
+        format!("{}{id}-published", &flow[..flow.len().min(FLOW_LENGTH_MAX)])
     }
 
     /// The consumer group that holds piece `piece` of the record.
@@ -93,6 +107,16 @@ mod tests {
         let names = Names::new("alerts", "0a1b2c3d-0000-4000-8000-000000000000");
         assert_eq!(names.transactional_id(3), "millstream-alerts-0a1b2c3d-3");
         assert_eq!(names.group(0), "millstream-alerts-0a1b2c3d-published");
+        assert_eq!(names.topic(), "millstream-alerts-0a1b2c3d-published");
         assert_eq!(names.group(2), "millstream-alerts-0a1b2c3d-published-2");
+    }
+
+    #[test]
+    fn any_flow_has_a_topic() {
+        let id = "0a1b2c3d-0000-4000-8000-000000000000";
+        let names = Names::new("Störung 7/b", id);
+        assert_eq!(names.topic(), "millstream-St_rung_7_b-0a1b2c3d-published");
+        let long = Names::new(&"ü".repeat(500), id).topic();
+        assert!(long.len() < 249 && long.ends_with("0a1b2c3d-published"), "{long}");
     }
 }

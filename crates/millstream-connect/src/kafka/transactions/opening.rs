@@ -31,7 +31,7 @@ use super::progress::{self, CommittedOffset, NotARecord, carrier};
 /// left open, and on a new cluster the creation of the log of transactions.
 pub const TAKE_OVER_PATIENCE: Duration = Duration::from_secs(60);
 /// How long reading the record may take. Transactions of ids that nobody took over may be open.
-const RECORD_PATIENCE: Duration = Duration::from_secs(90);
+pub const RECORD_PATIENCE: Duration = Duration::from_secs(90);
 /// One attempt within the above.
 const ATTEMPT: Duration = Duration::from_secs(1);
 /// Between attempts that were answered at once.
@@ -81,8 +81,10 @@ impl Opening {
     }
 
     /// How our own client is to write, or `None` if librdkafka has to. Blocks.
-    pub fn own(&self) -> Option<OwnSettings> {
-        OwnSettings::of(&self.settings).filter(|settings| own::fits(self, settings))
+    pub fn own(&self) -> Result<Option<OwnSettings>, SinkError> {
+        let own = OwnSettings::of(&self.settings).filter(|settings| own::fits(self, settings));
+        let has_topic = own.is_some() && self.make_record_topic()?;
+        Ok(own.filter(|_| has_topic))
     }
 
     /// Takes over the transactional id number `index` with librdkafka, which shares `groups` with
@@ -152,6 +154,11 @@ impl Opening {
     /// Reads the record of what was published last. Blocks. To be called when all ids are taken
     /// over.
     pub fn published(&self) -> Result<Option<Published>, NotOpened> {
+        let records = [self.record_of_group()?, self.record_of_topic()?];
+        Ok(records.into_iter().flatten().max_by_key(|published| published.batch_id))
+    }
+
+    fn record_of_group(&self) -> Result<Option<Published>, NotOpened> {
         let read = progress::decode(|piece| self.committed(&self.names.group(piece)));
         read.map_err(|unread| match unread {
             Unread::NotOpened(error) => error,
@@ -183,8 +190,9 @@ impl Opening {
     }
 
     fn unread(&self, problem: String, kind: Kind) -> SinkError {
-        let (servers, group) = (self.settings.servers().to_owned(), self.names.group(0));
-        SinkError::Record { servers, group, problem, kind }
+        let servers = self.settings.servers().to_owned();
+        let place = format!("the consumer group '{}'", self.names.group(0));
+        SinkError::Record { servers, place, problem, kind }
     }
 
     /// The error for brokers that do not let this user write transactions.

@@ -1,7 +1,14 @@
-//! The record that a transaction leaves of how far the query came: an offset of a consumer group.
+//! The record that a transaction leaves of how far the query came: a record of a topic of the query's
+//! own, or an offset of a consumer group.
 //!
-//! Its offset is the micro-batch's number, and its metadata, a text that Kafka stores beside an
-//! offset, says where the sources stand: `1 0/1 {"batchTimeMs":...,"ends":[...]}`, the version, the
+//! Our own client writes into the [topic](super::record_topic): the record goes in one request with
+//! the rows. librdkafka's transactions have offsets anyway, which Kafka's other tools show. Both are
+//! read at the start, and the later one counts.
+//!
+//! In a topic the record is one text, `{"version":1,"batchId":7,"batchTimeMs":...,"ends":[...]}`.
+//!
+//! In a group the offset is the micro-batch's number, and its metadata, a text that Kafka stores
+//! beside an offset, says where the sources stand: `1 0/1 {"batchTimeMs":...,"ends":[...]}`, the version, the
 //! piece and how many pieces there are, and JSON. A broker takes 4096 bytes of metadata by default,
 //! some 250 partitions; what is longer is cut into pieces, each in a group of its own.
 //!
@@ -11,6 +18,8 @@
 //!
 //! Why not the offsets of the source's own partitions: they would exist only for Kafka sources on
 //! the same cluster, and other commits to that group, for lag monitors, could move them back.
+
+use std::fmt;
 
 use millstream_engine::sink::{BatchId, Published, Reached, SourceOffset};
 use serde::{Deserialize, Serialize};
@@ -27,6 +36,31 @@ const VERSION: u32 = 1;
 struct Body {
     batch_time_ms: i64,
     /// Each source's own JSON.
+    ends: Vec<Option<Box<RawValue>>>,
+}
+
+impl Body {
+    fn of(reached: &Reached) -> Self {
+        let raw = |end: &SourceOffset| {
+            RawValue::from_string(end.as_str().to_owned()).expect("a source's offset is JSON")
+        };
+        let ends = reached.ends.iter().map(|end| end.as_ref().map(raw)).collect();
+        Self { batch_time_ms: reached.batch_time_ms, ends }
+    }
+
+    fn into_reached(self) -> Reached {
+        let end = |raw: Option<Box<RawValue>>| raw.map(|raw| SourceOffset::new(raw.get()));
+        let ends = self.ends.into_iter().map(end).collect();
+        Reached { ends, batch_time_ms: self.batch_time_ms }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Text {
+    version: u32,
+    batch_id: u64,
+    batch_time_ms: i64,
     ends: Vec<Option<Box<RawValue>>>,
 }
 
@@ -51,16 +85,30 @@ pub struct NotARecord(String);
 
 /// The record as pieces of metadata, at least one.
 pub fn encode(reached: &Reached) -> Vec<String> {
-    let raw = |end: &SourceOffset| {
-        RawValue::from_string(end.as_str().to_owned()).expect("a source's offset is JSON")
-    };
-    let ends = reached.ends.iter().map(|end| end.as_ref().map(raw)).collect();
-    let body = Body { batch_time_ms: reached.batch_time_ms, ends };
-    let body = serde_json::to_string(&body).expect("texts and integers are JSON");
+    let body = serde_json::to_string(&Body::of(reached)).expect("texts and integers are JSON");
     let pieces = cut(&body, PIECE_BYTES_MAX);
     let count = pieces.len();
     let piece = |(index, piece): (usize, &&str)| format!("{VERSION} {index}/{count} {piece}");
     pieces.iter().enumerate().map(piece).collect()
+}
+
+/// The same with the number of the micro-batch, as one text: the value of a record of a topic.
+pub fn to_text(batch_id: BatchId, reached: &Reached) -> String {
+    let Body { batch_time_ms, ends } = Body::of(reached);
+    let text = Text { version: VERSION, batch_id: batch_id.0, batch_time_ms, ends };
+    serde_json::to_string(&text).expect("texts and integers are JSON")
+}
+
+/// Reads what [`to_text`] wrote.
+pub fn of_text(text: &str) -> Result<Published, NotARecord> {
+    let unread = |problem: &dyn fmt::Display| NotARecord(format!("{text}: {problem}"));
+    let Text { version, batch_id, batch_time_ms, ends } =
+        serde_json::from_str(text).map_err(|error| unread(&error))?;
+    if version != VERSION {
+        return Err(unread(&format_args!("its version is not {VERSION}")));
+    }
+    let reached = Some(Body { batch_time_ms, ends }.into_reached());
+    Ok(Published { batch_id: BatchId(batch_id), reached })
 }
 
 /// Cuts a text at character boundaries into pieces of at most `bytes_max`; at least one.
@@ -94,11 +142,9 @@ pub fn decode<E: From<NotARecord>>(
     }
     let body: Body =
         serde_json::from_str(&text).map_err(|error| NotARecord(format!("{text}: {error}")))?;
-    let end = |raw: Option<Box<RawValue>>| raw.map(|raw| SourceOffset::new(raw.get()));
-    let ends = body.ends.into_iter().map(end).collect();
     let number =
         u64::try_from(offset).map_err(|_| NotARecord(format!("its offset is {offset}")))?;
-    let reached = Some(Reached { ends, batch_time_ms: body.batch_time_ms });
+    let reached = Some(body.into_reached());
     Ok(Some(Published { batch_id: BatchId(number), reached }))
 }
 
@@ -146,6 +192,19 @@ mod tests {
             };
             let expected = Published { batch_id: BatchId(9), reached: Some(reached.clone()) };
             assert_eq!(decode(group), Ok(Some(expected)));
+        }
+    }
+
+    #[test]
+    fn texts_are_read_back() {
+        for partitions in [1, 5_000] {
+            let reached = reached(partitions);
+            let text = to_text(BatchId(7), &reached);
+            let expected = Published { batch_id: BatchId(7), reached: Some(reached) };
+            assert_eq!(of_text(&text), Ok(expected));
+        }
+        for text in ["", "{}", r#"{"version":2,"batchId":1,"batchTimeMs":1,"ends":[]}"#] {
+            assert!(of_text(text).unwrap_err().to_string().contains(text), "{text}");
         }
     }
 

@@ -1,15 +1,16 @@
 //! The two threads that fill and end transactions, and the clients that go round between them.
 //!
 //! A client that has ended its transaction goes to the end of the queue of idle ones, so each
-//! rests for as long as possible. Micro-batches that came while a transaction was filled share the
-//! next one: a row never waits for more than the one transaction before it. After the first failure
+//! rests for as long as possible. One transaction is filled while the one before it is ended, and no
+//! more are under way. Micro-batches that came meanwhile share the next one: a row never waits for
+//! more than the one transaction before it. After the first failure
 //! nothing is committed any more: what is filled already is aborted, and everything fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use millstream_engine::sink::{BatchId, Failure};
+use millstream_engine::sink::{BatchId, Failure, Reached};
 use millstream_store::env::{Env, Thread};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -36,8 +37,8 @@ pub struct Content {
     pub batch_id: BatchId,
     /// Its rows; there is at least one.
     pub rows: Vec<SinkRows>,
-    /// The record of progress after it, in pieces.
-    pub record: Vec<String>,
+    /// How far the query has come with it.
+    pub reached: Reached,
 }
 
 impl Content {
@@ -49,7 +50,7 @@ impl Content {
     fn append(&mut self, next: Self) {
         self.batch_id = next.batch_id;
         self.rows.extend(next.rows);
-        self.record = next.record;
+        self.reached = next.reached;
     }
 }
 
@@ -100,7 +101,9 @@ impl Rotation {
     /// Starts to publish with `clients` in turn.
     pub fn start(env: &Env, clients: Vec<Box<dyn Transactor>>) -> Self {
         let (work, inbox) = channel::<Work>();
-        let (filled, to_end) = channel();
+        // A rendezvous: what is filled while the one before still ends would only wait there, and
+        // later rows could not join it any more.
+        let (filled, to_end) = sync_channel(0);
         let (idle, rested) = channel();
         for client in clients {
             idle.send(client).expect("the receiver is here");
@@ -134,7 +137,7 @@ impl Drop for Rotation {
 struct Filling {
     inbox: Receiver<Work>,
     rested: Receiver<Box<dyn Transactor>>,
-    filled: Sender<Filled>,
+    filled: SyncSender<Filled>,
     failed: Arc<AtomicBool>,
 }
 

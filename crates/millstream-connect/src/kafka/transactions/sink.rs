@@ -19,7 +19,7 @@ use super::super::sink_columns::{SinkColumns, SinkRows};
 use super::opening::{Groups, NotOpened, Opening};
 use super::own::{OwnClient, OwnSettings};
 use super::rotation::{Content, Rotation, Transactor, Work};
-use super::{IDS, Names, ROWS_AHEAD, progress};
+use super::{IDS, Names, ROWS_AHEAD};
 
 /// A Kafka table that is written exactly once.
 pub struct ExactlyOnceSink {
@@ -61,7 +61,7 @@ impl ExactlyOnceSink {
     /// Takes the transactional ids over and tells what was published last.
     pub async fn open(&mut self) -> Result<Option<Published>, NotOpened> {
         let opening = self.opening.clone();
-        let checking = move || opening.check().map(|()| opening.own());
+        let checking = move || opening.check().and_then(|()| opening.own());
         let own = self.env.spawn_blocking("kafka-open", checking).join().await?;
         let clients = match own {
             Some(settings) => self.own_clients(settings).await?,
@@ -128,8 +128,7 @@ impl ExactlyOnceSink {
         let room = Arc::clone(&self.room).acquire_many_owned(count);
         let permit = room.await.expect("it is never closed");
         let (done, published) = oneshot::channel();
-        let record = progress::encode(&output.reached);
-        let content = Content { batch_id: output.batch_id, rows, record };
+        let content = Content { batch_id: output.batch_id, rows, reached: output.reached };
         let work = Work { content, permit, done };
         self.rotation.as_ref().expect("the driver opens a sink before it uses it").publish(work);
         Ok(Acknowledgement::Later(Box::pin(async move {

@@ -36,7 +36,7 @@ pub struct Topic {
     pub leaders: Vec<i32>,
 }
 
-/// What became of one partition's batch, or of an offset.
+/// What became of one partition's batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The topic.
@@ -183,12 +183,6 @@ pub fn produce(body: &mut Reader<'_>) -> io::Result<Vec<Written>> {
         partition.text_or_null()?;
         Ok((index, code))
     })
-}
-
-/// What became of each offset.
-pub fn txn_offset_commit(body: &mut Reader<'_>) -> io::Result<Vec<Written>> {
-    body.i32()?;
-    by_topic(body, |partition| Ok((partition.i32()?, Code(partition.i16()?))))
 }
 
 fn by_topic(

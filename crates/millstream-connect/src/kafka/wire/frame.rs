@@ -16,20 +16,17 @@ pub struct Api {
 pub const API_VERSIONS: Api = Api { key: 18, version: 3 };
 /// Topics, partitions, leaders.
 pub const METADATA: Api = Api { key: 3, version: 12 };
-/// Which broker keeps a transactional id or a group.
+/// Which broker keeps a transactional id.
 pub const FIND_COORDINATOR: Api = Api { key: 10, version: 4 };
 /// Takes a transactional id over.
 pub const INIT_PRODUCER_ID: Api = Api { key: 22, version: 5 };
 /// Writes record batches. From this version on the brokers add partitions to the transaction.
 pub const PRODUCE: Api = Api { key: 0, version: 12 };
-/// Writes offsets of a group. From this version on the brokers add the group to the transaction.
-pub const TXN_OFFSET_COMMIT: Api = Api { key: 28, version: 5 };
 /// Ends a transaction. From this version on the answer has the next epoch.
 pub const END_TXN: Api = Api { key: 26, version: 5 };
 
 /// All that a broker must speak.
-pub const NEEDED: [Api; 6] =
-    [METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, TXN_OFFSET_COMMIT, END_TXN];
+pub const NEEDED: [Api; 5] = [METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, END_TXN];
 
 /// A request with its header and length.
 pub fn frame(api: Api, correlation: i32, client: &str, body: impl FnOnce(&mut Writer)) -> Vec<u8> {

@@ -3,29 +3,11 @@
 use super::Identity;
 use super::write::Writer;
 
-/// What `find_coordinator` looks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Keeper {
-    /// Of a consumer group.
-    Group = 0,
-    /// Of a transactional id.
-    Transaction = 1,
-}
+/// There are coordinators of groups, too.
+const OF_A_TRANSACTIONAL_ID: i8 = 1;
 
 /// Record batches for one topic: partition and bytes.
 pub type Batches<'a> = (&'a str, Vec<(i32, Vec<u8>)>);
-
-/// An offset of a group, with a text beside it.
-pub struct GroupOffset<'a> {
-    /// The group.
-    pub group: &'a str,
-    /// The topic whose partition 0 it belongs to.
-    pub topic: &'a str,
-    /// The offset.
-    pub offset: i64,
-    /// The text.
-    pub metadata: &'a str,
-}
 
 /// Asks what a broker can do.
 pub fn api_versions(body: &mut Writer) {
@@ -47,11 +29,11 @@ pub fn metadata(body: &mut Writer, topics: &[&str]) {
     body.end();
 }
 
-/// Asks which broker keeps `key`.
-pub fn find_coordinator(body: &mut Writer, keeper: Keeper, key: &str) {
-    body.i8(keeper as i8);
+/// Asks which broker keeps the transactional id `id`.
+pub fn find_coordinator(body: &mut Writer, id: &str) {
+    body.i8(OF_A_TRANSACTIONAL_ID);
     body.count(1);
-    body.text(key);
+    body.text(id);
     body.end();
 }
 
@@ -81,28 +63,6 @@ pub fn produce(body: &mut Writer, id: &str, timeout_ms: i32, topics: &[Batches<'
         }
         body.end();
     }
-    body.end();
-}
-
-/// Writes a group's offset in the transaction of `id`.
-pub fn txn_offset_commit(body: &mut Writer, id: &str, writer: Identity, at: &GroupOffset<'_>) {
-    body.text(id);
-    body.text(at.group);
-    body.i64(writer.id);
-    body.i16(writer.epoch);
-    // No member of the group does it: generation, member and instance.
-    body.i32(-1);
-    body.text("");
-    body.null();
-    body.count(1);
-    body.text(at.topic);
-    body.count(1);
-    body.i32(0);
-    body.i64(at.offset);
-    body.i32(-1);
-    body.text(at.metadata);
-    body.end();
-    body.end();
     body.end();
 }
 

@@ -77,11 +77,6 @@ impl Writer {
         self.raw(text.as_bytes());
     }
 
-    /// A text that is not there.
-    pub fn null(&mut self) {
-        self.unsigned(0);
-    }
-
     /// The end of a structure: no tagged fields.
     pub fn end(&mut self) {
         self.unsigned(0);

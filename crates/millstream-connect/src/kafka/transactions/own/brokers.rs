@@ -1,8 +1,5 @@
-//! The cluster as one client sees it: who leads which partition, who keeps which group, and a
-//! connection to each for each of three purposes.
-//!
-//! A broker works on one request of a connection at a time. So rows and the record of progress,
-//! which may overlap, have connections of their own, and so does the end of a transaction.
+//! The cluster as one client sees it: who leads which partition, who keeps which transactional id,
+//! and a connection to each for each of two purposes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,7 +12,7 @@ use super::super::super::wire::answers::{self, Address};
 use super::super::super::wire::code::Code;
 use super::super::super::wire::connection::Connection;
 use super::super::super::wire::frame::{API_VERSIONS, FIND_COORDINATOR, METADATA};
-use super::super::super::wire::requests::{self, Keeper};
+use super::super::super::wire::requests;
 use super::problem::Problem;
 
 /// How long what is known about topics counts; they may have got more partitions.
@@ -26,8 +23,6 @@ const METADATA_AGE_MAX: Duration = Duration::from_secs(300);
 pub enum Lane {
     /// Record batches.
     Rows,
-    /// The record of progress.
-    Record,
     /// Ends of transactions, and whatever is asked before.
     Control,
 }
@@ -47,7 +42,7 @@ pub struct Brokers {
     env: Env,
     nodes: HashMap<i32, Address>,
     topics: HashMap<String, KnownTopic>,
-    keepers: HashMap<(Keeper, String), Address>,
+    keepers: HashMap<String, Address>,
     connections: HashMap<Line, Connection>,
 }
 
@@ -152,18 +147,17 @@ impl Brokers {
         address.ok_or(Problem::Refused(Code::LEADER_NOT_AVAILABLE))
     }
 
-    /// The broker that keeps a group or a transactional id.
-    pub fn keeper(&mut self, keeper: Keeper, key: &str) -> Result<Address, Problem> {
-        let place = (keeper, key.to_owned());
-        if let Some(found) = self.keepers.get(&place) {
+    /// The broker that keeps a transactional id.
+    pub fn keeper(&mut self, id: &str) -> Result<Address, Problem> {
+        if let Some(found) = self.keepers.get(id) {
             return Ok(found.clone());
         }
         let found = self.ask_any(|connection| {
-            let body = |body: &mut _| requests::find_coordinator(body, keeper, key);
+            let body = |body: &mut _| requests::find_coordinator(body, id);
             connection.ask(FIND_COORDINATOR, body, answers::find_coordinator)
         })?;
         let address = found.map_err(Problem::Refused)?;
-        self.keepers.insert(place, address.clone());
+        self.keepers.insert(id.to_owned(), address.clone());
         Ok(address)
     }
 }

@@ -1,6 +1,5 @@
-//! Fills a transaction: rows and the record of progress go out at the same time, and what was
-//! refused for a while or lost with a connection goes out again, the same bytes under the same
-//! numbers, of which the brokers keep one.
+//! Fills a transaction: what was refused for a while or lost with a connection goes out again, the
+//! same bytes under the same numbers, of which the brokers keep one.
 //!
 //! A partition has one batch under way at a time: the brokers tell repeated batches by the last
 //! few.
@@ -14,8 +13,8 @@ use super::super::super::sink_columns::SinkRows;
 use super::super::super::wire::Identity;
 use super::super::super::wire::answers::{self, Address, Written};
 use super::super::super::wire::code::Code;
-use super::super::super::wire::frame::{PRODUCE, TXN_OFFSET_COMMIT};
-use super::super::super::wire::requests::{self, Batches, GroupOffset, Keeper};
+use super::super::super::wire::frame::PRODUCE;
+use super::super::super::wire::requests::{self, Batches};
 use super::brokers::{Brokers, Lane};
 use super::packing::{Limits, Part};
 use super::problem::{Problem, as_librdkafka};
@@ -24,14 +23,6 @@ use super::problem::{Problem, as_librdkafka};
 const REQUEST_BYTES: usize = 4 << 20;
 /// How long a broker may wait for its replicas.
 const REPLICAS_PATIENCE_MS: i32 = 8_000;
-
-/// A piece of the record of progress.
-pub struct Piece<'a> {
-    /// The group's offset it is.
-    pub at: GroupOffset<'a>,
-    /// The brokers have it.
-    pub written: bool,
-}
 
 /// Why a transaction cannot be filled.
 pub enum Failure {
@@ -53,9 +44,7 @@ pub struct Filling<'a> {
     pub timestamp_ms: i64,
     /// How large things may be.
     pub limits: Limits,
-    /// The record of progress.
-    pub pieces: Vec<Piece<'a>>,
-    /// The rows that the brokers do not have yet.
+    /// What the brokers do not have yet.
     pub parts: Vec<Part>,
 }
 
@@ -84,53 +73,7 @@ impl Round {
 impl Filling<'_> {
     /// True once the brokers have everything.
     pub fn is_done(&self) -> bool {
-        self.parts.is_empty() && self.pieces.iter().all(|piece| piece.written)
-    }
-
-    /// Sends the pieces that are not written. Returns where to, for [`await_pieces`](Self).
-    pub fn send_pieces(
-        &self,
-        brokers: &mut Brokers,
-        round: &mut Round,
-    ) -> Result<Vec<(Address, usize)>, Failure> {
-        let mut sent = Vec::new();
-        for (index, piece) in self.pieces.iter().enumerate().filter(|(_, piece)| !piece.written) {
-            let send = |brokers: &mut Brokers| {
-                let to = brokers.keeper(Keeper::Group, piece.at.group)?;
-                let body = |body: &mut _| {
-                    requests::txn_offset_commit(body, self.id, self.writer, &piece.at);
-                };
-                let line = (to.clone(), Lane::Record);
-                brokers.using(&line, |connection| connection.send(TXN_OFFSET_COMMIT, body))?;
-                Ok(to)
-            };
-            match send(brokers) {
-                Ok(to) => sent.push((to, index)),
-                Err(problem) => round.note(RECORD, problem)?,
-            }
-        }
-        Ok(sent)
-    }
-
-    /// Takes the answers to pieces that were sent.
-    pub fn await_pieces(
-        &mut self,
-        brokers: &mut Brokers,
-        sent: Vec<(Address, usize)>,
-        round: &mut Round,
-    ) -> Result<(), Failure> {
-        for (to, index) in sent {
-            let receive =
-                |connection: &mut super::Connection| connection.receive(answers::txn_offset_commit);
-            match brokers.using(&(to, Lane::Record), receive) {
-                Ok(written) => match first_code(&written) {
-                    Code::NONE => self.pieces[index].written = true,
-                    code => round.note(RECORD, Problem::Refused(code))?,
-                },
-                Err(problem) => round.note(RECORD, problem)?,
-            }
-        }
-        Ok(())
+        self.parts.is_empty()
     }
 
     /// Sends each partition's next batch, those of a broker in one request. Returns where to.
@@ -240,12 +183,6 @@ impl Filling<'_> {
 }
 
 const ROWS: &str = "its rows";
-const RECORD: &str = "the record of progress";
-
-fn first_code(written: &[Written]) -> Code {
-    let codes = written.iter().map(|written| written.code);
-    codes.into_iter().find(|code| *code != Code::NONE).unwrap_or(Code::NONE)
-}
 
 /// The partitions of all `topics`.
 pub fn partitions(

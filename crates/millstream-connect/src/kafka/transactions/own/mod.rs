@@ -2,17 +2,19 @@
 //! version 2 (Kafka 4) and for plain settings.
 //!
 //! Version 2 lets the brokers themselves add partitions and groups to a transaction when something
-//! is written to them. So a transaction is two steps, each as long as its slowest request:
+//! is written to them. So a transaction is two questions, one after the other:
 //!
 //! ```text
-//! fill  offset of the group ---+     to the group's coordinator
-//!       pack, rows ------------+     one request to each leader, with all its partitions
-//! end   commit ----------------+     to the transaction's coordinator; answers the next epoch
+//! fill  pack; rows and the record of progress    one request to each leader
+//! end   commit                                   to the coordinator; answers the next epoch
 //! ```
 //!
-//! The offset goes first, while rows are packed. A broker that gets both at the same moment, as the
-//! only one of a cluster does, may refuse either, since it has the id already in hand; that one is
-//! sent again at once.
+//! While one client ends its transaction the next fills its own.
+//!
+//! The record is written into a [topic](super::record_topic), and not as an offset of a group, which
+//! would be a request of its own to another coordinator. Beside the rows' request one of the two is
+//! often refused, since the transaction's coordinator has the id already in hand; after it, the
+//! broker adds to the transaction a second time, which takes as long as the whole end.
 //!
 //! An id that has just been ended still waits for its markers, and the brokers would hold its next
 //! transaction back by 20 ms and more. So here, too, [`rotation`](super::rotation) is the way.
@@ -40,12 +42,11 @@ use super::super::wire::answers;
 use super::super::wire::code::Code;
 use super::super::wire::connection::Connection;
 use super::super::wire::frame::END_TXN;
-use super::super::wire::requests::{self, GroupOffset, Keeper};
-use super::Names;
-use super::progress::carrier;
+use super::super::wire::requests;
+use super::progress;
 use super::rotation::{Content, Transactor};
 use brokers::{Brokers, Lane};
-use fill::{Failure, Filling, Piece, Round};
+use fill::{Failure, Filling, Round};
 use packing::{Limits, Packing, Part};
 use problem::{Problem, as_librdkafka};
 pub use settings::OwnSettings;
@@ -66,7 +67,7 @@ const COMMIT: &str = "its commit";
 /// A client with a transactional id.
 pub struct OwnClient {
     id: String,
-    names: Names,
+    record_topic: String,
     topic: Option<Arc<str>>,
     timeout: Duration,
     limits: Limits,
@@ -104,45 +105,38 @@ impl OwnClient {
         packing.pack(self.topic.as_deref())
     }
 
-    fn fill_all(&mut self, content: &Content) -> Result<(), SinkError> {
-        let names = self.names.clone();
-        let groups: Vec<String> =
-            (0..content.record.len()).map(|piece| names.group(piece)).collect();
-        let (id, topic) = (self.id.clone(), self.topic.clone());
-        let offset = i64::try_from(content.batch_id.0).expect("numbers stay far below 2^63");
-        let piece = |(group, metadata)| {
-            let topic = carrier(topic.as_deref());
-            Piece { at: GroupOffset { group, topic, offset, metadata }, written: false }
-        };
-        let mut filling = Filling {
+    fn write(&mut self, content: &Content) -> Result<(), SinkError> {
+        let mut parts = self.pack(content)?;
+        let record = progress::to_text(content.batch_id, &content.reached);
+        parts.push(Part::of_text(self.record_topic.clone(), &record));
+        let id = self.id.clone();
+        self.write_all(&mut Filling {
             id: &id,
             writer: self.writer,
             rows: &content.rows,
             timestamp_ms: self.env.now_ms(),
             limits: self.limits,
-            pieces: groups
-                .iter()
-                .map(String::as_str)
-                .zip(content.record.iter().map(String::as_str))
-                .map(piece)
-                .collect(),
-            parts: Vec::new(),
-        };
-        let (mut tries, mut is_packed) = (Tries::default(), false);
+            parts,
+        })
+    }
+
+    /// Sends what is missing until the brokers have it all.
+    fn write_all(&mut self, filling: &mut Filling<'_>) -> Result<(), SinkError> {
+        let mut tries = Tries::default();
         loop {
-            let round = self.round(content, &mut filling, is_packed)?;
-            is_packed = true;
+            let round = self.round(filling).map_err(|failure| self.failed(failure))?;
             if filling.is_done() {
+                let us = self.open_for().as_micros();
                 tracing::debug!(
-                    id,
+                    id = self.id,
                     tries = tries.count + 1,
-                    us = self.open_for().as_micros(),
-                    "filled a transaction"
+                    us,
+                    "wrote to a transaction"
                 );
                 return Ok(());
             }
             let Some(problem) = &round.problem else { continue };
-            tracing::debug!(id, %problem, "a part of a transaction is sent again");
+            tracing::debug!(id = self.id, %problem, "a part of a transaction is sent again");
             if self.open_for() > self.timeout {
                 return Err(self.explain("its rows", problem));
             }
@@ -152,25 +146,10 @@ impl OwnClient {
     }
 
     /// Sends what is missing, and takes the answers.
-    fn round(
-        &mut self,
-        content: &Content,
-        filling: &mut Filling<'_>,
-        is_packed: bool,
-    ) -> Result<Round, SinkError> {
-        let mut round = Round::default();
-        let sent = filling.send_pieces(&mut self.brokers, &mut round);
-        let pieces = sent.map_err(|failure| self.failed(failure))?;
-        if !is_packed {
-            filling.parts = self.pack(content)?;
-        }
-        let sent = filling.send_parts(&mut self.brokers, &mut round);
-        let parts = sent.map_err(|failure| self.failed(failure))?;
-        let brokers = &mut self.brokers;
-        let answered = filling
-            .await_pieces(brokers, pieces, &mut round)
-            .and_then(|()| filling.await_parts(brokers, parts, &mut round));
-        answered.map_err(|failure| self.failed(failure))?;
+    fn round(&mut self, filling: &mut Filling<'_>) -> Result<Round, Failure> {
+        let (brokers, mut round) = (&mut self.brokers, Round::default());
+        let sent = filling.send_parts(brokers, &mut round)?;
+        filling.await_parts(brokers, sent, &mut round)?;
         Ok(round)
     }
 
@@ -199,7 +178,7 @@ impl OwnClient {
 
     fn try_end(&mut self, commit: bool) -> Result<Identity, Problem> {
         let (id, writer) = (&self.id, self.writer);
-        let line = (self.brokers.keeper(Keeper::Transaction, id)?, Lane::Control);
+        let line = (self.brokers.keeper(id)?, Lane::Control);
         let body = |body: &mut _| requests::end_txn(body, id, writer, commit);
         let ask = |connection: &mut Connection| connection.ask(END_TXN, body, answers::end_txn);
         self.brokers.using(&line, ask)?.map_err(Problem::Refused)
@@ -238,7 +217,7 @@ impl Transactor for OwnClient {
     fn fill(&mut self, content: &Content) -> Result<(), SinkError> {
         crash_points::reached(Step::BeforeBegin);
         self.begun = self.env.monotonic();
-        self.fill_all(content)?;
+        self.write(content)?;
         crash_points::reached(Step::AfterOffsets);
         Ok(())
     }

@@ -18,8 +18,8 @@ use super::super::super::wire::partitioner::partition_of;
 pub struct Packed {
     /// The batch.
     pub batch: RecordBatch,
-    /// Its largest record: bytes, rows' number, row.
-    largest: (usize, usize, usize),
+    /// Its largest record that is a row: bytes, rows' number, row.
+    largest: Option<(usize, usize, usize)>,
 }
 
 /// What one partition gets.
@@ -137,22 +137,32 @@ impl<'a> Packing<'a> {
         let batches = &mut parts[place].batches;
         let fits = |packed: &Packed| packed.batch.bytes() + bytes <= self.limits.batch_bytes;
         if !batches.back().is_some_and(fits) {
-            batches.push_back(Packed { batch: RecordBatch::default(), largest: (0, number, row) });
+            batches.push_back(Packed { batch: RecordBatch::default(), largest: None });
         }
         let packed = batches.back_mut().expect("there is one now");
         packed.batch.push(record);
-        if bytes > packed.largest.0 {
-            packed.largest = (bytes, number, row);
+        if packed.largest.is_none_or(|(largest, ..)| bytes > largest) {
+            packed.largest = Some((bytes, number, row));
         }
         Ok(())
     }
 }
 
 impl Part {
+    /// One record of one text, which is no row.
+    pub fn of_text(topic: String, text: &str) -> Self {
+        let mut batch = RecordBatch::default();
+        batch.push(&Record { key: None, value: Some(text.as_bytes()), headers: &[] });
+        let batches = VecDeque::from([Packed { batch, largest: None }]);
+        Self { topic, partition: 0, batches, sequence: 0 }
+    }
+
     /// Why the next batch was refused; names its largest record.
     pub fn refused(&self, rows: &[SinkRows], code: RDKafkaErrorCode, limits: Limits) -> SinkError {
-        let (_, number, row) = self.batches.front().map_or((0, 0, 0), |packed| packed.largest);
-        let rows = &rows[number];
-        explain(&self.topic, rows.key(row), rows.value(row), code, limits.record_bytes as u64)
+        let largest = self.batches.front().and_then(|packed| packed.largest);
+        let (key, value) = largest.map_or((None, None), |(_, number, row)| {
+            (rows[number].key(row), rows[number].value(row))
+        });
+        explain(&self.topic, key, value, code, limits.record_bytes as u64)
     }
 }

@@ -8,7 +8,7 @@ use super::super::super::wire::Identity;
 use super::super::super::wire::answers;
 use super::super::super::wire::connection::Connection;
 use super::super::super::wire::frame::INIT_PRODUCER_ID;
-use super::super::super::wire::requests::{self, Keeper};
+use super::super::super::wire::requests;
 use super::super::opening::{NotOpened, Opening, PAUSE, TAKE_OVER_PATIENCE};
 use super::brokers::{Brokers, Lane};
 use super::packing::Limits;
@@ -46,7 +46,7 @@ impl OwnClient {
         };
         Ok(Self {
             id,
-            names: opening.names.clone(),
+            record_topic: opening.names.topic(),
             topic: opening.topic.as_ref().map(Arc::clone),
             timeout: settings.timeout,
             limits,
@@ -93,7 +93,7 @@ fn try_take_over(
     brokers: &mut Brokers,
 ) -> Result<Identity, Problem> {
     let timeout_ms = i32::try_from(settings.timeout.as_millis()).unwrap_or(i32::MAX);
-    let line = (brokers.keeper(Keeper::Transaction, id)?, Lane::Control);
+    let line = (brokers.keeper(id)?, Lane::Control);
     let body = |body: &mut _| requests::init_producer_id(body, id, timeout_ms);
     let answer = brokers.using(&line, |connection: &mut Connection| {
         connection.ask(INIT_PRODUCER_ID, body, answers::init_producer_id)

@@ -1,0 +1,168 @@
+//! The topic of a query's record of progress: one partition, and of its records the last one counts.
+//!
+//! Each query has its own. A reader of committed records comes no further than the first open
+//! transaction of a partition, so in a topic that queries share, one that stands still would keep
+//! all others from starting.
+//!
+//! Some 100 MB are kept, however old: the record of a query that stood still for a year is there,
+//! and a busy one's topic does not grow. By size and not by compaction, which would rewrite again and
+//! again what a few deleted files say as well.
+
+use std::time::Duration;
+
+use futures::executor::block_on;
+use millstream_engine::sink::{Kind, Published};
+use rdkafka::Message as _;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::KafkaError;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::types::RDKafkaErrorCode;
+
+use super::super::client::Context;
+use super::super::cluster::client_error;
+use super::super::error::SinkError;
+use super::super::native::ConsumerClient;
+use super::opening::{Opening, PAUSE, RECORD_PATIENCE};
+use super::progress;
+
+/// Hosted brokers allow segments from 50 MB on.
+const SETTINGS: [(&str, &str); 4] = [
+    ("cleanup.policy", "delete"),
+    ("retention.ms", "-1"),
+    ("retention.bytes", "67108864"),
+    ("segment.bytes", "67108864"),
+];
+/// The brokers' own default.
+const REPLICAS: TopicReplication<'_> = TopicReplication::Fixed(-1);
+const MAKING_PATIENCE: Duration = Duration::from_secs(30);
+const ATTEMPT: Duration = Duration::from_secs(1);
+/// How many offsets are read from the end, at first. A record and the end of its transaction take
+/// two, and what was aborted some more.
+const LOOK_BACK: i64 = 64;
+const PARTITION: i32 = 0;
+
+impl Opening {
+    /// Makes the topic, unless it is there. False if the brokers do not let this user. Blocks.
+    pub fn make_record_topic(&self) -> Result<bool, SinkError> {
+        let topic = self.names.topic();
+        let context = Context::new(self.env.clone(), &self.table);
+        let config = self.settings.control(None);
+        let admin: AdminClient<Context> = config
+            .create_with_context(context)
+            .map_err(client_error)
+            .map_err(SinkError::Cluster)?;
+        let new = SETTINGS
+            .iter()
+            .fold(NewTopic::new(&topic, 1, REPLICAS), |new, (key, value)| new.set(key, value));
+        let options = AdminOptions::new()
+            .request_timeout(Some(MAKING_PATIENCE))
+            .operation_timeout(Some(MAKING_PATIENCE));
+        let made = block_on(admin.create_topics(&[new], &options));
+        let code = match made.map(|results| results.into_iter().next()) {
+            Ok(Some(Ok(_)) | None) => return Ok(true),
+            Ok(Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists)))) => return Ok(true),
+            Ok(Some(Err((_, code)))) => code,
+            Err(error) => return Err(self.unreadable(&topic, error.to_string(), Kind::Retry)),
+        };
+        if is_refused(code) {
+            tracing::info!(table = self.table, topic, %code, "the topic of the record was refused");
+            return Ok(false);
+        }
+        Err(self.unreadable(&topic, format!("it cannot be made: {code}"), Kind::Retry))
+    }
+
+    /// The last record of the topic, if there is one. To be called when all transactional ids are
+    /// taken over. Blocks.
+    pub fn record_of_topic(&self) -> Result<Option<Published>, SinkError> {
+        let topic = self.names.topic();
+        let begun = self.env.monotonic();
+        let text = loop {
+            let error = match self.last_of(&topic) {
+                Ok(text) => break text,
+                Err(error) => error,
+            };
+            let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+            // It was made at the start, unless librdkafka writes because it may not be.
+            if is_absent(code) || is_refused(code) {
+                return Ok(None);
+            }
+            if self.env.monotonic().saturating_sub(begun) > RECORD_PATIENCE {
+                return Err(self.unreadable(&topic, error.to_string(), Kind::Retry));
+            }
+            std::thread::sleep(PAUSE);
+        };
+        let published = text.map(|text| progress::of_text(&text)).transpose();
+        published.map_err(|error| self.unreadable(&topic, error.to_string(), Kind::Data))
+    }
+
+    fn last_of(&self, topic: &str) -> Result<Option<String>, KafkaError> {
+        let mut config = self.settings.control(Some(&self.names.group(0)));
+        config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
+        let consumer = self.reader(&config)?;
+        let (first, end) = consumer.fetch_watermarks(topic, PARTITION, ATTEMPT)?;
+        let mut look_back = LOOK_BACK;
+        loop {
+            let from = first.max(end.saturating_sub(look_back));
+            let last = last_from(&consumer, topic, from)?;
+            if last.is_some() || from == first {
+                return Ok(last);
+            }
+            look_back = look_back.saturating_mul(LOOK_BACK);
+        }
+    }
+
+    fn reader(&self, config: &ClientConfig) -> Result<ConsumerClient, KafkaError> {
+        config.create_with_context(Context::new(self.env.clone(), &self.table))
+    }
+
+    fn unreadable(&self, topic: &str, problem: String, kind: Kind) -> SinkError {
+        let servers = self.settings.servers().to_owned();
+        SinkError::Record { servers, place: format!("the topic '{topic}'"), problem, kind }
+    }
+}
+
+/// The value of the last committed record from `from` on.
+fn last_from(
+    consumer: &ConsumerClient,
+    topic: &str,
+    from: i64,
+) -> Result<Option<String>, KafkaError> {
+    let mut partition = TopicPartitionList::with_capacity(1);
+    partition.add_partition_offset(topic, PARTITION, Offset::Offset(from))?;
+    consumer.assign(&partition)?;
+    let mut last = None;
+    loop {
+        match consumer.poll(ATTEMPT) {
+            Some(Ok(record)) => {
+                last = record.payload().map(|value| String::from_utf8_lossy(value).into_owned());
+            }
+            Some(Err(KafkaError::PartitionEOF(_))) => return Ok(last),
+            Some(Err(error)) => return Err(error),
+            None => {
+                return Err(KafkaError::MessageConsumption(RDKafkaErrorCode::OperationTimedOut));
+            }
+        }
+    }
+}
+
+fn is_absent(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::UnknownTopicOrPartition
+            | RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownPartition
+    )
+}
+
+fn is_refused(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::ClusterAuthorizationFailed
+            | RDKafkaErrorCode::PolicyViolation
+            | RDKafkaErrorCode::InvalidReplicationFactor
+            | RDKafkaErrorCode::InvalidConfig
+    )
+}
