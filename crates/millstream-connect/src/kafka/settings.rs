@@ -22,6 +22,10 @@ const PREFIX: &str = "kafka.";
 /// `kafka.bootstrap.servers`, without the prefix.
 const SERVERS: &str = "bootstrap.servers";
 
+/// How many requests may be under way to a broker; the setting has two names.
+const IN_FLIGHT: [&str; 2] = ["max.in.flight.requests.per.connection", "max.in.flight"];
+const IN_FLIGHT_OF_FEW: &str = "2";
+const FEW_PARTITIONS: usize = 8;
 /// How long a transaction may be open. A dead instance that is not started again keeps readers of
 /// its topics waiting for so long.
 const TRANSACTION_TIMEOUT: &str = "transaction.timeout.ms";
@@ -239,6 +243,21 @@ impl ClientSettings {
             defaults.push(("enable.idempotence", "true"));
         }
         self.with_defaults(&defaults)
+    }
+
+    /// The same, for a topic of so many partitions; 0 where that is not known.
+    ///
+    /// The client puts the batch of one partition into a request, and has five under way to a
+    /// broker. With few partitions and no linger that makes a request of nearly each record, and at
+    /// 10,000 a second the broker does nothing else. With two under way, records gather while they
+    /// are. With many partitions each would wait for its turn.
+    pub fn producer_to(&self, partitions: usize) -> ClientConfig {
+        let mut config = self.producer();
+        let is_open = IN_FLIGHT.iter().all(|key| self.get(key).is_none());
+        if is_open && (1..=FEW_PARTITIONS).contains(&partitions) {
+            config.set(IN_FLIGHT[0], IN_FLIGHT_OF_FEW);
+        }
+        config
     }
 
     /// Settings of a client that writes transactions under `id`, and how long one may be open.

@@ -15,7 +15,7 @@ use rdkafka::producer::Producer as _;
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::client::is_refusal;
-use super::cluster::{CONNECT_PATIENCE, Cluster, client_error};
+use super::cluster::{CONNECT_PATIENCE, Cluster, Partitions, client_error};
 use super::delivery::{Deliveries, Pending};
 use super::error::{SinkError, SourceError};
 use super::native::ProducerClient;
@@ -147,14 +147,15 @@ fn connect(
     table: &str,
     topic: Option<&str>,
 ) -> Result<Producer, SinkError> {
-    let config = settings.producer();
+    let partitions = partitions_of(settings, env, table, topic)?;
+    let config = settings.producer_to(partitions.found.len());
     let native = config.create_native_config().map_err(client_error).map_err(SinkError::Cluster)?;
     let bytes_max = native.get("message.max.bytes").ok().and_then(|text| text.parse().ok());
     let deliveries = Deliveries::new(env.clone(), table, bytes_max.unwrap_or(0));
     let client: ProducerClient =
         config.create_with_context(deliveries).map_err(client_error).map_err(SinkError::Cluster)?;
     let client = Arc::new(client);
-    check_topic(settings, env, table, topic, &client)?;
+    create_missing(&partitions, settings, env, &client)?;
     let poller = Poller::start(env, "kafka-writer", client.clone());
     Ok(Producer { outbox: Outbox::new(client), _poller: poller })
 }
@@ -167,14 +168,31 @@ pub fn check_topic(
     topic: Option<&str>,
     client: &ProducerClient,
 ) -> Result<(), SinkError> {
+    create_missing(&partitions_of(settings, env, table, topic)?, settings, env, client)
+}
+
+fn partitions_of(
+    settings: &ClientSettings,
+    env: &Env,
+    table: &str,
+    topic: Option<&str>,
+) -> Result<Partitions, SinkError> {
     let cluster = Cluster::new(settings, None, env, table).map_err(SinkError::Cluster)?;
     let subscription = Subscription::Topics(topic.iter().map(|name| (*name).to_owned()).collect());
     let partitions = match topic {
         Some(_) => cluster.partitions(&subscription, CONNECT_PATIENCE),
         None => cluster.check_reachable(CONNECT_PATIENCE).map(|()| Default::default()),
     };
-    let missing = partitions.map_err(SinkError::Cluster)?.missing.into_iter().next();
-    let Some(topic) = missing else { return Ok(()) };
+    partitions.map_err(SinkError::Cluster)
+}
+
+fn create_missing(
+    partitions: &Partitions,
+    settings: &ClientSettings,
+    env: &Env,
+    client: &ProducerClient,
+) -> Result<(), SinkError> {
+    let Some(topic) = partitions.missing.first().cloned() else { return Ok(()) };
     // The producer's own question makes the broker create the topic, if it is set up so.
     let begun = env.monotonic();
     while env.monotonic() < begun + CREATE_PATIENCE {

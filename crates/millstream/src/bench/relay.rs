@@ -46,10 +46,10 @@ fn run_plainly(flags: &Flags) -> Result<(), Error> {
     let consumer: BaseConsumer = settings::relay_consumer(&flags.brokers)
         .create()
         .map_err(Error::kafka("starting the relay's consumer"))?;
-    let producer: BaseProducer = settings::relay_producer(&flags.brokers)
+    let ends = topics::ends(&consumer, &flags.from)?;
+    let producer: BaseProducer = settings::relay_producer(&flags.brokers, ends.count())
         .create()
         .map_err(Error::kafka("starting the relay's producer"))?;
-    let ends = topics::ends(&consumer, &flags.from)?;
     consumer.assign(&ends).map_err(Error::kafka(format!("reading {}", flags.from)))?;
     loop {
         producer.poll(Duration::ZERO);

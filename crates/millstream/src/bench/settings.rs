@@ -9,6 +9,9 @@ use rdkafka::config::ClientConfig;
 /// Above this rate the generator collects records for a millisecond before it sends them.
 const UNHURRIED_RATE_MAX: u64 = 5_000;
 
+/// Up to so many the connector has two requests under way to a broker, not five.
+const FEW_PARTITIONS: usize = 8;
+
 /// The generator's `linger.ms` at a rate.
 ///
 /// At low rates a record leaves at once. At high rates sending each alone would cost the broker a
@@ -41,8 +44,11 @@ pub fn relay_consumer(brokers: &str) -> ClientConfig {
 }
 
 /// The relay's producer: what the Kafka connector writes with unless a user says otherwise.
-pub fn relay_producer(brokers: &str) -> ClientConfig {
+pub fn relay_producer(brokers: &str, partitions: usize) -> ClientConfig {
     let mut config = producer(brokers);
+    if partitions <= FEW_PARTITIONS {
+        config.set("max.in.flight.requests.per.connection", "2");
+    }
     config.set("linger.ms", "0");
     config.set("sticky.partitioning.linger.ms", "10");
     config

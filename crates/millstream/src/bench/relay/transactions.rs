@@ -22,13 +22,13 @@ pub fn run(flags: &Flags) -> Result<(), Error> {
     let consumer: BaseConsumer = settings::relay_consumer(&flags.brokers)
         .create()
         .map_err(Error::kafka("starting the relay's consumer"))?;
-    let mut config = settings::relay_producer(&flags.brokers);
+    let ends = topics::ends(&consumer, &flags.from)?;
+    let mut config = settings::relay_producer(&flags.brokers, ends.count());
     config.set("transactional.id", &flags.to);
     let producer: BaseProducer =
         config.create().map_err(Error::kafka("starting the relay's producer"))?;
     let failed = || Error::kafka(format!("writing {} in transactions", flags.to));
     producer.init_transactions(REQUEST_LIMIT).map_err(failed())?;
-    let ends = topics::ends(&consumer, &flags.from)?;
     consumer.assign(&ends).map_err(Error::kafka(format!("reading {}", flags.from)))?;
     let group = consumer.group_metadata().expect("the consumer has a group");
     loop {
