@@ -338,7 +338,15 @@ fn a_transaction_left_open_is_ended_by_a_restart() {
 
 #[test]
 fn the_later_of_two_instances_goes_on_and_the_other_says_why_it_stops() {
-    let copied = Copied::new(kafka::shared(), "once_two", &[]);
+    start_twice(&Copied::new(kafka::shared(), "once_two", &[]));
+}
+
+#[test]
+fn the_later_of_two_instances_goes_on_with_asynchronous_tracking_too() {
+    start_twice(&Copied::new(kafka::shared(), "once_two_async", &ASYNC));
+}
+
+fn start_twice(copied: &Copied<'_>) {
     let mut first = copied.pipeline.start(&[]);
     copied.produce(50);
     first.wait_while_running("the first records", || copied.is_complete());
@@ -522,7 +530,7 @@ fn rows_that_name_their_topic_are_there_once_too() {
     }
 }
 
-fn copy_directory(from: &Path, to: &Path) {
+pub fn copy_directory(from: &Path, to: &Path) {
     let mut copy = Command::new("cp");
     copy.arg("-r").args([from, to]);
     let mut child = process::spawn(copy).expect("cp can start");

@@ -24,6 +24,7 @@ mod wait;
 
 mod bad_input;
 mod checkpoint_damage;
+mod delivery;
 mod demo;
 mod exactly_once;
 mod examples;

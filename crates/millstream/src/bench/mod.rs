@@ -9,6 +9,7 @@
 //!   every record that had to wait for it.
 //! - [`rate_to_stats`] needs no broker: the engine's own `rate` source and `stats` sink.
 //! - [`offset_management`] runs both with the engine's progress kept in different ways.
+//! - [`log_length`] starts the engine on checkpoints of many micro-batches.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`plot`] draws their lines as SVG.
 //!
@@ -23,6 +24,7 @@ mod engine;
 mod error;
 mod generator;
 mod kafka_to_kafka;
+mod log_length;
 mod meter;
 mod offset_management;
 mod payload;
@@ -59,6 +61,8 @@ enum Name {
     RateToStats(rate_to_stats::Flags),
     /// What keeping track of progress costs, over seven ways to do it
     OffsetManagement(offset_management::Flags),
+    /// Latency of generated rows on checkpoints of ten and of a million micro-batches
+    LogLength(log_length::Flags),
     /// Latency from topic to topic beside Spark, Flink and bare relays
     Peers(peers::Flags),
     /// Draw result lines as an SVG chart
@@ -100,6 +104,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, error::Error> {
         Name::KafkaToKafka(flags) => kafka_to_kafka::run(env, &flags),
         Name::RateToStats(flags) => rate_to_stats::run(env, &flags),
         Name::OffsetManagement(flags) => offset_management::run(env, &flags),
+        Name::LogLength(flags) => log_length::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
         Name::Relay(flags) => relay::run(&flags).map(|()| true),

@@ -23,7 +23,7 @@ use super::engine::{Delivery, EngineOptions};
 use super::error::Error;
 use super::plot::{Chart, Sample};
 use super::quantiles::Quantiles;
-use super::rate_to_stats::{self, KEPT_UP};
+use super::rate_to_stats::{self, KEPT_UP, Measured};
 use super::report::{self, Machine, Versions};
 use super::round::{Load, Stage};
 use super::work_directory::WorkDirectory;
@@ -295,8 +295,10 @@ impl Bench<'_> {
         let mut options = engine_options(setup);
         options.source.push(("numPartitions".to_owned(), setup.partitions.to_string()));
         let directory = self.work.subdirectory(&format!("rate-{}", setup.label(round)))?;
-        let (stats, usage) =
-            rate_to_stats::measure(self.env, setup.rate, setup.seconds, &options, &directory)?;
+        let Setup { rate, seconds, .. } = setup;
+        let load = rate_to_stats::Load { rate, seconds, warm_up_intervals: 1 };
+        let Measured { stats, usage, .. } =
+            rate_to_stats::measure(self.env, load, &options, &directory)?;
         Ok(Outcome {
             records: stats.count,
             missing: 0,

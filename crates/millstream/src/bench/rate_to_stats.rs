@@ -3,7 +3,7 @@
 //! checkpoint is on local disk, as in production.
 //!
 //! The sink reports at intervals as long as the measurement: the first interval is the warm-up, the
-//! second the measurement.
+//! second the measurement. Other benchmarks that go this way may warm up for more than one.
 
 use std::fs;
 use std::path::Path;
@@ -50,8 +50,31 @@ pub(super) struct StatsLine {
     pub(super) count: u64,
     #[serde(flatten)]
     pub(super) latency: Quantiles,
-    micro_batches: u64,
+    pub(super) micro_batches: u64,
+    /// What it is about; the first line, from the first micro-batch on.
+    seconds: f64,
     pub(super) rows_per_second: f64,
+}
+
+/// What one run is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Rows a second.
+    pub(super) rate: u64,
+    /// Length of an interval, and of the measurement.
+    pub(super) seconds: u64,
+    /// How many intervals come before the measurement, 1 or more.
+    pub(super) warm_up_intervals: usize,
+}
+
+/// What one run gave.
+pub(super) struct Measured {
+    /// The measured interval.
+    pub(super) stats: StatsLine,
+    /// What the process used in it.
+    pub(super) usage: Usage,
+    /// From starting the process until its first micro-batch was published.
+    pub(super) start: Duration,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -125,7 +148,8 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         let mut lines = Vec::new();
         for round in 1..=flags.repeat {
             let directory = work.subdirectory(&format!("rate-{rate}-{round}"))?;
-            let (stats, usage) = measure(env, rate, flags.seconds, &options, &directory)?;
+            let load = Load { rate, seconds: flags.seconds, warm_up_intervals: 1 };
+            let Measured { stats, usage, .. } = measure(env, load, &options, &directory)?;
             let line = Line {
                 bench: "rate-to-stats",
                 line: "round",
@@ -154,21 +178,25 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// One run: the stats of the second half, and what the process used in it.
+/// One run, on the checkpoint that `options` name or a new one in `directory`.
 pub(super) fn measure(
     env: &Env,
-    rate: u64,
-    seconds: u64,
+    load: Load,
     options: &EngineOptions,
     directory: &Path,
-) -> Result<(StatsLine, Usage), Error> {
+) -> Result<Measured, Error> {
+    let Load { rate, seconds, warm_up_intervals } = load;
     let report = directory.join("stats.jsonl");
     let pipeline = pipeline(rate, seconds, &report, options);
+    let started = env.monotonic();
     let mut process = engine::start(&pipeline, options, directory)?;
     let limit = Duration::from_secs(seconds) + OVERDUE_MAX;
-    intervals(env, &report, 1, limit, &mut process)?;
+    let first = intervals(env, &report, 1, limit, &mut process)?[0].seconds;
+    let took = env.monotonic() - started;
+    let warm_up = Duration::from_secs(seconds * warm_up_intervals as u64);
+    intervals(env, &report, warm_up_intervals, limit + warm_up, &mut process)?;
     let before = process.usage();
-    let lines = intervals(env, &report, 2, limit, &mut process)?;
+    let lines = intervals(env, &report, warm_up_intervals + 1, limit, &mut process)?;
     let after = process.usage();
     let status = process.stop(env)?;
     if !status.success() {
@@ -176,7 +204,8 @@ pub(super) fn measure(
         return Err(Error::Unclean { process, status, log });
     }
     let usage = Usage { cpu_seconds: after.cpu_seconds - before.cpu_seconds, ..after };
-    Ok((lines[1].clone(), usage))
+    let start = took.saturating_sub(Duration::from_secs_f64(first));
+    Ok(Measured { stats: lines[warm_up_intervals].clone(), usage, start })
 }
 
 fn pipeline(rate: u64, seconds: u64, report: &Path, options: &EngineOptions) -> String {
