@@ -117,15 +117,29 @@ impl Known {
     }
 
     /// Adds what a listing of `lane` found from before this run.
-    fn add_listed(&mut self, lane: Lane, names: &[String]) {
+    fn add_listed(&mut self, lane: Lane, mut listed: Listed) {
         let ids = &mut self.ids[lane as usize];
-        let first = ids.front().copied();
-        let before = |id: &BatchId| first.is_none_or(|first| *id < first);
-        for id in layout::batch_ids(names).into_iter().filter(before).rev() {
-            ids.push_front(id);
+        if let Some(first) = ids.front() {
+            listed.ids.truncate(listed.ids.partition_point(|id| id < first));
         }
+        listed.ids.append(ids);
+        *ids = listed.ids;
+        self.sidecars.extend(listed.sidecars);
+    }
+}
+
+/// What a listing found. Made before the lock is taken, for which the writer waits: there may be a
+/// million names.
+struct Listed {
+    ids: VecDeque<BatchId>,
+    sidecars: Vec<String>,
+}
+
+impl Listed {
+    fn of(lane: Lane, names: &[String]) -> Self {
         let sidecars = names.iter().filter(|name| layout::sidecar_of(name).is_some());
-        self.sidecars.extend(sidecars.map(|name| format!("{}/{name}", lane.directory())));
+        let sidecars = sidecars.map(|name| format!("{}/{name}", lane.directory())).collect();
+        Self { ids: layout::batch_ids(names).into(), sidecars }
     }
 }
 
@@ -142,7 +156,8 @@ async fn try_run(shared: &Shared) -> Result<(), StorageError> {
     if !on_disk.known.lock().listed {
         for lane in Lane::ALL {
             let names = shared.storage().list(lane.directory()).await?;
-            on_disk.known.lock().add_listed(lane, &names);
+            let listed = Listed::of(lane, &names);
+            on_disk.known.lock().add_listed(lane, listed);
         }
         on_disk.known.lock().listed = true;
     }

@@ -254,7 +254,9 @@ impl Bench<'_> {
         }
         if let Some(directory) = &self.flags.charts {
             let name = format!("{}-{rate}-{partitions}.svg", name(&route));
-            let title = format!("{}, {rate} rows/s, {partitions} partitions", name_of(&route));
+            let count =
+                if partitions == 1 { "1 partition" } else { &format!("{partitions} partitions") };
+            let title = format!("{}, {rate} rows/s, {count}", name_of(&route));
             let path = directory.join(name);
             fs::create_dir_all(directory).map_err(Error::file("create", directory))?;
             let svg = Chart::of_samples(title, &samples).svg();

@@ -19,7 +19,7 @@ const GAP: f64 = 34.0;
 const LEFT: f64 = 64.0;
 const TOP: f64 = 56.0;
 const HEIGHT: f64 = 300.0;
-const LEGEND: f64 = 110.0;
+const LEGEND: f64 = 190.0;
 /// Two tones for each configuration, p50 and p99; colours that the colour-blind can tell apart.
 const COLOURS: [[&str; 2]; 7] = [
     ["#9fb3c8", "#627d98"],

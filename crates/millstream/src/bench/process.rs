@@ -45,7 +45,7 @@ impl Process {
         let output = output.map_err(Error::file("write", log))?;
         let errors = output.try_clone().map_err(Error::file("write", log))?;
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
-        die_with_parent(&mut command);
+        before_exec(&mut command);
         let child = command.spawn().map_err(|source| Error::Program {
             program: command.get_program().to_string_lossy().into_owned(),
             remedy: "check that it is installed and on the PATH".into(),
@@ -162,7 +162,9 @@ fn end(env: &Env, pids: &[u32]) {
     }
 }
 
-fn die_with_parent(command: &mut Command) {
+/// Lets the child die with its parent, and end when asked to even if the parent ignores Ctrl-C, as
+/// one in the background of a shell does.
+fn before_exec(command: &mut Command) {
     let parent = std::process::id();
     let set = move || {
         // SAFETY: the calls are async-signal-safe and take plain numbers.
@@ -170,6 +172,7 @@ fn die_with_parent(command: &mut Command) {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return Err(io::Error::last_os_error());
             }
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
             // The parent may have died before the line above took effect.
             if u32::try_from(libc::getppid()) != Ok(parent) {
                 libc::_exit(1);

@@ -1,16 +1,17 @@
-//! The record that a transaction leaves of how far the query came: a record of a topic of the query's
-//! own, or an offset of a consumer group.
+//! The record that a transaction leaves of how far the query came: a record of a topic of the
+//! query's own, or an offset of a consumer group.
 //!
 //! Our own client writes into the [topic](super::record_topic): the record goes in one request with
-//! the rows. librdkafka's transactions have offsets anyway, which Kafka's other tools show. Both are
-//! read at the start, and the later one counts.
+//! the rows. librdkafka's transactions have offsets anyway, which Kafka's other tools show. Both
+//! are read at the start, and the later one counts.
 //!
 //! In a topic the record is one text, `{"version":1,"batchId":7,"batchTimeMs":...,"ends":[...]}`.
 //!
 //! In a group the offset is the micro-batch's number, and its metadata, a text that Kafka stores
-//! beside an offset, says where the sources stand: `1 0/1 {"batchTimeMs":...,"ends":[...]}`, the version, the
-//! piece and how many pieces there are, and JSON. A broker takes 4096 bytes of metadata by default,
-//! some 250 partitions; what is longer is cut into pieces, each in a group of its own.
+//! beside an offset, says where the sources stand: `1 0/1 {"batchTimeMs":...,"ends":[...]}`, the
+//! version, the piece and how many pieces there are, and JSON. A broker takes 4096 bytes of
+//! metadata by default, some 250 partitions; what is longer is cut into pieces, each in a group of
+//! its own.
 //!
 //! The offset belongs to partition 0 of the table's topic, only because an offset must belong to a
 //! partition that exists. Where each row names its topic it is that of Kafka's own topic of

@@ -1,12 +1,13 @@
-//! The topic of a query's record of progress: one partition, and of its records the last one counts.
+//! The topic of a query's record of progress: one partition, and of its records the last one
+//! counts.
 //!
 //! Each query has its own. A reader of committed records comes no further than the first open
 //! transaction of a partition, so in a topic that queries share, one that stands still would keep
 //! all others from starting.
 //!
 //! Some 100 MB are kept, however old: the record of a query that stood still for a year is there,
-//! and a busy one's topic does not grow. By size and not by compaction, which would rewrite again and
-//! again what a few deleted files say as well.
+//! and a busy one's topic does not grow. By size and not by compaction, which would rewrite again
+//! and again what a few deleted files say as well.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! The two threads that fill and end transactions, and the clients that go round between them.
 //!
-//! A client that has ended its transaction goes to the end of the queue of idle ones, so each
-//! rests for as long as possible. One transaction is filled while the one before it is ended, and no
-//! more are under way. Micro-batches that came meanwhile share the next one: a row never waits for
-//! more than the one transaction before it. After the first failure
-//! nothing is committed any more: what is filled already is aborted, and everything fails.
+//! A client that has ended its transaction goes to the end of the queue of idle ones, so each rests
+//! for as long as possible. One transaction is filled while the one before it is ended, and no more
+//! are under way. Micro-batches that came meanwhile share the next one: a row never waits for more
+//! than the one transaction before it. After the first failure nothing is committed any more: what
+//! is filled already is aborted, and everything fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

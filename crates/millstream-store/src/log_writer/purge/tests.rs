@@ -45,13 +45,13 @@ fn intents_that_are_not_committed_do_not_count() {
 fn a_listing_adds_what_was_there_before() {
     let mut logs = known(7..9, 8);
     let names = ["3", "7", ".3.crc", "8", "4", ".tmp"].map(str::to_owned);
-    logs.add_listed(Lane::Intents, &names);
+    logs.add_listed(Lane::Intents, Listed::of(Lane::Intents, &names));
     assert_eq!(logs.ids[0], [3, 4, 7, 8].map(BatchId));
     assert!(logs.sidecars.contains("offsets/.3.crc"));
 
     let mut logs = known((0..0).chain(500..501), 500);
     let names: Vec<String> = (0..400).map(|id| id.to_string()).chain([".0.crc".into()]).collect();
-    logs.add_listed(Lane::Commits, &names);
+    logs.add_listed(Lane::Commits, Listed::of(Lane::Commits, &names));
     let deleted = logs.take_expired(KEEP);
     assert_eq!(deleted[..3], ["commits/.0.crc", "commits/0", "commits/1"]);
 }

@@ -11,10 +11,10 @@
 //!
 //! While one client ends its transaction the next fills its own.
 //!
-//! The record is written into a [topic](super::record_topic), and not as an offset of a group, which
-//! would be a request of its own to another coordinator. Beside the rows' request one of the two is
-//! often refused, since the transaction's coordinator has the id already in hand; after it, the
-//! broker adds to the transaction a second time, which takes as long as the whole end.
+//! The record is written into a [topic](super::record_topic), and not as an offset of a group,
+//! which would be a request of its own to another coordinator. Beside the rows' request one of the
+//! two is often refused, since the transaction's coordinator has the id already in hand; after it,
+//! the broker adds to the transaction a second time, which takes as long as the whole end.
 //!
 //! An id that has just been ended still waits for its markers, and the brokers would hold its next
 //! transaction back by 20 ms and more. So here, too, [`rotation`](super::rotation) is the way.
