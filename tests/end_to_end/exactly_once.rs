@@ -530,7 +530,7 @@ fn rows_that_name_their_topic_are_there_once_too() {
     }
 }
 
-pub fn copy_directory(from: &Path, to: &Path) {
+fn copy_directory(from: &Path, to: &Path) {
     let mut copy = Command::new("cp");
     copy.arg("-r").args([from, to]);
     let mut child = process::spawn(copy).expect("cp can start");

@@ -93,12 +93,13 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         let code = error.rdkafka_error_code();
+        // It follows from what was said of each.
+        if code == Some(RDKafkaErrorCode::AllBrokersDown) {
+            return;
+        }
         {
             let mut heard = self.heard.lock();
-            // That all brokers are down follows from what was said of each.
-            if code != Some(RDKafkaErrorCode::AllBrokersDown) {
-                heard.note(reason);
-            }
+            heard.note(reason);
             if code.is_some_and(is_refusal) {
                 heard.refused = Some(reason.to_owned());
             }

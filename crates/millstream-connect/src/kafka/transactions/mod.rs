@@ -10,7 +10,7 @@
 //! The brokers end a transaction in two steps: they note the outcome, which is the answer the
 //! client gets, and then write markers into all partitions. The same transactional id cannot go on
 //! before the markers are written, which costs the client a back-off of 20 ms and more. So several
-//! ids take turns, in [`rotation`]: a client each, all of one group.
+//! ids take turns, in [`rotation`]: a client each.
 //!
 //! One thread fills transactions, one at a time, with the micro-batches that came meanwhile, and
 //! another ends them, in the same order:
