@@ -14,7 +14,6 @@ use crate::files_and_static::{put, sorted_lines};
 use crate::kafka;
 use crate::millstream::{Finished, Pipeline, Running, progress, table};
 use crate::topics::sorted_values;
-use crate::wait;
 
 const ROWS: usize = 10;
 /// Starting, a micro-batch and an abort.
