@@ -101,6 +101,8 @@ impl Opening {
     fn last_of(&self, topic: &str) -> Result<Option<String>, KafkaError> {
         let mut config = self.settings.control(Some(&self.names.group(0)));
         config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
+        // The end of the partition is told after a fetch that found nothing more.
+        config.set("fetch.wait.max.ms", "10");
         let consumer = self.reader(&config)?;
         let (first, end) = consumer.fetch_watermarks(topic, PARTITION, ATTEMPT)?;
         let mut look_back = LOOK_BACK;
