@@ -136,6 +136,18 @@ impl Env {
         Task { name, handle: tokio::task::spawn_blocking(work) }
     }
 
+    /// Waits for `work` on this thread, which must be one that may block; what `work` needs of a
+    /// runtime it gets from the one that was current when this environment was made.
+    ///
+    /// # Panics
+    /// In asynchronous code.
+    pub fn block_on_cores<F: Future>(&self, work: F) -> F::Output {
+        match &self.cores {
+            Some(cores) => cores.block_on(work),
+            None => tokio::runtime::Handle::current().block_on(work),
+        }
+    }
+
     /// Runs `work` on a thread of its own: for loops that block all their life.
     pub fn thread(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Thread {
         let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);

@@ -1,0 +1,123 @@
+//! Checkpoints and data files.
+
+use std::sync::Arc;
+
+use ::parquet::arrow::ArrowWriter;
+use ::parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use delta_kernel::engine::arrow_conversion::TryFromArrow;
+use delta_kernel::engine::arrow_data::ArrowEngineData;
+use delta_kernel::engine::arrow_utils::{
+    RowIndexBuilder, fixup_parquet_read, ordering_needs_row_indexes, parquet_read_plan,
+};
+use delta_kernel::engine::parquet_row_group_skipping::ParquetRowGroupSkipping;
+use delta_kernel::engine::{reader_options, writer_options};
+use delta_kernel::schema::{SchemaRef, StructType};
+use delta_kernel::{
+    EngineData, FileDataReadResultIterator, FileMeta, FileSize, KernelError, KernelResult,
+    KernelResultIteratorStatic, ParquetFooter, ParquetHandler, PredicateRef,
+};
+use url::Url;
+
+use super::{kernel_error, name_of};
+use crate::parquet_file::RemoteFile;
+use crate::store::TableStore;
+
+/// Rows decoded at once.
+const RECORD_BATCH_ROWS: usize = 8_192;
+
+pub(super) struct Parquet {
+    pub(super) store: TableStore,
+}
+
+type Rows = Box<dyn Iterator<Item = KernelResult<Box<dyn EngineData>>> + Send>;
+
+impl ParquetHandler for Parquet {
+    fn read_parquet_files(
+        &self,
+        files: &[FileMeta],
+        physical_schema: SchemaRef,
+        predicate: Option<PredicateRef>,
+    ) -> KernelResult<FileDataReadResultIterator> {
+        let (store, files) = (self.store.clone(), files.to_vec());
+        Ok(Box::new(files.into_iter().flat_map(move |file| {
+            match read_file(&store, &file, &physical_schema, predicate.as_ref()) {
+                Ok(rows) => rows,
+                Err(error) => Box::new(std::iter::once(Err(error))) as Rows,
+            }
+        })))
+    }
+
+    fn write_parquet_file(
+        &self,
+        location: Url,
+        data: KernelResultIteratorStatic<Box<dyn EngineData>>,
+    ) -> KernelResult<FileSize> {
+        let mut writer: Option<ArrowWriter<Vec<u8>>> = None;
+        for rows in data {
+            let rows = ArrowEngineData::try_from_engine_data(rows?)?;
+            let rows = rows.record_batch();
+            let writer = match &mut writer {
+                Some(writer) => writer,
+                none => {
+                    let schema = rows.schema();
+                    none.insert(ArrowWriter::try_new_with_options(
+                        Vec::new(),
+                        schema,
+                        writer_options(),
+                    )?)
+                }
+            };
+            writer.write(rows)?;
+        }
+        let Some(writer) = writer else {
+            return Err(KernelError::generic("a Parquet file needs at least a schema"));
+        };
+        let bytes = writer.into_inner()?;
+        let size = bytes.len() as FileSize;
+        let put = self.store.put(&name_of(&self.store, &location)?, bytes.into());
+        put.map(|()| size).map_err(|error| kernel_error(&location, error))
+    }
+
+    fn read_parquet_footer(&self, file: &FileMeta) -> KernelResult<ParquetFooter> {
+        let remote = open(&self.store, file)?;
+        let metadata = ArrowReaderMetadata::load(&remote, reader_options())?;
+        let schema = Arc::new(StructType::try_from_arrow(metadata.schema().as_ref())?);
+        Ok(ParquetFooter { schema })
+    }
+}
+
+fn open(store: &TableStore, file: &FileMeta) -> KernelResult<RemoteFile> {
+    let name = name_of(store, &file.location)?;
+    RemoteFile::open(store, &name, file.size).map_err(|error| kernel_error(&file.location, error))
+}
+
+fn read_file(
+    store: &TableStore,
+    file: &FileMeta,
+    schema: &SchemaRef,
+    predicate: Option<&PredicateRef>,
+) -> KernelResult<Rows> {
+    let remote = open(store, file)?;
+    let metadata = ArrowReaderMetadata::load(&remote, reader_options())?;
+    let (order, mask) = parquet_read_plan(schema, &metadata)?;
+    let mut row_indexes = ordering_needs_row_indexes(&order)
+        .then(|| RowIndexBuilder::new(metadata.metadata().row_groups()));
+    let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(remote, metadata)
+        .with_batch_size(RECORD_BATCH_ROWS);
+    if let Some(mask) = mask {
+        builder = builder.with_projection(mask);
+    }
+    if let Some(predicate) = predicate {
+        builder = builder.with_row_group_filter(predicate, row_indexes.as_mut());
+    }
+    let mut row_indexes = row_indexes.map(RowIndexBuilder::build).transpose()?;
+    let reader: ParquetRecordBatchReader = builder.build()?;
+    let (location, schema) = (file.location.to_string(), Arc::clone(schema));
+    Ok(Box::new(reader.map(move |rows| {
+        let rows =
+            fixup_parquet_read(rows?, &order, row_indexes.as_mut(), Some(&location), Some(&schema));
+        Ok(Box::new(rows?) as Box<dyn EngineData>)
+    })))
+}

@@ -1,0 +1,12 @@
+//! Delta Lake tables: appends whose commit time stays flat, and everything around them.
+//!
+//! A table is a directory of Parquet files and a log, `_delta_log`, whose entry N says which files
+//! version N added and removed. The protocol's rules are `delta_kernel`'s ([`kernel`] is its host);
+//! what must be fast or must never be in the way is ours.
+//!
+//! Origin: <https://github.com/delta-io/delta/blob/master/PROTOCOL.md>, cited as "protocol".
+
+pub mod error;
+mod kernel;
+mod parquet_file;
+pub mod store;

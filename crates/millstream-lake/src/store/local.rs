@@ -1,0 +1,151 @@
+//! A local disk, with the promise that object stores make: what was put is there after a power cut.
+//!
+//! A file is written under a hidden temporary name, flushed, and only then given its own name: by a
+//! link if the name must be free, which is the local form of put-if-absent, else by a rename. Last
+//! the directory is flushed. The rest is `object_store`'s.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path as FilePath, PathBuf};
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use millstream_store::env::Env;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+const STORE: &str = "local disk";
+
+/// The local file system from its root on.
+#[derive(Debug)]
+pub(super) struct LocalDisk {
+    files: LocalFileSystem,
+    env: Env,
+}
+
+impl LocalDisk {
+    pub(super) fn new(env: &Env) -> Self {
+        Self { files: LocalFileSystem::new(), env: env.clone() }
+    }
+}
+
+impl fmt::Display for LocalDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(STORE)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for LocalDisk {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let path = self.files.path_to_filesystem(location)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.{}.tmp", self.env.random_uuid()));
+        let is_new = options.mode == PutMode::Create;
+        let write = move || {
+            put(&temporary, &path, &payload, is_new).map_err(|error| {
+                let _ = fs::remove_file(&temporary);
+                store_error(&path, error)
+            })
+        };
+        self.env.spawn_blocking("lake-put", write).join().await?;
+        Ok(PutResult { e_tag: None, version: None })
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.files.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.files.get_opts(location, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.files.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.files.list(prefix)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.files.list_with_offset(prefix, offset)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.files.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.files.copy_opts(from, to, options).await
+    }
+}
+
+fn put(temporary: &FilePath, path: &FilePath, bytes: &PutPayload, is_new: bool) -> io::Result<()> {
+    let mut file = create(temporary)?;
+    for piece in bytes {
+        file.write_all(piece)?;
+    }
+    file.sync_data()?;
+    drop(file);
+    if is_new {
+        // Unlike a rename, a link does not replace another writer's file.
+        fs::hard_link(temporary, path)?;
+        fs::remove_file(temporary)?;
+    } else {
+        fs::rename(temporary, path)?;
+    }
+    flush_directory(path)
+}
+
+fn create(path: &FilePath) -> io::Result<File> {
+    let create = || OpenOptions::new().write(true).create_new(true).open(path);
+    match create() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let directory = path.parent().unwrap_or(path);
+            fs::create_dir_all(directory)?;
+            flush_directory(directory)?;
+            create()
+        }
+        result => result,
+    }
+}
+
+/// Flushes the directory that `path` is in.
+fn flush_directory(path: &FilePath) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+}
+
+fn store_error(path: &FilePath, error: io::Error) -> Error {
+    let path: PathBuf = path.to_owned();
+    let (shown, source) = (path.display().to_string(), Box::new(error) as Box<io::Error>);
+    match source.kind() {
+        ErrorKind::AlreadyExists => Error::AlreadyExists { path: shown, source },
+        ErrorKind::NotFound => Error::NotFound { path: shown, source },
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            Error::PermissionDenied { path: shown, source }
+        }
+        _ => Error::Generic { store: STORE, source },
+    }
+}

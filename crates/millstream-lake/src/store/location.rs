@@ -1,0 +1,65 @@
+//! Table locations as people write them: a path, or a URL.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millstream_store::env::Env;
+use millstream_store::error::{Classified, Kind};
+use object_store::path::Path;
+use url::Url;
+
+use super::TableStore;
+use super::local::LocalDisk;
+
+/// Why a location cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the table's location {location:?} cannot be used: {problem}")]
+pub struct LocationError {
+    /// The location as written.
+    pub location: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl Classified for LocationError {
+    fn kind(&self) -> Kind {
+        Kind::Config
+    }
+}
+
+pub(super) fn parse(location: &str, env: &Env) -> Result<TableStore, LocationError> {
+    let failed = |problem: String| LocationError { location: location.to_owned(), problem };
+    if !location.contains("://") && !location.starts_with("file:") {
+        return local(PathBuf::from(location), env).map_err(failed);
+    }
+    let url = Url::parse(location).map_err(|error| failed(error.to_string()))?;
+    match url.scheme() {
+        "file" => {
+            let path = url.to_file_path();
+            let path = path.map_err(|()| failed("it does not name a local path".to_owned()))?;
+            local(path, env).map_err(failed)
+        }
+        "s3" | "s3a" | "gs" | "az" | "adl" | "azure" | "abfs" | "abfss" => {
+            let settings = std::env::vars_os().filter_map(|(key, value)| {
+                let (key, value) = (key.into_string().ok()?, value.into_string().ok()?);
+                let known = ["AWS_", "GOOGLE_", "AZURE_"];
+                known.iter().any(|prefix| key.starts_with(prefix)).then_some((key, value))
+            });
+            let (store, root) = object_store::parse_url_opts(&url, settings)
+                .map_err(|error| failed(error.to_string()))?;
+            Ok(TableStore::new(Arc::from(store), root, url, env))
+        }
+        scheme => Err(failed(format!(
+            "{scheme}:// is not known. Write a path, or a URL that begins with file://, s3://, \
+             gs:// or az://"
+        ))),
+    }
+}
+
+fn local(path: PathBuf, env: &Env) -> Result<TableStore, String> {
+    let path = std::path::absolute(&path).map_err(|error| error.to_string())?;
+    let url =
+        Url::from_directory_path(&path).map_err(|()| "it is not an absolute path".to_owned())?;
+    let root = Path::from_url_path(url.path()).map_err(|error| error.to_string())?;
+    Ok(TableStore::new(Arc::new(LocalDisk::new(env)), root, url, env))
+}

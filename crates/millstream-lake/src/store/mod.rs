@@ -1,0 +1,238 @@
+//! Where a table's files are: a prefix of an object store, or a local directory.
+//!
+//! All of the crate goes through [`TableStore`]. It is asynchronous inside and blocking outside:
+//! the protocol library is synchronous, and so is everything that encodes or decodes, so all work on
+//! a table runs on threads that may block, and waits there for the store.
+//!
+//! What the rest relies on:
+//! - a file appears whole or not at all, under a name that nothing else is written to;
+//! - [`TableStore::put_new`] fails if the name is taken: that is how a version is claimed;
+//! - on a local disk, what was put survives a loss of power.
+
+mod local;
+mod location;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use millstream_store::env::Env;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+};
+use url::Url;
+
+pub use location::LocationError;
+
+/// Copies and reads under way at once. Enough to hide an object store's round trip.
+pub const REQUESTS_IN_FLIGHT_MAX: usize = 32;
+
+/// A table's files. Names are relative to the table's directory, with `/` between parts, not
+/// encoded. Clones share everything. Its methods block; not to be called from asynchronous code.
+#[derive(Clone)]
+pub struct TableStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn ObjectStore>,
+    root: Path,
+    /// Ends with `/`.
+    url: Url,
+    env: Env,
+}
+
+impl std::fmt::Debug for TableStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TableStore({})", self.inner.url)
+    }
+}
+
+/// A file as it was listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Relative to the table's directory.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Milliseconds since the epoch.
+    pub modified_ms: i64,
+}
+
+impl TableStore {
+    /// The table at `location`: a path, or a URL (`file:`, `s3:`, `gs:`, `az:` and their variants,
+    /// whose credentials come from the usual environment variables). Nothing is touched yet.
+    pub fn parse(location: &str, env: &Env) -> Result<Self, LocationError> {
+        location::parse(location, env)
+    }
+
+    /// The objects of `store` below `root`; `url` is what that is called in messages.
+    pub fn new(store: Arc<dyn ObjectStore>, root: Path, mut url: Url, env: &Env) -> Self {
+        if !url.path().ends_with('/') {
+            let path = format!("{}/", url.path());
+            url.set_path(&path);
+        }
+        Self { inner: Arc::new(Inner { store, root, url, env: env.clone() }) }
+    }
+
+    /// The same table behind another store, one that counts or delays requests say.
+    #[must_use]
+    pub fn wrapped(&self, wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>) -> Self {
+        let Inner { store, root, url, env } = &*self.inner;
+        Self::new(wrap(Arc::clone(store)), root.clone(), url.clone(), env)
+    }
+
+    /// The table's directory; ends with `/`.
+    pub fn url(&self) -> &Url {
+        &self.inner.url
+    }
+
+    /// Clock, chance and tasks.
+    pub fn env(&self) -> &Env {
+        &self.inner.env
+    }
+
+    /// The location for people: a path where it is local.
+    pub fn shown(&self) -> String {
+        self.shown_file("")
+    }
+
+    /// A file's location for people.
+    pub fn shown_file(&self, name: &str) -> String {
+        let local = (self.inner.url.scheme() == "file").then(|| self.inner.url.to_file_path());
+        match local {
+            Some(Ok(path)) if name.is_empty() => path.display().to_string(),
+            Some(Ok(path)) => path.join(name).display().to_string(),
+            _ => format!("{}{name}", self.inner.url),
+        }
+    }
+
+    /// The bytes of the file `name`. Errors: `NotFound` if there is none.
+    pub fn get(&self, name: &str) -> Result<Bytes, Error> {
+        let path = self.path(name)?;
+        self.wait(async { self.inner.store.get(&path).await?.bytes().await })
+    }
+
+    /// The bytes of several files, in their order, several under way at once.
+    pub fn get_many(&self, names: &[String]) -> Result<Vec<Bytes>, Error> {
+        let paths = names.iter().map(|name| self.path(name)).collect::<Result<Vec<_>, _>>()?;
+        let store = &self.inner.store;
+        let reads = futures::stream::iter(paths)
+            .map(|path| async move { store.get(&path).await?.bytes().await });
+        self.wait(reads.buffered(REQUESTS_IN_FLIGHT_MAX).try_collect())
+    }
+
+    /// Part of a file's bytes.
+    pub fn get_range(&self, name: &str, range: std::ops::Range<u64>) -> Result<Bytes, Error> {
+        let path = self.path(name)?;
+        self.wait(self.inner.store.get_range(&path, range))
+    }
+
+    /// A file's size and time.
+    pub fn head(&self, name: &str) -> Result<Listed, Error> {
+        let path = self.path(name)?;
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        let meta =
+            self.wait(async { Ok(self.inner.store.get_opts(&path, options).await?.meta) })?;
+        Ok(self.listed(meta))
+    }
+
+    /// Writes a file unless there is one. Errors: `AlreadyExists` if there is, which after a
+    /// repeated request may be the caller's own.
+    pub fn put_new(&self, name: &str, bytes: Bytes) -> Result<(), Error> {
+        self.put_with(name, bytes, PutMode::Create)
+    }
+
+    /// Writes a file, in place of the one that was there.
+    pub fn put(&self, name: &str, bytes: Bytes) -> Result<(), Error> {
+        self.put_with(name, bytes, PutMode::Overwrite)
+    }
+
+    fn put_with(&self, name: &str, bytes: Bytes, mode: PutMode) -> Result<(), Error> {
+        let path = self.path(name)?;
+        let options = PutOptions { mode, ..PutOptions::default() };
+        self.wait(self.inner.store.put_opts(&path, bytes.into(), options)).map(drop)
+    }
+
+    /// Copies files within the store (a hard link on a local disk), in place of what was there.
+    pub fn copy_many(&self, from_to: &[(String, String)]) -> Result<(), Error> {
+        let paths = from_to
+            .iter()
+            .map(|(from, to)| Ok((self.path(from)?, self.path(to)?)))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let store = &self.inner.store;
+        let copies = futures::stream::iter(paths).map(|(from, to)| async move {
+            store.copy_opts(&from, &to, CopyOptions::default()).await
+        });
+        self.wait(copies.buffer_unordered(REQUESTS_IN_FLIGHT_MAX).try_collect())
+    }
+
+    /// Deletes files; one that is not there is deleted already.
+    pub fn delete_many(&self, names: &[String]) -> Result<(), Error> {
+        let paths = names.iter().map(|name| self.path(name)).collect::<Result<Vec<_>, _>>()?;
+        let store = &self.inner.store;
+        let deletes = futures::stream::iter(paths).map(|path| async move {
+            match store.delete(&path).await {
+                Err(Error::NotFound { .. }) => Ok(()),
+                other => other,
+            }
+        });
+        self.wait(deletes.buffer_unordered(REQUESTS_IN_FLIGHT_MAX).try_collect())
+    }
+
+    /// The files below the directory `directory` (empty: the table's), in the order of their names.
+    /// With `after`, only those whose name is greater.
+    pub fn list(&self, directory: &str, after: Option<&str>) -> Result<Vec<Listed>, Error> {
+        let prefix = self.path(directory)?;
+        let listing = match after {
+            Some(after) => self.inner.store.list_with_offset(Some(&prefix), &self.path(after)?),
+            None => self.inner.store.list(Some(&prefix)),
+        };
+        let metas: Vec<ObjectMeta> = self.wait(listing.try_collect())?;
+        let mut files: Vec<_> = metas.into_iter().map(|meta| self.listed(meta)).collect();
+        files.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(files)
+    }
+
+    fn listed(&self, meta: ObjectMeta) -> Listed {
+        let name = self.relative(&meta.location).unwrap_or_default();
+        Listed { name, size: meta.size, modified_ms: meta.last_modified.timestamp_millis() }
+    }
+
+    /// A file's URL.
+    pub fn file_url(&self, name: &str) -> Url {
+        let mut url = self.inner.url.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(name.split('/'));
+        }
+        url
+    }
+
+    /// The name of the file at `url`, if it is below the table's directory.
+    pub fn name_of(&self, url: &Url) -> Option<String> {
+        let path = Path::from_url_path(url.path()).ok()?;
+        let root = Path::from_url_path(self.inner.url.path()).ok()?;
+        let mut name =
+            path.as_ref().strip_prefix(root.as_ref())?.trim_start_matches('/').to_owned();
+        if url.path().ends_with('/') && !name.is_empty() {
+            name.push('/');
+        }
+        Some(name)
+    }
+
+    fn relative(&self, location: &Path) -> Option<String> {
+        let rest = location.as_ref().strip_prefix(self.inner.root.as_ref())?;
+        Some(rest.trim_start_matches('/').to_owned())
+    }
+
+    fn path(&self, name: &str) -> Result<Path, Error> {
+        let (root, name) = (self.inner.root.as_ref(), name.trim_end_matches('/'));
+        let separator = if root.is_empty() || name.is_empty() { "" } else { "/" };
+        Ok(Path::parse(format!("{root}{separator}{name}"))?)
+    }
+
+    fn wait<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.inner.env.block_on_cores(work)
+    }
+}
