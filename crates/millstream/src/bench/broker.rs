@@ -23,6 +23,7 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 /// A broker that runs already has no start to wait for.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
 /// A broker to run against, and its topics.
 pub struct Broker {
     /// HOST:PORT
@@ -36,15 +37,23 @@ pub struct Broker {
 }
 
 impl Broker {
+    /// The broker that `--brokers` names, or else one of the benchmark's own.
+    pub fn of(env: &Env, work: &WorkDirectory, brokers: Option<&str>) -> Result<Self, Error> {
+        match brokers {
+            Some(address) => Self::external(env, address),
+            None => Self::start(env, work),
+        }
+    }
+
     /// The broker at `address`, which somebody else runs.
-    pub fn external(env: &Env, address: &str) -> Result<Self, Error> {
+    fn external(env: &Env, address: &str) -> Result<Self, Error> {
         let topics = Topics::new(env, address)?;
         wait_until_it_answers(env, &topics, address, None)?;
         Ok(Self { address: address.into(), version: "external".into(), topics, _own: None })
     }
 
     /// A broker of the benchmark's own.
-    pub fn start(env: &Env, work: &WorkDirectory) -> Result<Self, Error> {
+    fn start(env: &Env, work: &WorkDirectory) -> Result<Self, Error> {
         let jars = cache::jars(&format!("kafka-{VERSION}"), POM)?;
         let directory = work.subdirectory("kafka")?;
         let (port, controller_port) = free_ports(&directory)?;

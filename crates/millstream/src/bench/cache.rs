@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use super::error::Error;
 
 /// What to do where Java is missing.
-pub const JAVA_REMEDY: &str = "install a Java development kit, 17 or newer: apt-get install \
-                               openjdk-17-jdk-headless; or name a broker with --brokers";
+pub const JAVA_REMEDY: &str = "install a Java runtime, 17 or newer: apt-get install \
+                               openjdk-17-jre-headless; or name a broker with --brokers";
 
 /// The directory called `name`, filled by `fill` if it is not there yet.
 ///

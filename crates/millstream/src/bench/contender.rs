@@ -10,9 +10,6 @@ use super::process::Process;
 
 /// Something that carries records from one topic to another.
 pub trait Contender {
-    /// What result lines call it.
-    fn name(&self) -> String;
-
     /// Starts it; its files and its output go to `directory`.
     fn start(&self, route: Route<'_>, directory: &Path) -> Result<Process, Error>;
 
@@ -40,10 +37,6 @@ pub struct Relay {
 }
 
 impl Contender for Relay {
-    fn name(&self) -> String {
-        if self.transactions { "relay-transactions" } else { "relay" }.to_owned()
-    }
-
     fn start(&self, route: Route<'_>, directory: &Path) -> Result<Process, Error> {
         let mut command = this_program()?;
         command.args(["bench", "relay", "--brokers", route.brokers]);
@@ -57,17 +50,11 @@ impl Contender for Relay {
 
 /// `millstream run`.
 pub struct Millstream {
-    /// What lines call it.
-    pub name: &'static str,
     /// How it is run.
     pub options: EngineOptions,
 }
 
 impl Contender for Millstream {
-    fn name(&self) -> String {
-        self.name.to_owned()
-    }
-
     fn start(&self, route: Route<'_>, directory: &Path) -> Result<Process, Error> {
         engine::start(&engine::kafka_pipeline(route, &self.options), &self.options, directory)
     }

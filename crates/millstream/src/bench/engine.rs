@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::contender::{self, Route};
 use super::error::Error;
 use super::process::Process;
+use super::report;
 
 /// What the user gave with `--engine-option`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub struct EngineOptions {
 }
 
 /// What the engine's sink promises.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
     /// What the relay does, too.
@@ -30,21 +31,6 @@ pub enum Delivery {
     AtLeastOnce,
     /// A transaction for each micro-batch.
     ExactlyOnce,
-}
-
-impl std::fmt::Display for Delivery {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Delivery {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AtLeastOnce => "at-least-once",
-            Self::ExactlyOnce => "exactly-once",
-        }
-    }
 }
 
 impl EngineOptions {
@@ -96,7 +82,8 @@ pub fn sql_options(own: &[(&str, &str)], given: &[(String, String)]) -> String {
 pub fn kafka_pipeline(route: Route<'_>, options: &EngineOptions) -> String {
     let servers = ("kafka.bootstrap.servers", route.brokers);
     let source = [servers, ("subscribe", route.from), ("startingOffsets", "latest")];
-    let sink = [servers, ("topic", route.to), ("delivery", options.delivery.name())];
+    let delivery = report::name(&options.delivery);
+    let sink = [servers, ("topic", route.to), ("delivery", &delivery)];
     format!(
         "CREATE TABLE input USING kafka OPTIONS ({});\n\
          CREATE TABLE output USING kafka OPTIONS ({});\n\

@@ -4,14 +4,15 @@
 //! Rounds of the relay and of the engine take turns, so that a slow drift of the machine meets
 //! both.
 
+use clap::ValueEnum;
 use millstream_store::env::Env;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::broker::Broker;
 use super::contender::{Contender, Millstream, Relay};
 use super::engine::{Delivery, EngineOptions};
 use super::error::Error;
-use super::report::{self, Machine, Versions};
+use super::report::{self, Report};
 use super::round::{self, Load, Medians, Outcome, Stage};
 use super::settings;
 use super::work_directory::WorkDirectory;
@@ -55,8 +56,8 @@ pub struct Flags {
     only: Option<System>,
 }
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+/// What is measured, in the order of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum System {
     /// The Kafka client alone.
     Relay,
@@ -65,7 +66,7 @@ pub enum System {
 }
 
 /// Fields that tell which measurements may be compared.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setup {
     /// Records a second.
     pub rate: u64,
@@ -80,32 +81,23 @@ pub struct Setup {
     /// Options the engine was given.
     pub engine_options: Vec<String>,
     /// What the engine's sink promises.
-    #[serde(default)]
     pub delivery: Delivery,
 }
 
 /// One result line: one system in one round.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Line {
-    bench: String,
-    line: String,
-    commit: Option<String>,
     configuration: String,
     round: u32,
     #[serde(flatten)]
     setup: Setup,
     #[serde(flatten)]
     outcome: Outcome,
-    machine: Machine,
-    versions: Versions,
 }
 
 /// Medians over the rounds at one rate.
 #[derive(Clone, Debug, Serialize)]
 struct Summary {
-    bench: &'static str,
-    line: &'static str,
-    commit: Option<String>,
     #[serde(flatten)]
     setup: Setup,
     rounds: u32,
@@ -116,8 +108,6 @@ struct Summary {
     /// Engine over relay; 1 means that the engine costs nothing.
     ratio_p50: Option<f64>,
     ratio_p99: Option<f64>,
-    machine: Machine,
-    versions: Versions,
 }
 
 /// Runs the whole benchmark. True if no record was lost.
@@ -127,17 +117,12 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         EngineOptions { delivery: flags.delivery, ..EngineOptions::parse(&flags.engine_option)? };
     // Made before the broker and so dropped after it: nobody writes there any more.
     let work = WorkDirectory::create()?;
-    let broker = match &flags.brokers {
-        Some(address) => Broker::external(env, address)?,
-        None => Broker::start(env, &work)?,
-    };
+    let broker = Broker::of(env, &work, flags.brokers.as_deref())?;
     let bench = Bench {
         flags,
-        contenders: flags.contenders(options),
+        options,
         stage: Stage::new(env, &work, &broker),
-        commit: report::commit(),
-        machine: Machine::this(),
-        versions: Versions::with(Some(&broker.version)),
+        report: Report::new("kafka-to-kafka", Some(&broker)),
     };
     eprintln!("{}", round::table_head(NAME_WIDTH));
     let mut complete = true;
@@ -161,42 +146,33 @@ impl Flags {
         Load { rate, size, partitions, seconds, warmup }
     }
 
-    /// In the order of a round.
-    fn contenders(&self, options: EngineOptions) -> Vec<Box<dyn Contender>> {
-        let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
-        if self.only != Some(System::Millstream) {
-            contenders.push(Box::new(Relay { transactions: false }));
-        }
-        if self.only != Some(System::Relay) {
-            contenders.push(Box::new(Millstream { name: "millstream", options }));
-        }
-        contenders
+    fn systems(&self) -> impl Iterator<Item = System> {
+        let systems = System::value_variants().iter().copied();
+        systems.filter(|system| self.only.is_none_or(|only| only == *system))
     }
 }
 
 struct Bench<'a> {
     flags: &'a Flags,
-    contenders: Vec<Box<dyn Contender>>,
+    options: EngineOptions,
     stage: Stage<'a>,
-    commit: Option<String>,
-    machine: Machine,
-    versions: Versions,
+    report: Report,
 }
 
 impl Bench<'_> {
     fn rate(&self, rate: u64) -> Result<bool, Error> {
         let mut lines = Vec::new();
         for round in 1..=self.flags.repeat {
-            for contender in &self.contenders {
-                let line = self.round(contender.as_ref(), rate, round)?;
-                report::line(&line)?;
+            for system in self.flags.systems() {
+                let line = self.round(system, rate, round)?;
+                self.report.line("round", &line)?;
                 let name = &line.configuration;
                 eprintln!("{}", round::table_row(name, NAME_WIDTH, rate, round, &line.outcome));
                 lines.push(line);
             }
         }
         let summary = self.summary(self.setup(rate), &lines);
-        report::line(&summary)?;
+        self.report.line("summary", &summary)?;
         if let (Some(p50), Some(p99)) = (summary.ratio_p50, summary.ratio_p99) {
             eprintln!("{rate:>8}/s  millstream / relay: p50 x{p50:.2}, p99 x{p99:.2}");
         }
@@ -215,36 +191,37 @@ impl Bench<'_> {
         }
     }
 
-    fn round(&self, contender: &dyn Contender, rate: u64, round: u32) -> Result<Line, Error> {
-        let configuration = contender.name();
+    fn round(&self, system: System, rate: u64, round: u32) -> Result<Line, Error> {
+        let configuration = report::name(&system);
         let label = format!("{configuration}-{rate}-{round}");
+        let contender = self.contender(system);
         Ok(Line {
-            bench: "kafka-to-kafka".into(),
-            line: "round".into(),
-            commit: self.commit.clone(),
             configuration,
             round,
             setup: self.setup(rate),
-            outcome: self.stage.run(contender, self.flags.load(rate), &label, round)?,
-            machine: self.machine.clone(),
-            versions: self.versions.clone(),
+            outcome: self.stage.run(contender.as_ref(), self.flags.load(rate), &label, round)?,
         })
     }
 
+    fn contender(&self, system: System) -> Box<dyn Contender> {
+        match system {
+            System::Relay => Box::new(Relay { transactions: false }),
+            System::Millstream => Box::new(Millstream { options: self.options.clone() }),
+        }
+    }
+
     fn summary(&self, setup: Setup, lines: &[Line]) -> Summary {
-        let medians = |name: &str| {
+        let medians = |system: System| {
+            let name = report::name(&system);
             let of_it = lines.iter().filter(|line| line.configuration == name);
             Medians::of(of_it.map(|line| &line.outcome))
         };
-        let (relay, millstream) = (medians("relay"), medians("millstream"));
+        let (relay, millstream) = (medians(System::Relay), medians(System::Millstream));
         let ratio = |value: fn(&Medians) -> f64| {
             let (engine, floor) = (value(millstream.as_ref()?), value(relay.as_ref()?));
             (floor > 0.0).then(|| report::rounded(engine / floor, 3))
         };
         Summary {
-            bench: "kafka-to-kafka",
-            line: "summary",
-            commit: self.commit.clone(),
             setup,
             rounds: self.flags.repeat,
             missing: lines.iter().map(|line| line.outcome.missing).sum(),
@@ -253,8 +230,6 @@ impl Bench<'_> {
             ratio_p99: ratio(|medians| medians.p99_ms),
             relay,
             millstream,
-            machine: self.machine.clone(),
-            versions: self.versions.clone(),
         }
     }
 }

@@ -10,6 +10,7 @@ mod lengthen;
 use std::fs;
 use std::ops::Range;
 
+use clap::ValueEnum;
 use millstream_store::env::Env;
 use millstream_store::log_writer::RETAINED_ENTRIES_MIN;
 use serde::Serialize;
@@ -19,7 +20,7 @@ use super::engine::EngineOptions;
 use super::error::Error;
 use super::quantiles::Quantiles;
 use super::rate_to_stats::{self, KEPT_UP, Load, Measured};
-use super::report::{self, Machine, Versions};
+use super::report::{self, Report};
 use super::work_directory::WorkDirectory;
 
 /// How long the young checkpoint is run, twice: long enough for entries.
@@ -51,7 +52,7 @@ pub struct Flags {
 }
 
 /// What of the logs is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Configuration {
     /// The defaults: old entries are deleted.
@@ -61,15 +62,6 @@ pub enum Configuration {
 }
 
 impl Configuration {
-    const ALL: [Self; 2] = [Self::Purged, Self::Kept];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Purged => "purged",
-            Self::Kept => "kept",
-        }
-    }
-
     fn options(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Purged => &[],
@@ -95,10 +87,7 @@ impl Configuration {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Line<'a> {
-    bench: &'static str,
-    line: &'static str,
-    commit: Option<&'a str>,
+struct Line {
     configuration: Configuration,
     /// Number of the last micro-batch before the run.
     length: u64,
@@ -116,16 +105,11 @@ struct Line<'a> {
     start_ms: f64,
     cpu_seconds: f64,
     peak_rss_mb: f64,
-    machine: &'a Machine,
-    versions: &'a Versions,
 }
 
 /// Medians of the longest logs beside those of the shortest.
 #[derive(Clone, Debug, Serialize)]
-struct Summary<'a> {
-    bench: &'static str,
-    line: &'static str,
-    commit: Option<&'a str>,
+struct Summary {
     configuration: Configuration,
     rate: u64,
     seconds: u64,
@@ -141,8 +125,6 @@ struct Summary<'a> {
     start_ms_shortest: f64,
     start_ms_longest: f64,
     kept_up: bool,
-    machine: &'a Machine,
-    versions: &'a Versions,
 }
 
 /// Runs the whole benchmark. Always true: nothing is counted as lost here.
@@ -152,9 +134,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         env,
         flags,
         work: WorkDirectory::create()?,
-        commit: report::commit(),
-        machine: Machine::this(),
-        versions: Versions::with(None),
+        report: Report::new("log-length", None),
     };
     eprintln!("{}", table_head());
     let mut lines = Vec::new();
@@ -163,7 +143,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
             for configuration in bench.configurations() {
                 let line = bench.measure(configuration, length, round)?;
                 eprintln!("{}", table_row(&line));
-                report::line(&line)?;
+                bench.report.line("round", &line)?;
                 lines.push(line);
             }
         }
@@ -171,7 +151,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     for configuration in bench.configurations() {
         let summary = bench.summary(configuration, &lines);
         eprintln!("{}", in_words(&summary));
-        report::line(&summary)?;
+        bench.report.line("summary", &summary)?;
     }
     Ok(true)
 }
@@ -192,16 +172,14 @@ struct Bench<'a> {
     env: &'a Env,
     flags: &'a Flags,
     work: WorkDirectory,
-    commit: Option<String>,
-    machine: Machine,
-    versions: Versions,
+    report: Report,
 }
 
 impl Bench<'_> {
     fn configurations(&self) -> impl Iterator<Item = Configuration> {
         let wanted = &self.flags.configuration;
         let is_wanted = move |one: &Configuration| wanted.is_empty() || wanted.contains(one);
-        Configuration::ALL.into_iter().filter(is_wanted)
+        Configuration::value_variants().iter().copied().filter(is_wanted)
     }
 
     fn warm_up_intervals(&self) -> usize {
@@ -214,9 +192,9 @@ impl Bench<'_> {
         configuration: Configuration,
         length: u64,
         round: u32,
-    ) -> Result<Line<'_>, Error> {
+    ) -> Result<Line, Error> {
         let Flags { rate, seconds, .. } = *self.flags;
-        let name = configuration.name();
+        let name = report::name(&configuration);
         let directory = self.work.subdirectory(&format!("{name}-{length}-{round}"))?;
         let begin = self.work.subdirectory(&format!("{name}-{length}-{round}/begin"))?;
         let checkpoint = directory.join("checkpoint");
@@ -242,13 +220,10 @@ impl Bench<'_> {
         length: u64,
         round: u32,
         measured: &Measured,
-    ) -> Line<'_> {
+    ) -> Line {
         let Measured { stats, usage, start } = measured;
         let Flags { rate, seconds, .. } = *self.flags;
         Line {
-            bench: "log-length",
-            line: "round",
-            commit: self.commit.as_deref(),
             configuration,
             length,
             round,
@@ -262,28 +237,22 @@ impl Bench<'_> {
             start_ms: report::rounded(start.as_secs_f64() * 1_000.0, 0),
             cpu_seconds: report::rounded(usage.cpu_seconds, 2),
             peak_rss_mb: report::rounded(usage.peak_rss_mb, 1),
-            machine: &self.machine,
-            versions: &self.versions,
         }
     }
 
-    fn summary(&self, configuration: Configuration, lines: &[Line<'_>]) -> Summary<'_> {
+    fn summary(&self, configuration: Configuration, lines: &[Line]) -> Summary {
         let lengths = &self.flags.length;
         let shortest = *lengths.iter().min().expect("there is a length");
         let longest = *lengths.iter().max().expect("there is a length");
-        let of = |length: u64, value: fn(&Line<'_>) -> f64| {
-            let is_of =
-                |line: &&Line<'_>| line.configuration == configuration && line.length == length;
+        let of = |length: u64, value: fn(&Line) -> f64| {
+            let is_of = |line: &&Line| line.configuration == configuration && line.length == length;
             report::rounded(report::median(lines.iter().filter(is_of).map(value)), 3)
         };
-        let [p50, p99, start]: [fn(&Line<'_>) -> f64; 3] =
+        let [p50, p99, start]: [fn(&Line) -> f64; 3] =
             [|line| line.latency.p50_ms, |line| line.latency.p99_ms, |line| line.start_ms];
         let ratio = |value| report::rounded(of(longest, value) / of(shortest, value), 3);
         let mut own = lines.iter().filter(|line| line.configuration == configuration);
         Summary {
-            bench: "log-length",
-            line: "summary",
-            commit: self.commit.as_deref(),
             configuration,
             rate: self.flags.rate,
             seconds: self.flags.seconds,
@@ -299,8 +268,6 @@ impl Bench<'_> {
             start_ms_shortest: of(shortest, start),
             start_ms_longest: of(longest, start),
             kept_up: own.all(|line| line.kept_up),
-            machine: &self.machine,
-            versions: &self.versions,
         }
     }
 }
@@ -331,10 +298,10 @@ fn table_head() -> String {
     )
 }
 
-fn table_row(line: &Line<'_>) -> String {
+fn table_row(line: &Line) -> String {
     format!(
         "{:<8}{:>9} {:>6} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>9.0} {:>8.0} {:>7.2} {:>8.1}{}",
-        line.configuration.name(),
+        report::name(&line.configuration),
         line.length,
         line.round,
         line.latency.p50_ms,
@@ -349,9 +316,9 @@ fn table_row(line: &Line<'_>) -> String {
     )
 }
 
-fn in_words(summary: &Summary<'_>) -> String {
+fn in_words(summary: &Summary) -> String {
     let Summary { longest, shortest, ratio_p50, ratio_p99, .. } = summary;
-    let name = summary.configuration.name();
+    let name = report::name(&summary.configuration);
     format!(
         "{name}: {longest} beside {shortest}: p50 times {ratio_p50:.2}, p99 times {ratio_p99:.2}"
     )
@@ -364,7 +331,7 @@ mod tests {
     #[test]
     fn each_configuration_has_options_that_the_engine_knows() {
         let known = millstream_engine::sql::WRITER_OPTIONS;
-        for configuration in Configuration::ALL {
+        for configuration in Configuration::value_variants() {
             for (key, _) in configuration.options() {
                 assert!(known.contains(key), "{configuration:?}: {key}");
             }

@@ -12,8 +12,9 @@
 //! has it. Configurations take turns within a round, so that a slow drift of the machine meets all.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use millstream_store::env::Env;
 use serde::Serialize;
 
@@ -24,7 +25,7 @@ use super::error::Error;
 use super::plot::{Chart, Sample};
 use super::quantiles::Quantiles;
 use super::rate_to_stats::{self, KEPT_UP, Measured};
-use super::report::{self, Machine, Versions};
+use super::report::{self, Report};
 use super::round::{Load, Stage};
 use super::work_directory::WorkDirectory;
 
@@ -70,7 +71,7 @@ pub struct Flags {
 }
 
 /// Where rows come from and go to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Route {
     /// Generated rows to the stats sink.
@@ -80,7 +81,7 @@ pub enum Route {
 }
 
 /// Who waits for what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Configuration {
     /// Hardly any progress is written.
@@ -105,16 +106,6 @@ const ASYNC: (&str, &str) = ("asyncProgressTrackingEnabled", "true");
 const HARDLY_EVER: (&str, &str) = ("asyncProgressTrackingCheckpointIntervalMs", "86400000");
 
 impl Configuration {
-    const ALL: [Self; 7] = [
-        Self::None,
-        Self::Plain,
-        Self::AsyncPurge,
-        Self::AsyncProgress,
-        Self::AsyncBoth,
-        Self::Default,
-        Self::ExactlyOnce,
-    ];
-
     fn options(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::None => &[ASYNC, HARDLY_EVER],
@@ -146,7 +137,7 @@ impl Setup {
     /// Names one of its rounds, in files and topics.
     fn label(&self, round: u32) -> String {
         let Self { rate, partitions, put_latency_ms, configuration, .. } = self;
-        format!("{rate}-{partitions}-{put_latency_ms}-{}-{round}", name(configuration))
+        format!("{rate}-{partitions}-{put_latency_ms}-{}-{round}", report::name(configuration))
     }
 }
 
@@ -165,42 +156,30 @@ struct Outcome {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
-    bench: &'static str,
-    line: &'static str,
-    commit: Option<&'a str>,
+struct Line {
     round: u32,
     #[serde(flatten)]
     setup: Setup,
     #[serde(flatten)]
     result: Outcome,
-    machine: &'a Machine,
-    versions: &'a Versions,
 }
 
 #[derive(Serialize)]
-struct Highest<'a> {
-    bench: &'static str,
-    line: &'static str,
+struct Highest {
     route: Route,
     partitions: i32,
     /// Rows a second that were reached, in the default configuration.
     highest_rate: u64,
-    machine: &'a Machine,
 }
 
 /// Runs the whole benchmark. True if no record was lost.
 pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     check(flags)?;
     let work = WorkDirectory::create()?;
-    let broker = match (&flags.brokers, flags.route.contains(&Route::KafkaToKafka)) {
-        (_, false) => None,
-        (Some(address), true) => Some(Broker::external(env, address)?),
-        (None, true) => Some(Broker::start(env, &work)?),
-    };
-    let versions = Versions::with(broker.as_ref().map(|broker| broker.version.as_str()));
-    let (commit, machine) = (report::commit(), Machine::this());
-    let bench = Bench { env, flags, work, broker, commit, machine, versions };
+    let is_needed = flags.route.contains(&Route::KafkaToKafka);
+    let broker = is_needed.then(|| Broker::of(env, &work, flags.brokers.as_deref())).transpose()?;
+    let report = Report::new("offset-management", broker.as_ref());
+    let bench = Bench { env, flags, broker, work, report };
     eprintln!("{}", table_head());
     let mut complete = true;
     for &route in &flags.route {
@@ -228,11 +207,10 @@ fn check(flags: &Flags) -> Result<(), Error> {
 struct Bench<'a> {
     env: &'a Env,
     flags: &'a Flags,
-    work: WorkDirectory,
     broker: Option<Broker>,
-    commit: Option<String>,
-    machine: Machine,
-    versions: Versions,
+    // Behind the broker and so dropped after it: nobody writes there any more.
+    work: WorkDirectory,
+    report: Report,
 }
 
 impl Bench<'_> {
@@ -247,42 +225,23 @@ impl Bench<'_> {
                         Setup { route, rate, partitions, put_latency_ms, configuration, seconds };
                     let result = self.measure(setup, round)?;
                     complete &= result.missing == 0;
-                    self.report(setup, round, result)?;
+                    eprintln!("{}", table_row(setup, round, result));
+                    self.report.line("round", &Line { round, setup, result })?;
                     samples.push(sample(setup, result));
                 }
             }
         }
         if let Some(directory) = &self.flags.charts {
-            let name = format!("{}-{rate}-{partitions}.svg", name(&route));
-            let count =
-                if partitions == 1 { "1 partition" } else { &format!("{partitions} partitions") };
-            let title = format!("{}, {rate} rows/s, {count}", name_of(&route));
-            let path = directory.join(name);
-            fs::create_dir_all(directory).map_err(Error::file("create", directory))?;
-            let svg = Chart::of_samples(title, &samples).svg();
-            fs::write(&path, svg).map_err(Error::file("write", &path))?;
+            draw(directory, (route, rate, partitions), &samples)?;
         }
         Ok(complete)
     }
 
     fn configurations(&self, route: Route) -> impl Iterator<Item = Configuration> {
         let wanted = &self.flags.configuration;
-        Configuration::ALL.into_iter().filter(move |configuration| {
+        let all = Configuration::value_variants().iter().copied();
+        all.filter(move |configuration| {
             configuration.exists_on(route) && (wanted.is_empty() || wanted.contains(configuration))
-        })
-    }
-
-    fn report(&self, setup: Setup, round: u32, result: Outcome) -> Result<(), Error> {
-        eprintln!("{}", table_row(setup, round, result));
-        report::line(&Line {
-            bench: "offset-management",
-            line: "round",
-            commit: self.commit.as_deref(),
-            round,
-            setup,
-            result,
-            machine: &self.machine,
-            versions: &self.versions,
         })
     }
 
@@ -321,7 +280,7 @@ impl Bench<'_> {
             seconds: setup.seconds,
             warmup: setup.seconds.div_ceil(2),
         };
-        let engine = Millstream { name: "millstream", options: engine_options(setup) };
+        let engine = Millstream { options: engine_options(setup) };
         let stage = Stage::new(self.env, &self.work, broker);
         let measured = stage.run(&engine, load, &setup.label(round), round)?;
         Ok(Outcome {
@@ -350,14 +309,7 @@ impl Bench<'_> {
             "{}, {partitions} partitions: the highest rate held is {highest_rate}/s",
             name_of(&route)
         );
-        report::line(&Highest {
-            bench: "offset-management",
-            line: "highest",
-            route,
-            partitions,
-            highest_rate,
-            machine: &self.machine,
-        })
+        self.report.line("highest", &Highest { route, partitions, highest_rate })
     }
 }
 
@@ -392,6 +344,20 @@ fn engine_options(setup: Setup) -> EngineOptions {
     EngineOptions { set, delivery, checkpoint, ..EngineOptions::default() }
 }
 
+/// Writes the chart of one route, rate and number of partitions.
+fn draw(
+    directory: &Path,
+    (route, rate, partitions): (Route, u64, i32),
+    samples: &[Sample],
+) -> Result<(), Error> {
+    let count = if partitions == 1 { "1 partition" } else { &format!("{partitions} partitions") };
+    let title = format!("{}, {rate} rows/s, {count}", name_of(&route));
+    let path = directory.join(format!("{}-{rate}-{partitions}.svg", report::name(&route)));
+    fs::create_dir_all(directory).map_err(Error::file("create", directory))?;
+    let svg = Chart::of_samples(title, samples).svg();
+    fs::write(&path, svg).map_err(Error::file("write", &path))
+}
+
 fn sample(setup: Setup, result: Outcome) -> Sample {
     let group = match setup.put_latency_ms {
         0 => "local disk".to_owned(),
@@ -399,16 +365,10 @@ fn sample(setup: Setup, result: Outcome) -> Sample {
     };
     Sample {
         group: (setup.put_latency_ms, group),
-        configuration: name(&setup.configuration),
+        configuration: report::name(&setup.configuration),
         p50_ms: result.latency.p50_ms,
         p99_ms: result.latency.p99_ms,
     }
-}
-
-/// A value's name, as on the command line.
-fn name(value: &impl clap::ValueEnum) -> String {
-    let value = value.to_possible_value().expect("none is skipped");
-    value.get_name().to_owned()
 }
 
 fn name_of(route: &Route) -> &'static str {
@@ -438,11 +398,11 @@ fn table_head() -> String {
 fn table_row(setup: Setup, round: u32, result: Outcome) -> String {
     format!(
         "{:<15}{:>9} {:>5} {:>7}  {:<15}{:>6} {:>9.2} {:>9.2} {:>9.2} {:>10.0} {:>7.2}{}",
-        name(&setup.route),
+        report::name(&setup.route),
         setup.rate,
         setup.partitions,
         setup.put_latency_ms,
-        name(&setup.configuration),
+        report::name(&setup.configuration),
         round,
         result.latency.p50_ms,
         result.latency.p99_ms,
@@ -474,7 +434,7 @@ mod tests {
     #[test]
     fn each_configuration_has_options_that_the_engine_knows() {
         let known: Vec<_> = millstream_engine::sql::WRITER_OPTIONS.to_vec();
-        for configuration in Configuration::ALL {
+        for configuration in Configuration::value_variants() {
             for (key, _) in configuration.options() {
                 assert!(known.contains(key), "{configuration:?}: {key}");
             }

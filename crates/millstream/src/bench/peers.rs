@@ -7,6 +7,7 @@
 mod flink;
 mod spark;
 
+use clap::ValueEnum;
 use millstream_store::env::Env;
 use serde::Serialize;
 
@@ -14,7 +15,7 @@ use super::broker::Broker;
 use super::contender::{Contender, Millstream, Relay};
 use super::engine::{Delivery, EngineOptions};
 use super::error::Error;
-use super::report::{self, Machine, Versions};
+use super::report::{self, Report};
 use super::round::{self, Load, Medians, Outcome, Stage};
 use super::work_directory::WorkDirectory;
 use flink::Flink;
@@ -53,7 +54,7 @@ pub struct Flags {
 }
 
 /// Who takes part, in the order of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Peer {
     /// The Kafka client alone.
     Relay,
@@ -83,54 +84,37 @@ enum Peer {
 }
 
 impl Peer {
-    const ALL: [Self; 11] = [
-        Self::Relay,
-        Self::RelayTransactions,
-        Self::Millstream,
-        Self::MillstreamExactlyOnce,
-        Self::Flink,
-        Self::FlinkExactlyOnce100Ms,
-        Self::FlinkExactlyOnce1S,
-        Self::SparkMicroBatch,
-        Self::SparkAsync,
-        Self::SparkRealTime,
-        Self::SparkRealTime10S,
-    ];
-
     /// Downloads what it needs, if need be.
     fn contender(self, partitions: i32) -> Result<Box<dyn Contender>, Error> {
-        let millstream = |name, delivery| {
+        let millstream = |delivery| {
             let options = EngineOptions { delivery, ..EngineOptions::default() };
-            Box::new(Millstream { name, options })
+            Box::new(Millstream { options })
         };
-        let flink = |name, delivery, checkpoints| -> Result<Box<dyn Contender>, Error> {
-            Ok(Box::new(Flink::new(name, delivery, checkpoints)?))
+        let flink = |delivery, checkpoints| -> Result<Box<dyn Contender>, Error> {
+            Ok(Box::new(Flink::new(delivery, checkpoints)?))
         };
-        let spark = |name, mode| -> Result<Box<dyn Contender>, Error> {
-            Ok(Box::new(Spark::new(name, mode, partitions)?))
+        let spark = |mode| -> Result<Box<dyn Contender>, Error> {
+            Ok(Box::new(Spark::new(mode, partitions)?))
         };
         let (at_least, exactly) = (Delivery::AtLeastOnce, Delivery::ExactlyOnce);
         match self {
             Self::Relay => Ok(Box::new(Relay { transactions: false })),
             Self::RelayTransactions => Ok(Box::new(Relay { transactions: true })),
-            Self::Millstream => Ok(millstream("millstream", at_least)),
-            Self::MillstreamExactlyOnce => Ok(millstream("millstream-exactly-once", exactly)),
-            Self::Flink => flink("flink", at_least, "1 s"),
-            Self::FlinkExactlyOnce100Ms => flink("flink-exactly-once-100ms", exactly, "100 ms"),
-            Self::FlinkExactlyOnce1S => flink("flink-exactly-once-1s", exactly, "1 s"),
-            Self::SparkMicroBatch => spark("spark-micro-batch", "micro-batch"),
-            Self::SparkAsync => spark("spark-async", "async"),
-            Self::SparkRealTime => spark("spark-real-time", "real-time:5 minutes"),
-            Self::SparkRealTime10S => spark("spark-real-time-10s", "real-time:10 seconds"),
+            Self::Millstream => Ok(millstream(at_least)),
+            Self::MillstreamExactlyOnce => Ok(millstream(exactly)),
+            Self::Flink => flink(at_least, "1 s"),
+            Self::FlinkExactlyOnce100Ms => flink(exactly, "100 ms"),
+            Self::FlinkExactlyOnce1S => flink(exactly, "1 s"),
+            Self::SparkMicroBatch => spark("micro-batch"),
+            Self::SparkAsync => spark("async"),
+            Self::SparkRealTime => spark("real-time:5 minutes"),
+            Self::SparkRealTime10S => spark("real-time:10 seconds"),
         }
     }
 }
 
 #[derive(Serialize)]
 struct Line<'a> {
-    bench: &'static str,
-    line: &'static str,
-    commit: Option<&'a str>,
     configuration: &'a str,
     round: u32,
     rate: u64,
@@ -140,24 +124,17 @@ struct Line<'a> {
     warmup: u64,
     #[serde(flatten)]
     outcome: Outcome,
-    machine: &'a Machine,
-    versions: &'a Versions,
 }
 
 #[derive(Serialize)]
-struct Summary<'a> {
-    bench: &'static str,
-    line: &'static str,
-    commit: Option<&'a str>,
-    configuration: &'a str,
+struct Summary {
+    configuration: String,
     rate: u64,
     rounds: u32,
     missing: u64,
     duplicated: u64,
     #[serde(flatten)]
     medians: Medians,
-    machine: &'a Machine,
-    versions: &'a Versions,
 }
 
 /// Runs the whole benchmark. True if no record was lost.
@@ -166,22 +143,14 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         return Err(Error::Flags { problem: "--repeat must be at least 1".to_owned() });
     }
     flags.rate.iter().try_for_each(|rate| flags.load(*rate).check())?;
-    let wanted = Peer::ALL.into_iter();
-    let wanted = wanted.filter(|peer| flags.contender.is_empty() || flags.contender.contains(peer));
-    let contenders: Result<Vec<_>, Error> =
-        wanted.map(|peer| peer.contender(flags.partitions)).collect();
+    let entrants = flags.entrants()?;
     let work = WorkDirectory::create()?;
-    let broker = match &flags.brokers {
-        Some(address) => Broker::external(env, address)?,
-        None => Broker::start(env, &work)?,
-    };
+    let broker = Broker::of(env, &work, flags.brokers.as_deref())?;
     let bench = Bench {
         flags,
-        contenders: contenders?,
+        entrants,
         stage: Stage::new(env, &work, &broker),
-        commit: report::commit(),
-        machine: Machine::this(),
-        versions: Versions::with(Some(&broker.version)),
+        report: Report::new("peers", Some(&broker)),
     };
     let mut complete = true;
     for &rate in &flags.rate {
@@ -195,84 +164,70 @@ impl Flags {
         let Self { size, partitions, seconds, warmup, .. } = *self;
         Load { rate, size, partitions, seconds, warmup }
     }
+
+    fn entrants(&self) -> Result<Vec<Entrant>, Error> {
+        let peers = Peer::value_variants().iter().copied();
+        peers
+            .filter(|peer| self.contender.is_empty() || self.contender.contains(peer))
+            .map(|peer| Ok((peer, peer.contender(self.partitions)?)))
+            .collect()
+    }
 }
+
+/// Who, and how it is started.
+type Entrant = (Peer, Box<dyn Contender>);
 
 struct Bench<'a> {
     flags: &'a Flags,
-    contenders: Vec<Box<dyn Contender>>,
+    entrants: Vec<Entrant>,
     stage: Stage<'a>,
-    commit: Option<String>,
-    machine: Machine,
-    versions: Versions,
+    report: Report,
 }
 
 impl Bench<'_> {
     fn rate(&self, rate: u64) -> Result<bool, Error> {
-        let mut outcomes = vec![Vec::new(); self.contenders.len()];
+        let mut outcomes = vec![Vec::new(); self.entrants.len()];
         eprintln!("{}", round::table_head(NAME_WIDTH));
         for round in 1..=self.flags.repeat {
-            for (contender, outcomes) in self.contenders.iter().zip(&mut outcomes) {
-                let name = contender.name();
-                let label = format!("{name}-{rate}-{round}");
-                let load = self.flags.load(rate);
-                let outcome = self.stage.run(contender.as_ref(), load, &label, round)?;
-                eprintln!("{}", round::table_row(&name, NAME_WIDTH, rate, round, &outcome));
-                self.report(&name, load, round, outcome)?;
-                outcomes.push(outcome);
+            for (entrant, outcomes) in self.entrants.iter().zip(&mut outcomes) {
+                outcomes.push(self.round(entrant, rate, round)?);
             }
         }
         self.summarize(rate, &outcomes)?;
         Ok(outcomes.iter().flatten().all(|outcome| outcome.missing == 0))
     }
 
-    fn report(
-        &self,
-        configuration: &str,
-        load: Load,
-        round: u32,
-        outcome: Outcome,
-    ) -> Result<(), Error> {
-        let Load { rate, size, partitions, seconds, warmup } = load;
-        report::line(&Line {
-            bench: "peers",
-            line: "round",
-            commit: self.commit.as_deref(),
-            configuration,
-            round,
-            rate,
-            size,
-            partitions,
-            seconds,
-            warmup,
-            outcome,
-            machine: &self.machine,
-            versions: &self.versions,
-        })
+    fn round(&self, entrant: &Entrant, rate: u64, round: u32) -> Result<Outcome, Error> {
+        let (peer, contender) = entrant;
+        let configuration = &report::name(peer);
+        let label = format!("{configuration}-{rate}-{round}");
+        let load = self.flags.load(rate);
+        let outcome = self.stage.run(contender.as_ref(), load, &label, round)?;
+        eprintln!("{}", round::table_row(configuration, NAME_WIDTH, rate, round, &outcome));
+        let Load { size, partitions, seconds, warmup, .. } = load;
+        let line = Line { configuration, round, rate, size, partitions, seconds, warmup, outcome };
+        self.report.line("round", &line)?;
+        Ok(outcome)
     }
 
     /// One table: medians over the rounds, and how many times the floor they are.
     fn summarize(&self, rate: u64, outcomes: &[Vec<Outcome>]) -> Result<(), Error> {
         let medians: Vec<_> =
             outcomes.iter().filter_map(|outcomes| Medians::of(outcomes.iter())).collect();
-        let floor = medians.first().filter(|_| self.contenders[0].name() == "relay");
+        let floor = medians.first().filter(|_| self.entrants[0].0 == Peer::Relay);
         eprintln!("\n{}", summary_head(rate));
-        for ((contender, outcomes), medians) in self.contenders.iter().zip(outcomes).zip(&medians) {
+        for (((peer, _), outcomes), medians) in self.entrants.iter().zip(outcomes).zip(&medians) {
             let count = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum();
             let summary = Summary {
-                bench: "peers",
-                line: "summary",
-                commit: self.commit.as_deref(),
-                configuration: &contender.name(),
+                configuration: report::name(peer),
                 rate,
                 rounds: self.flags.repeat,
                 missing: count(|outcome| outcome.missing),
                 duplicated: count(|outcome| outcome.duplicated),
                 medians: *medians,
-                machine: &self.machine,
-                versions: &self.versions,
             };
             eprintln!("{}", summary_row(&summary, floor));
-            report::line(&summary)?;
+            self.report.line("summary", &summary)?;
         }
         Ok(())
     }
@@ -293,7 +248,7 @@ fn summary_head(rate: u64) -> String {
     )
 }
 
-fn summary_row(summary: &Summary<'_>, floor: Option<&Medians>) -> String {
+fn summary_row(summary: &Summary, floor: Option<&Medians>) -> String {
     let Summary { configuration, missing, duplicated, medians, .. } = summary;
     let ratio = |of: fn(&Medians) -> f64| {
         floor.map_or_else(String::new, |floor| format!("x{:.1}", of(medians) / of(floor)))

@@ -16,7 +16,7 @@ use super::engine::{self, EngineOptions, sql_options};
 use super::error::Error;
 use super::process::{Process, Usage};
 use super::quantiles::Quantiles;
-use super::report::{self, Machine, Versions};
+use super::report::{self, Report};
 use super::work_directory::WorkDirectory;
 
 /// How long an interval may be overdue: starting the process, or an engine that cannot keep up.
@@ -79,9 +79,6 @@ pub(super) struct Measured {
 
 #[derive(Clone, Debug, Serialize)]
 struct Line {
-    bench: &'static str,
-    line: &'static str,
-    commit: Option<String>,
     configuration: &'static str,
     round: u32,
     rate: u64,
@@ -96,15 +93,10 @@ struct Line {
     kept_up: bool,
     cpu_seconds: f64,
     peak_rss_mb: f64,
-    machine: Machine,
-    versions: Versions,
 }
 
 #[derive(Clone, Debug, Serialize)]
 struct Summary {
-    bench: &'static str,
-    line: &'static str,
-    commit: Option<String>,
     rate: u64,
     seconds: u64,
     engine_options: Vec<String>,
@@ -118,8 +110,6 @@ struct Summary {
     kept_up: bool,
     cpu_seconds: f64,
     peak_rss_mb: f64,
-    machine: Machine,
-    versions: Versions,
 }
 
 /// Runs the whole benchmark. Always true: nothing is counted as lost here.
@@ -130,52 +120,42 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     }
     let options = EngineOptions::parse(&flags.engine_option)?;
     let work = WorkDirectory::create()?;
-    let (commit, machine, versions) = (report::commit(), Machine::this(), Versions::with(None));
-    eprintln!(
-        "{:>9}    {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>7} {:>8}",
-        "rate",
-        "round",
-        "p50 ms",
-        "p90 ms",
-        "p99 ms",
-        "p99.9 ms",
-        "max ms",
-        "rows/s",
-        "CPU s",
-        "RSS MB"
-    );
+    let report = Report::new("rate-to-stats", None);
+    eprintln!("{}", table_head());
     for &rate in &flags.rate {
         let mut lines = Vec::new();
         for round in 1..=flags.repeat {
             let directory = work.subdirectory(&format!("rate-{rate}-{round}"))?;
             let load = Load { rate, seconds: flags.seconds, warm_up_intervals: 1 };
-            let Measured { stats, usage, .. } = measure(env, load, &options, &directory)?;
-            let line = Line {
-                bench: "rate-to-stats",
-                line: "round",
-                commit: commit.clone(),
-                configuration: "millstream",
-                round,
-                rate,
-                seconds: flags.seconds,
-                engine_options: flags.engine_option.clone(),
-                records: stats.count,
-                micro_batches: stats.micro_batches,
-                latency: stats.latency,
-                throughput_rows_per_s: report::rounded(stats.rows_per_second, 1),
-                kept_up: stats.rows_per_second >= rate as f64 * KEPT_UP,
-                cpu_seconds: report::rounded(usage.cpu_seconds, 2),
-                peak_rss_mb: report::rounded(usage.peak_rss_mb, 1),
-                machine: machine.clone(),
-                versions: versions.clone(),
-            };
-            report::line(&line)?;
+            let measured = measure(env, load, &options, &directory)?;
+            let line = flags.line(rate, round, &measured);
+            report.line("round", &line)?;
             eprintln!("{}", table_row(&line));
             lines.push(line);
         }
-        report::line(&summary(&lines))?;
+        report.line("summary", &summary(&lines))?;
     }
     Ok(true)
+}
+
+impl Flags {
+    fn line(&self, rate: u64, round: u32, measured: &Measured) -> Line {
+        let Measured { stats, usage, .. } = measured;
+        Line {
+            configuration: "millstream",
+            round,
+            rate,
+            seconds: self.seconds,
+            engine_options: self.engine_option.clone(),
+            records: stats.count,
+            micro_batches: stats.micro_batches,
+            latency: stats.latency,
+            throughput_rows_per_s: report::rounded(stats.rows_per_second, 1),
+            kept_up: stats.rows_per_second >= rate as f64 * KEPT_UP,
+            cpu_seconds: report::rounded(usage.cpu_seconds, 2),
+            peak_rss_mb: report::rounded(usage.peak_rss_mb, 1),
+        }
+    }
 }
 
 /// One run, on the checkpoint that `options` name or a new one in `directory`.
@@ -266,9 +246,6 @@ fn summary(lines: &[Line]) -> Summary {
     let p99 = lines.iter().map(|line| line.latency.p99_ms);
     let first = lines.first().expect("at least one round was run");
     Summary {
-        bench: first.bench,
-        line: "summary",
-        commit: first.commit.clone(),
         rate: first.rate,
         seconds: first.seconds,
         engine_options: first.engine_options.clone(),
@@ -282,9 +259,23 @@ fn summary(lines: &[Line]) -> Summary {
         kept_up: lines.iter().all(|line| line.kept_up),
         cpu_seconds: of(|line| line.cpu_seconds),
         peak_rss_mb: of(|line| line.peak_rss_mb),
-        machine: first.machine.clone(),
-        versions: first.versions.clone(),
     }
+}
+
+fn table_head() -> String {
+    format!(
+        "{:>9}    {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>7} {:>8}",
+        "rate",
+        "round",
+        "p50 ms",
+        "p90 ms",
+        "p99 ms",
+        "p99.9 ms",
+        "max ms",
+        "rows/s",
+        "CPU s",
+        "RSS MB"
+    )
 }
 
 fn table_row(line: &Line) -> String {

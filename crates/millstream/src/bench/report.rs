@@ -6,37 +6,38 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use super::broker::Broker;
 use super::error::Error;
 
 /// Where a benchmark ran.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Machine {
+#[derive(Debug, Serialize)]
+struct Machine {
     /// Processors the process may use.
-    pub cores: usize,
+    cores: usize,
     /// The processor's name.
-    pub cpu: String,
+    cpu: String,
     /// RAM.
-    pub memory_mb: u64,
+    memory_mb: u64,
 }
 
 /// What ran.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Versions {
+#[derive(Debug, Serialize)]
+struct Versions {
     /// This program.
-    pub millstream: String,
+    millstream: String,
     /// `release`, or `debug`: numbers of that are good for nothing but trying the benchmark out.
-    pub build: String,
+    build: String,
     /// The Kafka client library; `None` where Kafka has no part.
-    pub librdkafka: Option<String>,
+    librdkafka: Option<String>,
     /// The broker; `None` where Kafka has no part.
-    pub broker: Option<String>,
+    broker: Option<String>,
 }
 
 impl Machine {
     /// This machine.
-    pub fn this() -> Self {
+    fn this() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let memory_kib = proc_field("/proc/meminfo", "MemTotal")
             .and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
@@ -51,7 +52,7 @@ impl Machine {
 
 impl Versions {
     /// This program, with a broker if it needs one.
-    pub fn with(broker: Option<&str>) -> Self {
+    fn with(broker: Option<&str>) -> Self {
         Self {
             millstream: env!("CARGO_PKG_VERSION").to_owned(),
             build: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
@@ -63,7 +64,7 @@ impl Versions {
 
 /// The commit that was measured: `MILLSTREAM_COMMIT`, else what git says of the current directory
 /// if that is a checkout of this project. `None` if neither knows.
-pub fn commit() -> Option<String> {
+fn commit() -> Option<String> {
     if let Some(commit) = std::env::var("MILLSTREAM_COMMIT").ok().filter(|text| !text.is_empty()) {
         return Some(commit);
     }
@@ -77,13 +78,47 @@ pub fn commit() -> Option<String> {
     git(&["describe", "--always", "--dirty", "--tags"])
 }
 
-/// Prints one result line.
-pub fn line(result: &impl Serialize) -> Result<(), Error> {
-    let mut text = serde_json::to_string(result).expect("results are plain values");
-    text.push('\n');
-    let mut out = std::io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|source| Error::Output { source })
+/// Prints a benchmark's result lines, each with what ran and where.
+pub struct Report {
+    bench: &'static str,
+    commit: Option<String>,
+    machine: Machine,
+    versions: Versions,
+}
+
+impl Report {
+    /// Of the benchmark `bench`, with a broker if it needs one.
+    pub fn new(bench: &'static str, broker: Option<&Broker>) -> Self {
+        let versions = Versions::with(broker.map(|broker| broker.version.as_str()));
+        Self { bench, commit: commit(), machine: Machine::this(), versions }
+    }
+
+    /// Prints one line. `line` says what kind of line it is: `round`, `summary`.
+    pub fn line(&self, line: &'static str, result: &impl Serialize) -> Result<(), Error> {
+        #[derive(Serialize)]
+        struct Line<'a, R> {
+            bench: &'static str,
+            line: &'static str,
+            commit: Option<&'a str>,
+            #[serde(flatten)]
+            result: &'a R,
+            machine: &'a Machine,
+            versions: &'a Versions,
+        }
+        let Self { bench, commit, machine, versions } = self;
+        let line = Line { bench, line, commit: commit.as_deref(), result, machine, versions };
+        let mut text = serde_json::to_string(&line).expect("results are plain values");
+        text.push('\n');
+        let mut out = std::io::stdout().lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        written.map_err(|source| Error::Output { source })
+    }
+}
+
+/// A value's name, as on the command line.
+pub fn name(value: &impl clap::ValueEnum) -> String {
+    let value = value.to_possible_value().expect("none is skipped");
+    value.get_name().to_owned()
 }
 
 /// The middle value, or the mean of the two middle ones.

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use millstream_store::env::{Env, Thread};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::broker::Broker;
 use super::clock::Clock;
@@ -75,7 +75,7 @@ impl Load {
 }
 
 /// What a round gave.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Outcome {
     /// From starting the process to the first record out of every partition.
     pub start_ms: u64,

@@ -152,9 +152,9 @@ impl Opening {
     }
 
     /// Reads the record of what was published last. Blocks. To be called when all ids are taken
-    /// over.
-    pub fn published(&self) -> Result<Option<Published>, NotOpened> {
-        let records = [self.record_of_group()?, self.record_of_topic()?];
+    /// over. `has_topic` says that the record's topic is there.
+    pub fn published(&self, has_topic: bool) -> Result<Option<Published>, NotOpened> {
+        let records = [self.record_of_group()?, self.record_of_topic(has_topic)?];
         Ok(records.into_iter().flatten().max_by_key(|published| published.batch_id))
     }
 

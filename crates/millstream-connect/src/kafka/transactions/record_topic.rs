@@ -76,7 +76,11 @@ impl Opening {
 
     /// The last record of the topic, if there is one. To be called when all transactional ids are
     /// taken over. Blocks.
-    pub fn record_of_topic(&self) -> Result<Option<Published>, SinkError> {
+    ///
+    /// `is_made` says that the topic is there. Then a broker that does not know it has not heard of
+    /// it yet, or not again, and is asked once more: to take that for no record would publish what
+    /// is published. Otherwise librdkafka writes, and there may never have been a topic.
+    pub fn record_of_topic(&self, is_made: bool) -> Result<Option<Published>, SinkError> {
         let topic = self.names.topic();
         let begun = self.env.monotonic();
         let text = loop {
@@ -85,8 +89,7 @@ impl Opening {
                 Err(error) => error,
             };
             let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
-            // It was made at the start, unless librdkafka writes because it may not be.
-            if is_absent(code) || is_refused(code) {
+            if !is_made && (is_absent(code) || is_refused(code)) {
                 return Ok(None);
             }
             if self.env.monotonic().saturating_sub(begun) > RECORD_PATIENCE {

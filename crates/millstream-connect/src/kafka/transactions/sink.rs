@@ -63,12 +63,13 @@ impl ExactlyOnceSink {
         let opening = self.opening.clone();
         let checking = move || opening.check().and_then(|()| opening.own());
         let own = self.env.spawn_blocking("kafka-open", checking).join().await?;
+        let has_topic = own.is_some();
         let clients = match own {
             Some(settings) => self.own_clients(settings).await?,
             None => self.librdkafka_clients().await?,
         };
         let opening = self.opening.clone();
-        let asking = move || opening.published();
+        let asking = move || opening.published(has_topic);
         let published = self.env.spawn_blocking("kafka-open", asking).join().await?;
         self.rotation = Some(Rotation::start(&self.env, clients));
         Ok(published)

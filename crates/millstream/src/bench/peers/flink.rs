@@ -9,6 +9,7 @@ use crate::bench::contender::{self, Contender, Route};
 use crate::bench::engine::{Delivery, sql_options};
 use crate::bench::error::Error;
 use crate::bench::process::Process;
+use crate::bench::report;
 
 const LAUNCHER: &str = include_str!("../../../../../bench/peers/FlinkRelay.java");
 const REQUIREMENTS: &str = include_str!("../../../../../bench/peers/flink-requirements.txt");
@@ -16,7 +17,6 @@ const POM: &str = include_str!("../../../../../bench/peers/flink-pom.xml");
 
 /// Flink with one way to deliver.
 pub struct Flink {
-    name: &'static str,
     delivery: Delivery,
     checkpoints: &'static str,
     files: PathBuf,
@@ -24,14 +24,10 @@ pub struct Flink {
 
 impl Flink {
     /// Downloads Flink, if need be. `checkpoints` is their interval.
-    pub fn new(
-        name: &'static str,
-        delivery: Delivery,
-        checkpoints: &'static str,
-    ) -> Result<Self, Error> {
+    pub fn new(delivery: Delivery, checkpoints: &'static str) -> Result<Self, Error> {
         let recipe = [REQUIREMENTS, POM].concat();
         let files = cache::prepared("flink-2.2.1", &recipe, download)?;
-        Ok(Self { name, delivery, checkpoints, files })
+        Ok(Self { delivery, checkpoints, files })
     }
 }
 
@@ -47,10 +43,6 @@ fn download(directory: &Path) -> Result<(), Error> {
 }
 
 impl Contender for Flink {
-    fn name(&self) -> String {
-        self.name.to_owned()
-    }
-
     fn start(&self, route: Route<'_>, directory: &Path) -> Result<Process, Error> {
         let launcher = contender::write(directory, "FlinkRelay.java", LAUNCHER)?;
         let script = contender::write(directory, "relay.sql", &script(route, self.delivery))?;
@@ -68,6 +60,7 @@ impl Contender for Flink {
 
 fn script(route: Route<'_>, delivery: Delivery) -> String {
     let Route { brokers, from, to } = route;
+    let guarantee = report::name(&delivery);
     let common = [
         ("connector", "kafka"),
         ("properties.bootstrap.servers", brokers),
@@ -85,7 +78,7 @@ fn script(route: Route<'_>, delivery: Delivery) -> String {
     let sink = [
         ("topic", to),
         ("properties.linger.ms", "0"),
-        ("sink.delivery-guarantee", delivery.name()),
+        ("sink.delivery-guarantee", &guarantee),
         ("sink.transactional-id-prefix", to),
         // The default of an hour is more than brokers allow.
         ("properties.transaction.timeout.ms", "60000"),

@@ -14,7 +14,6 @@ const POM: &str = include_str!("../../../../../tests/spark/pom.xml");
 
 /// Spark in one of its modes.
 pub struct Spark {
-    name: &'static str,
     mode: &'static str,
     partitions: i32,
     python: PathBuf,
@@ -23,18 +22,14 @@ pub struct Spark {
 
 impl Spark {
     /// Downloads Spark, if need be. `mode` is the script's first argument.
-    pub fn new(name: &'static str, mode: &'static str, partitions: i32) -> Result<Self, Error> {
+    pub fn new(mode: &'static str, partitions: i32) -> Result<Self, Error> {
         let python = cache::python("pyspark-4.2.0", REQUIREMENTS)?;
         let jars = cache::jars("spark-jars-4.2.0", POM)?;
-        Ok(Self { name, mode, partitions, python, jars })
+        Ok(Self { mode, partitions, python, jars })
     }
 }
 
 impl Contender for Spark {
-    fn name(&self) -> String {
-        self.name.to_owned()
-    }
-
     fn start(&self, route: Route<'_>, directory: &Path) -> Result<Process, Error> {
         let mut python = Command::new(&self.python);
         python.arg(contender::write(directory, "spark.py", QUERY)?).arg(self.mode);
