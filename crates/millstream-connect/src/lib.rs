@@ -7,9 +7,11 @@
 //!
 //! - [`rate`]: rows on a clock, for tries, demonstrations and benchmarks.
 //! - [`files`]: directories of JSON, CSV, Parquet and text, read and written.
+//! - [`delta`]: tables of Delta Lake.
 //! - [`console`], [`noop`], [`memory`], [`stats`]: sinks that print, drop, keep and measure.
 
 pub mod console;
+pub mod delta;
 pub mod duration;
 pub mod files;
 pub mod kafka;
@@ -31,6 +33,7 @@ use millstream_engine::connector::{Connector, Registry};
 pub fn registry(base_dir: &Path) -> Registry {
     let mut connectors: Vec<Arc<dyn Connector>> = vec![
         Arc::new(kafka::KafkaConnector),
+        Arc::new(delta::Delta::default()),
         Arc::new(rate::Rate),
         Arc::new(console::Console),
         Arc::new(noop::Noop),

@@ -108,6 +108,15 @@ pub trait Sink: Send {
     /// without rows is handed over too: it still counts for sinks that number their work.
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure>;
 
+    /// How many micro-batches may be under way, where the sink gathers them and acknowledges many
+    /// at once; `None` for the driver's own limit.
+    fn micro_batches_in_flight_max(&self) -> Option<usize> {
+        None
+    }
+
+    /// No micro-batch follows for now: what is held back to be published together is published.
+    async fn flush(&mut self) {}
+
     /// Lets go of connections; what was acknowledged stays.
     async fn close(&mut self) -> Result<(), Failure>;
 }

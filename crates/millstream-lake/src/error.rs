@@ -1,1 +1,179 @@
+//! What can go wrong with a table, sorted by what the caller should do.
 
+use std::io::ErrorKind;
+
+use delta_kernel::KernelError;
+use millstream_store::error::{Classified, Kind};
+use thiserror::Error;
+
+pub use crate::store::LocationError;
+
+/// Why a table could not be opened, read or written.
+#[derive(Debug, Error)]
+pub enum TableError {
+    /// There is no table.
+    #[error("there is no Delta table at {table}")]
+    Missing {
+        /// The table's location.
+        table: String,
+    },
+    /// The table has a feature that is not written or read here.
+    #[error("the table {table} cannot be {action} here: {problem}")]
+    Unsupported {
+        /// The table's location.
+        table: String,
+        /// `read` or `written`.
+        action: &'static str,
+        /// The feature and why.
+        problem: String,
+    },
+    /// The rows do not fit the table.
+    #[error("rows of this query do not fit the table {table}: {problem}")]
+    Mismatch {
+        /// The table's location.
+        table: String,
+        /// Which column, and how to mend it.
+        problem: String,
+    },
+    /// A row breaks a rule of the table.
+    #[error("a row cannot be written to the table {table}: {problem}")]
+    Row {
+        /// The table's location.
+        table: String,
+        /// Which rule.
+        problem: String,
+    },
+    /// The log cannot be read.
+    #[error("the log of the table {table} is damaged: {problem}")]
+    Damaged {
+        /// The table's location.
+        table: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Another process writes for the same query.
+    #[error(
+        "another process has published micro-batch {theirs} of this query to the table {table}, \
+         which is not before our {ours}: two processes run one checkpoint. This one stops"
+    )]
+    Fenced {
+        /// The table's location.
+        table: String,
+        /// The micro-batch found in the table.
+        theirs: i64,
+        /// The micro-batch to be published.
+        ours: i64,
+    },
+    /// The table changed so that rows prepared before do not fit any more.
+    #[error(
+        "the table {table} got another {what} at version {version}, while rows were on their way; \
+         start the query again to write by the new one"
+    )]
+    Changed {
+        /// The table's location.
+        table: String,
+        /// `schema` or `protocol`.
+        what: &'static str,
+        /// Where.
+        version: u64,
+    },
+    /// The store refused or failed.
+    #[error("{action} {table}: {cause}")]
+    Store {
+        /// What was done, as `cannot write to`.
+        action: &'static str,
+        /// The table's location.
+        table: String,
+        /// What the store said.
+        cause: String,
+        /// What the caller should do.
+        kind: Kind,
+    },
+    /// Encoding failed.
+    #[error("a data file of the table {table} could not be written: {cause}")]
+    Encoding {
+        /// The table's location.
+        table: String,
+        /// What the encoder said.
+        cause: String,
+    },
+}
+
+impl Classified for TableError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Missing { .. } | Self::Unsupported { .. } | Self::Mismatch { .. } => Kind::Config,
+            Self::Row { .. } | Self::Damaged { .. } => Kind::Data,
+            Self::Fenced { .. } => Kind::Fenced,
+            Self::Changed { .. } => Kind::Config,
+            Self::Store { kind, .. } => *kind,
+            Self::Encoding { .. } => Kind::Bug,
+        }
+    }
+}
+
+impl TableError {
+    /// A store's error.
+    pub(crate) fn store(action: &'static str, table: &str, error: &object_store::Error) -> Self {
+        let (kind, cause) = explained(error);
+        Self::Store { action, table: table.to_owned(), cause, kind }
+    }
+
+    /// An error of the protocol library.
+    pub(crate) fn kernel(action: &'static str, table: &str, error: KernelError) -> Self {
+        let table = table.to_owned();
+        match error {
+            KernelError::Backtraced { source, .. } => Self::kernel(action, &table, *source),
+            KernelError::EmptyLog | KernelError::FileNotFound(_) => Self::Missing { table },
+            KernelError::ObjectStore(error) => Self::store(store_action(action), &table, &error),
+            KernelError::IOError(error) => {
+                let (kind, cause) = (io_kind(error.kind()), error.to_string());
+                Self::Store { action: store_action(action), table, cause, kind }
+            }
+            KernelError::Unsupported(problem) | KernelError::InvalidProtocol(problem) => {
+                Self::Unsupported { table, action, problem }
+            }
+            other => Self::Damaged { table, problem: other.to_string() },
+        }
+    }
+}
+
+fn store_action(action: &'static str) -> &'static str {
+    if action == "written" { "cannot write to" } else { "cannot read" }
+}
+
+/// Whether the operating system said no to a local file, which it would say again.
+pub(crate) fn is_local_refusal(error: &object_store::Error) -> bool {
+    explained(error).0 == Kind::Config
+}
+
+/// What to do about a store's error, and what it says, with the system's own words where it has.
+fn explained(error: &object_store::Error) -> (Kind, String) {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(inner) = cause {
+        if let Some(io) = inner.downcast_ref::<std::io::Error>()
+            && io.raw_os_error().is_some()
+        {
+            return (io_kind(io.kind()), error.to_string());
+        }
+        cause = inner.source();
+    }
+    let kind = match error {
+        object_store::Error::PermissionDenied { .. }
+        | object_store::Error::Unauthenticated { .. }
+        | object_store::Error::NotFound { .. }
+        | object_store::Error::InvalidPath { .. }
+        | object_store::Error::NotSupported { .. }
+        | object_store::Error::NotImplemented { .. }
+        | object_store::Error::UnknownConfigurationKey { .. } => Kind::Config,
+        _ => Kind::Retry,
+    };
+    (kind, error.to_string())
+}
+
+fn io_kind(kind: ErrorKind) -> Kind {
+    match kind {
+        ErrorKind::Interrupted | ErrorKind::TimedOut | ErrorKind::WouldBlock => Kind::Retry,
+        _ => Kind::Config,
+    }
+}

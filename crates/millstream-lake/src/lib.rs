@@ -6,7 +6,13 @@
 //!
 //! Origin: <https://github.com/delta-io/delta/blob/master/PROTOCOL.md>, cited as "protocol".
 
+pub mod columns;
+pub mod data_file;
+mod entry;
 pub mod error;
 mod kernel;
 mod parquet_file;
+mod partition;
+mod statistics;
 pub mod store;
+pub mod table;

@@ -34,7 +34,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use super::tracking::{ProgressTracking, Schedule};
 use super::{Finished, MICRO_BATCHES_IN_FLIGHT_MAX};
 use crate::progress::{Listener, Progress};
-use crate::sink::{Acknowledgement, Delivery};
+use crate::sink::{Acknowledgement, Delivery, Sink};
 use crate::source::Failure;
 
 /// From one step to the next. Far below what a person or a take-over notices.
@@ -79,12 +79,13 @@ impl Committer {
         log: Arc<LogWriter>,
         listener: Arc<dyn Listener>,
         tracking: ProgressTracking,
-        delivery: Delivery,
+        sink: &dyn Sink,
     ) -> Self {
         let (sender, in_flight) = mpsc::unbounded_channel();
         let (committed_sender, committed) = mpsc::unbounded_channel();
         let failed = Arc::new(Failed::default());
-        let permits = Arc::new(Semaphore::new(MICRO_BATCHES_IN_FLIGHT_MAX));
+        let in_flight_max = sink.micro_batches_in_flight_max().unwrap_or(0);
+        let permits = Arc::new(Semaphore::new(in_flight_max.max(MICRO_BATCHES_IN_FLIGHT_MAX)));
         let worker = Worker {
             in_flight,
             committed: committed_sender,
@@ -94,7 +95,7 @@ impl Committer {
             failed: Arc::clone(&failed),
             permits: Arc::clone(&permits),
             schedule: Schedule::new(tracking),
-            delivery,
+            delivery: sink.delivery(),
             held_back: None,
             finished: Finished::default(),
         };

@@ -143,9 +143,8 @@ impl Driver {
         let log = LogWriter::start(&query.checkpoint, &query.env, query.log_settings);
         let log = Arc::new(log);
         let (listener, tracking) = (Arc::clone(&query.listener), query.tracking);
-        let delivery = query.sink.delivery();
-        let committer =
-            Committer::start(&query.env, Arc::clone(&log), listener, tracking, delivery);
+        let sink = &*query.sink;
+        let committer = Committer::start(&query.env, Arc::clone(&log), listener, tracking, sink);
         let mut driver = Self {
             positions: vec![None; query.sources.len()],
             next_id: resume.next_id,
@@ -482,6 +481,7 @@ impl Driver {
         if let Some(task) = self.static_watch.take() {
             task.abort();
         }
+        self.query.sink.flush().await;
         let committed = self.committer.drain().await;
         let flushed = self.log.flush().await;
         self.hear_committed();

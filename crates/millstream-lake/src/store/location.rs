@@ -1,6 +1,6 @@
 //! Table locations as people write them: a path, or a URL.
 
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use millstream_store::env::Env;
@@ -56,8 +56,20 @@ pub(super) fn parse(location: &str, env: &Env) -> Result<TableStore, LocationErr
     }
 }
 
+/// The path with symbolic links resolved as far as it exists: the protocol library does so too, and
+/// names of files are found by comparing.
+fn without_links(path: &FilePath) -> PathBuf {
+    for there in path.ancestors() {
+        if let (Ok(resolved), Ok(rest)) = (there.canonicalize(), path.strip_prefix(there)) {
+            return resolved.join(rest);
+        }
+    }
+    path.to_owned()
+}
+
 fn local(path: PathBuf, env: &Env) -> Result<TableStore, String> {
     let path = std::path::absolute(&path).map_err(|error| error.to_string())?;
+    let path = without_links(&path);
     let url =
         Url::from_directory_path(&path).map_err(|()| "it is not an absolute path".to_owned())?;
     let root = Path::from_url_path(url.path()).map_err(|error| error.to_string())?;

@@ -100,12 +100,27 @@ impl TableStore {
 
     /// A file's location for people.
     pub fn shown_file(&self, name: &str) -> String {
-        let local = (self.inner.url.scheme() == "file").then(|| self.inner.url.to_file_path());
-        match local {
-            Some(Ok(path)) if name.is_empty() => path.display().to_string(),
-            Some(Ok(path)) => path.join(name).display().to_string(),
-            _ => format!("{}{name}", self.inner.url),
+        match self.local_directory() {
+            Some(path) if name.is_empty() => path.display().to_string(),
+            Some(path) => path.join(name).display().to_string(),
+            None => format!("{}{name}", self.inner.url),
         }
+    }
+
+    /// The table's directory, where it is local.
+    fn local_directory(&self) -> Option<std::path::PathBuf> {
+        let url = &self.inner.url;
+        (url.scheme() == "file").then(|| url.to_file_path().ok()).flatten()
+    }
+
+    /// False where the table is local and has no directory; object stores have none either way.
+    pub(crate) fn may_exist(&self) -> bool {
+        self.local_directory().is_none_or(|directory| directory.exists())
+    }
+
+    /// Makes the table's directory, where it is local.
+    pub(crate) fn make_directory(&self) -> std::io::Result<()> {
+        self.local_directory().map_or(Ok(()), std::fs::create_dir_all)
     }
 
     /// The bytes of the file `name`. Errors: `NotFound` if there is none.

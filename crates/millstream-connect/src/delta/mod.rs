@@ -1,0 +1,105 @@
+//! `USING delta`: tables of Delta Lake.
+//!
+//! As a sink, micro-batches are gathered: their rows are encoded as they come, and every commit
+//! interval one commit makes all of them visible, with the number of the last and how far the
+//! sources were read ([`gather`]). A micro-batch is acknowledged when the commit it is in is
+//! published, so nothing that is not in the table is ever taken for done. After a crash the table
+//! says which micro-batch came last ([`sink`]).
+//!
+//! What a commit is, and everything about the table's log, is `millstream-lake`'s.
+
+mod gather;
+mod options;
+mod sink;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use arrow::datatypes::SchemaRef;
+use millstream_engine::connector::{
+    Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
+};
+use millstream_engine::sink::{Failure, Kind, Sink};
+use millstream_engine::source::Source;
+use millstream_lake::error::TableError;
+use millstream_lake::store::TableStore;
+use parking_lot::Mutex;
+
+use options::WriteOptions;
+
+/// The `delta` connector. Flows that write to one table share it, and so its commits' sequence.
+#[derive(Default)]
+pub struct Delta {
+    tables: Arc<OpenTables>,
+}
+
+/// The tables that are open in this process, by URL.
+#[derive(Default)]
+struct OpenTables {
+    tables: Mutex<HashMap<String, Weak<millstream_lake::table::Table>>>,
+}
+
+impl OpenTables {
+    /// The table at `store`, opened by `open` unless it is already. Blocks.
+    fn get(
+        &self,
+        store: &TableStore,
+        open: impl FnOnce() -> Result<millstream_lake::table::Table, TableError>,
+    ) -> Result<Arc<millstream_lake::table::Table>, TableError> {
+        let url = store.url().to_string();
+        // Held while it is opened: two flows that start together open it once.
+        let mut tables = self.tables.lock();
+        if let Some(table) = tables.get(&url).and_then(Weak::upgrade) {
+            return Ok(table);
+        }
+        let table = Arc::new(open()?);
+        tables.insert(url, Arc::downgrade(&table));
+        Ok(table)
+    }
+}
+
+fn config(error: OptionError) -> Failure {
+    let help = error.help.map(|help| format!("; {help}")).unwrap_or_default();
+    Failure::new(Kind::Config, format!("{}{help}", error.problem))
+}
+
+impl Connector for Delta {
+    fn name(&self) -> &'static str {
+        "delta"
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        options::KNOWN
+    }
+
+    fn check_source(&self, table: &Table, _mode: ReadMode) -> Result<SchemaRef, OptionError> {
+        Err(OptionError::table(
+            format!("the Delta table '{}' is read, which is not supported yet", table.name),
+            None,
+        ))
+    }
+
+    fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
+        WriteOptions::parse(&table.options)?.check(schema)
+    }
+
+    fn source(
+        &self,
+        _table: &Table,
+        _mode: ReadMode,
+        _context: &FlowContext,
+    ) -> Result<Box<dyn Source>, Failure> {
+        Err(Failure::new(Kind::Config, "Delta tables are not read as streams"))
+    }
+
+    fn sink(
+        &self,
+        table: &Table,
+        schema: &SchemaRef,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Sink>, Failure> {
+        let options = WriteOptions::parse(&table.options).map_err(config)?;
+        let sink = sink::DeltaSink::new(options, schema, Arc::clone(&self.tables), context)?;
+        Ok(Box::new(sink))
+    }
+}

@@ -1,0 +1,173 @@
+//! What may stand in the OPTIONS of a Delta table.
+
+use std::time::Duration;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use millstream_engine::connector::{OptionError, OptionSpec, Options, Side};
+use millstream_lake::data_file::{FileCompression, FileSettings};
+
+use crate::duration;
+
+/// A table gets a commit a second: fresh enough for people and dashboards, and 86,400 files a day
+/// per partition at most.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+const TARGET_FILE_BYTES: u64 = 128 << 20;
+
+/// How a table is written.
+#[derive(Clone, Debug)]
+pub(super) struct WriteOptions {
+    /// As written.
+    pub(super) path: String,
+    pub(super) partition_by: Vec<String>,
+    /// Micro-batches are gathered for so long; zero for a commit each.
+    pub(super) commit_interval: Duration,
+    pub(super) files: FileSettings,
+    /// Whether columns that the table has not are added to it.
+    pub(super) merge_schema: bool,
+    /// For a table that is made.
+    pub(super) properties: Vec<(String, String)>,
+}
+
+impl WriteOptions {
+    pub(super) fn parse(options: &Options) -> Result<Self, OptionError> {
+        let help = "LOCATION '/lake/table', or OPTIONS ('path' = 's3://bucket/table')";
+        let path = options.get("path").ok_or_else(|| OptionError::missing("path", help))?;
+        let partition_by = options.get("partitionBy").unwrap_or_default().split(',');
+        let partition_by = partition_by.map(str::trim).filter(|name| !name.is_empty());
+        let properties = options.iter().filter(|(key, _)| is_property(key));
+        Ok(Self {
+            path: path.to_owned(),
+            partition_by: partition_by.map(str::to_owned).collect(),
+            commit_interval: duration::option(options, "commitInterval")?
+                .unwrap_or(COMMIT_INTERVAL),
+            files: FileSettings {
+                target_bytes: bytes(options, "targetFileSize")?.unwrap_or(TARGET_FILE_BYTES),
+                compression: compression(options)?,
+            },
+            merge_schema: options.parse_bool("mergeSchema")?.unwrap_or(false),
+            properties: properties.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        })
+    }
+
+    /// Checks rows of `schema` as far as that goes without looking at the table.
+    pub(super) fn check(&self, schema: &SchemaRef) -> Result<(), OptionError> {
+        for name in &self.partition_by {
+            let found =
+                schema.fields().iter().find(|field| field.name().eq_ignore_ascii_case(name));
+            let Some(field) = found else {
+                let problem = format!("the query has no column {name} to partition by");
+                return Err(OptionError::of("partitionBy", problem, None));
+            };
+            if field.data_type().is_nested() {
+                let problem =
+                    format!("{name} is {}, which cannot divide a table", field.data_type());
+                return Err(OptionError::of("partitionBy", problem, None));
+            }
+        }
+        if self.partition_by.len() == schema.fields().len() {
+            let problem = "a table needs a column that it is not partitioned by";
+            return Err(OptionError::of("partitionBy", problem, None));
+        }
+        match schema.fields().iter().find(|field| !has_delta_type(field.data_type())) {
+            None => Ok(()),
+            Some(field) => Err(OptionError::table(
+                format!("column {} is {}, which Delta has not", field.name(), field.data_type()),
+                Some(format!("write CAST({} AS ...) in the SELECT", field.name())),
+            )),
+        }
+    }
+}
+
+fn is_property(key: &str) -> bool {
+    key.get(..6).is_some_and(|prefix| prefix.eq_ignore_ascii_case("delta."))
+}
+
+fn has_delta_type(kind: &DataType) -> bool {
+    match kind {
+        DataType::List(field) | DataType::LargeList(field) | DataType::Map(field, _) => {
+            has_delta_type(field.data_type())
+        }
+        DataType::Struct(fields) => fields.iter().all(|field| has_delta_type(field.data_type())),
+        DataType::Boolean
+        | DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::Int64
+        | DataType::Float32
+        | DataType::Float64
+        | DataType::Decimal128(_, _)
+        | DataType::Date32
+        | DataType::Timestamp(_, _)
+        | DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView => true,
+        _ => false,
+    }
+}
+
+fn compression(options: &Options) -> Result<FileCompression, OptionError> {
+    let Some(text) = options.get("compression") else { return Ok(FileCompression::default()) };
+    match text.trim().to_ascii_lowercase().as_str() {
+        "snappy" => Ok(FileCompression::Snappy),
+        "zstd" => Ok(FileCompression::Zstd),
+        "none" | "uncompressed" => Ok(FileCompression::None),
+        _ => Err(OptionError::invalid("compression", text, "snappy, zstd or none")),
+    }
+}
+
+/// A number of bytes, with `k`, `m` or `g` behind it, with or without `b`.
+fn bytes(options: &Options, key: &str) -> Result<Option<u64>, OptionError> {
+    let Some(text) = options.get(key) else { return Ok(None) };
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.bytes().take_while(u8::is_ascii_digit).count();
+    let factor = match lower[digits..].trim().trim_end_matches('b') {
+        "" => 1,
+        "k" => 1 << 10,
+        "m" => 1 << 20,
+        "g" => 1 << 30,
+        _ => 0,
+    };
+    let count: Option<u64> = lower[..digits].parse().ok();
+    match count.and_then(|count| count.checked_mul(factor)).filter(|bytes| *bytes > 0) {
+        Some(bytes) => Ok(Some(bytes)),
+        None => Err(OptionError::invalid(key, text, "a size such as '128mb'")),
+    }
+}
+
+/// The options of a Delta table.
+pub(super) const KNOWN: &[OptionSpec] = &[
+    OptionSpec {
+        name: "path",
+        side: Side::Both,
+        about: "the table's directory or URL; LOCATION says the same",
+    },
+    OptionSpec {
+        name: "partitionBy",
+        side: Side::Sink,
+        about: "columns that divide a new table; PARTITIONED BY says the same",
+    },
+    OptionSpec {
+        name: "commitInterval",
+        side: Side::Sink,
+        about: "micro-batches are gathered into a commit for so long (default 1s; 0: a commit each)",
+    },
+    OptionSpec {
+        name: "targetFileSize",
+        side: Side::Sink,
+        about: "a data file that has reached this size is closed (default 128mb)",
+    },
+    OptionSpec { name: "compression", side: Side::Sink, about: "snappy (default), zstd or none" },
+    OptionSpec {
+        name: "mergeSchema",
+        side: Side::Sink,
+        about: "add columns that the table has not (default false)",
+    },
+    OptionSpec {
+        name: "delta.*",
+        side: Side::Sink,
+        about: "properties of a table that is made, for example delta.logRetentionDuration",
+    },
+];

@@ -1,0 +1,217 @@
+//! The sink: opens the table, or makes it, and says what it published last.
+//!
+//! A commit carries a `txn` action with the query's id and the number of the last micro-batch in
+//! it, which checkpoints of the table keep, and in its `userMetadata` where the sources stood then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use millstream_engine::connector::FlowContext;
+use millstream_engine::sink::{
+    Acknowledgement, BatchId, Delivery, Failure, Kind, Output, Published, Reached, Sink,
+    SourceOffset,
+};
+use millstream_lake::data_file::WritePlan;
+use millstream_lake::error::TableError;
+use millstream_lake::store::TableStore;
+use millstream_lake::table::{NewTable, Table};
+use millstream_store::env::Env;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::OpenTables;
+use super::gather::{Gather, Message, Settings, Work};
+use super::options::WriteOptions;
+
+/// Micro-batches in one commit are at least this share of the interval apart: what is gathered for
+/// a second need not be taken in pieces of a millisecond.
+const MICRO_BATCHES_A_COMMIT: u32 = 64;
+/// Nor do they have to be further apart than this: a source's buffers are only so large.
+const SPACING_MAX: Duration = Duration::from_millis(20);
+
+/// Writes micro-batches to a Delta table.
+pub(super) struct DeltaSink {
+    options: WriteOptions,
+    schema: SchemaRef,
+    store: TableStore,
+    tables: Arc<OpenTables>,
+    query_id: String,
+    env: Env,
+    gather: Option<Gather>,
+    /// When the last micro-batch was taken, on the monotonic clock.
+    last: Option<Duration>,
+}
+
+impl DeltaSink {
+    pub(super) fn new(
+        options: WriteOptions,
+        schema: &SchemaRef,
+        tables: Arc<OpenTables>,
+        context: &FlowContext,
+    ) -> Result<Self, Failure> {
+        let env = context.env.clone();
+        let location = match options.path.contains("://") || options.path.starts_with("file:") {
+            true => options.path.clone(),
+            false => {
+                let path = crate::paths::resolve(&context.base_dir, &options.path);
+                path.display().to_string()
+            }
+        };
+        let store = TableStore::parse(&location, &env)?;
+        let (schema, query_id) = (Arc::clone(schema), context.query_id.clone());
+        Ok(Self { options, schema, store, tables, query_id, env, gather: None, last: None })
+    }
+
+    fn spacing(&self) -> Duration {
+        (self.options.commit_interval / MICRO_BATCHES_A_COMMIT).min(SPACING_MAX)
+    }
+}
+
+/// What happens in `open`, on a thread that may block.
+fn open(
+    store: &TableStore,
+    tables: &OpenTables,
+    options: &WriteOptions,
+    schema: &SchemaRef,
+    query_id: &str,
+) -> Result<(Arc<Table>, WritePlan, Option<Published>), Failure> {
+    let table = tables.get(store, || match Table::open(store) {
+        Err(TableError::Missing { .. }) => {
+            let new = NewTable {
+                schema,
+                partition_by: &options.partition_by,
+                properties: &options.properties,
+            };
+            Table::create(store, &new)
+        }
+        opened => opened,
+    })?;
+    if options.merge_schema {
+        table.add_columns(schema)?;
+    }
+    let plan = WritePlan::new(&table, schema, options.files.clone())?;
+    let published = match table.last_published(query_id)? {
+        None => None,
+        Some(version) => Some(published(&table, query_id, version)?),
+    };
+    Ok((table, plan, published))
+}
+
+fn published(table: &Table, query_id: &str, version: i64) -> Result<Published, Failure> {
+    let batch_id = u64::try_from(version).map(BatchId).map_err(|_| {
+        let problem = format!("the table's txn of this query has the version {version}");
+        Failure::new(Kind::Data, problem)
+    })?;
+    let note = table.note_of(query_id, version)?;
+    let reached = note.and_then(|note| serde_json::from_str::<Note>(&note).ok());
+    Ok(Published { batch_id, reached: reached.map(Note::reached) })
+}
+
+/// What a commit says in its `userMetadata`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Note {
+    batch_id: u64,
+    batch_timestamp_ms: i64,
+    /// Where each source stood after it, exclusive.
+    offsets: Vec<Option<String>>,
+}
+
+impl Note {
+    fn reached(self) -> Reached {
+        let ends = self.offsets.into_iter().map(|end| end.map(SourceOffset::new));
+        Reached { ends: ends.collect(), batch_time_ms: self.batch_timestamp_ms }
+    }
+}
+
+/// The words of a commit that takes a query to `reached`.
+pub(super) fn note(batch_id: BatchId, reached: &Reached) -> String {
+    let offsets = reached.ends.iter().map(|end| end.as_ref().map(|end| end.as_str().to_owned()));
+    let note = Note {
+        batch_id: batch_id.0,
+        batch_timestamp_ms: reached.batch_time_ms,
+        offsets: offsets.collect(),
+    };
+    serde_json::to_string(&note).expect("numbers and text")
+}
+
+#[async_trait]
+impl Sink for DeltaSink {
+    fn description(&self) -> String {
+        format!("DeltaSink[{}]", self.store.shown())
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Answers
+    }
+
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
+        let (store, tables) = (self.store.clone(), Arc::clone(&self.tables));
+        let (options, schema) = (self.options.clone(), Arc::clone(&self.schema));
+        let query_id = self.query_id.clone();
+        let opening = move || open(&store, &tables, &options, &schema, &query_id);
+        let (table, plan, published) =
+            self.env.spawn_blocking("delta-open", opening).join().await?;
+        let writers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.gather = Some(Gather::start(Settings {
+            table,
+            plan,
+            application: self.query_id.clone(),
+            commit_interval: self.options.commit_interval,
+            writers,
+            env: self.env.clone(),
+        }));
+        Ok(published)
+    }
+
+    async fn ready(&mut self) -> Result<(), Failure> {
+        if let Some(last) = self.last {
+            let next = last + self.spacing();
+            self.env.sleep(next.saturating_sub(self.env.monotonic())).await;
+        }
+        if let Some(gather) = &self.gather {
+            gather.ready().await;
+        }
+        self.last = Some(self.env.monotonic());
+        Ok(())
+    }
+
+    fn micro_batches_in_flight_max(&self) -> Option<usize> {
+        let interval = self.options.commit_interval.as_micros();
+        let gathered = interval / self.spacing().as_micros().max(1);
+        // Twice: one commit is under way while the next is gathered.
+        usize::try_from(gathered * 2).ok().filter(|_| interval > 0)
+    }
+
+    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
+        let Output { batch_id, partitions, reached } = output;
+        let rows = partitions.into_iter().flatten().filter(|rows| rows.num_rows() > 0);
+        let rows: Vec<_> = rows.collect();
+        if rows.is_empty() {
+            return Ok(Acknowledgement::Done);
+        }
+        let (done, published) = oneshot::channel();
+        let gather = self.gather.as_ref().expect("the driver opens a sink before it uses it");
+        // If it is not taken, `done` is dropped and the acknowledgement says so.
+        gather.send(Message::Work(Work { batch_id, rows, reached, done })).await;
+        Ok(Acknowledgement::Later(Box::pin(async move {
+            let after_a_failure =
+                || Failure::new(Kind::Retry, "the table's commits have ended with a failure");
+            published.await.unwrap_or_else(|_| Err(after_a_failure()))
+        })))
+    }
+
+    async fn flush(&mut self) {
+        if let Some(gather) = &self.gather {
+            gather.send(Message::Flush).await;
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Failure> {
+        let gather = self.gather.take();
+        self.env.spawn_blocking("delta-close", move || drop(gather)).join().await;
+        Ok(())
+    }
+}

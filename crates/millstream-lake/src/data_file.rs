@@ -1,0 +1,417 @@
+//! Data files: rows to Parquet, and a file's facts to an `add` action.
+//!
+//! A [`FileWriter`] takes rows of a table as they come and encodes them at once, so that when it is
+//! time to commit only the last row group and the footer are missing. It keeps a file open per
+//! partition it has seen, and closes one that has reached the target size. Files have names of their
+//! own and are no part of the table before a commit says so; an abandoned one is left to `vacuum`.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::sync::Arc;
+
+use arrow::array::ArrayData;
+use arrow::array::{
+    Array, ArrayRef, Int64Array, MapBuilder, MapFieldNames, RecordBatch, StringArray,
+    StringBuilder, StructArray, make_array,
+};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow_json::ReaderBuilder;
+use delta_kernel::KernelError;
+use delta_kernel::engine::arrow_conversion::TryFromKernel;
+use delta_kernel::schema::StructType;
+use delta_kernel::table_features::ColumnMappingMode;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+
+use crate::columns::ColumnMap;
+use crate::error::TableError;
+use crate::partition::{self, PartitionKey};
+use crate::statistics;
+use crate::store::TableStore;
+use crate::table::Table;
+
+/// Rows of a row group at most.
+const ROW_GROUP_ROWS: usize = 1 << 20;
+/// A row group is closed when its encoded columns have reached this.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+/// Bounds of text and bytes are cut to this length; they stay bounds.
+const BOUND_BYTES: usize = 32;
+
+/// A file that is written and not committed yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DataFile {
+    /// Relative to the table's directory, not encoded.
+    pub name: String,
+    /// As the log has it: relative and encoded as in a URL.
+    pub path: String,
+    /// By physical column name; `None` for null.
+    pub partition_values: Vec<(String, Option<String>)>,
+    /// Bytes.
+    pub size: u64,
+    /// Milliseconds since the epoch.
+    pub modified_ms: i64,
+    /// Rows in it.
+    pub rows: u64,
+    /// Its statistics, an object as the log has it.
+    pub statistics: serde_json::Value,
+}
+
+/// How data files are written.
+#[derive(Clone, Debug)]
+pub struct FileSettings {
+    /// A file that has reached this many bytes is closed, and another begun.
+    pub target_bytes: u64,
+    /// The codec.
+    pub compression: FileCompression,
+}
+
+/// The codec of data files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileCompression {
+    /// Snappy, as Spark.
+    #[default]
+    Snappy,
+    /// Zstandard, level 1.
+    Zstd,
+    /// None.
+    None,
+}
+
+impl Default for FileSettings {
+    fn default() -> Self {
+        Self { target_bytes: 128 << 20, compression: FileCompression::default() }
+    }
+}
+
+impl FileCompression {
+    fn codec(self) -> Compression {
+        match self {
+            Self::Snappy => Compression::SNAPPY,
+            Self::Zstd => Compression::ZSTD(ZstdLevel::try_new(1).expect("1 is a level")),
+            Self::None => Compression::UNCOMPRESSED,
+        }
+    }
+
+    /// What stands in a file's name before `.parquet`.
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Snappy => ".snappy",
+            Self::Zstd => ".zstd",
+            Self::None => "",
+        }
+    }
+}
+
+/// How rows of one query are written to a table: columns, partitions, statistics. Made once, by
+/// the table's schema; clones are cheap.
+#[derive(Clone)]
+pub struct WritePlan {
+    inner: Arc<PlanInner>,
+}
+
+struct PlanInner {
+    columns: ColumnMap,
+    /// Columns in files, as they are called there.
+    physical: SchemaRef,
+    /// Where `physical`'s columns stand in the table's.
+    in_files: Vec<usize>,
+    partitions: Vec<partition::Column>,
+    statistics_of: Vec<Vec<String>>,
+    settings: FileSettings,
+}
+
+impl WritePlan {
+    /// A plan for rows of `query`. Errors: they do not fit, or the table is not written here.
+    pub fn new(table: &Table, query: &Schema, settings: FileSettings) -> Result<Self, TableError> {
+        let snapshot = table.snapshot();
+        let failed = |error| table.kernel_error("written", error);
+        let transaction = table.transaction(&snapshot, true).map_err(failed)?;
+        // Asked for its checks: column defaults and the like.
+        transaction.write_state().map_err(failed)?;
+        let logical = table.schema()?;
+        let columns = ColumnMap::new(query, &logical).map_err(|misfit| TableError::Mismatch {
+            table: table.store().shown(),
+            problem: misfit.to_string(),
+        })?;
+        let partition_by = transaction.logical_partition_columns().to_vec();
+        let is_partition = |field: &Field| partition_by.contains(field.name());
+        let mapping = snapshot.table_configuration().column_mapping_mode();
+        let physical_name = |name: &str| {
+            let field =
+                snapshot.schema().field(name).map(|field| field.physical_name(mapping).to_owned());
+            field.unwrap_or_else(|| name.to_owned())
+        };
+        let partitions = partition_by.iter().map(|name| partition::Column {
+            index: logical.index_of(name).expect("a partition column is a column"),
+            physical_name: physical_name(name),
+        });
+        let in_files =
+            (0..logical.fields().len()).filter(|index| !is_partition(logical.field(*index)));
+        let in_files: Vec<usize> = in_files.collect();
+        let physical =
+            physical_schema(&snapshot.schema(), &partition_by, mapping).map_err(failed)?;
+        let statistics_of = transaction.stats_columns();
+        let statistics_of =
+            statistics_of.iter().map(|name| name.path().iter().map(ToString::to_string).collect());
+        let inner = PlanInner {
+            columns,
+            physical,
+            in_files,
+            partitions: partitions.collect(),
+            statistics_of: statistics_of.collect(),
+            settings,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+impl PlanInner {
+    /// The columns of files, under their names there.
+    fn physical_rows(&self, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        let fields = self.physical.fields().iter().zip(&self.in_files);
+        let columns = fields.map(|(field, index)| retyped(rows.column(*index), field.data_type()));
+        RecordBatch::try_new(Arc::clone(&self.physical), columns.collect::<Result<_, _>>()?)
+    }
+}
+
+/// The same values under a type that differs in the names of nested fields only.
+fn retyped(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, ArrowError> {
+    if column.data_type() == kind {
+        return Ok(Arc::clone(column));
+    }
+    Ok(make_array(retyped_data(column.to_data(), kind)?))
+}
+
+fn retyped_data(data: ArrayData, kind: &DataType) -> Result<ArrayData, ArrowError> {
+    let kinds: Vec<&DataType> = match kind {
+        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
+        DataType::List(field) | DataType::LargeList(field) | DataType::Map(field, _) => {
+            vec![field.data_type()]
+        }
+        _ => Vec::new(),
+    };
+    let children = data.child_data().iter().cloned().zip(kinds);
+    let children = children.map(|(child, kind)| retyped_data(child, kind));
+    let children = children.collect::<Result<Vec<_>, _>>()?;
+    data.into_builder().data_type(kind.clone()).child_data(children).build()
+}
+
+/// Columns as they are called in files, with the field ids that column mapping asks for.
+fn physical_schema(
+    logical: &StructType,
+    partition_by: &[String],
+    mapping: ColumnMappingMode,
+) -> Result<SchemaRef, KernelError> {
+    let fields = logical.fields().filter(|field| !partition_by.contains(field.name()));
+    let physical = StructType::try_new(fields.cloned())?.make_physical(mapping)?;
+    Ok(Arc::new(Schema::try_from_kernel(&physical)?))
+}
+
+/// Writes rows of one table, for one commit or several. Belongs to one thread.
+pub struct FileWriter {
+    plan: WritePlan,
+    store: TableStore,
+    open: BTreeMap<PartitionKey, OpenFile>,
+    done: Vec<DataFile>,
+    /// Asked whether a path suits; see [`FileWriter::steer`].
+    steering: Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>,
+}
+
+struct OpenFile {
+    writer: ArrowWriter<Vec<u8>>,
+}
+
+impl FileWriter {
+    /// A writer by `plan`.
+    pub fn new(plan: WritePlan, store: &TableStore) -> Self {
+        let (store, open, done) = (store.clone(), BTreeMap::new(), Vec::new());
+        Self { plan, store, open, done, steering: None }
+    }
+
+    /// Draws names until one suits. The checkpoint's cost depends on how many of its parts new
+    /// files fall into, and that on their names.
+    pub fn steer(&mut self, suits: Arc<dyn Fn(&str) -> bool + Send + Sync>) {
+        self.steering = Some(suits);
+    }
+
+    /// Takes rows of the query. Encodes them, and puts a file that is large enough into the store.
+    pub fn write(&mut self, rows: &RecordBatch) -> Result<(), TableError> {
+        if rows.num_rows() == 0 {
+            return Ok(());
+        }
+        let plan = self.plan.clone();
+        let refused = |problem| TableError::Row { table: self.store.shown(), problem };
+        let rows = plan.inner.columns.apply(rows).map_err(refused)?;
+        if plan.inner.partitions.is_empty() {
+            return self.write_partition(PartitionKey::default(), &rows);
+        }
+        let parts = partition::split(&rows, &plan.inner.partitions).map_err(refused)?;
+        for (key, rows) in parts {
+            self.write_partition(key, &rows)?;
+        }
+        Ok(())
+    }
+
+    fn write_partition(&mut self, key: PartitionKey, rows: &RecordBatch) -> Result<(), TableError> {
+        let plan = self.plan.clone();
+        let encoding = |error: &dyn std::fmt::Display| TableError::Encoding {
+            table: self.store.shown(),
+            cause: error.to_string(),
+        };
+        let physical = plan.inner.physical_rows(rows);
+        let physical = physical.map_err(|error| encoding(&error))?;
+        if !self.open.contains_key(&key) {
+            let writer = writer(&plan).map_err(|error| encoding(&error))?;
+            self.open.insert(key.clone(), OpenFile { writer });
+        }
+        let file = self.open.get_mut(&key).expect("it was just put there");
+        file.writer.write(&physical).map_err(|error| encoding(&error))?;
+        if file.writer.in_progress_size() >= ROW_GROUP_BYTES {
+            file.writer.flush().map_err(|error| encoding(&error))?;
+        }
+        let bytes = file.writer.bytes_written() + file.writer.in_progress_size();
+        if bytes as u64 >= plan.inner.settings.target_bytes {
+            self.close_file(&key)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of rows that are encoded and in no file yet, about.
+    pub fn buffered_bytes(&self) -> usize {
+        self.open
+            .values()
+            .map(|file| file.writer.bytes_written() + file.writer.in_progress_size())
+            .sum()
+    }
+
+    /// Closes all files and gives those written since the last call. They are in the store.
+    pub fn finish(&mut self) -> Result<Vec<DataFile>, TableError> {
+        while let Some(key) = self.open.keys().next().cloned() {
+            self.close_file(&key)?;
+        }
+        Ok(std::mem::take(&mut self.done))
+    }
+
+    /// Forgets what was not finished.
+    pub fn abandon(&mut self) {
+        self.open.clear();
+        let names: Vec<_> = self.done.drain(..).map(|file| file.name).collect();
+        // A file that stays is no part of the table; vacuum finds it.
+        let _ = self.store.delete_many(&names);
+    }
+
+    fn close_file(&mut self, key: &PartitionKey) -> Result<(), TableError> {
+        let Some(mut file) = self.open.remove(key) else { return Ok(()) };
+        let encoding = |error: &dyn std::fmt::Display| TableError::Encoding {
+            table: self.store.shown(),
+            cause: error.to_string(),
+        };
+        let footer = file.writer.finish().map_err(|error| encoding(&error))?;
+        let bytes = std::mem::take(file.writer.inner_mut());
+        let plan = &self.plan.inner;
+        let (name, path) = self.draw_name(key);
+        let size = bytes.len() as u64;
+        self.store
+            .put(&name, bytes.into())
+            .map_err(|error| TableError::store("cannot write to", &self.store.shown(), &error))?;
+        self.done.push(DataFile {
+            path,
+            partition_values: key.values(&plan.partitions),
+            size,
+            modified_ms: self.store.env().now_ms(),
+            rows: u64::try_from(footer.file_metadata().num_rows()).unwrap_or(0),
+            statistics: statistics::of_file(&footer, &plan.physical, &plan.statistics_of),
+            name,
+        });
+        Ok(())
+    }
+
+    fn draw_name(&self, key: &PartitionKey) -> (String, String) {
+        let plan = &self.plan.inner;
+        let directory = key.directory(&plan.partitions);
+        let extension = plan.settings.compression.extension();
+        loop {
+            let unique = self.store.env().random_uuid();
+            let name = format!("{directory}part-00000-{unique}-c000{extension}.parquet");
+            let path = encoded(&self.store, &name);
+            if self.steering.as_ref().is_none_or(|suits| suits(&path)) {
+                return (name, path);
+            }
+        }
+    }
+}
+
+/// A name as the log has it.
+fn encoded(store: &TableStore, name: &str) -> String {
+    let (root, url) = (store.url().as_str().len(), store.file_url(name));
+    url.as_str()[root..].to_owned()
+}
+
+fn writer(plan: &WritePlan) -> parquet::errors::Result<ArrowWriter<Vec<u8>>> {
+    let properties = WriterProperties::builder()
+        .set_compression(plan.inner.settings.compression.codec())
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_statistics_truncate_length(Some(BOUND_BYTES))
+        .set_created_by(crate::table::ENGINE.to_owned())
+        .build();
+    let options =
+        ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+    ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(&plan.inner.physical), options)
+}
+
+/// Files' facts in the columns that the protocol library takes.
+pub(crate) fn add_actions(
+    files: &[DataFile],
+    statistics_schema: &StructType,
+) -> Result<RecordBatch, KernelError> {
+    let mut values = MapBuilder::new(
+        Some(MapFieldNames { entry: "key_value".into(), key: "key".into(), value: "value".into() }),
+        StringBuilder::new(),
+        StringBuilder::new(),
+    );
+    for file in files {
+        for (column, value) in &file.partition_values {
+            values.keys().append_value(column);
+            values.values().append_option(value.as_deref());
+        }
+        values.append(true)?;
+    }
+    let values = values.finish();
+    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("path", Arc::new(StringArray::from_iter_values(files.iter().map(|file| &file.path)))),
+        ("partitionValues", Arc::new(values)),
+        (
+            "size",
+            Arc::new(Int64Array::from_iter_values(files.iter().map(|file| signed(file.size)))),
+        ),
+        (
+            "modificationTime",
+            Arc::new(Int64Array::from_iter_values(files.iter().map(|file| file.modified_ms))),
+        ),
+        ("stats", Arc::new(statistics_column(files, statistics_schema)?)),
+    ];
+    let fields = columns
+        .iter()
+        .map(|(name, column)| Field::new(*name, column.data_type().clone(), *name == "stats"));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    Ok(RecordBatch::try_new(schema, columns.into_iter().map(|(_, column)| column).collect())?)
+}
+
+fn statistics_column(files: &[DataFile], schema: &StructType) -> Result<StructArray, KernelError> {
+    let schema = Arc::new(Schema::try_from_kernel(schema)?);
+    let mut lines = Vec::new();
+    for file in files {
+        serde_json::to_writer(&mut lines, &file.statistics)
+            .map_err(|error| KernelError::generic(format!("statistics are no JSON: {error}")))?;
+        lines.push(b'\n');
+    }
+    let reader = ReaderBuilder::new(Arc::clone(&schema)).build(Cursor::new(lines))?;
+    let rows = reader.collect::<Result<Vec<_>, _>>()?;
+    Ok(StructArray::from(concat_batches(&schema, &rows)?))
+}

@@ -1,0 +1,407 @@
+//! A table that is open: its newest snapshot, in memory, and the sequence of our own commits.
+//!
+//! [`Table::append`] is the only thing on a stream's path. It makes one request, the put-if-absent
+//! of version N+1, and the snapshot of that version follows from the one of N without reading
+//! anything. Nothing is listed, no checkpoint is written there, and the cost does not depend on how
+//! many files the table has.
+//!
+//! Every answer other than success leaves open whether the version is ours: a request may have been
+//! carried out and its answer lost, and a client that repeats it is told that the name is taken. So
+//! the version is read back and looked at (protocol, "Delta Log Entries"):
+//!
+//! | version N+1 | what follows |
+//! |---|---|
+//! | is not there | the same attempt again |
+//! | has our attempt's mark | it is published |
+//! | is somebody else's | their commits are looked at: another schema or protocol ends the query, as does a commit for our own query; otherwise the attempt goes on at the version after |
+//!
+//! A blind append conflicts with nothing else: it has read no files.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use delta_kernel::committer::FileSystemCommitter;
+use delta_kernel::engine::arrow_conversion::{TryFromArrow, TryFromKernel, TryIntoKernel};
+use delta_kernel::engine::arrow_data::ArrowEngineData;
+use delta_kernel::schema::{StructField, StructType};
+use delta_kernel::transaction::data_layout::DataLayout;
+use delta_kernel::transaction::{CommitResult, Transaction, UpdateTableOperation};
+use delta_kernel::{KernelError, Snapshot, SnapshotRef};
+use parking_lot::Mutex;
+
+use crate::columns;
+use crate::data_file::DataFile;
+use crate::entry::{self, Entry};
+use crate::error::TableError;
+use crate::kernel::KernelEngine;
+use crate::store::TableStore;
+
+/// What commits say wrote them.
+pub(crate) const ENGINE: &str = concat!("Millstream/", env!("CARGO_PKG_VERSION"));
+/// Attempts at one append before the store's trouble is reported. Each attempt that loses against
+/// another writer is at a new version and does not count.
+const ATTEMPTS_MAX: u32 = 5;
+const RETRY_AFTER: Duration = Duration::from_millis(50);
+
+/// A Delta table, open for writing. To be shared by all that write to it from this process.
+pub struct Table {
+    store: TableStore,
+    engine: KernelEngine,
+    state: Mutex<State>,
+}
+
+struct State {
+    snapshot: SnapshotRef,
+    /// The last version that each application published, as far as it was asked for.
+    published: HashMap<String, Option<i64>>,
+}
+
+/// What is to be appended in one commit.
+pub struct Append<'a> {
+    /// Who appends: the query's id.
+    pub application: &'a str,
+    /// The application's own count, the number of the last micro-batch in it. Must grow.
+    pub version: i64,
+    /// The files, already written.
+    pub files: &'a [DataFile],
+    /// What the commit says about itself (`userMetadata`), to be found again with [`Table::last`].
+    pub note: &'a str,
+}
+
+/// An append that was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The table's version.
+    pub version: u64,
+    /// Commits by others that it had to go behind.
+    pub conflicts: u32,
+}
+
+/// What [`Table::create`] makes.
+pub struct NewTable<'a> {
+    /// All columns, the partition columns among them.
+    pub schema: &'a Schema,
+    /// The columns that files are sorted into directories by.
+    pub partition_by: &'a [String],
+    /// `delta.*` and other properties.
+    pub properties: &'a [(String, String)],
+}
+
+impl Table {
+    /// Opens the table. Errors: [`TableError::Missing`] if there is none.
+    pub fn open(store: &TableStore) -> Result<Self, TableError> {
+        if !store.may_exist() {
+            return Err(TableError::Missing { table: store.shown() });
+        }
+        let engine = KernelEngine::new(store);
+        let snapshot = Snapshot::builder_for(store.url().as_str()).build(&engine);
+        let snapshot =
+            snapshot.map_err(|error| TableError::kernel("read", &store.shown(), error))?;
+        Ok(Self::at(store, engine, snapshot))
+    }
+
+    fn at(store: &TableStore, engine: KernelEngine, snapshot: SnapshotRef) -> Self {
+        let state = Mutex::new(State { snapshot, published: HashMap::new() });
+        Self { store: store.clone(), engine, state }
+    }
+
+    /// Makes a table without rows, or opens the one that somebody made at the same time.
+    pub fn create(store: &TableStore, new: &NewTable<'_>) -> Result<Self, TableError> {
+        let engine = KernelEngine::new(store);
+        let failed = |error| TableError::kernel("written", &store.shown(), error);
+        store.make_directory().map_err(|error| failed(KernelError::IOError(error)))?;
+        let schema: StructType = new
+            .schema
+            .try_into_kernel()
+            .map_err(|error: arrow::error::ArrowError| failed(KernelError::from(error)))?;
+        let mut builder = delta_kernel::transaction::create_table::create_table(
+            store.url().as_str(),
+            Arc::new(schema),
+            ENGINE,
+            true,
+        )
+        .with_table_properties(new.properties.iter().cloned());
+        if !new.partition_by.is_empty() {
+            builder = builder.with_data_layout(DataLayout::partitioned(new.partition_by.iter()));
+        }
+        let committed = builder
+            .build(&engine, Box::new(FileSystemCommitter::new()))
+            .and_then(|transaction| transaction.commit(&engine));
+        match committed {
+            Ok(CommitResult::Committed(committed)) => match committed.post_commit_snapshot() {
+                Some(snapshot) => Ok(Self::at(store, engine, Arc::clone(snapshot))),
+                None => Self::open(store),
+            },
+            Ok(_) | Err(KernelError::TableAlreadyExistsAtPath(_)) => Self::open(store),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Where the table's files are.
+    pub fn store(&self) -> &TableStore {
+        &self.store
+    }
+
+    /// The newest version known here.
+    pub fn version(&self) -> u64 {
+        self.snapshot().version()
+    }
+
+    pub(crate) fn snapshot(&self) -> SnapshotRef {
+        Arc::clone(&self.state.lock().snapshot)
+    }
+
+    /// The table's columns, partition columns among them, in Arrow's types.
+    pub fn schema(&self) -> Result<SchemaRef, TableError> {
+        self.schema_of(&self.snapshot())
+    }
+
+    fn schema_of(&self, snapshot: &SnapshotRef) -> Result<SchemaRef, TableError> {
+        let schema = Schema::try_from_kernel(snapshot.schema().as_ref());
+        let schema = schema.map_err(|error| self.kernel_error("read", error.into()))?;
+        Ok(Arc::new(schema))
+    }
+
+    /// A property of the table, `delta.checkpointInterval` say.
+    pub fn property(&self, key: &str) -> Option<String> {
+        self.snapshot().metadata_configuration().get(key).cloned()
+    }
+
+    /// The version that `application` published last.
+    pub fn last_published(&self, application: &str) -> Result<Option<i64>, TableError> {
+        let mut state = self.state.lock();
+        self.last_in(&mut state, application)
+    }
+
+    fn last_in(&self, state: &mut State, application: &str) -> Result<Option<i64>, TableError> {
+        if let Some(known) = state.published.get(application) {
+            return Ok(*known);
+        }
+        let found = state.snapshot.get_app_id_version(application, &self.engine);
+        let found = found.map_err(|error| self.kernel_error("read", error))?;
+        state.published.insert(application.to_owned(), found);
+        Ok(found)
+    }
+
+    /// What the commit said in which `application` published `version`: its `note`. `None` if the
+    /// log has been cleaned up that far.
+    pub fn note_of(&self, application: &str, version: i64) -> Result<Option<String>, TableError> {
+        let mut at = self.version();
+        loop {
+            let Some(entry) = self.entry(at)? else { return Ok(None) };
+            if entry.published(application) == Some(version) {
+                return Ok(entry.note);
+            }
+            match at.checked_sub(1) {
+                Some(before) => at = before,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Entry `version` of the log, `None` if it is not there.
+    fn entry(&self, version: u64) -> Result<Option<Entry>, TableError> {
+        let name = entry::name(version);
+        match self.store.get(&name) {
+            Ok(bytes) => {
+                let entry = Entry::parse(&bytes);
+                let table = self.store.shown_file(&name);
+                Ok(Some(entry.map_err(|problem| TableError::Damaged { table, problem })?))
+            }
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => {
+                Err(TableError::store("cannot read", &self.store.shown_file(&name), &error))
+            }
+        }
+    }
+
+    /// Publishes files in one commit. Gives `None` if the application has published this version,
+    /// or a later one, before: then nothing is done.
+    pub fn append(&self, append: &Append<'_>) -> Result<Option<Appended>, TableError> {
+        let mut state = self.state.lock();
+        if self.last_in(&mut state, append.application)? >= Some(append.version) {
+            return Ok(None);
+        }
+        let mark = self.store.env().random_uuid().to_string();
+        let note = entry::marked(append.note, &mark);
+        let (mut attempt, mut conflicts) = (1, 0);
+        let version = loop {
+            let version = state.snapshot.version() + 1;
+            let outcome = self.attempt(&state.snapshot, append, &note);
+            let problem = match outcome {
+                Ok(CommitResult::Committed(committed)) => {
+                    let Some(snapshot) = committed.post_commit_snapshot() else {
+                        self.advance(&mut state)?;
+                        break version;
+                    };
+                    state.snapshot = Arc::clone(snapshot);
+                    break version;
+                }
+                Ok(CommitResult::Conflicted(_)) => None,
+                Ok(CommitResult::Retryable(retryable)) => Some(retryable.error),
+                Err(error) => Some(error),
+            };
+            match self.entry(version)? {
+                Some(entry) if entry.mark.as_deref() == Some(&mark) => {
+                    self.advance(&mut state)?;
+                    break version;
+                }
+                Some(_) => {
+                    conflicts += 1;
+                    self.catch_up(&mut state, append)?;
+                }
+                None => {
+                    let problem = problem.unwrap_or_else(|| KernelError::MissingVersion(version));
+                    if attempt == ATTEMPTS_MAX || !may_pass(&problem) {
+                        return Err(self.kernel_error("written", problem));
+                    }
+                    attempt += 1;
+                    let env = self.store.env();
+                    env.block_on_cores(env.sleep(RETRY_AFTER * attempt));
+                }
+            }
+        };
+        state.published.insert(append.application.to_owned(), Some(append.version));
+        Ok(Some(Appended { version, conflicts }))
+    }
+
+    fn attempt(
+        &self,
+        snapshot: &SnapshotRef,
+        append: &Append<'_>,
+        note: &str,
+    ) -> Result<CommitResult, KernelError> {
+        let mut transaction = self.transaction(snapshot, !append.files.is_empty())?;
+        if !append.files.is_empty() {
+            let stats_schema = transaction.stats_schema()?;
+            let files = crate::data_file::add_actions(append.files, &stats_schema)?;
+            transaction.add_files(Box::new(ArrowEngineData::new(files)));
+        }
+        let (info, schema) = commit_info(note)?;
+        transaction
+            .with_transaction_id(append.application.to_owned(), append.version)
+            .with_commit_info(info, schema)
+            .commit(&self.engine)
+    }
+
+    /// A transaction on `snapshot`; fails if the table has a feature that is not written here.
+    pub(crate) fn transaction(
+        &self,
+        snapshot: &SnapshotRef,
+        is_blind_append: bool,
+    ) -> Result<Transaction, KernelError> {
+        let operation = UpdateTableOperation::StreamingUpdate;
+        let builder = Arc::clone(snapshot).update_table(operation, ENGINE, true);
+        let builder = if is_blind_append { builder.with_blind_append() } else { builder };
+        builder.build(&self.engine, Box::new(FileSystemCommitter::new()))
+    }
+
+    /// Brings the snapshot to the newest version.
+    fn advance(&self, state: &mut State) -> Result<(), TableError> {
+        let newer = Snapshot::builder_from(Arc::clone(&state.snapshot)).build(&self.engine);
+        state.snapshot = newer.map_err(|error| self.kernel_error("read", error))?;
+        Ok(())
+    }
+
+    /// Goes behind what others committed, unless that makes the append void.
+    fn catch_up(&self, state: &mut State, append: &Append<'_>) -> Result<(), TableError> {
+        let seen = state.snapshot.version();
+        self.advance(state)?;
+        let table = || self.store.shown();
+        for version in seen + 1..=state.snapshot.version() {
+            // It was there a moment ago; without it nothing can be said about it.
+            let Some(entry) = self.entry(version)? else {
+                let problem = format!("version {version} is gone while it was needed");
+                return Err(TableError::Damaged { table: table(), problem });
+            };
+            if let Some(what) = entry.changed() {
+                return Err(TableError::Changed { table: table(), what, version });
+            }
+            for (application, published) in &entry.applications {
+                if application == append.application && *published >= append.version {
+                    let (theirs, ours) = (*published, append.version);
+                    return Err(TableError::Fenced { table: table(), theirs, ours });
+                }
+                state.published.insert(application.clone(), Some(*published));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the columns of `query` that the table has not, at its end (Spark's `mergeSchema`). One
+    /// commit of its own, before any rows that have them.
+    pub fn add_columns(&self, query: &Schema) -> Result<(), TableError> {
+        loop {
+            let mut state = self.state.lock();
+            let unknown = columns::unknown_columns(query, &*self.schema_of(&state.snapshot)?);
+            if unknown.is_empty() {
+                return Ok(());
+            }
+            let committed = self.alter(&state.snapshot, &unknown);
+            match committed.map_err(|error| self.kernel_error("written", error))? {
+                CommitResult::Committed(_) | CommitResult::Conflicted(_) => {
+                    // Somebody else may have added them, or others.
+                    self.advance(&mut state)?;
+                }
+                CommitResult::Retryable(retryable) => {
+                    return Err(self.kernel_error("written", retryable.error));
+                }
+            }
+        }
+    }
+
+    fn alter(
+        &self,
+        snapshot: &SnapshotRef,
+        columns: &[FieldRef],
+    ) -> Result<CommitResult, KernelError> {
+        let mut builder =
+            Arc::clone(snapshot).update_table(UpdateTableOperation::AlterTable, ENGINE, false);
+        for column in columns {
+            // Rows that are there already have no value for it.
+            let column = column.as_ref().clone().with_nullable(true);
+            builder = builder.add_column(StructField::try_from_arrow(&column)?);
+        }
+        builder.build(&self.engine, Box::new(FileSystemCommitter::new()))?.commit(&self.engine)
+    }
+
+    /// Looks for commits of others; gives the newest version.
+    pub fn refresh(&self) -> Result<u64, TableError> {
+        let mut state = self.state.lock();
+        self.advance(&mut state)?;
+        state.published.clear();
+        Ok(state.snapshot.version())
+    }
+
+    pub(crate) fn kernel_error(&self, action: &'static str, error: KernelError) -> TableError {
+        TableError::kernel(action, &self.store.shown(), error)
+    }
+}
+
+/// False where another attempt cannot end otherwise.
+fn may_pass(error: &KernelError) -> bool {
+    use object_store::Error;
+    match error {
+        KernelError::Backtraced { source, .. } => may_pass(source),
+        KernelError::ObjectStore(error) => {
+            matches!(error, Error::Generic { .. } | Error::JoinError { .. })
+                && !crate::error::is_local_refusal(error)
+        }
+        KernelError::FileAlreadyExists(_) | KernelError::MissingVersion(_) => true,
+        _ => false,
+    }
+}
+
+/// The commit's own words, as the protocol library takes them.
+fn commit_info(
+    note: &str,
+) -> Result<(Box<dyn delta_kernel::EngineData>, delta_kernel::schema::SchemaRef), KernelError> {
+    let schema = Schema::new(vec![Field::new("userMetadata", DataType::Utf8, true)]);
+    let kernel_schema: StructType = (&schema).try_into_kernel()?;
+    let column = Arc::new(StringArray::from(vec![note]));
+    let row = RecordBatch::try_new(Arc::new(schema), vec![column])?;
+    Ok((Box::new(ArrowEngineData::new(row)), Arc::new(kernel_schema)))
+}

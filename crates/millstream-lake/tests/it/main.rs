@@ -1,0 +1,4 @@
+//! Tables on a real disk, through the crate's public face.
+
+mod append;
+mod support;
