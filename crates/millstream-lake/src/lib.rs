@@ -6,6 +6,7 @@
 //!
 //! Origin: <https://github.com/delta-io/delta/blob/master/PROTOCOL.md>, cited as "protocol".
 
+pub mod checkpoint;
 pub mod error;
 mod kernel;
 mod parquet_file;

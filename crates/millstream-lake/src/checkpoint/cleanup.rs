@@ -1,0 +1,7 @@
+//! placeholder
+
+/// placeholder
+#[derive(Debug)]
+pub struct Cleaned;
+/// placeholder
+pub fn cleanup() {}
