@@ -6,11 +6,13 @@
 //!
 //! Origin: <https://github.com/delta-io/delta/blob/master/PROTOCOL.md>, cited as "protocol".
 
+pub mod checkpoint;
 pub mod columns;
 pub mod data_file;
 mod entry;
 pub mod error;
 mod kernel;
+pub mod maintenance;
 mod parquet_file;
 mod partition;
 mod statistics;

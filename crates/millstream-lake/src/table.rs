@@ -154,6 +154,10 @@ impl Table {
         Arc::clone(&self.state.lock().snapshot)
     }
 
+    pub(crate) fn engine(&self) -> &KernelEngine {
+        &self.engine
+    }
+
     /// The table's columns, partition columns among them, in Arrow's types.
     pub fn schema(&self) -> Result<SchemaRef, TableError> {
         self.schema_of(&self.snapshot())

@@ -148,12 +148,33 @@ impl Env {
         }
     }
 
+    /// As [`Self::thread`], of low priority: for what may take long and that nobody waits for. On
+    /// Linux threads that it starts have the same; elsewhere it is as any other.
+    pub fn background_thread(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Thread {
+        self.thread(name, move || {
+            lower_priority();
+            work();
+        })
+    }
+
     /// Runs `work` on a thread of its own: for loops that block all their life.
     pub fn thread(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Thread {
         let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
         Thread { handle: Some(spawned.expect("the operating system can start a thread")) }
     }
 }
+
+/// Lets every thread of ordinary priority go before this one.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn lower_priority() {
+    const NICENESS: libc::c_int = 15;
+    // SAFETY: a call with three numbers. Of threads, 0 is the calling one; a refusal changes nothing.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn lower_priority() {}
 
 /// A running task. Awaiting it gives its result; dropping it lets it go on.
 pub struct Task<T> {

@@ -1,0 +1,89 @@
+//! What a crash left in the log, taken away before anything else is written.
+//!
+//! An incomplete set of parts is harmless to readers until the hint names it or a careless cleaner
+//! trusts it. Ours are told by the staged files they were made from; those of other writers, which
+//! may be at work on them, are left alone for a while.
+
+use object_store::Error;
+
+use super::base::{Found, FoundKind, checkpoints_of};
+use super::error::{CheckpointError, store_error};
+use super::hint::Hint;
+use super::names::{self, HINT, STAGED, staged_set};
+use crate::store::{Listed, TableStore};
+
+/// How long an incomplete set of another writer may still become complete.
+const FOREIGN_SET_AGE_MS: i64 = 600_000;
+
+/// What was left over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Files that were deleted.
+    pub deleted: Vec<String>,
+    /// True if the hint named a checkpoint that is not complete; it names another one now, or there
+    /// is none.
+    pub is_hint_moved: bool,
+}
+
+impl Repaired {
+    /// True if nothing was wrong.
+    pub fn is_empty(&self) -> bool {
+        self.deleted.is_empty() && !self.is_hint_moved
+    }
+}
+
+/// Deletes staged parts and incomplete sets, with one listing of the log. Not to be called while a
+/// checkpoint of this table is being written.
+pub fn repair(store: &TableStore) -> Result<Repaired, CheckpointError> {
+    let listed = store.list(names::LOG, None).map_err(store_error("list", names::LOG))?;
+    let (found, incomplete) = checkpoints_of(&listed);
+    let is_staged = |file: &&Listed| file.name.starts_with(STAGED);
+    let staged: Vec<_> = listed.iter().filter(is_staged).map(|file| file.name.clone()).collect();
+    let now_ms = store.env().now_ms();
+    let mut parts = Vec::new();
+    for set in incomplete {
+        let is_ours =
+            staged.iter().any(|name| staged_set(name) == Some((set.version, set.parts)));
+        let newest_ms = set.files.iter().map(|file| file.modified_ms).max().unwrap_or(0);
+        if is_ours || now_ms.saturating_sub(newest_ms) >= FOREIGN_SET_AGE_MS {
+            parts.extend(set.files.into_iter().map(|file| file.name));
+        }
+    }
+    // The hint first, then the parts, and what proves that they are ours last.
+    let is_hint_moved =
+        listed.iter().any(|file| file.name == HINT) && move_hint(store, &found)?;
+    store.delete_many(&parts).map_err(store_error("delete parts of", names::LOG))?;
+    store.delete_many(&staged).map_err(store_error("delete", STAGED))?;
+    parts.extend(staged);
+    Ok(Repaired { deleted: parts, is_hint_moved })
+}
+
+/// Makes a hint that names no complete checkpoint name the newest one that is.
+fn move_hint(store: &TableStore, found: &[Found]) -> Result<bool, CheckpointError> {
+    let Some(hint) = Hint::read(store)? else { return Ok(false) };
+    let is_named = |found: &&Found| match (hint.parts, found.kind) {
+        _ if found.version != hint.version => false,
+        (Some(parts), FoundKind::MultiPart(found)) => parts == found,
+        (parts, kind) => parts.is_none() && !matches!(kind, FoundKind::MultiPart(_)),
+    };
+    if found.iter().any(|found| is_named(&found)) {
+        return Ok(false);
+    }
+    match found.first() {
+        Some(best) => {
+            let parts = match best.kind {
+                FoundKind::MultiPart(parts) => Some(parts),
+                _ => None,
+            };
+            let bytes = best.files.iter().map(|file| file.size).sum();
+            // How many actions it has is not known without reading it, and is optional to readers
+            // only by being zero.
+            Hint { version: best.version, parts, size: 0, bytes, adds: 0 }.write(store)?;
+        }
+        None => match store.delete_many(&[HINT.to_owned()]) {
+            Ok(()) | Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(store_error("delete", HINT)(error)),
+        },
+    }
+    Ok(true)
+}

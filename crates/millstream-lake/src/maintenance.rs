@@ -1,0 +1,237 @@
+//! What a table needs now and then, beside the stream and never in its way.
+//!
+//! A thread of its own, of low priority, is told of every commit and does what is due: the version's
+//! checksum file, a checkpoint every `delta.checkpointInterval` commits, and after a checkpoint the
+//! cleanup of the log. Nobody waits for it. While it is at work only the newest version is
+//! remembered: if checkpoints take longer than the interval, there are fewer of them.
+//!
+//! What fails here is logged and tried again at the next occasion; the table is whole without it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use delta_kernel::SnapshotRef;
+use millstream_store::env::{Env, Thread};
+use parking_lot::{Condvar, Mutex};
+
+use crate::checkpoint::{self, CheckpointError, Checkpointer, Settings, Steering};
+use crate::error::TableError;
+use crate::table::{Append, Appended, Table};
+
+/// Commits between checkpoints where the table does not say; Spark's default.
+const CHECKPOINT_INTERVAL: u64 = 10;
+/// How long the log keeps the past where the table does not say.
+const LOG_RETENTION_MS: i64 = 30 * 86_400_000;
+/// From one cleanup of the log to the next.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
+
+/// A table that this process writes to, with what takes care of it.
+pub struct LiveTable {
+    table: Arc<Table>,
+    shared: Arc<Shared>,
+    steering: Steering,
+    /// Joined when this is dropped, after it was told to end.
+    _thread: Thread,
+}
+
+/// How a table is taken care of.
+#[derive(Clone, Debug, Default)]
+pub struct Care {
+    /// How checkpoints are written.
+    pub checkpoints: Settings,
+    /// False to write none, for comparison.
+    pub is_off: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The newest commit that nothing was done for yet.
+    newest: Option<SnapshotRef>,
+    is_ending: bool,
+    is_working: bool,
+}
+
+impl LiveTable {
+    /// Takes care of `table` from now on. First what a crash left behind is put in order, which must
+    /// come before the first commit: a half-written checkpoint is taken for a whole one by some
+    /// writers' cleanup.
+    pub fn start(table: Table, care: Care) -> Result<Self, TableError> {
+        let checkpointer = Checkpointer::open(table.store().clone(), care.checkpoints)
+            .map_err(|error| checkpoint_error(&table, error))?;
+        let repaired = checkpointer.repaired();
+        if !repaired.is_empty() {
+            tracing::info!(table = table.store().shown(), ?repaired, "put a table's log in order");
+        }
+        let (table, steering) = (Arc::new(table), checkpointer.steering());
+        let shared = Arc::new(Shared { state: Mutex::default(), wake: Condvar::new() });
+        let env = table.store().env().clone();
+        let worker = Worker {
+            table: Arc::clone(&table),
+            shared: Arc::clone(&shared),
+            checkpointer,
+            is_off: care.is_off,
+            last_checkpoint: table.version(),
+            last_cleanup: None,
+        };
+        let thread = env.background_thread("lake-care", move || worker.run());
+        Ok(Self { table, shared, steering, _thread: thread })
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Which names of new files keep checkpoints cheap.
+    pub fn steering(&self) -> &Steering {
+        &self.steering
+    }
+
+    /// [`Table::append`], and tells the thread of it.
+    pub fn append(&self, append: &Append<'_>) -> Result<Option<Appended>, TableError> {
+        let appended = self.table.append(append)?;
+        if appended.is_some() {
+            let mut state = self.shared.state.lock();
+            state.newest = Some(self.table.snapshot());
+            self.shared.wake.notify_one();
+        }
+        Ok(appended)
+    }
+
+    /// Waits until everything that was due is done: for tests, benchmarks and the end of a run.
+    pub fn settle(&self) {
+        let mut state = self.shared.state.lock();
+        while state.newest.is_some() || state.is_working {
+            self.shared.wake.wait(&mut state);
+        }
+    }
+}
+
+impl Drop for LiveTable {
+    fn drop(&mut self) {
+        self.shared.state.lock().is_ending = true;
+        self.shared.wake.notify_all();
+    }
+}
+
+fn checkpoint_error(table: &Table, error: CheckpointError) -> TableError {
+    let (table, problem) = (table.store().shown(), error.to_string());
+    TableError::Damaged { table, problem }
+}
+
+struct Worker {
+    table: Arc<Table>,
+    shared: Arc<Shared>,
+    checkpointer: Checkpointer,
+    is_off: bool,
+    /// The version of the last checkpoint, or the one this began at.
+    last_checkpoint: u64,
+    /// On the monotonic clock.
+    last_cleanup: Option<Duration>,
+}
+
+impl Worker {
+    fn run(mut self) {
+        while let Some(snapshot) = self.next() {
+            if !self.is_off {
+                self.checksum(&snapshot);
+                self.checkpoint(snapshot.version());
+            }
+        }
+    }
+
+    /// The newest commit; `None` at the end.
+    fn next(&self) -> Option<SnapshotRef> {
+        let mut state = self.shared.state.lock();
+        state.is_working = false;
+        self.shared.wake.notify_all();
+        loop {
+            if state.is_ending {
+                return None;
+            }
+            if let Some(snapshot) = state.newest.take() {
+                state.is_working = true;
+                return Some(snapshot);
+            }
+            self.shared.wake.wait(&mut state);
+        }
+    }
+
+    /// Writes `N.crc`, if what it says is known without reading the table.
+    fn checksum(&self, snapshot: &SnapshotRef) {
+        if snapshot.get_file_stats_if_present().is_none() {
+            return;
+        }
+        if let Err(error) = snapshot.write_checksum(self.table.engine()) {
+            let table = self.table.store().shown();
+            tracing::debug!(table, %error, "no checksum file was written");
+        }
+    }
+
+    fn checkpoint(&mut self, version: u64) {
+        if version < self.last_checkpoint + self.interval() {
+            return;
+        }
+        let began = self.env().monotonic();
+        match self.checkpointer.write(version) {
+            Ok(written) => {
+                self.last_checkpoint = version;
+                let took_ms = self.env().monotonic().saturating_sub(began).as_millis();
+                tracing::debug!(version, took_ms, ?written.layout, rows = written.rows,
+                    rewritten = written.parts_rewritten, "checkpoint");
+                for damaged in written.damaged {
+                    tracing::warn!(damaged, "a checkpoint could not be used");
+                }
+                self.cleanup();
+            }
+            Err(error) => {
+                // Not at every commit: what is wrong may be wrong for long.
+                self.last_checkpoint = version;
+                let table = self.table.store().shown();
+                tracing::warn!(table, version, %error, "no checkpoint was written");
+            }
+        }
+    }
+
+    fn interval(&self) -> u64 {
+        let given = self.table.property("delta.checkpointInterval");
+        let given = given.and_then(|text| text.trim().parse().ok());
+        given.filter(|interval| *interval > 0).unwrap_or(CHECKPOINT_INTERVAL)
+    }
+
+    fn cleanup(&mut self) {
+        let is_on = self.table.property("delta.enableExpiredLogCleanup");
+        let now = self.env().monotonic();
+        let is_due = self.last_cleanup.is_none_or(|last| now >= last + CLEANUP_INTERVAL);
+        if is_on.is_some_and(|text| text.eq_ignore_ascii_case("false")) || !is_due {
+            return;
+        }
+        self.last_cleanup = Some(now);
+        let retention = self.table.property("delta.logRetentionDuration");
+        let retention_ms = match retention.as_deref().map(checkpoint::interval_ms) {
+            None => LOG_RETENTION_MS,
+            Some(Some(retention_ms)) => retention_ms,
+            // What cannot be understood is kept.
+            Some(None) => return,
+        };
+        let cleaned = checkpoint::cleanup(self.table.store(), retention_ms, self.env().now_ms());
+        match cleaned {
+            Ok(cleaned) if cleaned.deleted.is_empty() => {}
+            Ok(cleaned) => tracing::debug!(
+                files = cleaned.deleted.len(),
+                boundary = cleaned.boundary,
+                "the table's log was cleaned up"
+            ),
+            Err(error) => tracing::warn!(%error, "the table's log was not cleaned up"),
+        }
+    }
+
+    fn env(&self) -> &Env {
+        self.table.store().env()
+    }
+}
