@@ -19,7 +19,8 @@ use arrow::array::RecordBatch;
 use millstream_engine::sink::{BatchId, Failure, Kind, Reached};
 use millstream_lake::data_file::{DataFile, FileWriter, WritePlan};
 use millstream_lake::error::TableError;
-use millstream_lake::table::{Append, Table};
+use millstream_lake::maintenance::LiveTable;
+use millstream_lake::table::Append;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Thread};
 use tokio::sync::{mpsc, oneshot};
@@ -58,7 +59,7 @@ pub(super) struct Gather {
 
 /// What the threads work with.
 pub(super) struct Settings {
-    pub(super) table: Arc<Table>,
+    pub(super) table: Arc<LiveTable>,
     pub(super) plan: WritePlan,
     /// The query's id.
     pub(super) application: String,
@@ -245,7 +246,9 @@ struct Writer {
 impl Writer {
     fn start(settings: &Settings) -> Self {
         let (orders, mut to_do) = mpsc::channel(WAITING_MAX);
-        let mut files = FileWriter::new(settings.plan.clone(), settings.table.store());
+        let mut files = FileWriter::new(settings.plan.clone(), settings.table.table().store());
+        let steering = settings.table.steering().clone();
+        files.steer(Arc::new(move |path| steering.wants(path)));
         let work = move || {
             let mut failed: Option<TableError> = None;
             while let Some(order) = to_do.blocking_recv() {
@@ -279,7 +282,7 @@ impl Drop for Writer {
 }
 
 struct Committer {
-    table: Arc<Table>,
+    table: Arc<LiveTable>,
     application: String,
     env: Env,
 }

@@ -22,6 +22,7 @@ use millstream_engine::connector::{
 use millstream_engine::sink::{Failure, Kind, Sink};
 use millstream_engine::source::Source;
 use millstream_lake::error::TableError;
+use millstream_lake::maintenance::LiveTable;
 use millstream_lake::store::TableStore;
 use parking_lot::Mutex;
 
@@ -36,7 +37,7 @@ pub struct Delta {
 /// The tables that are open in this process, by URL.
 #[derive(Default)]
 struct OpenTables {
-    tables: Mutex<HashMap<String, Weak<millstream_lake::table::Table>>>,
+    tables: Mutex<HashMap<String, Weak<LiveTable>>>,
 }
 
 impl OpenTables {
@@ -44,8 +45,8 @@ impl OpenTables {
     fn get(
         &self,
         store: &TableStore,
-        open: impl FnOnce() -> Result<millstream_lake::table::Table, TableError>,
-    ) -> Result<Arc<millstream_lake::table::Table>, TableError> {
+        open: impl FnOnce() -> Result<LiveTable, TableError>,
+    ) -> Result<Arc<LiveTable>, TableError> {
         let url = store.url().to_string();
         // Held while it is opened: two flows that start together open it once.
         let mut tables = self.tables.lock();

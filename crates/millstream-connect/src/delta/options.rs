@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use millstream_engine::connector::{OptionError, OptionSpec, Options, Side};
+use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
 use millstream_lake::data_file::{FileCompression, FileSettings};
 
 use crate::duration;
@@ -24,6 +25,7 @@ pub(super) struct WriteOptions {
     pub(super) files: FileSettings,
     /// Whether columns that the table has not are added to it.
     pub(super) merge_schema: bool,
+    pub(super) checkpoints: CheckpointSettings,
     /// For a table that is made.
     pub(super) properties: Vec<(String, String)>,
 }
@@ -44,6 +46,7 @@ impl WriteOptions {
                 target_bytes: bytes(options, "targetFileSize")?.unwrap_or(TARGET_FILE_BYTES),
                 compression: compression(options)?,
             },
+            checkpoints: checkpoints(options)?,
             merge_schema: options.parse_bool("mergeSchema")?.unwrap_or(false),
             properties: properties.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         })
@@ -76,6 +79,30 @@ impl WriteOptions {
             )),
         }
     }
+}
+
+fn checkpoints(options: &Options) -> Result<CheckpointSettings, OptionError> {
+    let mut settings = CheckpointSettings::default();
+    for key in ["partSize", "spark.delta.checkpoint.partSize"] {
+        let wanted = "a number of actions from 1";
+        match options.parse(key, wanted)? {
+            Some(0) => return Err(OptionError::invalid(key, "0", wanted)),
+            Some(rows) => settings.part_rows = rows,
+            None => {}
+        }
+    }
+    let Some(text) = options.get("checkpointLayout") else { return Ok(settings) };
+    settings.layout = match text.trim().to_ascii_lowercase().as_str() {
+        "auto" => LayoutChoice::Auto,
+        "classic" => LayoutChoice::Classic,
+        "multi-part" => LayoutChoice::MultiPart,
+        "v2" => LayoutChoice::V2,
+        _ => {
+            let wanted = "auto, classic, multi-part or v2";
+            return Err(OptionError::invalid("checkpointLayout", text, wanted));
+        }
+    };
+    Ok(settings)
 }
 
 fn is_property(key: &str) -> bool {
@@ -160,6 +187,21 @@ pub(super) const KNOWN: &[OptionSpec] = &[
         about: "a data file that has reached this size is closed (default 128mb)",
     },
     OptionSpec { name: "compression", side: Side::Sink, about: "snappy (default), zstd or none" },
+    OptionSpec {
+        name: "partSize",
+        side: Side::Sink,
+        about: "actions in a part of a checkpoint, above which it has several (default 50000)",
+    },
+    OptionSpec {
+        name: "spark.delta.checkpoint.partSize",
+        side: Side::Sink,
+        about: "the same as partSize",
+    },
+    OptionSpec {
+        name: "checkpointLayout",
+        side: Side::Sink,
+        about: "auto (default), classic, multi-part or v2",
+    },
     OptionSpec {
         name: "mergeSchema",
         side: Side::Sink,

@@ -15,6 +15,7 @@ use millstream_engine::sink::{
 };
 use millstream_lake::data_file::WritePlan;
 use millstream_lake::error::TableError;
+use millstream_lake::maintenance::{Care, LiveTable};
 use millstream_lake::store::TableStore;
 use millstream_lake::table::{NewTable, Table};
 use millstream_store::env::Env;
@@ -76,27 +77,33 @@ fn open(
     options: &WriteOptions,
     schema: &SchemaRef,
     query_id: &str,
-) -> Result<(Arc<Table>, WritePlan, Option<Published>), Failure> {
-    let table = tables.get(store, || match Table::open(store) {
-        Err(TableError::Missing { .. }) => {
-            let new = NewTable {
-                schema,
-                partition_by: &options.partition_by,
-                properties: &options.properties,
-            };
-            Table::create(store, &new)
-        }
-        opened => opened,
+) -> Result<(Arc<LiveTable>, WritePlan, Option<Published>), Failure> {
+    let live = tables.get(store, || {
+        let table = match Table::open(store) {
+            Err(TableError::Missing { .. }) => create(store, options, schema)?,
+            opened => opened?,
+        };
+        LiveTable::start(table, Care { checkpoints: options.checkpoints.clone(), is_off: false })
     })?;
+    let table = live.table();
     if options.merge_schema {
         table.add_columns(schema)?;
     }
-    let plan = WritePlan::new(&table, schema, options.files.clone())?;
+    let plan = WritePlan::new(table, schema, options.files.clone())?;
     let published = match table.last_published(query_id)? {
         None => None,
-        Some(version) => Some(published(&table, query_id, version)?),
+        Some(version) => Some(published(table, query_id, version)?),
     };
-    Ok((table, plan, published))
+    Ok((live, plan, published))
+}
+
+fn create(
+    store: &TableStore,
+    options: &WriteOptions,
+    schema: &SchemaRef,
+) -> Result<Table, TableError> {
+    let (partition_by, properties) = (&options.partition_by, &options.properties);
+    Table::create(store, &NewTable { schema, partition_by, properties })
 }
 
 fn published(table: &Table, query_id: &str, version: i64) -> Result<Published, Failure> {
