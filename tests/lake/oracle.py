@@ -57,8 +57,8 @@ Answers:
 
 `columns` is a list of names; absent, null or empty it means all, in the table's order. `version`
 in an answer is null if the table moved on while it was read without a `version` (Spark tries
-again before it says so). DuckDB does not tell it, so it is asked for a version that cannot exist
-before and after; null too if it does not name the newest then.
+again before it says so). DuckDB does not tell it, so it is asked for a version far beyond the
+log before and after; null too if its refusal does not name the newest.
 
 `rows` is a number. `types`, `sums`, `min` and `max` are objects by column. Types are Arrow's names
 (`int64`, `double`, `decimal128(10, 2)`, `date32[day]`, `string`, `binary`, `bool`, `list<int64>`),
@@ -192,7 +192,11 @@ def start(name: str) -> Any:
 
 def answer(answers: TextIO, content: dict[str, Any], started: float) -> None:
     content["ms"] = round((time.monotonic() - started) * 1000)
-    print(json.dumps(content, default=json_value), file=answers, flush=True)
+    try:
+        line = json.dumps(content, default=json_value, allow_nan=False)
+    except ValueError as error:  # a NaN in SQL results, for which JSON has no word
+        line = json.dumps({"error": described(error), "ms": content["ms"]})
+    print(line, file=answers, flush=True)
 
 
 def json_value(value: Any) -> Any:
@@ -204,7 +208,7 @@ def reply(engines: dict[str, Any], line: str) -> dict[str, Any]:
     try:
         return perform(engines, json.loads(line))
     except Exception as error:  # whatever it is, the test has to hear of it and may ask on
-        return {"error": {"type": error_type(error), "message": str(error)[:MESSAGE_CHARACTERS]}}
+        return {"error": described(error)}
 
 
 def perform(engines: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -226,9 +230,10 @@ def nothing_prepared(_: dict[str, Any]) -> Iterator[None]:
     yield
 
 
-def error_type(error: Exception) -> str:
+def described(error: Exception) -> dict[str, str]:
     java = getattr(error, "java_exception", None)
-    return java.getClass().getName() if java is not None else type(error).__name__
+    name = java.getClass().getName() if java is not None else type(error).__name__
+    return {"type": name, "message": str(error)[:MESSAGE_CHARACTERS]}
 
 
 if __name__ == "__main__":

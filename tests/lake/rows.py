@@ -191,7 +191,7 @@ def table_hash(table: pa.Table) -> str:
         if batch.num_rows == 0:
             continue
         cells = [marked(cell_texts(column)) for column in batch.columns]
-        rows = pc.binary_join_element_wise(*cells, "").cast(pa.large_binary())
+        rows = joined(*cells).cast(pa.large_binary())
         for row in rows.to_pylist():
             total += int.from_bytes(hashlib.sha256(row).digest()[:8], "big")
     return f"{total % 2**64:016x}"
@@ -200,8 +200,16 @@ def table_hash(table: pa.Table) -> str:
 def marked(texts: pa.Array) -> pa.Array:
     """Each text with its length before it, so that neighbours cannot flow into each other."""
     lengths = pc.binary_length(texts).cast(pa.large_string())
-    present = pc.binary_join_element_wise("v", lengths, ":", texts, "")
-    return pc.if_else(pc.is_null(texts), pa.scalar("n", pa.large_string()), present)
+    present = joined(large("v"), lengths, large(":"), texts)
+    return pc.if_else(pc.is_null(texts), large("n"), present)
+
+
+def joined(*texts: Any) -> pa.Array:
+    return pc.binary_join_element_wise(*texts, large(""))
+
+
+def large(text: str) -> pa.Scalar:
+    return pa.scalar(text, pa.large_string())
 
 
 def cell_texts(column: pa.Array) -> pa.Array:

@@ -1,6 +1,7 @@
 """Delta tables as DuckDB's `delta` extension sees them. It only reads here."""
 
 import importlib.resources
+import os
 import re
 from typing import Any
 
@@ -10,7 +11,9 @@ import rows
 
 Request = dict[str, Any]
 Answer = dict[str, Any]
-NO_SUCH_VERSION = 2**53
+# So far beyond the log that no writer gets there meanwhile, and no further: the extension lists the
+# log backwards from the version asked for, a thousand at a time.
+VERSIONS_BEYOND = 1000
 
 
 class Duckdb:
@@ -38,8 +41,9 @@ class Duckdb:
 
     def newest(self, table: str) -> int | None:
         """The table's version; the extension only tells it when asked for one that is not there."""
+        beyond = newest_commit(table) + VERSIONS_BEYOND
         try:
-            self.database.execute(f"SELECT count(*) FROM {scan(table, NO_SUCH_VERSION)}")
+            self.database.execute(f"SELECT count(*) FROM {scan(table, beyond)}")
         except duckdb.Error as error:
             found = re.search(r"end version (\d+) not the same", str(error))
             return int(found[1]) if found else None
@@ -59,6 +63,15 @@ class Duckdb:
             return {"version": self.newest(request["table"]), "txn": cursor.fetchone()[0]}
         finally:
             cursor.execute("DETACH at")
+
+
+def newest_commit(table: str) -> int:
+    """The newest version that is named in the log, or -1."""
+    try:
+        names = os.listdir(os.path.join(table, "_delta_log"))
+    except FileNotFoundError:  # for the extension to complain about
+        return -1
+    return max((int(name[:20]) for name in names if re.match(r"\d{20}\.", name)), default=-1)
 
 
 def scan(table: str, version: int | None) -> str:
