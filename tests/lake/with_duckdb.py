@@ -55,14 +55,14 @@ class Duckdb:
 
     def txn(self, request: Request) -> Answer:
         cursor = self.database.cursor()
-        cursor.execute(f"ATTACH {quoted(request['table'])} AS at (TYPE delta)")
+        cursor.execute(f"ATTACH {quoted(request['table'])} AS asked (TYPE delta)")
         try:
             cursor.execute(
-                f"SELECT version FROM delta_get_transaction_version('at', {quoted(request['app'])})"
+                f"SELECT version FROM delta_get_transaction_version('asked', {quoted(request['app'])})"
             )
             return {"version": self.newest(request["table"]), "txn": cursor.fetchone()[0]}
         finally:
-            cursor.execute("DETACH at")
+            cursor.execute("DETACH asked")
 
 
 def newest_commit(table: str) -> int:

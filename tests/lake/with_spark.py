@@ -95,7 +95,9 @@ class Spark:
         return {"version": self.newest(request["table"])}
 
     def append(self, request: Request) -> Answer:
-        frame = self.session.createDataFrame(rows.requested(request))
+        table = rows.requested(request)
+        # Named, because a timestamp without a zone is taken for one with it otherwise.
+        frame = self.session.createDataFrame(table, request.get("schema", rows.DEFAULT_SCHEMA))
         # One file for each append, or one for each partition, as an engine would write few rows.
         writer = frame.coalesce(1).write.format("delta").mode("append")
         if request.get("partition_by"):
