@@ -155,6 +155,10 @@ def make_session() -> SparkSession:
         "spark.sql.jsonGenerator.ignoreNullFields": "false",
         "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
         "spark.local.dir": scratch,
+        # Without Hadoop's hidden checksum beside each file, as on shared storage: another engine that
+        # replaces `_last_checkpoint` leaves that of Spark behind, and Spark then reads it in vain.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
