@@ -5,7 +5,7 @@
 //! connections can be cut ([`proxy`]), or through files,
 //! and looks at what came out: records, files, the checkpoint's bytes ([`checkpoint`]), exit
 //! status and messages. Where Spark compatibility is promised, a real Spark takes part
-//! ([`spark`]).
+//! ([`spark`]); of Delta tables, the engines that users have ([`oracle`]).
 //!
 //! Java, Maven and Python must be installed; Kafka's and Spark's own files are downloaded once
 //! into a cache directory ([`cache`]). A missing tool fails the test and says what to install.
@@ -16,6 +16,7 @@ mod cache;
 mod checkpoint;
 mod kafka;
 mod millstream;
+mod oracle;
 mod process;
 mod proxy;
 mod spark;
@@ -25,6 +26,7 @@ mod wait;
 mod bad_input;
 mod checkpoint_damage;
 mod delivery;
+mod delta;
 mod demo;
 mod exactly_once;
 mod examples;

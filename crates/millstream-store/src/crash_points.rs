@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 /// The environment variable.
 pub const VARIABLE: &str = "MILLSTREAM_CRASH_AT";
 
-/// A moment in the life of a micro-batch.
+/// A moment in the life of a micro-batch, or of a checkpoint of the table that it went to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Its rows were taken from the sources.
@@ -36,11 +36,19 @@ pub enum Step {
     BeforeCommitEntry,
     /// Its entry in the commit log is written.
     AfterCommitEntry,
+    /// The files of a table's checkpoint are written, under names that nobody reads.
+    CheckpointStaged,
+    /// Some of them have their final names.
+    CheckpointHalfPublished,
+    /// All of them have, and the hint names the checkpoint before.
+    CheckpointUnhinted,
+    /// The hint names it.
+    CheckpointHinted,
 }
 
 impl Step {
-    /// All steps, in the order of a micro-batch of a sink that answers.
-    pub const ALL: [Self; 11] = [
+    /// All steps, in the order of a micro-batch of a sink that answers, then those of tables.
+    pub const ALL: [Self; 15] = [
         Self::AfterTake,
         Self::AfterRun,
         Self::BeforeBegin,
@@ -52,6 +60,10 @@ impl Step {
         Self::AfterIntent,
         Self::BeforeCommitEntry,
         Self::AfterCommitEntry,
+        Self::CheckpointStaged,
+        Self::CheckpointHalfPublished,
+        Self::CheckpointUnhinted,
+        Self::CheckpointHinted,
     ];
 
     /// Its name in the environment variable.
@@ -68,6 +80,10 @@ impl Step {
             Self::AfterIntent => "after-intent",
             Self::BeforeCommitEntry => "before-commit-entry",
             Self::AfterCommitEntry => "after-commit-entry",
+            Self::CheckpointStaged => "checkpoint-staged",
+            Self::CheckpointHalfPublished => "checkpoint-half-published",
+            Self::CheckpointUnhinted => "checkpoint-unhinted",
+            Self::CheckpointHinted => "checkpoint-hinted",
         }
     }
 }
@@ -92,14 +108,23 @@ pub fn reached(step: Step) {
     }
 }
 
-#[cold]
-fn look(step: Step) {
+/// Whether the process is to end at `step`, this time or later: for steps that have to be made first.
+pub fn is_ordered(step: Step) -> bool {
+    STATE.load(Ordering::Relaxed) != OFF && order().is_some_and(|order| order.step == step)
+}
+
+fn order() -> Option<&'static Order> {
     let order = ORDER.get_or_init(|| {
         let order = std::env::var(VARIABLE).ok().map(|text| parse(&text));
         STATE.store(if order.is_some() { ON } else { OFF }, Ordering::Relaxed);
         order
     });
-    let Some(order) = order else { return };
+    order.as_ref()
+}
+
+#[cold]
+fn look(step: Step) {
+    let Some(order) = order() else { return };
     if order.step == step && order.left.fetch_sub(1, Ordering::Relaxed) == 1 {
         eprintln!("{VARIABLE}: the process ends at {}", step.name());
         std::process::abort();

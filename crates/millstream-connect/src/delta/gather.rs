@@ -213,6 +213,7 @@ impl Gatherer {
         if self.waiting.is_empty() {
             return true;
         }
+        crash_points::reached(Step::BeforeBegin);
         let files = self.writers.iter().filter_map(|writer| {
             let (done, files) = oneshot::channel();
             writer.send(Order::Finish(done)).then_some(files)

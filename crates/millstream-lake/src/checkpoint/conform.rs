@@ -65,10 +65,5 @@ fn conform_struct(array: &StructArray, fields: &Fields) -> Result<StructArray, A
         None => Ok(new_null_array(field.data_type(), array.len())),
     });
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
-    StructArray::try_new_with_length(
-        fields.clone(),
-        columns,
-        array.nulls().cloned(),
-        array.len(),
-    )
+    StructArray::try_new_with_length(fields.clone(), columns, array.nulls().cloned(), array.len())
 }

@@ -40,6 +40,8 @@ mod source;
 mod state;
 mod steering;
 
+use millstream_store::crash_points::{self, Step};
+
 use crate::store::TableStore;
 
 use base::{Base, checkpoints_of, is_fault_of_base};
@@ -227,8 +229,7 @@ impl Checkpointer {
         delta.expire(limits.oldest_remove_ms)?;
         let layout = self.layout(base, &delta, &state)?;
         let part_rows = self.settings.part_rows.max(1);
-        let given =
-            Given { store: &self.store, base, delta: &delta, limits: &limits, part_rows };
+        let given = Given { store: &self.store, base, delta: &delta, limits: &limits, part_rows };
         let plan = match layout {
             Layout::Classic => given.parts(1, state.rows()?)?,
             Layout::MultiPart { parts } => given.parts(parts, state.rows()?)?,
@@ -358,10 +359,12 @@ impl Checkpointer {
         written.rows += top.1;
         written.parts_rewritten = rewritten;
         written.parts_copied = written.parts - rewritten;
+        crash_points::reached(Step::CheckpointUnhinted);
         // The checkpoint is complete whether or not the hint can be written.
         self.last = Some(base);
         self.steer();
         written.is_hinted = hint_of(&written).advance(&self.store)?;
+        crash_points::reached(Step::CheckpointHinted);
         Ok(written)
     }
 

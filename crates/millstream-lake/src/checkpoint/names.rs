@@ -30,11 +30,20 @@ pub(super) const STAGED_COMMITS: &str = "_delta_log/_staged_commits/";
 pub(super) enum LogName {
     Commit(u64),
     Checksum(u64),
-    Compacted { start: u64 },
+    Compacted {
+        start: u64,
+    },
     Classic(u64),
     /// `part` is counted from one.
-    Part { version: u64, part: u32, parts: u32 },
-    Unique { version: u64, is_json: bool },
+    Part {
+        version: u64,
+        part: u32,
+        parts: u32,
+    },
+    Unique {
+        version: u64,
+        is_json: bool,
+    },
 }
 
 impl LogName {

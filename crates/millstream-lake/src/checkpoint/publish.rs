@@ -7,6 +7,7 @@
 //! file names them.
 
 use bytes::Bytes;
+use millstream_store::crash_points::{self, Step};
 use serde_json::{Value, json};
 
 use super::error::{CheckpointError, store_error};
@@ -39,7 +40,15 @@ pub(super) fn name_parts(
         .zip(parts.iter())
         .map(|(number, part)| (part.name.clone(), names::part(version, number, count)))
         .collect();
-    store.copy_many(&copies).map_err(store_error("copy to", &copies[0].1))?;
+    crash_points::reached(Step::CheckpointStaged);
+    let copy = |copies: &[(String, String)]| {
+        store.copy_many(copies).map_err(store_error("copy to", &copies[0].1))
+    };
+    if crash_points::is_ordered(Step::CheckpointHalfPublished) {
+        copy(&copies[..copies.len().div_ceil(2)])?;
+        crash_points::reached(Step::CheckpointHalfPublished);
+    }
+    copy(&copies)?;
     let is_staged = |name: &&String| name.starts_with(names::STAGED);
     let staged: Vec<_> = copies.iter().map(|(from, _)| from).filter(is_staged).cloned().collect();
     for (part, (_, name)) in parts.iter_mut().zip(copies) {

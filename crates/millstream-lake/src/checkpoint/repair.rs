@@ -42,16 +42,14 @@ pub fn repair(store: &TableStore) -> Result<Repaired, CheckpointError> {
     let now_ms = store.env().now_ms();
     let mut parts = Vec::new();
     for set in incomplete {
-        let is_ours =
-            staged.iter().any(|name| staged_set(name) == Some((set.version, set.parts)));
+        let is_ours = staged.iter().any(|name| staged_set(name) == Some((set.version, set.parts)));
         let newest_ms = set.files.iter().map(|file| file.modified_ms).max().unwrap_or(0);
         if is_ours || now_ms.saturating_sub(newest_ms) >= FOREIGN_SET_AGE_MS {
             parts.extend(set.files.into_iter().map(|file| file.name));
         }
     }
     // The hint first, then the parts, and what proves that they are ours last.
-    let is_hint_moved =
-        listed.iter().any(|file| file.name == HINT) && move_hint(store, &found)?;
+    let is_hint_moved = listed.iter().any(|file| file.name == HINT) && move_hint(store, &found)?;
     store.delete_many(&parts).map_err(store_error("delete parts of", names::LOG))?;
     store.delete_many(&staged).map_err(store_error("delete", STAGED))?;
     parts.extend(staged);
