@@ -264,7 +264,7 @@ impl Table {
                     }
                     attempt += 1;
                     let env = self.store.env();
-                    env.block_on_cores(env.sleep(RETRY_AFTER * attempt));
+                    env.block_on_cores(async { env.sleep(RETRY_AFTER * attempt).await });
                 }
             }
         };

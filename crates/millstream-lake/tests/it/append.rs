@@ -1,8 +1,13 @@
-//! Appends: published once, whoever else writes.
+//! Appends: published once, whatever answers are lost and whoever else writes.
 
-use millstream_lake::table::Table;
+use std::collections::BTreeMap;
 
-use crate::support::{World, append, create, rows};
+use millstream_lake::error::TableError;
+use millstream_lake::table::{Append, Table};
+use millstream_store::error::{Classified, Kind};
+
+use crate::proxy_store::Fate;
+use crate::support::{World, append, create, rows, written};
 
 #[test]
 fn an_append_is_one_version() {
@@ -16,16 +21,134 @@ fn an_append_is_one_version() {
     assert_eq!(again.last_published("q").expect("readable"), Some(0));
     assert_eq!(again.last_published("p").expect("readable"), None);
     assert_eq!(again.note_of("q", 0).expect("readable").as_deref(), Some(r#"{"batch":1}"#));
+    assert_eq!(again.note_of("q", 1).expect("readable"), None);
+}
+
+#[test]
+fn an_append_is_one_request() {
+    let world = World::new();
+    let (store, control) = world.proxied();
+    let table = create(&store, &[]);
+    append(&table, "q", 0, &rows(0, 10));
+    for version in 1..50 {
+        let files = written(&table, &rows(0, 10));
+        control.counted();
+        let note = "{}";
+        let append = Append { application: "q", version, files: &files, note };
+        table.append(&append).expect("published");
+        assert_eq!(control.counted(), BTreeMap::from([("put", 1)]), "version {version}");
+    }
 }
 
 #[test]
 fn an_append_goes_behind_those_of_others() {
     let world = World::new();
-    let ours = create(&world.store(), &["name".to_owned()]);
+    let ours = create(&world.store(), &[]);
     let theirs = Table::open(&world.store()).expect("the table");
     for version in 0..3 {
         append(&theirs, "p", version, &rows(version, 3)).expect("published");
     }
     let appended = append(&ours, "q", 7, &rows(100, 2)).expect("published");
     assert_eq!((appended.version, appended.conflicts), (4, 1));
+}
+
+/// Meets the first put of a log entry with `fate`, and expects one version all the same.
+fn meets(fate: Fate) {
+    let world = World::new();
+    let (store, control) = world.proxied();
+    let table = create(&store, &[]);
+    let mut is_met = false;
+    control.decide(move |kind, name| match kind == "put" && name.ends_with(".json") && !is_met {
+        true => {
+            is_met = true;
+            fate
+        }
+        false => Fate::Pass,
+    });
+    let appended = append(&table, "q", 0, &rows(0, 10)).expect("published");
+    assert_eq!((appended.version, appended.conflicts), (1, 0), "{fate:?}");
+    assert_eq!(append(&table, "q", 1, &rows(10, 10)).expect("published").version, 2);
+    assert_eq!(Table::open(&world.store()).expect("the table").version(), 2);
+}
+
+#[test]
+fn a_request_that_is_lost_is_made_again() {
+    meets(Fate::LostOnTheWay);
+}
+
+#[test]
+fn an_answer_that_is_lost_is_looked_up() {
+    meets(Fate::AnswerLost);
+}
+
+#[test]
+fn a_name_taken_by_ourselves_is_ours() {
+    meets(Fate::RepeatedByTheClient);
+}
+
+#[test]
+fn a_store_that_stays_away_is_reported() {
+    let world = World::new();
+    let (store, control) = world.proxied();
+    let table = create(&store, &[]);
+    let files = written(&table, &rows(0, 10));
+    control.decide(|kind, _| if kind == "put" { Fate::LostOnTheWay } else { Fate::Pass });
+    let append = Append { application: "q", version: 0, files: &files, note: "{}" };
+    let error = table.append(&append).expect_err("nothing gets through");
+    assert_eq!(error.kind(), Kind::Retry, "{error}");
+    assert!(error.to_string().contains("the connection was cut"), "{error}");
+    control.decide(|_, _| Fate::Pass);
+    assert_eq!(table.append(&append).expect("published").map(|done| done.version), Some(1));
+}
+
+#[test]
+fn a_second_process_for_the_same_query_is_stopped() {
+    let world = World::new();
+    let ours = create(&world.store(), &[]);
+    append(&ours, "q", 0, &rows(0, 1)).expect("published");
+    let theirs = Table::open(&world.store()).expect("the table");
+    append(&theirs, "q", 1, &rows(1, 1)).expect("published");
+    let files = written(&ours, &rows(1, 1));
+    let append = Append { application: "q", version: 1, files: &files, note: "{}" };
+    let error = ours.append(&append).expect_err("the other one was first");
+    assert!(matches!(error, TableError::Fenced { theirs: 1, ours: 1, .. }), "{error}");
+    assert_eq!(error.kind(), Kind::Fenced);
+    assert_eq!(Table::open(&world.store()).expect("the table").version(), 2);
+}
+
+#[test]
+fn another_schema_stops_rows_on_their_way() {
+    let world = World::new();
+    let ours = create(&world.store(), &[]);
+    let files = written(&ours, &rows(0, 1));
+    let theirs = Table::open(&world.store()).expect("the table");
+    let more = arrow::datatypes::Schema::new(vec![arrow::datatypes::Field::new(
+        "more",
+        arrow::datatypes::DataType::Int32,
+        false,
+    )]);
+    theirs.add_columns(&more).expect("a column more");
+    let append = Append { application: "q", version: 0, files: &files, note: "{}" };
+    let error = ours.append(&append).expect_err("the table has changed");
+    assert!(matches!(error, TableError::Changed { version: 1, .. }), "{error}");
+    let columns = Table::open(&world.store()).expect("the table").schema().expect("columns");
+    assert!(columns.field_with_name("more").expect("it was added").is_nullable());
+}
+
+#[test]
+fn several_queries_append_from_several_threads() {
+    let world = World::new();
+    let table = create(&world.store(), &[]);
+    std::thread::scope(|scope| {
+        for query in ["a", "b", "c"] {
+            let table = &table;
+            scope.spawn(move || {
+                for version in 0..20 {
+                    append(table, query, version, &rows(version, 1)).expect("published");
+                }
+            });
+        }
+    });
+    assert_eq!(table.version(), 60);
+    assert_eq!(Table::open(&world.store()).expect("the table").version(), 60);
 }

@@ -1,4 +1,5 @@
 //! Tables on a real disk, through the crate's public face.
 
 mod append;
+mod proxy_store;
 mod support;

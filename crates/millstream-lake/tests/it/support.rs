@@ -10,6 +10,8 @@ use millstream_lake::table::{Append, Appended, NewTable, Table};
 use millstream_store::env::Env;
 use tempfile::TempDir;
 
+use crate::proxy_store::{Control, ProxyStore};
+
 /// The world with a runtime behind it.
 pub struct World {
     pub env: Env,
@@ -26,6 +28,14 @@ impl World {
             Env::real()
         };
         Self { env, directory: TempDir::new().expect("a directory"), _runtime: runtime }
+    }
+
+    /// The same table through a store that does as a test says.
+    pub fn proxied(&self) -> (TableStore, Arc<Control>) {
+        let control = Arc::new(Control::default());
+        let ours = Arc::clone(&control);
+        let store = self.store().wrapped(|inner| Arc::new(ProxyStore { inner, control: ours }));
+        (store, control)
     }
 
     pub fn store(&self) -> TableStore {
