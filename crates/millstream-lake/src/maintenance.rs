@@ -22,6 +22,9 @@ use crate::table::{Append, Appended, Table};
 const CHECKPOINT_INTERVAL: u64 = 10;
 /// How long the log keeps the past where the table does not say.
 const LOG_RETENTION_MS: i64 = 30 * 86_400_000;
+/// Commits that a snapshot may have in memory before it is loaded anew from a checkpoint. Each costs
+/// some hundred bytes to carry along.
+const RENEWAL_INTERVAL: u64 = 500;
 /// From one cleanup of the log to the next.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -76,6 +79,7 @@ impl LiveTable {
             checkpointer,
             is_off: care.is_off,
             last_checkpoint: table.version(),
+            last_renewal: table.version(),
             last_cleanup: None,
         };
         let thread = env.background_thread("lake-care", move || worker.run());
@@ -131,6 +135,8 @@ struct Worker {
     is_off: bool,
     /// The version of the last checkpoint, or the one this began at.
     last_checkpoint: u64,
+    /// The version at which the table was last told to forget the commits before.
+    last_renewal: u64,
     /// On the monotonic clock.
     last_cleanup: Option<Duration>,
 }
@@ -188,6 +194,7 @@ impl Worker {
                     tracing::warn!(damaged, "a checkpoint could not be used");
                 }
                 self.cleanup();
+                self.renew(version);
             }
             Err(error) => {
                 // Not at every commit: what is wrong may be wrong for long.
@@ -195,6 +202,17 @@ impl Worker {
                 let table = self.table.store().shown();
                 tracing::warn!(table, version, %error, "no checkpoint was written");
             }
+        }
+    }
+
+    /// Lets the table forget the commits before the checkpoint; seldom, as it costs a listing.
+    fn renew(&mut self, version: u64) {
+        if version < self.last_renewal + RENEWAL_INTERVAL {
+            return;
+        }
+        self.last_renewal = version;
+        if let Err(error) = self.table.renew() {
+            tracing::debug!(%error, "the newest checkpoint was not taken into use");
         }
     }
 

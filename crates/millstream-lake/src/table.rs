@@ -27,6 +27,7 @@ use delta_kernel::committer::FileSystemCommitter;
 use delta_kernel::engine::arrow_conversion::{TryFromArrow, TryFromKernel, TryIntoKernel};
 use delta_kernel::engine::arrow_data::ArrowEngineData;
 use delta_kernel::schema::{StructField, StructType};
+use delta_kernel::snapshot::IncrementalReplay;
 use delta_kernel::transaction::data_layout::DataLayout;
 use delta_kernel::transaction::{CommitResult, Transaction, UpdateTableOperation};
 use delta_kernel::{KernelError, Snapshot, SnapshotRef};
@@ -44,6 +45,8 @@ pub(crate) const ENGINE: &str = concat!("Millstream/", env!("CARGO_PKG_VERSION")
 /// Attempts at one append before the store's trouble is reported. Each attempt that loses against
 /// another writer is at a new version and does not count.
 const ATTEMPTS_MAX: u32 = 5;
+/// How far back a checksum file may be to be brought up to date when a table is opened.
+const CHECKSUM_REPLAY_COMMITS_MAX: u64 = 20;
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// A Delta table, open for writing. To be shared by all that write to it from this process.
@@ -97,9 +100,8 @@ impl Table {
             return Err(TableError::Missing { table: store.shown() });
         }
         let engine = KernelEngine::new(store);
-        let snapshot = Snapshot::builder_for(store.url().as_str()).build(&engine);
-        let snapshot =
-            snapshot.map_err(|error| TableError::kernel("read", &store.shown(), error))?;
+        let snapshot = load(store, &engine)
+            .map_err(|error| TableError::kernel("read", &store.shown(), error))?;
         Ok(Self::at(store, engine, snapshot))
     }
 
@@ -380,9 +382,28 @@ impl Table {
         Ok(state.snapshot.version())
     }
 
+    /// Takes the newest checkpoint into use: the snapshot in memory has every commit since the one
+    /// it was opened with. Reads outside the lock; if a commit is made meanwhile, nothing is taken.
+    pub(crate) fn renew(&self) -> Result<(), TableError> {
+        let failed = |error| self.kernel_error("read", error);
+        let fresh = load(&self.store, &self.engine).map_err(failed)?;
+        let mut state = self.state.lock();
+        if fresh.version() == state.snapshot.version() {
+            state.snapshot = fresh;
+        }
+        Ok(())
+    }
+
     pub(crate) fn kernel_error(&self, action: &'static str, error: KernelError) -> TableError {
         TableError::kernel(action, &self.store.shown(), error)
     }
+}
+
+/// The newest version in the store.
+fn load(store: &TableStore, engine: &KernelEngine) -> Result<SnapshotRef, KernelError> {
+    // With a checksum file not far back, later ones follow from each commit without reading.
+    let checksums = IncrementalReplay::UpToCommits(CHECKSUM_REPLAY_COMMITS_MAX);
+    Snapshot::builder_for(store.url().as_str()).with_incremental_crc_replay(checksums).build(engine)
 }
 
 /// False where another attempt cannot end otherwise.
