@@ -62,10 +62,10 @@ log before and after; null too if its refusal does not name the newest.
 
 `rows` is a number. `types`, `sums`, `min` and `max` are objects by column. Types are Arrow's names
 (`int64`, `double`, `decimal128(10, 2)`, `date32[day]`, `string`, `binary`, `bool`, `list<int64>`),
-and `timestamp` (UTC) or `timestamp_ntz`. `sums` has the numeric columns, exact (for doubles: rounded
-once), `min` and `max` those that are not nested; each a text, or null without any value. These
-texts are those of cells, except that doubles are printed as Python does (`0.25`, `1e+16`, `NaN`,
-`inf`). NaN is neither the least nor the greatest.
+and `timestamp` (UTC) or `timestamp_ntz`. `sums` has the numeric columns, exact (for doubles:
+rounded once), `min` and `max` those that are not nested; each a text, or null without any value.
+These texts are those of cells, except that doubles are printed as Python does (`0.25`, `1e+16`,
+`NaN`, `inf`). NaN is neither the least nor the greatest.
 
 deltalake reads twice: `ways` is {"query_builder": "ok", "pyarrow": "ok" or {"error": {..}}}. The
 answer is that of QueryBuilder. Where to_pyarrow_table refuses, that is said there; where it gives

@@ -248,7 +248,8 @@ def value_text(value: Any, kind: pa.DataType) -> str:
     if is_bytes(kind):
         return value.hex()
     if pa.types.is_map(kind):
-        return "".join(sorted(nested(k, kind.key_type) + nested(v, kind.item_type) for k, v in value))
+        entries = [nested(k, kind.key_type) + nested(v, kind.item_type) for k, v in value]
+        return "".join(sorted(entries))
     if is_list(kind):
         return "".join(nested(at, kind.value_type) for at in value)
     return "".join(nested(value[at.name], at.type) for at in kind)

@@ -57,9 +57,8 @@ class Duckdb:
         cursor = self.database.cursor()
         cursor.execute(f"ATTACH {quoted(request['table'])} AS asked (TYPE delta)")
         try:
-            cursor.execute(
-                f"SELECT version FROM delta_get_transaction_version('asked', {quoted(request['app'])})"
-            )
+            app = quoted(request["app"])
+            cursor.execute(f"SELECT version FROM delta_get_transaction_version('asked', {app})")
             return {"version": self.newest(request["table"]), "txn": cursor.fetchone()[0]}
         finally:
             cursor.execute("DETACH asked")

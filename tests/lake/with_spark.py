@@ -151,12 +151,14 @@ def make_session() -> SparkSession:
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.shuffle.partitions": "2",
+        # VACUUM lists files with so many tasks; by default ten thousand, which take minutes.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.jsonGenerator.ignoreNullFields": "false",
         "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
         "spark.local.dir": scratch,
-        # Without Hadoop's hidden checksum beside each file, as on shared storage: another engine that
-        # replaces `_last_checkpoint` leaves that of Spark behind, and Spark then reads it in vain.
+        # Without Hadoop's hidden checksum beside each file, as on shared storage: an engine that
+        # replaces `_last_checkpoint` leaves that of Spark behind, and Spark then reads in vain.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.ui.enabled": "false",
