@@ -47,6 +47,8 @@ pub(crate) const ENGINE: &str = concat!("Millstream/", env!("CARGO_PKG_VERSION")
 const ATTEMPTS_MAX: u32 = 5;
 /// How far back a checksum file may be to be brought up to date when a table is opened.
 const CHECKSUM_REPLAY_COMMITS_MAX: u64 = 20;
+/// After so long a table forgets who published what, if this is set.
+const TRANSACTION_RETENTION: &str = "delta.setTransactionRetentionDuration";
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// A Delta table, open for writing. To be shared by all that write to it from this process.
@@ -187,7 +189,14 @@ impl Table {
             return Ok(*known);
         }
         let found = state.snapshot.get_app_id_version(application, &self.engine);
-        let found = found.map_err(|error| self.kernel_error("read", error))?;
+        let mut found = found.map_err(|error| self.kernel_error("read", error))?;
+        let configuration = state.snapshot.metadata_configuration();
+        if found.is_none() && configuration.contains_key(TRANSACTION_RETENTION) {
+            // It may have been there and be forgotten by now. The log remembers longer.
+            let version = state.snapshot.version();
+            let by = self.find_entry(version, |entry| entry.published(application).is_some())?;
+            found = by.and_then(|entry| entry.published(application));
+        }
         state.published.insert(application.to_owned(), found);
         Ok(found)
     }
@@ -195,17 +204,24 @@ impl Table {
     /// What the commit said in which `application` published `version`: its `note`. `None` if the
     /// log has been cleaned up that far.
     pub fn note_of(&self, application: &str, version: i64) -> Result<Option<String>, TableError> {
-        let mut at = self.version();
-        loop {
-            let Some(entry) = self.entry(at)? else { return Ok(None) };
-            if entry.published(application) == Some(version) {
-                return Ok(entry.note);
-            }
-            match at.checked_sub(1) {
-                Some(before) => at = before,
-                None => return Ok(None),
+        let is_it = |entry: &Entry| entry.published(application) == Some(version);
+        Ok(self.find_entry(self.version(), is_it)?.and_then(|entry| entry.note))
+    }
+
+    /// The newest entry up to `version` that is as wanted, as far back as the log goes.
+    fn find_entry(
+        &self,
+        version: u64,
+        is_wanted: impl Fn(&Entry) -> bool,
+    ) -> Result<Option<Entry>, TableError> {
+        for at in (0..=version).rev() {
+            match self.entry(at)? {
+                Some(entry) if is_wanted(&entry) => return Ok(Some(entry)),
+                Some(_) => {}
+                None => break,
             }
         }
+        Ok(None)
     }
 
     /// Entry `version` of the log, `None` if it is not there.

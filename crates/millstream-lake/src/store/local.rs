@@ -114,9 +114,20 @@ fn put(temporary: &FilePath, path: &FilePath, bytes: &PutPayload, is_new: bool) 
         fs::hard_link(temporary, path)?;
         fs::remove_file(temporary)?;
     } else {
+        forget_checksum(path)?;
         fs::rename(temporary, path)?;
     }
     flush_directory(path)
+}
+
+/// Removes the checksum that Hadoop's local file system keeps beside a file it wrote: Spark would
+/// hold the new content against it, and read again for seconds before it gives up.
+fn forget_checksum(path: &FilePath) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match fs::remove_file(path.with_file_name(format!(".{name}.crc"))) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn create(path: &FilePath) -> io::Result<File> {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use millstream_lake::error::TableError;
-use millstream_lake::table::{Append, Table};
+use millstream_lake::table::{Append, NewTable, Table};
 use millstream_store::error::{Classified, Kind};
 
 use crate::proxy_store::Fate;
-use crate::support::{World, append, create, rows, written};
+use crate::support::{World, append, create, rows, schema, written};
 
 #[test]
 fn an_append_is_one_version() {
@@ -133,6 +133,20 @@ fn another_schema_stops_rows_on_their_way() {
     assert!(matches!(error, TableError::Changed { version: 1, .. }), "{error}");
     let columns = Table::open(&world.store()).expect("the table").schema().expect("columns");
     assert!(columns.field_with_name("more").expect("it was added").is_nullable());
+}
+
+#[test]
+fn what_was_published_is_known_though_the_table_forgets_it() {
+    let world = World::new();
+    let property = "delta.setTransactionRetentionDuration".to_owned();
+    let properties = [(property, "interval 0 seconds".to_owned())];
+    let new = NewTable { schema: &schema(), partition_by: &[], properties: &properties };
+    let table = Table::create(&world.store(), &new).expect("a new table");
+    append(&table, "q", 4, &rows(0, 1)).expect("published");
+    append(&table, "p", 1, &rows(0, 1)).expect("published");
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    let again = Table::open(&world.store()).expect("the table");
+    assert_eq!(again.last_published("q").expect("readable"), Some(4));
 }
 
 #[test]

@@ -1,9 +1,8 @@
-//! A store that counts requests, and fails or delays them as a test says.
+//! A store that counts requests, and fails them as a test says.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -35,18 +34,12 @@ type Decide = Box<dyn FnMut(&str, &str) -> Fate + Send>;
 pub struct Control {
     counts: Mutex<BTreeMap<&'static str, u64>>,
     decide: Mutex<Option<Decide>>,
-    put_latency: Mutex<Duration>,
 }
 
 impl Control {
     /// From now on, what happens to each request (`put`, `get`, ... and the file's name).
     pub fn decide(&self, decide: impl FnMut(&str, &str) -> Fate + Send + 'static) {
         *self.decide.lock() = Some(Box::new(decide));
-    }
-
-    /// From now on every put takes so long.
-    pub fn delay_puts(&self, latency: Duration) {
-        *self.put_latency.lock() = latency;
     }
 
     /// Requests by kind since the last call.
@@ -109,10 +102,6 @@ impl ObjectStore for ProxyStore {
         options: PutOptions,
     ) -> Result<PutResult> {
         let fate = self.control.arrive("put", path);
-        let latency = *self.control.put_latency.lock();
-        if !latency.is_zero() {
-            std::thread::sleep(latency);
-        }
         answered(fate, path, self.inner.put_opts(path, payload, options)).await
     }
 
