@@ -8,6 +8,7 @@
 
 pub mod checkpoint;
 pub mod error;
-mod kernel;
+#[doc(hidden)]
+pub mod kernel;
 mod parquet_file;
 pub mod store;
