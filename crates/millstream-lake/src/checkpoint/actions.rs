@@ -8,7 +8,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, StructArray};
+use arrow::array::{
+    Array, ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, StructArray,
+};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 
 use super::placement::spark_hash;
@@ -25,8 +27,7 @@ pub(super) static OTHERS: LazyLock<SchemaRef> =
 pub(super) static OTHERS_V2: LazyLock<SchemaRef> = LazyLock::new(|| {
     let mut fields = other_fields();
     fields.push(group("checkpointMetadata", vec![long("version"), map("tags")]));
-    let sidecar =
-        vec![text("path"), long("sizeInBytes"), long("modificationTime"), map("tags")];
+    let sidecar = vec![text("path"), long("sizeInBytes"), long("modificationTime"), map("tags")];
     fields.push(group("sidecar", sidecar));
     Arc::new(Schema::new(fields))
 });
@@ -183,8 +184,7 @@ impl<'a> FileRows<'a> {
 
     /// True for a remove that no reader needs any more. One without a time is as old as can be.
     pub(super) fn is_expired(&self, row: usize, oldest_kept_ms: i64) -> bool {
-        let deleted_at =
-            if self.deleted_at.is_valid(row) { self.deleted_at.value(row) } else { 0 };
+        let deleted_at = if self.deleted_at.is_valid(row) { self.deleted_at.value(row) } else { 0 };
         self.removes.path.is_valid(row) && deleted_at < oldest_kept_ms
     }
 

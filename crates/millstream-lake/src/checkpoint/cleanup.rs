@@ -45,10 +45,8 @@ pub fn cleanup(
     now_ms: i64,
 ) -> Result<Cleaned, CheckpointError> {
     let listed = store.list(LOG, None).map_err(store_error("list", LOG))?;
-    let log: Vec<_> = listed
-        .iter()
-        .filter_map(|file| Some((file, LogName::parse(&file.name)?)))
-        .collect();
+    let log: Vec<_> =
+        listed.iter().filter_map(|file| Some((file, LogName::parse(&file.name)?))).collect();
     let (found, _) = checkpoints_of(&listed);
     let hinted = Hint::read(store)?.map(|hint| hint.version);
     let Some(cutoff) = cutoff(store, &log, now_ms.saturating_sub(retention_ms))? else {

@@ -119,8 +119,8 @@ impl Delta {
         let mut by_part = vec![Vec::new(); parts as usize];
         for rows in &self.rows {
             let files = FileRows::new(rows);
-            let placed = (0..rows.num_rows())
-                .map(|row| Some(part_of_hash(files.hash(row)?, parts)));
+            let placed =
+                (0..rows.num_rows()).map(|row| Some(part_of_hash(files.hash(row)?, parts)));
             for (part, rows) in by_part.iter_mut().zip(scatter(rows, placed, parts)?) {
                 part.extend(rows);
             }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use parquet::arrow::ArrowSchemaConverter;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
-use parquet::errors::ParquetError;
 
 use super::actions::{FILES, ROWS};
 use super::error::{CheckpointError, damaged, store_error};

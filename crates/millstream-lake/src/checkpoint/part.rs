@@ -8,9 +8,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
-use parquet::arrow::arrow_writer::{
-    ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves,
-};
+use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::Compression;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::file::metadata::{KeyValue, RowGroupMetaData};
@@ -101,7 +99,8 @@ impl PartWriter {
         let open = match &mut self.open {
             Some(open) => open,
             none => {
-                let columns = self.factory.create_column_writers(self.file.flushed_row_groups().len());
+                let columns =
+                    self.factory.create_column_writers(self.file.flushed_row_groups().len());
                 none.insert(OpenRowGroup { columns: columns.map_err(encode_error)?, rows: 0 })
             }
         };

@@ -133,13 +133,8 @@ pub(super) struct Given<'a> {
 
 impl Given<'_> {
     /// A classic checkpoint (of one part) or a multi-part one.
-    pub(super) fn parts(
-        &self,
-        parts: u32,
-        others: RecordBatch,
-    ) -> Result<Plan, CheckpointError> {
-        let mut plan =
-            Plan { columns: Columns::Rows, slots: Vec::new(), groups: Vec::new() };
+    pub(super) fn parts(&self, parts: u32, others: RecordBatch) -> Result<Plan, CheckpointError> {
+        let mut plan = Plan { columns: Columns::Rows, slots: Vec::new(), groups: Vec::new() };
         let mut new_files = self.delta.split(parts)?;
         let mut outputs: Vec<_> = new_files
             .drain(..)
@@ -226,8 +221,7 @@ impl Given<'_> {
         match self.base {
             Some(base) if self.can_keep_sidecars(base) => self.change_sidecars(base, &mut plan)?,
             base => {
-                let old_rows: u64 =
-                    base.iter().flat_map(|base| &base.parts).map(Part::rows).sum();
+                let old_rows: u64 = base.iter().flat_map(|base| &base.parts).map(Part::rows).sum();
                 let count = (old_rows + self.delta.rows()).div_ceil(self.part_rows).max(1);
                 let outputs = self.new_outputs(count, 0)?;
                 plan.slots.resize_with(outputs.len(), || Slot::Written);
@@ -292,9 +286,8 @@ impl Given<'_> {
 
     /// The row groups of files that go into one new file.
     fn inputs(&self, old: &[Part], loses_rows: bool, output: &mut Output) -> Vec<Input> {
-        let is_small = |part: &Part, row_group: usize| {
-            part.row_groups[row_group].rows < SMALL_ROW_GROUP_ROWS
-        };
+        let is_small =
+            |part: &Part, row_group: usize| part.row_groups[row_group].rows < SMALL_ROW_GROUP_ROWS;
         let small = old.iter().flat_map(|part| &part.row_groups);
         let small = small.filter(|group| group.rows < SMALL_ROW_GROUP_ROWS && !group.is_other());
         let merges = small.count() > SMALL_ROW_GROUPS_MAX;
@@ -330,10 +323,7 @@ impl Given<'_> {
     }
 }
 
-fn row_groups(
-    source: &Arc<SourceFile>,
-    how: impl Fn(usize) -> How,
-) -> impl Iterator<Item = Input> {
+fn row_groups(source: &Arc<SourceFile>, how: impl Fn(usize) -> How) -> impl Iterator<Item = Input> {
     let is_ours = source.part.columns != Columns::Foreign;
     let groups = source.part.row_groups.iter().enumerate();
     let wanted = groups.filter(move |(_, facts)| !(is_ours && facts.is_other()));

@@ -4,12 +4,11 @@
 //! trusts it. Ours are told by the staged files they were made from; those of other writers, which
 //! may be at work on them, are left alone for a while.
 
-use object_store::Error;
-
-use super::base::{Found, FoundKind, checkpoints_of};
+use super::base::{Base, Found, FoundKind, checkpoints_of, is_fault_of_base};
 use super::error::{CheckpointError, store_error};
 use super::hint::Hint;
 use super::names::{self, HINT, STAGED, staged_set};
+use super::{hint_of, written};
 use crate::store::{Listed, TableStore};
 
 /// How long an incomplete set of another writer may still become complete.
@@ -35,23 +34,21 @@ pub fn repair(store: &TableStore) -> Result<Repaired, CheckpointError> {
     let now_ms = store.env().now_ms();
     let mut parts = Vec::new();
     for set in incomplete {
-        let is_ours =
-            staged.iter().any(|name| staged_set(name) == Some((set.version, set.parts)));
+        let is_ours = staged.iter().any(|name| staged_set(name) == Some((set.version, set.parts)));
         let newest_ms = set.files.iter().map(|file| file.modified_ms).max().unwrap_or(0);
         if is_ours || now_ms.saturating_sub(newest_ms) >= FOREIGN_SET_AGE_MS {
             parts.extend(set.files.into_iter().map(|file| file.name));
         }
     }
     // The hint first, then the parts, and what proves that they are ours last.
-    let is_hint_moved =
-        listed.iter().any(|file| file.name == HINT) && move_hint(store, &found)?;
+    let is_hint_moved = listed.iter().any(|file| file.name == HINT) && move_hint(store, &found)?;
     store.delete_many(&parts).map_err(store_error("delete parts of", names::LOG))?;
     store.delete_many(&staged).map_err(store_error("delete", STAGED))?;
     parts.extend(staged);
     Ok(Repaired { deleted: parts, is_hint_moved })
 }
 
-/// Makes a hint that names no complete checkpoint name the newest one that is.
+/// Makes a hint that names no complete checkpoint name the newest one that can be read.
 fn move_hint(store: &TableStore, found: &[Found]) -> Result<bool, CheckpointError> {
     let Some(hint) = Hint::read(store)? else { return Ok(false) };
     let is_named = |found: &&Found| match (hint.parts, found.kind) {
@@ -62,21 +59,13 @@ fn move_hint(store: &TableStore, found: &[Found]) -> Result<bool, CheckpointErro
     if found.iter().any(|found| is_named(&found)) {
         return Ok(false);
     }
-    match found.first() {
-        Some(best) => {
-            let parts = match best.kind {
-                FoundKind::MultiPart(parts) => Some(parts),
-                _ => None,
-            };
-            let bytes = best.files.iter().map(|file| file.size).sum();
-            // How many actions it has is not known without reading it, and is optional to readers
-            // only by being zero.
-            Hint { version: best.version, parts, size: 0, bytes, adds: 0 }.write(store)?;
+    for best in found {
+        match Base::load(store, best) {
+            Ok(base) => return hint_of(&written(&base)).write(store).map(|()| true),
+            Err(error) if is_fault_of_base(&error) => {}
+            Err(error) => return Err(error),
         }
-        None => match store.delete_many(&[HINT.to_owned()]) {
-            Ok(()) | Err(Error::NotFound { .. }) => {}
-            Err(error) => return Err(store_error("delete", HINT)(error)),
-        },
     }
+    store.delete_many(&[HINT.to_owned()]).map_err(store_error("delete", HINT))?;
     Ok(true)
 }

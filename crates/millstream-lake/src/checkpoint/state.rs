@@ -79,7 +79,8 @@ impl TableState {
 
     /// The actions, each an object with one key.
     pub(super) fn actions(&self) -> Vec<Value> {
-        let mut actions = vec![json!({"protocol": self.protocol}), json!({"metaData": self.metadata})];
+        let mut actions =
+            vec![json!({"protocol": self.protocol}), json!({"metaData": self.metadata})];
         actions.extend(self.transactions.values().map(|action| json!({"txn": action})));
         actions.extend(self.domains.values().map(|action| json!({"domainMetadata": action})));
         actions
@@ -129,13 +130,22 @@ mod tests {
         let mut state = TableState::default();
         let metadata = json!({"id": "i", "format": {"provider": "parquet", "options": {}},
             "schemaString": "{}", "partitionColumns": ["p"], "configuration": {"a": "b"}});
-        state.apply("protocol", json!({"minReaderVersion": 3, "minWriterVersion": 7,
-            "readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}));
+        state.apply(
+            "protocol",
+            json!({"minReaderVersion": 3, "minWriterVersion": 7,
+            "readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}),
+        );
         state.apply("metaData", metadata);
         state.apply("txn", json!({"appId": "a", "version": 3}));
         state.apply("txn", json!({"appId": "a", "version": 4, "lastUpdated": 1}));
-        state.apply("domainMetadata", json!({"domain": "d", "configuration": "c", "removed": false}));
-        state.apply("domainMetadata", json!({"domain": "e", "configuration": "c", "removed": false}));
+        state.apply(
+            "domainMetadata",
+            json!({"domain": "d", "configuration": "c", "removed": false}),
+        );
+        state.apply(
+            "domainMetadata",
+            json!({"domain": "e", "configuration": "c", "removed": false}),
+        );
         state.apply("domainMetadata", json!({"domain": "e", "configuration": "", "removed": true}));
         let mut again = TableState::default();
         for (name, action) in actions_of(&state.rows().unwrap()).unwrap() {
@@ -144,7 +154,8 @@ mod tests {
         assert_eq!(again.actions(), state.actions());
         assert!(again.has_feature("v2Checkpoint"));
         assert_eq!(again.actions().len(), 4);
-        let limits = Limits { oldest_remove_ms: 0, overdue_remove_ms: 0, oldest_transaction_ms: Some(2) };
+        let limits =
+            Limits { oldest_remove_ms: 0, overdue_remove_ms: 0, oldest_transaction_ms: Some(2) };
         again.expire(&limits);
         assert_eq!(again.actions().len(), 3);
     }

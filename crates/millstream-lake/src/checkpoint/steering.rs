@@ -57,9 +57,8 @@ impl Steering {
     pub(super) fn update(&self, rows_by_part: &[u64], part_rows: u64) {
         let parts = u32::try_from(rows_by_part.len()).unwrap_or(1).max(1);
         let (parts_before, hot) = self.hot();
-        let has_room = |part: u32| {
-            rows_by_part.get(part as usize).is_some_and(|rows| *rows < part_rows)
-        };
+        let has_room =
+            |part: u32| rows_by_part.get(part as usize).is_some_and(|rows| *rows < part_rows);
         let hot = if parts_before == parts && is_steerable(hot, parts) && has_room(hot) {
             hot
         } else {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use delta_kernel::checkpoint::{CheckpointSpec, V2CheckpointConfig};
 use delta_kernel::scan::state::ScanFile;
 use delta_kernel::{KernelResult, Snapshot};
 
@@ -43,4 +44,17 @@ fn add_file(files: &mut BTreeMap<String, i64>, file: ScanFile) {
         name = format!("{name} without {rows}");
     }
     files.insert(name, file.size);
+}
+
+/// Has the protocol library itself write a checkpoint of the newest version: with sidecars of that
+/// many actions, or else classic.
+pub fn write_checkpoint(store: &TableStore, sidecar_actions: Option<usize>) -> KernelResult<()> {
+    let engine = KernelEngine::new(store);
+    let snapshot = Snapshot::builder_for(store.url().as_str()).build(&engine)?;
+    let with_sidecars = sidecar_actions.map(|actions| {
+        CheckpointSpec::V2(V2CheckpointConfig::WithSidecar {
+            file_actions_per_sidecar_hint: Some(actions),
+        })
+    });
+    snapshot.checkpoint(&engine, with_sidecars.as_ref()).map(drop)
 }

@@ -1,6 +1,6 @@
 //! Repair and cleanup.
 
-use millstream_lake::checkpoint::{LayoutChoice, cleanup, repair};
+use millstream_lake::checkpoint::{LayoutChoice, cleanup, repair, thin};
 use serde_json::json;
 
 use crate::table::{Table, add, any};
@@ -21,8 +21,7 @@ fn cleanup_keeps_what_the_boundary_needs() {
         }
         table.append(3, any);
         table.store.put("_delta_log/00000000000000000001.crc", "{}".into()).unwrap();
-        let compacted =
-            "_delta_log/00000000000000000000.00000000000000000001.compacted.json";
+        let compacted = "_delta_log/00000000000000000000.00000000000000000001.compacted.json";
         table.store.put(compacted, "".into()).unwrap();
         let now_ms = table.store.env().now_ms();
         let nothing = cleanup(&table.store, DAY_MS, now_ms).unwrap();
@@ -73,7 +72,7 @@ fn cleanup_does_nothing_without_a_checkpoint() {
 
 #[test]
 fn cleanup_goes_by_what_commits_say_of_their_time() {
-    let mut table = Table::new(&[]);
+    let table = Table::new(&[]);
     let now_ms = table.store.env().now_ms();
     for version in 1..=6_i64 {
         let at_ms = now_ms - (6 - version) * DAY_MS;
@@ -107,4 +106,24 @@ fn repair_deletes_old_incomplete_sets_and_moves_a_hint_that_names_one() {
     // The set may be another writer's work in progress, but not for ever.
     assert_eq!(repaired.deleted.len(), 0);
     assert_eq!(repair(&table.store).unwrap(), Default::default());
+}
+
+#[test]
+fn the_last_checkpoints_stay_when_others_are_thinned() {
+    let mut table = Table::new(&[]);
+    let mut checkpointer = table.checkpointer(LayoutChoice::MultiPart, 10);
+    for _ in 0..6 {
+        table.append(3, any);
+        checkpointer.write(table.newest()).unwrap();
+    }
+    let now_ms = table.store.env().now_ms();
+    assert_eq!(thin(&table.store, now_ms).unwrap().len(), 0);
+    let deleted = thin(&table.store, now_ms + DAY_MS).unwrap();
+    let of = |version: u64| {
+        let prefix = format!("_delta_log/{version:020}.checkpoint");
+        deleted.iter().any(|name| name.starts_with(&prefix))
+    };
+    assert_eq!((1..=6).map(of).collect::<Vec<_>>(), [true, true, true, false, false, false]);
+    table.forget_commits_below(6);
+    table.check();
 }

@@ -16,8 +16,7 @@ fn settings(layout: LayoutChoice) -> Settings {
 fn begun(features: &[&str], layout: LayoutChoice) -> (Table, Checkpointer) {
     let mut table = Table::new(features);
     table.append(30, any);
-    let mut checkpointer =
-        Checkpointer::open(table.store.clone(), settings(layout)).unwrap();
+    let mut checkpointer = Checkpointer::open(table.store.clone(), settings(layout)).unwrap();
     checkpointer.write(table.newest()).unwrap();
     table.append(3, any);
     let path = table.files.keys().next().unwrap().clone();
@@ -88,6 +87,7 @@ fn a_failed_attempt_can_be_repeated() {
         let first = checkpointer.write(table.newest());
         requests.die_after(u64::MAX);
         let second = checkpointer.write(table.newest()).unwrap();
+        assert!(!table.log().iter().any(|name| name.starts_with("_staged")));
         assert!(first.is_err() || first.unwrap().version == second.version);
         assert_eq!(second.adds, table.files.len() as u64);
         assert!(second.is_hinted);

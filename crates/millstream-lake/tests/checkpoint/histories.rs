@@ -8,13 +8,25 @@ use crate::table::{APPS, Table, add, remove, txn};
 #[derive(Clone, Debug)]
 enum Step {
     /// New files, under names that are good for the next checkpoint or not.
-    Append { count: usize, is_steered: bool },
+    Append {
+        count: usize,
+        is_steered: bool,
+    },
     /// The nth live file goes, and may come back in the next commit.
-    Remove { nth: usize, comes_back: bool, is_expired: bool },
-    Transaction { app: usize },
+    Remove {
+        nth: usize,
+        comes_back: bool,
+        is_expired: bool,
+    },
+    Transaction {
+        app: usize,
+    },
     Checkpoint,
     /// With the layout and the size of a part that a restart may bring.
-    Restart { part_rows: u64, layout: usize },
+    Restart {
+        part_rows: u64,
+        layout: usize,
+    },
     ForgetCommits,
 }
 
@@ -48,8 +60,8 @@ fn run(steps: &[Step], has_v2: bool) {
         match *step {
             Step::Append { count, is_steered } => {
                 let steering = checkpointer.steering();
-                table.append(count, |mut names| match is_steered {
-                    true => steering.draw("", &mut names),
+                table.append(count, |names| match is_steered {
+                    true => steering.draw("", names),
                     false => names(),
                 });
             }
@@ -91,7 +103,7 @@ fn run(steps: &[Step], has_v2: bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
     fn a_checkpoint_reads_as_its_history(

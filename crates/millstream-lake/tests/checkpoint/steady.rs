@@ -34,7 +34,7 @@ fn steered_files_dirty_one_part() {
         let (_, hot) = steering.hot();
         assert_ne!(hot, part_of_other_actions(parts));
         for version in 0..3 {
-            table.append(1, |mut names| steering.draw("day=2026-01-01/", &mut names));
+            table.append(1, |names| steering.draw("day=2026-01-01/", names));
             table.commit(&[txn("busy", batch * 3 + version)]);
         }
         requests.take();
@@ -64,7 +64,7 @@ fn parts_double_when_they_are_full() {
     let steering = checkpointer.steering();
     let mut parts_seen = Vec::new();
     for _ in 0..40 {
-        table.append(8, |mut names| steering.draw("", &mut names));
+        table.append(8, |names| steering.draw("", names));
         let written = checkpointer.write(table.newest()).unwrap();
         parts_seen.push(written.parts);
         table.forget_commits_below(written.version);
@@ -76,14 +76,15 @@ fn parts_double_when_they_are_full() {
 
 #[test]
 fn many_small_row_groups_become_one() {
-    for (features, layout) in [(&[][..], LayoutChoice::MultiPart), (&["v2Checkpoint"], LayoutChoice::V2)]
+    for (features, layout) in
+        [(&[][..], LayoutChoice::MultiPart), (&["v2Checkpoint"], LayoutChoice::V2)]
     {
         let mut table = Table::new(features);
         table.append(50, any);
         let mut checkpointer = table.checkpointer(layout, 1_000);
         let steering = checkpointer.steering();
         for _ in 0..150 {
-            table.append(2, |mut names| steering.draw("", &mut names));
+            table.append(2, |names| steering.draw("", names));
             let written = checkpointer.write(table.newest()).unwrap();
             assert!(written.parts < 20, "{written:?}");
             assert_eq!(written.adds, table.files.len() as u64);
