@@ -11,7 +11,8 @@ pub mod columns;
 pub mod data_file;
 mod entry;
 pub mod error;
-mod kernel;
+#[doc(hidden)]
+pub mod kernel;
 pub mod maintenance;
 mod parquet_file;
 mod partition;

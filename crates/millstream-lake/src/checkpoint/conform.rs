@@ -1,14 +1,16 @@
 //! Rows of other writers, in our columns.
 //!
 //! Columns are found by name, at every depth. What the other writer does not have becomes null, and
-//! what only it has, parsed statistics say, is dropped.
+//! what only it has, parsed statistics say, is dropped. A field that is required in the other's
+//! actions has some value even where the action is null; in ours it is null there.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ListArray, MapArray, RecordBatch, RecordBatchOptions, StructArray,
+    Array, ArrayRef, ListArray, MapArray, RecordBatch, RecordBatchOptions, StructArray, make_array,
     new_null_array,
 };
+use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields, SchemaRef};
 use arrow::error::ArrowError;
@@ -61,9 +63,50 @@ fn conform_array(array: &ArrayRef, to: &Field) -> Result<ArrayRef, ArrowError> {
 
 fn conform_struct(array: &StructArray, fields: &Fields) -> Result<StructArray, ArrowError> {
     let columns = fields.iter().map(|field| match array.column_by_name(field.name()) {
-        Some(column) => conform_array(column, field),
+        Some(column) => conform_array(&null_where(array, column)?, field),
         None => Ok(new_null_array(field.data_type(), array.len())),
     });
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
-    StructArray::try_new_with_length(fields.clone(), columns, array.nulls().cloned(), array.len())
+    let nulls = array.nulls().cloned();
+    StructArray::try_new_with_length(fields.clone(), columns, nulls, array.len())
+}
+
+/// `column`, null also where `parent` is.
+fn null_where(parent: &StructArray, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    if parent.null_count() == 0 {
+        return Ok(Arc::clone(column));
+    }
+    let nulls = NullBuffer::union(parent.nulls(), column.nulls());
+    Ok(make_array(column.to_data().into_builder().nulls(nulls).build()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, Int32Array, StringArray};
+    use arrow::datatypes::{Int64Type, Schema};
+
+    use super::*;
+
+    #[test]
+    fn required_fields_of_a_null_action_are_null() {
+        let path: ArrayRef = Arc::new(StringArray::from(vec!["a", ""]));
+        let size: ArrayRef = Arc::new(Int32Array::from(vec![1, 0]));
+        let theirs = Fields::from(vec![
+            Field::new("size", DataType::Int32, false),
+            Field::new("path", DataType::Utf8, false),
+            Field::new("unknown", DataType::Utf8, false),
+        ]);
+        let nulls = Some(NullBuffer::from(vec![true, false]));
+        let columns = vec![size, Arc::clone(&path), path];
+        let add = StructArray::try_new(theirs.clone(), columns, nulls).unwrap();
+        let schema = Schema::new(vec![Field::new("add", DataType::Struct(theirs), true)]);
+        let rows = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(add)]).unwrap();
+        let ours = conform(&rows, &super::super::actions::FILES).unwrap();
+        let add = ours.column(0).as_struct();
+        let path = add.column_by_name("path").unwrap().as_string::<i32>();
+        let size = add.column_by_name("size").unwrap().as_primitive::<Int64Type>();
+        assert_eq!((path.value(0), path.is_null(1)), ("a", true));
+        assert_eq!((size.value(0), size.is_null(1)), (1, true));
+        assert_eq!(ours.column(1).null_count(), 2);
+    }
 }

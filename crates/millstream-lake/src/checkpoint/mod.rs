@@ -39,6 +39,7 @@ mod retention;
 mod source;
 mod state;
 mod steering;
+mod thin;
 
 use millstream_store::crash_points::{self, Step};
 
@@ -59,6 +60,7 @@ pub use error::CheckpointError;
 pub use repair::{Repaired, repair};
 pub use retention::interval_ms;
 pub use steering::Steering;
+pub use thin::thin;
 
 /// Which layout checkpoints have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,6 +145,8 @@ pub struct Checkpointer {
     steering: Steering,
     last: Option<Base>,
     repaired: Repaired,
+    /// True if an attempt may have left staged parts, or some of a set.
+    is_unfinished: bool,
 }
 
 impl Checkpointer {
@@ -151,7 +155,7 @@ impl Checkpointer {
     pub fn open(store: TableStore, settings: Settings) -> Result<Self, CheckpointError> {
         let repaired = repair(&store)?;
         let steering = Steering::default();
-        Ok(Self { store, settings, steering, last: None, repaired })
+        Ok(Self { store, settings, steering, last: None, repaired, is_unfinished: false })
     }
 
     /// Tells which names keep the next checkpoint cheap; good for as long as this lives.
@@ -169,6 +173,10 @@ impl Checkpointer {
     /// Errors: `Retry` if the store is away, and the checkpointer is as it was; `Data` if the log is
     /// damaged beyond what its older checkpoints can heal.
     pub fn write(&mut self, version: u64) -> Result<Written, CheckpointError> {
+        if self.is_unfinished {
+            repair(&self.store)?;
+            self.is_unfinished = false;
+        }
         let mut damaged = Vec::new();
         if let Some(last) = self.last.take() {
             if last.version > version {
@@ -180,7 +188,8 @@ impl Checkpointer {
                 // Somebody deleted or damaged it; what the log has now may still do.
                 Err(error) if is_fault_of_base(&error) => damaged.push(error.to_string()),
                 Err(error) => {
-                    self.last = Some(last);
+                    // If only the hint is missing, the new checkpoint is remembered already.
+                    self.last.get_or_insert(last);
                     return Err(error);
                 }
                 Ok(written) => return Ok(written),
@@ -235,15 +244,19 @@ impl Checkpointer {
             Layout::MultiPart { parts } => given.parts(parts, state.rows()?)?,
             Layout::V2 { .. } => given.sidecars()?,
         };
-        let (parts, kept) = self.build(plan, delta, limits, version)?;
-        self.publish(version, state, parts, kept, layout)
+        self.is_unfinished = true;
+        let (parts, rewritten) = self.build(plan, delta, limits, version)?;
+        self.publish(version, state, parts, rewritten, layout)
     }
 
     /// A checkpoint of the wanted version is there already.
     fn adopt(&mut self, base: &Base) -> Result<Written, CheckpointError> {
         let mut written = written(base);
         written.parts_copied = written.parts;
-        written.is_hinted = hint_of(&written).advance(&self.store)?;
+        written.is_hinted = match Hint::read(&self.store)? {
+            Some(hint) if hint.version >= base.version => hint.version == base.version,
+            _ => hint_of(&written).advance(&self.store)?,
+        };
         self.last = Some(base.clone());
         self.steer();
         Ok(written)
@@ -299,7 +312,7 @@ impl Checkpointer {
         }
     }
 
-    /// The files of the new checkpoint with their numbers of rewritten ones, all verified.
+    /// The files of the new checkpoint, verified, and how many of them were written.
     fn build(
         &self,
         plan: Plan,
@@ -310,12 +323,12 @@ impl Checkpointer {
         let Plan { columns, slots, groups } = plan;
         let (env, uuid) = (self.store.env().clone(), self.store.env().random_uuid());
         let count = u32::try_from(slots.len()).expect("parts are counted in 32 bits");
-        let directory = names::staged(version, count, uuid);
+        let attempt = names::staged(version, count, uuid);
         let name: Box<dyn Fn(usize) -> String + Send + Sync> = match columns {
             Columns::Files => Box::new(move |_| {
                 format!("{}{version:020}.{}.parquet", names::SIDECARS, env.random_uuid())
             }),
-            _ => Box::new(move |slot| format!("{directory}part-{}", slot + 1)),
+            _ => Box::new(move |slot| format!("{attempt}part-{}", slot + 1)),
         };
         let build = Build { store: self.store.clone(), delta, limits, columns, name };
         let built = build::build(build, groups, self.settings.workers)?;
@@ -361,6 +374,7 @@ impl Checkpointer {
         written.parts_copied = written.parts - rewritten;
         crash_points::reached(Step::CheckpointUnhinted);
         // The checkpoint is complete whether or not the hint can be written.
+        self.is_unfinished = false;
         self.last = Some(base);
         self.steer();
         written.is_hinted = hint_of(&written).advance(&self.store)?;

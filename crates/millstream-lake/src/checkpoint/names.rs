@@ -9,10 +9,11 @@
 //! _delta_log/%020d.checkpoint.<uuid>.{json,parquet}   V2 checkpoint
 //! _delta_log/_sidecars/<unique>.parquet           file actions of V2 checkpoints
 //! _delta_log/_last_checkpoint                     the hint: where to begin reading
-//! _delta_log/_staged/v<version>-p<parts>-<uuid>/part-<n>   ours: parts not published yet
+//! _delta_log/_staged/v<version>-p<parts>-<uuid>-part-<n>   ours: parts not published yet
 //! ```
 //! A staged name must not look like a checkpoint to those who search for one by a pattern that is
-//! not anchored: no twenty digits followed by a dot.
+//! not anchored: no twenty digits followed by a dot. All are in one directory, as a local disk keeps
+//! a directory when the last file in it is deleted.
 
 /// The log's directory.
 pub(super) const LOG: &str = "_delta_log";
@@ -111,9 +112,9 @@ pub(super) fn unique_json(version: u64, uuid: uuid::Uuid) -> String {
     format!("{LOG}/{version:020}.checkpoint.{uuid}.json")
 }
 
-/// The directory in which the parts of one attempt wait.
+/// What the names of the parts of one attempt begin with.
 pub(super) fn staged(version: u64, parts: u32, uuid: uuid::Uuid) -> String {
-    format!("{STAGED}v{version}-p{parts}-{uuid}/")
+    format!("{STAGED}v{version}-p{parts}-{uuid}-")
 }
 
 /// The version and the number of parts of the attempt that staged the file `name`.

@@ -4,12 +4,11 @@
 //! trusts it. Ours are told by the staged files they were made from; those of other writers, which
 //! may be at work on them, are left alone for a while.
 
-use object_store::Error;
-
-use super::base::{Found, FoundKind, checkpoints_of};
+use super::base::{Base, Found, FoundKind, checkpoints_of, is_fault_of_base};
 use super::error::{CheckpointError, store_error};
 use super::hint::Hint;
 use super::names::{self, HINT, STAGED, staged_set};
+use super::{hint_of, written};
 use crate::store::{Listed, TableStore};
 
 /// How long an incomplete set of another writer may still become complete.
@@ -56,7 +55,7 @@ pub fn repair(store: &TableStore) -> Result<Repaired, CheckpointError> {
     Ok(Repaired { deleted: parts, is_hint_moved })
 }
 
-/// Makes a hint that names no complete checkpoint name the newest one that is.
+/// Makes a hint that names no complete checkpoint name the newest one that can be read.
 fn move_hint(store: &TableStore, found: &[Found]) -> Result<bool, CheckpointError> {
     let Some(hint) = Hint::read(store)? else { return Ok(false) };
     let is_named = |found: &&Found| match (hint.parts, found.kind) {
@@ -67,21 +66,13 @@ fn move_hint(store: &TableStore, found: &[Found]) -> Result<bool, CheckpointErro
     if found.iter().any(|found| is_named(&found)) {
         return Ok(false);
     }
-    match found.first() {
-        Some(best) => {
-            let parts = match best.kind {
-                FoundKind::MultiPart(parts) => Some(parts),
-                _ => None,
-            };
-            let bytes = best.files.iter().map(|file| file.size).sum();
-            // How many actions it has is not known without reading it, and is optional to readers
-            // only by being zero.
-            Hint { version: best.version, parts, size: 0, bytes, adds: 0 }.write(store)?;
+    for best in found {
+        match Base::load(store, best) {
+            Ok(base) => return hint_of(&written(&base)).write(store).map(|()| true),
+            Err(error) if is_fault_of_base(&error) => {}
+            Err(error) => return Err(error),
         }
-        None => match store.delete_many(&[HINT.to_owned()]) {
-            Ok(()) | Err(Error::NotFound { .. }) => {}
-            Err(error) => return Err(store_error("delete", HINT)(error)),
-        },
     }
+    store.delete_many(&[HINT.to_owned()]).map_err(store_error("delete", HINT))?;
     Ok(true)
 }

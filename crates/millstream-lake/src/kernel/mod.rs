@@ -5,6 +5,7 @@
 
 mod json;
 mod parquet;
+pub mod probe;
 mod storage;
 
 use std::sync::Arc;
