@@ -12,6 +12,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use millstream_store::checkpoint::Checkpoint;
@@ -26,6 +27,7 @@ use crate::driver::{Finished, Query, batch_query};
 use crate::functions::{self, BatchClock};
 use crate::plan::QueryPlan;
 use crate::plan::session::{batch_config, streaming_config};
+use crate::filter::Filter;
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable, from_datafusion};
 use crate::progress::{Listener, QueryStarted};
@@ -113,6 +115,8 @@ struct AtRest {
     declared: Arc<DeclaredTable>,
     schema: SchemaRef,
     loaded: Arc<LoadedTable>,
+    /// Its name in plans.
+    registered_as: String,
 }
 
 /// Plans one flow of `pipeline`; touches nothing durable.
@@ -144,7 +148,9 @@ pub async fn plan(
             }
             ReadMode::Batch => {
                 let loaded = LoadedTable::empty(Arc::clone(&schema));
-                at_rest.push(AtRest { declared, schema, loaded: Arc::clone(&loaded) });
+                let registered_as = read.registered_as.clone();
+                let rows = Arc::clone(&loaded);
+                at_rest.push(AtRest { declared, schema, loaded: rows, registered_as });
                 loaded
             }
         };
@@ -232,6 +238,9 @@ impl PlannedFlow {
             query_id: checkpoint.query_id().to_owned(),
             run_id: self.env.random_uuid().to_string(),
         });
+        if let Body::Stream(plan) = &self.body {
+            self.narrow_tables(plan.logical());
+        }
         self.load_tables(&context).await?;
         let sink = self.flow.connector.sink(&self.flow.sink, &self.output_schema, &context)?;
         let make = |declared: &Arc<DeclaredTable>| {
@@ -266,6 +275,9 @@ impl PlannedFlow {
     async fn run_once(self) -> Result<Finished, Failure> {
         let context = self.context("");
         self.batch_clock.set(self.env.now_us());
+        if let Body::Once { state, logical } = &self.body {
+            self.narrow_tables(&state.optimize(logical).map_err(from_datafusion)?);
+        }
         let rows_in = self.load_tables(&context).await?;
         let mut sink = self.flow.connector.sink(&self.flow.sink, &self.output_schema, &context)?;
         let Body::Once { state, logical } = self.body else { unreachable!("run looked") };
@@ -279,6 +291,25 @@ impl PlannedFlow {
             query_id: query_id.to_owned(),
             env: self.env.clone(),
             base_dir: self.base_dir.clone(),
+        }
+    }
+
+    /// Tells the tables that are read whole what the plan asks of their rows.
+    fn narrow_tables(&self, optimised: &LogicalPlan) {
+        for table in &self.at_rest {
+            let mut scans = Vec::new();
+            let visited = optimised.apply_with_subqueries(|node| {
+                if let LogicalPlan::TableScan(scan) = node
+                    && scan.table_name.table() == table.registered_as
+                {
+                    scans.push(scan.filters.iter().filter_map(Filter::of).collect::<Vec<_>>());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            });
+            // Read twice, it would have to be narrowed to what either asks for.
+            if let (Ok(_), [filters]) = (visited, &scans[..]) {
+                table.loaded.want(filters.clone());
+            }
         }
     }
 

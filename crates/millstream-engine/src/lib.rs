@@ -6,6 +6,7 @@
 
 pub mod connector;
 pub mod driver;
+mod filter;
 pub mod flow;
 pub mod functions;
 pub mod json;

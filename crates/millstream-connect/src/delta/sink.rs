@@ -61,7 +61,12 @@ impl DeltaSink {
             }
         };
         let store = TableStore::parse(&location, &env)?;
-        let (schema, query_id) = (Arc::clone(schema), context.query_id.clone());
+        let schema = Arc::clone(schema);
+        let query_id = match context.query_id.is_empty() {
+            // A query that runs once, over tables at rest: each run is one of its own.
+            true => env.random_uuid().to_string(),
+            false => context.query_id.clone(),
+        };
         Ok(Self { options, schema, store, tables, query_id, env, gather: None, last: None })
     }
 

@@ -48,7 +48,9 @@ pub async fn run(
     let partitions = partitions.map_err(from_datafusion)?;
     let output = Output { batch_id: BatchId(0), partitions, reached: Reached::default() };
     let rows_out = output.rows();
-    sink.publish(output).await?.accepted().await?;
+    let acknowledgement = sink.publish(output).await?;
+    sink.flush().await;
+    acknowledgement.accepted().await?;
     sink.close().await?;
     Ok(Finished { micro_batches: 1, rows_in: 0, rows_out })
 }

@@ -50,6 +50,11 @@ impl QueryPlan {
         Ok(Self { state, logical, physical, straight, scans, context, runs: 0 })
     }
 
+    /// The optimised logical plan.
+    pub fn logical(&self) -> &LogicalPlan {
+        &self.logical
+    }
+
     /// Plans again, with what the static tables hold now.
     pub async fn replan(&mut self) -> Result<()> {
         let planner = self.state.query_planner();

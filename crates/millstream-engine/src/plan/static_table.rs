@@ -13,15 +13,17 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
 use datafusion::datasource::MemTable;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::RwLock;
 
-use crate::source::{Failure, StaticTable};
+use crate::source::{Failure, Filter, StaticTable};
 
 /// A static table with its rows as last read.
 pub struct LoadedTable {
     schema: SchemaRef,
+    /// What the query asks of its rows; nothing before it is planned.
+    wanted: RwLock<Vec<Filter>>,
     content: RwLock<Content>,
 }
 
@@ -36,14 +38,20 @@ struct Content {
 impl LoadedTable {
     /// A table without rows, to be planned against; [`LoadedTable::load`] fills it.
     pub fn empty(schema: SchemaRef) -> Arc<Self> {
-        Arc::new(Self { schema, content: RwLock::default() })
+        Arc::new(Self { schema, wanted: RwLock::default(), content: RwLock::default() })
+    }
+
+    /// From now on rows for which one of `filters` does not hold need not be read.
+    pub fn want(&self, filters: Vec<Filter>) {
+        *self.wanted.write() = filters;
     }
 
     /// Reads `table` for the first time; gives the number of its rows.
     pub async fn load(&self, table: Arc<dyn StaticTable>) -> Result<u64, Failure> {
         // The fingerprint is taken first: a change during the read is then seen at the next look.
         let fingerprint = table.fingerprint().await?;
-        let rows = table.read().await?;
+        let wanted = self.wanted.read().clone();
+        let rows = table.read_where(&wanted).await?;
         let count = rows.iter().map(|rows| rows.num_rows() as u64).sum();
         *self.content.write() = Content { table: Some(table), fingerprint, rows };
         Ok(count)
@@ -74,6 +82,14 @@ impl TableProvider for LoadedTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        // Seen here, so that files may be left out, and applied again above.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
     async fn scan(
