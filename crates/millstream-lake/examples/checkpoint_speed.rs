@@ -121,7 +121,8 @@ fn measured<E: Error + 'static>(
     let written = work()?;
     let wall_ms = start.elapsed().as_millis() as u64;
     let line = json!({"bench": "checkpoint", "what": what, "wall_ms": wall_ms,
-        "cpu_ms": cpu_ms() - cpu_before, "peak_rss_mb": status_mb("VmHWM:"), "rss_mb": status_mb("VmRSS:"), "adds": written.adds,
+        "cpu_ms": cpu_ms() - cpu_before, "peak_rss_mb": status_mb("VmHWM:"),
+        "rss_mb": status_mb("VmRSS:"), "adds": written.adds,
         "bytes": written.bytes, "parts": written.parts, "rewritten": written.parts_rewritten});
     println!("{line}");
     Ok(())
