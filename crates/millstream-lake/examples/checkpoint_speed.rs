@@ -1,11 +1,11 @@
 //! What checkpoints cost: a line of JSON per measurement.
 //!
 //! ```text
-//! checkpoint_speed DIRECTORY [FILES] [V2]
+//! checkpoint_speed DIRECTORY [FILES [CHECKPOINTS [v2]]]
 //! ```
 //! Builds a table of FILES live files (its log; no data files are needed) and measures its first
 //! checkpoint, from commits alone; one of all its rows in another number of parts, from that of
-//! before, by a process that has just begun; and then a series of ones in the steady state, each
+//! before, by a process that has just begun; and then CHECKPOINTS of them in the steady state, each
 //! after ten commits of a few files.
 #![allow(clippy::disallowed_methods)]
 
@@ -18,7 +18,6 @@ use millstream_store::env::Env;
 use serde_json::json;
 
 const FILES_PER_COMMIT: usize = 10_000;
-const STEADY_CHECKPOINTS: usize = 40;
 const COMMITS_BETWEEN: usize = 10;
 const FILES_BETWEEN: usize = 3;
 
@@ -26,8 +25,10 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
-    let directory = arguments.next().ok_or("usage: checkpoint_speed DIRECTORY [FILES] [V2]")?;
+    let directory =
+        arguments.next().ok_or("usage: checkpoint_speed DIRECTORY [FILES [CHECKPOINTS [v2]]]")?;
     let files: usize = arguments.next().map_or(Ok(700_000), |files| files.parse())?;
+    let checkpoints: usize = arguments.next().map_or(Ok(40), |count| count.parse())?;
     let has_v2 = arguments.next().is_some();
     let runtime = tokio::runtime::Runtime::new()?;
     let env = runtime.block_on(async { Env::real() });
@@ -52,7 +53,7 @@ fn main() -> Outcome<()> {
     measured("full, from a checkpoint", || checkpointer.write(table.version))?;
     reset_peak();
     let steering = checkpointer.steering();
-    for _ in 0..STEADY_CHECKPOINTS {
+    for _ in 0..checkpoints {
         for _ in 0..COMMITS_BETWEEN {
             table.commit(FILES_BETWEEN, &steering)?;
         }
@@ -120,7 +121,8 @@ fn measured<E: Error + 'static>(
     let written = work()?;
     let wall_ms = start.elapsed().as_millis() as u64;
     let line = json!({"bench": "checkpoint", "what": what, "wall_ms": wall_ms,
-        "cpu_ms": cpu_ms() - cpu_before, "peak_rss_mb": peak_rss_mb(), "adds": written.adds,
+        "cpu_ms": cpu_ms() - cpu_before, "peak_rss_mb": status_mb("VmHWM:"),
+        "rss_mb": status_mb("VmRSS:"), "adds": written.adds,
         "bytes": written.bytes, "parts": written.parts, "rewritten": written.parts_rewritten});
     println!("{line}");
     Ok(())
@@ -139,11 +141,11 @@ fn cpu_ms() -> i64 {
     ms(usage.ru_utime) + ms(usage.ru_stime)
 }
 
-/// The most memory held since the last reset; `getrusage` cannot forget.
-fn peak_rss_mb() -> u64 {
+/// Memory held, now or at most since the last reset; `getrusage` cannot forget.
+fn status_mb(key: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    let value = status.lines().find_map(|line| line.strip_prefix(key));
+    let kilobytes = value.and_then(|kb| kb.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kilobytes.unwrap_or(0) / 1_024
 }
 

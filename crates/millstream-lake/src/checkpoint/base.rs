@@ -1,9 +1,9 @@
 //! The checkpoint that a new one starts from.
 //!
 //! What the log has is listed once, when a table is opened; from then on the checkpointer remembers
-//! its own last checkpoint. A set with parts missing is no checkpoint. Of several at one version the
-//! one that readers prefer is taken: V2 by unique name, then more parts, then the classic one. If
-//! what was found turns out to be damaged, the next older one is tried.
+//! its own last checkpoint. A set with parts missing is no checkpoint. Of several at one version
+//! the one that readers prefer is taken: V2 by unique name, then more parts, then the classic one.
+//! If what was found turns out to be damaged, the next older one is tried.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Carries out a plan: reads old rows, drops those that are no longer in force, writes new files.
 //!
-//! The unit of work is a row group. Threads take units in the order of the plan, so that at any time
-//! few groups are being written; whoever ends the last unit of a group finishes its files. Memory is
-//! a row group for each thread, and the files being written.
+//! The unit of work is a row group. Threads take units in the order of the plan, so that at any
+//! time few groups are being written; whoever ends the last unit of a group finishes its files.
+//! Memory is a row group for each thread, and the files being written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

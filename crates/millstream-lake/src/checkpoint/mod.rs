@@ -14,8 +14,8 @@
 //! small; then parts, placed by a hash ([`placement`]); V2 with sidecars if the table has that
 //! feature. It runs beside the stream and holds no lock: commits go on meanwhile.
 //!
-//! It deliberately does not decide when to write a checkpoint, does not write parsed statistics, and
-//! keeps nothing of an existing checkpoint that the protocol does not name.
+//! It deliberately does not decide when to write a checkpoint, does not write parsed statistics,
+//! and keeps nothing of an existing checkpoint that the protocol does not name.
 //!
 //! Origin: protocol, "Checkpoints".
 
@@ -170,8 +170,8 @@ impl Checkpointer {
 
     /// Writes a checkpoint of `version`, whose commit must be in the log.
     ///
-    /// Errors: `Retry` if the store is away, and the checkpointer is as it was; `Data` if the log is
-    /// damaged beyond what its older checkpoints can heal.
+    /// Errors: `Retry` if the store is away, and the checkpointer is as it was; `Data` if the log
+    /// is damaged beyond what its older checkpoints can heal.
     pub fn write(&mut self, version: u64) -> Result<Written, CheckpointError> {
         if self.is_unfinished {
             repair(&self.store)?;

@@ -12,8 +12,8 @@
 //! _delta_log/_staged/v<version>-p<parts>-<uuid>-part-<n>   ours: parts not published yet
 //! ```
 //! A staged name must not look like a checkpoint to those who search for one by a pattern that is
-//! not anchored: no twenty digits followed by a dot. All are in one directory, as a local disk keeps
-//! a directory when the last file in it is deleted.
+//! not anchored: no twenty digits followed by a dot. All are in one directory, as a local disk
+//! keeps a directory when the last file in it is deleted.
 
 /// The log's directory.
 pub(super) const LOG: &str = "_delta_log";

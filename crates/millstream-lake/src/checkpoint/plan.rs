@@ -3,11 +3,11 @@
 //! - A part that nothing touches stays: its file is copied, or referenced again.
 //! - A part that only gains rows is written anew from its old row groups, as bytes, and the new
 //!   rows. When it has gathered many small row groups these are decoded and become one.
-//! - A part that may lose rows (a removed file, a file that is added again, removes that expired) is
-//!   decoded and filtered.
+//! - A part that may lose rows (a removed file, a file that is added again, removes that expired)
+//!   is decoded and filtered.
 //! - Everything else (another number of parts, another layout, another writer's files) is decoded
-//!   and placed anew. If both numbers of parts have a common divisor g, old part i only has rows for
-//!   new parts that leave the same remainder by g; so the work falls apart into g pieces.
+//!   and placed anew. If both numbers of parts have a common divisor g, old part i only has rows
+//!   for new parts that leave the same remainder by g; so the work falls apart into g pieces.
 
 use std::sync::Arc;
 

@@ -70,7 +70,7 @@ impl Steering {
     }
 }
 
-/// The part of the actions that are not about files is small and written every time; it stays small.
+/// The part of the actions that are not about files is written every time, so it is kept small.
 pub(super) fn is_steerable(part: u32, parts: u32) -> bool {
     part != part_of_other_actions(parts)
 }

@@ -38,7 +38,8 @@ fn step() -> impl Strategy<Value = Step> {
             |(nth, comes_back, is_expired)| Step::Remove { nth, comes_back, is_expired }),
         1 => (0..APPS.len()).prop_map(|app| Step::Transaction { app }),
         4 => Just(Step::Checkpoint),
-        1 => (1_u64..40, 0_usize..3).prop_map(|(part_rows, layout)| Step::Restart { part_rows, layout }),
+        1 => (1_u64..40, 0_usize..3)
+            .prop_map(|(part_rows, layout)| Step::Restart { part_rows, layout }),
         2 => Just(Step::ForgetCommits),
     ]
 }
