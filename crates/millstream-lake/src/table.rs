@@ -97,9 +97,7 @@ impl Table {
             return Err(TableError::Missing { table: store.shown() });
         }
         let engine = KernelEngine::new(store);
-        let snapshot = Snapshot::builder_for(store.url().as_str()).build(&engine);
-        let snapshot =
-            snapshot.map_err(|error| TableError::kernel("read", &store.shown(), error))?;
+        let snapshot = engine.snapshot(None)?;
         Ok(Self::at(store, engine, snapshot))
     }
 
@@ -184,8 +182,16 @@ impl Table {
         if let Some(known) = state.published.get(application) {
             return Ok(*known);
         }
-        let found = state.snapshot.get_app_id_version(application, &self.engine);
-        let found = found.map_err(|error| self.kernel_error("read", error))?;
+        let found = loop {
+            match state.snapshot.get_app_id_version(application, &self.engine) {
+                Ok(found) => break found,
+                Err(error) => {
+                    let version = Some(state.snapshot.version());
+                    self.engine.pass_over(version, error)?;
+                    state.snapshot = self.engine.snapshot(version)?;
+                }
+            }
+        };
         state.published.insert(application.to_owned(), found);
         Ok(found)
     }
@@ -306,7 +312,13 @@ impl Table {
     /// Brings the snapshot to the newest version.
     fn advance(&self, state: &mut State) -> Result<(), TableError> {
         let newer = Snapshot::builder_from(Arc::clone(&state.snapshot)).build(&self.engine);
-        state.snapshot = newer.map_err(|error| self.kernel_error("read", error))?;
+        state.snapshot = match newer {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                self.engine.pass_over(None, error)?;
+                self.engine.snapshot(None)?
+            }
+        };
         Ok(())
     }
 

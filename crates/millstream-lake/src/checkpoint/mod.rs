@@ -25,6 +25,7 @@ mod build;
 mod cleanup;
 mod commits;
 mod conform;
+pub(crate) mod detour;
 mod error;
 mod facts;
 mod hint;
