@@ -38,6 +38,7 @@ mod publish;
 mod repair;
 mod retention;
 mod source;
+pub(crate) mod span;
 mod state;
 mod steering;
 
