@@ -33,7 +33,7 @@ use millstream_engine::connector::{Connector, Registry};
 pub fn registry(base_dir: &Path) -> Registry {
     let mut connectors: Vec<Arc<dyn Connector>> = vec![
         Arc::new(kafka::KafkaConnector),
-        Arc::new(delta::Delta::default()),
+        Arc::new(delta::Delta::new(base_dir)),
         Arc::new(rate::Rate),
         Arc::new(console::Console),
         Arc::new(noop::Noop),

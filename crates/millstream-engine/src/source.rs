@@ -11,10 +11,10 @@
 
 use std::collections::BTreeMap;
 
+pub use crate::filter::{Comparison, Filter, Literal};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-pub use crate::filter::{Comparison, Filter, Literal};
 pub use millstream_store::error::{Classified, Failure, Kind};
 pub use millstream_store::offset::SourceOffset;
 

@@ -179,7 +179,7 @@ impl PlanInner {
 }
 
 /// The same values under a type that differs in the names of nested fields only.
-fn retyped(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, ArrowError> {
+pub(crate) fn retyped(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, ArrowError> {
     if column.data_type() == kind {
         return Ok(Arc::clone(column));
     }

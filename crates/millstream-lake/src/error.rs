@@ -89,6 +89,81 @@ pub enum TableError {
         /// What the caller should do.
         kind: Kind,
     },
+    /// A file of the log cannot be read, and the rest of the log does not make up for it.
+    #[error(
+        "{file} in the log of the table {table} cannot be used: {problem}. Nothing can be read \
+         without it, as version {missing} is not in the log any more"
+    )]
+    Irreplaceable {
+        /// The table's location.
+        table: String,
+        /// The file, relative to the table's directory.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+        /// The commit that would have to be there to do without the file.
+        missing: u64,
+    },
+    /// A file that holds rows, or says which of them are deleted, is not there.
+    #[error("the table {table} names the file {file} in version {version}, and it is not there")]
+    FileMissing {
+        /// The table's location.
+        table: String,
+        /// The file, relative to the table's directory.
+        file: String,
+        /// The version that is read.
+        version: u64,
+    },
+    /// A file that holds rows, or says which of them are deleted, is not what it should be.
+    #[error("the file {file} of the table {table} cannot be read: {problem}")]
+    FileDamaged {
+        /// The table's location.
+        table: String,
+        /// The file, relative to the table's directory.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There was no such version, or it cannot be read any more.
+    #[error(
+        "the table {table} cannot be read as of {asked}: it can be read from version {oldest} \
+         ({oldest_ms} ms) to version {newest} ({newest_ms} ms)"
+    )]
+    NotReadable {
+        /// The table's location.
+        table: String,
+        /// The version or the moment that was asked for.
+        asked: String,
+        /// The oldest version that can be read.
+        oldest: u64,
+        /// Its time, milliseconds since the epoch.
+        oldest_ms: i64,
+        /// The newest version.
+        newest: u64,
+        /// Its time, milliseconds since the epoch.
+        newest_ms: i64,
+    },
+    /// A column was asked for that the table has not.
+    #[error("the table {table} has no column {column:?}")]
+    NoColumn {
+        /// The table's location.
+        table: String,
+        /// The column's name.
+        column: String,
+    },
+    /// Files were to be deleted that readers are promised to find.
+    #[error(
+        "files of the table {table} are kept for {kept_ms} ms after they were removed; to delete \
+         them after {asked_ms} ms already could break readers and writers at work, and must be forced"
+    )]
+    Retention {
+        /// The table's location.
+        table: String,
+        /// What was asked for, in milliseconds.
+        asked_ms: i64,
+        /// What the table promises, in milliseconds.
+        kept_ms: i64,
+    },
     /// Encoding failed.
     #[error("a data file of the table {table} could not be written: {cause}")]
     Encoding {
@@ -103,7 +178,11 @@ impl Classified for TableError {
     fn kind(&self) -> Kind {
         match self {
             Self::Missing { .. } | Self::Unsupported { .. } | Self::Mismatch { .. } => Kind::Config,
-            Self::Row { .. } | Self::Damaged { .. } => Kind::Data,
+            Self::NotReadable { .. } | Self::NoColumn { .. } | Self::Retention { .. } => {
+                Kind::Config
+            }
+            Self::Row { .. } | Self::Damaged { .. } | Self::Irreplaceable { .. } => Kind::Data,
+            Self::FileMissing { .. } | Self::FileDamaged { .. } => Kind::Data,
             Self::Fenced { .. } => Kind::Fenced,
             Self::Changed { .. } => Kind::Config,
             Self::Store { kind, .. } => *kind,

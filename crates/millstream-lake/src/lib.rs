@@ -16,6 +16,7 @@ pub mod kernel;
 pub mod maintenance;
 mod parquet_file;
 mod partition;
+pub mod read;
 mod statistics;
 pub mod store;
 pub mod table;

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
@@ -36,6 +37,8 @@ struct Inner {
     /// Blocks by their number, oldest first.
     blocks: Mutex<VecDeque<(u64, Bytes)>>,
     block_bytes: u64,
+    /// What the store said last: the reader passes on no more than a text.
+    refusal: Mutex<Option<Error>>,
 }
 
 impl RemoteFile {
@@ -48,7 +51,14 @@ impl RemoteFile {
         let block_bytes = if size <= WHOLE_BYTES { size.max(1) } else { BLOCK_BYTES };
         let (store, name) = (store.clone(), name.to_owned());
         let file = Self {
-            inner: Arc::new(Inner { store, name, size, blocks: Mutex::default(), block_bytes }),
+            inner: Arc::new(Inner {
+                store,
+                name,
+                size,
+                blocks: Mutex::default(),
+                block_bytes,
+                refusal: Mutex::default(),
+            }),
         };
         if size <= WHOLE_BYTES {
             let whole = file.inner.store.get(&file.inner.name)?;
@@ -57,14 +67,32 @@ impl RemoteFile {
         Ok(file)
     }
 
+    /// Relative to the table's directory.
+    pub(crate) fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Why the store gave no bytes, if that is what went wrong.
+    pub(crate) fn take_refusal(&self) -> Option<Error> {
+        self.inner.refusal.lock().take()
+    }
+
+    fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
+        let bytes = self.inner.store.get_range(&self.inner.name, range);
+        bytes.map_err(|error| {
+            let shown = ParquetError::External(error.to_string().into());
+            *self.inner.refusal.lock() = Some(error);
+            shown
+        })
+    }
+
     fn block(&self, number: u64) -> Result<Bytes> {
-        let Inner { store, name, size, blocks, block_bytes } = &*self.inner;
+        let Inner { size, blocks, block_bytes, .. } = &*self.inner;
         if let Some((_, block)) = blocks.lock().iter().find(|(found, _)| *found == number) {
             return Ok(block.clone());
         }
         let start = number * block_bytes;
-        let block = store.get_range(name, start..(start + block_bytes).min(*size));
-        let block = block.map_err(|error| ParquetError::External(Box::new(error)))?;
+        let block = self.fetch(start..(start + block_bytes).min(*size))?;
         let mut blocks = blocks.lock();
         if blocks.len() == BLOCKS_MAX {
             blocks.pop_front();
@@ -108,8 +136,7 @@ impl ChunkReader for RemoteFile {
         }
         if length as u64 > self.inner.block_bytes {
             // Larger than a block: one request of its own.
-            let range = self.inner.store.get_range(&self.inner.name, start..end);
-            return range.map_err(|error| ParquetError::External(Box::new(error)));
+            return self.fetch(start..end);
         }
         let mut joined = Vec::with_capacity(length);
         joined.extend_from_slice(&first);

@@ -27,7 +27,6 @@ use delta_kernel::committer::FileSystemCommitter;
 use delta_kernel::engine::arrow_conversion::{TryFromArrow, TryFromKernel, TryIntoKernel};
 use delta_kernel::engine::arrow_data::ArrowEngineData;
 use delta_kernel::schema::{StructField, StructType};
-use delta_kernel::snapshot::IncrementalReplay;
 use delta_kernel::transaction::data_layout::DataLayout;
 use delta_kernel::transaction::{CommitResult, Transaction, UpdateTableOperation};
 use delta_kernel::{KernelError, Snapshot, SnapshotRef};
@@ -45,8 +44,6 @@ pub(crate) const ENGINE: &str = concat!("Millstream/", env!("CARGO_PKG_VERSION")
 /// Attempts at one append before the store's trouble is reported. Each attempt that loses against
 /// another writer is at a new version and does not count.
 const ATTEMPTS_MAX: u32 = 5;
-/// How far back a checksum file may be to be brought up to date when a table is opened.
-const CHECKSUM_REPLAY_COMMITS_MAX: u64 = 20;
 /// After so long a table forgets who published what, if this is set.
 const TRANSACTION_RETENTION: &str = "delta.setTransactionRetentionDuration";
 const RETRY_AFTER: Duration = Duration::from_millis(50);
@@ -102,8 +99,7 @@ impl Table {
             return Err(TableError::Missing { table: store.shown() });
         }
         let engine = KernelEngine::new(store);
-        let snapshot = load(store, &engine)
-            .map_err(|error| TableError::kernel("read", &store.shown(), error))?;
+        let snapshot = engine.snapshot(None)?;
         Ok(Self::at(store, engine, snapshot))
     }
 
@@ -188,8 +184,16 @@ impl Table {
         if let Some(known) = state.published.get(application) {
             return Ok(*known);
         }
-        let found = state.snapshot.get_app_id_version(application, &self.engine);
-        let mut found = found.map_err(|error| self.kernel_error("read", error))?;
+        let mut found = loop {
+            match state.snapshot.get_app_id_version(application, &self.engine) {
+                Ok(found) => break found,
+                Err(error) => {
+                    let version = Some(state.snapshot.version());
+                    self.engine.pass_over(version, error)?;
+                    state.snapshot = self.engine.snapshot(version)?;
+                }
+            }
+        };
         let configuration = state.snapshot.metadata_configuration();
         if found.is_none() && configuration.contains_key(TRANSACTION_RETENTION) {
             // It may have been there and be forgotten by now. The log remembers longer.
@@ -324,7 +328,13 @@ impl Table {
     /// Brings the snapshot to the newest version.
     fn advance(&self, state: &mut State) -> Result<(), TableError> {
         let newer = Snapshot::builder_from(Arc::clone(&state.snapshot)).build(&self.engine);
-        state.snapshot = newer.map_err(|error| self.kernel_error("read", error))?;
+        state.snapshot = match newer {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                self.engine.pass_over(None, error)?;
+                self.engine.snapshot(None)?
+            }
+        };
         Ok(())
     }
 
@@ -401,8 +411,7 @@ impl Table {
     /// Takes the newest checkpoint into use: the snapshot in memory has every commit since the one
     /// it was opened with. Reads outside the lock; if a commit is made meanwhile, nothing is taken.
     pub(crate) fn renew(&self) -> Result<(), TableError> {
-        let failed = |error| self.kernel_error("read", error);
-        let fresh = load(&self.store, &self.engine).map_err(failed)?;
+        let fresh = self.engine.snapshot(None)?;
         let mut state = self.state.lock();
         if fresh.version() == state.snapshot.version() {
             state.snapshot = fresh;
@@ -413,13 +422,6 @@ impl Table {
     pub(crate) fn kernel_error(&self, action: &'static str, error: KernelError) -> TableError {
         TableError::kernel(action, &self.store.shown(), error)
     }
-}
-
-/// The newest version in the store.
-fn load(store: &TableStore, engine: &KernelEngine) -> Result<SnapshotRef, KernelError> {
-    // With a checksum file not far back, later ones follow from each commit without reading.
-    let checksums = IncrementalReplay::UpToCommits(CHECKSUM_REPLAY_COMMITS_MAX);
-    Snapshot::builder_for(store.url().as_str()).with_incremental_crc_replay(checksums).build(engine)
 }
 
 /// False where another attempt cannot end otherwise.

@@ -6,13 +6,18 @@
 //! published, so nothing that is not in the table is ever taken for done. After a crash the table
 //! says which micro-batch came last ([`sink`]).
 //!
+//! As a static table it is read at its newest version, or at another one, without the files that
+//! the query's conditions rule out ([`static_table`]).
+//!
 //! What a commit is, and everything about the table's log, is `millstream-lake`'s.
 
 mod gather;
 mod options;
 mod sink;
+mod static_table;
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
@@ -20,18 +25,35 @@ use millstream_engine::connector::{
     Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
 };
 use millstream_engine::sink::{Failure, Kind, Sink};
-use millstream_engine::source::Source;
-use millstream_lake::error::TableError;
+use millstream_engine::source::{Source, StaticTable};
+use millstream_lake::error::{LocationError, TableError};
 use millstream_lake::maintenance::LiveTable;
 use millstream_lake::store::TableStore;
+use millstream_store::env::Env;
 use parking_lot::Mutex;
 
-use options::WriteOptions;
+use options::{ReadOptions, WriteOptions};
 
 /// The `delta` connector. Flows that write to one table share it, and so its commits' sequence.
-#[derive(Default)]
 pub struct Delta {
     tables: Arc<OpenTables>,
+    /// Relative paths are relative to this directory while columns are found out.
+    base_dir: PathBuf,
+}
+
+impl Delta {
+    /// The connector, for pipelines whose paths are relative to `base_dir`.
+    pub fn new(base_dir: &Path) -> Self {
+        Self { tables: Arc::default(), base_dir: base_dir.to_owned() }
+    }
+}
+
+/// The table at `path`, as written in a pipeline.
+fn store(path: &str, base_dir: &Path, env: &Env) -> Result<TableStore, LocationError> {
+    if path.contains("://") || path.starts_with("file:") {
+        return TableStore::parse(path, env);
+    }
+    TableStore::parse(&crate::paths::resolve(base_dir, path).display().to_string(), env)
 }
 
 /// The tables that are open in this process, by URL.
@@ -73,11 +95,18 @@ impl Connector for Delta {
         options::KNOWN
     }
 
-    fn check_source(&self, table: &Table, _mode: ReadMode) -> Result<SchemaRef, OptionError> {
-        Err(OptionError::table(
-            format!("the Delta table '{}' is read, which is not supported yet", table.name),
-            None,
-        ))
+    fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError> {
+        if mode == ReadMode::Stream {
+            return Err(OptionError::table(
+                format!(
+                    "the Delta table '{}' is read as a stream, which is not supported",
+                    table.name
+                ),
+                Some(format!("read it whole: FROM {} without STREAM", table.name)),
+            ));
+        }
+        let options = ReadOptions::parse(&table.options)?;
+        static_table::columns(&options, table, &self.base_dir)
     }
 
     fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
@@ -102,5 +131,14 @@ impl Connector for Delta {
         let options = WriteOptions::parse(&table.options).map_err(config)?;
         let sink = sink::DeltaSink::new(options, schema, Arc::clone(&self.tables), context)?;
         Ok(Box::new(sink))
+    }
+
+    fn static_table(
+        &self,
+        table: &Table,
+        context: &FlowContext,
+    ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
+        let options = ReadOptions::parse(&table.options).map_err(config)?;
+        Ok(Some(Arc::new(static_table::DeltaTable::open(options, context)?)))
     }
 }

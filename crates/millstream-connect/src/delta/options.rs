@@ -12,6 +12,7 @@ use crate::duration;
 /// A table gets a commit a second: fresh enough for people and dashboards, and 86,400 files a day
 /// per partition at most.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+const PATH_HELP: &str = "LOCATION '/lake/table', or OPTIONS ('path' = 's3://bucket/table')";
 const TARGET_FILE_BYTES: u64 = 128 << 20;
 
 /// How a table is written.
@@ -32,8 +33,7 @@ pub(super) struct WriteOptions {
 
 impl WriteOptions {
     pub(super) fn parse(options: &Options) -> Result<Self, OptionError> {
-        let help = "LOCATION '/lake/table', or OPTIONS ('path' = 's3://bucket/table')";
-        let path = options.get("path").ok_or_else(|| OptionError::missing("path", help))?;
+        let path = options.get("path").ok_or_else(|| OptionError::missing("path", PATH_HELP))?;
         let partition_by = options.get("partitionBy").unwrap_or_default().split(',');
         let partition_by = partition_by.map(str::trim).filter(|name| !name.is_empty());
         let properties = options.iter().filter(|(key, _)| is_property(key));
@@ -79,6 +79,61 @@ impl WriteOptions {
             )),
         }
     }
+}
+
+/// Which rows of a table are read.
+#[derive(Clone, Debug)]
+pub(super) struct ReadOptions {
+    /// As written.
+    pub(super) path: String,
+    pub(super) version: AsOf,
+}
+
+/// A version of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AsOf {
+    /// The newest at any time.
+    Newest,
+    /// The one with this number.
+    Version(u64),
+    /// The newest at this moment, milliseconds since the epoch.
+    Moment(i64),
+}
+
+impl ReadOptions {
+    pub(super) fn parse(options: &Options) -> Result<Self, OptionError> {
+        let path = options.get("path").ok_or_else(|| OptionError::missing("path", PATH_HELP))?;
+        let version = options.parse("versionAsOf", "a version's number")?;
+        let version = match (version, options.get("timestampAsOf")) {
+            (Some(_), Some(_)) => {
+                let problem = "both 'versionAsOf' and 'timestampAsOf' are given";
+                let help = Some("keep one of them".to_owned());
+                return Err(OptionError::of("timestampAsOf", problem, help));
+            }
+            (Some(version), None) => AsOf::Version(version),
+            (None, Some(text)) => AsOf::Moment(moment(text)?),
+            (None, None) => AsOf::Newest,
+        };
+        Ok(Self { path: path.to_owned(), version })
+    }
+}
+
+/// A moment as Spark takes it, in UTC where no zone is given.
+fn moment(text: &str) -> Result<i64, OptionError> {
+    let text = text.trim();
+    if let Ok(moment) = chrono::DateTime::parse_from_rfc3339(text) {
+        return Ok(moment.timestamp_millis());
+    }
+    for format in ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f"] {
+        if let Ok(moment) = chrono::NaiveDateTime::parse_from_str(text, format) {
+            return Ok(moment.and_utc().timestamp_millis());
+        }
+    }
+    let day = chrono::NaiveDate::parse_from_str(text, "%Y-%m-%d").ok();
+    let midnight = day.and_then(|day| day.and_hms_opt(0, 0, 0));
+    let wanted = "a moment such as '2026-01-31' or '2026-01-31T12:00:00Z'";
+    let invalid = || OptionError::invalid("timestampAsOf", text, wanted);
+    midnight.map(|moment| moment.and_utc().timestamp_millis()).ok_or_else(invalid)
 }
 
 fn checkpoints(options: &Options) -> Result<CheckpointSettings, OptionError> {
@@ -206,6 +261,16 @@ pub(super) const KNOWN: &[OptionSpec] = &[
         name: "mergeSchema",
         side: Side::Sink,
         about: "add columns that the table has not (default false)",
+    },
+    OptionSpec {
+        name: "versionAsOf",
+        side: Side::Source,
+        about: "read the version with this number (default: the newest)",
+    },
+    OptionSpec {
+        name: "timestampAsOf",
+        side: Side::Source,
+        about: "read the version that was the newest at this moment",
     },
     OptionSpec {
         name: "delta.*",

@@ -53,14 +53,7 @@ impl DeltaSink {
         context: &FlowContext,
     ) -> Result<Self, Failure> {
         let env = context.env.clone();
-        let location = match options.path.contains("://") || options.path.starts_with("file:") {
-            true => options.path.clone(),
-            false => {
-                let path = crate::paths::resolve(&context.base_dir, &options.path);
-                path.display().to_string()
-            }
-        };
-        let store = TableStore::parse(&location, &env)?;
+        let store = super::store(&options.path, &context.base_dir, &env)?;
         let schema = Arc::clone(schema);
         let query_id = match context.query_id.is_empty() {
             // A query that runs once, over tables at rest: each run is one of its own.

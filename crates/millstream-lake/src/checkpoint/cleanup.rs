@@ -113,13 +113,11 @@ fn cutoff(
     Ok(commits[..end].last().map(|(version, _)| *version))
 }
 
-/// The time that a commit states itself, if it does: in its first action.
+/// The time that a commit states itself, if it does.
 fn in_commit_ms(store: &TableStore, version: u64) -> Result<Option<i64>, CheckpointError> {
     let name = commit(version);
     let content = store.get(&name).map_err(store_error("read", &name))?;
-    let first = content.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let action: Value = serde_json::from_slice(first).unwrap_or_default();
-    Ok(action["commitInfo"]["inCommitTimestamp"].as_i64())
+    Ok(super::span::in_commit_ms(&content))
 }
 
 fn staged_commits(listed: &[Listed], boundary: u64) -> impl Iterator<Item = String> {

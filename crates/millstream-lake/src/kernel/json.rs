@@ -14,11 +14,13 @@ use delta_kernel::{
 };
 use url::Url;
 
+use super::faults::{Faults, unreadable};
 use super::{kernel_error, name_of};
 use crate::store::{REQUESTS_IN_FLIGHT_MAX, TableStore};
 
 pub(super) struct Json {
     pub(super) store: TableStore,
+    pub(super) faults: Arc<Faults>,
 }
 
 type Actions = Vec<KernelResult<Box<dyn EngineData>>>;
@@ -41,11 +43,18 @@ impl JsonHandler for Json {
     ) -> KernelResult<FileDataReadResultIterator> {
         let groups: Vec<Vec<FileMeta>> =
             files.chunks(REQUESTS_IN_FLIGHT_MAX).map(<[_]>::to_vec).collect();
-        let store = self.store.clone();
+        let (store, faults) = (self.store.clone(), Arc::clone(&self.faults));
         let decoded = groups.into_iter().flat_map(move |group| {
             match read_group(&store, &group, &physical_schema) {
                 Ok(actions) => actions,
-                Err(error) => vec![Err(error)],
+                Err(error) => {
+                    if let [only] = &group[..]
+                        && let Ok(name) = name_of(&store, &only.location)
+                    {
+                        faults.note(&name, &error);
+                    }
+                    vec![Err(error)]
+                }
             }
         });
         Ok(Box::new(decoded))
@@ -75,12 +84,13 @@ fn read_group(store: &TableStore, group: &[FileMeta], schema: &SchemaRef) -> Ker
     let (arrow_schema, order) =
         (Arc::new(json_arrow_schema(schema)?), build_json_reorder_indices(schema)?);
     let mut actions: Actions = Vec::new();
-    for (file, content) in group.iter().zip(contents) {
+    for ((file, name), content) in group.iter().zip(&names).zip(contents) {
         let reader = ReaderBuilder::new(Arc::clone(&arrow_schema))
             .with_coerce_primitive(true)
             .build(Cursor::new(content))?;
         for rows in reader {
-            let rows = fixup_json_read(rows?, &order, file.location.as_str())?;
+            let rows = rows.map_err(|error| unreadable(name, &error))?;
+            let rows = fixup_json_read(rows, &order, file.location.as_str())?;
             actions.push(Ok(Box::new(rows)));
         }
     }

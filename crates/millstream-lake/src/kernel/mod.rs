@@ -3,9 +3,11 @@
 //! The library's own default engine brings a second HTTP stack, buffers row groups of a million rows
 //! and spawns tasks; this one is a thin layer over [`TableStore`].
 
+mod faults;
 mod json;
 mod parquet;
 pub mod probe;
+mod snapshot;
 mod storage;
 
 use std::sync::Arc;
@@ -18,9 +20,12 @@ use object_store::Error;
 use url::Url;
 
 use crate::store::TableStore;
+use faults::Faults;
 
 /// The protocol library's host, for one table.
 pub(crate) struct KernelEngine {
+    store: TableStore,
+    faults: Arc<Faults>,
     storage: Arc<storage::Storage>,
     json: Arc<json::Json>,
     parquet: Arc<parquet::Parquet>,
@@ -29,10 +34,14 @@ pub(crate) struct KernelEngine {
 
 impl KernelEngine {
     pub(crate) fn new(store: &TableStore) -> Self {
+        let faults = Arc::new(Faults::default());
+        let (shared, store) = (|| Arc::clone(&faults), store.clone());
         Self {
-            storage: Arc::new(storage::Storage { store: store.clone() }),
-            json: Arc::new(json::Json { store: store.clone() }),
-            parquet: Arc::new(parquet::Parquet { store: store.clone() }),
+            storage: Arc::new(storage::Storage { store: store.clone(), faults: shared() }),
+            json: Arc::new(json::Json { store: store.clone(), faults: shared() }),
+            parquet: Arc::new(parquet::Parquet { store: store.clone(), faults: shared() }),
+            faults: shared(),
+            store,
             evaluation: Arc::new(ArrowEvaluationHandler {}),
         }
     }

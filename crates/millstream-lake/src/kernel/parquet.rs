@@ -20,6 +20,7 @@ use delta_kernel::{
 };
 use url::Url;
 
+use super::faults::{Faults, unreadable};
 use super::{kernel_error, name_of};
 use crate::parquet_file::RemoteFile;
 use crate::store::TableStore;
@@ -29,6 +30,7 @@ const RECORD_BATCH_ROWS: usize = 8_192;
 
 pub(super) struct Parquet {
     pub(super) store: TableStore,
+    pub(super) faults: Arc<Faults>,
 }
 
 type Rows = Box<dyn Iterator<Item = KernelResult<Box<dyn EngineData>>> + Send>;
@@ -41,11 +43,18 @@ impl ParquetHandler for Parquet {
         predicate: Option<PredicateRef>,
     ) -> KernelResult<FileDataReadResultIterator> {
         let (store, files) = (self.store.clone(), files.to_vec());
+        let faults = Arc::clone(&self.faults);
         Ok(Box::new(files.into_iter().flat_map(move |file| {
-            match read_file(&store, &file, &physical_schema, predicate.as_ref()) {
+            let rows = match read_file(&store, &file, &physical_schema, predicate.as_ref()) {
                 Ok(rows) => rows,
                 Err(error) => Box::new(std::iter::once(Err(error))) as Rows,
-            }
+            };
+            let (name, faults) = (store.name_of(&file.location), Arc::clone(&faults));
+            rows.inspect(move |rows| {
+                if let (Some(name), Err(error)) = (&name, rows) {
+                    faults.note(name, error);
+                }
+            })
         })))
     }
 
@@ -81,8 +90,14 @@ impl ParquetHandler for Parquet {
     }
 
     fn read_parquet_footer(&self, file: &FileMeta) -> KernelResult<ParquetFooter> {
-        let remote = open(&self.store, file)?;
-        let metadata = ArrowReaderMetadata::load(&remote, reader_options())?;
+        let metadata = open(&self.store, file).and_then(|remote| {
+            let metadata = ArrowReaderMetadata::load(&remote, reader_options());
+            metadata.map_err(|error| failure(&remote, file, error.into()))
+        });
+        if let (Err(error), Some(name)) = (&metadata, self.store.name_of(&file.location)) {
+            self.faults.note(&name, error);
+        }
+        let metadata = metadata?;
         let schema = Arc::new(StructType::try_from_arrow(metadata.schema().as_ref())?);
         Ok(ParquetFooter { schema })
     }
@@ -93,6 +108,14 @@ fn open(store: &TableStore, file: &FileMeta) -> KernelResult<RemoteFile> {
     RemoteFile::open(store, &name, file.size).map_err(|error| kernel_error(&file.location, error))
 }
 
+/// What went wrong with a file: the store's own words if it was the store.
+fn failure(remote: &RemoteFile, file: &FileMeta, error: KernelError) -> KernelError {
+    match remote.take_refusal() {
+        Some(refusal) => kernel_error(&file.location, refusal),
+        None => unreadable(remote.name(), &error),
+    }
+}
+
 fn read_file(
     store: &TableStore,
     file: &FileMeta,
@@ -100,10 +123,12 @@ fn read_file(
     predicate: Option<&PredicateRef>,
 ) -> KernelResult<Rows> {
     let remote = open(store, file)?;
-    let metadata = ArrowReaderMetadata::load(&remote, reader_options())?;
+    let metadata = ArrowReaderMetadata::load(&remote, reader_options())
+        .map_err(|error| failure(&remote, file, error.into()))?;
     let (order, mask) = parquet_read_plan(schema, &metadata)?;
     let mut row_indexes = ordering_needs_row_indexes(&order)
         .then(|| RowIndexBuilder::new(metadata.metadata().row_groups()));
+    let source = remote.clone();
     let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(remote, metadata)
         .with_batch_size(RECORD_BATCH_ROWS);
     if let Some(mask) = mask {
@@ -115,9 +140,11 @@ fn read_file(
     let mut row_indexes = row_indexes.map(RowIndexBuilder::build).transpose()?;
     let reader: ParquetRecordBatchReader = builder.build()?;
     let (location, schema) = (file.location.to_string(), Arc::clone(schema));
+    let file = file.clone();
     Ok(Box::new(reader.map(move |rows| {
+        let rows = rows.map_err(|error| failure(&source, &file, error.into()))?;
         let rows =
-            fixup_parquet_read(rows?, &order, row_indexes.as_mut(), Some(&location), Some(&schema));
+            fixup_parquet_read(rows, &order, row_indexes.as_mut(), Some(&location), Some(&schema));
         Ok(Box::new(rows?) as Box<dyn EngineData>)
     })))
 }

@@ -1,14 +1,20 @@
 //! Listing and whole files.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use delta_kernel::{FileMeta, FileSlice, KernelResult, KernelResultIteratorStatic, StorageHandler};
+use delta_kernel::{
+    FileMeta, FileSlice, KernelError, KernelResult, KernelResultIteratorStatic, StorageHandler,
+};
 use url::Url;
 
+use super::faults::Faults;
 use super::{kernel_error, name_of};
 use crate::store::{Listed, TableStore};
 
 pub(super) struct Storage {
     pub(super) store: TableStore,
+    pub(super) faults: Arc<Faults>,
 }
 
 impl Storage {
@@ -31,14 +37,18 @@ impl StorageHandler for Storage {
             None => ("", Some(name.as_str())),
         };
         let files = self.store.list(directory, after).map_err(|error| kernel_error(path, error))?;
-        let files: Vec<_> = files.into_iter().map(|file| Ok(self.meta(file))).collect();
+        let files = files.into_iter().filter(|file| !self.faults.hides(&file.name));
+        let files: Vec<_> = files.map(|file| Ok(self.meta(file))).collect();
         Ok(Box::new(files.into_iter()))
     }
 
     fn read_files(&self, files: Vec<FileSlice>) -> KernelResult<KernelResultIteratorStatic<Bytes>> {
-        let store = self.store.clone();
+        let (store, faults) = (self.store.clone(), Arc::clone(&self.faults));
         Ok(Box::new(files.into_iter().map(move |(url, range)| {
             let name = name_of(&store, &url)?;
+            if faults.hides(&name) {
+                return Err(KernelError::FileNotFound(url.to_string()));
+            }
             let bytes = match range {
                 Some(range) => store.get_range(&name, range),
                 None => store.get(&name),
