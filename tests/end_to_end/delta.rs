@@ -244,13 +244,13 @@ fn a_commit_for_each_micro_batch_makes_checkpoints_that_others_read() {
 
 #[test]
 fn kills_at_random_moments_lose_and_double_no_row() {
-    let often = [("commitInterval", "50ms"), ("delta.checkpointInterval", "3"), ("partSize", "5")];
+    let often = [("commitInterval", "50ms"), ("delta.checkpointInterval", "3"), ("partSize", "50")];
     kill_at_random_moments(&Landed::new(kafka::shared(), "delta_killed", &often));
 }
 
 #[test]
 fn kills_at_random_moments_lose_and_double_no_row_with_asynchronous_tracking() {
-    let often = [("commitInterval", "50ms"), ("delta.checkpointInterval", "3"), ("partSize", "5")];
+    let often = [("commitInterval", "50ms"), ("delta.checkpointInterval", "3"), ("partSize", "50")];
     let options = [&often[..], &ASYNC[..]].concat();
     kill_at_random_moments(&Landed::new(kafka::shared(), "delta_killed_async", &options));
 }
@@ -269,7 +269,7 @@ fn kill_at_random_moments(landed: &Landed<'_>) {
 
 #[test]
 fn a_crash_at_any_step_loses_and_doubles_no_row() {
-    let often = [("commitInterval", "30ms"), ("delta.checkpointInterval", "3"), ("partSize", "5")];
+    let often = [("commitInterval", "30ms"), ("delta.checkpointInterval", "3"), ("partSize", "50")];
     let landed = Landed::new(kafka::shared(), "delta_steps", &often);
     landed.while_producing(|| {
         for step in STEPS {

@@ -61,11 +61,7 @@ fn blocking<T: Send>(
     options: &ReadOptions,
     ask: impl FnOnce(&TableReader) -> Result<T, TableError> + Send,
 ) -> Result<T, TableError> {
-    std::thread::scope(|scope| {
-        scope.spawn(|| ask(&reader(store, options)?)).join().unwrap_or_else(|panic| {
-            std::panic::resume_unwind(panic);
-        })
-    })
+    store.env().blocking(|| ask(&reader(store, options)?))
 }
 
 fn reader(store: &TableStore, options: &ReadOptions) -> Result<TableReader, TableError> {
