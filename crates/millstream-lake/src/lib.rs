@@ -9,8 +9,10 @@
 pub mod checkpoint;
 pub mod columns;
 pub mod data_file;
+pub mod describe;
 mod entry;
 pub mod error;
+pub mod history;
 mod kernel;
 pub mod maintenance;
 mod parquet_file;
@@ -19,3 +21,4 @@ pub mod read;
 mod statistics;
 pub mod store;
 pub mod table;
+pub mod vacuum;

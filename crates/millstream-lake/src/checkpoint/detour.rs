@@ -91,11 +91,7 @@ fn checkpoint_with<'a>(found: &'a [Found], file: &str, limit: u64) -> Option<&'a
 }
 
 /// The hint names something that is not there. Says what, as well as can be told.
-fn fault_of_hint(
-    store: &TableStore,
-    incomplete: &[IncompleteSet],
-    empty: Option<String>,
-) -> Fault {
+fn fault_of_hint(store: &TableStore, incomplete: &[IncompleteSet], empty: Option<String>) -> Fault {
     let file = HINT.to_owned();
     let Ok(Some(hint)) = Hint::read(store) else {
         let problem = "it does not name a checkpoint that is there".to_owned();
@@ -106,7 +102,9 @@ fn fault_of_hint(
     let named = format!("it names the checkpoint of version {}", hint.version);
     let problem = match (missing, empty) {
         (Some(missing), _) => format!("{named}, whose part {missing} is not there"),
-        (None, Some(empty)) if LogName::parse(&empty).is_some_and(|at| at.version() == hint.version) => {
+        (None, Some(empty))
+            if LogName::parse(&empty).is_some_and(|at| at.version() == hint.version) =>
+        {
             format!("{named}, whose file {empty} is empty")
         }
         _ => format!("{named}, which is not there"),

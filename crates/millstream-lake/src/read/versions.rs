@@ -43,7 +43,14 @@ fn not_readable(store: &TableStore, span: &Span, asked: String) -> Result<TableE
     let (oldest, newest) = (span.oldest(), span.newest());
     let at = |version| span.time_ms(store, version).map_err(|error| log_error(store, &error));
     let (oldest_ms, newest_ms) = (at(oldest)?, at(newest)?);
-    Ok(TableError::NotReadable { table: store.shown(), asked, oldest, oldest_ms, newest, newest_ms })
+    Ok(TableError::NotReadable {
+        table: store.shown(),
+        asked,
+        oldest,
+        oldest_ms,
+        newest,
+        newest_ms,
+    })
 }
 
 fn span_of(store: &TableStore) -> Result<Span, TableError> {
