@@ -9,8 +9,10 @@
 pub mod checkpoint;
 pub mod columns;
 pub mod data_file;
+pub mod describe;
 mod entry;
 pub mod error;
+pub mod history;
 #[doc(hidden)]
 pub mod kernel;
 pub mod maintenance;
@@ -20,3 +22,4 @@ pub mod read;
 mod statistics;
 pub mod store;
 pub mod table;
+pub mod vacuum;

@@ -34,6 +34,9 @@ pub enum Command {
     /// Look into a checkpoint, also one of Spark's.
     #[command(subcommand)]
     Checkpoint(CheckpointCommand),
+    /// Look at a Delta table, and take care of it.
+    #[command(subcommand)]
+    Table(TableCommand),
 }
 
 /// `millstream run`
@@ -112,6 +115,55 @@ pub enum CheckpointCommand {
         /// The checkpoint: a directory, or an object store's URL.
         #[arg(value_name = "DIR")]
         directory: String,
+    },
+}
+
+/// `millstream table`
+#[derive(Subcommand)]
+pub enum TableCommand {
+    /// Say what a table is: columns, properties, protocol, size, last checkpoint.
+    Describe {
+        /// The table: a directory, or an object store's URL.
+        #[arg(value_name = "TABLE")]
+        location: String,
+    },
+    /// List the newest versions: who wrote what, when.
+    History {
+        /// The table: a directory, or an object store's URL.
+        #[arg(value_name = "TABLE")]
+        location: String,
+        /// How many versions.
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+        /// A JSON object a line instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a checkpoint of the newest version now.
+    Checkpoint {
+        /// The table: a directory, or an object store's URL.
+        #[arg(value_name = "TABLE")]
+        location: String,
+        /// Actions in a part, above which there are several.
+        #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
+        part_size: u64,
+    },
+    /// Delete data files that no version of the retained past needs.
+    Vacuum {
+        /// The table: a directory, or an object store's URL.
+        #[arg(value_name = "TABLE")]
+        location: String,
+        /// Keep files of versions younger than this, for example 7d. [default: what the table says,
+        /// else 7 days]
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        retain: Option<Duration>,
+        /// Allow less than the table's own retention: readers of older versions may fail, and
+        /// writers may lose files that they have yet to commit.
+        #[arg(long)]
+        force: bool,
+        /// Only list what would be deleted.
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 

@@ -28,6 +28,7 @@ mod run;
 mod screen;
 mod stopping;
 mod supervise;
+mod table;
 mod terminal;
 mod validate;
 mod watch;
@@ -72,5 +73,6 @@ async fn dispatch(command: Command, app: &App) -> ExitCode {
         Command::Checkpoint(CheckpointCommand::Show { directory }) => {
             checkpoint_show::run(&directory, app).await
         }
+        Command::Table(command) => table::run(command, app).await,
     }
 }

@@ -28,6 +28,7 @@ mod conform;
 pub(crate) mod detour;
 mod error;
 mod facts;
+pub mod facts_of;
 mod hint;
 mod names;
 mod part;
@@ -63,6 +64,11 @@ pub use repair::{Repaired, repair};
 pub use retention::interval_ms;
 pub use steering::Steering;
 pub use thin::thin;
+
+/// `add` and `remove` actions as they stand in a checkpoint.
+pub(crate) fn file_actions() -> arrow::datatypes::Fields {
+    actions::FILES.fields().clone()
+}
 
 /// Which layout checkpoints have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

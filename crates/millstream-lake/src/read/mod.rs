@@ -30,6 +30,7 @@ use crate::error::TableError;
 use crate::kernel::KernelEngine;
 use crate::store::TableStore;
 
+pub(crate) use files::all as live_files;
 pub use predicate::{Comparison, Predicate, Value};
 pub use rows::{ReadFacts, Rows};
 pub use versions::Fingerprint;

@@ -5,9 +5,9 @@
 //! every row. As "weaker" turns around under a negation, negations are pushed down to the
 //! comparisons first.
 
+use delta_kernel::PredicateRef;
 use delta_kernel::expressions::{Expression, Predicate as Theirs, Scalar};
 use delta_kernel::schema::{DataType, DecimalType, PrimitiveType, StructType};
-use delta_kernel::{Expression as Expr, PredicateRef};
 
 /// A value that a column is compared with.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,7 +149,7 @@ fn compared(
     let value = scalar(kind, value)?;
     // Statistics leave NaN out, which is greater than every number to some engines.
     let is_float = matches!(kind, PrimitiveType::Float | PrimitiveType::Double);
-    let (column, value) = (Expression::column([column]), Expr::literal(value));
+    let (column, value) = (Expression::column([column]), Expression::literal(value));
     Some(match comparison {
         Comparison::Equal => column.eq(value),
         Comparison::Less => column.lt(value),

@@ -1,5 +1,8 @@
 //! Tables on a real disk, through the crate's public face.
 
 mod append;
+mod history;
 mod proxy_store;
+mod reading;
 mod support;
+mod vacuum;
