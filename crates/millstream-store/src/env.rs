@@ -136,6 +136,16 @@ impl Env {
         Task { name, handle: tokio::task::spawn_blocking(work) }
     }
 
+    /// Runs `work`, which may block, on a thread of its own, and waits for it: for the rare question
+    /// whose asker cannot wait otherwise.
+    ///
+    /// # Panics
+    /// When `work` panicked: the panic is passed on.
+    pub fn blocking<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let joined = std::thread::scope(|scope| scope.spawn(work).join());
+        joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
     /// Waits for `work` on this thread, which must be one that may block; what `work` needs of a
     /// runtime it gets from the one that was current when this environment was made.
     ///
