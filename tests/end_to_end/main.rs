@@ -36,5 +36,6 @@ mod kafka_failures;
 mod kafka_million;
 mod kafka_operations;
 mod kafka_starts;
+mod lake;
 mod spark_handover;
 mod triggers;
