@@ -23,7 +23,9 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use delta_kernel::SnapshotRef;
 use delta_kernel::engine::arrow_conversion::TryFromKernel;
-use delta_kernel::schema::SchemaRef as KernelSchemaRef;
+use delta_kernel::schema::{
+    DataType as KernelType, PrimitiveType, SchemaRef as KernelSchemaRef, StructField,
+};
 use parking_lot::Mutex;
 
 use crate::error::TableError;
@@ -147,11 +149,7 @@ impl TableReader {
             Some(columns) => self.projected(&table_schema, columns)?,
         };
         let wanted = self.arrow_schema(&logical)?;
-        // Rows without columns have a number still, so one column is read to count them.
-        let logical = match logical.num_fields() {
-            0 => self.projected(&table_schema, &self.cheapest_column())?,
-            _ => logical,
-        };
+        let logical = self.with_a_column_in_files(&table_schema, logical)?;
         let predicate = predicate.and_then(|predicate| predicate.to_kernel(&table_schema));
         let plan = files::plan(self, &logical, predicate)?;
         Ok(rows::start(self, plan, wanted))
@@ -170,18 +168,22 @@ impl TableReader {
         projected.map_err(|error| TableError::kernel("read", &self.store.shown(), error))
     }
 
-    /// A column that is in files and is as narrow as there is.
-    fn cheapest_column(&self) -> Vec<String> {
-        let (schema, partitions) = (self.snapshot().schema(), self.partition_columns());
-        let in_files = || schema.fields().filter(|field| !partitions.contains(field.name()));
-        let is_narrow = |field: &&delta_kernel::schema::StructField| {
-            use delta_kernel::schema::{DataType, PrimitiveType};
-            let long = [PrimitiveType::String, PrimitiveType::Binary];
-            matches!(field.data_type(), DataType::Primitive(kind) if !long.contains(kind))
-        };
-        let chosen = in_files().find(is_narrow).or_else(|| in_files().next());
-        let chosen = chosen.or_else(|| schema.fields().next());
-        chosen.into_iter().map(|field| field.name().clone()).collect()
+    /// Adds a column behind the others if none of them is in files: without any, a file does not
+    /// tell how many rows it has.
+    fn with_a_column_in_files(
+        &self,
+        table: &KernelSchemaRef,
+        wanted: KernelSchemaRef,
+    ) -> Result<KernelSchemaRef, TableError> {
+        let partitions = self.partition_columns();
+        let is_in_files = |field: &&StructField| !partitions.contains(field.name());
+        if wanted.fields().any(|field| is_in_files(&field)) {
+            return Ok(wanted);
+        }
+        let in_files = || table.fields().filter(is_in_files);
+        let chosen = in_files().find(|field| is_narrow(field)).or_else(|| in_files().next());
+        let columns = wanted.fields().chain(chosen).map(|field| field.name().clone());
+        self.projected(table, &columns.collect::<Vec<_>>())
     }
 
     fn arrow_schema(&self, schema: &KernelSchemaRef) -> Result<SchemaRef, TableError> {
@@ -190,6 +192,11 @@ impl TableReader {
             .map_err(|error| TableError::kernel("read", &self.store.shown(), error.into()))?;
         Ok(Arc::new(Schema::new(schema.fields().iter().map(plain).collect::<Fields>())))
     }
+}
+
+fn is_narrow(field: &StructField) -> bool {
+    let wide = [PrimitiveType::String, PrimitiveType::Binary];
+    matches!(field.data_type(), KernelType::Primitive(kind) if !wide.contains(kind))
 }
 
 /// The field without what only the log needs to know.
