@@ -1,5 +1,7 @@
 //! Snapshots, read past checkpoints that are damaged.
 
+use std::sync::Arc;
+
 use delta_kernel::{KernelError, Snapshot, SnapshotRef};
 
 use super::KernelEngine;
@@ -17,6 +19,17 @@ impl KernelEngine {
             match builder.build(self).and_then(complete) {
                 Ok(snapshot) => return Ok(snapshot),
                 Err(error) => self.pass_over(version, error)?,
+            }
+        }
+    }
+
+    /// The newest snapshot, from an earlier one and what came since.
+    pub(crate) fn newer(&self, snapshot: &SnapshotRef) -> Result<SnapshotRef, TableError> {
+        match Snapshot::builder_from(Arc::clone(snapshot)).build(self) {
+            Ok(snapshot) => Ok(snapshot),
+            Err(error) => {
+                self.pass_over(None, error)?;
+                self.snapshot(None)
             }
         }
     }

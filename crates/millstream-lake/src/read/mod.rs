@@ -56,6 +56,12 @@ impl TableReader {
         Ok(Self { store: store.clone(), engine, snapshot })
     }
 
+    /// The same table at its newest version; reads only what came since. Not for a table that was
+    /// deleted and made anew, which [`Self::fingerprint`] tells.
+    pub fn at_newest(&self) -> Result<Self, TableError> {
+        Ok(self.at(self.engine.newer(&self.snapshot())?))
+    }
+
     /// The same table at `version`. Errors: [`TableError::NotReadable`] if there was none, or if the
     /// log has been cleaned up since.
     pub fn at_version(&self, version: u64) -> Result<Self, TableError> {

@@ -411,6 +411,8 @@ fn the_newest_version_is_found_without_listing() {
     control.counted();
     assert_eq!(reader.fingerprint().expect("a version").version, 30);
     assert!(!control.counted().contains_key("list"));
+    let newest = reader.at_newest().expect("the table");
+    assert_eq!((newest.version(), ids(&newest, None).0.len()), (30, 48));
     checkpoint(&world, 30, LayoutChoice::Classic);
     for version in 0..30 {
         fs::remove_file(log_file(&world, &format!("{version:020}.json"))).expect("a commit");
