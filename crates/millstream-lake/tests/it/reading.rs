@@ -226,6 +226,9 @@ fn versions_that_were_cleaned_up_are_named() {
     assert!(matches!(error, TableError::NotReadable { oldest: 4, newest: 6, .. }), "{error}");
     let error = reader.at_timestamp(0).err().expect("cleaned up");
     assert!(matches!(error, TableError::NotReadable { oldest: 4, .. }), "{error}");
+    fs::remove_file(log_file(&world, "00000000000000000004.json")).expect("a commit");
+    let error = reader.at_timestamp(0).err().expect("cleaned up");
+    assert!(matches!(error, TableError::NotReadable { oldest: 5, .. }), "{error}");
 }
 
 #[test]
@@ -355,6 +358,27 @@ fn damage_that_is_found_late_is_done_without() {
         let table = Table::open(&world.store()).expect("the table");
         assert_eq!(table.last_published("q").expect("readable"), Some(11));
     }
+}
+
+#[test]
+fn one_damaged_part_is_enough() {
+    let world = World::new();
+    appended(&world, 12);
+    checkpoint(&world, 10, LayoutChoice::MultiPart);
+    let part = "00000000000000000010.checkpoint.0000000002.0000000002.parquet";
+    damage(&world, part, true);
+    let reader = TableReader::open(&world.store()).expect("the table");
+    assert_eq!(ids(&reader, None).0, (0..120).collect::<Vec<_>>());
+    let table = Table::open(&world.store()).expect("the table");
+    assert_eq!(table.last_published("q").expect("readable"), Some(11));
+    fs::remove_file(log_file(&world, "00000000000000000007.json")).expect("a commit");
+    let reader = TableReader::open(&world.store());
+    let error = match reader.and_then(|reader| reader.read(None, None).map(drop)) {
+        Err(error) => error,
+        Ok(()) => panic!("rows without version 7"),
+    };
+    let TableError::Irreplaceable { file, missing: 7, .. } = &error else { panic!("{error}") };
+    assert!(file.ends_with(part), "{error}");
 }
 
 #[test]
