@@ -35,8 +35,8 @@ impl KernelEngine {
     }
 
     /// Takes `error`, met while something was read of the log up to `version` (`None`: its end). If
-    /// a checkpoint is at fault that can be done without, it is hidden from now on, and the snapshot
-    /// is to be made again; else this gives the error.
+    /// a checkpoint is at fault that can be done without, it is hidden from now on, and the
+    /// snapshot is to be made again; else this gives the error.
     pub(crate) fn pass_over(
         &self,
         version: Option<u64>,

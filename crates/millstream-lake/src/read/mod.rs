@@ -2,13 +2,14 @@
 //!
 //! A [`TableReader`] stands at one version. One read, from the log to rows:
 //! 1. the log is replayed up to that version: which files are live ([`files`]);
-//! 2. files whose partition values or statistics rule the predicate out are left out ([`predicate`]);
+//! 2. files whose partition values or statistics rule the predicate out are left out
+//!    ([`predicate`]);
 //! 3. a few threads take file after file, decode it, leave out rows that its deletion vector names,
 //!    and bring columns to the table's names and types ([`rows`]);
 //! 4. the caller takes record batches from a short queue, so that memory stays bounded.
 //!
-//! It deliberately does not filter rows: a predicate only saves files, and whoever asked has to look
-//! at each row again. Rows come in no particular order.
+//! It deliberately does not filter rows: a predicate only saves files, and whoever asked has to
+//! look at each row again. Rows come in no particular order.
 //!
 //! The protocol library says which files there are and what becomes of their columns; so column
 //! mapping, type widening and partition columns are its work.
@@ -62,8 +63,8 @@ impl TableReader {
         Ok(self.at(self.engine.newer(&self.snapshot())?))
     }
 
-    /// The same table at `version`. Errors: [`TableError::NotReadable`] if there was none, or if the
-    /// log has been cleaned up since.
+    /// The same table at `version`. Errors: [`TableError::NotReadable`] if there was none, or if
+    /// the log has been cleaned up since.
     pub fn at_version(&self, version: u64) -> Result<Self, TableError> {
         match self.engine.snapshot(Some(version)) {
             Ok(snapshot) => Ok(self.at(snapshot)),
@@ -74,8 +75,8 @@ impl TableReader {
     }
 
     /// The same table at the newest version that was there at the moment `ms`, milliseconds since
-    /// the epoch. A version's time is what its commit states, if the table has in-commit timestamps,
-    /// else that of its file. Errors: [`TableError::NotReadable`] for a moment before the oldest
+    /// the epoch. A version's time is what its commit states, if the table has in-commit
+    /// timestamps, else that of its file. Errors: [`TableError::NotReadable`] for a moment before the oldest
     /// version that can be read.
     pub fn at_timestamp(&self, ms: i64) -> Result<Self, TableError> {
         self.at_version(versions::at_timestamp(&self.store, ms)?)
@@ -139,11 +140,11 @@ impl TableReader {
         }
     }
 
-    /// Reads rows: `columns` by their names, in that order (`None`: all), of all files that may have
-    /// rows for which `predicate` holds. The other rows of these files come too.
+    /// Reads rows: `columns` by their names, in that order (`None`: all), of all files that may
+    /// have rows for which `predicate` holds. The other rows of these files come too.
     ///
-    /// Errors: [`TableError::NoColumn`]. What is wrong with a file is told by [`Rows`] when its turn
-    /// comes.
+    /// Errors: [`TableError::NoColumn`]. What is wrong with a file is told by [`Rows`] when its
+    /// turn comes.
     pub fn read(
         &self,
         columns: Option<&[String]>,
