@@ -382,6 +382,37 @@ fn one_damaged_part_is_enough() {
 }
 
 #[test]
+fn a_sidecar_is_done_without() {
+    for is_removed in [true, false] {
+        let world = World::new();
+        let property = ("delta.feature.v2Checkpoint".to_owned(), "supported".to_owned());
+        let schema = crate::support::schema();
+        let new = NewTable { schema: &schema, partition_by: &[], properties: &[property] };
+        let table = Table::create(&world.store(), &new).expect("a new table");
+        for version in 0..12 {
+            append(&table, "q", version, &rows(version * 10, 10)).expect("published");
+        }
+        checkpoint(&world, 10, LayoutChoice::V2);
+        let sidecars = fs::read_dir(log_file(&world, "_sidecars")).expect("sidecars");
+        for sidecar in sidecars.map(|entry| entry.expect("an entry").path()) {
+            if is_removed {
+                fs::remove_file(sidecar).expect("a sidecar");
+            } else {
+                fs::write(sidecar, b"PAR1").expect("a sidecar");
+            }
+        }
+        let reader = TableReader::open(&world.store()).expect("the table");
+        assert_eq!(ids(&reader, None).0, (0..120).collect::<Vec<_>>());
+        fs::remove_file(log_file(&world, "00000000000000000007.json")).expect("a commit");
+        let reader = TableReader::open(&world.store());
+        let error = reader.and_then(|reader| reader.read(None, None).map(drop));
+        let error = error.expect_err("nothing to begin with");
+        let TableError::Irreplaceable { file, missing: 7, .. } = &error else { panic!("{error}") };
+        assert!(file.contains("_sidecars"), "{error}");
+    }
+}
+
+#[test]
 fn a_hint_at_an_incomplete_checkpoint_is_read_past() {
     let world = World::new();
     appended(&world, 12);
