@@ -154,7 +154,7 @@ pub enum TableError {
     /// Files were to be deleted that readers are promised to find.
     #[error(
         "files of the table {table} are kept for {kept_ms} ms after they were removed; to delete \
-         them after {asked_ms} ms already could break readers and writers at work, and must be forced"
+         them after {asked_ms} ms already could break those who are at work, so it must be forced"
     )]
     Retention {
         /// The table's location.

@@ -73,8 +73,8 @@ struct CommitInfo {
     user_metadata: Option<String>,
 }
 
-/// The newest `versions_max` versions up to the reader's, newest first; fewer if the log was cleaned
-/// up.
+/// The newest `versions_max` versions up to the reader's, newest first; fewer if the log was
+/// cleaned up.
 pub fn history(reader: &TableReader, versions_max: usize) -> Result<Vec<Version>, TableError> {
     let mut history = Vec::new();
     for version in (0..=reader.version()).rev().take(versions_max) {

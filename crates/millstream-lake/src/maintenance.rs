@@ -78,7 +78,7 @@ impl LiveTable {
             shared: Arc::clone(&shared),
             checkpointer,
             is_off: care.is_off,
-            last_checkpoint: table.version(),
+            last_checkpoint: table.snapshot().log_segment().checkpoint_version.unwrap_or(0),
             last_renewal: table.version(),
             last_cleanup: None,
         };
@@ -133,7 +133,7 @@ struct Worker {
     shared: Arc<Shared>,
     checkpointer: Checkpointer,
     is_off: bool,
-    /// The version of the last checkpoint, or the one this began at.
+    /// The version of the last checkpoint, 0 if there was none.
     last_checkpoint: u64,
     /// The version at which the table was last told to forget the commits before.
     last_renewal: u64,
@@ -157,12 +157,14 @@ impl Worker {
         state.is_working = false;
         self.shared.wake.notify_all();
         loop {
-            if state.is_ending {
-                return None;
-            }
+            // What is due is done before the end: a query that is started for a few commits every
+            // minute would never get a checkpoint otherwise.
             if let Some(snapshot) = state.newest.take() {
                 state.is_working = true;
                 return Some(snapshot);
+            }
+            if state.is_ending {
+                return None;
             }
             self.shared.wake.wait(&mut state);
         }

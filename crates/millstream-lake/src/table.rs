@@ -29,7 +29,7 @@ use delta_kernel::engine::arrow_data::ArrowEngineData;
 use delta_kernel::schema::{StructField, StructType};
 use delta_kernel::transaction::data_layout::DataLayout;
 use delta_kernel::transaction::{CommitResult, Transaction, UpdateTableOperation};
-use delta_kernel::{KernelError, Snapshot, SnapshotRef};
+use delta_kernel::{KernelError, SnapshotRef};
 use parking_lot::Mutex;
 
 use crate::columns;
@@ -327,14 +327,7 @@ impl Table {
 
     /// Brings the snapshot to the newest version.
     fn advance(&self, state: &mut State) -> Result<(), TableError> {
-        let newer = Snapshot::builder_from(Arc::clone(&state.snapshot)).build(&self.engine);
-        state.snapshot = match newer {
-            Ok(snapshot) => snapshot,
-            Err(error) => {
-                self.engine.pass_over(None, error)?;
-                self.engine.snapshot(None)?
-            }
-        };
+        state.snapshot = self.engine.newer(&state.snapshot)?;
         Ok(())
     }
 

@@ -5,8 +5,8 @@
 //! - it was not removed within the retention: readers of older versions are promised that long;
 //! - it was written before the retention began. A file that is about to be committed is younger.
 //!
-//! The directory is listed before the log is read, so a file that gets committed in between is found
-//! in the log. Names that begin with `_` or `.` are not data and are left alone, directories of
+//! The directory is listed before the log is read, so a file that gets committed in between is
+//! found in the log. Names that begin with `_` or `.` are not data and are left alone, directories of
 //! partition columns that are called so excepted.
 //!
 //! Files are told apart by their names after decoding, and a name is kept in its encoded form too:
@@ -69,7 +69,7 @@ pub struct Vacuumed {
 pub fn vacuum(store: &TableStore, options: &VacuumOptions) -> Result<Vacuumed, TableError> {
     let first = TableReader::open(store)?;
     let kept_ms = retention_ms(&first)?;
-    let asked_ms = options.retention_ms.unwrap_or(kept_ms);
+    let asked_ms = options.retention_ms.unwrap_or(kept_ms).max(0);
     if asked_ms < kept_ms && !options.is_forced {
         return Err(TableError::Retention { table: store.shown(), asked_ms, kept_ms });
     }

@@ -35,8 +35,8 @@ pub(crate) fn find(store: &TableStore) -> Result<Option<Span>, Error> {
     let (checkpoints, _) = checkpoints_of(&listed);
     let Some((first, _)) = commits.first().copied() else { return Ok(None) };
     if first > 0 {
-        // A checkpoint just before the first commit does as well, but has no time then.
-        let bases = checkpoints.iter().map(|found| found.version).filter(|at| *at >= first);
+        // A checkpoint just before the first commit does too, but has itself no time any more.
+        let bases = checkpoints.iter().map(|found| found.version).filter(|at| at + 1 >= first);
         let Some(oldest) = bases.min() else { return Ok(None) };
         commits.retain(|(version, _)| *version >= oldest);
     }

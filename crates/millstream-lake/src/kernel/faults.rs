@@ -21,8 +21,8 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Remembers that the file `name` failed, if it is one that can be done without and the store is
-    /// not the reason.
+    /// Remembers that the file `name` failed, if it is one that can be done without and the store
+    /// is not the reason.
     pub(super) fn note(&self, name: &str, error: &KernelError) {
         if is_of_a_checkpoint(name) && !is_of_the_store(error) {
             let problem = match error {

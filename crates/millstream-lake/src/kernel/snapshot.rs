@@ -1,5 +1,7 @@
 //! Snapshots, read past checkpoints that are damaged.
 
+use std::sync::Arc;
+
 use delta_kernel::snapshot::IncrementalReplay;
 use delta_kernel::{KernelError, Snapshot, SnapshotRef};
 
@@ -27,9 +29,20 @@ impl KernelEngine {
         }
     }
 
+    /// The newest snapshot, from an earlier one and what came since.
+    pub(crate) fn newer(&self, snapshot: &SnapshotRef) -> Result<SnapshotRef, TableError> {
+        match Snapshot::builder_from(Arc::clone(snapshot)).build(self) {
+            Ok(snapshot) => Ok(snapshot),
+            Err(error) => {
+                self.pass_over(None, error)?;
+                self.snapshot(None)
+            }
+        }
+    }
+
     /// Takes `error`, met while something was read of the log up to `version` (`None`: its end). If
-    /// a checkpoint is at fault that can be done without, it is hidden from now on, and the snapshot
-    /// is to be made again; else this gives the error.
+    /// a checkpoint is at fault that can be done without, it is hidden from now on, and the
+    /// snapshot is to be made again; else this gives the error.
     pub(crate) fn pass_over(
         &self,
         version: Option<u64>,

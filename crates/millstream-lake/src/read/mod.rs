@@ -2,13 +2,14 @@
 //!
 //! A [`TableReader`] stands at one version. One read, from the log to rows:
 //! 1. the log is replayed up to that version: which files are live ([`files`]);
-//! 2. files whose partition values or statistics rule the predicate out are left out ([`predicate`]);
+//! 2. files whose partition values or statistics rule the predicate out are left out
+//!    ([`predicate`]);
 //! 3. a few threads take file after file, decode it, leave out rows that its deletion vector names,
 //!    and bring columns to the table's names and types ([`rows`]);
 //! 4. the caller takes record batches from a short queue, so that memory stays bounded.
 //!
-//! It deliberately does not filter rows: a predicate only saves files, and whoever asked has to look
-//! at each row again. Rows come in no particular order.
+//! It deliberately does not filter rows: a predicate only saves files, and whoever asked has to
+//! look at each row again. Rows come in no particular order.
 //!
 //! The protocol library says which files there are and what becomes of their columns; so column
 //! mapping, type widening and partition columns are its work.
@@ -23,7 +24,9 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use delta_kernel::SnapshotRef;
 use delta_kernel::engine::arrow_conversion::TryFromKernel;
-use delta_kernel::schema::SchemaRef as KernelSchemaRef;
+use delta_kernel::schema::{
+    DataType as KernelType, PrimitiveType, SchemaRef as KernelSchemaRef, StructField,
+};
 use parking_lot::Mutex;
 
 use crate::error::TableError;
@@ -54,8 +57,14 @@ impl TableReader {
         Ok(Self { store: store.clone(), engine, snapshot })
     }
 
-    /// The same table at `version`. Errors: [`TableError::NotReadable`] if there was none, or if the
-    /// log has been cleaned up since.
+    /// The same table at its newest version; reads only what came since. Not for a table that was
+    /// deleted and made anew, which [`Self::fingerprint`] tells.
+    pub fn at_newest(&self) -> Result<Self, TableError> {
+        Ok(self.at(self.engine.newer(&self.snapshot())?))
+    }
+
+    /// The same table at `version`. Errors: [`TableError::NotReadable`] if there was none, or if
+    /// the log has been cleaned up since.
     pub fn at_version(&self, version: u64) -> Result<Self, TableError> {
         match self.engine.snapshot(Some(version)) {
             Ok(snapshot) => Ok(self.at(snapshot)),
@@ -66,8 +75,8 @@ impl TableReader {
     }
 
     /// The same table at the newest version that was there at the moment `ms`, milliseconds since
-    /// the epoch. A version's time is what its commit states, if the table has in-commit timestamps,
-    /// else that of its file. Errors: [`TableError::NotReadable`] for a moment before the oldest
+    /// the epoch. A version's time is what its commit states, if the table has in-commit
+    /// timestamps, else that of its file. Errors: [`TableError::NotReadable`] for a moment before the oldest
     /// version that can be read.
     pub fn at_timestamp(&self, ms: i64) -> Result<Self, TableError> {
         self.at_version(versions::at_timestamp(&self.store, ms)?)
@@ -131,11 +140,11 @@ impl TableReader {
         }
     }
 
-    /// Reads rows: `columns` by their names, in that order (`None`: all), of all files that may have
-    /// rows for which `predicate` holds. The other rows of these files come too.
+    /// Reads rows: `columns` by their names, in that order (`None`: all), of all files that may
+    /// have rows for which `predicate` holds. The other rows of these files come too.
     ///
-    /// Errors: [`TableError::NoColumn`]. What is wrong with a file is told by [`Rows`] when its turn
-    /// comes.
+    /// Errors: [`TableError::NoColumn`]. What is wrong with a file is told by [`Rows`] when its
+    /// turn comes.
     pub fn read(
         &self,
         columns: Option<&[String]>,
@@ -147,11 +156,7 @@ impl TableReader {
             Some(columns) => self.projected(&table_schema, columns)?,
         };
         let wanted = self.arrow_schema(&logical)?;
-        // Rows without columns have a number still, so one column is read to count them.
-        let logical = match logical.num_fields() {
-            0 => self.projected(&table_schema, &self.cheapest_column())?,
-            _ => logical,
-        };
+        let logical = self.with_a_column_in_files(&table_schema, logical)?;
         let predicate = predicate.and_then(|predicate| predicate.to_kernel(&table_schema));
         let plan = files::plan(self, &logical, predicate)?;
         Ok(rows::start(self, plan, wanted))
@@ -170,18 +175,22 @@ impl TableReader {
         projected.map_err(|error| TableError::kernel("read", &self.store.shown(), error))
     }
 
-    /// A column that is in files and is as narrow as there is.
-    fn cheapest_column(&self) -> Vec<String> {
-        let (schema, partitions) = (self.snapshot().schema(), self.partition_columns());
-        let in_files = || schema.fields().filter(|field| !partitions.contains(field.name()));
-        let is_narrow = |field: &&delta_kernel::schema::StructField| {
-            use delta_kernel::schema::{DataType, PrimitiveType};
-            let long = [PrimitiveType::String, PrimitiveType::Binary];
-            matches!(field.data_type(), DataType::Primitive(kind) if !long.contains(kind))
-        };
-        let chosen = in_files().find(is_narrow).or_else(|| in_files().next());
-        let chosen = chosen.or_else(|| schema.fields().next());
-        chosen.into_iter().map(|field| field.name().clone()).collect()
+    /// Adds a column behind the others if none of them is in files: without any, a file does not
+    /// tell how many rows it has.
+    fn with_a_column_in_files(
+        &self,
+        table: &KernelSchemaRef,
+        wanted: KernelSchemaRef,
+    ) -> Result<KernelSchemaRef, TableError> {
+        let partitions = self.partition_columns();
+        let is_in_files = |field: &&StructField| !partitions.contains(field.name());
+        if wanted.fields().any(|field| is_in_files(&field)) {
+            return Ok(wanted);
+        }
+        let in_files = || table.fields().filter(is_in_files);
+        let chosen = in_files().find(|field| is_narrow(field)).or_else(|| in_files().next());
+        let columns = wanted.fields().chain(chosen).map(|field| field.name().clone());
+        self.projected(table, &columns.collect::<Vec<_>>())
     }
 
     fn arrow_schema(&self, schema: &KernelSchemaRef) -> Result<SchemaRef, TableError> {
@@ -190,6 +199,11 @@ impl TableReader {
             .map_err(|error| TableError::kernel("read", &self.store.shown(), error.into()))?;
         Ok(Arc::new(Schema::new(schema.fields().iter().map(plain).collect::<Fields>())))
     }
+}
+
+fn is_narrow(field: &StructField) -> bool {
+    let wide = [PrimitiveType::String, PrimitiveType::Binary];
+    matches!(field.data_type(), KernelType::Primitive(kind) if !wide.contains(kind))
 }
 
 /// The field without what only the log needs to know.

@@ -1,6 +1,7 @@
 //! Files to rows, on a few threads.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -114,16 +115,19 @@ impl Work {
         loop {
             let file = self.files.lock().pop_front();
             let Some(file) = file else { return };
-            match self.read(&file, sender) {
-                Ok(Ok(())) => {}
-                Ok(Err(Over)) => return self.files.lock().clear(),
-                Err(error) => {
-                    self.files.lock().clear();
-                    // If nobody listens, nobody wants to know either.
-                    let _ = sender.send(Err(self.explained(&file, error)));
-                    return;
-                }
-            }
+            // Decoders are known to panic at bytes that make no sense. Were that to end the thread
+            // and no more, the rows so far would look like all there are.
+            let read = catch_unwind(AssertUnwindSafe(|| self.read(&file, sender)));
+            let error = match read {
+                Ok(Ok(Ok(()))) => continue,
+                Ok(Ok(Err(Over))) => return self.files.lock().clear(),
+                Ok(Err(error)) => self.explained(&file, error),
+                Err(_) => self.explained(&file, KernelError::generic("its decoder panicked")),
+            };
+            self.files.lock().clear();
+            // If nobody listens, nobody wants to know either.
+            let _ = sender.send(Err(error));
+            return;
         }
     }
 

@@ -32,7 +32,9 @@ pub(super) fn at_timestamp(store: &TableStore, ms: i64) -> Result<u64, TableErro
 
 /// Why `version` cannot be read, if that is because it is not there.
 pub(super) fn refusal(store: &TableStore, version: u64) -> Result<Option<TableError>, TableError> {
-    let span = span_of(store)?;
+    let Some(span) = span::find(store).map_err(|error| log_error(store, &error))? else {
+        return Ok(None);
+    };
     if (span.oldest()..=span.newest()).contains(&version) {
         return Ok(None);
     }

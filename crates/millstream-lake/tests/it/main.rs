@@ -1,6 +1,7 @@
 //! Tables on a real disk, through the crate's public face.
 
 mod append;
+mod foreign;
 mod history;
 mod proxy_store;
 mod reading;

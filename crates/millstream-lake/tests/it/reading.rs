@@ -226,6 +226,9 @@ fn versions_that_were_cleaned_up_are_named() {
     assert!(matches!(error, TableError::NotReadable { oldest: 4, newest: 6, .. }), "{error}");
     let error = reader.at_timestamp(0).err().expect("cleaned up");
     assert!(matches!(error, TableError::NotReadable { oldest: 4, .. }), "{error}");
+    fs::remove_file(log_file(&world, "00000000000000000004.json")).expect("a commit");
+    let error = reader.at_timestamp(0).err().expect("cleaned up");
+    assert!(matches!(error, TableError::NotReadable { oldest: 5, .. }), "{error}");
 }
 
 #[test]
@@ -358,6 +361,58 @@ fn damage_that_is_found_late_is_done_without() {
 }
 
 #[test]
+fn one_damaged_part_is_enough() {
+    let world = World::new();
+    appended(&world, 12);
+    checkpoint(&world, 10, LayoutChoice::MultiPart);
+    let part = "00000000000000000010.checkpoint.0000000002.0000000002.parquet";
+    damage(&world, part, true);
+    let reader = TableReader::open(&world.store()).expect("the table");
+    assert_eq!(ids(&reader, None).0, (0..120).collect::<Vec<_>>());
+    let table = Table::open(&world.store()).expect("the table");
+    assert_eq!(table.last_published("q").expect("readable"), Some(11));
+    fs::remove_file(log_file(&world, "00000000000000000007.json")).expect("a commit");
+    let reader = TableReader::open(&world.store());
+    let error = match reader.and_then(|reader| reader.read(None, None).map(drop)) {
+        Err(error) => error,
+        Ok(()) => panic!("rows without version 7"),
+    };
+    let TableError::Irreplaceable { file, missing: 7, .. } = &error else { panic!("{error}") };
+    assert!(file.ends_with(part), "{error}");
+}
+
+#[test]
+fn a_sidecar_is_done_without() {
+    for is_removed in [true, false] {
+        let world = World::new();
+        let property = ("delta.feature.v2Checkpoint".to_owned(), "supported".to_owned());
+        let schema = crate::support::schema();
+        let new = NewTable { schema: &schema, partition_by: &[], properties: &[property] };
+        let table = Table::create(&world.store(), &new).expect("a new table");
+        for version in 0..12 {
+            append(&table, "q", version, &rows(version * 10, 10)).expect("published");
+        }
+        checkpoint(&world, 10, LayoutChoice::V2);
+        let sidecars = fs::read_dir(log_file(&world, "_sidecars")).expect("sidecars");
+        for sidecar in sidecars.map(|entry| entry.expect("an entry").path()) {
+            if is_removed {
+                fs::remove_file(sidecar).expect("a sidecar");
+            } else {
+                fs::write(sidecar, b"PAR1").expect("a sidecar");
+            }
+        }
+        let reader = TableReader::open(&world.store()).expect("the table");
+        assert_eq!(ids(&reader, None).0, (0..120).collect::<Vec<_>>());
+        fs::remove_file(log_file(&world, "00000000000000000007.json")).expect("a commit");
+        let reader = TableReader::open(&world.store());
+        let error = reader.and_then(|reader| reader.read(None, None).map(drop));
+        let error = error.expect_err("nothing to begin with");
+        let TableError::Irreplaceable { file, missing: 7, .. } = &error else { panic!("{error}") };
+        assert!(file.contains("_sidecars"), "{error}");
+    }
+}
+
+#[test]
 fn a_hint_at_an_incomplete_checkpoint_is_read_past() {
     let world = World::new();
     appended(&world, 12);
@@ -411,6 +466,8 @@ fn the_newest_version_is_found_without_listing() {
     control.counted();
     assert_eq!(reader.fingerprint().expect("a version").version, 30);
     assert!(!control.counted().contains_key("list"));
+    let newest = reader.at_newest().expect("the table");
+    assert_eq!((newest.version(), ids(&newest, None).0.len()), (30, 48));
     checkpoint(&world, 30, LayoutChoice::Classic);
     for version in 0..30 {
         fs::remove_file(log_file(&world, &format!("{version:020}.json"))).expect("a commit");
