@@ -10,7 +10,8 @@
 //! - [`rate_to_stats`] needs no broker: the engine's own `rate` source and `stats` sink.
 //! - [`offset_management`] runs both with the engine's progress kept in different ways.
 //! - [`log_length`] starts the engine on checkpoints of many micro-batches.
-//! - [`delta`] appends to a large Delta table, with checkpoints and without.
+//! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
+//!   calls, and starts no engine.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`plot`] draws their lines as SVG.
 //!

@@ -85,6 +85,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         step::execute(env, request)?;
         return Ok(true);
     }
+    let flags = &with_whole_paths(flags)?;
     check(flags)?;
     let work = match &flags.directory {
         Some(directory) => WorkDirectory::create_in(directory)?,
@@ -105,6 +106,18 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         fs::write(path, chart).map_err(Error::file("write", path))?;
     }
     Ok(true)
+}
+
+/// Other engines are started in a directory of their own.
+fn with_whole_paths(flags: &Flags) -> Result<Flags, Error> {
+    let whole = |path: &Option<PathBuf>| {
+        let path = path
+            .as_deref()
+            .map(|path| std::path::absolute(path).map_err(Error::file("find", path)));
+        path.transpose()
+    };
+    let (directory, engines) = (whole(&flags.directory)?, whole(&flags.engines)?);
+    Ok(Flags { directory, engines, ..flags.clone() })
 }
 
 fn check(flags: &Flags) -> Result<(), Error> {
