@@ -1,9 +1,9 @@
 //! Commit time over commit number as a line chart: what waits for a checkpoint stands out at every
 //! tenth commit.
 //!
-//! A panel for each number of actions and each latency of the store, a line for each configuration,
-//! the first round only. The scale is logarithmic, because a commit beside a checkpoint and one that
-//! waits for it are four orders apart. Plain SVG, made by hand.
+//! A panel for each number of actions and each latency of the store, a line for each configuration;
+//! the first round only. The scale is logarithmic: a commit beside a checkpoint and one that waits
+//! for it are orders apart. Plain SVG, made by hand.
 
 use std::fmt::Write;
 

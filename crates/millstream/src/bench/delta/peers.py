@@ -129,7 +129,7 @@ class Deltalake:
 
 
 class Spark:
-    """delta-spark on the cores that the program may use. Sessions are started before time counts."""
+    """delta-spark on all cores. The session is started before time counts."""
 
     def __init__(self, table: str, jars: str, part_size: str | None) -> None:
         import pyspark
