@@ -46,6 +46,21 @@ pub struct Care {
     pub is_off: bool,
 }
 
+/// Checkpoints since [`LiveTable::start`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoints {
+    /// Those that were written.
+    pub written: u64,
+    /// Those that could not be.
+    pub failed: u64,
+    /// Elapsed time of those that were written, in sum.
+    pub took: Duration,
+    /// Elapsed time of the slowest.
+    pub took_max: Duration,
+    /// Files that were written for them; the others were copied or referenced again.
+    pub parts_rewritten: u64,
+}
+
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
@@ -55,6 +70,7 @@ struct Shared {
 struct State {
     /// The newest commit that nothing was done for yet.
     newest: Option<SnapshotRef>,
+    checkpoints: Checkpoints,
     is_ending: bool,
     is_working: bool,
 }
@@ -96,6 +112,11 @@ impl LiveTable {
         &self.steering
     }
 
+    /// How many checkpoints were written, and how long they took.
+    pub fn checkpoints(&self) -> Checkpoints {
+        self.shared.state.lock().checkpoints
+    }
+
     /// [`Table::append`], and tells the thread of it.
     pub fn append(&self, append: &Append<'_>) -> Result<Option<Appended>, TableError> {
         let appended = self.table.append(append)?;
@@ -113,6 +134,15 @@ impl LiveTable {
         while state.newest.is_some() || state.is_working {
             self.shared.wake.wait(&mut state);
         }
+    }
+}
+
+impl Checkpoints {
+    fn add(&mut self, took: Duration, parts_rewritten: usize) {
+        self.written += 1;
+        self.took += took;
+        self.took_max = self.took_max.max(took);
+        self.parts_rewritten += parts_rewritten as u64;
     }
 }
 
@@ -189,9 +219,10 @@ impl Worker {
         match self.checkpointer.write(version) {
             Ok(written) => {
                 self.last_checkpoint = version;
-                let took_ms = self.env().monotonic().saturating_sub(began).as_millis();
-                tracing::debug!(version, took_ms, ?written.layout, rows = written.rows,
-                    rewritten = written.parts_rewritten, "checkpoint");
+                let took = self.env().monotonic().saturating_sub(began);
+                self.shared.state.lock().checkpoints.add(took, written.parts_rewritten);
+                tracing::debug!(version, took_ms = took.as_millis(), ?written.layout,
+                    rows = written.rows, rewritten = written.parts_rewritten, "checkpoint");
                 for damaged in written.damaged {
                     tracing::warn!(damaged, "a checkpoint could not be used");
                 }
@@ -201,6 +232,7 @@ impl Worker {
             Err(error) => {
                 // Not at every commit: what is wrong may be wrong for long.
                 self.last_checkpoint = version;
+                self.shared.state.lock().checkpoints.failed += 1;
                 let table = self.table.store().shown();
                 tracing::warn!(table, version, %error, "no checkpoint was written");
             }

@@ -47,6 +47,9 @@ pub enum Error {
     /// The result that a process should have left is not what was agreed.
     #[error("{}: {problem}", path.display())]
     Result { path: PathBuf, problem: String },
+    /// A Delta table could not be written or read.
+    #[error("{what}: {problem}")]
+    Table { what: &'static str, problem: String },
     /// The device or pipe that results go to is gone.
     #[error("cannot write a result: {source}")]
     Output { source: std::io::Error },
@@ -60,6 +63,11 @@ impl Error {
     ) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { action, path, source }
+    }
+
+    /// For `map_err` on what is done to a Delta table.
+    pub fn table<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::Table { what, problem: error.to_string() }
     }
 
     /// For `map_err` on calls of the Kafka client.

@@ -10,6 +10,8 @@
 //! - [`rate_to_stats`] needs no broker: the engine's own `rate` source and `stats` sink.
 //! - [`offset_management`] runs both with the engine's progress kept in different ways.
 //! - [`log_length`] starts the engine on checkpoints of many micro-batches.
+//! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
+//!   calls, and starts no engine.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`plot`] draws their lines as SVG.
 //!
@@ -20,6 +22,7 @@ mod broker;
 mod cache;
 mod clock;
 mod contender;
+mod delta;
 mod engine;
 mod error;
 mod generator;
@@ -63,6 +66,8 @@ enum Name {
     OffsetManagement(offset_management::Flags),
     /// Latency of generated rows on checkpoints of ten and of a million micro-batches
     LogLength(log_length::Flags),
+    /// Commit time of a stream into a Delta table of many files, with and without checkpoints
+    Delta(delta::Flags),
     /// Latency from topic to topic beside Spark, Flink and bare relays
     Peers(peers::Flags),
     /// Draw result lines as an SVG chart
@@ -105,6 +110,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, error::Error> {
         Name::RateToStats(flags) => rate_to_stats::run(env, &flags),
         Name::OffsetManagement(flags) => offset_management::run(env, &flags),
         Name::LogLength(flags) => log_length::run(env, &flags),
+        Name::Delta(flags) => delta::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
         Name::Relay(flags) => relay::run(&flags).map(|()| true),

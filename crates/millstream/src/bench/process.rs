@@ -129,6 +129,36 @@ impl Drop for Process {
     }
 }
 
+/// Runs a program to its end, and gives what it printed on standard output. `what` is for messages.
+/// It ends with the *thread* that calls this.
+pub fn output(what: &'static str, mut command: Command, remedy: &str) -> Result<String, Error> {
+    before_exec(&mut command);
+    let output = command.stdin(Stdio::null()).output().map_err(|source| Error::Program {
+        program: command.get_program().to_string_lossy().into_owned(),
+        remedy: remedy.into(),
+        source,
+    })?;
+    if !output.status.success() {
+        let said = &output.stderr[output.stderr.len().saturating_sub(LOG_TAIL_BYTES)..];
+        let said = String::from_utf8_lossy(said).into_owned();
+        return Err(Error::Helper { what, status: output.status, output: said });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What this process has used up to now, processor time to the microsecond.
+pub fn own_usage() -> Usage {
+    // SAFETY: a structure of numbers, which the call fills in.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    let cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+    Usage { cpu_seconds, ..usage_of(std::process::id()).unwrap_or_default() }
+}
+
 fn send(pid: u32, signal: i32) {
     let pid = libc::pid_t::try_from(pid).expect("process ids are small");
     // SAFETY: plain numbers.

@@ -1,4 +1,5 @@
-//! Where a benchmark keeps the broker's data, pipeline files, checkpoints and logs while it runs.
+//! Where a benchmark keeps the broker's data, pipeline files, checkpoints, tables and logs while it
+//! runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ impl WorkDirectory {
         Self::create_in(&std::env::temp_dir())
     }
 
-    fn create_in(parent: &Path) -> Result<Self, Error> {
+    /// Makes it in `parent`.
+    pub fn create_in(parent: &Path) -> Result<Self, Error> {
         remove_left_behind(parent);
         let path = parent.join(format!("{PREFIX}{}", std::process::id()));
         fs::create_dir_all(&path).map_err(Error::file("create", &path))?;
