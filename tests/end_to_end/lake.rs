@@ -71,7 +71,7 @@ fn line(id: u64) -> String {
         "name": name,
         "day": format!("2026-01-{:02}", 1 + id % 3),
         "at": format!("2026-01-01T00:00:00.{:06}Z", id),
-        "price": if id % 5 == 0 { Value::Null } else { json!(format!("{}.{:02}", id, id % 100)) },
+        "price": if id.is_multiple_of(5) { Value::Null } else { json!(format!("{}.{:02}", id, id % 100)) },
     });
     format!("{row}\n")
 }

@@ -63,13 +63,15 @@ impl Oracle {
         let requests = child.stdin.take().expect("it is piped");
         let stdout = child.stdout.take().expect("it is piped");
         let (sender, answers) = channel();
-        std::thread::spawn(move || {
+        let read = move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
                     return;
                 }
             }
-        });
+        };
+        let thread = std::thread::Builder::new().name("oracle".into());
+        thread.spawn(read).expect("a thread can start");
         let oracle = Self { _child: child, requests, answers, directory };
         assert!(oracle.answer()["ready"].is_object(), "its first line says that it is ready");
         oracle

@@ -12,7 +12,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use millstream_lake::checkpoint::{Checkpointer, LayoutChoice, Settings, Steering};
+use millstream_lake::checkpoint::{Checkpointer, Settings, Steering};
 use millstream_lake::store::TableStore;
 use millstream_store::env::Env;
 use serde_json::json;
@@ -41,7 +41,7 @@ fn main() -> Outcome<()> {
 
     let store = table.store.clone();
     let open = |part_rows: u64| {
-        let settings = Settings { part_rows, layout: LayoutChoice::Auto, workers: 2 };
+        let settings = Settings { part_rows, ..Settings::default() };
         Checkpointer::open(store.clone(), settings)
     };
     let mut first = open(100_000)?;

@@ -27,6 +27,7 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
+use crate::checkpoint::Steering;
 use crate::columns::ColumnMap;
 use crate::error::TableError;
 use crate::partition::{self, PartitionKey};
@@ -217,8 +218,7 @@ pub struct FileWriter {
     store: TableStore,
     open: BTreeMap<PartitionKey, OpenFile>,
     done: Vec<DataFile>,
-    /// Asked whether a path suits; see [`FileWriter::steer`].
-    steering: Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>,
+    steering: Option<Steering>,
 }
 
 struct OpenFile {
@@ -234,8 +234,8 @@ impl FileWriter {
 
     /// Draws names until one suits. The checkpoint's cost depends on how many of its parts new
     /// files fall into, and that on their names.
-    pub fn steer(&mut self, suits: Arc<dyn Fn(&str) -> bool + Send + Sync>) {
-        self.steering = Some(suits);
+    pub fn steer(&mut self, steering: &Steering) {
+        self.steering = Some(steering.clone());
     }
 
     /// Takes rows of the query. Encodes them, and puts a file that is large enough into the store.
@@ -338,7 +338,7 @@ impl FileWriter {
             let unique = self.store.env().random_uuid();
             let name = format!("{directory}part-00000-{unique}-c000{extension}.parquet");
             let path = encoded(&self.store, &name);
-            if self.steering.as_ref().is_none_or(|suits| suits(&path)) {
+            if self.steering.as_ref().is_none_or(|steering| steering.wants(&path)) {
                 return (name, path);
             }
         }

@@ -248,8 +248,7 @@ impl Writer {
     fn start(settings: &Settings) -> Self {
         let (orders, mut to_do) = mpsc::channel(WAITING_MAX);
         let mut files = FileWriter::new(settings.plan.clone(), settings.table.table().store());
-        let steering = settings.table.steering().clone();
-        files.steer(Arc::new(move |path| steering.wants(path)));
+        files.steer(settings.table.steering());
         let work = move || {
             let mut failed: Option<TableError> = None;
             while let Some(order) = to_do.blocking_recv() {

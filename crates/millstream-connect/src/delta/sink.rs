@@ -13,6 +13,7 @@ use millstream_engine::sink::{
     Acknowledgement, BatchId, Delivery, Failure, Kind, Output, Published, Reached, Sink,
     SourceOffset,
 };
+use millstream_lake::checkpoint::Settings as CheckpointSettings;
 use millstream_lake::data_file::WritePlan;
 use millstream_lake::error::TableError;
 use millstream_lake::maintenance::{Care, LiveTable};
@@ -81,7 +82,10 @@ fn open(
             Err(TableError::Missing { .. }) => create(store, options, schema)?,
             opened => opened?,
         };
-        LiveTable::start(table, Care { checkpoints: options.checkpoints.clone(), is_off: false })
+        // The first part of a UUID.
+        let owner = query_id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+        let checkpoints = CheckpointSettings { owner, ..options.checkpoints.clone() };
+        LiveTable::start(table, Care { checkpoints, is_off: false })
     })?;
     let table = live.table();
     if options.merge_schema {

@@ -110,11 +110,19 @@ pub struct Settings {
     pub layout: LayoutChoice,
     /// Threads.
     pub workers: usize,
+    /// Who writes: letters and digits, the same after a restart. What a crash left is known by it
+    /// from what another process is at work on.
+    pub owner: String,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { part_rows: 50_000, layout: LayoutChoice::Auto, workers: 2 }
+        Self {
+            part_rows: 50_000,
+            layout: LayoutChoice::Auto,
+            workers: 2,
+            owner: "nobody".to_owned(),
+        }
     }
 }
 
@@ -161,7 +169,7 @@ impl Checkpointer {
     /// Takes care of a table's checkpoints from now on, and first of what a crash left behind
     /// ([`repair`]); so this comes before the first commit.
     pub fn open(store: TableStore, settings: Settings) -> Result<Self, CheckpointError> {
-        let repaired = repair(&store)?;
+        let repaired = repair(&store, &settings.owner)?;
         let steering = Steering::default();
         Ok(Self { store, settings, steering, last: None, repaired, is_unfinished: false })
     }
@@ -182,7 +190,7 @@ impl Checkpointer {
     /// is damaged beyond what its older checkpoints can heal.
     pub fn write(&mut self, version: u64) -> Result<Written, CheckpointError> {
         if self.is_unfinished {
-            repair(&self.store)?;
+            repair(&self.store, &self.settings.owner)?;
             self.is_unfinished = false;
         }
         let mut damaged = Vec::new();
@@ -331,7 +339,7 @@ impl Checkpointer {
         let Plan { columns, slots, groups } = plan;
         let (env, uuid) = (self.store.env().clone(), self.store.env().random_uuid());
         let count = u32::try_from(slots.len()).expect("parts are counted in 32 bits");
-        let attempt = names::staged(version, count, uuid);
+        let attempt = names::staged(version, count, &self.settings.owner, uuid);
         let name: Box<dyn Fn(usize) -> String + Send + Sync> = match columns {
             Columns::Files => Box::new(move |_| {
                 format!("{}{version:020}.{}.parquet", names::SIDECARS, env.random_uuid())

@@ -9,7 +9,7 @@
 //! _delta_log/%020d.checkpoint.<uuid>.{json,parquet}   V2 checkpoint
 //! _delta_log/_sidecars/<unique>.parquet           file actions of V2 checkpoints
 //! _delta_log/_last_checkpoint                     the hint: where to begin reading
-//! _delta_log/_staged/v<version>-p<parts>-<uuid>-part-<n>   ours: parts not published yet
+//! _delta_log/_staged/v<version>-p<parts>-<owner>-<uuid>-part-<n>   ours: not published yet
 //! ```
 //! A staged name must not look like a checkpoint to those who search for one by a pattern that is
 //! not anchored: no twenty digits followed by a dot. All are in one directory, as a local disk
@@ -113,16 +113,17 @@ pub(super) fn unique_json(version: u64, uuid: uuid::Uuid) -> String {
 }
 
 /// What the names of the parts of one attempt begin with.
-pub(super) fn staged(version: u64, parts: u32, uuid: uuid::Uuid) -> String {
-    format!("{STAGED}v{version}-p{parts}-{uuid}-")
+pub(super) fn staged(version: u64, parts: u32, owner: &str, uuid: uuid::Uuid) -> String {
+    format!("{STAGED}v{version}-p{parts}-{owner}-{uuid}-")
 }
 
-/// The version and the number of parts of the attempt that staged the file `name`.
-pub(super) fn staged_set(name: &str) -> Option<(u64, u32)> {
+/// The version, the number of parts and the owner of the attempt that staged the file `name`.
+pub(super) fn staged_set(name: &str) -> Option<(u64, u32, &str)> {
     let attempt = name.strip_prefix(STAGED)?.strip_prefix('v')?;
     let (version, rest) = attempt.split_once("-p")?;
-    let (parts, _) = rest.split_once('-')?;
-    Some((version.parse().ok()?, parts.parse().ok()?))
+    let (parts, rest) = rest.split_once('-')?;
+    let (owner, _) = rest.split_once('-')?;
+    Some((version.parse().ok()?, parts.parse().ok()?, owner))
 }
 
 #[cfg(test)]
@@ -137,9 +138,9 @@ mod tests {
         assert_eq!(LogName::parse(&part(7, 2, 16)), Some(expected));
         let unique = LogName::parse(&unique_json(7, uuid::Uuid::nil()));
         assert_eq!(unique, Some(LogName::Unique { version: 7, is_json: true }));
-        let attempt = staged(7, 16, uuid::Uuid::nil());
+        let attempt = staged(7, 16, "me", uuid::Uuid::nil());
         assert_eq!(LogName::parse(&attempt), None);
-        assert_eq!(staged_set(&format!("{attempt}part-3")), Some((7, 16)));
+        assert_eq!(staged_set(&format!("{attempt}part-3")), Some((7, 16, "me")));
         for other in ["x.parquet", HINT, "_delta_log/7.json", "_delta_log/_sidecars/a.parquet"] {
             assert_eq!(LogName::parse(other), None, "{other}");
         }

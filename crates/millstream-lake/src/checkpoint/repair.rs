@@ -1,8 +1,8 @@
 //! What a crash left in the log, taken away before anything else is written.
 //!
 //! An incomplete set of parts is harmless to readers until the hint names it or a careless cleaner
-//! trusts it. Ours are told by the staged files they were made from; those of other writers, which
-//! may be at work on them, are left alone for a while.
+//! trusts it. Ours are told by the staged files they were made from, whose names say whose they are;
+//! those of other writers, which may be at work on them, are left alone for a while.
 
 use super::base::{Base, Found, FoundKind, checkpoints_of, is_fault_of_base};
 use super::error::{CheckpointError, store_error};
@@ -31,25 +31,34 @@ impl Repaired {
     }
 }
 
-/// Deletes staged parts and incomplete sets, with one listing of the log. Not to be called while a
-/// checkpoint of this table is being written.
-pub fn repair(store: &TableStore) -> Result<Repaired, CheckpointError> {
+/// Deletes staged parts and incomplete sets that `owner` left, and old ones of others, with one
+/// listing of the log. Not to be called while `owner` is writing a checkpoint of this table.
+pub fn repair(store: &TableStore, owner: &str) -> Result<Repaired, CheckpointError> {
     let listed = store.list(names::LOG, None).map_err(store_error("list", names::LOG))?;
     let (found, incomplete) = checkpoints_of(&listed);
-    let is_staged = |file: &&Listed| file.name.starts_with(STAGED);
-    let staged: Vec<_> = listed.iter().filter(is_staged).map(|file| file.name.clone()).collect();
     let now_ms = store.env().now_ms();
+    let is_old = |modified_ms: i64| now_ms.saturating_sub(modified_ms) >= FOREIGN_SET_AGE_MS;
+    let staged = listed.iter().filter_map(|file| Some((file, staged_set(&file.name)?)));
+    let (left, at_work): (Vec<_>, Vec<_>) =
+        staged.partition(|(file, (_, _, found))| *found == owner || is_old(file.modified_ms));
     let mut parts = Vec::new();
     for set in incomplete {
-        let is_ours = staged.iter().any(|name| staged_set(name) == Some((set.version, set.parts)));
+        let is_from = |staged: &[(&Listed, (u64, u32, &str))]| {
+            staged
+                .iter()
+                .any(|(_, (version, parts, _))| (*version, *parts) == (set.version, set.parts))
+        };
         let newest_ms = set.files.iter().map(|file| file.modified_ms).max().unwrap_or(0);
-        if is_ours || now_ms.saturating_sub(newest_ms) >= FOREIGN_SET_AGE_MS {
+        // Copied parts may be as old as what they were copied from, so age says nothing of a set
+        // that somebody is at work on.
+        if !is_from(&at_work) && (is_from(&left) || is_old(newest_ms)) {
             parts.extend(set.files.into_iter().map(|file| file.name));
         }
     }
     // The hint first, then the parts, and what proves that they are ours last.
     let is_hint_moved = listed.iter().any(|file| file.name == HINT) && move_hint(store, &found)?;
     store.delete_many(&parts).map_err(store_error("delete parts of", names::LOG))?;
+    let staged: Vec<_> = left.into_iter().map(|(file, _)| file.name.clone()).collect();
     store.delete_many(&staged).map_err(store_error("delete", STAGED))?;
     parts.extend(staged);
     Ok(Repaired { deleted: parts, is_hint_moved })

@@ -100,12 +100,12 @@ fn repair_deletes_old_incomplete_sets_and_moves_a_hint_that_names_one() {
     checkpointer.write(2).unwrap();
     let part = format!("_delta_log/{:020}.checkpoint.0000000002.0000000008.parquet", 2);
     table.store.delete_many(std::slice::from_ref(&part)).unwrap();
-    let repaired = repair(&table.store).unwrap();
+    let repaired = repair(&table.store, "nobody").unwrap();
     assert!(repaired.is_hint_moved);
     table.check();
     // The set may be another writer's work in progress, but not for ever.
     assert_eq!(repaired.deleted.len(), 0);
-    assert_eq!(repair(&table.store).unwrap(), Default::default());
+    assert_eq!(repair(&table.store, "nobody").unwrap(), Default::default());
 }
 
 #[test]
@@ -126,4 +126,19 @@ fn the_last_checkpoints_stay_when_others_are_thinned() {
     assert_eq!((1..=6).map(of).collect::<Vec<_>>(), [true, true, true, false, false, false]);
     table.forget_commits_below(6);
     table.check();
+}
+
+#[test]
+fn what_another_process_is_at_work_on_is_left_alone() {
+    let mut table = Table::new(&[]);
+    table.append(30, any);
+    table.checkpointer(LayoutChoice::MultiPart, 10).write(1).unwrap();
+    let staged = "_delta_log/_staged/v7-p4-theirs-0-part-1";
+    let part = format!("_delta_log/{:020}.checkpoint.0000000001.0000000004.parquet", 7);
+    for name in [staged, &part] {
+        table.store.put(name, bytes::Bytes::from_static(b"PAR1")).unwrap();
+    }
+    assert_eq!(repair(&table.store, "nobody").unwrap(), Default::default());
+    let theirs = repair(&table.store, "theirs").unwrap();
+    assert_eq!(theirs.deleted, [part, staged.to_owned()]);
 }

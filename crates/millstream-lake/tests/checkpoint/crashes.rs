@@ -9,7 +9,7 @@ use crate::stores::{Counted, Requests};
 use crate::table::{Table, any, remove};
 
 fn settings(layout: LayoutChoice) -> Settings {
-    Settings { part_rows: 10, layout, workers: 2 }
+    Settings { part_rows: 10, layout, ..Settings::default() }
 }
 
 /// A table with a checkpoint and commits above it.
@@ -34,7 +34,7 @@ fn dies_at(requests_left: u64, features: &[&str], layout: LayoutChoice) -> bool 
     let written = Checkpointer::open(dying, settings(layout))
         .and_then(|mut checkpointer| checkpointer.write(table.newest()));
     table.check();
-    let repaired = repair(&table.store).unwrap();
+    let repaired = repair(&table.store, "nobody").unwrap();
     table.check();
     assert!(!table.log().iter().any(|name| name.starts_with("_staged")), "{repaired:?}");
     let whole_sets = |table: &Table, version: u64| {

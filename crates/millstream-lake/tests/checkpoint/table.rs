@@ -122,7 +122,7 @@ impl Table {
     }
 
     pub fn checkpointer(&self, layout: LayoutChoice, part_rows: u64) -> Checkpointer {
-        let settings = Settings { part_rows, layout, workers: 2 };
+        let settings = Settings { part_rows, layout, ..Settings::default() };
         Checkpointer::open(self.store.clone(), settings).unwrap()
     }
 }

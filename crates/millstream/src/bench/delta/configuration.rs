@@ -40,7 +40,7 @@ impl Configuration {
             Self::V2 => LayoutChoice::V2,
             Self::Off | Self::Steered => LayoutChoice::Auto,
         };
-        Settings { part_rows, layout, workers: WORKERS }
+        Settings { part_rows, layout, workers: WORKERS, ..Settings::default() }
     }
 
     /// The table that it is measured on.

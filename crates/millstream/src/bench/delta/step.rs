@@ -205,8 +205,7 @@ impl Step<'_> {
         let plan = plan.map_err(Error::table("preparing to write"))?;
         let mut writer = FileWriter::new(plan, &self.store);
         if configuration.is_steered() {
-            let steering = live.steering().clone();
-            writer.steer(Arc::new(move |path| steering.wants(path)));
+            writer.steer(live.steering());
         }
         let (mut facts, since) = (CommitFacts::default(), self.now());
         for number in 0..commits {
