@@ -27,8 +27,14 @@ impl Delayed {
     }
 
     /// A stream that begins later.
-    fn later<T: 'static>(&self, stream: BoxStream<'static, T>) -> BoxStream<'static, T> {
-        self.env.sleep(self.latency).map(|()| stream).flatten_stream().boxed()
+    fn later<T: Send + 'static>(&self, stream: BoxStream<'static, T>) -> BoxStream<'static, T> {
+        let (env, latency) = (self.env.clone(), self.latency);
+        // A stream is made on any thread; the timer has to be made where it is waited for.
+        let begin = async move {
+            env.sleep(latency).await;
+            stream
+        };
+        begin.flatten_stream().boxed()
     }
 }
 

@@ -27,6 +27,8 @@ use crate::bench::report::{median, rounded};
 
 /// Files that are added before a full checkpoint: one of the same version would be taken over.
 const FILES_BEFORE_FULL: u64 = 3;
+/// Before time counts, of other engines, too.
+const WARM_UP_COMMITS: u64 = 2;
 /// Checkpoints in the steady state, at most, and how long they may take together.
 const STEADY_CHECKPOINTS_MAX: u64 = 10;
 const STEADY_TIME_MAX: Duration = Duration::from_secs(60);
@@ -207,8 +209,11 @@ impl Step<'_> {
         if configuration.is_steered() {
             writer.steer(live.steering());
         }
+        for number in 0..WARM_UP_COMMITS {
+            self.commit(&live, &mut writer, number)?;
+        }
         let (mut facts, since) = (CommitFacts::default(), self.now());
-        for number in 0..commits {
+        for number in (0..commits).map(|number| number + WARM_UP_COMMITS) {
             let (commit, append) = self.commit(&live, &mut writer, number)?;
             facts.commit_ms.push(ms(commit));
             facts.append_ms.push(ms(append));
