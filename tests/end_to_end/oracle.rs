@@ -1,4 +1,5 @@
-//! What foreign engines make of a Delta table: `tests/lake/oracle.py`, which says what can be asked.
+//! What foreign engines make of a Delta table: `tests/lake/oracle.py`, which says what can be
+//! asked.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};

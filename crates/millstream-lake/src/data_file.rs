@@ -2,8 +2,9 @@
 //!
 //! A [`FileWriter`] takes rows of a table as they come and encodes them at once, so that when it is
 //! time to commit only the last row group and the footer are missing. It keeps a file open per
-//! partition it has seen, and closes one that has reached the target size. Files have names of their
-//! own and are no part of the table before a commit says so; an abandoned one is left to `vacuum`.
+//! partition it has seen, and closes one that has reached the target size. Files have names of
+//! their own and are no part of the table before a commit says so; an abandoned one is left to
+//! `vacuum`.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;

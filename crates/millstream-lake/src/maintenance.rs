@@ -1,9 +1,9 @@
 //! What a table needs now and then, beside the stream and never in its way.
 //!
-//! A thread of its own, of low priority, is told of every commit and does what is due: the version's
-//! checksum file, a checkpoint every `delta.checkpointInterval` commits, and after a checkpoint the
-//! cleanup of the log. Nobody waits for it. While it is at work only the newest version is
-//! remembered: if checkpoints take longer than the interval, there are fewer of them.
+//! A thread of its own, of low priority, is told of every commit and does what is due: the
+//! version's checksum file, a checkpoint every `delta.checkpointInterval` commits, and after a
+//! checkpoint the cleanup of the log. Nobody waits for it. While it is at work only the newest
+//! version is remembered: if checkpoints take longer than the interval, there are fewer of them.
 //!
 //! What fails here is logged and tried again at the next occasion; the table is whole without it.
 
@@ -22,8 +22,8 @@ use crate::table::{Append, Appended, Table};
 const CHECKPOINT_INTERVAL: u64 = 10;
 /// How long the log keeps the past where the table does not say.
 const LOG_RETENTION_MS: i64 = 30 * 86_400_000;
-/// Commits that a snapshot may have in memory before it is loaded anew from a checkpoint. Each costs
-/// some hundred bytes to carry along.
+/// Commits that a snapshot may have in memory before it is loaded anew from a checkpoint. Each
+/// costs some hundred bytes to carry along.
 const RENEWAL_INTERVAL: u64 = 500;
 /// From one cleanup of the log to the next.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
@@ -76,9 +76,9 @@ struct State {
 }
 
 impl LiveTable {
-    /// Takes care of `table` from now on. First what a crash left behind is put in order, which must
-    /// come before the first commit: a half-written checkpoint is taken for a whole one by some
-    /// writers' cleanup.
+    /// Takes care of `table` from now on. First what a crash left behind is put in order, which
+    /// must come before the first commit: a half-written checkpoint is taken for a whole one by
+    /// some writers' cleanup.
     pub fn start(table: Table, care: Care) -> Result<Self, TableError> {
         let checkpointer = Checkpointer::open(table.store().clone(), care.checkpoints)
             .map_err(|error| checkpoint_error(&table, error))?;

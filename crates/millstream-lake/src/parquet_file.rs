@@ -1,8 +1,8 @@
 //! Parquet files in a store, read in large pieces.
 //!
 //! The reader asks for a page or a column at a time. Over a network each of these would be a round
-//! trip, so a file is fetched in blocks, and a block stays until the reader is past it. A small file
-//! is one block.
+//! trip, so a file is fetched in blocks, and a block stays until the reader is past it. A small
+//! file is one block.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};

@@ -9,11 +9,10 @@
 //! carried out and its answer lost, and a client that repeats it is told that the name is taken. So
 //! the version is read back and looked at (protocol, "Delta Log Entries"):
 //!
-//! | version N+1 | what follows |
-//! |---|---|
-//! | is not there | the same attempt again |
-//! | has our attempt's mark | it is published |
-//! | is somebody else's | their commits are looked at: another schema or protocol ends the query, as does a commit for our own query; otherwise the attempt goes on at the version after |
+//! - it is not there: the same attempt again;
+//! - it has our attempt's mark: it is published;
+//! - it is somebody else's: their commits are looked at. Another schema or protocol ends the query,
+//!   as does a commit for our own query; otherwise the attempt goes on at the version after.
 //!
 //! A blind append conflicts with nothing else: it has read no files.
 

@@ -6,8 +6,8 @@
 //! - it was written before the retention began. A file that is about to be committed is younger.
 //!
 //! The directory is listed before the log is read, so a file that gets committed in between is
-//! found in the log. Names that begin with `_` or `.` are not data and are left alone, directories of
-//! partition columns that are called so excepted.
+//! found in the log. Names that begin with `_` or `.` are not data and are left alone, directories
+//! of partition columns that are called so excepted.
 //!
 //! Files are told apart by their names after decoding, and a name is kept in its encoded form too:
 //! should a writer have encoded otherwise than the protocol says, its file stays.

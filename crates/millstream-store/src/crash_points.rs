@@ -108,7 +108,8 @@ pub fn reached(step: Step) {
     }
 }
 
-/// Whether the process is to end at `step`, this time or later: for steps that have to be made first.
+/// Whether the process is to end at `step`, this time or later: for steps that have to be made
+/// first.
 pub fn is_ordered(step: Step) -> bool {
     STATE.load(Ordering::Relaxed) != OFF && order().is_some_and(|order| order.step == step)
 }

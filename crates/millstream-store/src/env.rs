@@ -136,8 +136,8 @@ impl Env {
         Task { name, handle: tokio::task::spawn_blocking(work) }
     }
 
-    /// Runs `work`, which may block, on a thread of its own, and waits for it: for the rare question
-    /// whose asker cannot wait otherwise.
+    /// Runs `work`, which may block, on a thread of its own, and waits for it: for the rare
+    /// question whose asker cannot wait otherwise.
     ///
     /// # Panics
     /// When `work` panicked: the panic is passed on.
@@ -179,7 +179,8 @@ impl Env {
 #[allow(unsafe_code)]
 fn lower_priority() {
     const NICENESS: libc::c_int = 15;
-    // SAFETY: a call with three numbers. Of threads, 0 is the calling one; a refusal changes nothing.
+    // SAFETY: a call with three numbers. Of threads, 0 is the calling one; a refusal changes
+    // nothing.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
 }
 

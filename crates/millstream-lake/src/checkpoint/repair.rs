@@ -1,8 +1,8 @@
 //! What a crash left in the log, taken away before anything else is written.
 //!
 //! An incomplete set of parts is harmless to readers until the hint names it or a careless cleaner
-//! trusts it. Ours are told by the staged files they were made from, whose names say whose they are;
-//! those of other writers, which may be at work on them, are left alone for a while.
+//! trusts it. Ours are told by the staged files they were made from, whose names say whose they
+//! are; those of other writers, which may be at work on them, are left alone for a while.
 
 use super::base::{Base, Found, FoundKind, checkpoints_of, is_fault_of_base};
 use super::error::{CheckpointError, store_error};

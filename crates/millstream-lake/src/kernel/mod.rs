@@ -1,7 +1,7 @@
 //! What the protocol library asks of its host: storage, JSON, Parquet and expressions.
 //!
-//! The library's own default engine brings a second HTTP stack, buffers row groups of a million rows
-//! and spawns tasks; this one is a thin layer over [`TableStore`].
+//! The library's own default engine brings a second HTTP stack, buffers row groups of a million
+//! rows and spawns tasks; this one is a thin layer over [`TableStore`].
 
 mod faults;
 mod json;

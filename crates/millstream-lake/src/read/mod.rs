@@ -76,8 +76,8 @@ impl TableReader {
 
     /// The same table at the newest version that was there at the moment `ms`, milliseconds since
     /// the epoch. A version's time is what its commit states, if the table has in-commit
-    /// timestamps, else that of its file. Errors: [`TableError::NotReadable`] for a moment before the oldest
-    /// version that can be read.
+    /// timestamps, else that of its file. Errors: [`TableError::NotReadable`] for a moment before
+    /// the oldest version that can be read.
     pub fn at_timestamp(&self, ms: i64) -> Result<Self, TableError> {
         self.at_version(versions::at_timestamp(&self.store, ms)?)
     }

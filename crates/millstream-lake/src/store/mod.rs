@@ -1,8 +1,8 @@
 //! Where a table's files are: a prefix of an object store, or a local directory.
 //!
 //! All of the crate goes through [`TableStore`]. It is asynchronous inside and blocking outside:
-//! the protocol library is synchronous, and so is everything that encodes or decodes, so all work on
-//! a table runs on threads that may block, and waits there for the store.
+//! the protocol library is synchronous, and so is everything that encodes or decodes, so all work
+//! on a table runs on threads that may block, and waits there for the store.
 //!
 //! What the rest relies on:
 //! - a file appears whole or not at all, under a name that nothing else is written to;
