@@ -31,7 +31,9 @@ use super::options::WriteOptions;
 /// a second need not be taken in pieces of a millisecond.
 const MICRO_BATCHES_A_COMMIT: u32 = 64;
 /// Nor do they have to be further apart than this: a source's buffers are only so large.
-const SPACING_MAX: Duration = Duration::from_millis(20);
+const SPACING: Duration = Duration::from_millis(20);
+/// But there are no more of them in a commit than this: each is remembered until then.
+const MICRO_BATCHES_A_COMMIT_MAX: u32 = 8_192;
 
 /// Writes micro-batches to a Delta table.
 pub(super) struct DeltaSink {
@@ -65,7 +67,8 @@ impl DeltaSink {
     }
 
     fn spacing(&self) -> Duration {
-        (self.options.commit_interval / MICRO_BATCHES_A_COMMIT).min(SPACING_MAX)
+        let interval = self.options.commit_interval;
+        (interval / MICRO_BATCHES_A_COMMIT).min(SPACING).max(interval / MICRO_BATCHES_A_COMMIT_MAX)
     }
 }
 
