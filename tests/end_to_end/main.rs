@@ -37,5 +37,6 @@ mod kafka_million;
 mod kafka_operations;
 mod kafka_starts;
 mod lake;
+mod lake_bad_input;
 mod spark_handover;
 mod triggers;
