@@ -18,32 +18,41 @@ const ROWS_PER_FILE: u64 = 20;
 /// Files of JSON that become commits of a table, one each.
 struct Feed {
     pipeline: Pipeline,
+    table: PathBuf,
     files: u64,
+    /// The `id` of the first row.
+    first: u64,
 }
 
 impl Feed {
     fn new(sink: &[(&str, &str)]) -> Self {
+        let pipeline = Pipeline::new("");
+        let table = pipeline.path("table");
+        Self::into_table(pipeline, table, sink, 0)
+    }
+
+    fn into_table(pipeline: Pipeline, path: PathBuf, sink: &[(&str, &str)], first: u64) -> Self {
         let source = [("path", "input"), ("maxFilesPerTrigger", "1")];
-        let to = [("path", "table"), ("commitInterval", "0")];
-        let sql = format!(
+        let shown = path.display().to_string();
+        let to = [("path", shown.as_str()), ("commitInterval", "0")];
+        pipeline.rewrite(&format!(
             "{}{}CREATE FLOW fed AS INSERT INTO target SELECT * FROM STREAM source;\n",
             table("source", COLUMNS, "json", &source),
             table("target", "", "delta", &[&to, sink].concat()),
-        );
-        let feed = Self { pipeline: Pipeline::new(&sql), files: 0 };
-        fs::create_dir(feed.pipeline.path("input")).expect("it can be made");
-        feed
+        ));
+        fs::create_dir(pipeline.path("input")).expect("it can be made");
+        Self { pipeline, table: path, files: 0, first }
     }
 
     fn table(&self) -> PathBuf {
-        self.pipeline.path("table")
+        self.table.clone()
     }
 
     /// Makes `count` commits more.
     fn commit(&mut self, count: u64) {
         for file in self.files..self.files + count {
-            let lines: String =
-                (0..ROWS_PER_FILE).map(|row| line(file * ROWS_PER_FILE + row)).collect();
+            let first = self.first + file * ROWS_PER_FILE;
+            let lines: String = (first..first + ROWS_PER_FILE).map(line).collect();
             let hidden = self.pipeline.path("input").join(format!(".{file:05}.json"));
             fs::write(&hidden, lines).expect("it is writable");
             fs::rename(&hidden, self.pipeline.path("input").join(format!("{file:05}.json")))
@@ -202,4 +211,28 @@ fn delta_rs_appends_and_cleans_up_beside_us() {
     let agreed = oracle::all().agreed(&ENGINES, &path);
     assert_eq!(agreed["rows"].as_u64(), Some(feed.rows() + 5), "{agreed}");
     assert_eq!(read_here(&path, &feed.pipeline).0, feed.rows() + 5);
+}
+
+#[test]
+fn two_of_us_and_spark_append_at_once() {
+    let mut ours = Feed::new(&[]);
+    ours.commit(1);
+    let path = ours.table();
+    let mut others = Feed::into_table(Pipeline::new(""), path.clone(), &[], 500_000);
+    let schema = "id bigint, name string, day date, at timestamp, price decimal(10,2)";
+    let mut by_spark = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..4).for_each(|_| ours.commit(15)));
+        scope.spawn(|| (0..4).for_each(|_| others.commit(15)));
+        for _ in 0..5 {
+            oracle::all().expect(&json!({"op": "append", "engine": "spark", "table": path,
+                "rows": 4, "first": 1_000_000 + by_spark, "schema": schema}));
+            by_spark += 4;
+        }
+    });
+    let rows = ours.rows() + others.rows() + by_spark;
+    let agreed = oracle::all().agreed(&ENGINES, &path);
+    assert_eq!(agreed["rows"].as_u64(), Some(rows), "{agreed}");
+    let sql = "SELECT count(DISTINCT id) AS n FROM TABLE";
+    assert_eq!(oracle::light().query(&path, sql)["n"].as_u64(), Some(rows));
 }
