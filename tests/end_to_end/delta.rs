@@ -4,26 +4,17 @@
 //! as often at random moments.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::kafka::{self, Broker};
+use crate::live::{ASYNC, Numbers, PARTITIONS, crashing_at, kills, some_time};
 use crate::millstream::{Pipeline, Running, table};
 use crate::oracle;
-use crate::topics::{OpenProducer, Record, Topics};
+use crate::topics::Topics;
 use crate::wait;
 
-const PARTITIONS: u64 = 2;
-/// Records of one round of the live producer, to each partition.
-const RECORDS_PER_ROUND: u64 = 10;
-const ROUND: Duration = Duration::from_millis(20);
-/// Asynchronous progress tracking with entries for some of the micro-batches.
-const ASYNC: [(&str, &str); 2] = [
-    ("asyncProgressTrackingEnabled", "true"),
-    ("asyncProgressTrackingCheckpointIntervalMs", "250"),
-];
 /// The steps of a micro-batch into a table, and those of a checkpoint of the table's log.
 const STEPS: [&str; 14] = [
     "after-take",
@@ -42,29 +33,21 @@ const STEPS: [&str; 14] = [
     "checkpoint-hinted",
 ];
 
-fn kills() -> u64 {
-    let kills = std::env::var("MILLSTREAM_KILLS").ok();
-    kills.map_or(1, |kills| kills.parse().expect("MILLSTREAM_KILLS is a number"))
-}
-
 /// A flow from a topic to a table. The records are numbers, the same ones in each partition.
 struct Landed<'a> {
     topics: &'a Topics,
+    numbers: Numbers<'a>,
     pipeline: Pipeline,
-    input: String,
-    produced: AtomicU64,
-    stop: AtomicBool,
 }
 
 impl<'a> Landed<'a> {
     fn new(broker: &'a Broker, name: &str, sink: &[(&str, &str)]) -> Self {
-        let input = format!("{name}_in");
         let topics = broker.topics();
-        topics.create(&input, PARTITIONS as usize);
+        let numbers = Numbers::new(topics, format!("{name}_in"));
         let servers = broker.address();
         let source = [
             ("kafka.bootstrap.servers", servers.as_str()),
-            ("subscribe", &input),
+            ("subscribe", &numbers.topic),
             ("startingOffsets", "earliest"),
         ];
         let to = [("path", "table")];
@@ -75,42 +58,11 @@ impl<'a> Landed<'a> {
             table("source", "", "kafka", &source),
             table("target", "", "delta", &[&to, sink].concat()),
         ));
-        let (produced, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { topics, pipeline, input, produced, stop }
+        Self { topics, numbers, pipeline }
     }
 
     fn table(&self) -> PathBuf {
         self.pipeline.path("table")
-    }
-
-    /// Writes the next `count` numbers to each partition.
-    fn produce(&self, count: u64) {
-        self.produce_with(&self.topics.open_producer(), count);
-    }
-
-    fn produce_with(&self, producer: &OpenProducer, count: u64) {
-        let from = self.produced.fetch_add(count, Ordering::Relaxed);
-        let record = |number: u64| {
-            (0..PARTITIONS).map(move |to| Record::of(format!("{number:06}")).to(to as i32))
-        };
-        producer.produce(&self.input, (from..from + count).flat_map(record));
-    }
-
-    /// Produces all the time while `work` goes on.
-    fn while_producing(&self, work: impl FnOnce()) {
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let producer = self.topics.open_producer();
-                while !self.stop.load(Ordering::Relaxed) {
-                    self.produce_with(&producer, RECORDS_PER_ROUND);
-                    wait::pause(ROUND);
-                }
-            });
-            let stop = StopAtEnd(&self.stop);
-            work();
-            drop(stop);
-        });
-        self.stop.store(false, Ordering::Relaxed);
     }
 
     /// Waits until `running` has committed more.
@@ -130,8 +82,8 @@ impl<'a> Landed<'a> {
         checkpoint.assert_entries_well_formed(1);
         let last = checkpoint.latest("commits");
         assert_eq!(checkpoint.latest("offsets"), last, "every micro-batch is committed");
-        let ends = self.topics.ends(&self.input);
-        assert_eq!(checkpoint.kafka_end(last, &self.input), ends);
+        let ends = self.topics.ends(&self.numbers.topic);
+        assert_eq!(checkpoint.kafka_end(last, &self.numbers.topic), ends);
     }
 
     fn assert_table(&self) {
@@ -141,25 +93,16 @@ impl<'a> Landed<'a> {
             "SELECT count(*) AS rows, count(DISTINCT (id, partition)) AS different, \
              sum(id) AS sum, max(id) AS last FROM TABLE",
         );
-        let produced = self.produced.load(Ordering::Relaxed);
+        let produced = self.numbers.produced();
         let number = |value: &Value| -> u64 {
             let text = value.as_str().map_or(value.to_string(), str::to_owned);
             text.parse().unwrap_or_else(|_| panic!("{value} is no number"))
         };
         let facts = ["rows", "different", "sum", "last"].map(|fact| number(&found[fact]));
-        let rows = produced * PARTITIONS;
-        let sum = produced * (produced - 1) / 2 * PARTITIONS;
+        let rows = produced * PARTITIONS as u64;
+        let sum = produced * (produced - 1) / 2 * PARTITIONS as u64;
         assert_eq!(facts, [rows, rows, sum, produced - 1], "rows, different rows, sum, last");
         oracle.agreed(&["deltalake", "duckdb"], &self.table());
-    }
-}
-
-/// Lets the producer end when a test fails, too.
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -176,24 +119,12 @@ fn log_files(table: &Path) -> Vec<String> {
     names
 }
 
-fn crashing_at(pipeline: &Pipeline, step: &str, nth: u64) -> Running {
-    let mut command = pipeline.command(&[]);
-    command.env("MILLSTREAM_CRASH_AT", format!("{step}:{nth}"));
-    pipeline.spawn(command)
-}
-
-/// A pause of up to `max_ms`, different from round to round and the same in every run.
-fn some_time(round: u64, max_ms: u64) {
-    let mixed = (round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
-    wait::pause(Duration::from_millis(mixed % max_ms));
-}
-
 #[test]
 fn each_record_lands_once() {
     let landed = Landed::new(kafka::shared(), "delta_plain", &[]);
-    landed.produce(500);
+    landed.numbers.produce(500);
     landed.assert_exactly_once();
-    landed.produce(500);
+    landed.numbers.produce(500);
     landed.assert_exactly_once();
     let commits = versions(&landed.table());
     landed.assert_exactly_once();
@@ -205,7 +136,7 @@ fn micro_batches_are_gathered_into_a_commit() {
     let landed = Landed::new(kafka::shared(), "delta_gathered", &[("commitInterval", "500ms")]);
     let mut running = landed.pipeline.start(&[]);
     let mut commits = 0;
-    landed.while_producing(|| {
+    landed.numbers.while_producing(|| {
         landed.wait_for_more(&mut running);
         landed.wait_for_more(&mut running);
         let before = versions(&landed.table());
@@ -224,7 +155,7 @@ impl Landed<'_> {
     fn assert_table_up_to_checkpoint(&self) {
         let checkpoint = self.pipeline.checkpoint();
         let last = checkpoint.latest("commits");
-        let ends: i64 = checkpoint.kafka_end(last, &self.input).values().sum();
+        let ends: i64 = checkpoint.kafka_end(last, &self.numbers.topic).values().sum();
         let rows = oracle::light().query(&self.table(), "SELECT count(*) AS rows FROM TABLE");
         assert_eq!(rows["rows"].as_i64(), Some(ends));
     }
@@ -237,7 +168,9 @@ fn a_commit_for_each_micro_batch_makes_checkpoints_that_others_read() {
     let mut running = landed.pipeline.start(&[]);
     let has_parts =
         || log_files(&landed.table()).iter().any(|name| name.contains(".checkpoint.0000000001."));
-    landed.while_producing(|| running.wait_while_running("a checkpoint in parts", has_parts));
+    landed
+        .numbers
+        .while_producing(|| running.wait_while_running("a checkpoint in parts", has_parts));
     running.stop().expect_success();
     landed.assert_exactly_once();
 }
@@ -256,8 +189,8 @@ fn kills_at_random_moments_lose_and_double_no_row_with_asynchronous_tracking() {
 }
 
 fn kill_at_random_moments(landed: &Landed<'_>) {
-    landed.while_producing(|| {
-        for round in 0..kills() * 10 {
+    landed.numbers.while_producing(|| {
+        for round in 0..kills(1) * 10 {
             let mut running = landed.pipeline.start(&[]);
             landed.wait_for_more(&mut running);
             some_time(round, 300);
@@ -271,9 +204,9 @@ fn kill_at_random_moments(landed: &Landed<'_>) {
 fn a_crash_at_any_step_loses_and_doubles_no_row() {
     let often = [("commitInterval", "30ms"), ("delta.checkpointInterval", "3"), ("partSize", "50")];
     let landed = Landed::new(kafka::shared(), "delta_steps", &often);
-    landed.while_producing(|| {
+    landed.numbers.while_producing(|| {
         for step in STEPS {
-            for kill in 0..kills() {
+            for kill in 0..kills(1) {
                 let finished =
                     crashing_at(&landed.pipeline, step, 1 + kill * 3 % 10).wait(wait::SOON);
                 assert_eq!(

@@ -7,25 +7,16 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::kafka::{self, Broker};
+use crate::live::{ASYNC, Numbers, PARTITIONS, crashing_at, kills, some_time};
 use crate::millstream::{Finished, Pipeline, Running, table};
 use crate::proxy::{self, Cut};
-use crate::topics::{OpenProducer, Record, Topics};
+use crate::topics::Topics;
 use crate::{process, wait};
 
-const PARTITIONS: i32 = 2;
-/// Records of one round of the live producer, to each partition.
-const RECORDS_PER_ROUND: u64 = 10;
-const ROUND: Duration = Duration::from_millis(20);
 const LIBRDKAFKA: (&str, &str) = ("kafka.millstream.transactions", "librdkafka");
-/// Asynchronous progress tracking with entries for some of the micro-batches.
-const ASYNC: [(&str, &str); 2] = [
-    ("asyncProgressTrackingEnabled", "true"),
-    ("asyncProgressTrackingCheckpointIntervalMs", "250"),
-];
 const STEPS: [&str; 11] = [
     "after-take",
     "after-run",
@@ -40,31 +31,22 @@ const STEPS: [&str; 11] = [
     "after-commit-entry",
 ];
 
-fn kills() -> u64 {
-    let kills = std::env::var("MILLSTREAM_KILLS").ok();
-    kills.map_or(2, |kills| kills.parse().expect("MILLSTREAM_KILLS is a number"))
-}
-
 /// A flow that copies each partition of one topic to the same partition of another.
 struct Copied<'a> {
     topics: &'a Topics,
+    numbers: Numbers<'a>,
     pipeline: Pipeline,
-    input: String,
     output: String,
-    produced: AtomicU64,
-    stop: AtomicBool,
 }
 
 impl<'a> Copied<'a> {
     fn new(broker: &'a Broker, name: &str, sink: &[(&str, &str)]) -> Self {
-        let (input, output) = (format!("{name}_in"), format!("{name}_out"));
-        let topics = broker.topics();
-        for topic in [&input, &output] {
-            topics.create(topic, PARTITIONS as usize);
-        }
+        let (topics, output) = (broker.topics(), format!("{name}_out"));
+        let numbers = Numbers::new(topics, format!("{name}_in"));
+        topics.create(&output, PARTITIONS as usize);
         let servers = broker.address();
         let servers = ("kafka.bootstrap.servers", servers.as_str());
-        let source = [servers, ("subscribe", &input), ("startingOffsets", "earliest")];
+        let source = [servers, ("subscribe", &numbers.topic), ("startingOffsets", "earliest")];
         let to = [servers, ("topic", &output), ("delivery", "exactly-once")];
         let pipeline = Pipeline::new(&format!(
             "{}{}CREATE FLOW copied AS INSERT INTO target BY NAME\n\
@@ -72,38 +54,7 @@ impl<'a> Copied<'a> {
             table("source", "", "kafka", &source),
             table("target", "", "kafka", &[&to, sink].concat()),
         ));
-        let (produced, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { topics, pipeline, input, output, produced, stop }
-    }
-
-    /// Writes the next `count` numbers to each partition.
-    fn produce(&self, count: u64) {
-        self.produce_with(&self.topics.open_producer(), count);
-    }
-
-    fn produce_with(&self, producer: &OpenProducer, count: u64) {
-        let from = self.produced.fetch_add(count, Ordering::Relaxed);
-        let numbers = from..from + count;
-        let record =
-            |number: u64| (0..PARTITIONS).map(move |to| Record::of(format!("{number:06}")).to(to));
-        producer.produce(&self.input, numbers.flat_map(record));
-    }
-
-    /// Produces all the time while `work` goes on.
-    fn while_producing(&self, work: impl FnOnce()) {
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let producer = self.topics.open_producer();
-                while !self.stop.load(Ordering::Relaxed) {
-                    self.produce_with(&producer, RECORDS_PER_ROUND);
-                    wait::pause(ROUND);
-                }
-            });
-            let stop = StopAtEnd(&self.stop);
-            work();
-            drop(stop);
-        });
-        self.stop.store(false, Ordering::Relaxed);
+        Self { topics, numbers, pipeline, output }
     }
 
     /// The values that a reader of committed records sees now, by partition.
@@ -118,7 +69,7 @@ impl<'a> Copied<'a> {
 
     /// True once a reader of committed records sees everything that was produced.
     fn is_complete(&self) -> bool {
-        let produced = self.produced.load(Ordering::Relaxed);
+        let produced = self.numbers.produced();
         self.seen().iter().all(|values| values.len() as u64 >= produced)
     }
 
@@ -148,12 +99,12 @@ impl<'a> Copied<'a> {
         checkpoint.assert_entries_well_formed(1);
         let last = checkpoint.latest("commits");
         assert_eq!(checkpoint.latest("offsets"), last, "every micro-batch is committed");
-        let ends = self.topics.ends(&self.input);
-        assert_eq!(checkpoint.kafka_end(last, &self.input), ends);
+        let ends = self.topics.ends(&self.numbers.topic);
+        assert_eq!(checkpoint.kafka_end(last, &self.numbers.topic), ends);
     }
 
     fn assert_output(&self) {
-        let produced = self.produced.load(Ordering::Relaxed);
+        let produced = self.numbers.produced();
         let expected: Vec<String> = (0..produced).map(|number| format!("{number:06}")).collect();
         for (partition, values) in self.seen().iter().enumerate() {
             let differs = values.iter().zip(&expected).position(|(found, wanted)| found != wanted);
@@ -169,7 +120,7 @@ impl<'a> Copied<'a> {
     /// theirs, so kills leave no gaps.)
     fn assert_tracks_sparsely(&self) {
         let mut running = self.pipeline.start(&[]);
-        self.while_producing(|| {
+        self.numbers.while_producing(|| {
             self.wait_for_more(&mut running);
             wait::pause(Duration::from_secs(2));
         });
@@ -187,27 +138,6 @@ impl<'a> Copied<'a> {
     }
 }
 
-/// Lets the producer end when a test fails, too.
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// A pause of up to `max_ms`, different from round to round and the same in every run.
-fn some_time(round: u64, max_ms: u64) {
-    let mixed = (round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
-    wait::pause(Duration::from_millis(mixed % max_ms));
-}
-
-fn crashing_at(pipeline: &Pipeline, step: &str, nth: u64) -> Running {
-    let mut command = pipeline.command(&[]);
-    command.env("MILLSTREAM_CRASH_AT", format!("{step}:{nth}"));
-    pipeline.spawn(command)
-}
-
 fn expect_crash(finished: &Finished) {
     assert_eq!(finished.status.code(), None, "it did not crash: {finished:?}");
 }
@@ -215,9 +145,9 @@ fn expect_crash(finished: &Finished) {
 #[test]
 fn each_record_is_there_once_and_in_order() {
     let copied = Copied::new(kafka::shared(), "once_plain", &[]);
-    copied.produce(500);
+    copied.numbers.produce(500);
     copied.assert_exactly_once();
-    copied.produce(500);
+    copied.numbers.produce(500);
     copied.assert_exactly_once();
     // Nothing new: nothing is written.
     let written = copied.topics.written(&copied.output);
@@ -225,7 +155,7 @@ fn each_record_is_there_once_and_in_order() {
     assert_eq!(copied.topics.written(&copied.output), written);
 
     let mut running = copied.pipeline.start(&[]);
-    copied.produce(200);
+    copied.numbers.produce(200);
     running.wait_while_running("the rest", || copied.is_complete());
     running.stop().expect_success();
     copied.assert_exactly_once();
@@ -234,7 +164,7 @@ fn each_record_is_there_once_and_in_order() {
 #[test]
 fn librdkafka_writes_each_record_once_and_in_order_too() {
     let copied = Copied::new(kafka::shared(), "once_librdkafka", &[LIBRDKAFKA]);
-    copied.while_producing(|| {
+    copied.numbers.while_producing(|| {
         for step in STEPS {
             expect_crash(&crashing_at(&copied.pipeline, step, 3).wait(wait::SOON));
         }
@@ -245,7 +175,7 @@ fn librdkafka_writes_each_record_once_and_in_order_too() {
 #[test]
 fn both_ways_of_writing_go_on_where_the_other_stopped() {
     let copied = Copied::new(kafka::shared(), "once_both", &[]);
-    copied.while_producing(|| {
+    copied.numbers.while_producing(|| {
         for round in 0..3 {
             for (way, step) in [("librdkafka", "before-commit"), ("own", "after-commit")] {
                 let setting = format!("target.kafka.millstream.transactions={way}");
@@ -261,7 +191,7 @@ fn both_ways_of_writing_go_on_where_the_other_stopped() {
 #[test]
 fn a_micro_batch_larger_than_a_request_is_there_once() {
     let copied = Copied::new(kafka::shared(), "once_large", &[("kafka.batch.size", "2000")]);
-    copied.produce(30_000);
+    copied.numbers.produce(30_000);
     copied.assert_exactly_once();
 }
 
@@ -278,8 +208,8 @@ fn kills_at_random_moments_lose_and_double_nothing_with_asynchronous_tracking() 
 }
 
 fn kill_at_random_moments(copied: &Copied<'_>) {
-    copied.while_producing(|| {
-        for round in 0..kills() * 10 {
+    copied.numbers.while_producing(|| {
+        for round in 0..kills(2) * 10 {
             let mut running = copied.pipeline.start(&[]);
             copied.wait_for_more(&mut running);
             some_time(round, 300);
@@ -303,9 +233,9 @@ fn a_crash_at_any_step_loses_and_doubles_nothing_with_asynchronous_tracking() {
 }
 
 fn crash_at_each_step(copied: &Copied<'_>) {
-    copied.while_producing(|| {
+    copied.numbers.while_producing(|| {
         for step in STEPS {
-            for kill in 0..kills() {
+            for kill in 0..kills(2) {
                 let nth = 1 + kill * 7 % 30;
                 let finished = crashing_at(&copied.pipeline, step, nth).wait(wait::SOON);
                 expect_crash(&finished);
@@ -319,9 +249,9 @@ fn crash_at_each_step(copied: &Copied<'_>) {
 #[test]
 fn a_transaction_left_open_is_ended_by_a_restart() {
     let copied = Copied::new(kafka::shared(), "once_open", &[]);
-    copied.produce(100);
+    copied.numbers.produce(100);
     copied.assert_exactly_once();
-    copied.produce(100);
+    copied.numbers.produce(100);
     expect_crash(&crashing_at(&copied.pipeline, "before-commit", 1).wait(wait::SOON));
     let filled = copied.topics.filled(&copied.output);
     assert!(filled > 200, "the transaction was filled: {filled}");
@@ -348,17 +278,17 @@ fn the_later_of_two_instances_goes_on_with_asynchronous_tracking_too() {
 
 fn start_twice(copied: &Copied<'_>) {
     let mut first = copied.pipeline.start(&[]);
-    copied.produce(50);
+    copied.numbers.produce(50);
     first.wait_while_running("the first records", || copied.is_complete());
     copy_directory(copied.pipeline.checkpoint().directory(), &copied.pipeline.path("copy"));
-    copied.produce(50);
+    copied.numbers.produce(50);
     first.wait_while_running("more records", || copied.is_complete());
 
     // Its checkpoint is behind what is published.
     let mut command: Command = copied.pipeline.bare_command(&["run", "pipeline.sql"]);
     command.args(["--checkpoint", "copy"]);
     let mut second = copied.pipeline.spawn(command);
-    copied.while_producing(|| {
+    copied.numbers.while_producing(|| {
         first.wait(wait::SOON).without_internals().expect_exit(1).says(&[
             "another instance of this flow has taken over",
             "Run a flow in one process only",
@@ -370,7 +300,7 @@ fn start_twice(copied: &Copied<'_>) {
     second.stop().expect_success();
     copied.assert_output();
     // The first one's own checkpoint can be carried on, too.
-    copied.produce(50);
+    copied.numbers.produce(50);
     copied.assert_exactly_once();
 }
 
@@ -379,7 +309,7 @@ fn a_process_that_stood_still_comes_back_without_harm() {
     let copied =
         Copied::new(kafka::shared(), "once_still", &[("kafka.transaction.timeout.ms", "2000")]);
     let mut running = copied.pipeline.start(&[]);
-    copied.while_producing(|| {
+    copied.numbers.while_producing(|| {
         copied.wait_for_more(&mut running);
         running.pause();
         // Until it stands between the beginning and the end of a transaction.
@@ -416,7 +346,7 @@ fn a_broker_that_restarts_is_waited_for() {
     let broker = Broker::start();
     let copied = Copied::new(&broker, "once_broker", &[]);
     let mut running = copied.pipeline.start(&[]);
-    copied.produce(500);
+    copied.numbers.produce(500);
     running.wait_while_running("records before", || copied.is_complete());
     for round in 0..2 {
         std::thread::scope(|scope| {
@@ -426,7 +356,7 @@ fn a_broker_that_restarts_is_waited_for() {
                 wait::pause(Duration::from_secs(2));
                 broker.restart();
             });
-            copied.produce(3_000);
+            copied.numbers.produce(3_000);
             restarting.join().expect("the broker restarts");
         });
         running.wait_while_running("records after", || copied.is_complete());
@@ -446,7 +376,7 @@ fn connections_cut_in_mid_transaction_lose_and_double_nothing() {
     for (name, sink, apis) in ways {
         let copied = Copied::new(&broker, name, sink);
         let mut running = copied.pipeline.start(&[]);
-        copied.while_producing(|| {
+        copied.numbers.while_producing(|| {
             copied.wait_for_more(&mut running);
             for &api in apis {
                 // Requests of this test's own producer are left alone.
@@ -479,7 +409,7 @@ fn a_source_that_is_not_kafka_is_copied_exactly_once_too() {
         table("ticks", "", "rate", &[("rowsPerSecond", "500")]),
         table("target", "", "kafka", &sink),
     ));
-    for round in 0..kills() * 3 {
+    for round in 0..kills(2) * 3 {
         let before = topics.written("once_rate_out");
         let mut running = pipeline.start(&[]);
         running.wait_while_running("output", || topics.written("once_rate_out") > before);

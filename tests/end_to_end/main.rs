@@ -15,6 +15,7 @@
 mod cache;
 mod checkpoint;
 mod kafka;
+mod live;
 mod millstream;
 mod oracle;
 mod process;

@@ -1,0 +1,99 @@
+//! A topic that numbers are written to all the time, and the ways to end a process meanwhile.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::millstream::{Pipeline, Running};
+use crate::topics::{OpenProducer, Record, Topics};
+use crate::wait;
+
+/// Partitions of the topic.
+pub const PARTITIONS: i32 = 2;
+/// Asynchronous progress tracking with entries for some of the micro-batches.
+pub const ASYNC: [(&str, &str); 2] = [
+    ("asyncProgressTrackingEnabled", "true"),
+    ("asyncProgressTrackingCheckpointIntervalMs", "250"),
+];
+/// Records of one round of the live producer, to each partition.
+const RECORDS_PER_ROUND: u64 = 10;
+const ROUND: Duration = Duration::from_millis(20);
+
+/// How often a process is ended at each step: `MILLSTREAM_KILLS`.
+pub fn kills(default: u64) -> u64 {
+    let kills = std::env::var("MILLSTREAM_KILLS").ok();
+    kills.map_or(default, |kills| kills.parse().expect("MILLSTREAM_KILLS is a number"))
+}
+
+/// A topic of numbers from 0 on, the same ones in each partition.
+pub struct Numbers<'a> {
+    topics: &'a Topics,
+    /// The topic.
+    pub topic: String,
+    produced: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl<'a> Numbers<'a> {
+    /// Makes the topic.
+    pub fn new(topics: &'a Topics, topic: String) -> Self {
+        topics.create(&topic, PARTITIONS as usize);
+        Self { topics, topic, produced: AtomicU64::new(0), stop: AtomicBool::new(false) }
+    }
+
+    /// Numbers in each partition.
+    pub fn produced(&self) -> u64 {
+        self.produced.load(Ordering::Relaxed)
+    }
+
+    /// Writes the next `count` numbers to each partition.
+    pub fn produce(&self, count: u64) {
+        self.produce_with(&self.topics.open_producer(), count);
+    }
+
+    fn produce_with(&self, producer: &OpenProducer, count: u64) {
+        let from = self.produced.fetch_add(count, Ordering::Relaxed);
+        let numbers = from..from + count;
+        let record =
+            |number: u64| (0..PARTITIONS).map(move |to| Record::of(format!("{number:06}")).to(to));
+        producer.produce(&self.topic, numbers.flat_map(record));
+    }
+
+    /// Produces all the time while `work` goes on.
+    pub fn while_producing(&self, work: impl FnOnce()) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let producer = self.topics.open_producer();
+                while !self.stop.load(Ordering::Relaxed) {
+                    self.produce_with(&producer, RECORDS_PER_ROUND);
+                    wait::pause(ROUND);
+                }
+            });
+            let stop = StopAtEnd(&self.stop);
+            work();
+            drop(stop);
+        });
+        self.stop.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Lets the producer end when a test fails, too.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A pause of up to `max_ms`, different from round to round and the same in every run.
+pub fn some_time(round: u64, max_ms: u64) {
+    let mixed = (round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+    wait::pause(Duration::from_millis(mixed % max_ms));
+}
+
+/// Starts a run that ends itself when it comes to `step` for the `nth` time.
+pub fn crashing_at(pipeline: &Pipeline, step: &str, nth: u64) -> Running {
+    let mut command = pipeline.command(&[]);
+    command.env("MILLSTREAM_CRASH_AT", format!("{step}:{nth}"));
+    pipeline.spawn(command)
+}
