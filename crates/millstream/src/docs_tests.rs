@@ -22,6 +22,7 @@ fn page(connector: &str) -> &'static str {
     match connector {
         "kafka" => "docs/connectors/kafka.md",
         "files" | "json" | "csv" | "parquet" | "text" => "docs/connectors/files.md",
+        "delta" => "docs/connectors/delta.md",
         "rate" => "docs/connectors/rate.md",
         "stats" => "docs/connectors/stats.md",
         "console" | "noop" | "memory" => "docs/connectors/console-noop-memory.md",
