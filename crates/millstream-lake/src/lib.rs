@@ -4,6 +4,14 @@
 //! version N added and removed. The protocol's rules are `delta_kernel`'s ([`kernel`] is its host);
 //! what must be fast or must never be in the way is ours.
 //!
+//! - [`table`]: open, create, append; the sequence of our own commits. [`data_file`], [`columns`]:
+//!   rows to files. [`maintenance`]: what is due beside the stream.
+//! - [`checkpoint`]: the log's checkpoints, and what keeps the log in order.
+//! - [`read`]: tables as rows. [`history`], [`describe`], [`vacuum`]: what `millstream table` does.
+//! - [`store`]: where a table's files are. [`error`]: what can go wrong.
+//!
+//! Everything here blocks and belongs on threads that may: the protocol library is synchronous.
+//!
 //! Origin: <https://github.com/delta-io/delta/blob/master/PROTOCOL.md>, cited as "protocol".
 
 pub mod checkpoint;

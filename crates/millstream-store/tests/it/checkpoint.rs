@@ -12,6 +12,7 @@ use millstream_store::{commit_log, offset_log};
 
 #[tokio::test]
 async fn the_lock_lasts_as_long_as_anything_is_written() {
+    let _no_fork = crate::FORKING.read().await;
     let root = tempfile::tempdir().expect("a temporary directory");
     let location = root.path().join("not/yet/there").display().to_string();
     let env = Env::real();
@@ -37,12 +38,14 @@ async fn a_killed_process_holds_nothing() {
     let location = root.path().display().to_string();
     let lock = root.path().join(".millstream.lock");
     std::fs::write(&lock, "process 1, started long ago\n").expect("written");
+    let forking = crate::FORKING.write().await;
     let mut holder = std::process::Command::new("flock")
         .arg("--no-fork")
         .arg(&lock)
         .args(["sleep", "60"])
         .spawn()
         .expect("flock(1) of util-linux");
+    drop(forking);
     let env = Env::real();
     let refused = loop {
         match Checkpoint::open(&location, &env).await {

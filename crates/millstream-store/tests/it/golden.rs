@@ -11,6 +11,7 @@ use crate::script::Script;
 
 #[tokio::test]
 async fn scripts_print_what_they_printed() {
+    let _no_fork = crate::FORKING.read().await;
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     let mut files: Vec<PathBuf> = std::fs::read_dir(&directory)
         .expect("the directory of the scripts")

@@ -50,12 +50,14 @@ async fn every_kill_leaves_whole_entries_in_order() {
     let env = Env::real();
     let mut last_before = None;
     for round in 0..8_u64 {
+        let forking = crate::FORKING.write().await;
         let mut writer = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", "killed::writes_until_killed"])
             .env(LOCATION, &location)
             .stdout(Stdio::null())
             .spawn()
             .expect("started");
+        drop(forking);
         while last_id(&location) <= last_before {
             env.sleep(Duration::from_millis(1)).await;
         }
