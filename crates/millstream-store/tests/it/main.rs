@@ -9,6 +9,6 @@ mod overlap;
 mod sample;
 mod script;
 
-/// Held for writing while a process is started, and for reading where a lock is taken again that was
-/// just let go: between fork and exec a child has the files of its parent, and their locks.
+/// Held for writing while a process is started, and for reading where a lock is taken again that
+/// was just let go: between fork and exec a child has the files of its parent, and their locks.
 static FORKING: tokio::sync::RwLock<()> = tokio::sync::RwLock::const_new(());
