@@ -94,11 +94,6 @@ impl ColumnMap {
         RecordBatch::try_new_with_options(Arc::clone(&self.target), columns, &options)
             .map_err(|error| error.to_string())
     }
-
-    /// The table's columns.
-    pub fn target(&self) -> &SchemaRef {
-        &self.target
-    }
 }
 
 /// The query's columns that the table has not.

@@ -6,7 +6,7 @@
 //! their own and are no part of the table before a commit says so; an abandoned one is left to
 //! `vacuum`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -116,6 +116,8 @@ pub struct WritePlan {
 }
 
 struct PlanInner {
+    /// The table's version that it was made by.
+    version: u64,
     columns: ColumnMap,
     /// Columns in files, as they are called there.
     physical: SchemaRef,
@@ -134,7 +136,7 @@ impl WritePlan {
         let transaction = table.transaction(&snapshot, true).map_err(failed)?;
         // Asked for its checks: column defaults and the like.
         transaction.write_state().map_err(failed)?;
-        let logical = table.schema()?;
+        let logical = table.schema_of(&snapshot)?;
         let columns = ColumnMap::new(query, &logical).map_err(|misfit| TableError::Mismatch {
             table: table.store().shown(),
             problem: misfit.to_string(),
@@ -160,6 +162,7 @@ impl WritePlan {
         let statistics_of =
             statistics_of.iter().map(|name| name.path().iter().map(ToString::to_string).collect());
         let inner = PlanInner {
+            version: snapshot.version(),
             columns,
             physical,
             in_files,
@@ -168,6 +171,12 @@ impl WritePlan {
             settings,
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The table's version that the plan was made by: rows written by it fit the table as long as
+    /// nobody has changed the schema since.
+    pub fn version(&self) -> u64 {
+        self.inner.version
     }
 }
 
@@ -224,6 +233,8 @@ pub struct FileWriter {
 
 struct OpenFile {
     writer: ArrowWriter<Vec<u8>>,
+    /// Columns that hold a NaN, by index in the file.
+    with_nan: BTreeSet<usize>,
 }
 
 impl FileWriter {
@@ -267,9 +278,10 @@ impl FileWriter {
         let physical = physical.map_err(|error| encoding(&error))?;
         if !self.open.contains_key(&key) {
             let writer = writer(&plan).map_err(|error| encoding(&error))?;
-            self.open.insert(key.clone(), OpenFile { writer });
+            self.open.insert(key.clone(), OpenFile { writer, with_nan: BTreeSet::new() });
         }
         let file = self.open.get_mut(&key).expect("it was just put there");
+        file.with_nan.extend(statistics::columns_with_nan(&physical));
         file.writer.write(&physical).map_err(|error| encoding(&error))?;
         if file.writer.in_progress_size() >= ROW_GROUP_BYTES {
             file.writer.flush().map_err(|error| encoding(&error))?;
@@ -279,14 +291,6 @@ impl FileWriter {
             self.close_file(&key)?;
         }
         Ok(())
-    }
-
-    /// Bytes of rows that are encoded and in no file yet, about.
-    pub fn buffered_bytes(&self) -> usize {
-        self.open
-            .values()
-            .map(|file| file.writer.bytes_written() + file.writer.in_progress_size())
-            .sum()
     }
 
     /// Closes all files and gives those written since the last call. They are in the store.
@@ -316,6 +320,7 @@ impl FileWriter {
         let plan = &self.plan.inner;
         let (name, path) = self.draw_name(key);
         let size = bytes.len() as u64;
+        let _turn = self.store.in_foreground();
         self.store
             .put(&name, bytes.into())
             .map_err(|error| TableError::store("cannot write to", &self.store.shown(), &error))?;
@@ -325,7 +330,12 @@ impl FileWriter {
             size,
             modified_ms: self.store.env().now_ms(),
             rows: u64::try_from(footer.file_metadata().num_rows()).unwrap_or(0),
-            statistics: statistics::of_file(&footer, &plan.physical, &plan.statistics_of),
+            statistics: statistics::of_file(
+                &footer,
+                &plan.physical,
+                &plan.statistics_of,
+                &file.with_nan,
+            ),
             name,
         });
         Ok(())

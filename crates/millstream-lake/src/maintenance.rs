@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use delta_kernel::SnapshotRef;
 use millstream_store::env::{Env, Thread};
+use millstream_store::error::Classified;
 use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::{self, CheckpointError, Checkpointer, Settings, Steering};
 use crate::error::TableError;
+use crate::kernel::KernelEngine;
 use crate::table::{Append, Appended, Table};
 
 /// Commits between checkpoints where the table does not say; Spark's default.
@@ -80,7 +82,7 @@ impl LiveTable {
     /// must come before the first commit: a half-written checkpoint is taken for a whole one by
     /// some writers' cleanup.
     pub fn start(table: Table, care: Care) -> Result<Self, TableError> {
-        let checkpointer = Checkpointer::open(table.store().clone(), care.checkpoints)
+        let checkpointer = Checkpointer::open(table.store().in_background(), care.checkpoints)
             .map_err(|error| checkpoint_error(&table, error))?;
         let repaired = checkpointer.repaired();
         if !repaired.is_empty() {
@@ -90,6 +92,7 @@ impl LiveTable {
         let shared = Arc::new(Shared { state: Mutex::default(), wake: Condvar::new() });
         let env = table.store().env().clone();
         let worker = Worker {
+            engine: KernelEngine::new(&table.store().in_background()),
             table: Arc::clone(&table),
             shared: Arc::clone(&shared),
             checkpointer,
@@ -119,13 +122,11 @@ impl LiveTable {
 
     /// [`Table::append`], and tells the thread of it.
     pub fn append(&self, append: &Append<'_>) -> Result<Option<Appended>, TableError> {
-        let appended = self.table.append(append)?;
-        if appended.is_some() {
-            let mut state = self.shared.state.lock();
-            state.newest = Some(self.table.snapshot());
-            self.shared.wake.notify_one();
-        }
-        Ok(appended)
+        let Some((appended, snapshot)) = self.table.append_then(append)? else { return Ok(None) };
+        self.shared.state.lock().newest = Some(snapshot);
+        // `settle` may be waiting beside the thread.
+        self.shared.wake.notify_all();
+        Ok(Some(appended))
     }
 
     /// Waits until everything that was due is done: for tests, benchmarks and the end of a run.
@@ -154,12 +155,23 @@ impl Drop for LiveTable {
 }
 
 fn checkpoint_error(table: &Table, error: CheckpointError) -> TableError {
-    let (table, problem) = (table.store().shown(), error.to_string());
-    TableError::Damaged { table, problem }
+    let table = table.store().shown();
+    match error {
+        // The store's trouble, whatever that is, not the log's.
+        CheckpointError::Store { .. } => TableError::Store {
+            action: "cannot put in order the log of",
+            table,
+            kind: error.kind(),
+            cause: error.to_string(),
+        },
+        _ => TableError::Damaged { table, problem: error.to_string() },
+    }
 }
 
 struct Worker {
     table: Arc<Table>,
+    /// Gives way to commits.
+    engine: KernelEngine,
     shared: Arc<Shared>,
     checkpointer: Checkpointer,
     is_off: bool,
@@ -205,7 +217,7 @@ impl Worker {
         if snapshot.get_file_stats_if_present().is_none() {
             return;
         }
-        if let Err(error) = snapshot.write_checksum(self.table.engine()) {
+        if let Err(error) = snapshot.write_checksum(&self.engine) {
             let table = self.table.store().shown();
             tracing::debug!(table, %error, "no checksum file was written");
         }
@@ -226,7 +238,10 @@ impl Worker {
                 for damaged in written.damaged {
                     tracing::warn!(damaged, "a checkpoint could not be used");
                 }
-                self.cleanup();
+                if self.cleanup() {
+                    // What the snapshot in memory was loaded from may be among what is gone.
+                    self.last_renewal = 0;
+                }
                 self.renew(version);
             }
             Err(error) => {
@@ -256,30 +271,51 @@ impl Worker {
         given.filter(|interval| *interval > 0).unwrap_or(CHECKPOINT_INTERVAL)
     }
 
-    fn cleanup(&mut self) {
+    /// Deletes what nobody reads any more, if it is time; true if there was something.
+    fn cleanup(&mut self) -> bool {
         let is_on = self.table.property("delta.enableExpiredLogCleanup");
         let now = self.env().monotonic();
         let is_due = self.last_cleanup.is_none_or(|last| now >= last + CLEANUP_INTERVAL);
         if is_on.is_some_and(|text| text.eq_ignore_ascii_case("false")) || !is_due {
-            return;
+            return false;
         }
         self.last_cleanup = Some(now);
+        let expired = self.delete_expired();
+        self.thin_out() | expired
+    }
+
+    fn delete_expired(&self) -> bool {
         let retention = self.table.property("delta.logRetentionDuration");
         let retention_ms = match retention.as_deref().map(checkpoint::interval_ms) {
             None => LOG_RETENTION_MS,
             Some(Some(retention_ms)) => retention_ms,
             // What cannot be understood is kept.
-            Some(None) => return,
+            Some(None) => return false,
         };
         let cleaned = checkpoint::cleanup(self.table.store(), retention_ms, self.env().now_ms());
         match cleaned {
-            Ok(cleaned) if cleaned.deleted.is_empty() => {}
-            Ok(cleaned) => tracing::debug!(
-                files = cleaned.deleted.len(),
-                boundary = cleaned.boundary,
-                "the table's log was cleaned up"
-            ),
-            Err(error) => tracing::warn!(%error, "the table's log was not cleaned up"),
+            Ok(cleaned) => {
+                let (files, boundary) = (cleaned.deleted.len(), cleaned.boundary);
+                tracing::debug!(files, boundary, "the table's log was cleaned up");
+                files > 0
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the table's log was not cleaned up");
+                false
+            }
+        }
+    }
+
+    fn thin_out(&self) -> bool {
+        match checkpoint::thin(self.table.store(), self.env().now_ms()) {
+            Ok(thinned) => {
+                tracing::debug!(files = thinned.len(), "checkpoints were thinned out");
+                !thinned.is_empty()
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the table's checkpoints were not thinned out");
+                false
+            }
         }
     }
 

@@ -2,19 +2,44 @@
 //!
 //! They are taken from the footer that the Parquet writer has just made, so no row is looked at
 //! twice. Origin: protocol, "Per-file Statistics".
+//!
+//! A NaN is greater than every number to Spark and left out by Parquet, so a column with one has no
+//! bounds here: whoever asks for what is above a bound would pass over a file that has it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, Schema, SchemaRef};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::statistics::Statistics;
 use serde_json::{Map, Value, json};
 
+/// Columns of `rows` that hold a NaN, by index.
+pub(crate) fn columns_with_nan(rows: &RecordBatch) -> impl Iterator<Item = usize> {
+    let columns = rows.columns().iter().enumerate();
+    columns.filter(|(_, column)| has_nan(column)).map(|(index, _)| index)
+}
+
+/// What stands under a null may be anything; taken for a NaN it costs a bound and no more.
+fn has_nan(column: &dyn Array) -> bool {
+    match column.data_type() {
+        DataType::Float32 => {
+            column.as_primitive::<Float32Type>().values().iter().any(|value| value.is_nan())
+        }
+        DataType::Float64 => {
+            column.as_primitive::<Float64Type>().values().iter().any(|value| value.is_nan())
+        }
+        _ => false,
+    }
+}
+
 /// What a file's rows have, as an object with `numRecords`, `nullCount`, `minValues`, `maxValues`.
+/// `with_nan` are the columns of `schema` that hold a NaN; of those inside others it is not known.
 pub(crate) fn of_file(
     footer: &ParquetMetaData,
     schema: &SchemaRef,
     columns: &[Vec<String>],
+    with_nan: &BTreeSet<usize>,
 ) -> Value {
     let mut bounds: HashMap<Vec<String>, Bounds> = HashMap::new();
     for row_group in footer.row_groups() {
@@ -22,6 +47,8 @@ pub(crate) fn of_file(
             let path = chunk.column_path().parts().to_vec();
             if columns.contains(&path) {
                 let kind = type_of(schema, &path);
+                let kind =
+                    kind.filter(|kind| !kind.is_floating() || is_pure(schema, &path, with_nan));
                 bounds.entry(path).or_default().add(chunk, kind);
             }
         }
@@ -60,6 +87,12 @@ fn insert(object: &mut Map<String, Value>, path: &[String], value: Value) {
             }
         }
     }
+}
+
+/// False where a NaN is among the values, or may be.
+fn is_pure(schema: &Schema, path: &[String], with_nan: &BTreeSet<usize>) -> bool {
+    let [name] = path else { return false };
+    schema.index_of(name).is_ok_and(|index| !with_nan.contains(&index))
 }
 
 fn type_of<'a>(schema: &'a Schema, path: &[String]) -> Option<&'a DataType> {
@@ -111,7 +144,7 @@ impl Bounds {
             self.is_partial = true;
             return;
         };
-        match (bound(&min, kind), bound(&max, kind)) {
+        match (bound(&min, kind, Side::Least), bound(&max, kind, Side::Greatest)) {
             (Some(min), Some(max)) => {
                 if self.min.as_ref().is_none_or(|found| min.order < found.order) {
                     self.min = Some(min);
@@ -163,8 +196,15 @@ fn big_endian(bytes: &[u8]) -> Option<i128> {
     Some(i128::from_be_bytes(wide))
 }
 
+/// Which bound, for values that the log has with less precision than the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Least,
+    Greatest,
+}
+
 /// The bound as the log has it; `None` for types that have none there.
-fn bound(raw: &Raw, kind: &DataType) -> Option<Bound> {
+fn bound(raw: &Raw, kind: &DataType, side: Side) -> Option<Bound> {
     let order = match raw {
         Raw::Number(number) => Order::Number(*number),
         Raw::Float(number) if number.is_finite() => Order::Float(*number),
@@ -181,7 +221,10 @@ fn bound(raw: &Raw, kind: &DataType) -> Option<Bound> {
             json!(day.format("%Y-%m-%d").to_string())
         }
         (Order::Number(micros), DataType::Timestamp(_, zone)) => {
-            let moment = chrono::DateTime::from_timestamp_micros(i64::try_from(*micros).ok()?)?;
+            // The log has milliseconds; cut off, the greatest would lie below its own value.
+            let up = if side == Side::Greatest { 999 } else { 0 };
+            let ms = i64::try_from(*micros).ok()?.saturating_add(up).div_euclid(1_000);
+            let moment = chrono::DateTime::from_timestamp_millis(ms)?;
             let suffix = if zone.is_some() { "Z" } else { "" };
             json!(format!("{}{suffix}", moment.format("%Y-%m-%dT%H:%M:%S%.3f")))
         }
@@ -222,9 +265,15 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_cut_to_milliseconds() {
+    fn moments_are_bounded_in_whole_milliseconds() {
         let kind = DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, Some("UTC".into()));
-        let bound = bound(&Raw::Number(1_767_225_600_123_456), &kind).expect("a moment");
-        assert_eq!(bound.value, json!("2026-01-01T00:00:00.123Z"));
+        for (micros, least, greatest) in [
+            (1_767_225_600_123_456, "2026-01-01T00:00:00.123Z", "2026-01-01T00:00:00.124Z"),
+            (1_767_225_600_123_000, "2026-01-01T00:00:00.123Z", "2026-01-01T00:00:00.123Z"),
+            (-1, "1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.000Z"),
+        ] {
+            let of = |side| bound(&Raw::Number(micros), &kind, side).expect("a moment").value;
+            assert_eq!((of(Side::Least), of(Side::Greatest)), (json!(least), json!(greatest)));
+        }
     }
 }

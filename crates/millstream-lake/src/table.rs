@@ -11,8 +11,12 @@
 //!
 //! - it is not there: the same attempt again;
 //! - it has our attempt's mark: it is published;
-//! - it is somebody else's: their commits are looked at. Another schema or protocol ends the query,
-//!   as does a commit for our own query; otherwise the attempt goes on at the version after.
+//! - it is somebody else's: the attempt goes on at the version after the newest.
+//!
+//! However the snapshot comes to a version that was not committed here, every entry up to it is
+//! looked at ([`Table::advance`]). Another schema or protocol ends what was prepared by the one
+//! before, and a commit for one of our queries by another process ends that query here: its rows
+//! and ours overlap, whatever the numbers of their micro-batches.
 //!
 //! A blind append conflicts with nothing else: it has read no files.
 
@@ -26,6 +30,7 @@ use delta_kernel::committer::FileSystemCommitter;
 use delta_kernel::engine::arrow_conversion::{TryFromArrow, TryFromKernel, TryIntoKernel};
 use delta_kernel::engine::arrow_data::ArrowEngineData;
 use delta_kernel::schema::{StructField, StructType};
+use delta_kernel::table_features::TableFeature;
 use delta_kernel::transaction::data_layout::DataLayout;
 use delta_kernel::transaction::{CommitResult, Transaction, UpdateTableOperation};
 use delta_kernel::{KernelError, SnapshotRef};
@@ -45,6 +50,8 @@ pub(crate) const ENGINE: &str = concat!("Millstream/", env!("CARGO_PKG_VERSION")
 const ATTEMPTS_MAX: u32 = 5;
 /// After so long a table forgets who published what, if this is set.
 const TRANSACTION_RETENTION: &str = "delta.setTransactionRetentionDuration";
+/// How far back an entry is searched for: over two hours of a commit a second.
+const ENTRIES_SEARCHED_MAX: u64 = 10_000;
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// A Delta table, open for writing. To be shared by all that write to it from this process.
@@ -58,6 +65,10 @@ struct State {
     snapshot: SnapshotRef,
     /// The last version that each application published, as far as it was asked for.
     published: HashMap<String, Option<i64>>,
+    /// What others published for an application since it was last asked for.
+    overtaken: HashMap<String, i64>,
+    /// The last version by others that changed what rows are prepared by, and what it changed.
+    changed: Option<(u64, &'static str)>,
 }
 
 /// What is to be appended in one commit.
@@ -68,7 +79,11 @@ pub struct Append<'a> {
     pub version: i64,
     /// The files, already written.
     pub files: &'a [DataFile],
-    /// What the commit says about itself (`userMetadata`), to be found again with [`Table::last`].
+    /// The table's version that the files were prepared by
+    /// ([`WritePlan::version`](crate::data_file::WritePlan::version)).
+    pub prepared_by: u64,
+    /// What the commit says about itself (`userMetadata`), to be found again with
+    /// [`Table::note_of`].
     pub note: &'a str,
 }
 
@@ -103,7 +118,8 @@ impl Table {
     }
 
     fn at(store: &TableStore, engine: KernelEngine, snapshot: SnapshotRef) -> Self {
-        let state = Mutex::new(State { snapshot, published: HashMap::new() });
+        let (published, overtaken) = (HashMap::new(), HashMap::new());
+        let state = Mutex::new(State { snapshot, published, overtaken, changed: None });
         Self { store: store.clone(), engine, state }
     }
 
@@ -162,10 +178,21 @@ impl Table {
         self.schema_of(&self.snapshot())
     }
 
-    fn schema_of(&self, snapshot: &SnapshotRef) -> Result<SchemaRef, TableError> {
+    pub(crate) fn schema_of(&self, snapshot: &SnapshotRef) -> Result<SchemaRef, TableError> {
         let schema = Schema::try_from_kernel(snapshot.schema().as_ref());
         let schema = schema.map_err(|error| self.kernel_error("read", error.into()))?;
         Ok(Arc::new(schema))
+    }
+
+    /// The columns that files are sorted into directories by.
+    pub fn partition_columns(&self) -> Vec<String> {
+        self.snapshot().table_configuration().logical_partition_columns().to_vec()
+    }
+
+    /// Whether the table has the feature that V2 checkpoints need.
+    pub fn has_v2_checkpoints(&self) -> bool {
+        let snapshot = self.snapshot();
+        snapshot.table_configuration().is_feature_supported(&TableFeature::V2Checkpoint)
     }
 
     /// A property of the table, `delta.checkpointInterval` say.
@@ -173,9 +200,13 @@ impl Table {
         self.snapshot().metadata_configuration().get(key).cloned()
     }
 
-    /// The version that `application` published last.
+    /// The version that `application` published last, from here or anywhere. To be asked before it
+    /// appends; what others publish for it from now on ends it.
     pub fn last_published(&self, application: &str) -> Result<Option<i64>, TableError> {
         let mut state = self.state.lock();
+        self.advance(&mut state, None)?;
+        state.published.remove(application);
+        state.overtaken.remove(application);
         self.last_in(&mut state, application)
     }
 
@@ -211,13 +242,15 @@ impl Table {
         Ok(self.find_entry(self.version(), is_it)?.and_then(|entry| entry.note))
     }
 
-    /// The newest entry up to `version` that is as wanted, as far back as the log goes.
+    /// The newest entry up to `version` that is as wanted, as far back as the log goes, but not
+    /// through months of other writers' commits.
     fn find_entry(
         &self,
         version: u64,
         is_wanted: impl Fn(&Entry) -> bool,
     ) -> Result<Option<Entry>, TableError> {
-        for at in (0..=version).rev() {
+        let oldest = version.saturating_sub(ENTRIES_SEARCHED_MAX);
+        for at in (oldest..=version).rev() {
             match self.entry(at)? {
                 Some(entry) if is_wanted(&entry) => return Ok(Some(entry)),
                 Some(_) => {}
@@ -246,23 +279,32 @@ impl Table {
     /// Publishes files in one commit. Gives `None` if the application has published this version,
     /// or a later one, before: then nothing is done.
     pub fn append(&self, append: &Append<'_>) -> Result<Option<Appended>, TableError> {
+        Ok(self.append_then(append)?.map(|(appended, _)| appended))
+    }
+
+    /// [`Table::append`], with the snapshot of the version that it made, or of a later one.
+    pub(crate) fn append_then(
+        &self,
+        append: &Append<'_>,
+    ) -> Result<Option<(Appended, SnapshotRef)>, TableError> {
         let mut state = self.state.lock();
         if self.last_in(&mut state, append.application)? >= Some(append.version) {
             return Ok(None);
         }
+        let _turn = self.store.in_foreground();
         let mark = self.store.env().random_uuid().to_string();
         let note = entry::marked(append.note, &mark);
         let (mut attempt, mut conflicts) = (1, 0);
         let version = loop {
+            self.check_valid(&state, append)?;
             let version = state.snapshot.version() + 1;
             let outcome = self.attempt(&state.snapshot, append, &note);
             let problem = match outcome {
                 Ok(CommitResult::Committed(committed)) => {
-                    let Some(snapshot) = committed.post_commit_snapshot() else {
-                        self.advance(&mut state)?;
-                        break version;
-                    };
-                    state.snapshot = Arc::clone(snapshot);
+                    match committed.post_commit_snapshot() {
+                        Some(snapshot) => state.snapshot = Arc::clone(snapshot),
+                        None => self.advance(&mut state, Some(&mark))?,
+                    }
                     break version;
                 }
                 Ok(CommitResult::Conflicted(_)) => None,
@@ -271,12 +313,12 @@ impl Table {
             };
             match self.entry(version)? {
                 Some(entry) if entry.mark.as_deref() == Some(&mark) => {
-                    self.advance(&mut state)?;
+                    self.advance(&mut state, Some(&mark))?;
                     break version;
                 }
                 Some(_) => {
                     conflicts += 1;
-                    self.catch_up(&mut state, append)?;
+                    self.advance(&mut state, Some(&mark))?;
                 }
                 None => {
                     let problem = problem.unwrap_or_else(|| KernelError::MissingVersion(version));
@@ -290,7 +332,22 @@ impl Table {
             }
         };
         state.published.insert(append.application.to_owned(), Some(append.version));
-        Ok(Some(Appended { version, conflicts }))
+        Ok(Some((Appended { version, conflicts }, Arc::clone(&state.snapshot))))
+    }
+
+    /// Refuses what others' commits have made void.
+    fn check_valid(&self, state: &State, append: &Append<'_>) -> Result<(), TableError> {
+        let table = || self.store.shown();
+        if let Some(theirs) = state.overtaken.get(append.application) {
+            let (theirs, ours) = (*theirs, append.version);
+            return Err(TableError::Fenced { table: table(), theirs, ours });
+        }
+        match state.changed {
+            Some((version, what)) if version > append.prepared_by => {
+                Err(TableError::Changed { table: table(), what, version })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn attempt(
@@ -324,32 +381,32 @@ impl Table {
         builder.build(&self.engine, Box::new(FileSystemCommitter::new()))
     }
 
-    /// Brings the snapshot to the newest version.
-    fn advance(&self, state: &mut State) -> Result<(), TableError> {
-        state.snapshot = self.engine.newer(&state.snapshot)?;
-        Ok(())
-    }
-
-    /// Goes behind what others committed, unless that makes the append void.
-    fn catch_up(&self, state: &mut State, append: &Append<'_>) -> Result<(), TableError> {
+    /// Brings the snapshot to the newest version, and remembers what others did on the way. `mark`
+    /// is that of an attempt of our own that may be among them. If something cannot be read, all
+    /// is as it was.
+    fn advance(&self, state: &mut State, mark: Option<&str>) -> Result<(), TableError> {
+        let newer = self.engine.newer(&state.snapshot)?;
         let seen = state.snapshot.version();
-        self.advance(state)?;
-        let table = || self.store.shown();
-        for version in seen + 1..=state.snapshot.version() {
+        let mut entries = Vec::new();
+        for version in seen + 1..=newer.version() {
             // It was there a moment ago; without it nothing can be said about it.
             let Some(entry) = self.entry(version)? else {
                 let problem = format!("version {version} is gone while it was needed");
-                return Err(TableError::Damaged { table: table(), problem });
+                return Err(TableError::Damaged { table: self.store.shown(), problem });
             };
+            entries.push((version, entry));
+        }
+        state.snapshot = newer;
+        for (version, entry) in entries {
             if let Some(what) = entry.changed() {
-                return Err(TableError::Changed { table: table(), what, version });
+                state.changed = Some((version, what));
             }
-            for (application, published) in &entry.applications {
-                if application == append.application && *published >= append.version {
-                    let (theirs, ours) = (*published, append.version);
-                    return Err(TableError::Fenced { table: table(), theirs, ours });
+            let is_ours = mark.is_some() && entry.mark.as_deref() == mark;
+            for (application, published) in entry.applications {
+                if !is_ours && state.published.contains_key(&application) {
+                    state.overtaken.insert(application.clone(), published);
                 }
-                state.published.insert(application.clone(), Some(*published));
+                state.published.insert(application, Some(published));
             }
         }
         Ok(())
@@ -366,10 +423,13 @@ impl Table {
             }
             let committed = self.alter(&state.snapshot, &unknown);
             match committed.map_err(|error| self.kernel_error("written", error))? {
-                CommitResult::Committed(_) | CommitResult::Conflicted(_) => {
-                    // Somebody else may have added them, or others.
-                    self.advance(&mut state)?;
-                }
+                // Rows that were prepared before are as good as they were: they lack the columns.
+                CommitResult::Committed(committed) => match committed.post_commit_snapshot() {
+                    Some(snapshot) => state.snapshot = Arc::clone(snapshot),
+                    None => self.advance(&mut state, None)?,
+                },
+                // Somebody else may have added them, or others.
+                CommitResult::Conflicted(_) => self.advance(&mut state, None)?,
                 CommitResult::Retryable(retryable) => {
                     return Err(self.kernel_error("written", retryable.error));
                 }
@@ -390,14 +450,6 @@ impl Table {
             builder = builder.add_column(StructField::try_from_arrow(&column)?);
         }
         builder.build(&self.engine, Box::new(FileSystemCommitter::new()))?.commit(&self.engine)
-    }
-
-    /// Looks for commits of others; gives the newest version.
-    pub fn refresh(&self) -> Result<u64, TableError> {
-        let mut state = self.state.lock();
-        self.advance(&mut state)?;
-        state.published.clear();
-        Ok(state.snapshot.version())
     }
 
     /// Takes the newest checkpoint into use: the snapshot in memory has every commit since the one

@@ -133,6 +133,7 @@ impl Gatherer {
         let committer = Committer {
             table: Arc::clone(&settings.table),
             application: settings.application.clone(),
+            prepared_by: settings.plan.version(),
             env: settings.env.clone(),
         };
         let thread = settings.env.thread("delta-commit", move || committer.run(to_commit));
@@ -214,9 +215,11 @@ impl Gatherer {
             return true;
         }
         crash_points::reached(Step::BeforeBegin);
-        let files = self.writers.iter().filter_map(|writer| {
+        let files = self.writers.iter().map(|writer| {
             let (done, files) = oneshot::channel();
-            writer.send(Order::Finish(done)).then_some(files)
+            // A writer that has ended drops `done`, and the committer finds its files lost.
+            writer.send(Order::Finish(done));
+            files
         });
         let commit = Commit {
             files: files.collect(),
@@ -284,6 +287,7 @@ impl Drop for Writer {
 struct Committer {
     table: Arc<LiveTable>,
     application: String,
+    prepared_by: u64,
     env: Env,
 }
 
@@ -324,17 +328,26 @@ impl Committer {
             application: &self.application,
             version: i64::try_from(batch_id.0).expect("batch ids are counted from 0"),
             files: &files,
+            prepared_by: self.prepared_by,
             note: &note(batch_id, &commit.reached),
         };
         crash_points::reached(Step::BeforeCommit);
         let appended = self.table.append(&append)?;
         crash_points::reached(Step::AfterCommit);
-        if let Some(appended) = appended {
-            let (version, conflicts) = (appended.version, appended.conflicts);
-            tracing::debug!(version, conflicts, files = files.len(), "committed");
-        }
+        let Some(appended) = appended else { return Err(is_taken(batch_id)) };
+        let (version, conflicts) = (appended.version, appended.conflicts);
+        tracing::debug!(version, conflicts, files = files.len(), "committed");
         Ok(())
     }
+}
+
+/// The table had a commit for this micro-batch or a later one: what is in it is not ours.
+fn is_taken(batch_id: BatchId) -> Failure {
+    let problem = format!(
+        "the table has a commit for micro-batch {batch_id} of this query already, which this \
+         process did not make: two processes run one checkpoint. This one stops"
+    );
+    Failure::new(Kind::Fenced, problem)
 }
 
 fn with_the_first() -> Failure {

@@ -139,6 +139,6 @@ impl Connector for Delta {
         context: &FlowContext,
     ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
         let options = ReadOptions::parse(&table.options).map_err(config)?;
-        Ok(Some(Arc::new(static_table::DeltaTable::open(options, context)?)))
+        Ok(Some(Arc::new(static_table::DeltaTable::open(&options, context)?)))
     }
 }

@@ -13,7 +13,7 @@ use millstream_engine::sink::{
     Acknowledgement, BatchId, Delivery, Failure, Kind, Output, Published, Reached, Sink,
     SourceOffset,
 };
-use millstream_lake::checkpoint::Settings as CheckpointSettings;
+use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
 use millstream_lake::data_file::WritePlan;
 use millstream_lake::error::TableError;
 use millstream_lake::maintenance::{Care, LiveTable};
@@ -34,6 +34,9 @@ const MICRO_BATCHES_A_COMMIT: u32 = 64;
 const SPACING: Duration = Duration::from_millis(20);
 /// But there are no more of them in a commit than this: each is remembered until then.
 const MICRO_BATCHES_A_COMMIT_MAX: u32 = 8_192;
+
+/// The property that a table with V2 checkpoints is made with.
+const V2_CHECKPOINTS: &str = "delta.feature.v2Checkpoint";
 
 /// Writes micro-batches to a Delta table.
 pub(super) struct DeltaSink {
@@ -91,6 +94,7 @@ fn open(
         LiveTable::start(table, Care { checkpoints, is_off: false })
     })?;
     let table = live.table();
+    check_layout(table, options)?;
     if options.merge_schema {
         table.add_columns(schema)?;
     }
@@ -107,8 +111,39 @@ fn create(
     options: &WriteOptions,
     schema: &SchemaRef,
 ) -> Result<Table, TableError> {
-    let (partition_by, properties) = (&options.partition_by, &options.properties);
-    Table::create(store, &NewTable { schema, partition_by, properties })
+    let partition_by = &options.partition_by;
+    let mut properties = options.properties.clone();
+    let known = |(key, _): &(String, String)| key.eq_ignore_ascii_case(V2_CHECKPOINTS);
+    if options.checkpoints.layout == LayoutChoice::V2 && !properties.iter().any(known) {
+        properties.push((V2_CHECKPOINTS.to_owned(), "supported".to_owned()));
+    }
+    Table::create(store, &NewTable { schema, partition_by, properties: &properties })
+}
+
+/// Holds what the declaration says of a table against the table that is there.
+fn check_layout(table: &Table, options: &WriteOptions) -> Result<(), TableError> {
+    let mismatch = |problem| TableError::Mismatch { table: table.store().shown(), problem };
+    let (wanted, found) = (&options.partition_by, table.partition_columns());
+    let same = wanted.len() == found.len()
+        && wanted.iter().zip(&found).all(|(wanted, found)| wanted.eq_ignore_ascii_case(found));
+    if !wanted.is_empty() && !same {
+        let found = match found.is_empty() {
+            true => "has no partitions".to_owned(),
+            false => format!("is partitioned by {}", found.join(", ")),
+        };
+        return Err(mismatch(format!(
+            "it is declared as partitioned by {}, but {found}; leave PARTITIONED BY out",
+            wanted.join(", ")
+        )));
+    }
+    if options.checkpoints.layout == LayoutChoice::V2 && !table.has_v2_checkpoints() {
+        let problem = "'checkpointLayout' is 'v2', and the table does not have the feature \
+                       v2Checkpoint; enable it (ALTER TABLE ... SET TBLPROPERTIES \
+                       ('delta.feature.v2Checkpoint' = 'supported') in Spark), or leave the \
+                       option out";
+        return Err(mismatch(problem.to_owned()));
+    }
+    Ok(())
 }
 
 fn published(table: &Table, query_id: &str, version: i64) -> Result<Published, Failure> {

@@ -12,23 +12,26 @@ use millstream_lake::error::TableError;
 use millstream_lake::read::{self, Predicate, TableReader, Value};
 use millstream_lake::store::TableStore;
 use millstream_store::env::Env;
+use parking_lot::Mutex;
 
 use super::options::{AsOf, ReadOptions};
 
 /// A table that is read whole, but for files that cannot have what is asked for.
 pub(super) struct DeltaTable {
-    options: ReadOptions,
-    store: TableStore,
+    /// Kept open: from the version it knows a newer one is found without a listing.
+    reader: Arc<Mutex<TableReader>>,
+    is_newest: bool,
     schema: SchemaRef,
     env: Env,
 }
 
 impl DeltaTable {
     /// Opens the table. Blocks for a request or two.
-    pub(super) fn open(options: ReadOptions, context: &FlowContext) -> Result<Self, Failure> {
+    pub(super) fn open(options: &ReadOptions, context: &FlowContext) -> Result<Self, Failure> {
         let store = super::store(&options.path, &context.base_dir, &context.env)?;
-        let schema = blocking(&store, &options, |reader| reader.schema())?;
-        Ok(Self { options, store, schema, env: context.env.clone() })
+        let (reader, schema) = open(&store, options)?;
+        let (is_newest, env) = (options.version == AsOf::Newest, context.env.clone());
+        Ok(Self { reader: Arc::new(Mutex::new(reader)), is_newest, schema, env })
     }
 }
 
@@ -43,8 +46,7 @@ pub(super) fn columns(
     };
     let store =
         super::store(&options.path, base_dir, &Env::real()).map_err(|error| failed(&error))?;
-    let schema = blocking(&store, options, |reader| reader.schema());
-    let schema = schema.map_err(|error| failed(&error))?;
+    let (_, schema) = open(&store, options).map_err(|error| failed(&error))?;
     for declared in table.columns.iter().flat_map(|columns| columns.fields()) {
         if schema.column_with_name(declared.name()).is_none() {
             let help = Some("leave the columns out: a Delta table knows its own".to_owned());
@@ -55,22 +57,18 @@ pub(super) fn columns(
     Ok(schema)
 }
 
-/// Asks the table, on a thread that may block, whoever calls.
-fn blocking<T: Send>(
-    store: &TableStore,
-    options: &ReadOptions,
-    ask: impl FnOnce(&TableReader) -> Result<T, TableError> + Send,
-) -> Result<T, TableError> {
-    store.env().blocking(|| ask(&reader(store, options)?))
-}
-
-fn reader(store: &TableStore, options: &ReadOptions) -> Result<TableReader, TableError> {
-    let newest = TableReader::open(store)?;
-    match options.version {
-        AsOf::Newest => Ok(newest),
-        AsOf::Version(version) => newest.at_version(version),
-        AsOf::Moment(ms) => newest.at_timestamp(ms),
-    }
+/// Opens the table, on a thread that may block, whoever calls.
+fn open(store: &TableStore, options: &ReadOptions) -> Result<(TableReader, SchemaRef), TableError> {
+    store.env().blocking(|| {
+        let newest = TableReader::open(store)?;
+        let reader = match options.version {
+            AsOf::Newest => newest,
+            AsOf::Version(version) => newest.at_version(version)?,
+            AsOf::Moment(ms) => newest.at_timestamp(ms)?,
+        };
+        let schema = reader.schema()?;
+        Ok((reader, schema))
+    })
 }
 
 #[async_trait]
@@ -80,11 +78,11 @@ impl StaticTable for DeltaTable {
     }
 
     async fn fingerprint(&self) -> Result<String, Failure> {
-        if self.options.version != AsOf::Newest {
+        if !self.is_newest {
             return Ok("a version of the past does not change".to_owned());
         }
-        let store = self.store.clone();
-        let ask = move || TableReader::open(&store)?.fingerprint();
+        let reader = Arc::clone(&self.reader);
+        let ask = move || reader.lock().fingerprint();
         let fingerprint = self.env.spawn_blocking("delta-look", ask).join().await?;
         Ok(format!("{fingerprint:?}"))
     }
@@ -95,13 +93,19 @@ impl StaticTable for DeltaTable {
 
     async fn read_where(&self, filters: &[Filter]) -> Result<Vec<RecordBatch>, Failure> {
         let predicate = Predicate::And(filters.iter().map(predicate).collect());
-        let (store, options) = (self.store.clone(), self.options.clone());
+        let (reader, is_newest) = (Arc::clone(&self.reader), self.is_newest);
         let reading = move || -> Result<Vec<RecordBatch>, TableError> {
-            let mut rows = reader(&store, &options)?.read(None, Some(&predicate))?;
+            let mut reader = reader.lock();
+            if is_newest {
+                // Anew, since it may be another table by now; that is little beside its rows.
+                *reader = TableReader::open(&reader.store().clone())?;
+            }
+            let mut rows = reader.read(None, Some(&predicate))?;
             let read = rows.by_ref().collect::<Result<Vec<_>, _>>()?;
             let facts = rows.facts();
             let (files, files_read) = (facts.files, facts.files_read);
-            tracing::debug!(table = store.shown(), files, files_read, rows = facts.rows, "read");
+            let table = reader.store().shown();
+            tracing::debug!(table, files, files_read, rows = facts.rows, "read");
             Ok(read)
         };
         Ok(self.env.spawn_blocking("delta-read", reading).join().await?)

@@ -9,6 +9,7 @@
 //! - P above L, from a sink that says how far it came: the logs were behind, as a sink does not
 //!   wait for them. They are mended: each number from L+1 to P gets both entries, all with the
 //!   offsets of P. What was published is in them, as the range of the first;
+//! - P above L, from a sink that does not say: refused, as the next numbers are taken;
 //! - after those, the next number follows, and starts where the last intent ended.
 //!
 //! P below C is nothing unusual: micro-batches without rows leave no record in a sink, and another
@@ -100,6 +101,19 @@ pub enum ResumeError {
         /// Where it ended when the sink published it.
         published: String,
     },
+    /// The sink is ahead of the logs and does not say how far.
+    #[error(
+        "the sink has published micro-batch {published}, but the checkpoint {known}, and the sink's \
+         record does not say which offsets that one ended at. New micro-batches would get numbers \
+         that the sink takes for published, and their rows would be lost. Has the checkpoint been \
+         put back from a copy? Bring back the newer one, or write to another place"
+    )]
+    Ahead {
+        /// The micro-batch that the sink has published last.
+        published: BatchId,
+        /// What the checkpoint has, in words.
+        known: String,
+    },
 }
 
 fn shown(ends: &[Option<SourceOffset>]) -> String {
@@ -115,7 +129,7 @@ impl Classified for ResumeError {
     fn kind(&self) -> Kind {
         match self {
             Self::SourcesChanged { .. } | Self::RecordOfOthers { .. } => Kind::Config,
-            Self::Disagreement { .. } => Kind::Data,
+            Self::Disagreement { .. } | Self::Ahead { .. } => Kind::Data,
         }
     }
 }
@@ -147,10 +161,13 @@ pub fn decide(
         check_record(&recovered, published, sources)?;
     }
     resume.sort_unfinished(recovered, published.as_ref().map(|published| published.batch_id));
-    if let Some(Published { batch_id, reached: Some(reached) }) = published
-        && batch_id >= resume.next_id
-    {
-        resume.mend(batch_id, reached);
+    match published {
+        Some(Published { batch_id, reached }) if batch_id >= resume.next_id => {
+            let ahead = || resume.is_behind(batch_id);
+            let reached = reached.ok_or_else(ahead)?;
+            resume.mend(batch_id, reached);
+        }
+        _ => {}
     }
     Ok(resume)
 }
@@ -195,6 +212,14 @@ impl Resume {
             }
             starts = ends;
         }
+    }
+
+    fn is_behind(&self, published: BatchId) -> ResumeError {
+        let known = match self.next_id.0.checked_sub(1) {
+            Some(last) => format!("ends with {last}"),
+            None => "has none".to_owned(),
+        };
+        ResumeError::Ahead { published, known }
     }
 
     /// Makes the entries that are missing up to `published`; only those that a log would keep.
@@ -334,6 +359,16 @@ mod tests {
         assert!(matches!(refused, ResumeError::SourcesChanged { .. }));
         let refused = decide(Recovered::default(), published(7, Some(70)), 2).unwrap_err();
         assert!(matches!(refused, ResumeError::RecordOfOthers { in_record: 1, .. }));
+    }
+
+    #[test]
+    fn a_sink_ahead_of_the_logs_has_to_say_how_far() {
+        let refused = decide(recovered(5, Some(4)), published(6, None), 1).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Data);
+        assert!(refused.to_string().contains("micro-batch 6"), "{refused}");
+        assert!(refused.to_string().contains("ends with 5"), "{refused}");
+        let refused = decide(Recovered::default(), published(0, None), 1).unwrap_err();
+        assert!(refused.to_string().contains("has none"), "{refused}");
     }
 
     #[test]

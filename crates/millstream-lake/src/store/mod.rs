@@ -11,6 +11,7 @@
 
 mod local;
 mod location;
+mod turns;
 
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ use object_store::{
 use url::Url;
 
 pub use location::LocationError;
+pub(crate) use turns::Turn;
+use turns::Turns;
 
 /// Copies and reads under way at once. Enough to hide an object store's round trip.
 pub const REQUESTS_IN_FLIGHT_MAX: usize = 32;
@@ -33,6 +36,9 @@ pub const REQUESTS_IN_FLIGHT_MAX: usize = 32;
 #[derive(Clone)]
 pub struct TableStore {
     inner: Arc<Inner>,
+    turns: Arc<Turns>,
+    /// Gives way to what is under way in the foreground.
+    gives_way: bool,
 }
 
 struct Inner {
@@ -73,14 +79,33 @@ impl TableStore {
             let path = format!("{}/", url.path());
             url.set_path(&path);
         }
-        Self { inner: Arc::new(Inner { store, root, url, env: env.clone() }) }
+        let inner = Arc::new(Inner { store, root, url, env: env.clone() });
+        Self { inner, turns: Arc::default(), gives_way: false }
+    }
+
+    /// The same table for what is done beside the stream: its writes give way to
+    /// [`Self::in_foreground`]. Only on a local disk, where they are in each other's way.
+    pub(crate) fn in_background(&self) -> Self {
+        Self { gives_way: self.local_directory().is_some(), ..self.clone() }
+    }
+
+    /// Says that somebody is waiting for the store, until the answer is dropped.
+    pub(crate) fn in_foreground(&self) -> Turn<'_> {
+        self.turns.begin()
+    }
+
+    fn give_way(&self) {
+        if self.gives_way {
+            self.turns.give_way();
+        }
     }
 
     /// The same table behind another store, one that counts or delays requests say.
     #[must_use]
     pub fn wrapped(&self, wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>) -> Self {
         let Inner { store, root, url, env } = &*self.inner;
-        Self::new(wrap(Arc::clone(store)), root.clone(), url.clone(), env)
+        let wrapped = Self::new(wrap(Arc::clone(store)), root.clone(), url.clone(), env);
+        Self { turns: Arc::clone(&self.turns), gives_way: self.gives_way, ..wrapped }
     }
 
     /// The table's directory; ends with `/`.
@@ -167,6 +192,7 @@ impl TableStore {
     fn put_with(&self, name: &str, bytes: Bytes, mode: PutMode) -> Result<(), Error> {
         let path = self.path(name)?;
         let options = PutOptions { mode, ..PutOptions::default() };
+        self.give_way();
         self.wait(self.inner.store.put_opts(&path, bytes.into(), options)).map(drop)
     }
 
@@ -177,6 +203,7 @@ impl TableStore {
             .map(|(from, to)| Ok((self.path(from)?, self.path(to)?)))
             .collect::<Result<Vec<_>, Error>>()?;
         let store = &self.inner.store;
+        self.give_way();
         let copies = futures::stream::iter(paths).map(|(from, to)| async move {
             store.copy_opts(&from, &to, CopyOptions::default()).await
         });
@@ -187,6 +214,7 @@ impl TableStore {
     pub fn delete_many(&self, names: &[String]) -> Result<(), Error> {
         let paths = names.iter().map(|name| self.path(name)).collect::<Result<Vec<_>, _>>()?;
         let store = &self.inner.store;
+        self.give_way();
         let deletes = futures::stream::iter(paths).map(|path| async move {
             match store.delete(&path).await {
                 Err(Error::NotFound { .. }) => Ok(()),

@@ -2,12 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use millstream_lake::data_file::DataFile;
 use millstream_lake::error::TableError;
 use millstream_lake::table::{Append, NewTable, Table};
 use millstream_store::error::{Classified, Kind};
 
 use crate::proxy_store::Fate;
 use crate::support::{World, append, create, rows, schema, written};
+
+fn of_query<'a>(
+    application: &'a str,
+    version: i64,
+    files: &'a [DataFile],
+    prepared_by: u64,
+) -> Append<'a> {
+    Append { application, version, files, prepared_by, note: "{}" }
+}
 
 #[test]
 fn an_append_is_one_version() {
@@ -34,7 +44,8 @@ fn an_append_is_one_request() {
         let files = written(&table, &rows(0, 10));
         control.counted();
         let note = "{}";
-        let append = Append { application: "q", version, files: &files, note };
+        let prepared_by = table.version();
+        let append = Append { application: "q", version, files: &files, prepared_by, note };
         table.append(&append).expect("published");
         assert_eq!(control.counted(), BTreeMap::from([("put", 1)]), "version {version}");
     }
@@ -93,7 +104,7 @@ fn a_store_that_stays_away_is_reported() {
     let table = create(&store, &[]);
     let files = written(&table, &rows(0, 10));
     control.decide(|kind, _| if kind == "put" { Fate::LostOnTheWay } else { Fate::Pass });
-    let append = Append { application: "q", version: 0, files: &files, note: "{}" };
+    let append = of_query("q", 0, &files, 0);
     let error = table.append(&append).expect_err("nothing gets through");
     assert_eq!(error.kind(), Kind::Retry, "{error}");
     assert!(error.to_string().contains("the connection was cut"), "{error}");
@@ -109,11 +120,48 @@ fn a_second_process_for_the_same_query_is_stopped() {
     let theirs = Table::open(&world.store()).expect("the table");
     append(&theirs, "q", 1, &rows(1, 1)).expect("published");
     let files = written(&ours, &rows(1, 1));
-    let append = Append { application: "q", version: 1, files: &files, note: "{}" };
+    let append = of_query("q", 1, &files, 0);
     let error = ours.append(&append).expect_err("the other one was first");
     assert!(matches!(error, TableError::Fenced { theirs: 1, ours: 1, .. }), "{error}");
     assert_eq!(error.kind(), Kind::Fenced);
     assert_eq!(Table::open(&world.store()).expect("the table").version(), 2);
+}
+
+#[test]
+fn a_second_process_is_noticed_whatever_the_numbers_of_its_micro_batches() {
+    let world = World::new();
+    let ours = create(&world.store(), &[]);
+    append(&ours, "q", 0, &rows(0, 1)).expect("published");
+    let theirs = Table::open(&world.store()).expect("the table");
+    // One commit of theirs has what three of ours have.
+    append(&theirs, "q", 1, &rows(1, 3)).expect("published");
+    let files = written(&ours, &rows(1, 1));
+    let late = of_query("q", 3, &files, ours.version());
+    let error = ours.append(&late).expect_err("its rows are published");
+    assert!(matches!(error, TableError::Fenced { theirs: 1, ours: 3, .. }), "{error}");
+    assert!(ours.append(&late).is_err(), "nor are they at the second attempt");
+    // The others of this process go on.
+    append(&ours, "p", 0, &rows(7, 1)).expect("published");
+    assert_eq!(ours.last_published("q").expect("readable"), Some(1), "asked, it starts anew");
+    append(&ours, "q", 2, &rows(4, 1)).expect("published");
+}
+
+#[test]
+fn another_schema_is_noticed_by_each_query() {
+    let world = World::new();
+    let ours = create(&world.store(), &[]);
+    let prepared_by = ours.version();
+    let theirs = Table::open(&world.store()).expect("the table");
+    let kind = arrow::datatypes::DataType::Int32;
+    let more = arrow::datatypes::Field::new("more", kind, true);
+    theirs.add_columns(&arrow::datatypes::Schema::new(vec![more])).expect("a column more");
+    for query in ["q", "p"] {
+        let files = written(&ours, &rows(0, 1));
+        let append = of_query(query, 0, &files, prepared_by);
+        let error = ours.append(&append).expect_err("the table has changed");
+        assert!(matches!(error, TableError::Changed { version: 1, .. }), "{query}: {error}");
+    }
+    append(&ours, "r", 0, &rows(0, 1)).expect("prepared by what the table is now");
 }
 
 #[test]
@@ -128,7 +176,7 @@ fn another_schema_stops_rows_on_their_way() {
         false,
     )]);
     theirs.add_columns(&more).expect("a column more");
-    let append = Append { application: "q", version: 0, files: &files, note: "{}" };
+    let append = of_query("q", 0, &files, 0);
     let error = ours.append(&append).expect_err("the table has changed");
     assert!(matches!(error, TableError::Changed { version: 1, .. }), "{error}");
     let columns = Table::open(&world.store()).expect("the table").schema().expect("columns");

@@ -3,6 +3,7 @@
 mod append;
 mod foreign;
 mod history;
+mod live;
 mod proxy_store;
 mod reading;
 mod support;

@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use arrow::array::{
+    ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, TimeUnit};
 use millstream_lake::checkpoint::{Checkpointer, LayoutChoice, Settings};
 use millstream_lake::describe::describe;
 use millstream_lake::error::TableError;
@@ -114,6 +117,48 @@ fn statistics_save_files() {
     assert_eq!(files_read(&Predicate::IsNotNull("id".to_owned())), 10);
     let text = Predicate::compare("name", Comparison::Equal, Value::Text("name 7".to_owned()));
     assert_eq!(files_read(&Predicate::And(vec![text, id_compared(Comparison::Less, 20)])), 1);
+}
+
+#[test]
+fn bounds_never_hide_a_row() {
+    let world = World::new();
+    let moments = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("id", DataType::Int64, true),
+        Field::new("x", DataType::Float64, true),
+        Field::new("at", moments, true),
+    ]));
+    let new = NewTable { schema: &schema, partition_by: &[], properties: &[] };
+    let table = Table::create(&world.store(), &new).expect("a new table");
+    for (version, second) in [(0, 2.0), (1, f64::NAN)] {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from(vec![version, version])),
+            Arc::new(Float64Array::from(vec![1.0, second])),
+            Arc::new(
+                TimestampMicrosecondArray::from(vec![1_000, 5_700 + version]).with_timezone("UTC"),
+            ),
+        ];
+        let rows = RecordBatch::try_new(Arc::clone(&schema), columns).expect("three columns");
+        append(&table, "q", version, &rows).expect("published");
+    }
+    // To Spark a NaN is greater than any number, and Parquet leaves it out of its bounds.
+    let bounds = |version: u64| {
+        let entry = fs::read_to_string(log_file(&world, &format!("{version:020}.json")));
+        let entry = entry.expect("a commit").lines().find_map(|action| {
+            let action: serde_json::Value = serde_json::from_str(action).expect("JSON");
+            action.pointer("/add/stats").and_then(|stats| stats.as_str()).map(str::to_owned)
+        });
+        let stats: serde_json::Value = serde_json::from_str(&entry.expect("a file")).expect("JSON");
+        stats["maxValues"].clone()
+    };
+    assert_eq!((&bounds(1)["x"], &bounds(1)["id"]), (&2.0.into(), &0.into()));
+    assert_eq!((bounds(2).get("x"), &bounds(2)["id"]), (None, &1.into()));
+    let reader = TableReader::open(&world.store()).expect("the table");
+    let above = |micros| {
+        let at = Predicate::compare("at", Comparison::Greater, Value::Timestamp(micros));
+        reader.read(None, Some(&at)).expect("a read").map(|rows| rows.expect("rows").num_rows())
+    };
+    assert_eq!((above(5_699).sum::<usize>(), above(7_000).sum::<usize>()), (4, 0));
 }
 
 /// What a partition column may hold, apart from the empty text, which the protocol does not have.

@@ -78,7 +78,8 @@ pub fn append(
     version: i64,
     rows: &RecordBatch,
 ) -> Option<Appended> {
-    let files = written(table, rows);
+    let (prepared_by, files) = (table.version(), written(table, rows));
     let note = r#"{"batch":1}"#;
-    table.append(&Append { application, version, files: &files, note }).expect("an append")
+    let append = Append { application, version, files: &files, prepared_by, note };
+    table.append(&append).expect("an append")
 }

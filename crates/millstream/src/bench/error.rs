@@ -32,6 +32,9 @@ pub enum Error {
     /// A process ended before it was told to.
     #[error("{process} ended by itself ({status}); the end of its output:\n{log}")]
     Ended { process: String, status: ExitStatus, log: String },
+    /// A process did not end.
+    #[error("{process} has not ended after {waited_s} s; the end of its output:\n{log}")]
+    Endless { process: String, waited_s: u64, log: String },
     /// A process did not end well when it was told to.
     #[error("{process} was asked to stop and ended with {status}; the end of its output:\n{log}")]
     Unclean { process: String, status: ExitStatus, log: String },

@@ -12,6 +12,7 @@
 //! - [`log_length`] starts the engine on checkpoints of many micro-batches.
 //! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
 //!   calls, and starts no engine.
+//! - [`map_only`] empties a topic into a Delta table, as fast as that goes.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`plot`] draws their lines as SVG.
 //!
@@ -28,6 +29,7 @@ mod error;
 mod generator;
 mod kafka_to_kafka;
 mod log_length;
+mod map_only;
 mod meter;
 mod offset_management;
 mod payload;
@@ -68,6 +70,8 @@ enum Name {
     LogLength(log_length::Flags),
     /// Commit time of a stream into a Delta table of many files, with and without checkpoints
     Delta(delta::Flags),
+    /// Throughput from a topic into a Delta table, for each core that is kept busy
+    MapOnly(map_only::Flags),
     /// Latency from topic to topic beside Spark, Flink and bare relays
     Peers(peers::Flags),
     /// Draw result lines as an SVG chart
@@ -111,6 +115,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, error::Error> {
         Name::OffsetManagement(flags) => offset_management::run(env, &flags),
         Name::LogLength(flags) => log_length::run(env, &flags),
         Name::Delta(flags) => delta::run(env, &flags),
+        Name::MapOnly(flags) => map_only::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
         Name::Relay(flags) => relay::run(&flags).map(|()| true),

@@ -80,6 +80,29 @@ impl Process {
         sum
     }
 
+    /// Waits until it ends by itself, and gives what it has used. Nothing else may be started or
+    /// ended meanwhile by this program, whose children's times the kernel adds up.
+    pub fn wait(&mut self, env: &Env, limit: Duration) -> Result<Usage, Error> {
+        let (began, before) = (env.monotonic(), children_cpu_seconds());
+        let mut peak_rss_mb = 0.0;
+        let status = loop {
+            peak_rss_mb = self.usage().peak_rss_mb.max(peak_rss_mb);
+            if let Some(status) = self.status()? {
+                break status;
+            }
+            if env.monotonic() - began > limit {
+                let (process, waited_s) = (self.name.clone(), limit.as_secs());
+                return Err(Error::Endless { process, waited_s, log: self.log_tail() });
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        };
+        if !status.success() {
+            let (process, log) = (self.name.clone(), self.log_tail());
+            return Err(Error::Ended { process, status, log });
+        }
+        Ok(Usage { cpu_seconds: children_cpu_seconds() - before, peak_rss_mb })
+    }
+
     /// Asks it to stop as Ctrl-C would and waits; kills it if that takes too long.
     pub fn stop(&mut self, env: &Env) -> Result<ExitStatus, Error> {
         let started_by_it = family(self.child.id()).split_off(1);
@@ -148,15 +171,24 @@ pub fn output(what: &'static str, mut command: Command, remedy: &str) -> Result<
 
 /// What this process has used up to now, processor time to the microsecond.
 pub fn own_usage() -> Usage {
+    let cpu_seconds = cpu_seconds_of(libc::RUSAGE_SELF);
+    Usage { cpu_seconds, ..usage_of(std::process::id()).unwrap_or_default() }
+}
+
+/// Processor time of all children that have ended and were waited for.
+fn children_cpu_seconds() -> f64 {
+    cpu_seconds_of(libc::RUSAGE_CHILDREN)
+}
+
+fn cpu_seconds_of(whose: libc::c_int) -> f64 {
     // SAFETY: a structure of numbers, which the call fills in.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        libc::getrusage(whose, &raw mut usage);
         usage
     };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    let cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    Usage { cpu_seconds, ..usage_of(std::process::id()).unwrap_or_default() }
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 fn send(pid: u32, signal: i32) {

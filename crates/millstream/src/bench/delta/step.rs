@@ -244,7 +244,9 @@ impl Step<'_> {
         let files = writer.finish().map_err(Error::table("writing a file"))?;
         let written = self.env.monotonic();
         let version = i64::try_from(number).expect("commits are few");
-        let append = Append { application: APPLICATION, version, files: &files, note: "{}" };
+        let prepared_by = live.table().version();
+        let append =
+            Append { application: APPLICATION, version, files: &files, prepared_by, note: "{}" };
         let appended = live.append(&append).map_err(Error::table("appending"))?;
         let done = self.env.monotonic();
         assert!(appended.is_some(), "the table has no commit {number} of the benchmark yet");
