@@ -3,82 +3,102 @@
 //! Commits have names that follow from their versions, so they are fetched without asking what
 //! there is. Per file, with its deletion vector, the latest action is in force; it stands for all
 //! earlier ones, those of the base checkpoint too.
+//!
+//! All of a delta is in memory, so it ends early where the commits are many: the rest is for
+//! another checkpoint, on top of the first.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{filter_record_batch, take_record_batch};
 use bytes::Bytes;
 use object_store::Error;
+use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::Settings;
 use super::actions::{FILES, FileRows, Key};
 use super::error::{CheckpointError, encode_error, store_error};
 use super::names;
 use super::placement::part_of_hash;
+use super::pool;
 use super::state::TableState;
 use crate::store::{REQUESTS_IN_FLIGHT_MAX, TableStore};
 
 /// Rows decoded at once.
 const RECORD_BATCH_ROWS: usize = 8_192;
 
+/// Bytes of commits that are fetched together, about, while it is known how large they are.
+const FETCHED_BYTES: usize = 16 << 20;
+/// Commits that are fetched while it is not known.
+const FETCHED_FIRST: usize = 4;
+/// Bytes of lines that one thread decodes at a time, about.
+const DECODED_BYTES: usize = 1 << 20;
+
 /// The files that changed between two versions.
 #[derive(Debug, Default)]
 pub(super) struct Delta {
     /// The actions in force, in the schema of file actions.
     rows: Vec<RecordBatch>,
-    /// Their keys: rows of the base with one of these are replaced.
-    keys: HashSet<Key>,
+    /// Where the action for each key stands: rows of the base with one of these are replaced.
+    latest: HashMap<Key, (u32, u32)>,
     /// The hashes of their paths: most rows of the base are told apart by these alone.
     hashes: HashSet<i32>,
 }
 
 impl Delta {
-    /// Reads the commits of the versions `first..=last`, and brings `state` up to `last`.
+    /// Reads the commits from `versions`, brings `state` up to the last one read, and tells which
+    /// that was: all of them, unless they are many.
     pub(super) fn read(
         store: &TableStore,
-        first: u64,
-        last: u64,
+        settings: &Settings,
+        versions: RangeInclusive<u64>,
         state: &mut TableState,
-    ) -> Result<Self, CheckpointError> {
-        let mut rows = Vec::new();
-        let mut next = first;
-        while next <= last {
-            let end = last.min(next + REQUESTS_IN_FLIGHT_MAX as u64 - 1);
+    ) -> Result<(Self, u64), CheckpointError> {
+        let (mut next, last) = (*versions.start(), *versions.end());
+        let (mut rows, mut bytes, mut at_once) = (Vec::new(), 0, FETCHED_FIRST);
+        while next <= last && bytes < settings.commits_bytes_max {
+            let end = last.min(next + at_once as u64 - 1);
             let commits = fetch(store, next, end)?;
-            let lines = split(next, &commits, state)?;
-            decode(&lines, &mut rows)
-                .map_err(|problem| CheckpointError::CommitUnreadable { version: end, problem })?;
+            let fetched: usize = commits.iter().map(Bytes::len).sum();
+            bytes += fetched;
+            let mean = (fetched / commits.len()).max(1);
+            at_once = (FETCHED_BYTES / mean).clamp(1, REQUESTS_IN_FLIGHT_MAX);
+            let lines = split(next, commits, state)?;
+            rows.extend(decode_together(store, settings.workers, lines, end)?);
             next = end + 1;
         }
-        Self::of(&rows)
+        Ok((Self::of(rows)?, next - 1))
     }
 
     /// Reconciles file actions that are in the order in which they happened.
-    pub(super) fn of(batches: &[RecordBatch]) -> Result<Self, CheckpointError> {
-        let mut latest: HashMap<Key, (usize, usize)> = HashMap::new();
+    fn of(batches: Vec<RecordBatch>) -> Result<Self, CheckpointError> {
+        let mut latest: HashMap<Key, (u32, u32)> = HashMap::new();
         let mut hashes = HashSet::new();
-        for (number, batch) in batches.iter().enumerate() {
+        let mut in_force: Vec<_> =
+            batches.iter().map(|batch| vec![false; batch.num_rows()]).collect();
+        for (number, batch) in (0_u32..).zip(&batches) {
             let files = FileRows::new(batch);
             for row in 0..batch.num_rows() {
-                if let (Some(key), Some(hash)) = (files.key(row), files.hash(row)) {
-                    latest.insert(key, (number, row));
-                    hashes.insert(hash);
+                let (Some(key), Some(hash)) = (files.key(row), files.hash(row)) else { continue };
+                hashes.insert(hash);
+                in_force[number as usize][row] = true;
+                let place = (number, u32::try_from(row).expect("few rows are decoded at once"));
+                if let Some((number, row)) = latest.insert(key, place) {
+                    in_force[number as usize][row as usize] = false;
                 }
             }
         }
-        let mut in_force: Vec<_> =
-            batches.iter().map(|batch| vec![false; batch.num_rows()]).collect();
-        for (number, row) in latest.values() {
-            in_force[*number][*row] = true;
-        }
-        let rows = batches.iter().zip(in_force).map(|(batch, kept)| {
-            filter_record_batch(batch, &BooleanArray::from(kept)).map_err(encode_error)
+        let rows = batches.into_iter().zip(in_force).map(|(batch, kept)| {
+            if kept.iter().all(|is_kept| *is_kept) {
+                return Ok(batch);
+            }
+            filter_record_batch(&batch, &BooleanArray::from(kept)).map_err(encode_error)
         });
-        let rows = rows.collect::<Result<_, _>>()?;
-        Ok(Self { rows, keys: latest.into_keys().collect(), hashes })
+        Ok(Self { rows: rows.collect::<Result<_, _>>()?, latest, hashes })
     }
 
     /// Leaves out the removes from before `oldest_kept_ms`. Their keys stay: they still replace.
@@ -96,7 +116,7 @@ impl Delta {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.latest.is_empty()
     }
 
     /// True if one of these paths, by their hashes, may be among the changed ones.
@@ -111,7 +131,8 @@ impl Delta {
 
     /// True if the row of the base is replaced. `hash` is that of its path.
     pub(super) fn replaces(&self, files: &FileRows<'_>, row: usize, hash: i32) -> bool {
-        self.hashes.contains(&hash) && files.key(row).is_some_and(|key| self.keys.contains(&key))
+        self.hashes.contains(&hash)
+            && files.key(row).is_some_and(|key| self.latest.contains_key(&key))
     }
 
     /// The rows by part.
@@ -167,12 +188,12 @@ fn fetch(store: &TableStore, first: u64, last: u64) -> Result<Vec<Bytes>, Checkp
 /// The lines that are about files, of all these commits; the other ones go to `state`.
 fn split(
     first: u64,
-    commits: &[Bytes],
+    commits: Vec<Bytes>,
     state: &mut TableState,
 ) -> Result<Vec<u8>, CheckpointError> {
     let mut files = Vec::with_capacity(commits.iter().map(Bytes::len).sum());
     for (version, commit) in (first..).zip(commits) {
-        split_lines(commit, &mut files, |name, action| state.apply(name, action))
+        split_lines(&commit, &mut files, |name, action| state.apply(name, action))
             .map_err(|problem| CheckpointError::CommitUnreadable { version, problem })?;
     }
     Ok(files)
@@ -213,6 +234,42 @@ fn is_plainly(line: &[u8], action: &[u8]) -> bool {
         .is_some_and(|line| line.starts_with(b"\":"))
 }
 
+/// Decodes lines of file actions on several threads, if there are many. `last` is the version that
+/// the last of them is from.
+fn decode_together(
+    store: &TableStore,
+    workers: usize,
+    lines: Vec<u8>,
+    last: u64,
+) -> Result<Vec<RecordBatch>, CheckpointError> {
+    let pieces = pieces(&lines);
+    let (count, decoded) = (pieces.len(), Arc::new(Mutex::new(Vec::new())));
+    let results = Arc::clone(&decoded);
+    pool::run(store.env(), workers, count, move |number| {
+        let mut rows = Vec::new();
+        decode(&lines[pieces[number].clone()], &mut rows)
+            .map_err(|problem| CheckpointError::CommitUnreadable { version: last, problem })?;
+        results.lock().push((number, rows));
+        Ok(())
+    })?;
+    let mut decoded = std::mem::take(&mut *decoded.lock());
+    decoded.sort_unstable_by_key(|(number, _)| *number);
+    Ok(decoded.into_iter().flat_map(|(_, rows)| rows).collect())
+}
+
+/// Cuts at ends of lines.
+fn pieces(lines: &[u8]) -> Vec<Range<usize>> {
+    let (mut pieces, mut start) = (Vec::new(), 0);
+    while start < lines.len() {
+        let least = lines.len().min(start + DECODED_BYTES);
+        let end_of_line = lines[least - 1..].iter().position(|byte| *byte == b'\n');
+        let end = end_of_line.map_or(lines.len(), |rest| least + rest);
+        pieces.push(start..end);
+        start = end;
+    }
+    pieces
+}
+
 /// Decodes lines of file actions.
 pub(super) fn decode(lines: &[u8], rows: &mut Vec<RecordBatch>) -> Result<(), String> {
     if lines.is_empty() {
@@ -227,4 +284,25 @@ pub(super) fn decode(lines: &[u8], rows: &mut Vec<RecordBatch>) -> Result<(), St
         rows.push(batch.map_err(|error| error.to_string())?);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_whole_lines() {
+        let mut lines = Vec::new();
+        for number in 0..70_000_u32 {
+            lines.extend_from_slice(&vec![b'x'; (number % 97) as usize]);
+            lines.push(b'\n');
+        }
+        let pieces = pieces(&lines);
+        assert!(pieces.len() > 2, "{pieces:?}");
+        assert_eq!((pieces[0].start, pieces[pieces.len() - 1].end), (0, lines.len()));
+        assert!(pieces.windows(2).all(|pair| pair[0].end == pair[1].start));
+        assert!(pieces.iter().all(|piece| lines[piece.end - 1] == b'\n'));
+        assert!(super::pieces(b"").is_empty());
+        assert_eq!(super::pieces(b"no end"), vec![0..6]);
+    }
 }

@@ -110,6 +110,9 @@ pub struct Settings {
     pub layout: LayoutChoice,
     /// Threads.
     pub workers: usize,
+    /// Bytes of commits that are taken into one checkpoint, about; the actions in them take about
+    /// as much in memory. Where there are more, a checkpoint comes in between.
+    pub commits_bytes_max: usize,
     /// Who writes: letters and digits, the same after a restart. What a crash left is known by it
     /// from what another process is at work on.
     pub owner: String,
@@ -121,6 +124,7 @@ impl Default for Settings {
             part_rows: 50_000,
             layout: LayoutChoice::Auto,
             workers: 2,
+            commits_bytes_max: 256 << 20,
             owner: "nobody".to_owned(),
         }
     }
@@ -237,6 +241,8 @@ impl Checkpointer {
         Ok(Written { damaged, ..written })
     }
 
+    /// Writes the checkpoint on top of `base`. If the commits above that are too many to be held in
+    /// memory, others come first, each on top of the one before.
     fn write_from(
         &mut self,
         base: Option<&Base>,
@@ -245,9 +251,23 @@ impl Checkpointer {
         if let Some(base) = base.filter(|base| base.version == version) {
             return self.adopt(base);
         }
+        let mut written = self.write_next(base, version)?;
+        while written.version < version {
+            let base = self.last.take().expect("it was written just now");
+            written = self.write_next(Some(&base), version)?;
+        }
+        Ok(written)
+    }
+
+    /// One checkpoint on top of `base`, of `version` or one before it.
+    fn write_next(
+        &mut self,
+        base: Option<&Base>,
+        version: u64,
+    ) -> Result<Written, CheckpointError> {
         let mut state = base.map(|base| base.state.clone()).unwrap_or_default();
-        let first = base.map_or(0, |base| base.version + 1);
-        let mut delta = Delta::read(&self.store, first, version, &mut state)?;
+        let versions = base.map_or(0, |base| base.version + 1)..=version;
+        let (mut delta, version) = Delta::read(&self.store, &self.settings, versions, &mut state)?;
         state.check(version)?;
         let limits = Limits::of(state.metadata(), self.store.env().now_ms());
         state.expire(&limits);

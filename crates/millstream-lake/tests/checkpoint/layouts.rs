@@ -1,6 +1,8 @@
 //! Each layout, the way from one to another, and damaged ones.
 
-use millstream_lake::checkpoint::{CheckpointError, Layout, LayoutChoice};
+use std::collections::BTreeSet;
+
+use millstream_lake::checkpoint::{CheckpointError, Checkpointer, Layout, LayoutChoice, Settings};
 use millstream_lake::kernel::probe::write_checkpoint;
 use serde_json::json;
 
@@ -53,6 +55,39 @@ fn every_layout_reads_as_the_commits_do() {
             table.check();
         }
         assert_eq!(table.transactions.len(), 2);
+    }
+}
+
+#[test]
+fn many_commits_go_into_several_checkpoints() {
+    for (choice, features) in
+        [(LayoutChoice::MultiPart, &[][..]), (LayoutChoice::V2, &["v2Checkpoint"][..])]
+    {
+        let mut table = Table::new(features);
+        some_history(&mut table);
+        for _ in 0..20 {
+            table.append(10, any);
+            let path = table.files.keys().next().unwrap().clone();
+            table.commit(&[remove(&path, table.store.env().now_ms())]);
+        }
+        let settings = Settings {
+            layout: choice,
+            part_rows: 50,
+            commits_bytes_max: 4_000,
+            ..Settings::default()
+        };
+        let mut checkpointer = Checkpointer::open(table.store.clone(), settings).unwrap();
+        let written = checkpointer.write(table.newest()).unwrap();
+        assert_eq!((written.version, written.adds), (table.newest(), table.files.len() as u64));
+        let files = table.store.list("_delta_log", None).unwrap();
+        let versions: BTreeSet<_> = files
+            .iter()
+            .filter(|file| file.name.contains(".checkpoint."))
+            .map(|file| file.name["_delta_log/".len()..][..20].to_owned())
+            .collect();
+        assert!(versions.len() > 3, "{choice:?}: {versions:?}");
+        table.forget_commits_below(written.version);
+        table.check();
     }
 }
 
