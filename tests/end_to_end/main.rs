@@ -5,7 +5,8 @@
 //! connections can be cut ([`proxy`]), or through files,
 //! and looks at what came out: records, files, the checkpoint's bytes ([`checkpoint`]), exit
 //! status and messages. Where Spark compatibility is promised, a real Spark takes part
-//! ([`spark`]); of Delta tables, the engines that users have ([`oracle`]).
+//! ([`spark`]); of Delta tables, the engines that users have ([`oracle`]), and an S3 server
+//! ([`object_store`]).
 //!
 //! Java, Maven and Python must be installed; Kafka's and Spark's own files are downloaded once
 //! into a cache directory ([`cache`]). A missing tool fails the test and says what to install.
@@ -39,5 +40,6 @@ mod kafka_operations;
 mod kafka_starts;
 mod lake;
 mod lake_bad_input;
+mod object_store;
 mod spark_handover;
 mod triggers;

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -37,6 +37,18 @@ pub fn all() -> MutexGuard<'static, Oracle> {
     locked(&SHARED, "deltalake,duckdb,spark")
 }
 
+/// The engines' virtual environment.
+pub fn installed() -> PathBuf {
+    cache::require("python3", "--version", "apt-get install python3 python3-venv");
+    let installing = Command::new(cache::repository().join("tests/lake/install"))
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("tests/lake/install can start");
+    assert!(installing.status.success(), "tests/lake/install failed; what it said is above");
+    let directory = String::from_utf8(installing.stdout).expect("a path");
+    PathBuf::from(directory.trim())
+}
+
 fn locked(shared: &'static OnceLock<Mutex<Oracle>>, engines: &str) -> MutexGuard<'static, Oracle> {
     let oracle = shared.get_or_init(|| Mutex::new(Oracle::start(engines)));
     // A test that failed while it asked has left the process as it was: it answers in order.
@@ -45,17 +57,10 @@ fn locked(shared: &'static OnceLock<Mutex<Oracle>>, engines: &str) -> MutexGuard
 
 impl Oracle {
     fn start(engines: &str) -> Self {
-        cache::require("python3", "--version", "apt-get install python3 python3-venv");
-        let installing = Command::new(cache::repository().join("tests/lake/install"))
-            .stderr(Stdio::inherit())
-            .output()
-            .expect("tests/lake/install can start");
-        assert!(installing.status.success(), "tests/lake/install failed; what it said is above");
-        let installed = String::from_utf8(installing.stdout).expect("a path");
         let directory = tempfile::Builder::new().prefix("millstream-oracle-").tempdir();
         let directory = directory.expect("a temporary directory can be made");
         let log = File::create(directory.path().join("log")).expect("it is writable");
-        let mut python = Command::new(Path::new(installed.trim()).join("bin/python"));
+        let mut python = Command::new(installed().join("bin/python"));
         python.arg(cache::repository().join("tests/lake/oracle.py"));
         python.args(["--engines", engines]).current_dir(directory.path());
         python.env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");

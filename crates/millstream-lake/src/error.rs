@@ -253,6 +253,16 @@ fn explained(error: &object_store::Error) -> (Kind, String) {
 fn io_kind(kind: ErrorKind) -> Kind {
     match kind {
         ErrorKind::Interrupted | ErrorKind::TimedOut | ErrorKind::WouldBlock => Kind::Retry,
+        // On the way to an object store.
+        ErrorKind::ConnectionRefused
+        | ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::NotConnected
+        | ErrorKind::BrokenPipe
+        | ErrorKind::HostUnreachable
+        | ErrorKind::NetworkUnreachable
+        | ErrorKind::NetworkDown
+        | ErrorKind::UnexpectedEof => Kind::Retry,
         _ => Kind::Config,
     }
 }

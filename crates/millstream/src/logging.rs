@@ -27,12 +27,14 @@ pub fn start(verbose: u8, screen: &Screen) -> Result<(), String> {
     Ok(())
 }
 
-/// What `-v` means. Names of crates are prefixes: `millstream` stands for all of ours.
+/// What `-v` means. Names of crates are prefixes: `millstream` stands for all of ours. The protocol
+/// library of Delta tables logs each error that it returns, which is ours to tell, or none at all: a
+/// table that is not there yet.
 fn default_filter(verbose: u8) -> &'static str {
     match verbose {
-        0 => "warn",
-        1 => "warn,millstream=info,librdkafka=info,rdkafka=info",
-        2 => "info,millstream=debug,librdkafka=debug,rdkafka=debug",
+        0 => "warn,delta_kernel=off",
+        1 => "warn,delta_kernel=off,millstream=info,librdkafka=info,rdkafka=info",
+        2 => "info,delta_kernel=off,millstream=debug,librdkafka=debug,rdkafka=debug",
         _ => "debug,millstream=trace",
     }
 }
