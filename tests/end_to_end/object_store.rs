@@ -231,7 +231,9 @@ fn a_store_that_is_away_is_worth_another_attempt() {
     let mut feed = Feed::new(0);
     feed.put(1);
     let gone = Server::open().settings();
-    feed.run(gone).expect_exit(1).says(&["s3://lake/some%20dir/table", "run the same command again"]);
+    feed.run(gone)
+        .expect_exit(1)
+        .says(&["s3://lake/some%20dir/table", "run the same command again"]);
     let server = Server::open();
     feed.run(server.settings()).expect_success();
     assert_eq!(server.numbers(), feed.numbers().collect::<Vec<_>>());

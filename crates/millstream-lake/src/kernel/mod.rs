@@ -7,6 +7,7 @@ mod faults;
 mod json;
 mod parquet;
 pub mod probe;
+mod read_ahead;
 mod snapshot;
 mod storage;
 

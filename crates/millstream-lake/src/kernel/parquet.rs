@@ -21,6 +21,7 @@ use delta_kernel::{
 use url::Url;
 
 use super::faults::{Faults, unreadable};
+use super::read_ahead::{self, Rows};
 use super::{kernel_error, name_of};
 use crate::parquet_file::RemoteFile;
 use crate::store::TableStore;
@@ -33,8 +34,6 @@ pub(super) struct Parquet {
     pub(super) faults: Arc<Faults>,
 }
 
-type Rows = Box<dyn Iterator<Item = KernelResult<Box<dyn EngineData>>> + Send>;
-
 impl ParquetHandler for Parquet {
     fn read_parquet_files(
         &self,
@@ -42,20 +41,20 @@ impl ParquetHandler for Parquet {
         physical_schema: SchemaRef,
         predicate: Option<PredicateRef>,
     ) -> KernelResult<FileDataReadResultIterator> {
-        let (store, files) = (self.store.clone(), files.to_vec());
-        let faults = Arc::clone(&self.faults);
-        Ok(Box::new(files.into_iter().flat_map(move |file| {
-            let rows = match read_file(&store, &file, &physical_schema, predicate.as_ref()) {
+        let (store, faults) = (self.store.clone(), Arc::clone(&self.faults));
+        let read = move |file: &FileMeta| {
+            let rows = match read_file(&store, file, &physical_schema, predicate.as_ref()) {
                 Ok(rows) => rows,
                 Err(error) => Box::new(std::iter::once(Err(error))) as Rows,
             };
             let (name, faults) = (store.name_of(&file.location), Arc::clone(&faults));
-            rows.inspect(move |rows| {
+            Box::new(rows.inspect(move |rows| {
                 if let (Some(name), Err(error)) = (&name, rows) {
                     faults.note(name, error);
                 }
-            })
-        })))
+            })) as Rows
+        };
+        Ok(read_ahead::in_order(self.store.env(), files.to_vec(), read))
     }
 
     fn write_parquet_file(
