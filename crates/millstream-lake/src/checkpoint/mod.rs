@@ -124,7 +124,7 @@ impl Default for Settings {
             part_rows: 50_000,
             layout: LayoutChoice::Auto,
             workers: 2,
-            commits_bytes_max: 256 << 20,
+            commits_bytes_max: 128 << 20,
             owner: "nobody".to_owned(),
         }
     }
