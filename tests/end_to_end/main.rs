@@ -39,5 +39,6 @@ mod kafka_operations;
 mod kafka_starts;
 mod lake;
 mod lake_bad_input;
+mod several_sinks;
 mod spark_handover;
 mod triggers;

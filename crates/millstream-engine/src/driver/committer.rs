@@ -327,7 +327,9 @@ impl Worker {
         self.log_held_back().await?;
         self.schedule.logged(self.env.monotonic());
         for (id, entry) in entries {
-            self.log_intent(id, entry).await;
+            // Each says where the foremost sink was, and is known by those beside it as one that
+            // need not agree with a sink that was behind: a power cut must not take them apart.
+            self.log.intent(id, entry, Durability::Power).await;
             self.log.commit(id, commit_log::Entry::default()).await;
         }
         self.tell_committed(ends)

@@ -207,14 +207,20 @@ fn check_record(
         let in_record = ends.len();
         return Err(ResumeError::RecordOfOthers { batch_id, in_record, in_query: sources });
     }
-    let logged = recovered.unfinished.iter().find(|(id, _)| *id == batch_id);
-    let Some((_, logged)) = logged else { return Ok(()) };
-    // An entry that was mended from another sink's record says where that one was.
-    let mended = foremost.is_some_and(|(id, at)| id > batch_id && at.ends == logged.offsets);
-    if logged.offsets == *ends || mended {
+    let mut entries = recovered.unfinished.iter();
+    let Some(at) = entries.position(|(id, _)| *id == batch_id) else { return Ok(()) };
+    let of = |index: usize| recovered.unfinished.get(index).map(|(_, entry)| &entry.offsets);
+    let finished = recovered.finished_intent.as_ref().map(|(_, entry)| &entry.offsets);
+    let before = at.checked_sub(1).map_or(finished, of);
+    // An entry that was mended from another sink's record says where that one was, as do those
+    // beside it. Without mending, no micro-batch ends where the one before did.
+    let ahead = foremost.filter(|(id, _)| *id > batch_id).map(|(_, reached)| &reached.ends);
+    let logged = &recovered.unfinished[at].1.offsets;
+    let mended = [before, of(at + 1), ahead].contains(&Some(logged));
+    if logged == ends || mended {
         return Ok(());
     }
-    let (logged, published) = (shown(&logged.offsets), shown(ends));
+    let (logged, published) = (shown(logged), shown(ends));
     Err(ResumeError::Disagreement { batch_id, logged, published })
 }
 

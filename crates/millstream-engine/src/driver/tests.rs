@@ -1,6 +1,8 @@
 //! The driver against a source and a sink made for testing: every promise of the module's head,
 //! with crashes in between.
 
+mod several;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

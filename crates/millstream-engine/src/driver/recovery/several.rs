@@ -142,6 +142,20 @@ fn a_crash_while_the_logs_are_mended_gives_no_row_twice() {
 }
 
 #[test]
+fn mended_entries_contradict_no_record_though_their_commit_entries_are_lost() {
+    // 5 to 9 were mended from sink 0, which went on to 10; sink 1 had no rows from 7 on.
+    let mut logs = recovered(10, Some(4));
+    for (_, mended) in logs.unfinished.iter_mut().filter(|(id, _)| id.0 < 10) {
+        mended.offsets = vec![offset(90)];
+    }
+    let resume = decided(logs, &[at(10), at(6)]);
+    assert_eq!(resume.commit_only, [BatchId(5), BatchId(6)]);
+    let mut again = runs(&resume).into_iter().map(|(id, start, end, _)| (id, start, end));
+    assert!(again.clone().take(3).all(|(_, start, end)| start == Some(end)), "nothing is in them");
+    assert_eq!(again.next_back(), Some((10, Some(90), 100)));
+}
+
+#[test]
 fn between_the_entries_of_asynchronous_tracking_a_sink_stands_at_its_own_record() {
     let sparse = |last: u64, commit: u64| {
         let mut logs = recovered(last, Some(commit));
