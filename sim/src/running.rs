@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_engine::driver::branches::Branches;
 use millstream_engine::driver::stop::{Stop, Stopper, stop_pair};
 use millstream_engine::driver::{Finished, Query};
 use millstream_engine::functions::BatchClock;
@@ -103,10 +104,9 @@ async fn run(process: Process, plan: RunPlan, stop: Stop, env: Env) -> Result<Fi
     });
     let source = |source| Box::new(ModelSource::new(&process, source)) as Box<dyn Source>;
     let query = Query {
-        plan: query::plan(sources),
+        branches: Branches::one(query::plan(sources), Box::new(ModelSink::new(&process))),
         sources: (0..sources).map(source).collect(),
         statics: Vec::new(),
-        sink: Box::new(ModelSink::new(&process)),
         checkpoint,
         log_settings,
         trigger: plan.trigger,

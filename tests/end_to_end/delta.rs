@@ -87,27 +87,32 @@ impl<'a> Landed<'a> {
     }
 
     fn assert_table(&self) {
-        let mut oracle = oracle::light();
-        let found = oracle.query(
-            &self.table(),
-            "SELECT count(*) AS rows, count(DISTINCT (id, partition)) AS different, \
-             sum(id) AS sum, max(id) AS last FROM TABLE",
-        );
-        let produced = self.numbers.produced();
-        let number = |value: &Value| -> u64 {
-            let text = value.as_str().map_or(value.to_string(), str::to_owned);
-            text.parse().unwrap_or_else(|_| panic!("{value} is no number"))
-        };
-        let facts = ["rows", "different", "sum", "last"].map(|fact| number(&found[fact]));
-        let rows = produced * PARTITIONS as u64;
-        let sum = produced * (produced - 1) / 2 * PARTITIONS as u64;
-        assert_eq!(facts, [rows, rows, sum, produced - 1], "rows, different rows, sum, last");
-        oracle.agreed(&["deltalake", "duckdb"], &self.table());
+        assert_numbers(&self.table(), self.numbers.produced());
     }
 }
 
+/// Holds a table, as DuckDB and delta-rs see it, against `produced` numbers in each partition of a
+/// topic.
+pub fn assert_numbers(table: &Path, produced: u64) {
+    let mut oracle = oracle::light();
+    let found = oracle.query(
+        table,
+        "SELECT count(*) AS rows, count(DISTINCT (id, partition)) AS different, \
+         sum(id) AS sum, max(id) AS last FROM TABLE",
+    );
+    let number = |value: &Value| -> u64 {
+        let text = value.as_str().map_or(value.to_string(), str::to_owned);
+        text.parse().unwrap_or_else(|_| panic!("{value} is no number"))
+    };
+    let facts = ["rows", "different", "sum", "last"].map(|fact| number(&found[fact]));
+    let rows = produced * PARTITIONS as u64;
+    let sum = produced * (produced - 1) / 2 * PARTITIONS as u64;
+    assert_eq!(facts, [rows, rows, sum, produced - 1], "rows, different rows, sum, last");
+    oracle.agreed(&["deltalake", "duckdb"], table);
+}
+
 /// Commits in the table's log.
-fn versions(table: &Path) -> usize {
+pub fn versions(table: &Path) -> usize {
     log_files(table).iter().filter(|name| name.ends_with(".json") && name.len() == 25).count()
 }
 

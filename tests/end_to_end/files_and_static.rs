@@ -47,7 +47,7 @@ pub fn put(pipeline: &Pipeline, name: &str, content: &str) {
     fs::rename(hidden, path).expect("the directory is writable");
 }
 
-fn json_table(name: &str, columns: &str, path: &str) -> String {
+pub fn json_table(name: &str, columns: &str, path: &str) -> String {
     table(name, columns, "json", &[("path", path)])
 }
 

@@ -41,5 +41,6 @@ mod kafka_starts;
 mod lake;
 mod lake_bad_input;
 mod object_store;
+mod several_sinks;
 mod spark_handover;
 mod triggers;

@@ -1,10 +1,12 @@
 //! From a flow of a pipeline file to a running query.
 //!
-//! [`plan`] makes everything that touches nothing: logical and physical plan over tables that are
+//! A flow has a branch for each of its sinks, one mostly; they share the sources and the tables at
+//! rest, and each has a plan of its own. [`plan`] makes everything that touches nothing: logical and physical plan over tables that are
 //! still empty, so that `validate` and `run` find the same mistakes. [`PlannedFlow::run`] then
 //! opens the checkpoint, makes sources and sink, reads the static tables and hands all of it to
 //! the driver.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,9 +23,10 @@ use millstream_store::log_writer::Settings;
 use thiserror::Error;
 
 use crate::connector::{FlowContext, ReadMode, Registry};
+use crate::driver::branches::Branches;
 use crate::driver::stop::Stop;
 use crate::driver::tracking::Logging;
-use crate::driver::{Finished, Query, batch_query};
+use crate::driver::{self, Finished, Query, batch_query};
 use crate::filter::Filter;
 use crate::functions::{self, BatchClock};
 use crate::plan::QueryPlan;
@@ -31,9 +34,11 @@ use crate::plan::session::{batch_config, streaming_config};
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable, from_datafusion};
 use crate::progress::{Listener, QueryStarted};
+use crate::sink::Sink;
 use crate::source::{Failure, Source, StaticTable};
 use crate::sql::diagnostic::Diagnostics;
-use crate::sql::pipeline::{DeclaredTable, Flow, Pipeline};
+use crate::sql::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
+use crate::sql::prepare::TableRead;
 use crate::sql::trigger::Trigger;
 
 /// What every flow of a process shares.
@@ -92,22 +97,71 @@ pub struct SourceFacts {
     pub schema: SchemaRef,
 }
 
-/// A flow with its plan, ready to run.
+/// A flow with its plans, ready to run.
 pub struct PlannedFlow {
     flow: Flow,
     env: Env,
     base_dir: PathBuf,
-    output_schema: SchemaRef,
-    /// The streams, in the order of the plan's scans.
-    streams: Vec<Arc<DeclaredTable>>,
+    /// The streams, in the order of the plans' scans.
+    streams: Vec<StreamRead>,
     at_rest: Vec<AtRest>,
     batch_clock: BatchClock,
+    /// In the order of the flow's own.
+    branches: Vec<PlannedBranch>,
+}
+
+/// One sink of a flow with its plan.
+struct PlannedBranch {
+    output_schema: SchemaRef,
     body: Body,
+}
+
+/// One sink of a flow, for display.
+#[derive(Clone, Debug)]
+pub struct BranchFacts {
+    /// The table's name.
+    pub table: String,
+    /// The connector's name.
+    pub connector: &'static str,
+    /// The columns that the sink gets.
+    pub schema: SchemaRef,
+    /// The logical plan as text.
+    pub logical: String,
+    /// The physical plan as text.
+    pub physical: String,
+}
+
+/// A table that is read as a stream.
+struct StreamRead {
+    declared: Arc<DeclaredTable>,
+    schema: SchemaRef,
+    /// Its name in plans.
+    registered_as: String,
 }
 
 enum Body {
     Stream(Box<QueryPlan>),
     Once { state: Box<SessionState>, logical: Box<LogicalPlan> },
+}
+
+impl Body {
+    /// The logical and the physical plan as text.
+    fn explain(&self) -> (String, String) {
+        match self {
+            Self::Stream(plan) => plan.explain(),
+            Self::Once { logical, .. } => (
+                logical.display_indent().to_string(),
+                "made when the query runs, over what the tables hold then".to_owned(),
+            ),
+        }
+    }
+
+    fn optimised(&self) -> datafusion::common::Result<Cow<'_, LogicalPlan>> {
+        match self {
+            Self::Stream(plan) => Ok(Cow::Borrowed(plan.logical())),
+            Self::Once { state, logical } => state.optimize(logical).map(Cow::Owned),
+        }
+    }
 }
 
 /// A table that is read whole, empty until the flow runs.
@@ -127,67 +181,84 @@ pub async fn plan(
     flow: &Flow,
     setup: &Setup,
 ) -> Result<PlannedFlow, FlowError> {
-    let config = match flow.is_stream {
-        true => streaming_config(),
-        false => batch_config(setup.partitions),
-    };
-    let batch_clock = BatchClock::default();
-    let context = functions::session(config, &batch_clock);
-    let mut scans = Vec::new();
-    let mut streams = Vec::new();
-    let mut at_rest = Vec::new();
-    for read in &flow.query.reads {
-        let declared = pipeline.table(&read.table).expect("the query was resolved against it");
-        let (declared, schema) = (Arc::clone(declared), Arc::clone(&read.schema));
-        let table: Arc<dyn TableProvider> = match read.mode {
-            ReadMode::Stream => {
-                let slots = Slots::new(setup.partitions);
-                scans.push(Arc::clone(&slots));
-                streams.push(declared);
-                Arc::new(StreamTable::new(read.table.clone(), schema, slots))
-            }
-            ReadMode::Batch => {
-                let loaded = LoadedTable::empty(Arc::clone(&schema));
-                let registered_as = read.registered_as.clone();
-                let rows = Arc::clone(&loaded);
-                at_rest.push(AtRest { declared, schema, loaded: rows, registered_as });
-                loaded
-            }
-        };
-        let registered = context.register_table(read.registered_as.as_str(), table);
-        registered.map_err(|error| FlowError::Failure(from_datafusion(error)))?;
-    }
-    let state = context.state();
-    let logical = flow.plan(&state)?;
-    let output_schema = Arc::new(logical.schema().as_arrow().clone());
-    let body = match flow.is_stream {
-        true => {
-            let planned = QueryPlan::new(state, logical, scans).await;
-            Body::Stream(Box::new(planned.map_err(|e| FlowError::Failure(from_datafusion(e)))?))
-        }
-        false => Body::Once { state: Box::new(state), logical: Box::new(logical) },
-    };
-    Ok(PlannedFlow {
+    let mut planned = PlannedFlow {
         flow: flow.clone(),
         env: setup.env.clone(),
         base_dir: setup.base_dir.clone(),
-        output_schema,
-        streams,
-        at_rest,
-        batch_clock,
-        body,
-    })
+        streams: Vec::new(),
+        at_rest: Vec::new(),
+        batch_clock: BatchClock::default(),
+        branches: Vec::with_capacity(flow.branches.len()),
+    };
+    for read in flow.reads() {
+        planned.add_read(pipeline, read);
+    }
+    let mut found = Diagnostics::default();
+    for branch in &flow.branches {
+        match planned.plan_branch(branch, setup).await {
+            Ok(branch) => planned.branches.push(branch),
+            Err(FlowError::Sql(wrong)) => found.0.extend(wrong.0),
+            Err(failure) => return Err(failure),
+        }
+    }
+    found.forget_repeats();
+    found.into_result()?;
+    Ok(planned)
 }
 
 impl PlannedFlow {
+    fn add_read(&mut self, pipeline: &Pipeline, read: &TableRead) {
+        let declared = pipeline.table(&read.table).expect("the query was resolved against it");
+        let (declared, schema) = (Arc::clone(declared), Arc::clone(&read.schema));
+        let registered_as = read.registered_as.clone();
+        match read.mode {
+            ReadMode::Stream => self.streams.push(StreamRead { declared, schema, registered_as }),
+            ReadMode::Batch => {
+                let loaded = LoadedTable::empty(Arc::clone(&schema));
+                self.at_rest.push(AtRest { declared, schema, loaded, registered_as });
+            }
+        }
+    }
+
+    async fn plan_branch(
+        &self,
+        branch: &Branch,
+        setup: &Setup,
+    ) -> Result<PlannedBranch, FlowError> {
+        let failed = |error| FlowError::Failure(from_datafusion(error));
+        let config = match self.flow.is_stream {
+            true => streaming_config(),
+            false => batch_config(setup.partitions),
+        };
+        let context = functions::session(config, &self.batch_clock);
+        let mut scans = Vec::with_capacity(self.streams.len());
+        for StreamRead { declared, schema, registered_as } in &self.streams {
+            // Slots of its own: what one branch's plan does not read is not left for another's.
+            let slots = Slots::new(setup.partitions);
+            scans.push(Arc::clone(&slots));
+            let table = StreamTable::new(declared.table.name.clone(), Arc::clone(schema), slots);
+            context.register_table(registered_as.as_str(), Arc::new(table)).map_err(failed)?;
+        }
+        for table in &self.at_rest {
+            let rows = Arc::clone(&table.loaded) as Arc<dyn TableProvider>;
+            context.register_table(table.registered_as.as_str(), rows).map_err(failed)?;
+        }
+        let state = context.state();
+        let logical = branch.plan(&state)?;
+        let output_schema = Arc::new(logical.schema().as_arrow().clone());
+        let body = match self.flow.is_stream {
+            true => {
+                let planned = QueryPlan::new(state, logical, scans).await;
+                Body::Stream(Box::new(planned.map_err(failed)?))
+            }
+            false => Body::Once { state: Box::new(state), logical: Box::new(logical) },
+        };
+        Ok(PlannedBranch { output_schema, body })
+    }
+
     /// The flow's name.
     pub fn name(&self) -> &str {
         &self.flow.name
-    }
-
-    /// The columns that the sink gets.
-    pub fn output_schema(&self) -> SchemaRef {
-        Arc::clone(&self.output_schema)
     }
 
     /// True where the flow reads a stream; else it runs once over what is there.
@@ -203,59 +274,64 @@ impl PlannedFlow {
             mode,
             schema: Arc::clone(schema),
         };
-        let reads = self.flow.query.reads.iter().filter(|read| read.mode == ReadMode::Stream);
-        let streams = self.streams.iter().zip(reads);
-        let streams = streams.map(|(table, read)| of(table, ReadMode::Stream, &read.schema));
+        let streams = self.streams.iter();
+        let streams = streams.map(|read| of(&read.declared, ReadMode::Stream, &read.schema));
         let rest = self.at_rest.iter();
         streams
             .chain(rest.map(|table| of(&table.declared, ReadMode::Batch, &table.schema)))
             .collect()
     }
 
-    /// The logical and the physical plan as text.
-    pub fn explain(&self) -> (String, String) {
-        match &self.body {
-            Body::Stream(plan) => plan.explain(),
-            Body::Once { logical, .. } => (
-                logical.display_indent().to_string(),
-                "made when the query runs, over what the tables hold then".to_owned(),
-            ),
-        }
+    /// The sinks of the flow and the plans of what they get.
+    pub fn branches(&self) -> Vec<BranchFacts> {
+        let of = |(branch, planned): (&Branch, &PlannedBranch)| {
+            let (logical, physical) = planned.body.explain();
+            BranchFacts {
+                table: branch.sink.name.clone(),
+                connector: branch.connector.name(),
+                schema: Arc::clone(&planned.output_schema),
+                logical,
+                physical,
+            }
+        };
+        self.flow.branches.iter().zip(&self.branches).map(of).collect()
     }
 
     /// Runs the flow until its trigger is done or it is asked to stop.
     pub async fn run(self, settings: RunSettings) -> Result<Finished, Failure> {
-        match self.body {
-            Body::Stream(_) => self.run_stream(settings).await,
-            Body::Once { .. } => self.run_once().await,
+        match self.flow.is_stream {
+            true => self.run_stream(settings).await,
+            false => self.run_once().await,
         }
     }
 
-    async fn run_stream(self, settings: RunSettings) -> Result<Finished, Failure> {
+    async fn run_stream(mut self, settings: RunSettings) -> Result<Finished, Failure> {
         let checkpoint = Checkpoint::open(&settings.checkpoint, &self.env).await?;
         let context = self.context(checkpoint.query_id());
         settings.listener.started(&QueryStarted {
             query_id: checkpoint.query_id().to_owned(),
             run_id: self.env.random_uuid().to_string(),
         });
-        if let Body::Stream(plan) = &self.body {
-            self.narrow_tables(plan.logical());
-        }
+        self.narrow_tables()?;
         self.load_tables(&context).await?;
-        let sink = self.flow.connector.sink(&self.flow.sink, &self.output_schema, &context)?;
-        let make = |declared: &Arc<DeclaredTable>| {
+        let sinks = self.sinks(&context)?;
+        let make = |read: &StreamRead| {
+            let declared = &read.declared;
             declared.connector.source(&declared.table, ReadMode::Stream, &context)
         };
         let sources: Vec<_> = self.streams.iter().map(make).collect::<Result<_, _>>()?;
-        let Body::Stream(mut plan) = self.body else { unreachable!("run looked") };
-        if !self.at_rest.is_empty() {
-            plan.replan().await.map_err(from_datafusion)?;
+        let mut branches = Vec::with_capacity(sinks.len());
+        for (planned, sink) in std::mem::take(&mut self.branches).into_iter().zip(sinks) {
+            let Body::Stream(mut plan) = planned.body else { unreachable!("run looked") };
+            if !self.at_rest.is_empty() {
+                plan.replan().await.map_err(from_datafusion)?;
+            }
+            branches.push(driver::branches::Branch { plan: *plan, sink });
         }
         let query = Query {
-            plan: *plan,
+            branches: Branches::new(branches),
             sources,
             statics: self.at_rest.into_iter().map(|table| table.loaded).collect(),
-            sink,
             log_settings: Settings {
                 retain_entries_min: settings.logging.retain_entries_min,
                 purge: settings.logging.purge,
@@ -275,14 +351,29 @@ impl PlannedFlow {
     async fn run_once(self) -> Result<Finished, Failure> {
         let context = self.context("");
         self.batch_clock.set(self.env.now_us());
-        if let Body::Once { state, logical } = &self.body {
-            self.narrow_tables(&state.optimize(logical).map_err(from_datafusion)?);
-        }
+        self.narrow_tables()?;
         let rows_in = self.load_tables(&context).await?;
-        let mut sink = self.flow.connector.sink(&self.flow.sink, &self.output_schema, &context)?;
-        let Body::Once { state, logical } = self.body else { unreachable!("run looked") };
-        let finished = batch_query::run(&state, &logical, sink.as_mut()).await?;
-        Ok(Finished { rows_in, ..finished })
+        let sinks = self.sinks(&context)?;
+        let mut rows_out = 0;
+        for (planned, mut sink) in self.branches.into_iter().zip(sinks) {
+            let Body::Once { state, logical } = planned.body else { unreachable!("run looked") };
+            rows_out += batch_query::run(&state, &logical, sink.as_mut()).await?.rows_out;
+        }
+        Ok(Finished { micro_batches: 1, rows_in, rows_out })
+    }
+
+    /// Makes the sinks. Each keeps its record of progress under an id of its own, so that two of
+    /// one kind do not share it: the first under the query's, the others with their table's name.
+    fn sinks(&self, context: &FlowContext) -> Result<Vec<Box<dyn Sink>>, Failure> {
+        let branches = self.flow.branches.iter().zip(&self.branches).enumerate();
+        let make = |(index, (branch, planned)): (usize, (&Branch, &PlannedBranch))| {
+            let mut context = context.clone();
+            if index > 0 && !context.query_id.is_empty() {
+                context.query_id = format!("{}-{}", context.query_id, branch.id());
+            }
+            branch.connector.sink(&branch.sink, &planned.output_schema, &context)
+        };
+        branches.map(make).collect()
     }
 
     fn context(&self, query_id: &str) -> FlowContext {
@@ -294,23 +385,29 @@ impl PlannedFlow {
         }
     }
 
-    /// Tells the tables that are read whole what the plan asks of their rows.
-    fn narrow_tables(&self, optimised: &LogicalPlan) {
+    /// Tells the tables that are read whole what the plans ask of their rows.
+    fn narrow_tables(&self) -> Result<(), Failure> {
+        let optimised = self.branches.iter().map(|branch| branch.body.optimised());
+        let optimised = optimised.collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
         for table in &self.at_rest {
             let mut scans = Vec::new();
-            let visited = optimised.apply_with_subqueries(|node| {
-                if let LogicalPlan::TableScan(scan) = node
-                    && scan.table_name.table() == table.registered_as
-                {
-                    scans.push(scan.filters.iter().filter_map(Filter::of).collect::<Vec<_>>());
-                }
-                Ok(TreeNodeRecursion::Continue)
+            let visited = optimised.iter().try_for_each(|plan| {
+                let visited = plan.apply_with_subqueries(|node| {
+                    if let LogicalPlan::TableScan(scan) = node
+                        && scan.table_name.table() == table.registered_as
+                    {
+                        scans.push(scan.filters.iter().filter_map(Filter::of).collect::<Vec<_>>());
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                });
+                visited.map(|_| ())
             });
             // Read twice, it would have to be narrowed to what either asks for.
-            if let (Ok(_), [filters]) = (visited, &scans[..]) {
+            if let (Ok(()), [filters]) = (visited, &scans[..]) {
                 table.loaded.want(filters.clone());
             }
         }
+        Ok(())
     }
 
     /// Fills the tables that are read whole; gives their rows.

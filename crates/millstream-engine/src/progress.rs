@@ -43,18 +43,31 @@ pub struct Progress {
     pub timestamp_ms: i64,
     /// Rows read from all sources, before filters.
     pub rows_in: u64,
-    /// Rows handed to the sink.
+    /// Rows handed to the sink, or to all sinks together.
     pub rows_out: u64,
     /// From the previous trigger to this one; `None` for the first of a run.
     pub since_previous: Option<Duration>,
-    /// From the arrival of the micro-batch's oldest row to its publication.
+    /// From the arrival of the micro-batch's oldest row to its publication, in the last sink.
     pub latency: Duration,
     /// Where the time went.
     pub durations: Durations,
     /// What each source contributed, in the order of the offset log.
     pub sources: Vec<SourceProgress>,
-    /// The sink's description.
+    /// The sink's description; those of several with commas between.
     pub sink: String,
+    /// What each sink got, where the query has several; else empty.
+    pub sinks: Vec<SinkProgress>,
+}
+
+/// One sink's part of a micro-batch, of a query that has several.
+#[derive(Clone, Debug)]
+pub struct SinkProgress {
+    /// The sink's description.
+    pub description: String,
+    /// Rows handed to it.
+    pub rows: u64,
+    /// From the arrival of the micro-batch's oldest row to its publication in this sink.
+    pub latency: Duration,
 }
 
 /// Where a micro-batch's time went; the names are those of Spark's `durationMs`.

@@ -12,7 +12,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use millstream_engine::driver::stop::Stopper;
-use millstream_engine::progress::{Durations, Listener, Progress, QueryStarted, SourceProgress};
+use millstream_engine::progress::{
+    Durations, Listener, Progress, QueryStarted, SinkProgress, SourceProgress,
+};
 use millstream_store::env::{Env, Thread};
 use millstream_store::offset::SourceOffset;
 use serde::Serialize;
@@ -114,6 +116,8 @@ struct StreamingQueryProgress<'a> {
     state_operators: [(); 0],
     sources: Vec<Source<'a>>,
     sink: Sink<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sinks: Vec<OneSink<'a>>,
 }
 
 /// Rates that are not finite, such as the first of a run, are left out.
@@ -147,6 +151,15 @@ struct Sink<'a> {
     num_output_rows: u64,
 }
 
+/// One of several sinks; ours, Spark's queries have one.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OneSink<'a> {
+    description: &'a str,
+    num_output_rows: u64,
+    latency_ms: u64,
+}
+
 impl<'a> StreamingQueryProgress<'a> {
     fn new(identity: &'a Identity, progress: &'a Progress) -> Self {
         Self {
@@ -162,6 +175,7 @@ impl<'a> StreamingQueryProgress<'a> {
             state_operators: [],
             sources: progress.sources.iter().map(|source| Source::new(source, progress)).collect(),
             sink: Sink { description: &progress.sink, num_output_rows: progress.rows_out },
+            sinks: progress.sinks.iter().map(OneSink::new).collect(),
         }
     }
 }
@@ -176,6 +190,16 @@ impl<'a> Source<'a> {
             num_input_rows: source.rows,
             rates: Rates::of(source.rows, progress),
             metrics: source.metrics.iter().map(metric).collect(),
+        }
+    }
+}
+
+impl<'a> OneSink<'a> {
+    fn new(sink: &'a SinkProgress) -> Self {
+        Self {
+            description: &sink.description,
+            num_output_rows: sink.rows,
+            latency_ms: whole_ms(sink.latency),
         }
     }
 }

@@ -153,7 +153,8 @@ impl Showing {
 
 /// Live lines and rows of the console sink would overwrite each other on one terminal.
 fn live_lines_fit(arguments: &RunArguments, app: &App, loaded: &[Loaded]) -> bool {
-    let prints = loaded.iter().any(|flow| flow.flow.connector.name() == "console");
+    let mut branches = loaded.iter().flat_map(|flow| &flow.flow.branches);
+    let prints = branches.any(|branch| branch.connector.name() == "console");
     app.screen.is_terminal()
         && arguments.progress.is_none()
         && !(prints && io::stdout().is_terminal())

@@ -35,15 +35,20 @@ fn describe(loaded: &Loaded) -> String {
     for source in plan.sources() {
         text.push_str(&describe_source(&source));
     }
-    let _ = writeln!(text, "  sink        {} ({})", flow.sink.name, flow.connector.name());
-    push_columns(&mut text, &spark_schema(&plan.output_schema()));
+    let branches = plan.branches();
+    for branch in &branches {
+        let _ = writeln!(text, "  sink        {} ({})", branch.table, branch.connector);
+        push_columns(&mut text, &spark_schema(&branch.schema));
+    }
     if plan.is_stream() {
         let _ = writeln!(text, "  trigger     {}", describe_trigger(&flow.writer.trigger));
         let _ = writeln!(text, "  checkpoint  {checkpoint}");
     }
-    let (logical, physical) = plan.explain();
-    push_plan(&mut text, "logical plan", &logical);
-    push_plan(&mut text, "physical plan", &physical);
+    for branch in &branches {
+        let of = if branches.len() > 1 { format!(" of {}", branch.table) } else { String::new() };
+        push_plan(&mut text, &format!("logical plan{of}"), &branch.logical);
+        push_plan(&mut text, &format!("physical plan{of}"), &branch.physical);
+    }
     text
 }
 

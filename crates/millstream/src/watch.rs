@@ -201,6 +201,7 @@ pub mod tests {
             },
             sources: vec![source(Some(r#"{"in":{"0":9,"1":4}}"#), r#"{"in":{"0":7}}"#)],
             sink: "noop".into(),
+            sinks: Vec::new(),
         }
     }
 

@@ -5,6 +5,10 @@
 //! is of no use before, and a process that another one has replaced at the sink, and that does not
 //! know it yet, would log a range that was never published.
 //!
+//! Of several sinks each has to acknowledge a micro-batch before its commit entry is written. What
+//! is run again for some of them only, before it runs for others, gets no entry at that time; and
+//! the entries that mend the logs are written here too where sinks had to catch up before.
+//!
 //! Acknowledgements are awaited in the order of the micro-batches, whatever order the outside
 //! answers in, so the commit log never has an entry whose predecessor could still fail.
 //!
@@ -31,10 +35,11 @@ use millstream_store::offset_log;
 use millstream_store::storage::Durability;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
+use super::Finished;
+use super::branches::{Acknowledgements, Branches};
 use super::tracking::{ProgressTracking, Schedule};
-use super::{Finished, MICRO_BATCHES_IN_FLIGHT_MAX};
 use crate::progress::{Listener, Progress};
-use crate::sink::{Acknowledgement, Delivery, Sink};
+use crate::sink::Delivery;
 use crate::source::Failure;
 
 /// From one step to the next. Far below what a person or a take-over notices.
@@ -44,9 +49,13 @@ const RIPENING: Duration = Duration::from_millis(4);
 
 /// A micro-batch that the sink has got and not acknowledged.
 pub struct InFlight {
-    pub acknowledgement: Acknowledgement,
+    pub acknowledgements: Acknowledgements,
     /// The intent, where it is not in the log yet.
     pub intent: Option<offset_log::Entry>,
+    /// Whether it is published when this is acknowledged, and so gets its commit entry.
+    pub completes: bool,
+    /// Entries for both logs that are written after it: what sinks have published beyond the logs.
+    pub mend: Vec<(BatchId, offset_log::Entry)>,
     pub progress: Progress,
     /// From the trigger until the sink had got it all.
     pub took: Duration,
@@ -64,6 +73,7 @@ pub struct Committer {
     committed: mpsc::UnboundedReceiver<Vec<Option<SourceOffset>>>,
     task: Option<Task<Result<Finished, Failure>>>,
     permits: Arc<Semaphore>,
+    in_flight_max: usize,
     failed: Arc<Failed>,
 }
 
@@ -79,13 +89,13 @@ impl Committer {
         log: Arc<LogWriter>,
         listener: Arc<dyn Listener>,
         tracking: ProgressTracking,
-        sink: &dyn Sink,
+        branches: &Branches,
     ) -> Self {
         let (sender, in_flight) = mpsc::unbounded_channel();
         let (committed_sender, committed) = mpsc::unbounded_channel();
         let failed = Arc::new(Failed::default());
-        let in_flight_max = sink.micro_batches_in_flight_max().unwrap_or(0);
-        let permits = Arc::new(Semaphore::new(in_flight_max.max(MICRO_BATCHES_IN_FLIGHT_MAX)));
+        let in_flight_max = branches.micro_batches_in_flight_max();
+        let permits = Arc::new(Semaphore::new(in_flight_max));
         let worker = Worker {
             in_flight,
             committed: committed_sender,
@@ -95,17 +105,22 @@ impl Committer {
             failed: Arc::clone(&failed),
             permits: Arc::clone(&permits),
             schedule: Schedule::new(tracking),
-            delivery: sink.delivery(),
+            delivery: branches.delivery(),
             held_back: None,
             finished: Finished::default(),
         };
         let task = Some(env.spawn("committer", worker.run()));
-        Self { sender: Some(sender), committed, task, permits, failed }
+        Self { sender: Some(sender), committed, task, permits, in_flight_max, failed }
     }
 
     /// Waits until another micro-batch may be in flight. `None` once committing has failed.
     pub async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits).acquire_owned().await.ok()
+    }
+
+    /// Whether more than half of the micro-batches that may be in flight are.
+    pub fn is_crowded(&self) -> bool {
+        self.permits.available_permits() < self.in_flight_max / 2
     }
 
     /// Gives a micro-batch to the committing task.
@@ -225,7 +240,7 @@ impl Worker {
     }
 
     async fn commit(&mut self, in_flight: InFlight) -> Result<(), Failure> {
-        let InFlight { acknowledgement, mut intent, mut progress, ends, .. } = in_flight;
+        let InFlight { acknowledgements, mut intent, mut progress, ends, mend, .. } = in_flight;
         let id = progress.batch_id;
         if !self.schedule.is_sparse()
             && self.delivery != Delivery::Answers
@@ -234,16 +249,28 @@ impl Worker {
             self.log_intent(id, intent).await;
         }
         let handed_over_us = in_flight.handed_over_us;
-        let published_us = acknowledgement.accepted().await?.unwrap_or(handed_over_us);
+        let oldest_us = in_flight.oldest_arrival_us;
+        let each = |index: usize, moment_us: i64| {
+            if let Some(sink) = progress.sinks.get_mut(index) {
+                sink.latency = micros(moment_us - oldest_us);
+            }
+        };
+        let published_us = acknowledgements.accepted(handed_over_us, each).await?;
         let began_log = self.env.monotonic();
-        self.hold_back(HeldBack { id, intent, ends });
-        if self.schedule.due_in(began_log).is_zero() {
+        let to_mend = (!mend.is_empty()).then(|| (mend, ends.clone()));
+        if in_flight.completes {
+            self.hold_back(HeldBack { id, intent, ends });
+        }
+        if self.held_back.is_some() && self.schedule.due_in(began_log).is_zero() {
             self.log_held_back().await?;
+        }
+        if let Some((mend, ends)) = to_mend {
+            self.mend(mend, ends).await?;
         }
         let logging = self.env.monotonic().saturating_sub(began_log);
         progress.durations.commit_offsets = micros(published_us - handed_over_us) + logging;
         progress.durations.trigger_execution = in_flight.took + progress.durations.commit_offsets;
-        progress.latency = micros(published_us - in_flight.oldest_arrival_us);
+        progress.latency = micros(published_us - oldest_us);
         self.finished.micro_batches += 1;
         self.finished.rows_in += progress.rows_in;
         self.finished.rows_out += progress.rows_out;
@@ -279,12 +306,33 @@ impl Worker {
         if self.schedule.is_blocking() {
             ticket.written().await?;
         }
+        self.tell_committed(ends)
+    }
+
+    fn tell_committed(&self, ends: Vec<Option<SourceOffset>>) -> Result<(), Failure> {
         if let Some(error) = self.log.failure() {
             return Err(Failure::new(error.kind(), error));
         }
         // The driver may be gone already, on its way out.
         let _ = self.committed.send(ends);
         Ok(())
+    }
+
+    /// Logs what every sink has published by now, `ends` being where that takes the sources.
+    async fn mend(
+        &mut self,
+        entries: Vec<(BatchId, offset_log::Entry)>,
+        ends: Vec<Option<SourceOffset>>,
+    ) -> Result<(), Failure> {
+        self.log_held_back().await?;
+        self.schedule.logged(self.env.monotonic());
+        for (id, entry) in entries {
+            // Each says where the foremost sink was, and is known by those beside it as one that
+            // need not agree with a sink that was behind: a power cut must not take them apart.
+            self.log.intent(id, entry, Durability::Power).await;
+            self.log.commit(id, commit_log::Entry::default()).await;
+        }
+        self.tell_committed(ends)
     }
 }
 

@@ -24,10 +24,15 @@
 //! A crash between 2 and 5 leaves an intent without a commit; unless the sink has published it,
 //! [`recovery`] runs that micro-batch again, with the same ranges, number and batch time.
 //!
+//! A query may have several branches, each with a plan and a sink ([`branches`]): they share steps 1
+//! and 2, and in step 5 a micro-batch counts when every sink has acknowledged it.
+//!
 //! [`Source::take`]: crate::source::Source::take
 
 pub mod batch_query;
+pub mod branches;
 mod committer;
+mod decoded;
 mod pace;
 mod recovery;
 pub mod stop;
@@ -50,15 +55,15 @@ use millstream_store::offset_log;
 use millstream_store::storage::Durability;
 
 use crate::functions::BatchClock;
-use crate::plan::QueryPlan;
 use crate::plan::static_table::LoadedTable;
-use crate::plan::stream_scan::from_datafusion;
 use crate::progress::{Durations, Listener, Progress, SourceProgress};
-use crate::sink::{Delivery, Output, Reached, Sink};
+use crate::sink::{Delivery, Reached};
 use crate::source::{Admission, Failure, Source, Split, Taken};
 use crate::sql::trigger::Trigger;
+use branches::{Branches, HandedOver, Order};
 use committer::{Committer, InFlight};
 use pace::Pace;
+use recovery::Replay;
 use stop::Stop;
 use tokio::sync::OwnedSemaphorePermit;
 use tracking::ProgressTracking;
@@ -72,14 +77,12 @@ const STATIC_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Everything a streaming query consists of.
 pub struct Query {
-    /// The query's plan.
-    pub plan: QueryPlan,
-    /// The sources, in the order of the plan's scans and of the offset log's lines.
+    /// The query's plans, and where their rows go.
+    pub branches: Branches,
+    /// The sources, in the order of the plans' scans and of the offset log's lines.
     pub sources: Vec<Box<dyn Source>>,
-    /// The static tables the plan reads.
+    /// The static tables the plans read.
     pub statics: Vec<Arc<LoadedTable>>,
-    /// Where the rows go.
-    pub sink: Box<dyn Sink>,
     /// What the query restarts from.
     pub checkpoint: Checkpoint,
     /// How the checkpoint's logs are written.
@@ -138,13 +141,13 @@ struct Driver {
 impl Driver {
     async fn start(mut query: Query) -> Result<Self, Failure> {
         let recovered = query.checkpoint.recover().await?;
-        let published = query.sink.open().await?;
-        let resume = recovery::decide(recovered, published, query.sources.len())?;
+        let published = query.branches.open().await?;
+        let resume = recovery::decide(recovered, &published, query.sources.len())?;
         let log = LogWriter::start(&query.checkpoint, &query.env, query.log_settings);
         let log = Arc::new(log);
         let (listener, tracking) = (Arc::clone(&query.listener), query.tracking);
-        let sink = &*query.sink;
-        let committer = Committer::start(&query.env, Arc::clone(&log), listener, tracking, sink);
+        let (env, branches) = (&query.env, &query.branches);
+        let committer = Committer::start(env, Arc::clone(&log), listener, tracking, branches);
         let mut driver = Self {
             positions: vec![None; query.sources.len()],
             next_id: resume.next_id,
@@ -182,17 +185,13 @@ impl Driver {
         if let (Some((first, _)), Some((last, _))) = (resume.mend.first(), resume.mend.last()) {
             tracing::info!(first = first.0, last = last.0, "logging what the sink has published");
         }
-        for (id, entry) in resume.mend {
-            self.log.intent(id, entry, Durability::Process).await;
-            self.log.commit(id, commit_log::Entry::default()).await;
-        }
-        for replay in resume.replays {
-            tracing::info!(
-                batch_id = replay.id.0,
-                "repeating a micro-batch that was not committed"
-            );
-            self.replayed = true;
-            self.replay(replay).await?;
+        if resume.replays.is_empty() {
+            for (id, entry) in resume.mend {
+                self.log.intent(id, entry, Durability::Process).await;
+                self.log.commit(id, commit_log::Entry::default()).await;
+            }
+        } else {
+            self.replay_all(resume.replays, resume.mend).await?;
         }
         if self.replayed && self.query.trigger == Trigger::Once {
             // Spark's rule: a run with this trigger that finds such a micro-batch does no more.
@@ -214,7 +213,36 @@ impl Driver {
         Ok(())
     }
 
-    async fn replay(&mut self, replay: recovery::Replay) -> Result<(), Failure> {
+    /// Repeats micro-batches, for the sinks that lack them. The entries of `mend` say that all
+    /// sinks have caught up, and so are written after the last of them.
+    async fn replay_all(
+        &mut self,
+        replays: Vec<Replay>,
+        mend: Vec<(BatchId, offset_log::Entry)>,
+    ) -> Result<(), Failure> {
+        self.replayed = true;
+        let (first_unlogged, mut mend) = (mend.first().map(|(id, _)| *id), Some(mend));
+        let mut replays = replays.into_iter().peekable();
+        while let Some(replay) = replays.next() {
+            tracing::info!(
+                batch_id = replay.id.0,
+                "repeating a micro-batch that was not committed"
+            );
+            let next = replays.peek();
+            let is_logged = first_unlogged.is_none_or(|unlogged| replay.id < unlogged);
+            let completes = is_logged && next.is_none_or(|next| next.id > replay.id);
+            let mend = if next.is_none() { mend.take() } else { None };
+            self.replay(replay, completes, mend.unwrap_or_default()).await?;
+        }
+        Ok(())
+    }
+
+    async fn replay(
+        &mut self,
+        replay: Replay,
+        completes: bool,
+        mend: Vec<(BatchId, offset_log::Entry)>,
+    ) -> Result<(), Failure> {
         let began = self.query.env.monotonic();
         let mut taken = Vec::with_capacity(self.query.sources.len());
         for (index, source) in self.query.sources.iter_mut().enumerate() {
@@ -225,11 +253,22 @@ impl Driver {
             taken.push(Some(source.replay(replay.starts[index].as_ref(), end).await?));
         }
         self.positions = replay.starts;
-        let fired = Fired { began, batch_time_ms: replay.batch_time_ms };
-        let permit = self.committer.permit().await;
-        let (intent, durations) = (Intent::Logged, Durations::default());
-        self.execute(replay.id, fired, taken, intent, durations, permit).await?;
-        self.wait_if_blocking().await;
+        let is_logged = completes || !mend.is_empty();
+        let micro_batch = MicroBatch {
+            id: replay.id,
+            fired: Fired { began, batch_time_ms: replay.batch_time_ms },
+            taken,
+            intent: Intent::Logged,
+            sinks: Some(replay.sinks),
+            completes,
+            mend,
+            durations: Durations::default(),
+            permit: self.committer.permit().await,
+        };
+        self.execute(micro_batch).await?;
+        if is_logged {
+            self.wait_if_blocking().await;
+        }
         Ok(())
     }
 
@@ -280,7 +319,7 @@ impl Driver {
         // What has to be waited for is waited for before anything is taken: rows that arrive
         // meanwhile go along.
         let permit = self.committer.permit().await;
-        self.query.sink.ready().await?;
+        self.query.branches.ready(self.committer.is_crowded()).await?;
         let fired = Fired::now(&self.query.env);
         let admission = match self.query.trigger {
             Trigger::Once => Admission::All,
@@ -302,7 +341,7 @@ impl Driver {
         crash_points::reached(Step::AfterTake);
         let began_log = self.query.env.monotonic();
         let blocking = self.query.tracking == ProgressTracking::Blocking;
-        let intent = match self.query.sink.delivery() {
+        let intent = match self.query.branches.delivery() {
             Delivery::Repeats | Delivery::Answers if blocking => {
                 self.log.intent(id, entry, Durability::Process).await.written().await?;
                 Intent::Logged
@@ -313,7 +352,10 @@ impl Driver {
             }
         };
         durations.wal_commit = self.since(began_log);
-        self.execute(id, fired, taken, intent, durations, permit).await?;
+        let (sinks, completes, mend) = (None, true, Vec::new());
+        let micro_batch =
+            MicroBatch { id, fired, taken, intent, sinks, completes, mend, durations, permit };
+        self.execute(micro_batch).await?;
         self.wait_if_blocking().await;
         if self.query.log_settings.purge == PurgeTime::WhenCalled {
             self.log.purge().await;
@@ -341,41 +383,30 @@ impl Driver {
     }
 
     /// Steps 3 and 4, and the hand-over to step 5.
-    async fn execute(
-        &mut self,
-        id: BatchId,
-        fired: Fired,
-        taken: Vec<Option<Taken>>,
-        intent: Intent,
-        mut durations: Durations,
-        permit: Option<OwnedSemaphorePermit>,
-    ) -> Result<(), Failure> {
+    async fn execute(&mut self, micro_batch: MicroBatch) -> Result<(), Failure> {
+        let MicroBatch { id, fired, taken, intent, sinks, mut durations, .. } = micro_batch;
         let began_planning = self.query.env.monotonic();
         if self.statics_changed.swap(false, Ordering::Relaxed) {
-            self.query.plan.replan().await.map_err(from_datafusion)?;
+            self.query.branches.replan().await?;
             durations.query_planning = self.since(began_planning);
         }
         self.query.batch_clock.set(fired.batch_time_ms * 1_000);
 
         let began_running = self.query.env.monotonic();
         let input = Input::split(taken, &self.query.env);
-        let partitions = self.query.plan.run(&self.query.env, input.splits).await?;
-        crash_points::reached(Step::AfterRun);
         let ends = self.reached(input.ends.iter().map(Option::as_ref));
         let reached = Reached { ends, batch_time_ms: fired.batch_time_ms };
-        let output = Output { batch_id: id, partitions, reached };
-        let rows_out = output.rows();
-        let intent = match intent {
-            Intent::Logged => None,
-            Intent::ToBeLogged(entry) => Some(entry),
-            Intent::OnItsWay(ticket) => {
-                ticket.written().await?;
-                None
-            }
+        let (intent, ticket) = match intent {
+            Intent::Logged => (None, None),
+            Intent::ToBeLogged(entry) => (Some(entry), None),
+            Intent::OnItsWay(ticket) => (None, Some(ticket)),
         };
-        let acknowledgement = self.query.sink.publish(output).await?;
+        let order = Order { id, reached, sinks: sinks.as_deref(), intent: ticket };
+        let Query { branches, env, .. } = &mut self.query;
+        let handed_over = branches.publish(env, input.splits, order).await?;
         durations.add_batch = self.since(began_running);
 
+        let HandedOver { acknowledgements, rows_out, sinks } = handed_over;
         let progress = self.progress(id, &fired, durations, &input.ends, &input.rows, rows_out);
         for (position, end) in self.positions.iter_mut().zip(&input.ends) {
             if let Some(end) = end {
@@ -383,15 +414,17 @@ impl Driver {
             }
         }
         self.committer.hand_over(InFlight {
-            acknowledgement,
+            acknowledgements,
             intent,
-            progress,
+            completes: micro_batch.completes,
+            mend: micro_batch.mend,
+            progress: Progress { sinks, ..progress },
             took: self.since(fired.began),
             handed_over_us: self.query.env.now_us(),
             handed_over: self.query.env.monotonic(),
             oldest_arrival_us: input.oldest_arrival_us,
             ends: input.ends,
-            permit,
+            permit: micro_batch.permit,
         });
         self.previous_trigger = Some(fired.began);
         Ok(())
@@ -427,7 +460,8 @@ impl Driver {
             latency: Duration::ZERO,
             durations,
             sources: sources.collect(),
-            sink: self.query.sink.description(),
+            sink: self.query.branches.description(),
+            sinks: Vec::new(),
         }
     }
 
@@ -481,14 +515,14 @@ impl Driver {
         if let Some(task) = self.static_watch.take() {
             task.abort();
         }
-        self.query.sink.flush().await;
+        self.query.branches.flush().await;
         let committed = self.committer.drain().await;
         let flushed = self.log.flush().await;
         self.hear_committed();
         for source in &mut self.query.sources {
             source.close().await;
         }
-        let closed = self.query.sink.close().await;
+        let closed = self.query.branches.close().await;
         // Nobody holds it any more but us: the checkpoint may be opened again after this.
         if let Some(log) = Arc::into_inner(self.log) {
             // What it cannot write has been told by `flush`.
@@ -500,6 +534,22 @@ impl Driver {
         closed?;
         Ok(finished)
     }
+}
+
+/// A micro-batch between taking its input and handing it to the committer.
+struct MicroBatch {
+    id: BatchId,
+    fired: Fired,
+    taken: Vec<Option<Taken>>,
+    intent: Intent,
+    /// The sinks that get it; `None` for all.
+    sinks: Option<Vec<usize>>,
+    /// See [`InFlight::completes`].
+    completes: bool,
+    /// See [`InFlight::mend`].
+    mend: Vec<(BatchId, offset_log::Entry)>,
+    durations: Durations,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 /// What is still to be done about a micro-batch's entry in the offset log.

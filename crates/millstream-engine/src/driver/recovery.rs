@@ -1,7 +1,7 @@
-//! What a restart does, decided from the two logs and the sink's own answer.
+//! What a restart does, decided from the two logs and what the sinks themselves answer.
 //!
 //! With C the last commit entry, L the last intent, and P the last micro-batch that the sink says
-//! it has published:
+//! it has published, of a query with one sink:
 //! - nothing logged and nothing published: a new query, micro-batch 0 comes next;
 //! - an intent above C and up to P: only its commit entry is missing;
 //! - an intent above C and P: its micro-batch runs again over the same range, with the same number
@@ -14,6 +14,16 @@
 //!
 //! P below C is nothing unusual: micro-batches without rows leave no record in a sink, and another
 //! program may have run the query for a while. The logs say where it goes on.
+//!
+//! Each of several sinks has a P of its own, and up to C all of them have everything. Then:
+//! - an intent above C runs again for those sinks whose P is below it, and for no other;
+//! - if the greatest P is above L, each sink that is not there gets one micro-batch under that
+//!   number: from where it stands itself to where the foremost one stands. Only when all have
+//!   acknowledged theirs are the logs mended; a crash before finds the same situation again.
+//!
+//! A sink stands at its own record where that is above the intent before, else where that intent
+//! ended: what came in between had no rows for it. A sink without a record, since it cannot answer
+//! or is new, stands at the intent before too.
 
 use millstream_store::error::{Classified, Kind};
 use millstream_store::log_writer::RETAINED_ENTRIES_MIN;
@@ -37,11 +47,11 @@ pub struct Resume {
     pub commit_only: Vec<BatchId>,
     /// Micro-batches that are published and stand in neither log, ascending.
     pub mend: Vec<(BatchId, offset_log::Entry)>,
-    /// Micro-batches to run again, ascending.
+    /// Micro-batches to run again, ascending; several of one number where sinks stand apart.
     pub replays: Vec<Replay>,
 }
 
-/// A micro-batch that was logged and not published.
+/// A micro-batch that was logged and not published, or not by all sinks.
 #[derive(Debug, PartialEq)]
 pub struct Replay {
     /// Its number.
@@ -52,6 +62,8 @@ pub struct Replay {
     pub ends: Vec<Option<SourceOffset>>,
     /// Its time, milliseconds since the epoch.
     pub batch_time_ms: i64,
+    /// The sinks that get it, ascending.
+    pub sinks: Vec<usize>,
 }
 
 /// Why a checkpoint cannot be continued by this query.
@@ -114,6 +126,21 @@ pub enum ResumeError {
         /// What the checkpoint has, in words.
         known: String,
     },
+    /// Two sinks have published different things under one number.
+    #[error(
+        "two sinks of the query disagree about micro-batch {batch_id}: one has published it up to \
+         {one}, the other up to {other}. Another program has probably written to one of them with \
+         a copy of this checkpoint. To go on from the checkpoint, which may publish rows twice, \
+         delete both sinks' records (the connectors' pages say where they are)"
+    )]
+    SinksDisagree {
+        /// The micro-batch.
+        batch_id: BatchId,
+        /// Where one sink says it ended.
+        one: String,
+        /// Where the other says it did.
+        other: String,
+    },
 }
 
 fn shown(ends: &[Option<SourceOffset>]) -> String {
@@ -129,15 +156,17 @@ impl Classified for ResumeError {
     fn kind(&self) -> Kind {
         match self {
             Self::SourcesChanged { .. } | Self::RecordOfOthers { .. } => Kind::Config,
-            Self::Disagreement { .. } | Self::Ahead { .. } => Kind::Data,
+            Self::Disagreement { .. } | Self::SinksDisagree { .. } | Self::Ahead { .. } => {
+                Kind::Data
+            }
         }
     }
 }
 
-/// Decides what a restart does. `published` is the sink's answer, `None` if it cannot answer.
+/// Decides what a restart does. `published` has each sink's answer, `None` if it has none.
 pub fn decide(
     mut recovered: Recovered,
-    published: Option<Published>,
+    published: &[Option<Published>],
     sources: usize,
 ) -> Result<Resume, ResumeError> {
     let mut resume = Resume {
@@ -148,34 +177,46 @@ pub fn decide(
         mend: Vec::new(),
         replays: Vec::new(),
     };
-    if let Some((last_id, last)) = recovered.last_intent.take() {
-        let in_checkpoint = last.offsets.len();
-        if in_checkpoint != sources {
-            return Err(ResumeError::SourcesChanged { in_checkpoint, in_query: sources });
-        }
-        resume.next_id = last_id.next();
-        resume.positions = last.offsets;
-        resume.conf = last.conf;
+    let last_intent = recovered.last_intent.take().map(|(id, last)| {
+        (resume.positions, resume.conf) = (last.offsets, last.conf);
+        resume.next_id = id.next();
+        id
+    });
+    if last_intent.is_some() && resume.positions.len() != sources {
+        let in_checkpoint = resume.positions.len();
+        return Err(ResumeError::SourcesChanged { in_checkpoint, in_query: sources });
     }
-    if let Some(published) = &published {
-        check_record(&recovered, published, sources)?;
+    let foremost = foremost(published);
+    for published in published.iter().flatten() {
+        check_record(&recovered, published, foremost, sources)?;
     }
-    resume.sort_unfinished(recovered, published.as_ref().map(|published| published.batch_id));
-    match published {
-        Some(Published { batch_id, reached }) if batch_id >= resume.next_id => {
-            let ahead = || resume.is_behind(batch_id);
-            let reached = reached.ok_or_else(ahead)?;
-            resume.mend(batch_id, reached);
-        }
-        _ => {}
+    resume.sort_unfinished(recovered, published);
+    if let Some((id, reached)) = foremost
+        && id >= resume.next_id
+    {
+        check_agreement(published, id, reached)?;
+        resume.catch_up(last_intent, published, id, reached);
+        resume.mend(id, reached);
     }
-    Ok(resume)
+    let mut records = published.iter().flatten().map(|of_sink| of_sink.batch_id);
+    match records.find(|id| *id >= resume.next_id) {
+        Some(id) => Err(resume.is_behind(id)),
+        None => Ok(resume),
+    }
 }
 
-/// Holds the sink's record against the query and the offset log.
+/// The greatest of the micro-batches that sinks have published and say how far they came with.
+fn foremost(published: &[Option<Published>]) -> Option<(BatchId, &Reached)> {
+    let records = published.iter().flatten();
+    let records = records.filter_map(|of_sink| Some((of_sink.batch_id, of_sink.reached.as_ref()?)));
+    records.max_by_key(|(id, _)| *id)
+}
+
+/// Holds a sink's record against the query and the offset log.
 fn check_record(
     recovered: &Recovered,
     published: &Published,
+    foremost: Option<(BatchId, &Reached)>,
     sources: usize,
 ) -> Result<(), ResumeError> {
     let Published { batch_id, reached: Some(Reached { ends, .. }) } = published else {
@@ -186,31 +227,113 @@ fn check_record(
         let in_record = ends.len();
         return Err(ResumeError::RecordOfOthers { batch_id, in_record, in_query: sources });
     }
-    let logged = recovered.unfinished.iter().find(|(id, _)| *id == batch_id);
-    match logged {
-        Some((_, logged)) if logged.offsets != *ends => Err(ResumeError::Disagreement {
-            batch_id,
-            logged: shown(&logged.offsets),
-            published: shown(ends),
-        }),
-        _ => Ok(()),
+    let mut entries = recovered.unfinished.iter();
+    let Some(at) = entries.position(|(id, _)| *id == batch_id) else { return Ok(()) };
+    let of = |index: usize| recovered.unfinished.get(index).map(|(_, entry)| &entry.offsets);
+    let finished = recovered.finished_intent.as_ref().map(|(_, entry)| &entry.offsets);
+    let before = at.checked_sub(1).map_or(finished, of);
+    // An entry that was mended from another sink's record says where that one was, as do those
+    // beside it. Without mending, no micro-batch ends where the one before did.
+    let ahead = foremost.filter(|(id, _)| *id > batch_id).map(|(_, reached)| &reached.ends);
+    let logged = &recovered.unfinished[at].1.offsets;
+    let mended = [before, of(at + 1), ahead].contains(&Some(logged));
+    if logged == ends || mended {
+        return Ok(());
+    }
+    let (logged, published) = (shown(logged), shown(ends));
+    Err(ResumeError::Disagreement { batch_id, logged, published })
+}
+
+/// Holds the records of all sinks that published `batch_id` last against each other.
+fn check_agreement(
+    published: &[Option<Published>],
+    batch_id: BatchId,
+    foremost: &Reached,
+) -> Result<(), ResumeError> {
+    let others = published.iter().flatten().filter(|other| other.batch_id == batch_id);
+    let mut ends = others.filter_map(|other| other.reached.as_ref()).map(|other| &other.ends);
+    match ends.find(|ends| **ends != foremost.ends) {
+        None => Ok(()),
+        Some(other) => {
+            let (one, other) = (shown(&foremost.ends), shown(other));
+            Err(ResumeError::SinksDisagree { batch_id, one, other })
+        }
+    }
+}
+
+/// Where a sink stands that has everything up to the intent `before`, which ended at `ends`.
+fn stands(
+    published: Option<&Published>,
+    before: Option<BatchId>,
+    ends: &[Option<SourceOffset>],
+) -> Vec<Option<SourceOffset>> {
+    match published {
+        Some(Published { batch_id, reached: Some(reached) }) if Some(*batch_id) > before => {
+            reached.ends.clone()
+        }
+        _ => ends.to_vec(),
     }
 }
 
 impl Resume {
-    /// Tells intents without commit entry that are published from those to run again.
-    fn sort_unfinished(&mut self, recovered: Recovered, published: Option<BatchId>) {
-        let finished = recovered.finished_intent.map(|(_, entry)| entry.offsets);
-        let mut starts = finished.unwrap_or_else(|| vec![None; self.positions.len()]);
+    /// Tells intents without commit entry that are published from those to run again, and for
+    /// which sinks.
+    fn sort_unfinished(&mut self, recovered: Recovered, published: &[Option<Published>]) {
+        let (mut before, mut starts) = match recovered.finished_intent {
+            Some((id, entry)) => (Some(id), entry.offsets),
+            None => (None, vec![None; self.positions.len()]),
+        };
         for (id, entry) in recovered.unfinished {
-            let ends = entry.offsets.clone();
-            if published.is_some_and(|published| published >= id) {
+            let lacks = |of_sink: &Option<Published>| {
+                !of_sink.as_ref().is_some_and(|published| published.batch_id >= id)
+            };
+            if !published.iter().any(lacks) {
                 self.commit_only.push(id);
-            } else {
-                let batch_time_ms = entry.batch_timestamp_ms;
-                self.replays.push(Replay { id, starts, ends: entry.offsets, batch_time_ms });
             }
-            starts = ends;
+            for (sink, of_sink) in published.iter().enumerate().filter(|(_, sink)| lacks(sink)) {
+                let starts = stands(of_sink.as_ref(), before, &starts);
+                self.run_again(id, entry.batch_timestamp_ms, starts, &entry.offsets, sink);
+            }
+            (before, starts) = (Some(id), entry.offsets);
+        }
+    }
+
+    /// Brings every sink to where the foremost one stands, after the last intent.
+    fn catch_up(
+        &mut self,
+        last_intent: Option<BatchId>,
+        published: &[Option<Published>],
+        foremost: BatchId,
+        reached: &Reached,
+    ) {
+        for (sink, of_sink) in published.iter().enumerate() {
+            if of_sink.as_ref().is_some_and(|published| published.batch_id >= foremost) {
+                continue;
+            }
+            let starts = stands(of_sink.as_ref(), last_intent, &self.positions);
+            // A crash while the logs were mended: it has caught up already.
+            if starts != reached.ends {
+                self.run_again(foremost, reached.batch_time_ms, starts, &reached.ends, sink);
+            }
+        }
+    }
+
+    /// Sinks that stand at the same place share a replay.
+    fn run_again(
+        &mut self,
+        id: BatchId,
+        batch_time_ms: i64,
+        starts: Vec<Option<SourceOffset>>,
+        ends: &[Option<SourceOffset>],
+        sink: usize,
+    ) {
+        let mut replays = self.replays.iter_mut();
+        match replays.find(|replay| replay.id == id && replay.starts == starts) {
+            Some(replay) => replay.sinks.push(sink),
+            None => {
+                let (ends, sinks) = (ends.to_vec(), vec![sink]);
+                self.replays.push(Replay { id, starts, ends, batch_time_ms, sinks });
+            }
         }
     }
 
@@ -223,7 +346,7 @@ impl Resume {
     }
 
     /// Makes the entries that are missing up to `published`; only those that a log would keep.
-    fn mend(&mut self, published: BatchId, reached: Reached) {
+    fn mend(&mut self, published: BatchId, reached: &Reached) {
         let entry = offset_log::Entry {
             batch_watermark_ms: 0,
             batch_timestamp_ms: reached.batch_time_ms,
@@ -234,16 +357,20 @@ impl Resume {
         let missing = self.next_id.0.max(kept)..=published.0;
         self.mend = missing.map(|id| (BatchId(id), entry.clone())).collect();
         self.next_id = published.next();
-        self.positions = reached.ends;
+        self.positions.clone_from(&reached.ends);
     }
 }
+
+#[cfg(test)]
+mod several;
+
 #[cfg(test)]
 mod tests {
     use millstream_store::commit_log;
 
     use super::*;
 
-    fn entry(id: u64) -> (BatchId, offset_log::Entry) {
+    pub(super) fn entry(id: u64) -> (BatchId, offset_log::Entry) {
         let offsets = vec![offset(id * 10)];
         let entry = offset_log::Entry {
             batch_watermark_ms: 0,
@@ -254,18 +381,18 @@ mod tests {
         (BatchId(id), entry)
     }
 
-    fn offset(at: u64) -> Option<SourceOffset> {
+    pub(super) fn offset(at: u64) -> Option<SourceOffset> {
         Some(SourceOffset::new(at.to_string()))
     }
 
     /// A sink's answer: micro-batch `id`, up to the offset `end` if it knows that.
-    fn published(id: u64, end: Option<u64>) -> Option<Published> {
+    pub(super) fn published(id: u64, end: Option<u64>) -> Option<Published> {
         let reached = end.map(|end| Reached { ends: vec![offset(end)], batch_time_ms: 9 });
         Some(Published { batch_id: BatchId(id), reached })
     }
 
     /// Intents up to `last`, commits up to `commit`.
-    fn recovered(last: u64, commit: Option<u64>) -> Recovered {
+    pub(super) fn recovered(last: u64, commit: Option<u64>) -> Recovered {
         let first_open = commit.map_or(0, |commit| commit + 1);
         Recovered {
             previous_intent: last.checked_sub(1).map(entry),
@@ -278,21 +405,21 @@ mod tests {
 
     #[test]
     fn a_new_query_starts_at_zero() {
-        let resume = decide(Recovered::default(), None, 1).unwrap();
+        let resume = decide(Recovered::default(), &[None], 1).unwrap();
         assert_eq!((resume.next_id, resume.replays), (BatchId(0), vec![]));
         assert!(!resume.conf.is_empty(), "Spark's settings are written from the start");
     }
 
     #[test]
     fn after_a_commit_the_next_micro_batch_follows() {
-        let resume = decide(recovered(4, Some(4)), None, 1).unwrap();
+        let resume = decide(recovered(4, Some(4)), &[None], 1).unwrap();
         assert_eq!((resume.next_id, resume.replays), (BatchId(5), vec![]));
         assert_eq!(resume.positions, vec![offset(40)]);
     }
 
     #[test]
     fn intents_without_commit_run_again_over_the_same_ranges() {
-        let replays = decide(recovered(5, Some(3)), None, 1).unwrap().replays;
+        let replays = decide(recovered(5, Some(3)), &[None], 1).unwrap().replays;
         let ranges = replays.into_iter().map(|replay| (replay.id.0, replay.starts, replay.ends));
         let expected =
             vec![(4, vec![offset(30)], vec![offset(40)]), (5, vec![offset(40)], vec![offset(50)])];
@@ -301,23 +428,23 @@ mod tests {
 
     #[test]
     fn the_first_micro_batch_runs_again_from_the_initial_offset() {
-        let replays = decide(recovered(0, None), None, 1).unwrap().replays;
+        let replays = decide(recovered(0, None), &[None], 1).unwrap().replays;
         assert_eq!((replays[0].starts.clone(), replays[0].batch_time_ms), (vec![None], 7));
     }
 
     #[test]
     fn what_the_sink_has_published_is_not_run_again() {
-        let resume = decide(recovered(5, Some(3)), published(4, None), 1).unwrap();
+        let resume = decide(recovered(5, Some(3)), &[published(4, None)], 1).unwrap();
         assert_eq!(resume.commit_only, vec![BatchId(4)]);
         assert_eq!(resume.replays.len(), 1);
         assert_eq!(resume.replays[0].starts, vec![offset(40)]);
-        let behind = decide(recovered(5, Some(3)), published(3, None), 1).unwrap();
+        let behind = decide(recovered(5, Some(3)), &[published(3, None)], 1).unwrap();
         assert_eq!(behind.replays.len(), 2);
     }
 
     #[test]
     fn logs_behind_the_sink_are_mended() {
-        let resume = decide(recovered(5, Some(4)), published(8, Some(77)), 1).unwrap();
+        let resume = decide(recovered(5, Some(4)), &[published(8, Some(77))], 1).unwrap();
         assert_eq!((resume.commit_only, resume.replays), (vec![BatchId(5)], vec![]));
         let mended = resume.mend.iter().map(|(id, entry)| (id.0, entry.offsets.clone()));
         let end = vec![offset(77)];
@@ -329,51 +456,53 @@ mod tests {
 
     #[test]
     fn empty_logs_are_mended_from_the_beginning_as_far_as_they_are_kept() {
-        let resume = decide(Recovered::default(), published(2, Some(20)), 1).unwrap();
+        let resume = decide(Recovered::default(), &[published(2, Some(20))], 1).unwrap();
         assert_eq!(resume.mend.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [0, 1, 2]);
-        let resume = decide(Recovered::default(), published(5_000, Some(20)), 1).unwrap();
+        let resume = decide(Recovered::default(), &[published(5_000, Some(20))], 1).unwrap();
         assert_eq!(resume.mend.len() as u64, RETAINED_ENTRIES_MIN);
         assert_eq!(resume.mend.last().map(|(id, _)| id.0), Some(5_000));
     }
 
     #[test]
     fn a_record_below_the_commits_changes_nothing() {
-        let resume = decide(recovered(5, Some(4)), published(2, Some(20)), 1).unwrap();
-        assert_eq!(resume, decide(recovered(5, Some(4)), None, 1).unwrap());
+        let resume = decide(recovered(5, Some(4)), &[published(2, Some(20))], 1).unwrap();
+        assert_eq!(resume, decide(recovered(5, Some(4)), &[None], 1).unwrap());
     }
 
     #[test]
     fn a_record_that_agrees_with_the_log_completes_it() {
-        let resume = decide(recovered(5, Some(4)), published(5, Some(50)), 1).unwrap();
+        let resume = decide(recovered(5, Some(4)), &[published(5, Some(50))], 1).unwrap();
         assert_eq!((resume.commit_only, resume.replays), (vec![BatchId(5)], vec![]));
         assert_eq!((resume.next_id, resume.mend), (BatchId(6), vec![]));
     }
 
     #[test]
     fn a_record_that_contradicts_the_log_is_refused() {
-        let refused = decide(recovered(5, Some(4)), published(5, Some(49)), 1).unwrap_err();
+        let refused = decide(recovered(5, Some(4)), &[published(5, Some(49))], 1).unwrap_err();
         assert_eq!(refused.kind(), Kind::Data);
         let text = refused.to_string();
         assert!(text.contains("ends at 50") && text.contains("up to 49"), "{text}");
-        let refused = decide(recovered(5, Some(4)), published(7, Some(70)), 2).unwrap_err();
+        let refused = decide(recovered(5, Some(4)), &[published(7, Some(70))], 2).unwrap_err();
         assert!(matches!(refused, ResumeError::SourcesChanged { .. }));
-        let refused = decide(Recovered::default(), published(7, Some(70)), 2).unwrap_err();
+        let refused = decide(Recovered::default(), &[published(7, Some(70))], 2).unwrap_err();
         assert!(matches!(refused, ResumeError::RecordOfOthers { in_record: 1, .. }));
     }
 
     #[test]
     fn a_sink_ahead_of_the_logs_has_to_say_how_far() {
-        let refused = decide(recovered(5, Some(4)), published(6, None), 1).unwrap_err();
+        let refused = decide(recovered(5, Some(4)), &[published(6, None)], 1).unwrap_err();
         assert_eq!(refused.kind(), Kind::Data);
         assert!(refused.to_string().contains("micro-batch 6"), "{refused}");
         assert!(refused.to_string().contains("ends with 5"), "{refused}");
-        let refused = decide(Recovered::default(), published(0, None), 1).unwrap_err();
+        let refused = decide(Recovered::default(), &[published(0, None)], 1).unwrap_err();
         assert!(refused.to_string().contains("has none"), "{refused}");
+        let beside = [published(6, None), published(6, Some(60))];
+        assert!(decide(recovered(5, Some(4)), &beside, 1).is_ok(), "another one says it");
     }
 
     #[test]
     fn another_number_of_sources_is_refused() {
-        let refused = decide(recovered(0, None), None, 2).unwrap_err();
+        let refused = decide(recovered(0, None), &[None], 2).unwrap_err();
         assert_eq!(refused, ResumeError::SourcesChanged { in_checkpoint: 1, in_query: 2 });
     }
 }

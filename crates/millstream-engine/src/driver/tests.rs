@@ -1,6 +1,8 @@
 //! The driver against a source and a sink made for testing: every promise of the module's head,
 //! with crashes in between.
 
+mod several;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,9 +18,10 @@ use tokio::sync::Notify;
 
 use super::stop::stop_pair;
 use super::*;
+use crate::plan::QueryPlan;
 use crate::plan::session::streaming_config;
 use crate::plan::stream_scan::{Slots, StreamTable};
-use crate::sink::{Acknowledgement, Published};
+use crate::sink::{Acknowledgement, Output, Published, Sink};
 use crate::source::RecordBatches;
 
 fn schema() -> SchemaRef {
@@ -282,10 +285,12 @@ impl Scene {
         let logical = context.sql("SELECT v FROM input WHERE v % 10 <> 9").await.unwrap();
         let (state, logical) = logical.into_parts();
         Query {
-            plan: QueryPlan::new(state, logical, vec![slots]).await.unwrap(),
+            branches: Branches::one(
+                QueryPlan::new(state, logical, vec![slots]).await.unwrap(),
+                Box::new(OutsideSink(Arc::clone(&self.outside))),
+            ),
             sources: vec![Box::new(TopicSource::new(&self.topic, self.rows_max))],
             statics: Vec::new(),
-            sink: Box::new(OutsideSink(Arc::clone(&self.outside))),
             log_settings: Settings { purge: self.purge, ..Settings::of(&checkpoint) },
             checkpoint,
             trigger,

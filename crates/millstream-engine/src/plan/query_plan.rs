@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
@@ -12,7 +13,7 @@ use futures::TryStreamExt;
 use millstream_store::env::Env;
 
 use super::straight_line::StraightLine;
-use super::stream_scan::{Slots, from_datafusion};
+use super::stream_scan::{Slots, StreamScan, from_datafusion};
 use crate::source::{Failure, Split};
 
 /// Runs after which the plan's nodes are renewed. Each run adds its own counters to every node,
@@ -62,6 +63,28 @@ impl QueryPlan {
         self.straight = StraightLine::of(&self.physical).map(Arc::new);
         self.runs = 0;
         Ok(())
+    }
+
+    /// By source, the columns that the plan reads of it; `None` where it reads nothing, as below a
+    /// condition that never holds.
+    pub fn columns_read(&self) -> Vec<Option<Vec<usize>>> {
+        let mut read = vec![None; self.scans.len()];
+        let _ = self.physical.apply(|node| {
+            if let Some(scan) = node.downcast_ref::<StreamScan>() {
+                for (columns, slots) in read.iter_mut().zip(&self.scans) {
+                    if let Some(found) = scan.columns_of(slots) {
+                        *columns = Some(found.to_vec());
+                    }
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        read
+    }
+
+    /// Partitions of its scans: how many cores one micro-batch may use.
+    pub fn partitions(&self) -> usize {
+        self.scans.first().map_or(1, |slots| slots.partitions())
     }
 
     /// Runs the plan over one micro-batch: `inputs` has the splits of each source. The result has

@@ -49,29 +49,50 @@ impl Slots {
         Arc::new(Self { slots: (0..partitions).map(|_| Mutex::default()).collect() })
     }
 
-    /// Spreads splits over the partitions: all into the first while they are small, since waking
-    /// another core costs more than it brings, else each to the partition with the fewest rows.
-    /// Returns whether more than one partition got rows.
+    /// Puts splits into the partitions' slots as [`spread`] does. Returns whether more than one
+    /// partition got rows.
     pub fn fill(&self, splits: Vec<Box<dyn Split>>) -> bool {
-        const ROWS_WORTH_A_CORE: u64 = 4_096;
-        let rows_total: u64 = splits.iter().map(|split| split.rows()).sum();
-        if self.slots.len() == 1 || splits.len() == 1 || rows_total < ROWS_WORTH_A_CORE {
+        if !is_worth_spreading(&splits, self.slots.len()) {
             *self.slots[0].lock() = splits;
             return false;
         }
-        let mut rows_by_slot = vec![0_u64; self.slots.len()];
-        for split in splits {
-            let fewest = (0..rows_by_slot.len()).min_by_key(|slot| rows_by_slot[*slot]);
-            let fewest = fewest.expect("there is at least one slot");
-            rows_by_slot[fewest] += split.rows();
-            self.slots[fewest].lock().push(split);
+        for (slot, share) in self.slots.iter().zip(spread(splits, self.slots.len())) {
+            *slot.lock() = share;
         }
         true
+    }
+
+    /// How many partitions there are.
+    pub(super) fn partitions(&self) -> usize {
+        self.slots.len()
     }
 
     fn take(&self, partition: usize) -> Vec<Box<dyn Split>> {
         std::mem::take(&mut self.slots[partition].lock())
     }
+}
+
+fn is_worth_spreading(splits: &[Box<dyn Split>], partitions: usize) -> bool {
+    const ROWS_WORTH_A_CORE: u64 = 4_096;
+    partitions > 1
+        && splits.len() > 1
+        && splits.iter().map(|split| split.rows()).sum::<u64>() >= ROWS_WORTH_A_CORE
+}
+
+/// Spreads splits over partitions: all into the first while they are small, since waking another
+/// core costs more than it brings, else each to the partition with the fewest rows.
+pub(crate) fn spread(splits: Vec<Box<dyn Split>>, partitions: usize) -> Vec<Vec<Box<dyn Split>>> {
+    if !is_worth_spreading(&splits, partitions) {
+        return vec![splits];
+    }
+    let mut shares: Vec<(u64, Vec<_>)> = (0..partitions).map(|_| (0, Vec::new())).collect();
+    for split in splits {
+        let fewest = shares.iter_mut().min_by_key(|(rows, _)| *rows);
+        let (rows, share) = fewest.expect("there is at least one partition");
+        *rows += split.rows();
+        share.push(split);
+    }
+    shares.into_iter().map(|(_, share)| share).collect()
 }
 
 /// A stream as DataFusion's planner sees it.
@@ -140,6 +161,11 @@ impl StreamScan {
             slots: Arc::clone(&table.slots),
             properties: Arc::new(properties),
         })
+    }
+
+    /// The columns it reads, where it reads `slots`.
+    pub(super) fn columns_of(&self, slots: &Arc<Slots>) -> Option<&[usize]> {
+        Arc::ptr_eq(&self.slots, slots).then_some(&self.projection)
     }
 
     /// Empties a partition's slot and decodes what was in it.

@@ -210,8 +210,10 @@ impl Blame<'_> {
 
     fn lexemes(&self) -> impl Iterator<Item = (usize, &Lexeme)> {
         let inside = |lexeme: &Lexeme| {
-            let span = self.prepared.span;
-            lexeme.span.start >= span.start && lexeme.span.end <= span.end
+            let pieces = &self.prepared.pieces;
+            pieces
+                .iter()
+                .any(|piece| lexeme.span.start >= piece.start && lexeme.span.end <= piece.end)
         };
         self.lexed.lexemes.iter().enumerate().filter(move |(_, lexeme)| inside(lexeme))
     }

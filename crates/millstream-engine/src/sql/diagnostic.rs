@@ -106,6 +106,19 @@ impl Diagnostic {
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
 impl Diagnostics {
+    /// Forgets what was found twice: what is wrong with a FROM clause that several branches share is
+    /// found for each of them.
+    pub fn forget_repeats(&mut self) {
+        let mut known = Vec::with_capacity(self.0.len());
+        self.0.retain(|diagnostic| {
+            let is_new = !known.contains(diagnostic);
+            if is_new {
+                known.push(diagnostic.clone());
+            }
+            is_new
+        });
+    }
+
     /// `Ok` where nothing was found.
     pub fn into_result(self) -> Result<(), Diagnostics> {
         if self.0.is_empty() { Ok(()) } else { Err(self) }

@@ -14,6 +14,7 @@
 //! instead. One spelling is accepted, Spark's; other systems' get an error that shows it.
 
 mod blame;
+mod branches;
 mod create_table;
 mod cursor;
 pub mod diagnostic;
@@ -40,8 +41,10 @@ pub use cursor::Name;
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Span};
 pub use logical::to_logical;
 pub use options::WRITER_OPTIONS;
-pub use parse::{ColumnDeclaration, FlowDeclaration, OptionDeclaration, TableDeclaration};
-pub use pipeline::{Flow, Pipeline, WriterOptions};
+pub use parse::{
+    BranchDeclaration, ColumnDeclaration, FlowDeclaration, OptionDeclaration, TableDeclaration,
+};
+pub use pipeline::{Branch, Flow, Pipeline, WriterOptions};
 pub use prepare::{PreparedQuery, TableCatalog, TableRead, Watermark};
 pub use project::{Target, project_to_sink};
 pub use trigger::Trigger;

@@ -1,5 +1,7 @@
 //! Options of tables: the connector's own, the writer's, and overrides from the command line.
 
+mod several;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,6 +8,7 @@ use std::ops::Range;
 use arrow::datatypes::FieldRef;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::branches;
 use super::create_table;
 use super::cursor::{Cursor, Name};
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -55,23 +56,40 @@ pub struct OptionDeclaration {
     pub value: Name,
 }
 
-/// `[CREATE FLOW name AS] INSERT INTO sink query`, or a query alone.
+/// `[CREATE FLOW name AS] INSERT INTO sink query`, or a query alone, or several of the first that
+/// share a FROM clause.
 #[derive(Clone, Debug)]
 pub struct FlowDeclaration {
     /// The name after `CREATE FLOW`.
     pub name: Option<Name>,
     /// `COMMENT '...'`.
     pub comment: Option<Name>,
+    /// What is written where; at least one.
+    pub branches: Vec<BranchDeclaration>,
+    /// The whole statement.
+    pub span: Span,
+}
+
+/// A query of a flow and the table it writes to.
+#[derive(Clone, Debug)]
+pub struct BranchDeclaration {
     /// The table written to; `None` for a query alone, whose rows go to the console.
     pub sink: Option<Name>,
     /// `BY NAME`.
     pub by_name: bool,
     /// Columns listed after the sink's name.
     pub columns: Vec<Name>,
-    /// The query's tokens.
-    pub(super) query: Range<usize>,
-    /// The whole statement.
+    /// The query's tokens; in pieces, where a FROM clause is shared.
+    pub(super) query: Vec<Range<usize>>,
+    /// INSERT and the query, without a FROM clause that is shared.
     pub span: Span,
+}
+
+/// `INSERT INTO sink`, up to the query.
+pub(super) struct Insert {
+    pub(super) sink: Name,
+    pub(super) by_name: bool,
+    pub(super) columns: Vec<Name>,
 }
 
 /// `CREATE TEMPORARY VIEW name AS query`.
@@ -92,7 +110,7 @@ pub(super) enum Statement {
 }
 
 /// Words a statement can start with.
-const STARTS: &[&str] = &["CREATE", "INSERT", "SELECT", "WITH"];
+const STARTS: &[&str] = &["CREATE", "INSERT", "SELECT", "WITH", "FROM"];
 
 /// Reads all statements; every statement that cannot be read gives a diagnostic.
 pub(super) fn parse(lexed: &Lexed) -> (Vec<Statement>, Diagnostics) {
@@ -119,11 +137,14 @@ fn statement(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
     }
     if starts_query(&cursor) {
         let query = query(&mut cursor)?;
+        let (sink, by_name, columns) = (None, false, Vec::new());
         let span = start.to(cursor.last_span());
-        let (name, comment, columns) = (None, None, Vec::new());
-        let flow =
-            FlowDeclaration { name, comment, sink: None, by_name: false, columns, query, span };
-        return Ok(Statement::Flow(flow));
+        let query = vec![query];
+        let branches = vec![BranchDeclaration { sink, by_name, columns, query, span }];
+        return Ok(Statement::Flow(FlowDeclaration { name: None, comment: None, branches, span }));
+    }
+    if cursor.is_word("FROM") {
+        return branches::parse(cursor, start, None, None).map(Statement::Flow);
     }
     Err(unknown_start(&cursor))
 }
@@ -187,6 +208,9 @@ fn create(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
             comment = Some(cursor.string("a comment")?);
         }
         cursor.expect_words(&["AS"], "after the flow's name")?;
+        if cursor.is_word("FROM") {
+            return branches::parse(cursor, start, Some(name), comment).map(Statement::Flow);
+        }
         if !cursor.is_word("INSERT") {
             let help = "a flow is CREATE FLOW name AS INSERT INTO sink SELECT ...";
             return Err(cursor.unexpected("INSERT INTO").help(help));
@@ -223,6 +247,19 @@ fn flow(
     name: Option<Name>,
     comment: Option<Name>,
 ) -> Result<Statement, Diagnostic> {
+    let from = cursor.here();
+    let Insert { sink, by_name, columns } = insert(&mut cursor)?;
+    if !starts_query(&cursor) {
+        return Err(cursor.unexpected("a query (SELECT or WITH)"));
+    }
+    let query = vec![query(&mut cursor)?];
+    let (sink, end) = (Some(sink), cursor.last_span());
+    let branches = vec![BranchDeclaration { sink, by_name, columns, query, span: from.to(end) }];
+    Ok(Statement::Flow(FlowDeclaration { name, comment, branches, span: start.to(end) }))
+}
+
+/// Takes `INSERT INTO sink [BY NAME] [(columns)]`.
+pub(super) fn insert(cursor: &mut Cursor<'_>) -> Result<Insert, Diagnostic> {
     cursor.eat_words(&["INSERT"]);
     if let Some(span) = cursor.eat_words(&["OVERWRITE"]) {
         return Err(Diagnostic::at(span, "INSERT OVERWRITE is not supported")
@@ -230,7 +267,7 @@ fn flow(
     }
     cursor.expect_words(&["INTO"], "after INSERT")?;
     cursor.eat_words(&["TABLE"]);
-    let sink = one_part_name(&mut cursor, "the name of the table to write to")?;
+    let sink = one_part_name(cursor, "the name of the table to write to")?;
     let by_name = cursor.eat_words(&["BY", "NAME"]).is_some();
     let mut columns = Vec::new();
     // A parenthesis may also open the query itself.
@@ -250,13 +287,7 @@ fn flow(
         return Err(Diagnostic::at(first.span, "BY NAME takes no column list")
             .help("leave out BY NAME, or the list"));
     }
-    if !starts_query(&cursor) {
-        return Err(cursor.unexpected("a query (SELECT or WITH)"));
-    }
-    let query = query(&mut cursor)?;
-    let span = start.to(cursor.last_span());
-    let sink = Some(sink);
-    Ok(Statement::Flow(FlowDeclaration { name, comment, sink, by_name, columns, query, span }))
+    Ok(Insert { sink, by_name, columns })
 }
 
 /// A table's name; `a.b` is refused.

@@ -14,6 +14,7 @@ use datafusion::logical_expr::LogicalPlan;
 
 use crate::connector::{Connector, ReadMode, Registry, Table};
 
+use super::branches::{OTHER_STREAM, OTHER_STREAM_HELP};
 use super::cursor::Name;
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::lexer::Lexed;
@@ -21,8 +22,10 @@ use super::logical::to_logical;
 use super::nearest::suggest;
 use super::options::Roles;
 pub use super::options::{DeclaredTable, WRITER_OPTIONS, WriterOptions};
-use super::parse::{self, FlowDeclaration, Statement, TableDeclaration, ViewDeclaration};
-use super::prepare::{self, PreparedQuery, TableCatalog};
+use super::parse::{
+    self, BranchDeclaration, FlowDeclaration, Statement, TableDeclaration, ViewDeclaration,
+};
+use super::prepare::{self, PreparedQuery, TableCatalog, TableRead};
 use super::project::{Target, project_to_sink};
 
 /// A checked pipeline file.
@@ -37,23 +40,31 @@ pub struct Pipeline {
     pub flows: Vec<Flow>,
 }
 
-/// A query and the table it writes to.
+/// What is driven together, from one checkpoint: a query and the table it writes to, or several
+/// that share their FROM clause.
 #[derive(Clone)]
 pub struct Flow {
     /// The flow's name, unique in the file.
     pub name: String,
+    /// Its queries, at least one; all read the same streams.
+    pub branches: Vec<Branch>,
+    /// How the flow is driven.
+    pub writer: WriterOptions,
+    /// Where the checkpoint is: `checkpointLocation`, else `.millstream/<file>/<flow>`.
+    pub checkpoint: String,
+    /// True where the queries read a stream; else they run once over what is there.
+    pub is_stream: bool,
+}
+
+/// A query and the table it writes to.
+#[derive(Clone)]
+pub struct Branch {
     /// The table written to.
     pub sink: Table,
     /// The sink's connector.
     pub connector: Arc<dyn Connector>,
     /// The query.
     pub query: PreparedQuery,
-    /// How the flow is driven.
-    pub writer: WriterOptions,
-    /// Where the checkpoint is: `checkpointLocation`, else `.millstream/<file>/<flow>`.
-    pub checkpoint: String,
-    /// True where the query reads a stream; else it runs once over what is there.
-    pub is_stream: bool,
     declared: Arc<DeclaredTable>,
     insert: Insert,
 }
@@ -92,6 +103,7 @@ impl Pipeline {
         let loader = Loader::new(&lexed, &file, registry, overrides, &mut found);
         let flows = loader.flows(file_name, &mut found);
         found.0.sort_by_key(|diagnostic| diagnostic.span.map_or(0, |span| span.start));
+        found.forget_repeats();
         found.into_result()?;
         let tables = loader.tables;
         Ok(Self { file_name: file_name.to_owned(), text: text.to_owned(), tables, flows })
@@ -104,6 +116,25 @@ impl Pipeline {
 }
 
 impl Flow {
+    /// The tables that its queries read, each once: streams in the order of the plans' scans, which
+    /// is the same for all branches.
+    pub fn reads(&self) -> Vec<&TableRead> {
+        let mut reads: Vec<&TableRead> = Vec::new();
+        for read in self.branches.iter().flat_map(|branch| &branch.query.reads) {
+            if !reads.iter().any(|known| known.registered_as == read.registered_as) {
+                reads.push(read);
+            }
+        }
+        reads
+    }
+}
+
+impl Branch {
+    /// What tells the branch from others of its flow: the sink's name in lower case.
+    pub fn id(&self) -> String {
+        self.sink.name.to_lowercase()
+    }
+
     /// Plans the query with its columns fitted to the sink's, and has the sink's connector check
     /// them. The tables in [`PreparedQuery::reads`] stand in `state` as `registered_as`.
     pub fn plan(&self, state: &SessionState) -> Result<LogicalPlan, Diagnostics> {
@@ -222,29 +253,27 @@ impl<'a> Loader<'a> {
     fn flows(&self, file_name: &str, found: &mut Diagnostics) -> Vec<Flow> {
         let names = self.flow_names();
         let mut roles: HashMap<String, Roles> = HashMap::new();
-        for flow in &self.file.flows {
-            if let Some(sink) = &flow.sink {
-                roles.entry(sink.text.to_lowercase()).or_default().written = true;
-            }
+        let branches = self.file.flows.iter().flat_map(|flow| &flow.branches);
+        for sink in branches.filter_map(|branch| branch.sink.as_ref()) {
+            roles.entry(sink.text.to_lowercase()).or_default().written = true;
         }
         let mut flows = Vec::new();
         let mut all_read = true;
         for (declaration, name) in self.file.flows.iter().zip(names) {
-            let query = found.take(prepare::prepare(self.lexed, declaration.query.clone(), self));
-            all_read &= query.is_some();
-            for read in query.iter().flat_map(|query| &query.reads) {
-                roles.entry(read.table.to_lowercase()).or_default().read = true;
-            }
-            let sink = found.take(self.sink(declaration));
-            if let (Some(query), Some((declared, sink))) = (query, sink) {
-                flows.extend(found.take(self.flow(
-                    name,
-                    query,
-                    declared,
-                    sink,
-                    declaration,
-                    file_name,
-                )));
+            let declared = declaration.branches.iter();
+            let branches: Vec<_> = declared
+                .map(|branch| {
+                    let query = found.take(prepare::prepare(self.lexed, &branch.query, self));
+                    all_read &= query.is_some();
+                    for read in query.iter().flat_map(|query| &query.reads) {
+                        roles.entry(read.table.to_lowercase()).or_default().read = true;
+                    }
+                    let sink = found.take(self.sink(branch));
+                    Some(self.branch(query?, sink?, branch))
+                })
+                .collect();
+            if let Some(branches) = branches.into_iter().collect() {
+                flows.extend(found.take(self.flow(name, branches, file_name)));
             }
         }
         for table in &self.tables {
@@ -272,7 +301,8 @@ impl<'a> Loader<'a> {
             if let Some(name) = &flow.name {
                 return name.text.clone();
             }
-            let sink = flow.sink.as_ref().map_or("console", |sink| &sink.text);
+            let first = flow.branches.first().and_then(|branch| branch.sink.as_ref());
+            let sink = first.map_or("console", |sink| &sink.text);
             let numbered = (1..).map(|number| match number {
                 1 => sink.to_owned(),
                 number => format!("{sink}_{number}"),
@@ -285,9 +315,9 @@ impl<'a> Loader<'a> {
         names.collect()
     }
 
-    fn sink(&self, flow: &FlowDeclaration) -> Result<(Arc<DeclaredTable>, Name), Diagnostic> {
-        let Some(sink) = &flow.sink else {
-            let at = Span::new(flow.span.start, flow.span.start + "SELECT".len());
+    fn sink(&self, branch: &BranchDeclaration) -> Result<(Arc<DeclaredTable>, Name), Diagnostic> {
+        let Some(sink) = &branch.sink else {
+            let at = Span::new(branch.span.start, branch.span.start + "SELECT".len());
             let console = self.console.clone().ok_or_else(|| {
                 Diagnostic::at(at, "this query's rows have nowhere to go")
                     .help("write INSERT INTO a declared table SELECT ...")
@@ -318,34 +348,41 @@ impl<'a> Loader<'a> {
         )))
     }
 
+    fn branch(
+        &self,
+        query: PreparedQuery,
+        (declared, sink): (Arc<DeclaredTable>, Name),
+        declaration: &BranchDeclaration,
+    ) -> Branch {
+        let (by_name, columns) = (declaration.by_name, declaration.columns.clone());
+        Branch {
+            sink: declared.table.clone(),
+            connector: declared.connector.clone(),
+            insert: Insert { sink, by_name, columns },
+            query,
+            declared,
+        }
+    }
+
     fn flow(
         &self,
         name: String,
-        query: PreparedQuery,
-        declared: Arc<DeclaredTable>,
-        sink: Name,
-        declaration: &FlowDeclaration,
+        branches: Vec<Branch>,
         file_name: &str,
     ) -> Result<Flow, Diagnostics> {
-        let writer = declared.writer(&self.writer_overrides)?;
+        same_streams(&branches)?;
+        let declared: Vec<_> = branches.iter().map(|branch| &*branch.declared).collect();
+        let writer = DeclaredTable::writer_of_all(&declared, &self.writer_overrides)?;
         let stem = Path::new(file_name)
             .file_stem()
             .map_or("pipeline".into(), |stem| stem.to_string_lossy().into_owned());
         let default = || format!(".millstream/{stem}/{name}");
         Ok(Flow {
             checkpoint: writer.checkpoint_location.clone().unwrap_or_else(default),
-            sink: declared.table.clone(),
-            connector: declared.connector.clone(),
-            is_stream: query.is_stream(),
-            insert: Insert {
-                sink,
-                by_name: declaration.by_name,
-                columns: declaration.columns.clone(),
-            },
+            is_stream: branches.iter().any(|branch| branch.query.is_stream()),
             name,
-            query,
+            branches,
             writer,
-            declared,
         })
     }
 
@@ -360,7 +397,7 @@ impl<'a> Loader<'a> {
             if let Some(first) = earlier.find(same) {
                 found.0.push(
                     Diagnostic::at(
-                        flow.insert.sink.span,
+                        flow.branches[0].insert.sink.span,
                         format!(
                             "flows `{}` and `{}` would share the checkpoint '{}'",
                             first.name, flow.name, flow.checkpoint
@@ -373,6 +410,26 @@ impl<'a> Loader<'a> {
             }
         }
     }
+}
+
+/// Branches are run over the same rows, so none may read a stream that the others do not.
+fn same_streams(branches: &[Branch]) -> Result<(), Diagnostic> {
+    let streams = |branch: &Branch| -> Vec<(String, Span)> {
+        let reads = branch.query.reads.iter().filter(|read| read.mode == ReadMode::Stream);
+        reads.map(|read| (read.registered_as.clone(), read.span)).collect()
+    };
+    let of_first = streams(&branches[0]);
+    for branch in &branches[1..] {
+        let own = streams(branch);
+        if own == of_first {
+            continue;
+        }
+        let odd = own.iter().find(|read| !of_first.contains(read));
+        let odd = odd.or_else(|| of_first.iter().find(|read| !own.contains(read)));
+        let at = odd.map_or(branch.insert.sink.span, |(_, span)| *span);
+        return Err(Diagnostic::at(at, OTHER_STREAM).help(OTHER_STREAM_HELP));
+    }
+    Ok(())
 }
 
 impl TableCatalog for Loader<'_> {

@@ -31,8 +31,10 @@ pub struct PreparedQuery {
     /// The tables it reads. Two reads of one stream are two entries, each a source of its own;
     /// a table that is read as a batch has one entry however often it is named.
     pub reads: Vec<TableRead>,
-    /// Where the query stands in the pipeline file.
+    /// Where the query stands in the pipeline file, without a FROM clause that it shares.
     pub span: Span,
+    /// All its pieces, in the order in which they are read.
+    pub(super) pieces: Vec<Span>,
     /// The pipeline file.
     pub(super) text: String,
 }
@@ -75,33 +77,40 @@ pub trait TableCatalog {
     }
 }
 
-/// Prepares the query whose tokens are `range`.
+/// Prepares the query whose tokens are `ranges`, one after the other.
 pub(super) fn prepare(
     lexed: &Lexed,
-    range: Range<usize>,
+    ranges: &[Range<usize>],
     catalog: &dyn TableCatalog,
 ) -> Result<PreparedQuery, Diagnostics> {
-    let lexemes = &lexed.lexemes[range.clone()];
-    let (Some(first), Some(last)) = (lexemes.first(), lexemes.last()) else {
+    let pieces: Vec<Span> = ranges.iter().filter_map(|range| piece(lexed, range)).collect();
+    let (Some(first), Some(last)) = (pieces.first(), ranges.last()) else {
         return Err(Diagnostic::nowhere("there is no query").into());
     };
-    let span = first.span.to(last.span);
-    let (mut query, marks) = parse(lexed, range)?;
+    let span = piece(lexed, last).map_or(*first, |last| first.to(last));
+    let (mut query, marks) = parse(lexed, ranges)?;
     let reads = relations::resolve(lexed, &mut query, marks, catalog)?;
     check_watermarks(&reads)?;
     stateless::check(lexed, &query, &reads)?;
     rewrite::rewrite(lexed, &mut query, &reads)?;
     let statement = Statement::Query(Box::new(query));
-    Ok(PreparedQuery { statement, reads, span, text: lexed.text.clone() })
+    Ok(PreparedQuery { statement, reads, span, pieces, text: lexed.text.clone() })
+}
+
+/// Where some tokens stand; `None` where there are none.
+fn piece(lexed: &Lexed, range: &Range<usize>) -> Option<Span> {
+    let lexemes = &lexed.lexemes[range.clone()];
+    Some(lexemes.first()?.span.to(lexemes.last()?.span))
 }
 
 /// Reads a query and the marks of its tables.
 pub(super) fn parse(
     lexed: &Lexed,
-    range: Range<usize>,
+    ranges: &[Range<usize>],
 ) -> Result<(Query, HashMap<usize, Mark>), Diagnostic> {
-    let end = lexed.lexemes[range.clone()].last().map_or(0, |last| last.span.end);
-    let extracted = streams::extract(lexed, range)?;
+    let end = ranges.iter().filter_map(|range| piece(lexed, range)).map(|piece| piece.end);
+    let end = end.max().unwrap_or(0);
+    let extracted = streams::extract(lexed, ranges)?;
     let mut parser = Parser::new(&SparkDialect).with_tokens_with_locations(extracted.tokens);
     let query = parser.parse_query().map_err(|error| unreadable(lexed, &error, end))?;
     let next = parser.peek_token();

@@ -209,7 +209,7 @@ impl Resolver<'_> {
         if self.views.contains(&view) {
             return Err(Diagnostic::at(span, "this view reads itself"));
         }
-        let (mut query, marks) = prepare::parse(self.lexed, view.clone())?;
+        let (mut query, marks) = prepare::parse(self.lexed, std::slice::from_ref(&view))?;
         self.marks.extend(marks);
         let alias = alias
             .take()

@@ -60,16 +60,19 @@ const NOT_A_NAME: &str = "\
     LIMIT UNION EXCEPT INTERSECT MINUS LATERAL WINDOW WATERMARK TABLESAMPLE SORT CLUSTER \
     DISTRIBUTE QUALIFY";
 
-/// Takes the words out of the query whose tokens are `range`.
-pub(super) fn extract(lexed: &Lexed, range: Range<usize>) -> Result<Extracted, Diagnostic> {
+/// Takes the words out of the query whose tokens are `ranges`, one after the other.
+pub(super) fn extract(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Extracted, Diagnostic> {
     let mut extraction = Extraction {
-        cursor: Cursor::new(lexed, range.start, range.end),
+        cursor: Cursor::new(lexed, 0, 0),
         parts: vec![Part::Other],
         last_table: None,
         out: Extracted { tokens: Vec::new(), marks: HashMap::new() },
     };
-    while !extraction.cursor.at_end() {
-        extraction.step()?;
+    for range in ranges {
+        extraction.cursor = Cursor::new(lexed, range.start, range.end);
+        while !extraction.cursor.at_end() {
+            extraction.step()?;
+        }
     }
     Ok(extraction.out)
 }
@@ -316,7 +319,7 @@ impl Extraction<'_> {
     }
 }
 
-fn can_name_a_table(lexeme: &Lexeme) -> bool {
+pub(super) fn can_name_a_table(lexeme: &Lexeme) -> bool {
     matches!(lexeme.token, Token::Word(_))
         && !NOT_A_NAME.split_whitespace().any(|word| lexeme.is_word(word))
 }

@@ -55,20 +55,27 @@ const ROWS_AHEAD: u32 = 8_192;
 
 /// How much of a query's id is in names.
 const ID_LENGTH: usize = 8;
+/// The whole of it; what follows names one of several sinks of the query.
+const QUERY_ID_LENGTH: usize = 36;
 /// Names of topics have at most 249 characters.
-const FLOW_LENGTH_MAX: usize = 200;
+const FLOW_LENGTH_MAX: usize = 150;
+const BRANCH_LENGTH_MAX: usize = 60;
 
 /// What a query's transactions and its record are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Names {
     base: String,
+    topic: String,
 }
 
 impl Names {
     /// The names of the query `query_id` of `flow`.
     fn new(flow: &str, query_id: &str) -> Self {
+        let branch = query_id.get(QUERY_ID_LENGTH..).unwrap_or_default();
         let id: String = query_id.chars().take(ID_LENGTH).collect();
-        Self { base: format!("millstream-{flow}-{id}") }
+        let in_topic: String = topic_characters(flow).take(FLOW_LENGTH_MAX).collect();
+        let topic = format!("millstream-{in_topic}-{id}{}-published", branch_in_topic(branch));
+        Self { base: format!("millstream-{flow}-{id}{branch}"), topic }
     }
 
     /// The transactional id number `index`.
@@ -83,10 +90,7 @@ impl Names {
 
     /// The topic that holds the record. Topics have fewer characters and shorter names than flows.
     fn topic(&self) -> String {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        let name: String = self.base.chars().map(|c| if allowed(c) { c } else { '_' }).collect();
-        let (flow, id) = name.split_at(name.len() - ID_LENGTH);
-        format!("{}{id}-published", &flow[..flow.len().min(FLOW_LENGTH_MAX)])
+        self.topic.clone()
     }
 
     /// The consumer group that holds piece `piece` of the record.
@@ -96,6 +100,22 @@ impl Names {
             more => format!("{}-published-{more}", self.base),
         }
     }
+}
+
+fn topic_characters(name: &str) -> impl Iterator<Item = char> {
+    let allowed = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
+    name.chars().map(move |c| if allowed(&c) { c } else { '_' })
+}
+
+/// A sink's name as part of a topic's. Where it cannot be that as it is, a number of its own keeps
+/// it apart from the other sinks of the query.
+fn branch_in_topic(branch: &str) -> String {
+    let name: String = topic_characters(branch).take(BRANCH_LENGTH_MAX).collect();
+    if name == branch {
+        return name;
+    }
+    let fnv = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    format!("{name}-{:08x}", branch.bytes().fold(0x811c_9dc5, fnv))
 }
 
 #[cfg(test)]
@@ -118,5 +138,21 @@ mod tests {
         assert_eq!(names.topic(), "millstream-St_rung_7_b-0a1b2c3d-published");
         let long = Names::new(&"ü".repeat(500), id).topic();
         assert!(long.len() < 249 && long.ends_with("0a1b2c3d-published"), "{long}");
+    }
+
+    #[test]
+    fn sinks_of_one_query_share_no_name() {
+        let names = |branch: &str| {
+            Names::new("pii", &format!("0a1b2c3d-0000-4000-8000-000000000000{branch}"))
+        };
+        assert_eq!(names("-alerts").transactional_id(3), "millstream-pii-0a1b2c3d-alerts-3");
+        assert_eq!(names("-alerts").topic(), "millstream-pii-0a1b2c3d-alerts-published");
+        assert_eq!(names("-alerts").group(0), "millstream-pii-0a1b2c3d-alerts-published");
+        let (x, y) = ("x".repeat(300), "x".repeat(301));
+        let branches = ["", "-alerts", "-störung", "-st_rung", "-stärung", &x, &y];
+        let topics: Vec<_> = branches.map(|branch| names(branch).topic()).into();
+        for (index, topic) in topics.iter().enumerate() {
+            assert!(topic.len() < 249 && !topics[..index].contains(topic), "{topics:?}");
+        }
     }
 }

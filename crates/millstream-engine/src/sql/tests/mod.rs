@@ -31,7 +31,7 @@ fn load(text: &str) -> Result<Pipeline, Diagnostics> {
 /// A session in which the flow's tables are there but empty.
 fn empty_session(flow: &Flow) -> SessionContext {
     let session = session();
-    for read in &flow.query.reads {
+    for read in flow.reads() {
         let table = Arc::new(EmptyTable::new(read.schema.clone()));
         session.register_table(quoted(&read.registered_as), table).expect("names are unique");
     }
@@ -66,8 +66,9 @@ fn summary(text: &str) -> Result<String, Diagnostics> {
     let mut found = Diagnostics::default();
     for flow in &pipeline.flows {
         let kind = if flow.is_stream { "stream" } else { "batch" };
-        let _ = writeln!(out, "flow {} into {} ({kind})", flow.name, flow.sink.name);
-        for read in &flow.query.reads {
+        let sinks: Vec<_> = flow.branches.iter().map(|branch| &*branch.sink.name).collect();
+        let _ = writeln!(out, "flow {} into {} ({kind})", flow.name, sinks.join(", "));
+        for read in flow.reads() {
             let mode = if read.mode == ReadMode::Stream { "stream" } else { "batch" };
             let _ = write!(out, "  reads {} as {mode} `{}`", read.table, read.registered_as);
             if let Some(watermark) = &read.watermark {
@@ -80,7 +81,10 @@ fn summary(text: &str) -> Result<String, Diagnostics> {
         if let ProgressTracking::Interval(interval) = writer.logging.tracking {
             let _ = writeln!(out, "  async progress every {interval:?}");
         }
-        if let Some(plan) = found.take(flow.plan(&empty_session(flow).state())) {
+        for branch in &flow.branches {
+            let Some(plan) = found.take(branch.plan(&empty_session(flow).state())) else {
+                continue;
+            };
             let _ = writeln!(out, "  columns {}", spark_schema(plan.schema().as_arrow()));
             if text.contains("--! plan") {
                 let plan = plan.display_indent().to_string();
@@ -88,6 +92,7 @@ fn summary(text: &str) -> Result<String, Diagnostics> {
             }
         }
     }
+    found.forget_repeats();
     found.into_result()?;
     Ok(out)
 }
@@ -117,6 +122,11 @@ fn streams() {
 #[test]
 fn queries() {
     golden::check("queries.txt", outcome);
+}
+
+#[test]
+fn branches() {
+    golden::check("branches.txt", outcome);
 }
 
 #[test]

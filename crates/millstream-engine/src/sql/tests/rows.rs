@@ -34,7 +34,7 @@ fn run(text: &str) -> Result<String, Diagnostics> {
     let pipeline = load(text)?;
     let flow = pipeline.flows.last().expect("the case has a query");
     let session = session();
-    for read in &flow.query.reads {
+    for read in flow.reads() {
         let columns = match read.table.as_str() {
             "logs" => logs(&read.schema),
             _ => owners(),
@@ -43,7 +43,7 @@ fn run(text: &str) -> Result<String, Diagnostics> {
         let table = MemTable::try_new(read.schema.clone(), vec![vec![rows]]).expect("it is valid");
         session.register_table(quoted(&read.registered_as), Arc::new(table)).expect("unique names");
     }
-    let plan = flow.plan(&session.state())?;
+    let plan = flow.branches[0].plan(&session.state())?;
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("it can start");
     let rows = runtime.block_on(async {
         let rows = session.execute_logical_plan(plan).await?;
@@ -59,7 +59,7 @@ fn run(text: &str) -> Result<String, Diagnostics> {
 
 /// Rows in an order of their own, where the query gives none.
 fn sorted(flow: &Flow, table: &str) -> String {
-    if flow.query.statement.to_string().contains("ORDER BY") {
+    if flow.branches[0].query.statement.to_string().contains("ORDER BY") {
         return table.to_owned();
     }
     let mut lines: Vec<&str> = table.lines().collect();

@@ -1,0 +1,309 @@
+//! Where a query's rows go: a plan and a sink for each of its branches.
+//!
+//! Most queries have one branch, and then this adds nothing: the splits go into its plan, the
+//! result into its sink. Where several branches read the same sources, each split is decoded once,
+//! with the columns that any of the plans asks for ([`decoded`](super::decoded)). Then one branch
+//! after the other runs its plan and hands the result to its sink, all under the number of the
+//! micro-batch. So the first branch's rows are on their way before the second one computes, and a
+//! micro-batch is acknowledged when every sink has acknowledged it.
+//!
+//! What several sinks promise together is what the most demanding of them needs: an intent that is
+//! durable before anything is published if one relies on the same range under the same number, an
+//! intent after the acknowledgements if one tells what it published, else any.
+//!
+//! A sink that gathers micro-batches, as a table that commits once a second, is ready only every
+//! so many milliseconds: alone it has no use for smaller pieces. Beside a sink that does not
+//! gather it would delay the other's rows for nothing, so then the driver does not ask it. It may
+//! take many more micro-batches that way, each of which is remembered until it is acknowledged.
+//! Therefore they are limited, and once half of them are under way the gathering sinks are asked
+//! again and space out the rest: rows wait some milliseconds longer, instead of for the next commit.
+
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use millstream_store::crash_points::{self, Step};
+use millstream_store::env::Env;
+use millstream_store::log_writer::Ticket;
+use millstream_store::offset::BatchId;
+
+use super::MICRO_BATCHES_IN_FLIGHT_MAX;
+use super::decoded::{self, Columns};
+use crate::plan::QueryPlan;
+use crate::plan::stream_scan::from_datafusion;
+use crate::progress::SinkProgress;
+use crate::sink::{Acknowledgement, Delivery, Output, Published, Reached, Sink};
+use crate::source::{Failure, Split};
+
+/// Micro-batches in flight where a sink that gathers stands beside one that does not. Half of them
+/// is what a table takes for one commit.
+const IN_FLIGHT_BESIDE_GATHERING_MAX: usize = 16_384;
+
+/// A plan over the query's sources, and where its rows go.
+pub struct Branch {
+    /// The plan.
+    pub plan: QueryPlan,
+    /// The sink.
+    pub sink: Box<dyn Sink>,
+}
+
+impl Branch {
+    fn gathers(&self) -> bool {
+        self.sink.micro_batches_in_flight_max().is_some()
+    }
+}
+
+/// All branches of a query, in the order of the file.
+pub struct Branches {
+    branches: Vec<Branch>,
+    /// By source, the columns that any plan reads; empty where there is one branch.
+    columns: Vec<Columns>,
+}
+
+/// A micro-batch on its way to the sinks.
+pub(super) struct Order<'a> {
+    pub(super) id: BatchId,
+    pub(super) reached: Reached,
+    /// The sinks that get it, ascending; `None` for all.
+    pub(super) sinks: Option<&'a [usize]>,
+    /// An intent that must be durable before anything is published.
+    pub(super) intent: Option<Ticket>,
+}
+
+/// What came of a micro-batch.
+pub(super) struct HandedOver {
+    pub(super) acknowledgements: Acknowledgements,
+    pub(super) rows_out: u64,
+    /// What each sink got; empty where the query has one.
+    pub(super) sinks: Vec<SinkProgress>,
+}
+
+/// Completes when every sink has accepted a micro-batch.
+pub(super) struct Acknowledgements {
+    first: Acknowledgement,
+    others: Vec<Acknowledgement>,
+}
+
+impl Branches {
+    /// The branches of one query, whose plans read the same sources in the same order.
+    pub fn new(branches: Vec<Branch>) -> Self {
+        assert!(!branches.is_empty(), "a query has at least one branch");
+        let mut of_query = Self { branches, columns: Vec::new() };
+        of_query.find_columns();
+        of_query
+    }
+
+    /// The branch of a query that has only one.
+    pub fn one(plan: QueryPlan, sink: Box<dyn Sink>) -> Self {
+        Self::new(vec![Branch { plan, sink }])
+    }
+
+    fn find_columns(&mut self) {
+        if self.branches.len() > 1 {
+            let plans = self.branches.iter().map(|branch| branch.plan.columns_read());
+            self.columns = decoded::columns_of_any(plans);
+        }
+    }
+
+    fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
+        self.branches.iter().map(|branch| &*branch.sink)
+    }
+
+    /// What the sinks are, for progress and messages.
+    pub(super) fn description(&self) -> String {
+        match &self.branches[..] {
+            [only] => only.sink.description(),
+            _ => self.sinks().map(|sink| sink.description()).collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    /// What all sinks together need. Settled once they are open.
+    pub(super) fn delivery(&self) -> Delivery {
+        let any = |wanted| self.sinks().any(|sink| sink.delivery() == wanted);
+        match () {
+            () if any(Delivery::IdempotentById) => Delivery::IdempotentById,
+            () if any(Delivery::Answers) => Delivery::Answers,
+            () => Delivery::Repeats,
+        }
+    }
+
+    /// How many micro-batches may be under way.
+    pub(super) fn micro_batches_in_flight_max(&self) -> usize {
+        let several = self.branches.len() > 1;
+        if several && self.is_any_gathering() && !self.are_all_gathering() {
+            return IN_FLIGHT_BESIDE_GATHERING_MAX;
+        }
+        let of_sinks = self.sinks().filter_map(|sink| sink.micro_batches_in_flight_max());
+        of_sinks.max().unwrap_or(0).max(MICRO_BATCHES_IN_FLIGHT_MAX)
+    }
+
+    fn is_any_gathering(&self) -> bool {
+        self.branches.iter().any(Branch::gathers)
+    }
+
+    fn are_all_gathering(&self) -> bool {
+        self.branches.iter().all(Branch::gathers)
+    }
+
+    /// Opens every sink; gives what each has published last.
+    pub(super) async fn open(&mut self) -> Result<Vec<Option<Published>>, Failure> {
+        let mut published = Vec::with_capacity(self.branches.len());
+        for branch in &mut self.branches {
+            published.push(branch.sink.open().await?);
+        }
+        Ok(published)
+    }
+
+    /// Completes when another micro-batch is worth taking; `is_crowded` where more than half of
+    /// those that may be under way are.
+    pub(super) async fn ready(&mut self, is_crowded: bool) -> Result<(), Failure> {
+        if let [only] = &mut self.branches[..] {
+            return only.sink.ready().await;
+        }
+        let asks_all = is_crowded || self.are_all_gathering();
+        for branch in &mut self.branches {
+            if asks_all || !branch.gathers() {
+                branch.sink.ready().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans again, with what the static tables hold now.
+    pub(super) async fn replan(&mut self) -> Result<(), Failure> {
+        for branch in &mut self.branches {
+            branch.plan.replan().await.map_err(from_datafusion)?;
+        }
+        self.find_columns();
+        Ok(())
+    }
+
+    /// Runs the plans over `splits`, by source, and hands the results to the sinks.
+    ///
+    /// Errors: what a split could not read, a plan could not compute or a sink could not take. The
+    /// sinks before have the micro-batch then, as after a crash at that moment.
+    pub(super) async fn publish(
+        &mut self,
+        env: &Env,
+        splits: Vec<Vec<Box<dyn Split>>>,
+        order: Order<'_>,
+    ) -> Result<HandedOver, Failure> {
+        if let [only] = &mut self.branches[..] {
+            return only.publish_alone(env, splits, order).await;
+        }
+        self.publish_to_several(env, splits, order).await
+    }
+
+    async fn publish_to_several(
+        &mut self,
+        env: &Env,
+        splits: Vec<Vec<Box<dyn Split>>>,
+        mut order: Order<'_>,
+    ) -> Result<HandedOver, Failure> {
+        let partitions = self.branches[0].plan.partitions();
+        let input = decoded::decode(env, splits, &self.columns, partitions).await?;
+        let mut handed_over = HandedOver::new(Acknowledgement::Done);
+        let sinks = order.sinks;
+        let is_meant = |index: &usize| sinks.is_none_or(|sinks| sinks.contains(index));
+        for (index, branch) in self.branches.iter_mut().enumerate() {
+            let description = branch.sink.description();
+            let (rows, latency) = (0, Duration::ZERO);
+            let mut progress = SinkProgress { description, rows, latency };
+            let mut acknowledgement = Acknowledgement::Done;
+            if is_meant(&index) {
+                let partitions = branch.run(env, input.splits()).await?;
+                logged(order.intent.take()).await?;
+                let reached = order.reached.clone();
+                let output = Output { batch_id: order.id, partitions, reached };
+                progress.rows = output.rows();
+                acknowledgement = branch.sink.publish(output).await?;
+            }
+            handed_over.rows_out += progress.rows;
+            handed_over.sinks.push(progress);
+            handed_over.acknowledgements.set(index, acknowledgement);
+        }
+        Ok(handed_over)
+    }
+
+    /// Has every sink publish what it holds back.
+    pub(super) async fn flush(&mut self) {
+        for branch in &mut self.branches {
+            branch.sink.flush().await;
+        }
+    }
+
+    /// Closes every sink; gives the first failure.
+    pub(super) async fn close(&mut self) -> Result<(), Failure> {
+        let mut outcome = Ok(());
+        for branch in &mut self.branches {
+            let closed = branch.sink.close().await;
+            outcome = outcome.and(closed);
+        }
+        outcome
+    }
+}
+
+impl Branch {
+    async fn run(
+        &mut self,
+        env: &Env,
+        splits: Vec<Vec<Box<dyn Split>>>,
+    ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+        let partitions = self.plan.run(env, splits).await?;
+        crash_points::reached(Step::AfterRun);
+        Ok(partitions)
+    }
+
+    async fn publish_alone(
+        &mut self,
+        env: &Env,
+        splits: Vec<Vec<Box<dyn Split>>>,
+        order: Order<'_>,
+    ) -> Result<HandedOver, Failure> {
+        let partitions = self.run(env, splits).await?;
+        let output = Output { batch_id: order.id, partitions, reached: order.reached };
+        let rows_out = output.rows();
+        logged(order.intent).await?;
+        let acknowledgement = self.sink.publish(output).await?;
+        Ok(HandedOver { rows_out, ..HandedOver::new(acknowledgement) })
+    }
+}
+
+async fn logged(intent: Option<Ticket>) -> Result<(), Failure> {
+    if let Some(ticket) = intent {
+        ticket.written().await?;
+    }
+    Ok(())
+}
+
+impl HandedOver {
+    fn new(first: Acknowledgement) -> Self {
+        let acknowledgements = Acknowledgements { first, others: Vec::new() };
+        Self { acknowledgements, rows_out: 0, sinks: Vec::new() }
+    }
+}
+
+impl Acknowledgements {
+    fn set(&mut self, index: usize, acknowledgement: Acknowledgement) {
+        match index {
+            0 => self.first = acknowledgement,
+            _ => self.others.push(acknowledgement),
+        }
+    }
+
+    /// Waits for all of them. Gives the moment of the last, microseconds since the epoch, and
+    /// tells `each` those of all; a sink that had accepted at once did at `handed_over_us`.
+    pub(super) async fn accepted(
+        self,
+        handed_over_us: i64,
+        mut each: impl FnMut(usize, i64),
+    ) -> Result<i64, Failure> {
+        let mut last_us = self.first.accepted().await?.unwrap_or(handed_over_us);
+        each(0, last_us);
+        for (index, other) in self.others.into_iter().enumerate() {
+            let moment_us = other.accepted().await?.unwrap_or(handed_over_us);
+            each(index + 1, moment_us);
+            last_us = last_us.max(moment_us);
+        }
+        Ok(last_us)
+    }
+}

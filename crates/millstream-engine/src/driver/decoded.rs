@@ -1,0 +1,185 @@
+//! Rows that several plans read: decoded once, and then shared.
+//!
+//! A split can be read only once, and decoding is most of what a micro-batch costs. With several
+//! plans over one source its splits are decoded here, into the columns that any of them asks for,
+//! on as many cores as a scan would use. Each plan then gets splits that only pick columns out of
+//! what is in memory.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use millstream_store::env::Env;
+use millstream_store::error::Kind;
+
+use crate::plan::stream_scan::spread;
+use crate::source::{Failure, RecordBatches, Split};
+
+/// Indices of a source's columns, ascending.
+pub type Columns = Arc<[usize]>;
+
+/// By source, the columns that at least one plan reads. `plans` has, for each plan, the columns it
+/// reads of each source; `None` where it does not read the source at all.
+pub fn columns_of_any(plans: impl Iterator<Item = Vec<Option<Vec<usize>>>>) -> Vec<Columns> {
+    let mut of_any: Vec<Vec<usize>> = Vec::new();
+    for plan in plans {
+        of_any.resize(of_any.len().max(plan.len()), Vec::new());
+        for (columns, read) in of_any.iter_mut().zip(plan) {
+            columns.extend(read.into_iter().flatten());
+        }
+    }
+    let sorted = of_any.into_iter().map(|mut columns| {
+        columns.sort_unstable();
+        columns.dedup();
+        columns.into()
+    });
+    sorted.collect()
+}
+
+/// The rows of a micro-batch, by source.
+pub struct Decoded {
+    sources: Vec<Vec<Share>>,
+}
+
+/// What one core decoded, in order.
+#[derive(Clone)]
+struct Share {
+    columns: Columns,
+    rows: Arc<[RecordBatch]>,
+}
+
+/// Decodes the splits of each source; a large micro-batch on up to `partitions` cores.
+pub async fn decode(
+    env: &Env,
+    inputs: Vec<Vec<Box<dyn Split>>>,
+    columns: &[Columns],
+    partitions: usize,
+) -> Result<Decoded, Failure> {
+    let mut sources = Vec::with_capacity(inputs.len());
+    for (splits, columns) in inputs.into_iter().zip(columns) {
+        let mut shares = spread(splits, partitions).into_iter();
+        let first = shares.next();
+        let elsewhere = shares.map(|splits| {
+            let columns = Arc::clone(columns);
+            env.spawn_on_cores("decode", async move { Share::decode(splits, columns) })
+        });
+        let elsewhere: Vec<_> = elsewhere.collect();
+        let here = first.map(|splits| Share::decode(splits, Arc::clone(columns)));
+        let mut decoded: Vec<_> = here.into_iter().collect();
+        for task in elsewhere {
+            decoded.push(task.join().await);
+        }
+        sources.push(decoded.into_iter().collect::<Result<_, _>>()?);
+    }
+    Ok(Decoded { sources })
+}
+
+impl Decoded {
+    /// The rows as splits, for one plan.
+    pub fn splits(&self) -> Vec<Vec<Box<dyn Split>>> {
+        let of_source = |shares: &Vec<Share>| {
+            shares.iter().map(|share| Box::new(share.clone()) as Box<dyn Split>).collect()
+        };
+        self.sources.iter().map(of_source).collect()
+    }
+}
+
+impl Share {
+    fn decode(splits: Vec<Box<dyn Split>>, columns: Columns) -> Result<Self, Failure> {
+        let decoded = splits.into_iter().flat_map(|split| split.read(&columns));
+        let rows = decoded.collect::<Result<_, _>>()?;
+        Ok(Self { columns, rows })
+    }
+}
+
+impl Split for Share {
+    fn rows(&self) -> u64 {
+        self.rows.iter().map(|rows| rows.num_rows() as u64).sum()
+    }
+
+    fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
+        let place = |column: &usize| {
+            self.columns.binary_search(column).expect("it was decoded for every plan")
+        };
+        let places: Vec<usize> = projection.iter().map(place).collect();
+        let rows = Arc::clone(&self.rows);
+        let picked = (0..rows.len()).map(move |at| {
+            let picked = rows[at].project(&places);
+            picked.map_err(|error| Failure::new(Kind::Bug, error.to_string()))
+        });
+        Box::new(picked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use arrow::array::{ArrayRef, AsArray, Int64Array};
+    use arrow::datatypes::Int64Type;
+
+    use super::*;
+
+    /// Three columns, `v`, `10 v` and `100 v`; counts how often it is decoded.
+    struct Counted {
+        values: Vec<i64>,
+        decoded: Arc<AtomicUsize>,
+    }
+
+    impl Split for Counted {
+        fn rows(&self) -> u64 {
+            self.values.len() as u64
+        }
+
+        fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
+            self.decoded.fetch_add(1, Ordering::Relaxed);
+            let columns = projection.iter().map(|column| {
+                let factor = 10_i64.pow(u32::try_from(*column).unwrap());
+                let values = self.values.iter().map(|value| value * factor);
+                let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
+                (format!("c{column}"), values)
+            });
+            Box::new(std::iter::once(Ok(RecordBatch::try_from_iter(columns).unwrap())))
+        }
+    }
+
+    fn values(splits: Vec<Box<dyn Split>>, column: usize) -> Vec<i64> {
+        let rows = splits.into_iter().flat_map(|split| split.read(&[column]));
+        let of = |rows: Result<RecordBatch, Failure>| {
+            rows.unwrap().column(0).as_primitive::<Int64Type>().values().to_vec()
+        };
+        rows.flat_map(of).collect()
+    }
+
+    #[test]
+    fn columns_are_those_of_any_plan() {
+        let plans = [vec![Some(vec![2, 0]), None], vec![Some(vec![0, 1]), Some(vec![])]];
+        let found = columns_of_any(plans.into_iter());
+        assert_eq!(
+            found.iter().map(|columns| columns.to_vec()).collect::<Vec<_>>(),
+            [vec![0, 1, 2], vec![]]
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_plan_sees_all_rows_of_splits_that_are_read_once() {
+        for rows in [3_i64, 5_000] {
+            let decoded = Arc::new(AtomicUsize::new(0));
+            let split = |part: i64| {
+                let (values, decoded) = ((part * rows..(part + 1) * rows).collect(), &decoded);
+                Box::new(Counted { values, decoded: Arc::clone(decoded) }) as Box<dyn Split>
+            };
+            let splits: Vec<_> = (0..3).map(split).collect();
+            let columns: Columns = [0, 2].into();
+            let input = decode(&Env::real(), vec![splits], &[columns], 2).await.unwrap();
+            assert_eq!(decoded.load(Ordering::Relaxed), 3);
+            for (column, factor) in [(2, 100), (0, 1)] {
+                let mut found = values(input.splits().remove(0), column);
+                if rows > 4_096 {
+                    found.sort_unstable();
+                }
+                let expected: Vec<i64> = (0..3 * rows).map(|v| v * factor).collect();
+                assert_eq!(found, expected, "column {column}");
+            }
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Queries with several sinks, crashes in between: each sink has every row of its own once and in
+//! order, whatever the others have.
+
+use std::sync::atomic::AtomicU64;
+
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::driver::branches::Branch;
+
+/// Numbers that follow from a seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % end
+    }
+}
+
+/// Counts what the sinks do, and ends them all at a moment.
+#[derive(Default)]
+struct Moments {
+    left: AtomicU64,
+}
+
+impl Moments {
+    /// Another moment has come; true if the process is gone.
+    fn are_over(&self) -> bool {
+        let one_less = |left: u64| left.checked_sub(1);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err()
+    }
+}
+
+/// What a sink keeps outside, by micro-batch.
+type Kept = Vec<(u64, Vec<i64>, Reached)>;
+
+/// The outside of one sink; outlives the query.
+struct Place {
+    delivery: Delivery,
+    /// Micro-batches that are published together; 0 publishes each at once.
+    gathered: usize,
+    kept: Mutex<Kept>,
+}
+
+impl Place {
+    fn new(delivery: Delivery, gathered: usize) -> Arc<Self> {
+        Arc::new(Self { delivery, gathered, kept: Mutex::default() })
+    }
+
+    fn rows(&self) -> Vec<i64> {
+        self.kept.lock().iter().flat_map(|(_, rows, _)| rows.clone()).collect()
+    }
+}
+
+struct PlaceSink {
+    place: Arc<Place>,
+    moments: Arc<Moments>,
+    gathered: Vec<oneshot::Sender<i64>>,
+    waiting: Kept,
+}
+
+impl PlaceSink {
+    fn keep(&mut self) -> Result<(), Failure> {
+        if self.moments.are_over() {
+            return Err(gone());
+        }
+        self.place.kept.lock().append(&mut self.waiting);
+        // The answer may be lost.
+        let is_lost = self.moments.are_over();
+        for done in self.gathered.drain(..).filter(|_| !is_lost) {
+            let _ = done.send(1);
+        }
+        Ok(())
+    }
+}
+
+fn gone() -> Failure {
+    Failure::new(Kind::Retry, "gone")
+}
+
+#[async_trait]
+impl Sink for PlaceSink {
+    fn description(&self) -> String {
+        format!("{:?}", self.place.delivery)
+    }
+
+    fn delivery(&self) -> Delivery {
+        self.place.delivery
+    }
+
+    fn micro_batches_in_flight_max(&self) -> Option<usize> {
+        (self.place.gathered > 0).then_some(64)
+    }
+
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
+        let kept = self.place.kept.lock();
+        let last = kept.last().filter(|_| self.place.delivery != Delivery::Repeats);
+        Ok(last.map(|(id, _, reached)| Published {
+            batch_id: BatchId(*id),
+            reached: (self.place.delivery == Delivery::Answers).then(|| reached.clone()),
+        }))
+    }
+
+    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
+        let rows = output.record_batches().flat_map(|rows| {
+            rows.column(0).as_primitive::<Int64Type>().values().iter().copied().collect::<Vec<_>>()
+        });
+        let rows: Vec<_> = rows.collect();
+        if self.moments.are_over() {
+            return Err(gone());
+        }
+        if rows.is_empty() && self.place.delivery != Delivery::IdempotentById {
+            return Ok(Acknowledgement::Done);
+        }
+        self.waiting.push((output.batch_id.0, rows, output.reached));
+        let (done, accepted) = oneshot::channel();
+        self.gathered.push(done);
+        if self.gathered.len() >= self.place.gathered {
+            self.keep()?;
+        }
+        let accepted = async move { accepted.await.map_err(|_| gone()) };
+        Ok(Acknowledgement::Later(accepted.boxed()))
+    }
+
+    async fn flush(&mut self) {
+        if self.keep().is_err() {
+            self.waiting.clear();
+        }
+        self.gathered.clear();
+    }
+
+    async fn close(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+const QUERIES: [&str; 3] = [
+    "SELECT v FROM input WHERE v % 10 = 3",
+    "SELECT v FROM input",
+    "SELECT v FROM input WHERE v % 40 < 20",
+];
+
+fn expected(sink: usize, rows: i64) -> Vec<i64> {
+    let keeps = |v: &i64| match sink {
+        0 => v % 10 == 3,
+        1 => true,
+        _ => v % 40 < 20,
+    };
+    (0..rows).filter(keeps).collect()
+}
+
+async fn branch(query: &str, sink: Box<dyn Sink>) -> Branch {
+    let slots = Slots::new(2);
+    let context = SessionContext::new_with_config(streaming_config());
+    let table = StreamTable::new("input".to_owned(), schema(), Arc::clone(&slots));
+    context.register_table("input", Arc::new(table)).unwrap();
+    let (state, logical) = context.sql(query).await.unwrap().into_parts();
+    Branch { plan: QueryPlan::new(state, logical, vec![slots]).await.unwrap(), sink }
+}
+
+/// Three sinks of one query, on a checkpoint of their own.
+struct Several {
+    scene: Scene,
+    places: Vec<Arc<Place>>,
+    moments: Arc<Moments>,
+}
+
+impl Several {
+    fn new(places: Vec<Arc<Place>>) -> Self {
+        let scene = Scene::new([], Outside::default());
+        Self { scene, places, moments: Arc::default() }
+    }
+
+    async fn run(&self, moments: u64) -> Result<Finished, Failure> {
+        self.moments.left.store(moments, Ordering::Relaxed);
+        let (_stopper, stop) = stop_pair();
+        let mut branches = Vec::new();
+        for (place, query) in self.places.iter().zip(QUERIES) {
+            let (place, moments) = (Arc::clone(place), Arc::clone(&self.moments));
+            let (gathered, waiting) = (Vec::new(), Vec::new());
+            let sink = PlaceSink { place, moments, gathered, waiting };
+            branches.push(branch(query, Box::new(sink)).await);
+        }
+        let query = self.scene.query(Trigger::AvailableNow, stop).await;
+        Query { branches: Branches::new(branches), ..query }.run().await
+    }
+
+    /// Takes entries off the ends of the logs, as a crash before they were written would. Entries
+    /// that were mended stay: they are durable before anything else happens.
+    fn forget(&self, commits: usize, intents: usize) {
+        let ends = logged_ends(&self.scene);
+        let taken = ends.windows(2).rev().take(intents).take_while(|two| two[0] != two[1]).count();
+        for (log, count) in [("commits", commits.max(taken)), ("offsets", taken)] {
+            for id in self.scene.names(log).into_iter().rev().take(count) {
+                self.scene.remove(&format!("{log}/{id}"));
+            }
+        }
+    }
+
+    fn assert_all(&self, rows: i64, what: &str) {
+        for (index, place) in self.places.iter().enumerate() {
+            let mut found = place.rows();
+            if place.delivery == Delivery::Repeats {
+                found.sort_unstable();
+                found.dedup();
+            }
+            assert_eq!(found, expected(index, rows), "sink {index} of {what}");
+            let ids: Vec<u64> = place.kept.lock().iter().map(|(id, ..)| *id).collect();
+            let is_ascending = ids.windows(2).all(|two| two[0] < two[1]);
+            assert!(is_ascending || place.delivery == Delivery::Repeats, "{ids:?} of {what}");
+        }
+    }
+}
+
+const SPARSE: ProgressTracking = ProgressTracking::Interval(Duration::from_micros(300));
+
+async fn crash_at_random(kinds: [Delivery; 3], seed: u64) {
+    use Delivery::IdempotentById;
+    let mut chance = Chance(seed);
+    let tracking =
+        [ProgressTracking::EveryMicroBatch, SPARSE, ProgressTracking::Blocking][seed as usize % 3];
+    let can_gather = tracking != ProgressTracking::Blocking;
+    let places = kinds.map(|delivery| {
+        let gathered = if can_gather { chance.below(6) as usize } else { 0 };
+        Place::new(delivery, if delivery == Delivery::Answers { gathered } else { 0 })
+    });
+    let mut several = Several::new(places.to_vec());
+    several.scene.tracking = tracking;
+    let mut rows = 0;
+    for round in 0..6 {
+        let more = 20 + chance.below(60) as i64;
+        several.scene.topic.push(rows..rows + more);
+        rows += more;
+        several.scene.rows_max = 1 + chance.below(9) as usize;
+        let moments = if round == 5 { u64::MAX } else { chance.below(80) };
+        let ended = several.run(moments).await;
+        // Entries of sparse logs are not to be taken off one log alone: both are written at once.
+        let forgotten = chance.below(4) as usize;
+        match kinds.contains(&IdempotentById) {
+            _ if ended.is_ok() => {}
+            true => several.forget(forgotten, 0),
+            false => several.forget(forgotten, chance.below(3) as usize),
+        }
+        assert!(round < 5 || ended.is_ok(), "{kinds:?} {seed}: {ended:?}");
+    }
+    several.assert_all(rows, &format!("{kinds:?}, seed {seed}"));
+    let logs = (several.scene.names("offsets"), several.scene.names("commits"));
+    assert_eq!(logs.0.last(), logs.1.last(), "{kinds:?}, seed {seed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn crashes_at_any_moment_lose_and_double_nothing_in_any_sink() {
+    use Delivery::{Answers, IdempotentById, Repeats};
+    let seeds = std::env::var("MILLSTREAM_SEEDS").ok().map(|seeds| seeds.parse().unwrap());
+    for seed in 0..seeds.unwrap_or(12) {
+        for kinds in [
+            [Answers, Answers, Answers],
+            [Answers, IdempotentById, Answers],
+            [Answers, Repeats, Answers],
+            [Repeats, IdempotentById, Repeats],
+        ] {
+            crash_at_random(kinds, seed).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_reading_serves_all_sinks_under_one_number() {
+    let places = [Delivery::Answers; 3].map(|delivery| Place::new(delivery, 0));
+    let mut several = Several::new(places.to_vec());
+    several.scene.topic.push(0..100);
+    several.scene.rows_max = 50;
+    let finished = several.run(u64::MAX).await.unwrap();
+    let rows_out = (0..3).map(|sink| expected(sink, 100).len() as u64).sum();
+    assert_eq!(finished, Finished { micro_batches: 2, rows_in: 100, rows_out });
+    several.assert_all(100, "a plain run");
+    assert_eq!(several.scene.names("commits"), [0, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sink_that_is_added_begins_at_the_last_commit_entry() {
+    let places = [Delivery::Answers; 3].map(|delivery| Place::new(delivery, 0));
+    let mut several = Several::new(places[..2].to_vec());
+    several.scene.topic.push(0..100);
+    several.run(u64::MAX).await.unwrap();
+    several.places = places.to_vec();
+    several.scene.topic.push(100..200);
+    several.run(u64::MAX).await.unwrap();
+    let added = expected(2, 200).into_iter().filter(|v| *v >= 100).collect::<Vec<_>>();
+    assert_eq!(places[2].rows(), added, "what came after it was added");
+    assert_eq!(places[1].rows(), expected(1, 200));
+}
+
+/// Gathers, and is not ready again before it is told so.
+struct NeverReady(OutsideSink);
+
+#[async_trait]
+impl Sink for NeverReady {
+    fn description(&self) -> String {
+        "NeverReady".to_owned()
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Answers
+    }
+
+    fn micro_batches_in_flight_max(&self) -> Option<usize> {
+        Some(64)
+    }
+
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
+        Ok(None)
+    }
+
+    async fn ready(&mut self) -> Result<(), Failure> {
+        std::future::pending().await
+    }
+
+    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
+        self.0.publish(output).await
+    }
+
+    async fn close(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sink_that_gathers_does_not_hold_back_one_that_does_not() {
+    let scene = Scene::new(0..10, Outside::which(Delivery::Answers));
+    let release = Arc::new(Notify::new());
+    let archive = Arc::new(Outside::which(Delivery::Answers));
+    *archive.hold.lock() = Some((0, Arc::clone(&release)));
+    let (stopper, stop) = stop_pair();
+    let alerts = OutsideSink(Arc::clone(&scene.outside));
+    let branches = vec![
+        branch(QUERIES[1], Box::new(alerts)).await,
+        branch(QUERIES[1], Box::new(NeverReady(OutsideSink(Arc::clone(&archive))))).await,
+    ];
+    let query = scene.query(Trigger::BackToBack, stop).await;
+    let query = Query { branches: Branches::new(branches), ..query };
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    // More than the 128 that may be in flight of other queries.
+    for round in 1..=300 {
+        while scene.outside.ids().len() < round {
+            tokio::task::yield_now().await;
+        }
+        scene.topic.push([round as i64]);
+    }
+    assert_eq!(scene.names("commits"), [0; 0], "the archive has not acknowledged anything");
+    stopper.stop();
+    release.notify_one();
+    running.join().await.unwrap();
+    assert_eq!(scene.names("offsets"), scene.names("commits"));
+    assert_eq!(archive.rows(), scene.outside.rows());
+}

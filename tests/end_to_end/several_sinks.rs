@@ -1,0 +1,294 @@
+//! One reading of a source for several sinks: whatever happens to the process, each of them has
+//! each row once.
+//!
+//! `MILLSTREAM_KILLS` says how often the process is ended at each step, and ten times as often at
+//! random moments, as for one sink.
+
+use std::path::PathBuf;
+
+use crate::delta::{assert_numbers, versions};
+use crate::files_and_static::{json_table, sorted_lines};
+use crate::kafka::{self, Broker};
+use crate::live::{ASYNC, Numbers, PARTITIONS, crashing_at, kills, some_time};
+use crate::millstream::{Pipeline, Running, table};
+use crate::oracle;
+use crate::topics::Topics;
+use crate::wait;
+
+/// The steps of a micro-batch, each of which each of the sinks comes to.
+const STEPS: [&str; 11] = [
+    "after-take",
+    "after-run",
+    "before-begin",
+    "after-produce",
+    "after-offsets",
+    "before-commit",
+    "after-commit",
+    "before-intent",
+    "after-intent",
+    "before-commit-entry",
+    "after-commit-entry",
+];
+
+/// A flow that writes the numbers of a topic which end in 3 to another topic, and all of them to a
+/// table.
+struct Split<'a> {
+    topics: &'a Topics,
+    numbers: Numbers<'a>,
+    pipeline: Pipeline,
+    alerts: String,
+}
+
+impl<'a> Split<'a> {
+    fn new(broker: &'a Broker, name: &str, archive: &[(&str, &str)]) -> Self {
+        let (topics, alerts) = (broker.topics(), format!("{name}_alerts"));
+        let numbers = Numbers::new(topics, format!("{name}_in"));
+        topics.create(&alerts, PARTITIONS as usize);
+        let servers = broker.address();
+        let servers = ("kafka.bootstrap.servers", servers.as_str());
+        let source = [servers, ("subscribe", &numbers.topic), ("startingOffsets", "earliest")];
+        let to_alerts = [servers, ("topic", &alerts), ("delivery", "exactly-once")];
+        let pipeline = Pipeline::new(&format!(
+            "{}{}{}CREATE FLOW split AS FROM STREAM source\n\
+             INSERT INTO alerts BY NAME SELECT value, partition\n\
+             WHERE CAST(value AS STRING) LIKE '%3'\n\
+             INSERT INTO archive SELECT CAST(CAST(value AS STRING) AS BIGINT) AS id, partition,\n\
+             CAST(value AS STRING) AS text;\n",
+            table("source", "", "kafka", &source),
+            table("alerts", "", "kafka", &to_alerts),
+            table("archive", "", "delta", &[&[("path", "table")], archive].concat()),
+        ));
+        Self { topics, numbers, pipeline, alerts }
+    }
+
+    fn table(&self) -> PathBuf {
+        self.pipeline.path("table")
+    }
+
+    fn wait_for_more(&self, running: &mut Running) {
+        let written = || (self.topics.written(&self.alerts), versions(&self.table()));
+        let before = written();
+        running.wait_while_running("more in both sinks", || {
+            let now = written();
+            now.0 > before.0 && now.1 > before.1
+        });
+    }
+
+    /// Runs what is left, and holds both sinks and the logs against what was produced.
+    fn assert_exactly_once(&self) {
+        let synchronous = "archive.asyncProgressTrackingEnabled=false";
+        let flags = ["--trigger", "availableNow", "--set", synchronous];
+        self.pipeline.run(&flags).expect_success();
+        self.assert_alerts();
+        assert_numbers(&self.table(), self.numbers.produced());
+        let checkpoint = self.pipeline.checkpoint();
+        checkpoint.assert_entries_well_formed(1);
+        let last = checkpoint.latest("commits");
+        assert_eq!(checkpoint.latest("offsets"), last, "every micro-batch is committed");
+        let ends = self.topics.ends(&self.numbers.topic);
+        assert_eq!(checkpoint.kafka_end(last, &self.numbers.topic), ends);
+    }
+
+    fn assert_alerts(&self) {
+        let mut seen = vec![Vec::new(); PARTITIONS as usize];
+        for record in self.topics.read(&self.alerts) {
+            let partition = usize::try_from(record.partition).expect("it is not negative");
+            seen[partition].push(record.value().to_owned());
+        }
+        let alerts = (0..self.numbers.produced()).filter(|number| number % 10 == 3);
+        let expected: Vec<String> = alerts.map(|number| format!("{number:06}")).collect();
+        for (partition, values) in seen.iter().enumerate() {
+            let differs = values.iter().zip(&expected).position(|(found, wanted)| found != wanted);
+            assert_eq!(differs, None, "partition {partition} goes wrong there");
+            assert_eq!(values.len(), expected.len(), "in partition {partition}");
+        }
+    }
+}
+
+#[test]
+fn alerts_and_archive_have_each_record_once() {
+    let split = Split::new(kafka::shared(), "split_plain", &[]);
+    split.numbers.produce(500);
+    split.assert_exactly_once();
+    split.numbers.produce(500);
+    split.assert_exactly_once();
+}
+
+#[test]
+fn kills_at_random_moments_lose_and_double_nothing_in_either_sink() {
+    kill_at_random_moments(&Split::new(kafka::shared(), "split_killed", &[COMMIT_SOON]));
+}
+
+#[test]
+fn kills_at_random_moments_lose_and_double_nothing_with_asynchronous_tracking_in_either_sink() {
+    let options = [&[COMMIT_SOON], &ASYNC[..]].concat();
+    kill_at_random_moments(&Split::new(kafka::shared(), "split_killed_async", &options));
+}
+
+/// Often enough to be killed in between, seldom enough for the alerts to be ahead.
+const COMMIT_SOON: (&str, &str) = ("commitInterval", "100ms");
+
+fn kill_at_random_moments(split: &Split<'_>) {
+    split.numbers.while_producing(|| {
+        for round in 0..kills(1) * 10 {
+            let mut running = split.pipeline.start(&[]);
+            split.wait_for_more(&mut running);
+            some_time(round, 300);
+            running.kill();
+        }
+    });
+    split.assert_exactly_once();
+}
+
+#[test]
+fn a_crash_at_any_step_loses_and_doubles_nothing_in_either_sink() {
+    let split = Split::new(kafka::shared(), "split_steps", &[COMMIT_SOON]);
+    split.numbers.while_producing(|| {
+        for step in STEPS {
+            for kill in 0..kills(1) * 2 {
+                let nth = 1 + kill * 3 % 10;
+                let finished = crashing_at(&split.pipeline, step, nth).wait(wait::SOON);
+                assert_eq!(finished.status.code(), None, "no crash at {step}: {finished:?}");
+            }
+        }
+    });
+    split.assert_exactly_once();
+}
+
+#[test]
+fn an_alert_is_out_long_before_the_table_commits() {
+    let split = Split::new(kafka::shared(), "split_early", &[("commitInterval", "30s")]);
+    let mut running = split.pipeline.start(&["--progress", "json"]);
+    for round in 1..=3 {
+        split.numbers.produce(10);
+        let alerts = || split.topics.read(&split.alerts).len() as u64;
+        running.wait_while_running("the alerts", || alerts() == round * PARTITIONS as u64);
+        let rows = versions(&split.table()) > 1;
+        assert!(!rows, "the table has a commit already");
+    }
+    // Killed now, the table has nothing and the topic everything.
+    running.kill();
+    split.assert_exactly_once();
+}
+
+#[test]
+fn files_and_a_table_have_each_record_once() {
+    let broker = kafka::shared();
+    let numbers = Numbers::new(broker.topics(), "split_files_in".to_owned());
+    let servers = broker.address();
+    let source = [
+        ("kafka.bootstrap.servers", servers.as_str()),
+        ("subscribe", &numbers.topic),
+        ("startingOffsets", "earliest"),
+    ];
+    let pipeline = Pipeline::new(&format!(
+        "{}{}{}FROM STREAM source\n\
+         INSERT INTO files SELECT CAST(value AS STRING) AS text, partition\n\
+         INSERT INTO archive SELECT CAST(CAST(value AS STRING) AS BIGINT) AS id, partition,\n\
+         CAST(value AS STRING) AS text;\n",
+        table("source", "", "kafka", &source),
+        json_table("files", "", "output"),
+        table("archive", "", "delta", &[("path", "table"), COMMIT_SOON]),
+    ));
+    numbers.while_producing(|| {
+        for step in STEPS.iter().filter(|step| **step != "after-offsets") {
+            let finished = crashing_at(&pipeline, step, 2).wait(wait::SOON);
+            assert_eq!(finished.status.code(), None, "no crash at {step}: {finished:?}");
+        }
+    });
+    pipeline.run_available();
+    let mut expected: Vec<String> = (0..numbers.produced())
+        .flat_map(|number| {
+            let row = move |at| format!(r#"{{"text":"{number:06}","partition":{at}}}"#);
+            (0..PARTITIONS).map(row)
+        })
+        .collect();
+    expected.sort();
+    assert_eq!(sorted_lines(&pipeline.path("output")), expected);
+    assert_numbers(&pipeline.path("table"), numbers.produced());
+}
+
+#[test]
+fn the_console_and_two_topics_get_their_rows() {
+    let broker = kafka::shared();
+    let topics = broker.topics();
+    let servers = broker.address();
+    let servers = ("kafka.bootstrap.servers", servers.as_str());
+    let out = ["split_first", "split_second"];
+    for topic in ["split_console_in"].iter().chain(&out) {
+        topics.create(topic, 1);
+    }
+    let source = [servers, ("subscribe", "split_console_in"), ("startingOffsets", "earliest")];
+    let to = |topic| [servers, ("topic", topic), ("delivery", "exactly-once")];
+    let pipeline = Pipeline::new(&format!(
+        "{}{}{}{}FROM STREAM source INSERT INTO screen SELECT CAST(value AS STRING) AS shown\n\
+         INSERT INTO first SELECT value INSERT INTO second SELECT upper(value) AS value;\n",
+        table("source", "", "kafka", &source),
+        table("screen", "", "console", &[]),
+        table("first", "", "kafka", &to(out[0])),
+        table("second", "", "kafka", &to(out[1])),
+    ));
+    for round in 1..=2 {
+        topics.produce_values("split_console_in", [format!("round {round}")]);
+        let finished = pipeline.run_available();
+        assert!(finished.stdout.contains(&format!("round {round}")), "{}", finished.stdout);
+    }
+    let read = |topic| -> Vec<String> {
+        topics.read(topic).iter().map(|record| record.value().to_owned()).collect()
+    };
+    assert_eq!(read(out[0]), ["round 1", "round 2"]);
+    assert_eq!(read(out[1]), ["ROUND 1", "ROUND 2"]);
+}
+
+fn batch() -> Pipeline {
+    let pipeline = Pipeline::new(&format!(
+        "{}{}{}CREATE FLOW both AS FROM source\n\
+         INSERT INTO many SELECT n WHERE n < 3 INSERT INTO one SELECT sum(n) AS total;\n",
+        json_table("source", "(n BIGINT)", "input"),
+        json_table("many", "", "many"),
+        table("one", "", "delta", &[("path", "one")]),
+    ));
+    std::fs::create_dir(pipeline.path("input")).expect("the directory is writable");
+    let rows = (1..=4).map(|n| format!("{{\"n\":{n}}}\n")).collect::<String>();
+    std::fs::write(pipeline.path("input/rows.json"), rows).expect("the directory is writable");
+    pipeline
+}
+
+#[test]
+fn a_query_over_tables_at_rest_writes_to_two_sinks() {
+    let pipeline = batch();
+    pipeline.run(&[]).expect_success();
+    assert_eq!(sorted_lines(&pipeline.path("many")), [r#"{"n":1}"#, r#"{"n":2}"#]);
+    let total = oracle::light().query(&pipeline.path("one"), "SELECT sum(total) AS t FROM TABLE");
+    assert_eq!(total["t"].to_string().trim_matches('"'), "10");
+}
+
+#[test]
+fn validate_shows_both_sinks_and_both_plans() {
+    let pipeline = batch();
+    let running = pipeline.spawn(pipeline.bare_command(&["validate", "pipeline.sql"]));
+    let shown = running.wait(wait::SOON).expect_success().stdout;
+    for words in ["sink        many (json)", "sink        one (delta)", "logical plan of many"] {
+        assert!(shown.contains(words), "no '{words}' in:\n{shown}");
+    }
+    assert!(shown.contains("physical plan of one"), "{shown}");
+    assert_eq!(shown.matches("source      source").count(), 1, "{shown}");
+}
+
+#[test]
+fn progress_tells_of_each_sink() {
+    let split = Split::new(kafka::shared(), "split_progress", &[COMMIT_SOON]);
+    split.numbers.produce(50);
+    let finished = split.pipeline.run(&["--trigger", "availableNow", "--progress", "json"]);
+    let progress = finished.expect_success().progress();
+    let rows = |sink: usize| -> u64 {
+        let of = |line: &serde_json::Value| line["sinks"][sink]["numOutputRows"].as_u64();
+        progress.iter().map(|line| of(line).expect("each line has both sinks")).sum()
+    };
+    assert_eq!((rows(0), rows(1)), (5 * PARTITIONS as u64, 50 * PARTITIONS as u64));
+    let slowest = |line: &serde_json::Value| {
+        let latency = |sink: usize| line["sinks"][sink]["latencyMs"].as_u64();
+        latency(1) >= latency(0)
+    };
+    assert!(progress.iter().all(slowest), "the table is the last to have it: {progress:?}");
+}
