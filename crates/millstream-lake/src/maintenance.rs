@@ -185,6 +185,12 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
+        if !self.is_off
+            && let Err(error) = self.checkpointer.prepare()
+        {
+            let table = self.table.store().shown();
+            tracing::warn!(table, %error, "the table's checkpoints cannot be looked at");
+        }
         while let Some(snapshot) = self.next() {
             if !self.is_off {
                 self.checksum(&snapshot);

@@ -6,9 +6,11 @@
 //! If what was found turns out to be damaged, the next older one is tried.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use object_store::Error;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::Layout;
@@ -17,9 +19,10 @@ use super::commits::{decode, split_lines};
 use super::error::{CheckpointError, damaged, store_error};
 use super::facts::{Columns, Part, read_footer};
 use super::names::{LogName, SIDECARS};
+use super::pool;
 use super::source::SourceFile;
 use super::state::{TableState, actions_of};
-use crate::store::{Listed, TableStore};
+use crate::store::{Listed, REQUESTS_IN_FLIGHT_MAX, TableStore};
 
 /// A complete checkpoint as it was listed.
 #[derive(Clone, Debug)]
@@ -108,8 +111,8 @@ impl Base {
         if found.kind == FoundKind::UniqueJson {
             base.load_json(store, &found.files[0], &mut others)?;
         } else {
-            for file in &found.files {
-                base.load_parquet(store, file, &mut others)?;
+            for part in parts_of(store, &found.files)? {
+                base.load_parquet(store, part, &mut others)?;
             }
         }
         let mut sidecars = Vec::new();
@@ -124,9 +127,7 @@ impl Base {
             // What the top file holds besides is not about files.
             base.parts.clear();
         }
-        for file in &sidecars {
-            base.parts.push(footer_of(store, file)?);
-        }
+        base.parts.extend(parts_of(store, &sidecars)?);
         base.state.check(found.version).map_err(damaged(&found.files[0].name))?;
         Ok(base)
     }
@@ -147,10 +148,9 @@ impl Base {
     fn load_parquet(
         &mut self,
         store: &TableStore,
-        file: &Listed,
+        part: Part,
         others: &mut Vec<(String, Value)>,
     ) -> Result<(), CheckpointError> {
-        let part = footer_of(store, file)?;
         let source = SourceFile::new(store, &part);
         for (number, facts) in part.row_groups.iter().enumerate() {
             if facts.adds + facts.removes == facts.rows {
@@ -176,9 +176,22 @@ fn layout_of(found: &Found, sidecars: usize, state: &TableState) -> Layout {
     }
 }
 
-fn footer_of(store: &TableStore, file: &Listed) -> Result<Part, CheckpointError> {
-    let footer = read_footer(store, &file.name, file.size)?;
-    Ok(Part::of(&file.name, file.size, file.modified_ms, &footer))
+/// What the footers of `files` say, in their order. They are read side by side: over a network it
+/// is the round trips that take long.
+fn parts_of(store: &TableStore, files: &[Listed]) -> Result<Vec<Part>, CheckpointError> {
+    let (shared, parts) = ((store.clone(), files.to_vec()), Arc::new(Mutex::new(Vec::new())));
+    let found = Arc::clone(&parts);
+    pool::run(store.env(), REQUESTS_IN_FLIGHT_MAX, files.len(), move |number| {
+        let (store, files) = &shared;
+        let file = &files[number];
+        let footer = read_footer(store, &file.name, file.size)?;
+        let part = Part::of(&file.name, file.size, file.modified_ms, &footer);
+        found.lock().push((number, part));
+        Ok(())
+    })?;
+    let mut parts = std::mem::take(&mut *parts.lock());
+    parts.sort_unstable_by_key(|(number, _)| *number);
+    Ok(parts.into_iter().map(|(_, part)| part).collect())
 }
 
 /// The file that a `sidecar` action names: by its name, or by a URL.

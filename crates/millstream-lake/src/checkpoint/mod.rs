@@ -188,6 +188,26 @@ impl Checkpointer {
         &self.repaired
     }
 
+    /// Looks at the checkpoint that the next one will stand on, and so finds out which names are
+    /// good. Without this that is known after the first checkpoint only, which then has to write
+    /// every part that one of the names until then falls into.
+    pub fn prepare(&mut self) -> Result<(), CheckpointError> {
+        let listed = self.store.list(names::LOG, None).map_err(store_error("list", names::LOG))?;
+        let (found, _) = checkpoints_of(&listed);
+        for found in &found {
+            match Base::load(&self.store, found) {
+                Ok(base) => {
+                    self.last = Some(base);
+                    self.steer();
+                    return Ok(());
+                }
+                Err(error) if is_fault_of_base(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a checkpoint of `version`, whose commit must be in the log.
     ///
     /// Errors: `Retry` if the store is away, and the checkpointer is as it was; `Data` if the log
@@ -207,6 +227,8 @@ impl Checkpointer {
             match self.write_from(Some(&last), version) {
                 // Somebody deleted or damaged it; what the log has now may still do.
                 Err(error) if is_fault_of_base(&error) => damaged.push(error.to_string()),
+                // Others have gone on without us for long, and cleaned up.
+                Err(CheckpointError::CommitMissing { .. }) => {}
                 Err(error) => {
                     // If only the hint is missing, the new checkpoint is remembered already.
                     self.last.get_or_insert(last);

@@ -57,6 +57,40 @@ fn steered_files_dirty_one_part() {
 }
 
 #[test]
+fn the_first_checkpoint_after_a_start_is_as_cheap_as_others() {
+    let mut table = Table::new(&[]);
+    table.append(200, any);
+    table.checkpointer(LayoutChoice::Auto, 20).write(table.newest()).unwrap();
+    let mut checkpointer = table.checkpointer(LayoutChoice::Auto, 20);
+    checkpointer.prepare().unwrap();
+    let steering = checkpointer.steering();
+    for _ in 0..12 {
+        table.append(1, |names| steering.draw("", names));
+    }
+    let written = checkpointer.write(table.newest()).unwrap();
+    // Theirs, and the one that has everything that is not about files.
+    assert_eq!((written.parts, written.parts_rewritten), (16, 2));
+    table.forget_commits_below(written.version);
+    table.check();
+}
+
+#[test]
+fn commits_that_others_cleaned_up_are_done_without() {
+    let mut table = Table::new(&[]);
+    table.append(30, any);
+    let mut checkpointer = table.checkpointer(LayoutChoice::Auto, 20);
+    checkpointer.write(table.newest()).unwrap();
+    table.append(30, any);
+    table.append(30, any);
+    table.checkpointer(LayoutChoice::Auto, 20).write(table.newest()).unwrap();
+    table.forget_commits_below(table.newest());
+    table.append(1, any);
+    let written = checkpointer.write(table.newest()).unwrap();
+    assert_eq!(written.adds, table.files.len() as u64);
+    table.check();
+}
+
+#[test]
 fn parts_double_when_they_are_full() {
     let mut table = Table::new(&[]);
     table.append(30, any);
