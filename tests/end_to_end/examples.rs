@@ -48,7 +48,8 @@ fn copy(from: &Path, to: &Path) {
 
 #[test]
 fn alerts_and_archive() {
-    let archive = check("alerts-and-archive").path("archive");
+    let pipeline = check("alerts-and-archive");
+    let archive = pipeline.path("archive");
     let sql = "SELECT count(*) AS rows, count(DISTINCT message) AS messages FROM TABLE";
     let found = oracle::light().query(&archive, sql);
     assert_eq!((found["rows"].as_i64(), found["messages"].as_i64()), (Some(4), Some(4)));
