@@ -6,11 +6,12 @@ use std::path::Path;
 use crate::cache::repository;
 use crate::files_and_static::sorted_lines;
 use crate::millstream::Pipeline;
+use crate::oracle;
 use crate::wait;
 
 /// Runs the example and compares each directory in `expected` with the one beside it that the
 /// pipeline wrote. Running it again must change nothing.
-fn check(name: &str) {
+fn check(name: &str) -> Pipeline {
     let example = repository().join("examples").join(name);
     let pipeline = Pipeline::new("");
     copy(&example, &pipeline.path(""));
@@ -24,6 +25,7 @@ fn check(name: &str) {
             assert_eq!(written, sorted_lines(&example.join("expected").join(output)), "{output}");
         }
     }
+    pipeline
 }
 
 fn entries(directory: &Path) -> Vec<String> {
@@ -42,6 +44,15 @@ fn copy(from: &Path, to: &Path) {
             fs::copy(from, to).expect("it can be copied");
         }
     }
+}
+
+#[test]
+fn alerts_and_archive() {
+    let pipeline = check("alerts-and-archive");
+    let archive = pipeline.path("archive");
+    let sql = "SELECT count(*) AS rows, count(DISTINCT message) AS messages FROM TABLE";
+    let found = oracle::light().query(&archive, sql);
+    assert_eq!((found["rows"].as_i64(), found["messages"].as_i64()), (Some(4), Some(4)));
 }
 
 #[test]
@@ -68,7 +79,9 @@ fn generator_temperature() {
 fn every_example_is_checked_and_has_a_readme() {
     let mut names = entries(&repository().join("examples"));
     names.sort();
-    assert_eq!(names, ["elevator", "generator-temperature", "pii-leak", "security"]);
+    let expected =
+        ["alerts-and-archive", "elevator", "generator-temperature", "pii-leak", "security"];
+    assert_eq!(names, expected);
     for name in names {
         let readme = repository().join("examples").join(&name).join("README.md");
         assert!(readme.exists(), "{} is missing", readme.display());

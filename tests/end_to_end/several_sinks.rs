@@ -222,7 +222,8 @@ fn the_console_and_two_topics_get_their_rows() {
     let to = |topic| [servers, ("topic", topic), ("delivery", "exactly-once")];
     let pipeline = Pipeline::new(&format!(
         "{}{}{}{}FROM STREAM source INSERT INTO screen SELECT CAST(value AS STRING) AS shown\n\
-         INSERT INTO first SELECT value INSERT INTO second SELECT upper(value) AS value;\n",
+         INSERT INTO first SELECT value\n\
+         INSERT INTO second SELECT upper(CAST(value AS STRING)) AS value;\n",
         table("source", "", "kafka", &source),
         table("screen", "", "console", &[]),
         table("first", "", "kafka", &to(out[0])),

@@ -1,10 +1,10 @@
 //! From a flow of a pipeline file to a running query.
 //!
 //! A flow has a branch for each of its sinks, one mostly; they share the sources and the tables at
-//! rest, and each has a plan of its own. [`plan`] makes everything that touches nothing: logical and physical plan over tables that are
-//! still empty, so that `validate` and `run` find the same mistakes. [`PlannedFlow::run`] then
-//! opens the checkpoint, makes sources and sink, reads the static tables and hands all of it to
-//! the driver.
+//! rest, and each has a plan of its own. [`plan`] makes everything that touches nothing: logical
+//! and physical plans over tables that are still empty, so that `validate` and `run` find the same
+//! mistakes. [`PlannedFlow::run`] then opens the checkpoint, makes sources and sinks, reads the
+//! static tables and hands all of it to the driver.
 
 use std::borrow::Cow;
 use std::path::PathBuf;

@@ -16,7 +16,7 @@
 //! gather it would delay the other's rows for nothing, so then the driver does not ask it. It may
 //! take many more micro-batches that way, each of which is remembered until it is acknowledged.
 //! Therefore they are limited, and once half of them are under way the gathering sinks are asked
-//! again and space out the rest: rows wait some milliseconds longer, instead of for the next commit.
+//! again and space out the rest: rows wait some milliseconds longer, not for the next commit.
 
 use std::time::Duration;
 

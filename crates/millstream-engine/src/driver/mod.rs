@@ -24,8 +24,8 @@
 //! A crash between 2 and 5 leaves an intent without a commit; unless the sink has published it,
 //! [`recovery`] runs that micro-batch again, with the same ranges, number and batch time.
 //!
-//! A query may have several branches, each with a plan and a sink ([`branches`]): they share steps 1
-//! and 2, and in step 5 a micro-batch counts when every sink has acknowledged it.
+//! A query may have several branches, each with a plan and a sink ([`branches`]): they share steps
+//! 1 and 2, and in step 5 a micro-batch counts when every sink has acknowledged it.
 //!
 //! [`Source::take`]: crate::source::Source::take
 
@@ -33,6 +33,7 @@ pub mod batch_query;
 pub mod branches;
 mod committer;
 mod decoded;
+mod micro_batch;
 mod pace;
 mod recovery;
 pub mod stop;
@@ -49,7 +50,7 @@ use millstream_store::checkpoint::Checkpoint;
 use millstream_store::commit_log;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Task};
-use millstream_store::log_writer::{LogWriter, PurgeTime, Settings, Ticket};
+use millstream_store::log_writer::{LogWriter, PurgeTime, Settings};
 use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;
 use millstream_store::storage::Durability;
@@ -58,14 +59,14 @@ use crate::functions::BatchClock;
 use crate::plan::static_table::LoadedTable;
 use crate::progress::{Durations, Listener, Progress, SourceProgress};
 use crate::sink::{Delivery, Reached};
-use crate::source::{Admission, Failure, Source, Split, Taken};
+use crate::source::{Admission, Failure, Source, Taken};
 use crate::sql::trigger::Trigger;
 use branches::{Branches, HandedOver, Order};
 use committer::{Committer, InFlight};
+use micro_batch::{Fired, Input, Intent, MicroBatch};
 use pace::Pace;
 use recovery::Replay;
 use stop::Stop;
-use tokio::sync::OwnedSemaphorePermit;
 use tracking::ProgressTracking;
 
 /// Micro-batches handed to the sink and not committed yet. Enough that neither a broker's round
@@ -536,82 +537,10 @@ impl Driver {
     }
 }
 
-/// A micro-batch between taking its input and handing it to the committer.
-struct MicroBatch {
-    id: BatchId,
-    fired: Fired,
-    taken: Vec<Option<Taken>>,
-    intent: Intent,
-    /// The sinks that get it; `None` for all.
-    sinks: Option<Vec<usize>>,
-    /// See [`InFlight::completes`].
-    completes: bool,
-    /// See [`InFlight::mend`].
-    mend: Vec<(BatchId, offset_log::Entry)>,
-    durations: Durations,
-    permit: Option<OwnedSemaphorePermit>,
-}
-
-/// What is still to be done about a micro-batch's entry in the offset log.
-enum Intent {
-    /// It stands there: a replay.
-    Logged,
-    /// Being written; the sink waits for it.
-    OnItsWay(Ticket),
-    /// To be written by the committer.
-    ToBeLogged(offset_log::Entry),
-}
-
-/// When and for which moment a micro-batch runs.
-struct Fired {
-    /// On the monotonic clock.
-    began: Duration,
-    /// The micro-batch's time, milliseconds since the epoch; a replay has the first attempt's.
-    batch_time_ms: i64,
-}
-
-impl Fired {
-    fn now(env: &Env) -> Self {
-        Self { began: env.monotonic(), batch_time_ms: env.now_ms() }
-    }
-}
-
 #[derive(PartialEq, Eq)]
 enum Wake {
     Look,
     End,
-}
-
-/// What was taken from the sources, turned by kind of fact instead of by source.
-struct Input {
-    splits: Vec<Vec<Box<dyn Split>>>,
-    ends: Vec<Option<SourceOffset>>,
-    rows: Vec<u64>,
-    oldest_arrival_us: i64,
-}
-
-impl Input {
-    fn split(taken: Vec<Option<Taken>>, env: &Env) -> Self {
-        let mut input = Self {
-            splits: Vec::with_capacity(taken.len()),
-            ends: Vec::with_capacity(taken.len()),
-            rows: Vec::with_capacity(taken.len()),
-            oldest_arrival_us: env.now_us(),
-        };
-        for taken in taken {
-            let (splits, end, rows) = match taken {
-                Some(taken) => {
-                    input.oldest_arrival_us = input.oldest_arrival_us.min(taken.oldest_arrival_us);
-                    (taken.splits, Some(taken.end), taken.rows)
-                }
-                None => (Vec::new(), None, 0),
-            };
-            input.splits.push(splits);
-            input.ends.push(end);
-            input.rows.push(rows);
-        }
-        input
-    }
 }
 
 /// Completes when a source that has not reached its end has something, or all have reached it.

@@ -285,7 +285,7 @@ impl Resume {
         };
         for (id, entry) in recovered.unfinished {
             let lacks = |of_sink: &Option<Published>| {
-                !of_sink.as_ref().is_some_and(|published| published.batch_id >= id)
+                of_sink.as_ref().is_none_or(|published| published.batch_id < id)
             };
             if !published.iter().any(lacks) {
                 self.commit_only.push(id);

@@ -22,7 +22,7 @@ use crate::plan::QueryPlan;
 use crate::plan::session::streaming_config;
 use crate::plan::stream_scan::{Slots, StreamTable};
 use crate::sink::{Acknowledgement, Output, Published, Sink};
-use crate::source::RecordBatches;
+use crate::source::{RecordBatches, Split};
 
 fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]))

@@ -106,8 +106,8 @@ impl Diagnostic {
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// Forgets what was found twice: what is wrong with a FROM clause that several branches share is
-    /// found for each of them.
+    /// Forgets what was found twice: what is wrong with a FROM clause that several branches share
+    /// is found for each of them.
     pub fn forget_repeats(&mut self) {
         let mut known = Vec::with_capacity(self.0.len());
         self.0.retain(|diagnostic| {

@@ -58,7 +58,7 @@ const ID_LENGTH: usize = 8;
 /// The whole of it; what follows names one of several sinks of the query.
 const QUERY_ID_LENGTH: usize = 36;
 /// Names of topics have at most 249 characters.
-const FLOW_LENGTH_MAX: usize = 150;
+const FLOW_LENGTH_MAX: usize = 200;
 const BRANCH_LENGTH_MAX: usize = 60;
 
 /// What a query's transactions and its record are called.
@@ -73,9 +73,10 @@ impl Names {
     fn new(flow: &str, query_id: &str) -> Self {
         let branch = query_id.get(QUERY_ID_LENGTH..).unwrap_or_default();
         let id: String = query_id.chars().take(ID_LENGTH).collect();
-        let in_topic: String = topic_characters(flow).take(FLOW_LENGTH_MAX).collect();
-        let topic = format!("millstream-{in_topic}-{id}{}-published", branch_in_topic(branch));
-        Self { base: format!("millstream-{flow}-{id}{branch}"), topic }
+        let (in_topic, flow) = (branch_in_topic(branch), format!("millstream-{flow}-"));
+        let of_flow = topic_characters(&flow).take(FLOW_LENGTH_MAX - in_topic.len());
+        let topic = format!("{}{id}{in_topic}-published", of_flow.collect::<String>());
+        Self { base: format!("{flow}{id}{branch}"), topic }
     }
 
     /// The transactional id number `index`.

@@ -326,6 +326,17 @@ impl Sink for NeverReady {
     }
 }
 
+/// Waits until a sink has so many micro-batches; fails if it takes much too long.
+async fn until_kept(outside: &Outside, micro_batches: usize, env: &Env) {
+    for _ in 0..10_000 {
+        if outside.ids().len() >= micro_batches {
+            return;
+        }
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    panic!("{} of {micro_batches} micro-batches came through", outside.ids().len());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sink_that_gathers_does_not_hold_back_one_that_does_not() {
     let scene = Scene::new(0..10, Outside::which(Delivery::Answers));
@@ -344,9 +355,7 @@ async fn a_sink_that_gathers_does_not_hold_back_one_that_does_not() {
     let running = env.spawn("query", query.run());
     // More than the 128 that may be in flight of other queries.
     for round in 1..=300 {
-        while scene.outside.ids().len() < round {
-            tokio::task::yield_now().await;
-        }
+        until_kept(&scene.outside, round, &env).await;
         scene.topic.push([round as i64]);
     }
     assert_eq!(scene.names("commits"), [0; 0], "the archive has not acknowledged anything");
