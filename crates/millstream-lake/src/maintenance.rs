@@ -1,8 +1,9 @@
 //! What a table needs now and then, beside the stream and never in its way.
 //!
-//! A thread of its own, of low priority, is told of every commit and does what is due: the
-//! version's checksum file, a checkpoint every `delta.checkpointInterval` commits, and after a
-//! checkpoint the cleanup of the log. Nobody waits for it. While it is at work only the newest
+//! A thread of its own, of low priority, is told of every commit and does what is due every
+//! `delta.checkpointInterval` commits: the version's checksum file, a checkpoint, and the cleanup of
+//! the log. A checksum file for every commit would be as many files and flushes again, to save a
+//! reader the tail of the log. Nobody waits for it. While it is at work only the newest
 //! version is remembered: if checkpoints take longer than the interval, there are fewer of them.
 //!
 //! What fails here is logged and tried again at the next occasion; the table is whole without it.
@@ -192,7 +193,7 @@ impl Worker {
             tracing::warn!(table, %error, "the table's checkpoints cannot be looked at");
         }
         while let Some(snapshot) = self.next() {
-            if !self.is_off {
+            if !self.is_off && self.is_due(snapshot.version()) {
                 self.checksum(&snapshot);
                 self.checkpoint(snapshot.version());
             }
@@ -229,10 +230,11 @@ impl Worker {
         }
     }
 
+    fn is_due(&self, version: u64) -> bool {
+        version >= self.last_checkpoint + self.interval()
+    }
+
     fn checkpoint(&mut self, version: u64) {
-        if version < self.last_checkpoint + self.interval() {
-            return;
-        }
         let began = self.env().monotonic();
         match self.checkpointer.write(version) {
             Ok(written) => {

@@ -3,11 +3,15 @@
 //! A file is written under a hidden temporary name, flushed, and only then given its own name: by a
 //! link if the name must be free, which is the local form of put-if-absent, else by a rename. Last
 //! the directory is flushed. The rest is `object_store`'s.
+//!
+//! What is written in the background is flushed in pieces, and gives way between them: a flush of
+//! any file has to wait for what others have written since the last one.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -19,7 +23,11 @@ use object_store::{
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
+use super::turns::Turns;
+
 const STORE: &str = "local disk";
+/// Bytes that are flushed together in the background: some milliseconds' worth.
+const PIECE_BYTES: usize = 512 << 10;
 
 /// The local file system from its root on.
 #[derive(Debug)]
@@ -52,8 +60,9 @@ impl ObjectStore for LocalDisk {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{name}.{}.tmp", self.env.random_uuid()));
         let is_new = options.mode == PutMode::Create;
+        let turns = options.extensions.get::<Arc<Turns>>().cloned();
         let write = move || {
-            put(&temporary, &path, &payload, is_new).map_err(|error| {
+            put(&temporary, &path, &payload, is_new, turns.as_deref()).map_err(|error| {
                 let _ = fs::remove_file(&temporary);
                 store_error(&path, error)
             })
@@ -102,13 +111,25 @@ impl ObjectStore for LocalDisk {
     }
 }
 
-fn put(temporary: &FilePath, path: &FilePath, bytes: &PutPayload, is_new: bool) -> io::Result<()> {
+fn put(
+    temporary: &FilePath,
+    path: &FilePath,
+    bytes: &PutPayload,
+    is_new: bool,
+    gives_way_to: Option<&Turns>,
+) -> io::Result<()> {
     let mut file = create(temporary)?;
-    for piece in bytes {
-        file.write_all(piece)?;
+    for bytes in bytes {
+        match gives_way_to {
+            None => file.write_all(bytes)?,
+            Some(turns) => write_in_pieces(&mut file, bytes, turns)?,
+        }
     }
     file.sync_data()?;
     drop(file);
+    if let Some(turns) = gives_way_to {
+        turns.give_way();
+    }
     if is_new {
         // Unlike a rename, a link does not replace another writer's file.
         fs::hard_link(temporary, path)?;
@@ -118,6 +139,18 @@ fn put(temporary: &FilePath, path: &FilePath, bytes: &PutPayload, is_new: bool) 
         fs::rename(temporary, path)?;
     }
     flush_directory(path)
+}
+
+fn write_in_pieces(file: &mut File, bytes: &[u8], turns: &Turns) -> io::Result<()> {
+    for piece in bytes.chunks(PIECE_BYTES) {
+        file.write_all(piece)?;
+        // The last one is flushed by the caller.
+        if bytes.len() > PIECE_BYTES {
+            file.sync_data()?;
+            turns.give_way();
+        }
+    }
+    Ok(())
 }
 
 /// Removes the checksum that Hadoop's local file system keeps beside a file it wrote: Spark would

@@ -191,7 +191,10 @@ impl TableStore {
 
     fn put_with(&self, name: &str, bytes: Bytes, mode: PutMode) -> Result<(), Error> {
         let path = self.path(name)?;
-        let options = PutOptions { mode, ..PutOptions::default() };
+        let mut options = PutOptions { mode, ..PutOptions::default() };
+        if self.gives_way {
+            options.extensions.insert(Arc::clone(&self.turns));
+        }
         self.give_way();
         self.wait(self.inner.store.put_opts(&path, bytes.into(), options)).map(drop)
     }
