@@ -54,16 +54,18 @@ pub(crate) struct Unreadable {
 
 /// Reads `text`, the inside of a token. What follows the call is ignored, as in the original.
 pub(crate) fn parse(text: &[char]) -> Result<Call, Unreadable> {
-    let mut parser = Parser { lexer: Lexer::new(text), ran: Vec::new() };
+    let mut parser = Parser { lexer: Lexer::new(text), wrong_call_at: None, ran: Vec::new() };
     parser.call().map_err(|why| Unreadable {
         why,
-        at: parser.lexer.at(),
+        at: parser.wrong_call_at.unwrap_or(parser.lexer.start()),
         ran: std::mem::take(&mut parser.ran),
     })
 }
 
 struct Parser<'a> {
     lexer: Lexer<'a>,
+    /// Start of a call that was read, and that no function can answer.
+    wrong_call_at: Option<usize>,
     ran: Vec<Call>,
 }
 
@@ -76,22 +78,14 @@ impl Parser<'_> {
     }
 
     fn call_of(&mut self, name: &str) -> Result<Call, Failure> {
-        let name_end = self.lexer.at();
+        let name_at = self.lexer.start();
         match self.expect("`(`")? {
             Piece::Open => {}
             other => return Err(unexpected(&other, "`(`")),
         }
         let mut arguments = Vec::new();
-        let read = self.arguments(&mut arguments);
-        let resolved = read.and_then(|()| {
-            let function = functions::find(name, arguments.len())
-                .inspect_err(|_| self.lexer.back_to(name_end))?;
-            let texts = arguments.iter().map(Argument::text).collect::<Option<Vec<&str>>>();
-            match texts {
-                Some(texts) => function.prepare_early(&texts),
-                None => Ok(None),
-            }
-            .map(|ready| (function, ready))
+        let resolved = self.arguments(&mut arguments).and_then(|()| {
+            resolve(name, &arguments).inspect_err(|_| self.wrong_call_at = Some(name_at))
         });
         match resolved {
             Ok((_, Some(action))) => Ok(Call::Ready(action)),
@@ -128,6 +122,18 @@ impl Parser<'_> {
         let end = || Failure::new("the token ends too early", format!("write {wanted}"));
         self.lexer.next()?.ok_or_else(end)
     }
+}
+
+/// The function, and what it does if that is known already.
+fn resolve(
+    name: &str,
+    arguments: &[Argument],
+) -> Result<(&'static Function, Option<Action<'static>>), Failure> {
+    let function = functions::find(name, arguments.len())?;
+    let Some(texts) = arguments.iter().map(Argument::text).collect::<Option<Vec<&str>>>() else {
+        return Ok((function, None));
+    };
+    Ok((function, function.prepare_early(&texts)?))
 }
 
 impl Argument {

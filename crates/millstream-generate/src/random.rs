@@ -1,7 +1,7 @@
 //! Random numbers: xoshiro256++ 1.0, seeded by `SplitMix64`.
 //!
 //! Written from the published algorithms of David Blackman and Sebastiano Vigna ("Scrambled linear
-//! pseudorandom number generators", 2021; public domain). Fast and equidistributed; not for secrets.
+//! pseudorandom number generators", 2021; public domain). Fast, and not for secrets.
 
 /// A stream of random numbers that its seed decides.
 pub(crate) struct Random {

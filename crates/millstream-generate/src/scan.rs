@@ -19,6 +19,8 @@ pub(crate) struct Segment<'a> {
     pub(crate) end: usize,
     /// Whether the message ends here.
     pub(crate) is_last: bool,
+    /// Whether what is written next may start with a brace.
+    pub(crate) may_meet_brace: bool,
 }
 
 /// Appends the steps that write `segment` to `ops`.
@@ -49,7 +51,7 @@ impl Scanner<'_> {
             } else if self.next_is('{') {
                 let second = self.left.pop();
                 self.token(at, second.map_or(at, |(second, _)| second))?;
-            } else if self.left.is_empty() && self.runs_on_into_brace() {
+            } else if self.left.is_empty() && self.segment.may_meet_brace {
                 return Err(self.crosses(at));
             } else {
                 self.push(letter);
@@ -61,10 +63,6 @@ impl Scanner<'_> {
 
     fn next_is(&self, wanted: char) -> bool {
         self.left.last().is_some_and(|(_, letter)| *letter == wanted)
-    }
-
-    fn runs_on_into_brace(&self) -> bool {
-        !self.segment.is_last && self.segment.text[self.segment.end..].starts_with('{')
     }
 
     fn push(&mut self, letter: char) {

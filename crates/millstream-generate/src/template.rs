@@ -84,19 +84,29 @@ struct Compiler<'a> {
 impl Compiler<'_> {
     fn level(&mut self, parts: Vec<Part>, is_top: bool) -> Result<Vec<Op>, TemplateError> {
         let mut ops = Vec::new();
-        let last = parts.len() - 1;
-        for (number, part) in parts.into_iter().enumerate() {
+        let mut parts = parts.into_iter().peekable();
+        while let Some(part) = parts.next() {
             match part {
                 Part::Text(range) => {
-                    let is_last = is_top && number == last;
-                    let (start, end) = (range.start, range.end);
-                    let segment = Segment { text: self.text, start, end, is_last };
+                    let may_meet_brace = match parts.peek() {
+                        Some(Part::Repeat(repetition)) => self.may_start_with_brace(repetition),
+                        _ => !is_top,
+                    };
+                    let is_last = is_top && parts.peek().is_none();
+                    let (text, start, end) = (self.text, range.start, range.end);
+                    let segment = Segment { text, start, end, is_last, may_meet_brace };
                     scan(segment, &mut ops, &mut self.warnings)?;
                 }
                 Part::Repeat(repetition) => ops.push(Op::Repeat(self.repeat(repetition)?)),
             }
         }
         Ok(ops)
+    }
+
+    /// Whether an element may; one that starts with a repetition may as well.
+    fn may_start_with_brace(&self, repetition: &Repetition) -> bool {
+        let Some(Part::Text(range)) = repetition.body.first() else { return true };
+        range.is_empty() || self.text[range.clone()].starts_with('{')
     }
 
     fn repeat(&mut self, repetition: Repetition) -> Result<Repeat, TemplateError> {

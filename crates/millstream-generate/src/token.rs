@@ -33,26 +33,24 @@ impl Piece {
 pub(crate) struct Lexer<'a> {
     text: &'a [char],
     at: usize,
+    start: usize,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a [char]) -> Self {
-        Self { text, at: 0 }
+        Self { text, at: 0, start: 0 }
     }
 
-    /// Index of the character that the next piece starts at, or that could not be read.
-    pub(crate) fn at(&self) -> usize {
-        self.at
-    }
-
-    /// Goes on at `at`, which an earlier [`Self::at`] gave.
-    pub(crate) fn back_to(&mut self, at: usize) {
-        self.at = at;
+    /// Index of the character that the last piece starts at, or what could not be read.
+    pub(crate) fn start(&self) -> usize {
+        self.start
     }
 
     /// The next piece; none at the end of the token.
     pub(crate) fn next(&mut self) -> Result<Option<Piece>, Failure> {
+        self.start = self.at;
         self.skip()?;
+        self.start = self.at;
         let Some(first) = self.peek(0) else { return Ok(None) };
         let punctuation = match first {
             '(' => Some(Piece::Open),

@@ -2,8 +2,8 @@
 //!
 //! The syntax is a part of the original's (dk.brics.automaton): characters, `\` before one that is
 //! meant itself, `.`, classes, groups, `|`, and `?`, `*`, `+`, `{n}`, `{n,}`, `{n,m}`, and text in
-//! double quotes. `.` and classes that exclude give printable ASCII only; what has no upper bound is
-//! repeated at most ten times more.
+//! double quotes. `.` and classes that exclude give printable ASCII only; what has no upper bound
+//! is repeated at most ten times more.
 
 use crate::error::Failure;
 use crate::functions::Action;
@@ -55,6 +55,9 @@ fn push(letter: char, out: &mut Vec<u8>) {
 pub(crate) fn regexify<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
     let text = arguments[arguments.len() - 1];
     let letters: Vec<char> = text.chars().collect();
+    if letters.is_empty() {
+        return Ok(Action::Regex(Expression::Sequence(Vec::new())));
+    }
     let mut parser = Parser { letters: &letters, at: 0, depth: 0 };
     let expression = parser.choice().filter(|_| parser.at == letters.len());
     let failure = || {
@@ -97,9 +100,10 @@ impl Parser<'_> {
         Some(if parts.len() == 1 { parts.swap_remove(0) } else { Expression::Choice(parts) })
     }
 
+    /// One part at least: an operator that stands first is a character.
     fn sequence(&mut self) -> Option<Expression> {
         let mut parts = Vec::new();
-        while self.peek().is_some_and(|letter| letter != '|' && letter != ')') {
+        while parts.is_empty() || self.peek().is_some_and(|letter| letter != '|' && letter != ')') {
             let atom = self.atom()?;
             parts.push(self.repeated(atom)?);
         }
@@ -148,6 +152,10 @@ impl Parser<'_> {
                 if self.depth > DEPTH_MOST {
                     return None;
                 }
+                if self.take(')') {
+                    self.depth -= 1;
+                    return Some(Expression::Sequence(Vec::new()));
+                }
                 let inner = self.choice()?;
                 self.depth -= 1;
                 self.take(')').then_some(inner)
@@ -156,7 +164,6 @@ impl Parser<'_> {
             '.' => Some(Expression::Class((' '..='~').collect())),
             '"' => self.quoted(),
             '\\' => self.next().map(Expression::Character),
-            '?' | '*' | '+' | '{' => None,
             letter if UNKNOWN.contains(letter) => None,
             letter => Some(Expression::Character(letter)),
         }

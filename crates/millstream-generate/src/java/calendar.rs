@@ -89,8 +89,8 @@ fn date(days: i64) -> (i64, i64, i64) {
 pub(crate) fn add_months(ms: i64, months: i64) -> i64 {
     let fields = Fields::of(ms);
     let (year, month) = (fields.year, fields.month + months);
-    let length = day_number(year, month + 1, 1) - day_number(year, month, 1);
-    let day = fields.day.min(length);
+    let (_, _, last_day) = date(day_number(year, month + 1, 1) - 1);
+    let day = fields.day.min(last_day);
     day_number(year, month, day) * DAY_MS + fields.ms_of_day
 }
 

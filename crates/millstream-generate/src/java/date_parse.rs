@@ -1,8 +1,8 @@
 //! Moments read by a [`Pattern`], as leniently as `SimpleDateFormat` does: what follows is ignored,
 //! day 32 is in the next month, names count in any case.
 //!
-//! Not read, although they are written: weeks (`w`, `W`, `F`, `Y`), numbers of weekdays (`u`), and a
-//! weekday without a date. Zones are UTC, GMT, offsets, and those of the United States.
+//! Not read, although they are written: weeks (`w`, `W`, `F`, `Y`), numbers of weekdays (`u`), and
+//! a weekday without a date. Zones are UTC, GMT, offsets, and those of the United States.
 
 use crate::error::Failure;
 use crate::functions::Clock;
