@@ -7,6 +7,9 @@ use crate::error::Failure;
 use crate::functions::{self, Action, Function};
 use crate::token::{Lexer, Piece};
 
+/// Calls within calls; far more than anybody writes, and far less than the stack holds.
+const DEPTH_MOST: usize = 200;
+
 /// A call, ready to give values.
 #[derive(Debug)]
 pub(crate) enum Call {
@@ -54,7 +57,8 @@ pub(crate) struct Unreadable {
 
 /// Reads `text`, the inside of a token. What follows the call is ignored, as in the original.
 pub(crate) fn parse(text: &[char]) -> Result<Call, Unreadable> {
-    let mut parser = Parser { lexer: Lexer::new(text), wrong_call_at: None, ran: Vec::new() };
+    let mut parser =
+        Parser { lexer: Lexer::new(text), depth: 0, wrong_call_at: None, ran: Vec::new() };
     parser.call().map_err(|why| Unreadable {
         why,
         at: parser.wrong_call_at.unwrap_or(parser.lexer.start()),
@@ -64,6 +68,7 @@ pub(crate) fn parse(text: &[char]) -> Result<Call, Unreadable> {
 
 struct Parser<'a> {
     lexer: Lexer<'a>,
+    depth: usize,
     /// Start of a call that was read, and that no function can answer.
     wrong_call_at: Option<usize>,
     ran: Vec<Call>,
@@ -83,10 +88,16 @@ impl Parser<'_> {
             Piece::Open => {}
             other => return Err(unexpected(&other, "`(`")),
         }
+        self.depth += 1;
+        if self.depth > DEPTH_MOST {
+            let what = format!("calls stand in more than {DEPTH_MOST} others");
+            return Err(Failure::new(what, "put parts into values with `put`"));
+        }
         let mut arguments = Vec::new();
         let resolved = self.arguments(&mut arguments).and_then(|()| {
             resolve(name, &arguments).inspect_err(|_| self.wrong_call_at = Some(name_at))
         });
+        self.depth -= 1;
         match resolved {
             Ok((_, Some(action))) => Ok(Call::Ready(action)),
             Ok((function, None)) => Ok(Call::Late { function, arguments }),

@@ -18,6 +18,9 @@ const OPENING: &str = "'{{repeat(";
 /// What follows the call.
 const CLOSING: &str = "}}',";
 
+/// Repetitions within repetitions; each multiplies, so that nobody needs many.
+const DEPTH_MOST: usize = 50;
+
 /// A template's text, taken apart.
 #[derive(Debug)]
 pub(crate) enum Part {
@@ -66,12 +69,13 @@ impl End {
 
 /// Takes `text` apart.
 pub(crate) fn split(text: &str) -> Result<Vec<Part>, TemplateError> {
-    Splitter { text, first: None, closing_tag: String::new() }.split(0..text.len())
+    Splitter { text, depth: 0, first: None, closing_tag: String::new() }.split(0..text.len())
 }
 
 /// One level of nesting. Its marks outlive a repetition, since the original never resets them.
 struct Splitter<'a> {
     text: &'a str,
+    depth: usize,
     /// First character of the first element.
     first: Option<char>,
     /// Closing tag of the last element with one.
@@ -96,13 +100,21 @@ impl Splitter<'_> {
             let count = self.count(start, call_end)?;
             let element = self.element(start, call_end + CLOSING.len()..range.end)?;
             parts.push(Part::Text(written..start));
-            let mut inner = Splitter { text: self.text, first: None, closing_tag: String::new() };
-            let body = inner.split(element.body)?;
+            let body = self.inner(start)?.split(element.body)?;
             parts.push(Part::Repeat(Repetition { at: start, count, end: element.end, body }));
             (written, at) = (element.next, element.next);
         }
         parts.push(Part::Text(written..range.end));
         Ok(parts)
+    }
+
+    fn inner(&self, start: usize) -> Result<Self, TemplateError> {
+        if self.depth == DEPTH_MOST {
+            let what = format!("repetitions stand in more than {DEPTH_MOST} others");
+            return Err(Failure::new(what, "nest fewer").at(self.text, start));
+        }
+        let (text, depth) = (self.text, self.depth + 1);
+        Ok(Self { text, depth, first: None, closing_tag: String::new() })
     }
 
     /// Where the braces after the call are, if this is a repetition.

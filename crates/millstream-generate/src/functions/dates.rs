@@ -15,6 +15,9 @@ const DEFAULT_OUTPUT: &str = "EEE, d MMM yyyy HH:mm:ss z";
 /// How dates are read without a pattern, where a function has two of them or adds to one.
 const DEFAULT_INPUT: &str = "dd-MM-yyyy HH:mm:ss";
 
+/// More than fifty million years are that many: beyond, milliseconds overflow, in Java as well.
+const MONTHS_MOST: i64 = 600_000_000;
+
 /// A moment that messages decide, and how it is written.
 #[derive(Debug)]
 pub(crate) struct Moment {
@@ -135,7 +138,7 @@ pub(crate) fn add<'a>(
     }
     let amount = i64::from(parse_i32(amount)?);
     let sum = match unit {
-        Unit::Months(months) => add_months(ms, amount * months),
+        Unit::Months(months) => add_months(ms, (amount * months).clamp(-MONTHS_MOST, MONTHS_MOST)),
         Unit::Days(days) => ms + amount * days * DAY_MS,
         Unit::Milliseconds(each) => ms + amount * each,
     };

@@ -179,6 +179,30 @@ fn a_repetition_by_a_missing_value_fails_and_leaves_nothing() {
     assert_eq!((error.line, error.column, out.as_slice()), (1, 3, b"before".as_slice()));
 }
 
+#[test]
+fn nesting_without_end_is_refused() {
+    let deep =
+        |count| format!("{{{{{}concat('x'){}}}}}", "concat(".repeat(count), ")".repeat(count));
+    assert_eq!(written(&deep(199)), "x");
+    assert_eq!(written(&deep(100_000)), deep(100_000));
+    let repeats = |count| format!("{}1{}", "['{{repeat(1)}}',{".repeat(count), "}]".repeat(count));
+    assert!(Template::parse(&repeats(50)).is_ok());
+    assert!(Template::parse(&repeats(5_000)).is_err());
+}
+
+#[test]
+fn dates_beyond_all_time_are_some_date() {
+    let most = i32::MAX;
+    for unit in ["Years", "Months", "Weeks", "Days", "Hours", "Minutes", "Seconds"] {
+        for amount in [i32::MIN, most] {
+            let date = format!("{most} {most} {most} {most}");
+            written(&format!("{{{{add{unit}('y M d H','{date}',{amount})}}}}"));
+            written(&format!("{{{{add{unit}('y M d H','-{date}',{amount})}}}}"));
+        }
+    }
+    written(&format!("{{{{timestamp('01-01--{most} 00:00:00','01-01-{most} 00:00:00')}}}}"));
+}
+
 fn template_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         "[a-z{}'\"\\\\(),0-9é😀 ]{0,6}",

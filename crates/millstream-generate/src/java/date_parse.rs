@@ -19,6 +19,9 @@ const HOUR_MS: i64 = 3_600_000;
 /// Years of two digits lie less than this many years back.
 const CENTURY_BACK: i64 = 80;
 
+/// Later years are this one: beyond, milliseconds overflow, in Java as well.
+const YEARS_MOST: i64 = 50_000_000;
+
 /// A moment, and the zone that the text names, if it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parsed {
@@ -166,7 +169,7 @@ impl Reader<'_> {
         let found = &mut self.found;
         match letter {
             'y' if is_short => self.short_year(number),
-            'y' => found.year = Some(number),
+            'y' => found.year = Some(number.clamp(-YEARS_MOST, YEARS_MOST)),
             'M' | 'L' => found.month = Some(number),
             'd' => found.day = Some((order, number)),
             'D' => found.day_of_year = Some((order, number)),
@@ -253,7 +256,8 @@ impl Reader<'_> {
     fn offset(&mut self, digits: usize, colon: bool) -> Option<()> {
         let sign = if self.literal("-").is_some() { -1 } else { self.literal("+").map(|()| 1)? };
         let hour_digits = if colon { self.rest().find(':')?.min(2) } else { 2 };
-        let hours = self.number(Some(self.at + hour_digits)).filter(|hours| *hours < 24)?;
+        let hours =
+            self.number(Some(self.at + hour_digits)).filter(|hours| (0..24).contains(hours))?;
         if colon {
             self.literal(":")?;
         }
