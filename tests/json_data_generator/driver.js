@@ -1,7 +1,8 @@
 // Runs templates through the original. Standard input: one JSON object a line, with `template` and
 // `messages`, how often the same generator writes it. Standard output: a line for each, with
 // `outputs`, or `error` when the original throws.
-var lines = new java.io.BufferedReader(new java.io.InputStreamReader(java.lang.System["in"], "UTF-8"));
+var input = new java.io.InputStreamReader(java.lang.System["in"], "UTF-8");
+var lines = new java.io.BufferedReader(input);
 var written = new java.io.PrintStream(java.lang.System.out, true, "UTF-8");
 var Original = Packages.com.github.vincentrussell.json.datagenerator.impl.JsonDataGeneratorImpl;
 var text = java.nio.charset.StandardCharsets.UTF_8;

@@ -59,23 +59,30 @@ fn append_from<const PAIRS: u64>(
     rest.copy_from_slice(&last[..rest.len()]);
 }
 
+#[inline]
+fn block_from<const PAIRS: u64>(table: &[[u8; 2]; TABLE], random: &mut Random) -> [u8; BLOCK] {
+    loop {
+        if let Some(block) = block_of::<PAIRS>(table, random.next()) {
+            return block;
+        }
+    }
+}
+
+/// Ten letters of a random number, unless it is one of those that would favour some.
+///
 /// Arrays and not slices: copying slices is a call of its own where the compiler does not optimise
 /// across units, and then takes longer than everything else.
 #[inline]
-fn block_from<const PAIRS: u64>(table: &[[u8; 2]; TABLE], random: &mut Random) -> [u8; BLOCK] {
+fn block_of<const PAIRS: u64>(table: &[[u8; 2]; TABLE], drawn: u64) -> Option<[u8; BLOCK]> {
     let uneven = const { PAIRS.pow(5).wrapping_neg() % PAIRS.pow(5) };
-    loop {
-        let mut left = random.next();
-        let mut pair = || {
-            let wide = u128::from(left) * u128::from(PAIRS);
-            left = wide as u64;
-            table[(wide >> 64) as usize % TABLE]
-        };
-        let ([a, b], [c, d], [e, f], [g, h], [i, j]) = (pair(), pair(), pair(), pair(), pair());
-        if left >= uneven {
-            return [a, b, c, d, e, f, g, h, i, j];
-        }
-    }
+    let mut left = drawn;
+    let mut pair = || {
+        let wide = u128::from(left) * u128::from(PAIRS);
+        left = wide as u64;
+        table[(wide >> 64) as usize % TABLE]
+    };
+    let ([a, b], [c, d], [e, f], [g, h], [i, j]) = (pair(), pair(), pair(), pair(), pair());
+    (left >= uneven).then_some([a, b, c, d, e, f, g, h, i, j])
 }
 
 #[cfg(test)]
@@ -117,6 +124,19 @@ mod tests {
             // Chi-square with 61 degrees of freedom: above 110 less often than once in 10,000.
             assert!(squares < 110.0, "place {place}: {squares}");
         }
+    }
+
+    /// Of 2^64 numbers, so many more than a multiple of 62^10 are refused; 0 is the first of them.
+    #[test]
+    fn numbers_that_would_favour_some_letters_are_refused() {
+        assert_eq!(block_of::<{ 62 * 62 }>(&ALPHA_NUMERIC, 0), None);
+        assert_eq!(block_of::<{ 62 * 62 }>(&ALPHA_NUMERIC, 1), Some(*b"aaaaaaaaaa"));
+        assert_eq!(block_of::<{ 62 * 62 }>(&ALPHA_NUMERIC, u64::MAX), Some(*b"9999999999"));
+        let refused = |number: &u64| block_of::<{ 62 * 62 }>(&ALPHA_NUMERIC, *number).is_none();
+        let mut random = Random::new(2);
+        let count = (0..100_000).map(|_| random.next()).filter(refused).count();
+        let expected = ((1_u128 << 64) % 62_u128.pow(10)) as f64 / 2.0_f64.powi(64) * 100_000.0;
+        assert!((count as f64 - expected).abs() < 400.0, "{count}, not {expected}");
     }
 
     fn square(count: &i64) -> f64 {

@@ -50,6 +50,8 @@ const STATE: &[&str] = &[
     "{{concat(index('q'),nothing(index('q')),index('q'))}} {{index('q')}}",
     "{{concat(index('q'),get('nope'),index('q'))}} {{index('q')}}",
     "{{concat(get('nope'),index('q'), }} {{index('q')}}",
+    "{{concat(put('k','a'),concat(put('k','b'),nothing()))}}{{get('k')}}",
+    "{{concat(index('q'),concat(resetIndex('q'),nothing()))}} {{index('q')}}",
     "{{get('n')}} {{put('n',5)}} {{get('n')}} {{put('n','')}}|{{get('n')}}|",
     "{{put('x',index('p'))}} {{get('x')}} {{toUpperCase(get('x'))}} {{put(random('k'),'v')}}",
     "{{put(concat('k',index()),concat('v',index()))}} {{get('k0')}}",
