@@ -33,6 +33,7 @@ mod demo;
 mod exactly_once;
 mod examples;
 mod files_and_static;
+mod generate;
 mod harness_itself;
 mod kafka_failures;
 mod kafka_million;

@@ -31,12 +31,57 @@ pub enum Command {
     Demo(DemoArguments),
     /// Measure; prints a JSON object per run.
     Bench(bench::Arguments),
+    /// Make messages up from a template, at a steady rate.
+    Generate(GenerateArguments),
     /// Look into a checkpoint, also one of Spark's.
     #[command(subcommand)]
     Checkpoint(CheckpointCommand),
     /// Look at a Delta table, and take care of it.
     #[command(subcommand)]
     Table(TableCommand),
+}
+
+/// `millstream generate`
+#[derive(Args)]
+pub struct GenerateArguments {
+    /// The template of a message, in the language of json-data-generator.
+    #[arg(value_name = "SCHEMA.json")]
+    pub template: PathBuf,
+    /// Messages a second; without it as fast as they are taken.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub rate: Option<u64>,
+    /// End after so many messages.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Where messages go.
+    #[arg(long, value_enum, default_value_t)]
+    pub to: Receiver,
+    /// For files: the directory; a message a line.
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+    /// For kafka: where the brokers are.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub brokers: Option<String>,
+    /// For kafka: the topic, which must be there.
+    #[arg(long, value_name = "NAME")]
+    pub topic: Option<String>,
+    /// Makes the same random choices as another run with this number.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+/// Where generated messages go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Receiver {
+    /// A line each.
+    #[default]
+    Stdout,
+    /// Lines of files, a new one every second.
+    Files,
+    /// Records of a topic.
+    Kafka,
+    /// Nowhere: how fast they are made.
+    Null,
 }
 
 /// `millstream run`

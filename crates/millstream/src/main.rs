@@ -4,7 +4,8 @@
 //! micro-batch is `millstream_engine::driver`; what touches the world is `millstream_connect`.
 //!
 //! - [`cli`] says what can be asked for, [`load`] turns a pipeline file into planned flows;
-//! - [`run`], [`validate`], [`demo`], [`bench`] and [`checkpoint_show`] are the commands;
+//! - [`run`], [`validate`], [`demo`], [`bench`], [`generate`], [`table`] and [`checkpoint_show`] are
+//!   the commands;
 //! - [`watch`] counts what a flow does, and [`terminal`], [`progress_json`] and [`metrics`] show
 //!   it; [`report`] has the words for how a flow ended.
 
@@ -15,6 +16,7 @@ mod cli;
 mod demo;
 #[cfg(test)]
 mod docs_tests;
+mod generate;
 mod histogram;
 mod human;
 mod load;
@@ -70,6 +72,7 @@ async fn dispatch(command: Command, app: &App) -> ExitCode {
         Command::Validate(arguments) => validate::run(arguments, app).await,
         Command::Demo(arguments) => demo::run(arguments, app).await,
         Command::Bench(arguments) => bench::run(arguments).await,
+        Command::Generate(arguments) => generate::run(arguments, app).await,
         Command::Checkpoint(CheckpointCommand::Show { directory }) => {
             checkpoint_show::run(&directory, app).await
         }

@@ -1,0 +1,169 @@
+//! `millstream generate`: messages made up from a template, at a steady rate, into a topic, files or
+//! standard output.
+//!
+//! Messages are due at fixed moments; what has come due is written together every millisecond. A
+//! receiver that is slower than the rate makes the messages late, not fewer: how far it fell behind
+//! is said at the end.
+
+mod output;
+mod topic;
+
+use std::fs;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use millstream_generate::{Generator, Template};
+use millstream_store::env::Env;
+use millstream_store::error::{Failure, Kind};
+
+use crate::app::App;
+use crate::cli::{GenerateArguments, Receiver};
+use output::{Files, Lines, Nowhere, Output};
+use topic::Topic;
+
+const TICK: Duration = Duration::from_millis(1);
+/// Messages made between looks at the clock where there is no rate.
+const UNPACED: u64 = 256;
+
+/// Runs the command.
+pub async fn run(arguments: GenerateArguments, app: &App) -> ExitCode {
+    let text = match fs::read_to_string(&arguments.template) {
+        Ok(text) => text,
+        Err(error) => {
+            return app.wrong(&format!("{} cannot be read: {error}", arguments.template.display()));
+        }
+    };
+    let template = match Template::parse(&text) {
+        Ok(template) => template,
+        Err(error) => return app.wrong(&format!("{}: {error}", arguments.template.display())),
+    };
+    for warning in template.warnings() {
+        app.screen.say(&format!("warning: {}: {warning}", arguments.template.display()));
+    }
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    if let Err(error) = stop_on_signal(&app.env, Arc::clone(&is_stopped)) {
+        return app.failed(&format!("signals cannot be heard: {error}"));
+    }
+    let env = app.env.clone();
+    let work = move || generate(&arguments, &template, &env, &is_stopped);
+    match app.env.spawn_blocking("generate", work).join().await {
+        Ok(done) => {
+            app.screen.say(&done.shown());
+            app.done()
+        }
+        Err(failure) if failure.kind() == Kind::Config => app.wrong(&failure.to_string()),
+        Err(failure) => app.failed(&failure.to_string()),
+    }
+}
+
+fn stop_on_signal(env: &Env, is_stopped: Arc<AtomicBool>) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let mut terminations = signal(SignalKind::terminate())?;
+    env.spawn("signals", async move {
+        tokio::select! {
+            _ = interrupts.recv() => {}
+            _ = terminations.recv() => {}
+        }
+        is_stopped.store(true, Ordering::Relaxed);
+    });
+    Ok(())
+}
+
+/// What was generated.
+#[derive(Default)]
+struct Done {
+    messages: u64,
+    bytes: u64,
+    took: Duration,
+    /// The longest that a message was written after it was due.
+    late_max: Duration,
+    left_literal: u64,
+}
+
+impl Done {
+    fn shown(&self) -> String {
+        let seconds = self.took.as_secs_f64().max(1e-9);
+        let mut text = format!(
+            "{} messages, {:.1} MB in {seconds:.1} s: {:.0} messages/s, {:.1} MB/s",
+            self.messages,
+            self.bytes as f64 / 1e6,
+            self.messages as f64 / seconds,
+            self.bytes as f64 / 1e6 / seconds,
+        );
+        if self.late_max > Duration::from_millis(100) {
+            text += &format!("; up to {:.1} s late", self.late_max.as_secs_f64());
+        }
+        if self.left_literal > 0 {
+            text += &format!("; {} tokens gave no value and stand as they are", self.left_literal);
+        }
+        text
+    }
+}
+
+fn output(arguments: &GenerateArguments, env: &Env) -> Result<Box<dyn Output>, Failure> {
+    Ok(match arguments.to {
+        Receiver::Stdout => Box::new(Lines::stdout()),
+        Receiver::Files => {
+            let Some(path) = &arguments.path else { return Err(missing("--path DIR", "files")) };
+            Box::new(Files::new(path, env)?)
+        }
+        Receiver::Kafka => {
+            let (Some(brokers), Some(topic)) = (&arguments.brokers, &arguments.topic) else {
+                return Err(missing("--brokers HOST:PORT and --topic NAME", "kafka"));
+            };
+            Box::new(Topic::open(brokers, topic)?)
+        }
+        Receiver::Null => Box::new(Nowhere),
+    })
+}
+
+fn missing(flags: &str, receiver: &str) -> Failure {
+    Failure::new(Kind::Config, format!("--to {receiver} needs {flags}"))
+}
+
+fn generate(
+    arguments: &GenerateArguments,
+    template: &Template,
+    env: &Env,
+    is_stopped: &AtomicBool,
+) -> Result<Done, Failure> {
+    let seed = arguments.seed.unwrap_or_else(|| env.random_u64());
+    let mut generator = Generator::new(template, seed, env.now_ms());
+    let mut output = output(arguments, env)?;
+    let (began, mut done) = (env.monotonic(), Done::default());
+    let limit = arguments.limit.unwrap_or(u64::MAX);
+    let mut message = Vec::new();
+    while done.messages < limit && !is_stopped.load(Ordering::Relaxed) {
+        let elapsed = env.monotonic() - began;
+        let due = match arguments.rate {
+            Some(rate) => (elapsed.as_secs_f64() * rate as f64) as u64,
+            None => done.messages + UNPACED,
+        };
+        if let Some(rate) = arguments.rate {
+            let ended = Duration::from_secs_f64(done.messages as f64 / rate as f64);
+            done.late_max = done.late_max.max(elapsed.saturating_sub(ended));
+        }
+        generator.set_now_ms(env.now_ms());
+        // A stop is not to wait for a receiver that is far behind.
+        for _ in done.messages..due.min(limit).min(done.messages + UNPACED * 16) {
+            message.clear();
+            generator
+                .write_message(&mut message)
+                .map_err(|error| Failure::new(Kind::Data, error))?;
+            output.write(&message)?;
+            done.messages += 1;
+            done.bytes += message.len() as u64;
+        }
+        if arguments.rate.is_some() && done.messages >= due {
+            output.tick()?;
+            std::thread::sleep(TICK);
+        }
+    }
+    output.finish()?;
+    done.took = env.monotonic() - began;
+    done.left_literal = generator.tokens_left_literal();
+    Ok(done)
+}

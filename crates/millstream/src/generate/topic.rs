@@ -1,0 +1,101 @@
+//! Messages into a topic of Kafka, without keys, so that partitions take turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_store::error::{Failure, Kind};
+use parking_lot::Mutex;
+use rdkafka::config::ClientConfig;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
+use rdkafka::{ClientContext, consumer::BaseConsumer, consumer::Consumer};
+
+use super::output::Output;
+
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+const LAST_ACKNOWLEDGEMENTS: Duration = Duration::from_secs(60);
+
+pub(super) struct Topic {
+    name: String,
+    producer: BaseProducer<Refused>,
+    refused: Arc<Mutex<Option<KafkaError>>>,
+}
+
+/// Keeps the first record that the broker did not take.
+struct Refused(Arc<Mutex<Option<KafkaError>>>);
+
+impl ClientContext for Refused {}
+
+impl ProducerContext for Refused {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
+        if let Err((error, _)) = result {
+            self.0.lock().get_or_insert_with(|| error.clone());
+        }
+    }
+}
+
+impl Topic {
+    /// The topic, which must be there. Errors: it is not, or the brokers do not answer.
+    pub(super) fn open(brokers: &str, name: &str) -> Result<Self, Failure> {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", brokers).set("socket.nagle.disable", "true");
+        look(&config, name)?;
+        config.set("acks", "all").set("enable.idempotence", "true").set("linger.ms", "5");
+        config.set("batch.size", "1000000").set("queue.buffering.max.kbytes", "524288");
+        let refused = Arc::new(Mutex::new(None));
+        let producer = config
+            .create_with_context(Refused(Arc::clone(&refused)))
+            .map_err(|error| failure(name, &error))?;
+        Ok(Self { name: name.to_owned(), producer, refused })
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        match self.refused.lock().take() {
+            Some(error) => Err(failure(&self.name, &error)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn look(config: &ClientConfig, name: &str) -> Result<(), Failure> {
+    let client: BaseConsumer = config.create().map_err(|error| failure(name, &error))?;
+    let metadata = client.fetch_metadata(Some(name), REQUEST_LIMIT);
+    let metadata = metadata.map_err(|error| failure(name, &error))?;
+    if metadata.topics().iter().all(|topic| topic.partitions().is_empty()) {
+        let problem = format!("there is no topic {name}; make it, or have the brokers make it");
+        return Err(Failure::new(Kind::Config, problem));
+    }
+    Ok(())
+}
+
+fn failure(topic: &str, error: &KafkaError) -> Failure {
+    Failure::new(Kind::Retry, format!("the topic {topic} cannot be written: {error}"))
+}
+
+impl Output for Topic {
+    fn write(&mut self, message: &[u8]) -> Result<(), Failure> {
+        let mut record = BaseRecord::<(), [u8]>::to(&self.name).payload(message);
+        while let Err((error, unsent)) = self.producer.send(record) {
+            if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
+                return Err(failure(&self.name, &error));
+            }
+            self.producer.poll(Duration::from_millis(1));
+            self.check()?;
+            record = unsent;
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self) -> Result<(), Failure> {
+        self.producer.poll(Duration::ZERO);
+        self.check()
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        let flushed = self.producer.flush(LAST_ACKNOWLEDGEMENTS);
+        flushed.map_err(|error| failure(&self.name, &error))?;
+        self.check()
+    }
+}
