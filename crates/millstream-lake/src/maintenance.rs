@@ -1,10 +1,10 @@
 //! What a table needs now and then, beside the stream and never in its way.
 //!
 //! A thread of its own, of low priority, is told of every commit and does what is due every
-//! `delta.checkpointInterval` commits: the version's checksum file, a checkpoint, and the cleanup of
-//! the log. A checksum file for every commit would be as many files and flushes again, to save a
-//! reader the tail of the log. Nobody waits for it. While it is at work only the newest
-//! version is remembered: if checkpoints take longer than the interval, there are fewer of them.
+//! `delta.checkpointInterval` commits: the version's checksum file, a checkpoint, and the cleanup
+//! of the log. A checksum file for every commit would be as many files and flushes again, to save a
+//! reader the tail of the log. Nobody waits for it. While it is at work only the newest version is
+//! remembered: if checkpoints take longer than the interval, there are fewer of them.
 //!
 //! What fails here is logged and tried again at the next occasion; the table is whole without it.
 

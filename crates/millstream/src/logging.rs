@@ -28,8 +28,8 @@ pub fn start(verbose: u8, screen: &Screen) -> Result<(), String> {
 }
 
 /// What `-v` means. Names of crates are prefixes: `millstream` stands for all of ours. The protocol
-/// library of Delta tables logs each error that it returns, which is ours to tell, or none at all: a
-/// table that is not there yet.
+/// library of Delta tables logs each error that it returns, which is ours to tell, or none at all:
+/// a table that is not there yet.
 fn default_filter(verbose: u8) -> &'static str {
     match verbose {
         0 => "warn,delta_kernel=off",

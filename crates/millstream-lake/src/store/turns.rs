@@ -1,7 +1,7 @@
 //! Who goes first at a local disk: a commit, then everything else.
 //!
-//! A disk flushes one request after the other. A checkpoint flushes several files, and a commit that
-//! comes in the middle would wait for all that is queued before it. So what is written in the
+//! A disk flushes one request after the other. A checkpoint flushes several files, and a commit
+//! that comes in the middle would wait for all that is queued before it. So what is written in the
 //! background starts no request while something in the foreground is under way; a commit then waits
 //! for one request at most.
 

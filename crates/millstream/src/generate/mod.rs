@@ -1,5 +1,5 @@
-//! `millstream generate`: messages made up from a template, at a steady rate, into a topic, files or
-//! standard output.
+//! `millstream generate`: messages made up from a template, at a steady rate, into a topic, files
+//! or standard output.
 //!
 //! Messages are due at fixed moments; what has come due is written together every millisecond. A
 //! receiver that is slower than the rate makes the messages late, not fewer: how far it fell behind

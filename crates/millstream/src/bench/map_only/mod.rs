@@ -1,9 +1,9 @@
 //! `bench map-only`: messages of a topic into a Delta table, as fast as the engine takes them.
 //!
-//! A topic is filled first. Each round then starts the engine on it as a user would, with the trigger
-//! `availableNow`, and lets it run to its end; beside it stands the Kafka client alone, which reads
-//! the same records and drops them. What counts is the processor time that the engine's process
-//! used, start and end included: broker and generator are other processes.
+//! A topic is filled first. Each round then starts the engine on it as a user would, with the
+//! trigger `availableNow`, and lets it run to its end; beside it stands the Kafka client alone,
+//! which reads the same records and drops them. What counts is the processor time that the engine's
+//! process used, start and end included: broker and generator are other processes.
 //!
 //! The table of every round is read back: each message must be in it once.
 
