@@ -5,8 +5,7 @@
 //!
 //! - [`cli`] says what can be asked for, [`load`] turns a pipeline file into planned flows;
 //! - [`run`], [`validate`], [`demo`], [`bench`], [`generate`], [`table`] and [`checkpoint_show`]
-//! are
-//!   the commands;
+//!   are the commands;
 //! - [`watch`] counts what a flow does, and [`terminal`], [`progress_json`] and [`metrics`] show
 //!   it; [`report`] has the words for how a flow ended.
 

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, UNIX_EPOCH};
 
 use millstream_lake::data_file::{FileSettings, FileWriter, WritePlan};
 use millstream_lake::maintenance::{Care, LiveTable};
 use millstream_lake::table::{Append, NewTable, Table};
+use millstream_store::env::Env;
 
 use crate::support::{World, rows, schema};
 
@@ -47,7 +48,8 @@ fn log_files(world: &World, ending: &str) -> Vec<PathBuf> {
 }
 
 fn make_old(files: &[PathBuf]) {
-    let then = SystemTime::now() - Duration::from_secs(7_200);
+    let now_ms = u64::try_from(Env::real().now_ms()).expect("after 1970");
+    let then = UNIX_EPOCH + Duration::from_millis(now_ms) - Duration::from_secs(7_200);
     for file in files {
         let file = fs::File::options().write(true).open(file).expect("a file");
         file.set_modified(then).expect("a time");
