@@ -79,12 +79,20 @@ fn an_undamaged_checkpoint_goes_on() {
 #[test]
 fn a_torn_or_empty_last_offset_entry() {
     for keep in [0, 1, 3, 40] {
-        // Torn by a crash: the micro-batch was never committed.
+        // Torn by a crash: the micro-batch was never published, as that comes after.
         let pipeline = after_three();
         remove(&pipeline, "commits/2");
+        fs::remove_file(pipeline.path("output/_spark_metadata/2")).expect("it was published");
         let whole = read(&pipeline, "offsets/2");
         write(&pipeline, "offsets/2", &whole[..keep]);
         assert_refused_or_recovers(&pipeline, &["offsets/2"]);
+
+        // Damaged after it was published: a new micro-batch 2 would be taken for the old one.
+        let pipeline = after_three();
+        remove(&pipeline, "commits/2");
+        write(&pipeline, "offsets/2", &whole[..keep]);
+        let finished = pipeline.run(&AVAILABLE).without_internals().expect_exit(1);
+        finished.says(&["published micro-batch 2", "ends with 1"]);
 
         // Damaged later: there is a commit for it, so its end must not be guessed.
         let pipeline = after_three();
