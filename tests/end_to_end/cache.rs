@@ -6,7 +6,10 @@ use std::process::{Command, Stdio};
 
 /// The repository's root.
 pub fn repository() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // As the build directory may be shared, where this was compiled need not be where it runs.
+    let here =
+        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let root = Path::new(&here).join("../..");
     root.canonicalize().expect("the crate lies in the repository")
 }
 

@@ -34,7 +34,10 @@ const BANNED: &[(&str, &str)] = &[
 ];
 
 fn root() -> PathBuf {
-    let store = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // As the build directory may be shared, where this was compiled need not be where it runs.
+    let here =
+        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let store = Path::new(&here);
     store.ancestors().nth(2).expect("crates/<crate> stands two levels down").to_owned()
 }
 

@@ -9,7 +9,10 @@ use clap::CommandFactory as _;
 use crate::cli::Cli;
 
 fn root() -> PathBuf {
-    let binary = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // As the build directory may be shared, where this was compiled need not be where it runs.
+    let here =
+        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let binary = Path::new(&here);
     binary.ancestors().nth(2).expect("crates/<crate> stands two levels down").to_owned()
 }
 

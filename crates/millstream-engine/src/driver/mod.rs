@@ -65,7 +65,7 @@ use branches::{Branches, HandedOver, Order};
 use committer::{Committer, InFlight};
 use micro_batch::{Fired, Input, Intent, MicroBatch};
 use pace::Pace;
-use recovery::Replay;
+use recovery::{Replay, ResumeError};
 use stop::Stop;
 use tracking::ProgressTracking;
 
@@ -143,7 +143,15 @@ impl Driver {
     async fn start(mut query: Query) -> Result<Self, Failure> {
         let recovered = query.checkpoint.recover().await?;
         let published = query.branches.open().await?;
-        let resume = recovery::decide(recovered, &published, query.sources.len())?;
+        let sources = query.sources.len();
+        let resume = match recovery::decide(recovered, &published, sources) {
+            // Another process may be at work yet: what it has published since the logs were read
+            // stands in them by now, and the sink or the next entry will tell who goes on.
+            Err(ResumeError::Ahead { .. }) => {
+                recovery::decide(query.checkpoint.recover().await?, &published, sources)?
+            }
+            decided => decided?,
+        };
         let log = LogWriter::start(&query.checkpoint, &query.env, query.log_settings);
         let log = Arc::new(log);
         let (listener, tracking) = (Arc::clone(&query.listener), query.tracking);

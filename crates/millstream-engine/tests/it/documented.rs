@@ -23,7 +23,10 @@ fn every_documented_function_exists() {
 
 /// The names in the first columns of the tables, and in the sections that are lists of names.
 fn documented() -> Vec<String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/functions.md");
+    // As the build directory may be shared, where this was compiled need not be where it runs.
+    let here =
+        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let path = std::path::Path::new(&here).join("../../docs/reference/functions.md");
     let page = std::fs::read_to_string(path).expect("the reference page can be read");
     let mut names = Vec::new();
     let mut is_list = false;
