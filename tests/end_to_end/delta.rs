@@ -9,10 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::kafka::{self, Broker};
-use crate::live::{ASYNC, Numbers, PARTITIONS, crashing_at, kills, some_time};
+use crate::live::{ASYNC, Numbers, PARTITIONS, crashing_at, kills};
 use crate::millstream::{Pipeline, Running, table};
 use crate::oracle;
-use crate::topics::Topics;
 use crate::wait;
 
 /// The steps of a micro-batch into a table, and those of a checkpoint of the table's log.
@@ -35,15 +34,13 @@ const STEPS: [&str; 14] = [
 
 /// A flow from a topic to a table. The records are numbers, the same ones in each partition.
 struct Landed<'a> {
-    topics: &'a Topics,
     numbers: Numbers<'a>,
     pipeline: Pipeline,
 }
 
 impl<'a> Landed<'a> {
     fn new(broker: &'a Broker, name: &str, sink: &[(&str, &str)]) -> Self {
-        let topics = broker.topics();
-        let numbers = Numbers::new(topics, format!("{name}_in"));
+        let numbers = Numbers::new(broker.topics(), format!("{name}_in"));
         let servers = broker.address();
         let source = [
             ("kafka.bootstrap.servers", servers.as_str()),
@@ -58,7 +55,7 @@ impl<'a> Landed<'a> {
             table("source", "", "kafka", &source),
             table("target", "", "delta", &[&to, sink].concat()),
         ));
-        Self { topics, numbers, pipeline }
+        Self { numbers, pipeline }
     }
 
     fn table(&self) -> PathBuf {
@@ -74,16 +71,9 @@ impl<'a> Landed<'a> {
     /// Runs what is left, and holds the table, as DuckDB and delta-rs see it, against what was
     /// produced.
     fn assert_exactly_once(&self) {
-        let synchronous = "target.asyncProgressTrackingEnabled=false";
-        let flags = ["--trigger", "availableNow", "--set", synchronous];
-        self.pipeline.run(&flags).expect_success();
+        self.numbers.run_the_rest(&self.pipeline, "target");
         self.assert_table();
-        let checkpoint = self.pipeline.checkpoint();
-        checkpoint.assert_entries_well_formed(1);
-        let last = checkpoint.latest("commits");
-        assert_eq!(checkpoint.latest("offsets"), last, "every micro-batch is committed");
-        let ends = self.topics.ends(&self.numbers.topic);
-        assert_eq!(checkpoint.kafka_end(last, &self.numbers.topic), ends);
+        self.numbers.assert_logged(&self.pipeline);
     }
 
     fn assert_table(&self) {
@@ -194,14 +184,8 @@ fn kills_at_random_moments_lose_and_double_no_row_with_asynchronous_tracking() {
 }
 
 fn kill_at_random_moments(landed: &Landed<'_>) {
-    landed.numbers.while_producing(|| {
-        for round in 0..kills(1) * 10 {
-            let mut running = landed.pipeline.start(&[]);
-            landed.wait_for_more(&mut running);
-            some_time(round, 300);
-            running.kill();
-        }
-    });
+    let wait_for_more = |running: &mut Running| landed.wait_for_more(running);
+    landed.numbers.kill_at_random(&landed.pipeline, kills(1) * 10, wait_for_more);
     landed.assert_exactly_once();
 }
 

@@ -10,26 +10,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::kafka::{self, Broker};
-use crate::live::{ASYNC, Numbers, PARTITIONS, crashing_at, kills, some_time};
+use crate::live::{ASYNC, Numbers, PARTITIONS, STEPS, crashing_at, kills, some_time};
 use crate::millstream::{Finished, Pipeline, Running, table};
 use crate::proxy::{self, Cut};
 use crate::topics::Topics;
 use crate::{process, wait};
 
 const LIBRDKAFKA: (&str, &str) = ("kafka.millstream.transactions", "librdkafka");
-const STEPS: [&str; 11] = [
-    "after-take",
-    "after-run",
-    "before-begin",
-    "after-produce",
-    "after-offsets",
-    "before-commit",
-    "after-commit",
-    "before-intent",
-    "after-intent",
-    "before-commit-entry",
-    "after-commit-entry",
-];
 
 /// A flow that copies each partition of one topic to the same partition of another.
 struct Copied<'a> {
@@ -59,12 +46,7 @@ impl<'a> Copied<'a> {
 
     /// The values that a reader of committed records sees now, by partition.
     fn seen(&self) -> Vec<Vec<String>> {
-        let mut seen = vec![Vec::new(); PARTITIONS as usize];
-        for record in self.topics.read(&self.output) {
-            let partition = usize::try_from(record.partition).expect("it is not negative");
-            seen[partition].push(record.value().to_owned());
-        }
-        seen
+        self.numbers.seen_in(&self.output)
     }
 
     /// True once a reader of committed records sees everything that was produced.
@@ -90,30 +72,13 @@ impl<'a> Copied<'a> {
 
     /// Runs what is left, and holds output and logs against what was produced.
     fn assert_exactly_once(&self) {
-        // availableNow is refused with asynchronous tracking; switching it off needs no ceremony.
-        let synchronous = "target.asyncProgressTrackingEnabled=false";
-        let flags = ["--trigger", "availableNow", "--set", synchronous];
-        self.pipeline.run(&flags).expect_success();
+        self.numbers.run_the_rest(&self.pipeline, "target");
         self.assert_output();
-        let checkpoint = self.pipeline.checkpoint();
-        checkpoint.assert_entries_well_formed(1);
-        let last = checkpoint.latest("commits");
-        assert_eq!(checkpoint.latest("offsets"), last, "every micro-batch is committed");
-        let ends = self.topics.ends(&self.numbers.topic);
-        assert_eq!(checkpoint.kafka_end(last, &self.numbers.topic), ends);
+        self.numbers.assert_logged(&self.pipeline);
     }
 
     fn assert_output(&self) {
-        let produced = self.numbers.produced();
-        let expected: Vec<String> = (0..produced).map(|number| format!("{number:06}")).collect();
-        for (partition, values) in self.seen().iter().enumerate() {
-            let differs = values.iter().zip(&expected).position(|(found, wanted)| found != wanted);
-            if let Some(at) = differs {
-                let around = &values[at.saturating_sub(3)..values.len().min(at + 5)];
-                panic!("partition {partition} goes wrong at {at}: {around:?}");
-            }
-            assert_eq!(values.len(), expected.len(), "in partition {partition}");
-        }
+        self.numbers.assert_in(&self.output, |_| true);
     }
 
     /// Runs for a while, and expects micro-batches without entries. (After a crash they get
@@ -208,14 +173,8 @@ fn kills_at_random_moments_lose_and_double_nothing_with_asynchronous_tracking() 
 }
 
 fn kill_at_random_moments(copied: &Copied<'_>) {
-    copied.numbers.while_producing(|| {
-        for round in 0..kills(2) * 10 {
-            let mut running = copied.pipeline.start(&[]);
-            copied.wait_for_more(&mut running);
-            some_time(round, 300);
-            running.kill();
-        }
-    });
+    let wait_for_more = |running: &mut Running| copied.wait_for_more(running);
+    copied.numbers.kill_at_random(&copied.pipeline, kills(2) * 10, wait_for_more);
     copied.assert_exactly_once();
     copied.assert_shows();
 }

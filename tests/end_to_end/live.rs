@@ -14,6 +14,20 @@ pub const ASYNC: [(&str, &str); 2] = [
     ("asyncProgressTrackingEnabled", "true"),
     ("asyncProgressTrackingCheckpointIntervalMs", "250"),
 ];
+/// The steps of a micro-batch that goes to a topic, each of which a process can be ended at.
+pub const STEPS: [&str; 11] = [
+    "after-take",
+    "after-run",
+    "before-begin",
+    "after-produce",
+    "after-offsets",
+    "before-commit",
+    "after-commit",
+    "before-intent",
+    "after-intent",
+    "before-commit-entry",
+    "after-commit-entry",
+];
 /// Records of one round of the live producer, to each partition.
 const RECORDS_PER_ROUND: u64 = 10;
 const ROUND: Duration = Duration::from_millis(20);
@@ -73,6 +87,66 @@ impl<'a> Numbers<'a> {
             drop(stop);
         });
         self.stop.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Numbers<'_> {
+    /// Produces, and kills `rounds` runs of `pipeline`, each some time after it has written more.
+    pub fn kill_at_random(
+        &self,
+        pipeline: &Pipeline,
+        rounds: u64,
+        wait_for_more: impl Fn(&mut Running),
+    ) {
+        self.while_producing(|| {
+            for round in 0..rounds {
+                let mut running = pipeline.start(&[]);
+                wait_for_more(&mut running);
+                some_time(round, 300);
+                running.kill();
+            }
+        });
+    }
+
+    /// Runs what is left of `pipeline`, whose table `sink` may ask for asynchronous tracking.
+    pub fn run_the_rest(&self, pipeline: &Pipeline, sink: &str) {
+        // availableNow is refused with asynchronous tracking; switching it off needs no ceremony.
+        let synchronous = format!("{sink}.asyncProgressTrackingEnabled=false");
+        pipeline.run(&["--trigger", "availableNow", "--set", &synchronous]).expect_success();
+    }
+
+    /// Holds the logs of `pipeline` against what was produced: all of it is committed.
+    pub fn assert_logged(&self, pipeline: &Pipeline) {
+        let checkpoint = pipeline.checkpoint();
+        checkpoint.assert_entries_well_formed(1);
+        let last = checkpoint.latest("commits");
+        assert_eq!(checkpoint.latest("offsets"), last, "every micro-batch is committed");
+        assert_eq!(checkpoint.kafka_end(last, &self.topic), self.topics.ends(&self.topic));
+    }
+
+    /// The values that a reader of committed records sees in the topic `output`, by partition.
+    pub fn seen_in(&self, output: &str) -> Vec<Vec<String>> {
+        let mut seen = vec![Vec::new(); PARTITIONS as usize];
+        for record in self.topics.read(output) {
+            let partition = usize::try_from(record.partition).expect("it is not negative");
+            seen[partition].push(record.value().to_owned());
+        }
+        seen
+    }
+
+    /// Expects those of the numbers produced that are `wanted` in each partition of the topic
+    /// `output`, in order.
+    pub fn assert_in(&self, output: &str, wanted: impl Fn(&u64) -> bool) {
+        let numbers = (0..self.produced()).filter(wanted);
+        let expected: Vec<String> = numbers.map(|number| format!("{number:06}")).collect();
+        for (partition, values) in self.seen_in(output).iter().enumerate() {
+            let differs = values.iter().zip(&expected).position(|(found, wanted)| found != wanted);
+            if let Some(at) = differs {
+                let around = &values[at.saturating_sub(3)..values.len().min(at + 5)];
+                panic!("partition {partition} goes wrong at {at}: {around:?}");
+            }
+            assert_eq!(values.len(), expected.len(), "in partition {partition}");
+        }
     }
 }
 

@@ -9,26 +9,11 @@ use std::path::PathBuf;
 use crate::delta::{assert_numbers, versions};
 use crate::files_and_static::{json_table, sorted_lines};
 use crate::kafka::{self, Broker};
-use crate::live::{ASYNC, Numbers, PARTITIONS, crashing_at, kills, some_time};
+use crate::live::{ASYNC, Numbers, PARTITIONS, STEPS, crashing_at, kills};
 use crate::millstream::{Pipeline, Running, table};
 use crate::oracle;
 use crate::topics::Topics;
 use crate::wait;
-
-/// The steps of a micro-batch, each of which each of the sinks comes to.
-const STEPS: [&str; 11] = [
-    "after-take",
-    "after-run",
-    "before-begin",
-    "after-produce",
-    "after-offsets",
-    "before-commit",
-    "after-commit",
-    "before-intent",
-    "after-intent",
-    "before-commit-entry",
-    "after-commit-entry",
-];
 
 /// A flow that writes the numbers of a topic which end in 3 to another topic, and all of them to a
 /// table.
@@ -76,32 +61,10 @@ impl<'a> Split<'a> {
 
     /// Runs what is left, and holds both sinks and the logs against what was produced.
     fn assert_exactly_once(&self) {
-        let synchronous = "archive.asyncProgressTrackingEnabled=false";
-        let flags = ["--trigger", "availableNow", "--set", synchronous];
-        self.pipeline.run(&flags).expect_success();
-        self.assert_alerts();
+        self.numbers.run_the_rest(&self.pipeline, "archive");
+        self.numbers.assert_in(&self.alerts, |number| number % 10 == 3);
         assert_numbers(&self.table(), self.numbers.produced());
-        let checkpoint = self.pipeline.checkpoint();
-        checkpoint.assert_entries_well_formed(1);
-        let last = checkpoint.latest("commits");
-        assert_eq!(checkpoint.latest("offsets"), last, "every micro-batch is committed");
-        let ends = self.topics.ends(&self.numbers.topic);
-        assert_eq!(checkpoint.kafka_end(last, &self.numbers.topic), ends);
-    }
-
-    fn assert_alerts(&self) {
-        let mut seen = vec![Vec::new(); PARTITIONS as usize];
-        for record in self.topics.read(&self.alerts) {
-            let partition = usize::try_from(record.partition).expect("it is not negative");
-            seen[partition].push(record.value().to_owned());
-        }
-        let alerts = (0..self.numbers.produced()).filter(|number| number % 10 == 3);
-        let expected: Vec<String> = alerts.map(|number| format!("{number:06}")).collect();
-        for (partition, values) in seen.iter().enumerate() {
-            let differs = values.iter().zip(&expected).position(|(found, wanted)| found != wanted);
-            assert_eq!(differs, None, "partition {partition} goes wrong there");
-            assert_eq!(values.len(), expected.len(), "in partition {partition}");
-        }
+        self.numbers.assert_logged(&self.pipeline);
     }
 }
 
@@ -129,14 +92,8 @@ fn kills_at_random_moments_lose_and_double_nothing_with_asynchronous_tracking_in
 const COMMIT_SOON: (&str, &str) = ("commitInterval", "100ms");
 
 fn kill_at_random_moments(split: &Split<'_>) {
-    split.numbers.while_producing(|| {
-        for round in 0..kills(1) * 10 {
-            let mut running = split.pipeline.start(&[]);
-            split.wait_for_more(&mut running);
-            some_time(round, 300);
-            running.kill();
-        }
-    });
+    let wait_for_more = |running: &mut Running| split.wait_for_more(running);
+    split.numbers.kill_at_random(&split.pipeline, kills(1) * 10, wait_for_more);
     split.assert_exactly_once();
 }
 

@@ -19,6 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::checkpoint::{self, CheckpointError, Checkpointer, Settings, Steering};
 use crate::error::TableError;
 use crate::kernel::KernelEngine;
+use crate::store::TableStore;
 use crate::table::{Append, Appended, Table};
 
 /// Commits between checkpoints where the table does not say; Spark's default.
@@ -83,7 +84,8 @@ impl LiveTable {
     /// must come before the first commit: a half-written checkpoint is taken for a whole one by
     /// some writers' cleanup.
     pub fn start(table: Table, care: Care) -> Result<Self, TableError> {
-        let checkpointer = Checkpointer::open(table.store().in_background(), care.checkpoints)
+        let store = table.store().in_background();
+        let checkpointer = Checkpointer::open(store.clone(), care.checkpoints)
             .map_err(|error| checkpoint_error(&table, error))?;
         let repaired = checkpointer.repaired();
         if !repaired.is_empty() {
@@ -93,7 +95,8 @@ impl LiveTable {
         let shared = Arc::new(Shared { state: Mutex::default(), wake: Condvar::new() });
         let env = table.store().env().clone();
         let worker = Worker {
-            engine: KernelEngine::new(&table.store().in_background()),
+            engine: KernelEngine::new(&store),
+            store,
             table: Arc::clone(&table),
             shared: Arc::clone(&shared),
             checkpointer,
@@ -171,7 +174,8 @@ fn checkpoint_error(table: &Table, error: CheckpointError) -> TableError {
 
 struct Worker {
     table: Arc<Table>,
-    /// Gives way to commits.
+    /// Gives way to commits, as does what uses it.
+    store: TableStore,
     engine: KernelEngine,
     shared: Arc<Shared>,
     checkpointer: Checkpointer,
@@ -246,11 +250,10 @@ impl Worker {
                 for damaged in written.damaged {
                     tracing::warn!(damaged, "a checkpoint could not be used");
                 }
-                if self.cleanup() {
-                    // What the snapshot in memory was loaded from may be among what is gone.
-                    self.last_renewal = 0;
+                // What the snapshot in memory was loaded from may be among what is gone.
+                if self.cleanup() || version >= self.last_renewal + RENEWAL_INTERVAL {
+                    self.renew(version);
                 }
-                self.renew(version);
             }
             Err(error) => {
                 // Not at every commit: what is wrong may be wrong for long.
@@ -264,9 +267,6 @@ impl Worker {
 
     /// Lets the table forget the commits before the checkpoint; seldom, as it costs a listing.
     fn renew(&mut self, version: u64) {
-        if version < self.last_renewal + RENEWAL_INTERVAL {
-            return;
-        }
         self.last_renewal = version;
         if let Err(error) = self.table.renew() {
             tracing::debug!(%error, "the newest checkpoint was not taken into use");
@@ -300,7 +300,7 @@ impl Worker {
             // What cannot be understood is kept.
             Some(None) => return false,
         };
-        let cleaned = checkpoint::cleanup(self.table.store(), retention_ms, self.env().now_ms());
+        let cleaned = checkpoint::cleanup(&self.store, retention_ms, self.env().now_ms());
         match cleaned {
             Ok(cleaned) => {
                 let (files, boundary) = (cleaned.deleted.len(), cleaned.boundary);
@@ -315,7 +315,7 @@ impl Worker {
     }
 
     fn thin_out(&self) -> bool {
-        match checkpoint::thin(self.table.store(), self.env().now_ms()) {
+        match checkpoint::thin(&self.store, self.env().now_ms()) {
             Ok(thinned) => {
                 tracing::debug!(files = thinned.len(), "checkpoints were thinned out");
                 !thinned.is_empty()

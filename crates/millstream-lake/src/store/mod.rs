@@ -282,3 +282,22 @@ impl TableStore {
         self.inner.env.block_on_cores(work)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_in_pieces_is_whole() {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let _inside = runtime.enter();
+        let directory = tempfile::tempdir().expect("a directory");
+        let location = directory.path().display().to_string();
+        let store = TableStore::parse(&location, &Env::real()).expect("a path").in_background();
+        for bytes in [0, 1, (512 << 10) - 1, 512 << 10, (512 << 10) + 1, 3_000_000] {
+            let written: Bytes = (0..bytes).map(|at: u32| (at % 251) as u8).collect();
+            store.put("some/file", written.clone()).expect("written");
+            assert_eq!(store.get("some/file").expect("it is there"), written, "{bytes} bytes");
+        }
+    }
+}

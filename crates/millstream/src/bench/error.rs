@@ -47,6 +47,9 @@ pub enum Error {
     /// The generator's own records were refused, so the measurement is void.
     #[error("the broker refused {refused} of the generator's records")]
     Refused { refused: u64 },
+    /// A topic could not be filled before the measurement.
+    #[error("{problem}")]
+    Fill { problem: String },
     /// The result that a process should have left is not what was agreed.
     #[error("{}: {problem}", path.display())]
     Result { path: PathBuf, problem: String },

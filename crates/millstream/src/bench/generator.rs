@@ -105,78 +105,30 @@ impl Generator {
         std::thread::sleep(Duration::from_micros(early_us).max(PAUSE_MIN));
     }
 
-    fn send(&self, record: BaseRecord<'_, str, [u8]>) -> Result<(), Error> {
-        send(&self.producer, &self.topic, record)
+    fn send(&self, mut record: BaseRecord<'_, str, [u8]>) -> Result<(), Error> {
+        while let Err((error, unsent)) = self.producer.send(record) {
+            if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
+                return Err(Error::kafka(format!("sending to {}", self.topic))(error));
+            }
+            self.producer.poll(Duration::from_millis(1));
+            record = unsent;
+        }
+        Ok(())
     }
 
     fn flush(&self) -> Result<(), Error> {
-        flush(&self.env, &self.producer, &self.topic)?;
-        all_taken(&self.refused)
-    }
-}
-
-/// Fills a topic as fast as the broker takes it.
-pub struct Filler {
-    env: Env,
-    topic: String,
-    producer: BaseProducer<CountRefused>,
-    refused: Arc<AtomicU64>,
-}
-
-impl Filler {
-    /// One for `topic`.
-    pub fn new(env: &Env, brokers: &str, topic: &str) -> Result<Self, Error> {
-        let refused = Arc::new(AtomicU64::new(0));
-        let context = CountRefused { refused: Arc::clone(&refused) };
-        let producer = settings::filler(brokers).create_with_context(context);
-        let producer = producer.map_err(Error::kafka("starting a producer"))?;
-        Ok(Self { env: env.clone(), topic: topic.to_owned(), producer, refused })
-    }
-
-    /// Sends one record; waits while the client's queue is full.
-    pub fn send(&self, partition: i32, value: &[u8]) -> Result<(), Error> {
-        let record = BaseRecord::<str, [u8]>::to(&self.topic).payload(value);
-        send(&self.producer, &self.topic, record.partition(partition))
-    }
-
-    /// Waits until the broker has it all.
-    pub fn finish(&self) -> Result<(), Error> {
-        flush(&self.env, &self.producer, &self.topic)?;
-        all_taken(&self.refused)
-    }
-}
-
-fn send(
-    producer: &BaseProducer<CountRefused>,
-    topic: &str,
-    mut record: BaseRecord<'_, str, [u8]>,
-) -> Result<(), Error> {
-    while let Err((error, unsent)) = producer.send(record) {
-        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
-            return Err(Error::kafka(format!("sending to {topic}"))(error));
+        let asked = self.env.monotonic();
+        while self.producer.in_flight_count() > 0 {
+            self.producer.poll(Duration::from_millis(1));
+            if self.env.monotonic() - asked > ACKNOWLEDGED_WITHIN {
+                let timed_out = KafkaError::Flush(RDKafkaErrorCode::OperationTimedOut);
+                return Err(Error::kafka(format!("sending to {}", self.topic))(timed_out));
+            }
         }
-        producer.poll(Duration::from_millis(1));
-        record = unsent;
-    }
-    Ok(())
-}
-
-fn flush(env: &Env, producer: &BaseProducer<CountRefused>, topic: &str) -> Result<(), Error> {
-    let asked = env.monotonic();
-    while producer.in_flight_count() > 0 {
-        producer.poll(Duration::from_millis(1));
-        if env.monotonic() - asked > ACKNOWLEDGED_WITHIN {
-            let timed_out = KafkaError::Flush(RDKafkaErrorCode::OperationTimedOut);
-            return Err(Error::kafka(format!("sending to {topic}"))(timed_out));
+        match self.refused.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            refused => Err(Error::Refused { refused }),
         }
-    }
-    Ok(())
-}
-
-fn all_taken(refused: &AtomicU64) -> Result<(), Error> {
-    match refused.load(Ordering::Relaxed) {
-        0 => Ok(()),
-        refused => Err(Error::Refused { refused }),
     }
 }
 

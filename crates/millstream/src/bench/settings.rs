@@ -27,14 +27,6 @@ pub fn generator(brokers: &str, rate: u64) -> ClientConfig {
     config
 }
 
-/// A producer that is in no hurry and wants throughput: it fills a topic before a measurement.
-pub fn filler(brokers: &str) -> ClientConfig {
-    let mut config = producer(brokers);
-    config.set("linger.ms", "20");
-    config.set("batch.size", "1000000");
-    config
-}
-
 /// The meter's consumer: committed records only, each as soon as the broker has it.
 pub fn meter(brokers: &str) -> ClientConfig {
     let mut config = consumer(brokers);

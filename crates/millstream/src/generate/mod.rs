@@ -5,21 +5,21 @@
 //! receiver that is slower than the rate makes the messages late, not fewer: how far it fell behind
 //! is said at the end.
 
-mod output;
-mod topic;
+pub mod output;
+pub mod topic;
 
 use std::fs;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use millstream_engine::driver::stop::{Stop, stop_pair};
 use millstream_generate::{Generator, Template};
 use millstream_store::env::Env;
 use millstream_store::error::{Failure, Kind};
 
 use crate::app::App;
 use crate::cli::{GenerateArguments, Receiver};
+use crate::stopping;
 use output::{Files, Lines, Nowhere, Output};
 use topic::Topic;
 
@@ -42,12 +42,12 @@ pub async fn run(arguments: GenerateArguments, app: &App) -> ExitCode {
     for warning in template.warnings() {
         app.screen.say(&format!("warning: {}: {warning}", arguments.template.display()));
     }
-    let is_stopped = Arc::new(AtomicBool::new(false));
-    if let Err(error) = stop_on_signal(&app.env, Arc::clone(&is_stopped)) {
+    let (stopper, stop) = stop_pair();
+    if let Err(error) = stopping::on_signals(&app.env, stopper, app.screen.clone()) {
         return app.failed(&format!("signals cannot be heard: {error}"));
     }
     let env = app.env.clone();
-    let work = move || generate(&arguments, &template, &env, &is_stopped);
+    let work = move || generate(&arguments, &template, &env, &stop);
     match app.env.spawn_blocking("generate", work).join().await {
         Ok(done) => {
             app.screen.say(&done.shown());
@@ -56,20 +56,6 @@ pub async fn run(arguments: GenerateArguments, app: &App) -> ExitCode {
         Err(failure) if failure.kind() == Kind::Config => app.wrong(&failure.to_string()),
         Err(failure) => app.failed(&failure.to_string()),
     }
-}
-
-fn stop_on_signal(env: &Env, is_stopped: Arc<AtomicBool>) -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupts = signal(SignalKind::interrupt())?;
-    let mut terminations = signal(SignalKind::terminate())?;
-    env.spawn("signals", async move {
-        tokio::select! {
-            _ = interrupts.recv() => {}
-            _ = terminations.recv() => {}
-        }
-        is_stopped.store(true, Ordering::Relaxed);
-    });
-    Ok(())
 }
 
 /// What was generated.
@@ -128,7 +114,7 @@ fn generate(
     arguments: &GenerateArguments,
     template: &Template,
     env: &Env,
-    is_stopped: &AtomicBool,
+    stop: &Stop,
 ) -> Result<Done, Failure> {
     let seed = arguments.seed.unwrap_or_else(|| env.random_u64());
     let mut generator = Generator::new(template, seed, env.now_ms());
@@ -136,7 +122,7 @@ fn generate(
     let (began, mut done) = (env.monotonic(), Done::default());
     let limit = arguments.limit.unwrap_or(u64::MAX);
     let mut message = Vec::new();
-    while done.messages < limit && !is_stopped.load(Ordering::Relaxed) {
+    while done.messages < limit && !stop.is_requested() {
         let elapsed = env.monotonic() - began;
         let due = match arguments.rate {
             Some(rate) => (elapsed.as_secs_f64() * rate as f64) as u64,

@@ -15,7 +15,7 @@ const FILE_LASTS: Duration = Duration::from_secs(1);
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// Takes messages.
-pub(super) trait Output {
+pub trait Output {
     /// Takes one.
     fn write(&mut self, message: &[u8]) -> Result<(), Failure>;
 
@@ -31,7 +31,7 @@ pub(super) trait Output {
 }
 
 /// Drops messages: how fast they are made, and nothing else.
-pub(super) struct Nowhere;
+pub struct Nowhere;
 
 impl Output for Nowhere {
     fn write(&mut self, _message: &[u8]) -> Result<(), Failure> {
@@ -40,12 +40,13 @@ impl Output for Nowhere {
 }
 
 /// A message a line. One that has line breaks is written without its white space if it is JSON.
-pub(super) struct Lines<W> {
+pub struct Lines<W> {
     writer: W,
 }
 
 impl Lines<BufWriter<io::Stdout>> {
-    pub(super) fn stdout() -> Self {
+    /// On standard output.
+    pub fn stdout() -> Self {
         Self { writer: BufWriter::with_capacity(BUFFER_BYTES, io::stdout()) }
     }
 }
@@ -96,7 +97,7 @@ fn failed(error: io::Error) -> Failure {
 
 /// Files in a directory, a message a line. A file has its name when it is whole: until then it is
 /// hidden, and no reader looks at it.
-pub(super) struct Files {
+pub struct Files {
     directory: PathBuf,
     env: Env,
     open: Option<Open>,
@@ -112,7 +113,8 @@ struct Open {
 }
 
 impl Files {
-    pub(super) fn new(directory: &Path, env: &Env) -> Result<Self, Failure> {
+    /// In `directory`, which is made if it is not there.
+    pub fn new(directory: &Path, env: &Env) -> Result<Self, Failure> {
         fs::create_dir_all(directory).map_err(|error| {
             let problem = format!("{} cannot be made: {error}", directory.display());
             Failure::new(Kind::Config, problem)

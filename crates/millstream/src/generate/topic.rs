@@ -15,7 +15,8 @@ use super::output::Output;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 const LAST_ACKNOWLEDGEMENTS: Duration = Duration::from_secs(60);
 
-pub(super) struct Topic {
+/// A topic that messages are written to.
+pub struct Topic {
     name: String,
     producer: BaseProducer<Refused>,
     refused: Arc<Mutex<Option<KafkaError>>>,
@@ -38,7 +39,7 @@ impl ProducerContext for Refused {
 
 impl Topic {
     /// The topic, which must be there. Errors: it is not, or the brokers do not answer.
-    pub(super) fn open(brokers: &str, name: &str) -> Result<Self, Failure> {
+    pub fn open(brokers: &str, name: &str) -> Result<Self, Failure> {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", brokers).set("socket.nagle.disable", "true");
         look(&config, name)?;

@@ -7,13 +7,12 @@
 //!
 //! The table of every round is read back: each message must be in it once.
 
-mod messages;
-
 use std::path::Path;
 use std::time::Duration;
 
 use arrow::array::{AsArray, RecordBatch};
 use clap::ValueEnum;
+use millstream_generate::{Generator, Template};
 use millstream_lake::read::TableReader;
 use millstream_lake::store::TableStore;
 use millstream_store::env::Env;
@@ -23,13 +22,20 @@ use serde::Serialize;
 use super::broker::Broker;
 use super::engine::{self, EngineOptions, sql_options};
 use super::error::Error;
-use super::generator::Filler;
 use super::process::{self, Usage};
 use super::report::{self, Report};
 use super::work_directory::WorkDirectory;
 use super::{settings, topics};
+use crate::generate::output::Output;
+use crate::generate::topic::Topic;
 
 const TOPIC: &str = "messages";
+/// Messages of [`MESSAGE_BYTES`], with 999,999 different ids.
+const TEMPLATE: &str =
+    r#"{ "logStreamId": "{{integer(1000001,2000000)}}", "message": "{{alphaNumeric(962)}}" }"#;
+const MESSAGE_BYTES: usize = 1_005;
+/// Every run has the same messages.
+const SEED: u64 = 1;
 /// A run that takes longer than this much for each message hangs.
 const PATIENCE_PER_MESSAGE: Duration = Duration::from_micros(500);
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -135,7 +141,7 @@ struct Took {
 impl Bench<'_> {
     fn run(&self) -> Result<bool, Error> {
         eprintln!("filling a topic with {} messages", self.flags.messages);
-        self.fill()?;
+        let sent = self.fill()?;
         let report = Report::new("map-only", Some(self.broker));
         eprintln!(
             "{:<8} {:>6} {:>9} {:>9} {:>9} {:>18} {:>8}",
@@ -146,7 +152,7 @@ impl Bench<'_> {
             for system in self.systems() {
                 let took = match system {
                     System::Client => self.client()?,
-                    System::Delta => self.delta(round)?,
+                    System::Delta => self.delta(round, &sent)?,
                 };
                 let line = self.line(system, round, &took);
                 report.line("round", &line)?;
@@ -166,15 +172,23 @@ impl Bench<'_> {
         systems.filter(move |system| only.is_none_or(|only| only == *system))
     }
 
-    fn fill(&self) -> Result<(), Error> {
-        let filler = Filler::new(self.env, &self.broker.address, self.topic)?;
-        let mut message = Vec::with_capacity(messages::MESSAGE_BYTES);
-        for number in 0..self.flags.messages {
-            messages::write(number, &mut message);
-            let partition = number % u64::from(self.flags.partitions.unsigned_abs());
-            filler.send(i32::try_from(partition).expect("below a count of them"), &message)?;
+    /// Gives what was sent.
+    fn fill(&self) -> Result<Found, Error> {
+        let failed = |error: &dyn std::fmt::Display| Error::Fill { problem: error.to_string() };
+        let template = Template::parse(TEMPLATE).expect("it is a template");
+        let mut generator = Generator::new(&template, SEED, self.env.now_ms());
+        let mut topic =
+            Topic::open(&self.broker.address, self.topic).map_err(|error| failed(&error))?;
+        let (mut sent, mut message) = (Found::default(), Vec::with_capacity(MESSAGE_BYTES));
+        for _ in 0..self.flags.messages {
+            message.clear();
+            generator.write_message(&mut message).map_err(|error| failed(&error))?;
+            assert_eq!(message.len(), MESSAGE_BYTES, "the template says so");
+            sent.add_id(id_of(&message));
+            topic.write(&message).map_err(|error| failed(&error))?;
         }
-        filler.finish()
+        topic.finish().map_err(|error| failed(&error))?;
+        Ok(sent)
     }
 
     /// In this process: the client needs no more than a loop.
@@ -198,7 +212,7 @@ impl Bench<'_> {
         Ok(Took { elapsed, usage, surplus_rows: None })
     }
 
-    fn delta(&self, round: u32) -> Result<Took, Error> {
+    fn delta(&self, round: u32, sent: &Found) -> Result<Took, Error> {
         let directory = self.work.subdirectory(&format!("delta-{round}"))?;
         let table = directory.join("table");
         let began = self.env.monotonic();
@@ -207,7 +221,7 @@ impl Bench<'_> {
             + PATIENCE_PER_MESSAGE * u32::try_from(self.flags.messages).unwrap_or(u32::MAX);
         let usage = engine.wait(self.env, patience)?;
         let elapsed = self.env.monotonic() - began;
-        let surplus_rows = Some(self.surplus_rows(&table)?);
+        let surplus_rows = Some(self.surplus_rows(&table, sent)?);
         // The next round needs the room.
         std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory))?;
         Ok(Took { elapsed, usage, surplus_rows })
@@ -231,7 +245,7 @@ impl Bench<'_> {
     }
 
     /// Reads the table back. Errors if it has other messages than the topic, or some twice.
-    fn surplus_rows(&self, table: &Path) -> Result<i64, Error> {
+    fn surplus_rows(&self, table: &Path, sent: &Found) -> Result<i64, Error> {
         let store = TableStore::parse(&table.display().to_string(), self.env);
         let store = store.map_err(Error::table("finding the table"))?;
         let reader = TableReader::open(&store).map_err(Error::table("opening the table"))?;
@@ -241,8 +255,6 @@ impl Bench<'_> {
         for rows in rows {
             found.add(&rows.map_err(Error::table("reading the table"))?);
         }
-        let mut sent = Found::default();
-        (0..self.flags.messages).for_each(|number| sent.add_id(messages::id(number)));
         if found.rows == sent.rows && found.ids != sent.ids {
             let problem = "as many rows as messages, but not the same".to_owned();
             return Err(Error::Result { path: table.to_owned(), problem });
@@ -251,13 +263,13 @@ impl Bench<'_> {
     }
 
     fn line(&self, system: System, round: u32, took: &Took) -> Line {
-        let megabytes = self.flags.messages as f64 * messages::MESSAGE_BYTES as f64 / 1e6;
+        let megabytes = self.flags.messages as f64 * MESSAGE_BYTES as f64 / 1e6;
         let (seconds, cpu_seconds) = (took.elapsed.as_secs_f64(), took.usage.cpu_seconds);
         Line {
             configuration: report::name(&system),
             round,
             messages: self.flags.messages,
-            message_bytes: messages::MESSAGE_BYTES,
+            message_bytes: MESSAGE_BYTES,
             partitions: self.flags.partitions,
             engine_options: self.flags.engine_option.clone(),
             seconds: report::rounded(seconds, 3),
@@ -289,6 +301,13 @@ impl Found {
         let (sum, squares) = self.ids;
         self.ids = (sum.wrapping_add(id), squares.wrapping_add(id.wrapping_mul(id)));
     }
+}
+
+/// The number between the third and the fourth quotation mark.
+fn id_of(message: &[u8]) -> u64 {
+    let id = message.split(|byte| *byte == b'"').nth(3);
+    let id = id.and_then(|id| std::str::from_utf8(id).ok()?.parse().ok());
+    id.expect("the template has it there")
 }
 
 fn summary(configuration: &str, lines: &[Line]) -> Summary {
