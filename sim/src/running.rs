@@ -13,6 +13,7 @@ use millstream_engine::driver::{Finished, Query};
 use millstream_engine::functions::BatchClock;
 use millstream_engine::progress::Silent;
 use millstream_engine::source::{Failure, Source};
+use millstream_engine::state::watermark::{Idling, Policy, Watermarks};
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::{Env, SeededRng, Task};
 use tokio::runtime::Runtime;
@@ -104,6 +105,7 @@ async fn run(process: Process, plan: RunPlan, stop: Stop, env: Env) -> Result<Fi
     });
     let source = |source| Box::new(ModelSource::new(&process, source)) as Box<dyn Source>;
     let query = Query {
+        watermarks: Watermarks::new(&[None], Policy::default(), Idling::default()),
         branches: Branches::one(query::plan(sources), Box::new(ModelSink::new(&process))),
         sources: (0..sources).map(source).collect(),
         statics: Vec::new(),

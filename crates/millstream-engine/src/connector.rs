@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use millstream_store::env::Env;
 
+use crate::plan::stages::OutputMode;
 use crate::sink::{Failure, Sink};
 use crate::source::{Source, StaticTable};
 
@@ -178,6 +179,11 @@ pub trait Connector: Send + Sync {
 
     /// Checks a table that is written, for rows of `schema`, touching nothing.
     fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError>;
+
+    /// The output modes whose rows a table can take.
+    fn output_modes(&self) -> &'static [OutputMode] {
+        &[OutputMode::Append, OutputMode::Update, OutputMode::Complete]
+    }
 
     /// Makes a source. The table passed `check_source`.
     fn source(

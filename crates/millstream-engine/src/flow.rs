@@ -29,17 +29,20 @@ use crate::driver::tracking::Logging;
 use crate::driver::{self, Finished, Query, batch_query};
 use crate::filter::Filter;
 use crate::functions::{self, BatchClock};
-use crate::plan::QueryPlan;
 use crate::plan::session::{batch_config, streaming_config};
+use crate::plan::stages::OutputMode;
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable, from_datafusion};
+use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, stages};
 use crate::progress::{Listener, QueryStarted};
 use crate::sink::Sink;
 use crate::source::{Failure, Source, StaticTable};
 use crate::sql::diagnostic::Diagnostics;
 use crate::sql::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
-use crate::sql::prepare::TableRead;
+use crate::sql::prepare::{TableRead, Watermark};
+use crate::sql::relations::STREAM_PREFIX;
 use crate::sql::trigger::Trigger;
+use crate::state::watermark::{Idling, Policy, Watermarks};
 
 /// What every flow of a process shares.
 pub struct Setup {
@@ -137,10 +140,20 @@ struct StreamRead {
     schema: SchemaRef,
     /// Its name in plans.
     registered_as: String,
+    watermark: Option<Watermark>,
+}
+
+impl StreamRead {
+    /// The place of the column with the watermark.
+    fn event_time(&self) -> Option<usize> {
+        let column = &self.watermark.as_ref()?.column.text;
+        let mut fields = self.schema.fields().iter();
+        fields.position(|field| field.name().eq_ignore_ascii_case(column))
+    }
 }
 
 enum Body {
-    Stream(Box<QueryPlan>),
+    Stream(Box<StreamPlan>),
     Once { state: Box<SessionState>, logical: Box<LogicalPlan> },
 }
 
@@ -156,10 +169,10 @@ impl Body {
         }
     }
 
-    fn optimised(&self) -> datafusion::common::Result<Cow<'_, LogicalPlan>> {
+    fn optimised(&self) -> datafusion::common::Result<Vec<Cow<'_, LogicalPlan>>> {
         match self {
-            Self::Stream(plan) => Ok(Cow::Borrowed(plan.logical())),
-            Self::Once { state, logical } => state.optimize(logical).map(Cow::Owned),
+            Self::Stream(plan) => Ok(plan.logical()),
+            Self::Once { state, logical } => Ok(vec![Cow::Owned(state.optimize(logical)?)]),
         }
     }
 }
@@ -212,7 +225,10 @@ impl PlannedFlow {
         let (declared, schema) = (Arc::clone(declared), Arc::clone(&read.schema));
         let registered_as = read.registered_as.clone();
         match read.mode {
-            ReadMode::Stream => self.streams.push(StreamRead { declared, schema, registered_as }),
+            ReadMode::Stream => {
+                let watermark = read.watermark.clone();
+                self.streams.push(StreamRead { declared, schema, registered_as, watermark });
+            }
             ReadMode::Batch => {
                 let loaded = LoadedTable::empty(Arc::clone(&schema));
                 self.at_rest.push(AtRest { declared, schema, loaded, registered_as });
@@ -232,7 +248,7 @@ impl PlannedFlow {
         };
         let context = functions::session(config, &self.batch_clock);
         let mut scans = Vec::with_capacity(self.streams.len());
-        for StreamRead { declared, schema, registered_as } in &self.streams {
+        for StreamRead { declared, schema, registered_as, .. } in &self.streams {
             // Slots of its own: what one branch's plan does not read is not left for another's.
             let slots = Slots::new(setup.partitions);
             scans.push(Arc::clone(&slots));
@@ -247,13 +263,63 @@ impl PlannedFlow {
         let logical = branch.plan(&state)?;
         let output_schema = Arc::new(logical.schema().as_arrow().clone());
         let body = match self.flow.is_stream {
-            true => {
-                let planned = QueryPlan::new(state, logical, scans).await;
-                Body::Stream(Box::new(planned.map_err(failed)?))
-            }
+            true => Body::Stream(Box::new(self.stream_plan(branch, state, logical, scans).await?)),
             false => Body::Once { state: Box::new(state), logical: Box::new(logical) },
         };
         Ok(PlannedBranch { output_schema, body })
+    }
+
+    /// The plan of a branch over streams: in pieces, where it has stateful operators.
+    async fn stream_plan(
+        &self,
+        branch: &Branch,
+        state: SessionState,
+        logical: LogicalPlan,
+        scans: Vec<Arc<Slots>>,
+    ) -> Result<StreamPlan, FlowError> {
+        let failed = |error| FlowError::Failure(from_datafusion(error));
+        let mode = self.flow.writer.output_mode;
+        if !branch.connector.output_modes().contains(&mode) {
+            let (connector, mode) = (branch.connector.name(), mode.name());
+            let message = format!("a {connector} table cannot be written in outputMode '{mode}'");
+            let help = "leave outputMode out: rows are appended; or write to Kafka";
+            return Err(FlowError::Sql(branch.query.refused(message, help)));
+        }
+        if !stages::has_state(&logical, STREAM_PREFIX) {
+            if mode == OutputMode::Complete {
+                let error = stages::CutError::NothingToComplete;
+                return Err(FlowError::Sql(branch.query.refused(error.to_string(), error.help())));
+            }
+            let plan = QueryPlan::new(state, logical, scans).await;
+            return Ok(plan.map_err(failed)?.into());
+        }
+        for (read, slots) in self.streams.iter().zip(&scans) {
+            if let Some(column) = read.event_time() {
+                slots.watch_event_time(column);
+            }
+        }
+        let with_watermark = self.streams.iter().filter_map(|read| {
+            let watermark = read.watermark.as_ref()?;
+            Some((read.registered_as.clone(), watermark.column.text.clone()))
+        });
+        let partitions = scans[0].partitions();
+        let watermarks = with_watermark.collect();
+        let stream_prefix = STREAM_PREFIX;
+        let context = stages::Context { stream_prefix, watermarks: &watermarks, mode, partitions };
+        let cut = stages::cut(logical, &context).map_err(|error| match error {
+            stages::CutError::Plan(error) => failed(error),
+            error => FlowError::Sql(branch.query.refused(error.to_string(), error.help())),
+        })?;
+        let plan = StatefulPlan::new(&state, cut, &scans, mode, partitions).await;
+        Ok(StreamPlan::Stateful(Box::new(plan.map_err(failed)?)))
+    }
+
+    /// The sources' watermarks.
+    fn watermarks(&self) -> Watermarks {
+        let delays = self.streams.iter();
+        let delays = delays.map(|read| read.watermark.as_ref().map(|watermark| watermark.delay));
+        let delays: Vec<_> = delays.collect();
+        Watermarks::new(&delays, Policy::default(), Idling::default())
     }
 
     /// The flow's name.
@@ -313,7 +379,7 @@ impl PlannedFlow {
             run_id: self.env.random_uuid().to_string(),
         });
         self.narrow_tables()?;
-        self.load_tables(&context).await?;
+        load_tables(&self.at_rest, &context).await?;
         let sinks = self.sinks(&context)?;
         let make = |read: &StreamRead| {
             let declared = &read.declared;
@@ -329,6 +395,7 @@ impl PlannedFlow {
             branches.push(driver::branches::Branch { plan: *plan, sink });
         }
         let query = Query {
+            watermarks: self.watermarks(),
             branches: Branches::new(branches),
             sources,
             statics: self.at_rest.into_iter().map(|table| table.loaded).collect(),
@@ -352,7 +419,7 @@ impl PlannedFlow {
         let context = self.context("");
         self.batch_clock.set(self.env.now_us());
         self.narrow_tables()?;
-        let rows_in = self.load_tables(&context).await?;
+        let rows_in = load_tables(&self.at_rest, &context).await?;
         let sinks = self.sinks(&context)?;
         let mut rows_out = 0;
         for (planned, mut sink) in self.branches.into_iter().zip(sinks) {
@@ -389,6 +456,7 @@ impl PlannedFlow {
     fn narrow_tables(&self) -> Result<(), Failure> {
         let optimised = self.branches.iter().map(|branch| branch.body.optimised());
         let optimised = optimised.collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
+        let optimised: Vec<_> = optimised.into_iter().flatten().collect();
         for table in &self.at_rest {
             let mut scans = Vec::new();
             let visited = optimised.iter().try_for_each(|plan| {
@@ -409,24 +477,24 @@ impl PlannedFlow {
         }
         Ok(())
     }
+}
 
-    /// Fills the tables that are read whole; gives their rows.
-    async fn load_tables(&self, context: &FlowContext) -> Result<u64, Failure> {
-        let mut rows = 0;
-        for table in &self.at_rest {
-            let connector = &table.declared.connector;
-            let content = match connector.static_table(&table.declared.table, context)? {
-                Some(content) => content,
-                None => Arc::new(StreamAtRest {
-                    declared: Arc::clone(&table.declared),
-                    schema: Arc::clone(&table.schema),
-                    context: context.clone(),
-                }),
-            };
-            rows += table.loaded.load(content).await?;
-        }
-        Ok(rows)
+/// Fills tables that are read whole; gives their rows.
+async fn load_tables(tables: &[AtRest], context: &FlowContext) -> Result<u64, Failure> {
+    let mut rows = 0;
+    for table in tables {
+        let connector = &table.declared.connector;
+        let content = match connector.static_table(&table.declared.table, context)? {
+            Some(content) => content,
+            None => Arc::new(StreamAtRest {
+                declared: Arc::clone(&table.declared),
+                schema: Arc::clone(&table.schema),
+                context: context.clone(),
+            }),
+        };
+        rows += table.loaded.load(content).await?;
     }
+    Ok(rows)
 }
 
 /// A table whose connector can only stream, read once from its beginning to what is there.

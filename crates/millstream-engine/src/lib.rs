@@ -15,3 +15,4 @@ pub mod progress;
 pub mod sink;
 pub mod source;
 pub mod sql;
+pub mod state;

@@ -28,6 +28,10 @@ pub enum Step {
     BeforeCommit,
     /// It is published, and only the sink knows.
     AfterCommit,
+    /// What it changed in the query's state is about to be written.
+    BeforeState,
+    /// What it changed in the query's state is written.
+    AfterState,
     /// Its entry in the offset log is about to be written.
     BeforeIntent,
     /// Its entry in the offset log is written.
@@ -48,7 +52,7 @@ pub enum Step {
 
 impl Step {
     /// All steps, in the order of a micro-batch of a sink that answers, then those of tables.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::AfterTake,
         Self::AfterRun,
         Self::BeforeBegin,
@@ -56,6 +60,8 @@ impl Step {
         Self::AfterOffsets,
         Self::BeforeCommit,
         Self::AfterCommit,
+        Self::BeforeState,
+        Self::AfterState,
         Self::BeforeIntent,
         Self::AfterIntent,
         Self::BeforeCommitEntry,
@@ -76,6 +82,8 @@ impl Step {
             Self::AfterOffsets => "after-offsets",
             Self::BeforeCommit => "before-commit",
             Self::AfterCommit => "after-commit",
+            Self::BeforeState => "before-state",
+            Self::AfterState => "after-state",
             Self::BeforeIntent => "before-intent",
             Self::AfterIntent => "after-intent",
             Self::BeforeCommitEntry => "before-commit-entry",

@@ -12,8 +12,9 @@
 //! 3. [`source_log`] gives each source its private part, `sources/<id>/`;
 //! 4. [`log_writer`] writes, in the background, one [`offset_log`] entry (the intent) and one
 //!    [`commit_log`] entry per micro-batch, and deletes old ones;
-//! 5. [`storage`] is where all bytes go: a local directory or an object store;
-//! 6. [`inspect`] tells a person what a checkpoint holds.
+//! 5. [`state_log`] writes what a micro-batch changed in the state of a query's operators;
+//! 6. [`storage`] is where all bytes go: a local directory or an object store;
+//! 7. [`inspect`] tells a person what a checkpoint holds.
 //!
 //! [`crash_points`] are the moments at which tests end the process to show that all of this holds.
 
@@ -32,5 +33,6 @@ pub mod offset;
 pub mod offset_log;
 pub mod recovery;
 pub mod source_log;
+pub mod state_log;
 pub mod storage;
 mod time_text;

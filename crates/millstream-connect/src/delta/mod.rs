@@ -24,6 +24,7 @@ use arrow::datatypes::SchemaRef;
 use millstream_engine::connector::{
     Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
 };
+use millstream_engine::plan::stages::OutputMode;
 use millstream_engine::sink::{Failure, Kind, Sink};
 use millstream_engine::source::{Source, StaticTable};
 use millstream_lake::error::{LocationError, TableError};
@@ -89,6 +90,10 @@ fn config(error: OptionError) -> Failure {
 impl Connector for Delta {
     fn name(&self) -> &'static str {
         "delta"
+    }
+
+    fn output_modes(&self) -> &'static [OutputMode] {
+        &[OutputMode::Append]
     }
 
     fn options(&self) -> &'static [OptionSpec] {

@@ -41,6 +41,7 @@ pub use error::FileError;
 use millstream_engine::connector::{
     Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
 };
+use millstream_engine::plan::stages::OutputMode;
 use millstream_engine::sink::{Failure, Kind, Sink};
 use millstream_engine::source::{Source, StaticTable};
 pub use options::{Format, ReadOptions, WriteOptions};
@@ -107,6 +108,10 @@ fn config(error: OptionError) -> Failure {
 impl Connector for Files {
     fn name(&self) -> &'static str {
         self.format.map_or("files", Format::name)
+    }
+
+    fn output_modes(&self) -> &'static [OutputMode] {
+        &[OutputMode::Append]
     }
 
     fn options(&self) -> &'static [OptionSpec] {

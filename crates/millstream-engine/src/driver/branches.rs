@@ -28,11 +28,13 @@ use millstream_store::offset::BatchId;
 
 use super::MICRO_BATCHES_IN_FLIGHT_MAX;
 use super::decoded::{self, Columns};
-use crate::plan::QueryPlan;
+use crate::plan::stateful_plan::Ran;
 use crate::plan::stream_scan::from_datafusion;
+use crate::plan::{StatefulPlan, StreamPlan};
 use crate::progress::SinkProgress;
 use crate::sink::{Acknowledgement, Delivery, Output, Published, Reached, Sink};
 use crate::source::{Failure, Split};
+use crate::state::operator::MicroBatchFacts;
 
 /// Micro-batches in flight where a sink that gathers stands beside one that does not. Half of them
 /// is what a table takes for one commit.
@@ -41,7 +43,7 @@ const IN_FLIGHT_BESIDE_GATHERING_MAX: usize = 16_384;
 /// A plan over the query's sources, and where its rows go.
 pub struct Branch {
     /// The plan.
-    pub plan: QueryPlan,
+    pub plan: StreamPlan,
     /// The sink.
     pub sink: Box<dyn Sink>,
 }
@@ -93,8 +95,8 @@ impl Branches {
     }
 
     /// The branch of a query that has only one.
-    pub fn one(plan: QueryPlan, sink: Box<dyn Sink>) -> Self {
-        Self::new(vec![Branch { plan, sink }])
+    pub fn one(plan: impl Into<StreamPlan>, sink: Box<dyn Sink>) -> Self {
+        Self::new(vec![Branch { plan: plan.into(), sink }])
     }
 
     fn find_columns(&mut self) {
@@ -177,6 +179,94 @@ impl Branches {
         Ok(())
     }
 
+    /// The plans that have state, in order.
+    pub(super) fn stateful(&self) -> impl Iterator<Item = &StatefulPlan> {
+        self.branches.iter().filter_map(|branch| branch.plan.stateful())
+    }
+
+    /// The newest event time of each of `sources` sources among the rows read since the last
+    /// call, microseconds since the epoch.
+    pub(super) fn take_newest_us(&self, sources: usize) -> Vec<Option<i64>> {
+        let mut newest = vec![None; sources];
+        for branch in &self.branches {
+            for (newest, slots) in newest.iter_mut().zip(branch.plan.scans()) {
+                *newest = (*newest).max(slots.take_newest_us());
+            }
+        }
+        newest
+    }
+
+    /// Runs all plans of a query with state over `splits`, by source, and hands over nothing.
+    pub(super) async fn run_with_state(
+        &mut self,
+        env: &Env,
+        facts: &MicroBatchFacts,
+        splits: Vec<Vec<Box<dyn Split>>>,
+    ) -> Result<Computed, Failure> {
+        let mut computed = Computed::default();
+        if let [only] = &mut self.branches[..] {
+            computed.add(only.run_with_state(env, facts, splits).await?);
+            return Ok(computed);
+        }
+        let partitions = self.branches[0].plan.partitions();
+        let input = decoded::decode(env, splits, &self.columns, partitions).await?;
+        for branch in &mut self.branches {
+            computed.add(branch.run_with_state(env, facts, input.splits()).await?);
+        }
+        Ok(computed)
+    }
+
+    /// Applies an entry of the state log; gives the results of the branches in `wanted`, nothing
+    /// for others.
+    pub(super) async fn apply(
+        &mut self,
+        env: &Env,
+        facts: &MicroBatchFacts,
+        sections: &[Vec<u8>],
+        wanted: &[usize],
+    ) -> Result<Vec<Vec<Vec<RecordBatch>>>, Failure> {
+        let (mut results, mut rest) = (Vec::with_capacity(self.branches.len()), sections);
+        for (index, branch) in self.branches.iter_mut().enumerate() {
+            let mut partitions = Vec::new();
+            if let StreamPlan::Stateful(plan) = &mut branch.plan {
+                let (own, others) = rest.split_at(plan.sections().min(rest.len()));
+                let changes = plan.changes(own)?;
+                let is_wanted = wanted.contains(&index);
+                partitions = plan.apply(env, facts, changes, is_wanted).await?;
+                rest = others;
+            }
+            results.push(partitions);
+        }
+        Ok(results)
+    }
+
+    /// Hands results, by branch, to the sinks.
+    pub(super) async fn hand_over(
+        &mut self,
+        results: Vec<Vec<Vec<RecordBatch>>>,
+        order: Order<'_>,
+    ) -> Result<HandedOver, Failure> {
+        let mut handed_over = HandedOver::new(Acknowledgement::Done);
+        let is_alone = self.branches.len() == 1;
+        for (index, (branch, partitions)) in self.branches.iter_mut().zip(results).enumerate() {
+            let mut acknowledgement = Acknowledgement::Done;
+            let mut rows = 0;
+            if order.sinks.is_none_or(|sinks| sinks.contains(&index)) {
+                let reached = order.reached.clone();
+                let output = Output { batch_id: order.id, partitions, reached };
+                rows = output.rows();
+                acknowledgement = branch.sink.publish(output).await?;
+            }
+            handed_over.rows_out += rows;
+            handed_over.acknowledgements.set(index, acknowledgement);
+            if !is_alone {
+                let (description, latency) = (branch.sink.description(), Duration::ZERO);
+                handed_over.sinks.push(SinkProgress { description, rows, latency });
+            }
+        }
+        Ok(handed_over)
+    }
+
     /// Runs the plans over `splits`, by source, and hands the results to the sinks.
     ///
     /// Errors: what a split could not read, a plan could not compute or a sink could not take. The
@@ -248,9 +338,28 @@ impl Branch {
         env: &Env,
         splits: Vec<Vec<Box<dyn Split>>>,
     ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
-        let partitions = self.plan.run(env, splits).await?;
+        let StreamPlan::Stateless(plan) = &mut self.plan else {
+            unreachable!("the driver runs queries with state another way")
+        };
+        let partitions = plan.run(env, splits).await?;
         crash_points::reached(Step::AfterRun);
         Ok(partitions)
+    }
+
+    async fn run_with_state(
+        &mut self,
+        env: &Env,
+        facts: &MicroBatchFacts,
+        splits: Vec<Vec<Box<dyn Split>>>,
+    ) -> Result<Ran, Failure> {
+        let ran = match &mut self.plan {
+            StreamPlan::Stateful(plan) => plan.run(env, facts, splits).await?,
+            StreamPlan::Stateless(plan) => {
+                Ran { partitions: plan.run(env, splits).await?, changes: Vec::new() }
+            }
+        };
+        crash_points::reached(Step::AfterRun);
+        Ok(ran)
     }
 
     async fn publish_alone(
@@ -265,6 +374,26 @@ impl Branch {
         logged(order.intent).await?;
         let acknowledgement = self.sink.publish(output).await?;
         Ok(HandedOver { rows_out, ..HandedOver::new(acknowledgement) })
+    }
+}
+
+/// What all branches of a query with state made of a micro-batch.
+#[derive(Default)]
+pub(super) struct Computed {
+    /// By branch, its result.
+    pub(super) results: Vec<Vec<Vec<RecordBatch>>>,
+    /// By input of the operators of all branches, what they were given.
+    pub(super) sections: Vec<Vec<RecordBatch>>,
+}
+
+impl Computed {
+    fn add(&mut self, ran: Ran) {
+        self.results.push(ran.partitions);
+        self.sections.extend(ran.changes.into_iter().flatten());
+    }
+
+    pub(super) fn has_rows(&self) -> bool {
+        self.results.iter().flatten().flatten().any(|rows| rows.num_rows() > 0)
     }
 }
 

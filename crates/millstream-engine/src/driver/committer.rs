@@ -32,6 +32,7 @@ use millstream_store::error::Classified;
 use millstream_store::log_writer::LogWriter;
 use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;
+use millstream_store::state_log;
 use millstream_store::storage::Durability;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -54,6 +55,10 @@ pub struct InFlight {
     pub intent: Option<offset_log::Entry>,
     /// Whether it is published when this is acknowledged, and so gets its commit entry.
     pub completes: bool,
+    /// What it changed in the query's state: its entries follow that.
+    pub state: Option<state_log::Ticket>,
+    /// The watermark of the next micro-batch, milliseconds since the epoch.
+    pub next_watermark_ms: i64,
     /// Entries for both logs that are written after it: what sinks have published beyond the logs.
     pub mend: Vec<(BatchId, offset_log::Entry)>,
     pub progress: Progress,
@@ -67,10 +72,17 @@ pub struct InFlight {
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
+/// A micro-batch that all sinks have acknowledged.
+pub struct Committed {
+    pub id: BatchId,
+    /// Where each source stands, as far as it moved since the one before.
+    pub ends: Vec<Option<SourceOffset>>,
+}
+
 /// The driver's handle on the committing task.
 pub struct Committer {
     sender: Option<mpsc::UnboundedSender<InFlight>>,
-    committed: mpsc::UnboundedReceiver<Vec<Option<SourceOffset>>>,
+    committed: mpsc::UnboundedReceiver<Committed>,
     task: Option<Task<Result<Finished, Failure>>>,
     permits: Arc<Semaphore>,
     in_flight_max: usize,
@@ -131,13 +143,13 @@ impl Committer {
     }
 
     /// The ends of a micro-batch that was committed since the last call.
-    pub fn next_committed(&mut self) -> Option<Vec<Option<SourceOffset>>> {
+    pub fn next_committed(&mut self) -> Option<Committed> {
         self.committed.try_recv().ok()
     }
 
     /// Waits until another micro-batch is committed, and gives its ends. `None` if committing has
     /// failed.
-    pub async fn committed(&mut self) -> Option<Vec<Option<SourceOffset>>> {
+    pub async fn committed(&mut self) -> Option<Committed> {
         self.committed.recv().await
     }
 
@@ -164,7 +176,7 @@ impl Committer {
 
 struct Worker {
     in_flight: mpsc::UnboundedReceiver<InFlight>,
-    committed: mpsc::UnboundedSender<Vec<Option<SourceOffset>>>,
+    committed: mpsc::UnboundedSender<Committed>,
     log: Arc<LogWriter>,
     listener: Arc<dyn Listener>,
     env: Env,
@@ -182,6 +194,7 @@ struct HeldBack {
     intent: Option<offset_log::Entry>,
     /// Where each source stands, as far as it moved since the last entries.
     ends: Vec<Option<SourceOffset>>,
+    next_watermark_ms: i64,
 }
 
 impl Worker {
@@ -242,6 +255,9 @@ impl Worker {
     async fn commit(&mut self, in_flight: InFlight) -> Result<(), Failure> {
         let InFlight { acknowledgements, mut intent, mut progress, ends, mend, .. } = in_flight;
         let id = progress.batch_id;
+        if let Some(state) = &in_flight.state {
+            state.settled().await?;
+        }
         if !self.schedule.is_sparse()
             && self.delivery != Delivery::Answers
             && let Some(intent) = intent.take()
@@ -259,7 +275,8 @@ impl Worker {
         let began_log = self.env.monotonic();
         let to_mend = (!mend.is_empty()).then(|| (mend, ends.clone()));
         if in_flight.completes {
-            self.hold_back(HeldBack { id, intent, ends });
+            let next_watermark_ms = in_flight.next_watermark_ms;
+            self.hold_back(HeldBack { id, intent, ends, next_watermark_ms });
         }
         if self.held_back.is_some() && self.schedule.due_in(began_log).is_zero() {
             self.log_held_back().await?;
@@ -297,24 +314,26 @@ impl Worker {
     }
 
     async fn log_held_back(&mut self) -> Result<(), Failure> {
-        let Some(HeldBack { id, intent, ends }) = self.held_back.take() else { return Ok(()) };
+        let Some(held_back) = self.held_back.take() else { return Ok(()) };
+        let HeldBack { id, intent, ends, next_watermark_ms } = held_back;
         self.schedule.logged(self.env.monotonic());
         if let Some(intent) = intent {
             self.log_intent(id, intent).await;
         }
-        let ticket = self.log.commit(id, commit_log::Entry::default()).await;
+        let entry = commit_log::Entry { next_batch_watermark_ms: next_watermark_ms };
+        let ticket = self.log.commit(id, entry).await;
         if self.schedule.is_blocking() {
             ticket.written().await?;
         }
-        self.tell_committed(ends)
+        self.tell_committed(id, ends)
     }
 
-    fn tell_committed(&self, ends: Vec<Option<SourceOffset>>) -> Result<(), Failure> {
+    fn tell_committed(&self, id: BatchId, ends: Vec<Option<SourceOffset>>) -> Result<(), Failure> {
         if let Some(error) = self.log.failure() {
             return Err(Failure::new(error.kind(), error));
         }
         // The driver may be gone already, on its way out.
-        let _ = self.committed.send(ends);
+        let _ = self.committed.send(Committed { id, ends });
         Ok(())
     }
 
@@ -326,13 +345,14 @@ impl Worker {
     ) -> Result<(), Failure> {
         self.log_held_back().await?;
         self.schedule.logged(self.env.monotonic());
+        let last = entries.last().map(|(id, _)| *id);
         for (id, entry) in entries {
             // Each says where the foremost sink was, and is known by those beside it as one that
             // need not agree with a sink that was behind: a power cut must not take them apart.
             self.log.intent(id, entry, Durability::Power).await;
             self.log.commit(id, commit_log::Entry::default()).await;
         }
-        self.tell_committed(ends)
+        last.map_or(Ok(()), |last| self.tell_committed(last, ends))
     }
 }
 

@@ -37,6 +37,27 @@ pub(super) enum Intent {
     ToBeLogged(offset_log::Entry),
 }
 
+impl Intent {
+    /// What the sink waits for.
+    pub(super) fn take_ticket(&mut self) -> Option<Ticket> {
+        match std::mem::replace(self, Self::Logged) {
+            Self::OnItsWay(ticket) => Some(ticket),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// What the committer writes.
+    pub(super) fn to_be_logged(self) -> Option<offset_log::Entry> {
+        match self {
+            Self::ToBeLogged(entry) => Some(entry),
+            Self::Logged | Self::OnItsWay(_) => None,
+        }
+    }
+}
+
 /// When and for which moment a micro-batch runs.
 pub(super) struct Fired {
     /// On the monotonic clock.
@@ -60,6 +81,11 @@ pub(super) struct Input {
 }
 
 impl Input {
+    /// Nothing from any of `sources` sources.
+    pub(super) fn none(sources: usize, env: &Env) -> Self {
+        Self::split((0..sources).map(|_| None).collect(), env)
+    }
+
     pub(super) fn split(taken: Vec<Option<Taken>>, env: &Env) -> Self {
         let mut input = Self {
             splits: Vec::with_capacity(taken.len()),

@@ -24,6 +24,8 @@
 //! A crash between 2 and 5 leaves an intent without a commit; unless the sink has published it,
 //! [`recovery`] runs that micro-batch again, with the same ranges, number and batch time.
 //!
+//! A query with state does more in steps 3 and 4, and restarts another way: see [`stateful`].
+//!
 //! A query may have several branches, each with a plan and a sink ([`branches`]): they share steps
 //! 1 and 2, and in step 5 a micro-batch counts when every sink has acknowledged it.
 //!
@@ -36,6 +38,7 @@ mod decoded;
 mod micro_batch;
 mod pace;
 mod recovery;
+mod stateful;
 pub mod stop;
 #[cfg(test)]
 mod tests;
@@ -53,19 +56,22 @@ use millstream_store::env::{Env, Task};
 use millstream_store::log_writer::{LogWriter, PurgeTime, Settings};
 use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;
+use millstream_store::recovery::Recovered;
 use millstream_store::storage::Durability;
 
 use crate::functions::BatchClock;
 use crate::plan::static_table::LoadedTable;
 use crate::progress::{Durations, Listener, Progress, SourceProgress};
-use crate::sink::{Delivery, Reached};
+use crate::sink::{Delivery, Published, Reached};
 use crate::source::{Admission, Failure, Source, Taken};
 use crate::sql::trigger::Trigger;
+use crate::state::watermark::Watermarks;
 use branches::{Branches, HandedOver, Order};
-use committer::{Committer, InFlight};
+use committer::{Committed, Committer, InFlight};
 use micro_batch::{Fired, Input, Intent, MicroBatch};
 use pace::Pace;
 use recovery::{Replay, ResumeError};
+use stateful::{QueryState, StateToResume, Written};
 use stop::Stop;
 use tracking::ProgressTracking;
 
@@ -94,6 +100,8 @@ pub struct Query {
     pub tracking: ProgressTracking,
     /// The time that `current_timestamp()` gives.
     pub batch_clock: BatchClock,
+    /// The sources' watermarks; without any for a query without state.
+    pub watermarks: Watermarks,
     /// Hears of every micro-batch.
     pub listener: Arc<dyn Listener>,
     /// Ends the query when asked.
@@ -137,20 +145,28 @@ struct Driver {
     static_watch: Option<Task<()>>,
     previous_trigger: Option<Duration>,
     replayed: bool,
+    /// `None` for a query without state.
+    state: Option<QueryState>,
 }
 
 impl Driver {
     async fn start(mut query: Query) -> Result<Self, Failure> {
         let recovered = query.checkpoint.recover().await?;
         let published = query.branches.open().await?;
-        let sources = query.sources.len();
-        let resume = match recovery::decide(recovered, &published, sources) {
-            // Another process may be at work yet: what it has published since the logs were read
-            // stands in them by now, and the sink or the next entry will tell who goes on.
-            Err(ResumeError::Ahead { .. }) => {
-                recovery::decide(query.checkpoint.recover().await?, &published, sources)?
+        let has_state = query.branches.stateful().next().is_some();
+        let (resume, state) = match has_state {
+            true => {
+                let (form, sources) = (stateful::form(&query.branches), query.sources.len());
+                let checkpoint = &query.checkpoint;
+                let found = stateful::find(checkpoint, &form, sources, recovered, &published);
+                let (resume, state) = found.await?;
+                (resume, Some(state))
             }
-            decided => decided?,
+            false => {
+                let sources = query.sources.len();
+                let resume = without_state(&query.checkpoint, sources, recovered, &published);
+                (resume.await?, None)
+            }
         };
         let log = LogWriter::start(&query.checkpoint, &query.env, query.log_settings);
         let log = Arc::new(log);
@@ -165,11 +181,12 @@ impl Driver {
             static_watch: None,
             previous_trigger: None,
             replayed: false,
+            state: None,
             query,
             log,
             committer,
         };
-        match driver.resume(resume).await {
+        match driver.resume(resume, state).await {
             Ok(()) => {
                 driver.static_watch = driver.watch_statics();
                 Ok(driver)
@@ -180,12 +197,19 @@ impl Driver {
 
     /// Opens the sources where the logs say, repeats what was logged but not published, and lets
     /// the sources read ahead.
-    async fn resume(&mut self, resume: recovery::Resume) -> Result<(), Failure> {
+    async fn resume(
+        &mut self,
+        resume: recovery::Resume,
+        state: Option<StateToResume>,
+    ) -> Result<(), Failure> {
         for (index, source) in self.query.sources.iter_mut().enumerate() {
             let position = resume.positions[index].as_ref();
             let log = self.query.checkpoint.source_log(index);
             let start = source.open(position, log).await?;
             self.positions[index] = resume.positions[index].clone().or(Some(start));
+        }
+        if let Some(state) = state {
+            self.resume_state(state).await?;
         }
         let carries_on = resume.next_id > BatchId(0);
         for id in resume.commit_only {
@@ -284,9 +308,9 @@ impl Driver {
     /// Waits for the commit entry of the micro-batch in hand, where nothing may overtake it.
     async fn wait_if_blocking(&mut self) {
         if self.query.tracking == ProgressTracking::Blocking
-            && let Some(ends) = self.committer.committed().await
+            && let Some(committed) = self.committer.committed().await
         {
-            self.tell_committed(&ends);
+            self.tell_committed(&committed);
         }
     }
 
@@ -297,7 +321,8 @@ impl Driver {
         let mut pace = Pace::new(&self.query.trigger, self.query.env.clone());
         loop {
             self.hear_committed();
-            if self.all_at_end() || self.wait(&mut pace).await == Wake::End {
+            let has_more = !self.all_at_end() || self.has_more_without_input();
+            if !has_more || self.wait(&mut pace).await == Wake::End {
                 return Ok(());
             }
             // With the trigger `once` this comes to an end after one micro-batch, unless there is
@@ -308,11 +333,19 @@ impl Driver {
 
     /// Waits until a micro-batch may be worth starting.
     async fn wait(&mut self, pace: &mut Pace) -> Wake {
-        let Query { sources, stop, .. } = &mut self.query;
+        let idles_in = self.idle();
+        let is_due = self.is_due_without_input();
+        let Query { sources, stop, env, .. } = &mut self.query;
         let input = async {
             match pace.due().await {
-                pace::Due::Now => {}
-                pace::Due::WhenInputArrives => any_arrived(sources).await,
+                pace::Due::WhenInputArrives if !is_due => match idles_in {
+                    None => any_arrived(sources).await,
+                    Some(idles_in) => tokio::select! {
+                        () = any_arrived(sources) => {}
+                        () = env.sleep(idles_in) => {}
+                    },
+                },
+                _ => {}
             }
         };
         tokio::select! {
@@ -338,7 +371,7 @@ impl Driver {
         for source in &mut self.query.sources {
             taken.push(source.take(admission)?);
         }
-        if taken.iter().all(Option::is_none) {
+        if taken.iter().all(Option::is_none) && !self.is_due_without_input() {
             return Ok(());
         }
         let mut durations =
@@ -351,6 +384,8 @@ impl Driver {
         let began_log = self.query.env.monotonic();
         let blocking = self.query.tracking == ProgressTracking::Blocking;
         let intent = match self.query.branches.delivery() {
+            // The state log has what a restart needs.
+            _ if self.state.is_some() => Intent::ToBeLogged(entry),
             Delivery::Repeats | Delivery::Answers if blocking => {
                 self.log.intent(id, entry, Durability::Process).await.written().await?;
                 Intent::Logged
@@ -374,8 +409,9 @@ impl Driver {
 
     fn intent(&self, taken: &[Option<Taken>], fired: &Fired) -> offset_log::Entry {
         let ends = taken.iter().map(|taken| taken.as_ref().map(|taken| &taken.end));
+        let watermark = self.state.as_ref().map(|state| state.watermarks.next().evict_ms);
         offset_log::Entry {
-            batch_watermark_ms: 0,
+            batch_watermark_ms: watermark.unwrap_or(0),
             batch_timestamp_ms: fired.batch_time_ms,
             conf: self.conf.clone(),
             offsets: self.reached(ends),
@@ -392,29 +428,47 @@ impl Driver {
     }
 
     /// Steps 3 and 4, and the hand-over to step 5.
-    async fn execute(&mut self, micro_batch: MicroBatch) -> Result<(), Failure> {
-        let MicroBatch { id, fired, taken, intent, sinks, mut durations, .. } = micro_batch;
+    async fn execute(&mut self, mut micro_batch: MicroBatch) -> Result<(), Failure> {
         let began_planning = self.query.env.monotonic();
         if self.statics_changed.swap(false, Ordering::Relaxed) {
             self.query.branches.replan().await?;
-            durations.query_planning = self.since(began_planning);
+            micro_batch.durations.query_planning = self.since(began_planning);
         }
-        self.query.batch_clock.set(fired.batch_time_ms * 1_000);
+        let batch_time_ms = micro_batch.fired.batch_time_ms;
+        self.query.batch_clock.set(batch_time_ms * 1_000);
 
         let began_running = self.query.env.monotonic();
-        let input = Input::split(taken, &self.query.env);
+        let mut input = Input::split(std::mem::take(&mut micro_batch.taken), &self.query.env);
+        let splits = std::mem::take(&mut input.splits);
         let ends = self.reached(input.ends.iter().map(Option::as_ref));
-        let reached = Reached { ends, batch_time_ms: fired.batch_time_ms };
-        let (intent, ticket) = match intent {
-            Intent::Logged => (None, None),
-            Intent::ToBeLogged(entry) => (Some(entry), None),
-            Intent::OnItsWay(ticket) => (None, Some(ticket)),
+        let reached = Reached { ends, batch_time_ms };
+        let id = micro_batch.id;
+        let (handed_over, written) = match &self.state {
+            Some(_) => {
+                let (handed_over, written) = self.publish_with_state(splits, id, reached).await?;
+                (handed_over, Some(written))
+            }
+            None => {
+                let intent = micro_batch.intent.take_ticket();
+                let order = Order { id, reached, sinks: micro_batch.sinks.as_deref(), intent };
+                let Query { branches, env, .. } = &mut self.query;
+                (branches.publish(env, splits, order).await?, None)
+            }
         };
-        let order = Order { id, reached, sinks: sinks.as_deref(), intent: ticket };
-        let Query { branches, env, .. } = &mut self.query;
-        let handed_over = branches.publish(env, input.splits, order).await?;
-        durations.add_batch = self.since(began_running);
+        micro_batch.durations.add_batch = self.since(began_running);
+        self.hand_to_committer(micro_batch, input, handed_over, written);
+        Ok(())
+    }
 
+    /// The hand-over to step 5.
+    fn hand_to_committer(
+        &mut self,
+        micro_batch: MicroBatch,
+        input: Input,
+        handed_over: HandedOver,
+        written: Option<Written>,
+    ) {
+        let MicroBatch { id, fired, durations, intent, .. } = micro_batch;
         let HandedOver { acknowledgements, rows_out, sinks } = handed_over;
         let progress = self.progress(id, &fired, durations, &input.ends, &input.rows, rows_out);
         for (position, end) in self.positions.iter_mut().zip(&input.ends) {
@@ -422,10 +476,13 @@ impl Driver {
                 *position = Some(end.clone());
             }
         }
+        let next_watermark_ms = written.as_ref().map_or(0, |written| written.next_watermark_ms);
         self.committer.hand_over(InFlight {
             acknowledgements,
-            intent,
+            intent: intent.to_be_logged(),
             completes: micro_batch.completes,
+            state: written.and_then(|written| written.ticket),
+            next_watermark_ms,
             mend: micro_batch.mend,
             progress: Progress { sinks, ..progress },
             took: self.since(fired.began),
@@ -436,7 +493,6 @@ impl Driver {
             permit: micro_batch.permit,
         });
         self.previous_trigger = Some(fired.began);
-        Ok(())
     }
 
     fn progress(
@@ -478,18 +534,27 @@ impl Driver {
         self.query.env.monotonic().saturating_sub(moment)
     }
 
+    /// Whether a micro-batch follows though the sources have come to their end. With the trigger
+    /// `once` there is only one.
+    fn has_more_without_input(&self) -> bool {
+        self.query.trigger != Trigger::Once && self.is_due_without_input()
+    }
+
     fn all_at_end(&self) -> bool {
         self.query.sources.iter().all(|source| source.at_end())
     }
 
     fn hear_committed(&mut self) {
-        while let Some(ends) = self.committer.next_committed() {
-            self.tell_committed(&ends);
+        while let Some(committed) = self.committer.next_committed() {
+            self.tell_committed(&committed);
         }
     }
 
-    fn tell_committed(&mut self, ends: &[Option<SourceOffset>]) {
-        for (source, end) in self.query.sources.iter_mut().zip(ends) {
+    fn tell_committed(&mut self, committed: &Committed) {
+        if let Some(state) = &mut self.state {
+            state.acknowledged(committed.id);
+        }
+        for (source, end) in self.query.sources.iter_mut().zip(&committed.ends) {
             if let Some(end) = end {
                 source.committed(end);
             }
@@ -525,6 +590,10 @@ impl Driver {
             task.abort();
         }
         self.query.branches.flush().await;
+        let state = match &self.state {
+            Some(state) => state.close().await,
+            None => Ok(()),
+        };
         let committed = self.committer.drain().await;
         let flushed = self.log.flush().await;
         self.hear_committed();
@@ -538,10 +607,30 @@ impl Driver {
             let _ = log.close().await;
         }
         outcome?;
+        state?;
         let finished = committed?;
         flushed?;
         closed?;
         Ok(finished)
+    }
+}
+
+/// What a restart of a query without state does.
+async fn without_state(
+    checkpoint: &Checkpoint,
+    sources: usize,
+    recovered: Recovered,
+    published: &[Option<Published>],
+) -> Result<recovery::Resume, Failure> {
+    stateful::refuse_state(checkpoint).await?;
+    match recovery::decide(recovered, published, sources) {
+        // Another process may be at work yet: what it has published since the logs were read
+        // stands in them by now, and the sink or the next entry will tell who goes on.
+        Err(ResumeError::Ahead { .. }) => {
+            let recovered = checkpoint.recover().await?;
+            Ok(recovery::decide(recovered, published, sources)?)
+        }
+        decided => Ok(decided?),
     }
 }
 

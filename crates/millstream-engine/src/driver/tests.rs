@@ -2,6 +2,7 @@
 //! with crashes in between.
 
 mod several;
+mod stateful;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::plan::session::streaming_config;
 use crate::plan::stream_scan::{Slots, StreamTable};
 use crate::sink::{Acknowledgement, Output, Published, Sink};
 use crate::source::{RecordBatches, Split};
+use crate::state::watermark::{Idling, Policy};
 
 fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]))
@@ -53,6 +55,7 @@ struct TopicSource {
     next: usize,
     end: Option<usize>,
     rows_max: usize,
+    split: fn(Vec<i64>) -> Box<dyn Split>,
 }
 
 struct Rows(Vec<i64>);
@@ -79,7 +82,8 @@ fn position_of(offset: &SourceOffset) -> usize {
 
 impl TopicSource {
     fn new(topic: &Arc<Topic>, rows_max: usize) -> Self {
-        Self { topic: Arc::clone(topic), next: 0, end: None, rows_max }
+        let split = |rows| Box::new(Rows(rows)) as Box<dyn Split>;
+        Self { topic: Arc::clone(topic), next: 0, end: None, rows_max, split }
     }
 
     fn range(&self, start: usize, end: usize) -> Taken {
@@ -87,7 +91,7 @@ impl TopicSource {
         Taken {
             end: offset_of(end),
             rows: rows.len() as u64,
-            splits: vec![Box::new(Rows(rows))],
+            splits: vec![(self.split)(rows)],
             oldest_arrival_us: 0,
         }
     }
@@ -285,6 +289,7 @@ impl Scene {
         let logical = context.sql("SELECT v FROM input WHERE v % 10 <> 9").await.unwrap();
         let (state, logical) = logical.into_parts();
         Query {
+            watermarks: Watermarks::new(&[None], Policy::Min, Idling::default()),
             branches: Branches::one(
                 QueryPlan::new(state, logical, vec![slots]).await.unwrap(),
                 Box::new(OutsideSink(Arc::clone(&self.outside))),

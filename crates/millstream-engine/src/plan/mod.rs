@@ -5,12 +5,20 @@
 //! before it runs the plan. Static tables are read when the query is planned; the query is planned
 //! again only when one of them changes.
 //!
+//! A query with state is cut at its stateful operators ([`stages`]) into plans of that kind, which
+//! are run one after the other with the operators between them ([`stateful_plan`]).
+//!
 //! [`StreamScan`]: stream_scan::StreamScan
 
 pub mod query_plan;
 pub mod session;
+pub mod stages;
+pub mod stateful_plan;
 pub mod static_table;
 mod straight_line;
+pub mod stream_plan;
 pub mod stream_scan;
 
 pub use query_plan::QueryPlan;
+pub use stateful_plan::StatefulPlan;
+pub use stream_plan::StreamPlan;

@@ -33,8 +33,14 @@ pub struct QueryPlan {
     straight: Option<Arc<StraightLine>>,
     scans: Vec<Arc<Slots>>,
     context: Arc<TaskContext>,
+    /// Made of what DataFusion plans.
+    finish: Option<Finish>,
     runs: u32,
 }
+
+/// Makes a plan's last steps.
+pub type Finish =
+    Arc<dyn Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync>;
 
 impl QueryPlan {
     /// Plans `logical`. `scans` are the slots of its stream tables, one per source in the order of
@@ -48,7 +54,7 @@ impl QueryPlan {
         let physical = state.query_planner().create_physical_plan(&logical, &state).await?;
         let (context, straight) = (state.task_ctx(), StraightLine::of(&physical).map(Arc::new));
         let (state, logical) = (Arc::new(state), Arc::new(logical));
-        Ok(Self { state, logical, physical, straight, scans, context, runs: 0 })
+        Ok(Self { state, logical, physical, straight, scans, context, finish: None, runs: 0 })
     }
 
     /// The optimised logical plan.
@@ -60,9 +66,30 @@ impl QueryPlan {
     pub async fn replan(&mut self) -> Result<()> {
         let planner = self.state.query_planner();
         self.physical = planner.create_physical_plan(&self.logical, self.state.as_ref()).await?;
+        if let Some(finish) = &self.finish {
+            self.physical = finish(Arc::clone(&self.physical))?;
+        }
         self.straight = StraightLine::of(&self.physical).map(Arc::new);
         self.runs = 0;
         Ok(())
+    }
+
+    /// Has `finish` make what runs of what DataFusion plans, now and whenever it plans again.
+    pub fn finish_with(&mut self, finish: Finish) -> Result<()> {
+        self.physical = finish(Arc::clone(&self.physical))?;
+        self.straight = StraightLine::of(&self.physical).map(Arc::new);
+        self.finish = Some(finish);
+        Ok(())
+    }
+
+    /// The physical plan.
+    pub fn physical(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.physical
+    }
+
+    /// Partitions of its result.
+    pub fn output_partitions(&self) -> usize {
+        self.physical.properties().partitioning.partition_count()
     }
 
     /// By source, the columns that the plan reads of it; `None` where it reads nothing, as below a
@@ -80,6 +107,11 @@ impl QueryPlan {
             Ok(TreeNodeRecursion::Continue)
         });
         read
+    }
+
+    /// By source, where its rows are put.
+    pub fn scans(&self) -> &[Arc<Slots>] {
+        &self.scans
     }
 
     /// Partitions of its scans: how many cores one micro-batch may use.
@@ -101,7 +133,7 @@ impl QueryPlan {
         for (slots, splits) in self.scans.iter().zip(inputs) {
             parallel |= slots.fill(splits);
         }
-        let partitions = self.physical.properties().partitioning.partition_count();
+        let partitions = self.output_partitions();
         if let (false, Some(straight)) = (parallel, &self.straight) {
             let mut results = vec![Vec::new(); partitions];
             results[0] = straight.run().map_err(from_datafusion)?;

@@ -66,7 +66,6 @@ fn refuse_state(prepared: &PreparedQuery, plan: &LogicalPlan) -> Result<(), Diag
     let mut refused = None;
     let _ = plan.apply_with_subqueries(|node| {
         let what = match node {
-            LogicalPlan::Aggregate(_) => "an aggregate",
             LogicalPlan::Window(_) => "a window function",
             LogicalPlan::Distinct(_) => "DISTINCT",
             LogicalPlan::Sort(_) => "ORDER BY",

@@ -28,7 +28,7 @@ mod parse;
 pub mod pipeline;
 pub mod prepare;
 pub mod project;
-mod relations;
+pub(crate) mod relations;
 mod rewrite;
 mod scope;
 mod semantics;

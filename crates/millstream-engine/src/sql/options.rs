@@ -18,6 +18,7 @@ use super::nearest::{nearest, suggest};
 use super::parse::{OptionDeclaration, TableDeclaration};
 use super::trigger::{Trigger, parse_duration};
 use crate::driver::tracking::{Logging, ProgressTracking};
+use crate::plan::stages::OutputMode;
 use millstream_store::log_writer::{PurgeTime, RETAINED_ENTRIES_MIN};
 
 /// Options of the driver, which stand among a sink's.
@@ -57,6 +58,8 @@ pub struct WriterOptions {
     pub trigger: Trigger,
     /// `asyncProgressTrackingEnabled` and others: what the logs hold.
     pub logging: Logging,
+    /// `outputMode`.
+    pub output_mode: OutputMode,
 }
 
 /// What a table is used for in the file.
@@ -324,7 +327,7 @@ impl DeclaredTable {
             }
         };
         let mut found = Diagnostics::default();
-        found.take(output_mode(&options).map_err(blame));
+        let output_mode = found.take(output_mode(&options).map_err(blame)).unwrap_or_default();
         let trigger = found.take(trigger(&options).map_err(blame)).unwrap_or_default();
         let logging = found.take(logging(&options).map_err(blame)).unwrap_or_default();
         if matches!(logging.tracking, ProgressTracking::Interval(_))
@@ -338,7 +341,7 @@ impl DeclaredTable {
         }
         found.into_result()?;
         let checkpoint_location = options.get("checkpointLocation").map(str::to_owned);
-        Ok(WriterOptions { checkpoint_location, trigger, logging })
+        Ok(WriterOptions { checkpoint_location, trigger, logging, output_mode })
     }
 }
 
@@ -409,22 +412,12 @@ fn is_blocking(options: &Options, key: &'static str, otherwise: &str) -> Result<
     }
 }
 
-fn output_mode(options: &Options) -> Result<(), OptionError> {
-    match options.get("outputMode") {
-        None => Ok(()),
-        Some(mode) if mode.eq_ignore_ascii_case("append") => Ok(()),
-        Some(mode) if ["update", "complete"].contains(&mode.to_lowercase().as_str()) => {
-            Err(OptionError::of(
-                "outputMode",
-                format!(
-                    "outputMode '{mode}' is for queries with state, \
-                     which Millstream does not have yet"
-                ),
-                Some("leave outputMode out: rows are appended".into()),
-            ))
-        }
-        Some(mode) => Err(OptionError::invalid("outputMode", mode, "'append'")),
-    }
+fn output_mode(options: &Options) -> Result<OutputMode, OptionError> {
+    let modes = [OutputMode::Append, OutputMode::Update, OutputMode::Complete];
+    let Some(named) = options.get("outputMode") else { return Ok(OutputMode::default()) };
+    let known = modes.into_iter().find(|mode| named.trim().eq_ignore_ascii_case(mode.name()));
+    let wanted = "'append', 'update' or 'complete'";
+    known.ok_or_else(|| OptionError::invalid("outputMode", named, wanted))
 }
 
 /// True where `spec`, which may end in `.*`, names `key`.

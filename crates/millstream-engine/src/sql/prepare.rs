@@ -40,6 +40,11 @@ pub struct PreparedQuery {
 }
 
 impl PreparedQuery {
+    /// What is wrong with the query as a whole, as a message about it.
+    pub fn refused(&self, message: impl Into<String>, help: impl Into<String>) -> Diagnostics {
+        Diagnostic::at(super::blame::first_word(self), message).help(help).into()
+    }
+
     /// True where at least one table is read as a stream.
     pub fn is_stream(&self) -> bool {
         self.reads.iter().any(|read| read.mode == ReadMode::Stream)

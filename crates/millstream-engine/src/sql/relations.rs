@@ -21,7 +21,7 @@ use super::prepare::{self, TableCatalog, TableRead};
 use super::streams::Mark;
 
 /// Starts the names of relations that are streams.
-pub(super) const STREAM_PREFIX: &str = "__stream_";
+pub(crate) const STREAM_PREFIX: &str = "__stream_";
 
 /// Finds the tables that `query` reads and renames them.
 pub(super) fn resolve(

@@ -7,8 +7,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, JoinOperator, ObjectName, ObjectNamePart, Query, Select, SetExpr,
-    SetOperator, SetQuantifier, Spanned, TableFactor, TableWithJoins, Visit, Visitor,
+    Distinct, Expr, JoinOperator, ObjectName, ObjectNamePart, Query, Select, SetExpr, SetOperator,
+    SetQuantifier, Spanned, TableFactor, TableWithJoins, Visit, Visitor,
 };
 
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -17,16 +17,6 @@ use super::prepare::TableRead;
 use super::relations::STREAM_PREFIX;
 
 const WITHOUT_STREAM: &str = "without STREAM the same query runs as a batch query";
-
-/// Functions that make one value of many rows.
-const AGGREGATES: &str = "\
-    any any_value approx_count_distinct approx_percentile array_agg avg bit_and bit_or \
-    bit_xor bool_and bool_or collect_list collect_set corr count count_if count_min_sketch \
-    covar_pop covar_samp every first first_value histogram_numeric kurtosis last last_value \
-    listagg max max_by mean median min min_by mode percentile percentile_approx \
-    percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 \
-    regr_slope regr_sxx regr_sxy regr_syy skewness some std stddev stddev_pop stddev_samp \
-    string_agg sum try_avg try_sum var_pop var_samp variance";
 
 /// Refuses what needs state over a stream.
 pub(super) fn check(lexed: &Lexed, query: &Query, reads: &[TableRead]) -> Result<(), Diagnostics> {
@@ -161,30 +151,13 @@ impl Check<'_> {
         if matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_))) {
             self.needs_state(self.after_select(select), "DISTINCT");
         }
-        match &select.group_by {
-            GroupByExpr::Expressions(expressions, _) if expressions.is_empty() => {}
-            GroupByExpr::Expressions(expressions, _) => {
-                let first = self.span_of(&expressions[0]);
-                let last = expressions.last().and_then(|last| self.span_of(last));
-                let by = self.word_before("GROUP", first);
-                let at = by.zip(last).map(|(by, last)| by.to(last)).or(by);
-                return self.needs_state(at, "GROUP BY");
-            }
-            GroupByExpr::All(_) => {
-                return self.needs_state(self.after_select(select), "GROUP BY ALL");
-            }
-        }
         let mut calls = Calls { calls: Vec::new(), depth: 0 };
         let _: ControlFlow<()> = select.projection.visit(&mut calls);
         let _: ControlFlow<()> = select.having.visit(&mut calls);
         let _: ControlFlow<()> = select.qualify.visit(&mut calls);
         for call in calls.calls {
             let at = self.lexed.span(call.span);
-            let what = match call.over {
-                true => format!("`{}` OVER a window", call.name),
-                false => format!("the aggregate `{}`", call.name),
-            };
-            self.needs_state(at, &what);
+            self.needs_state(at, &format!("`{}` OVER a window", call.name));
         }
         let ordered = [
             ("SORT BY", select.sort_by.first().and_then(|first| self.span_of(first))),
@@ -359,11 +332,10 @@ fn one_part(name: &ObjectName) -> Option<&str> {
 
 struct Call {
     name: String,
-    over: bool,
     span: datafusion::sql::sqlparser::tokenizer::Span,
 }
 
-/// Finds calls of aggregates and window functions, those of subqueries aside.
+/// Finds calls of window functions, those of subqueries aside.
 struct Calls {
     calls: Vec<Call>,
     depth: usize,
@@ -386,13 +358,10 @@ impl Visitor for Calls {
         if self.depth == 0
             && let Expr::Function(function) = expr
             && let Some(name) = one_part(&function.name)
+            && function.over.is_some()
         {
-            let over = function.over.is_some();
-            let name = name.to_lowercase();
-            if over || AGGREGATES.split_whitespace().any(|known| known == name) {
-                let span = function.name.0[0].span();
-                self.calls.push(Call { name, over, span });
-            }
+            let (name, span) = (name.to_lowercase(), function.name.0[0].span());
+            self.calls.push(Call { name, span });
         }
         ControlFlow::Continue(())
     }

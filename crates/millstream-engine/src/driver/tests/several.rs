@@ -156,7 +156,7 @@ async fn branch(query: &str, sink: Box<dyn Sink>) -> Branch {
     let table = StreamTable::new("input".to_owned(), schema(), Arc::clone(&slots));
     context.register_table("input", Arc::new(table)).unwrap();
     let (state, logical) = context.sql(query).await.unwrap().into_parts();
-    Branch { plan: QueryPlan::new(state, logical, vec![slots]).await.unwrap(), sink }
+    Branch { plan: QueryPlan::new(state, logical, vec![slots]).await.unwrap().into(), sink }
 }
 
 /// Three sinks of one query, on a checkpoint of their own.

@@ -1,0 +1,436 @@
+//! What the driver does more for a query with state.
+//!
+//! A micro-batch is run, and what its operators were given goes to the state log with where the
+//! query stands. Rows are published only when that survives; a micro-batch without rows, and most
+//! are when windows fill, waits for nothing. So the state log is never behind a sink, and a restart
+//! takes it for the truth: it applies the entries, publishes again what a sink lacks, as the
+//! entries give it, and reads the sources behind the last one. The entries of the other two logs
+//! come later, in the committer, when those of the state log are written.
+//!
+//! A micro-batch may have no input at all: when the watermark has come to where an operator has
+//! something to close, and no rows are there to go with it.
+//!
+//! An entry is needed as long as its rows are in the state, or until the micro-batch that took them
+//! out is acknowledged by all sinks: up to then its rows may have to be given again.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use millstream_store::checkpoint::Checkpoint;
+use millstream_store::error::{Classified, Kind};
+use millstream_store::layout;
+use millstream_store::log_writer::WriteError;
+use millstream_store::offset::{BatchId, SourceOffset};
+use millstream_store::offset_log;
+use millstream_store::recovery::Recovered;
+use millstream_store::state_log::{self, Entry, Facts, StateLog, StateReader, WriteSettings};
+use thiserror::Error;
+
+use super::branches::{Branches, Computed, HandedOver, Order};
+use super::micro_batch::{Fired, Intent, MicroBatch};
+use super::recovery::{Resume, ResumeError};
+use super::{Driver, Query};
+use crate::progress::Durations;
+use crate::sink::{Published, Reached};
+use crate::source::{Failure, Split};
+use crate::state::codec;
+use crate::state::operator::MicroBatchFacts;
+use crate::state::watermark::{Watermark, Watermarks};
+
+/// Why a query with state cannot be continued.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// A query without state ran on this checkpoint.
+    #[error(
+        "the checkpoint {location} was made by a query without state: it knows which rows were \
+         read, but not what this query would have remembered of them. Use a new checkpoint \
+         directory (the query then begins anew)"
+    )]
+    NoState {
+        /// The checkpoint.
+        location: String,
+    },
+    /// A query with state ran on this checkpoint.
+    #[error(
+        "the checkpoint {location} has the state of another query, and this one has none: rows \
+         that the other has gathered and not published would be lost. Use a new checkpoint \
+         directory (the query then begins anew)"
+    )]
+    UnwantedState {
+        /// The checkpoint.
+        location: String,
+    },
+    /// The logs know more than the state.
+    #[error(
+        "the checkpoint {location} has logged micro-batch {logged}, but its state ends {state}. \
+         Files of {directory} are missing: restore them from a backup, or use a new checkpoint \
+         directory (the query then begins anew)"
+    )]
+    Behind {
+        /// The checkpoint.
+        location: String,
+        /// The last micro-batch in the logs.
+        logged: BatchId,
+        /// Where the state ends, in words.
+        state: String,
+        /// The directory of the state.
+        directory: String,
+    },
+}
+
+impl Classified for StateError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::NoState { .. } | Self::UnwantedState { .. } => Kind::Config,
+            Self::Behind { .. } => Kind::Data,
+        }
+    }
+}
+
+/// The state log of a running query, and its watermarks.
+pub(super) struct QueryState {
+    log: StateLog,
+    pub(super) watermarks: Watermarks,
+    /// Micro-batches that are not acknowledged, with the entries that giving their rows again
+    /// takes.
+    in_flight: VecDeque<(BatchId, Option<BatchId>)>,
+    acknowledged: Option<BatchId>,
+    snapshot: Option<BatchId>,
+}
+
+/// What a restart finds of a query with state.
+pub(super) struct StateToResume {
+    reader: StateReader,
+    snapshot: Option<Entry>,
+    /// Up to here, all sinks have everything.
+    committed: Option<BatchId>,
+    logged: Option<BatchId>,
+    published: Vec<Option<BatchId>>,
+}
+
+/// Refuses a checkpoint with state for a query that has none.
+pub(super) async fn refuse_state(checkpoint: &Checkpoint) -> Result<(), Failure> {
+    let storage = checkpoint.storage();
+    let names = storage.list(layout::STATE).await?;
+    if names.iter().any(|name| name == layout::STATE_MARKER) {
+        return Err(StateError::UnwantedState { location: checkpoint.location() }.into());
+    }
+    Ok(())
+}
+
+/// What all operators of a query are, for the state's marker.
+pub(super) fn form(branches: &Branches) -> String {
+    branches.stateful().map(|plan| plan.form()).collect()
+}
+
+/// What is different between two forms, in words.
+fn difference(known: &str, own: &str) -> String {
+    let missing = |from: &str, of: &str| -> Vec<String> {
+        let lines = from.lines().filter(|line| !of.lines().any(|other| other == *line));
+        lines.map(|line| format!("`{line}`")).collect()
+    };
+    match (missing(known, own), missing(own, known)) {
+        (gone, new) if gone.is_empty() && new.is_empty() => {
+            "its operators are the same in another order".to_owned()
+        }
+        (gone, new) if gone.is_empty() => format!("this query has {} besides", new.join(", ")),
+        (gone, new) if new.is_empty() => format!("it had {} besides", gone.join(", ")),
+        (gone, new) => format!("it had {}, this query has {}", gone.join(", "), new.join(", ")),
+    }
+}
+
+/// Reads where a query with state stands, and holds it against the logs and the sinks.
+///
+/// `own` is what the query's operators are, and `sources` how many sources it has.
+pub(super) async fn find(
+    checkpoint: &Checkpoint,
+    own: &str,
+    sources: usize,
+    recovered: Recovered,
+    published: &[Option<Published>],
+) -> Result<(Resume, StateToResume), Failure> {
+    let mut reader = StateReader::open(checkpoint).await?;
+    let logged = recovered.last_intent.as_ref().map(|(id, _)| *id);
+    if reader.is_new() && logged.is_some() {
+        return Err(StateError::NoState { location: checkpoint.location() }.into());
+    }
+    reader.check_form(own, |known| difference(known, own)).await?;
+    let snapshot = reader.snapshot().await?;
+    let last = reader.last().map(|entry| entry.facts.clone());
+    let state = last.as_ref().map(|facts| BatchId(facts.batch_id));
+    if logged > state {
+        return Err(behind(checkpoint, logged, state).into());
+    }
+    let in_log = recovered.last_commit.as_ref().map(|(id, _)| *id);
+    let known = last.as_ref().and_then(|facts| facts.acknowledged).map(BatchId);
+    let committed = in_log.max(known).max(snapshot.as_ref().map(Entry::id));
+    let published: Vec<_> =
+        published.iter().map(|sink| sink.as_ref().map(|sink| sink.batch_id)).collect();
+    let foremost = published.iter().flatten().max().copied();
+    if let Some(foremost) = foremost.filter(|foremost| Some(*foremost) > state) {
+        let known = state.map_or("has none".to_owned(), |id| format!("ends with {id}"));
+        return Err(ResumeError::Ahead { published: foremost, known }.into());
+    }
+    let positions = match &last {
+        None => vec![None; sources],
+        Some(facts) => {
+            let ends = facts.ends.iter();
+            ends.map(|end| end.as_ref().map(|at| SourceOffset::new(at.as_str()))).collect()
+        }
+    };
+    if positions.len() != sources {
+        let in_checkpoint = positions.len();
+        return Err(ResumeError::SourcesChanged { in_checkpoint, in_query: sources }.into());
+    }
+    let conf = recovered.last_intent.map_or_else(offset_log::default_conf, |(_, last)| last.conf);
+    let resume = Resume {
+        next_id: state.map_or(BatchId(0), BatchId::next),
+        positions,
+        conf,
+        commit_only: Vec::new(),
+        mend: Vec::new(),
+        replays: Vec::new(),
+    };
+    Ok((resume, StateToResume { reader, snapshot, committed, logged, published }))
+}
+
+fn behind(checkpoint: &Checkpoint, logged: Option<BatchId>, state: Option<BatchId>) -> StateError {
+    StateError::Behind {
+        location: checkpoint.location(),
+        logged: logged.expect("it is above the state"),
+        state: state.map_or("before it began".to_owned(), |id| format!("with {id}")),
+        directory: checkpoint.storage().path_of(layout::STATE),
+    }
+}
+
+fn watermark_of(facts: &Facts) -> Watermark {
+    Watermark { evict_ms: facts.watermark_ms, late_ms: facts.late_ms }
+}
+
+/// What applies to a snapshot: nothing in it is late, and nothing closes.
+const BEFORE_ALL: Watermark = Watermark { evict_ms: i64::MIN, late_ms: i64::MIN };
+
+impl Driver {
+    /// Rebuilds the state, and publishes what sinks lack of it.
+    pub(super) async fn resume_state(&mut self, found: StateToResume) -> Result<(), Failure> {
+        let StateToResume { mut reader, snapshot, committed, logged, published } = found;
+        let log = StateLog::start(
+            &self.query.checkpoint,
+            &self.query.env,
+            WriteSettings::of(&self.query.checkpoint),
+            &reader,
+        );
+        let mut next = None;
+        if let Some(Entry { facts, sections }) = &snapshot {
+            let id = BatchId(facts.batch_id);
+            let of_snapshot = MicroBatchFacts { id, watermark: BEFORE_ALL };
+            let Query { branches, env, .. } = &mut self.query;
+            branches.apply(env, &of_snapshot, sections, &[]).await?;
+            next = Some(id.next());
+        }
+        let needed = reader.last().map(|last| BatchId(last.facts.needs));
+        let mut last_facts = snapshot.as_ref().map(|snapshot| snapshot.facts.clone());
+        self.state = Some(QueryState {
+            log,
+            watermarks: self.query.watermarks.clone(),
+            in_flight: VecDeque::new(),
+            acknowledged: committed,
+            snapshot: snapshot.as_ref().map(Entry::id),
+        });
+        while let Some(entry) = reader.next().await? {
+            let id = entry.id();
+            // Entries that are not needed may be gone, those at the beginning only.
+            let expected = next.or(needed).unwrap_or(id);
+            if (next.is_some() && id != expected) || (next.is_none() && id > expected) {
+                return Err(reader.missing(expected).into());
+            }
+            next = Some(id.next());
+            last_facts = Some(entry.facts.clone());
+            self.apply_entry(entry, committed, logged, &published).await?;
+        }
+        if let (Some(facts), Some(state)) = (last_facts, &mut self.state) {
+            let evict_ms = facts.next_watermark_ms;
+            let watermark = Watermark { evict_ms, late_ms: facts.watermark_ms };
+            state.watermarks.restore(watermark, &facts.seen_ms);
+        }
+        Ok(())
+    }
+
+    async fn apply_entry(
+        &mut self,
+        entry: Entry,
+        committed: Option<BatchId>,
+        logged: Option<BatchId>,
+        published: &[Option<BatchId>],
+    ) -> Result<(), Failure> {
+        let Entry { facts, sections } = entry;
+        let id = BatchId(facts.batch_id);
+        let is_committed = Some(id) <= committed;
+        let lacks = |sink: &usize| !is_committed && published[*sink] < Some(id);
+        let wanted: Vec<usize> = (0..published.len()).filter(lacks).collect();
+        let needs = self.query.branches.needs_from();
+        let of_batch = MicroBatchFacts { id, watermark: watermark_of(&facts) };
+        self.query.batch_clock.set(facts.batch_time_ms * 1_000);
+        let Query { branches, env, .. } = &mut self.query;
+        let results = branches.apply(env, &of_batch, &sections, &wanted).await?;
+        if is_committed {
+            return Ok(());
+        }
+        tracing::info!(batch_id = id.0, "a micro-batch that was not committed");
+        self.replayed = true;
+        let state = self.state.as_mut().expect("it is being resumed");
+        state.in_flight.push_back((id, needs));
+        let ends = facts
+            .ends
+            .iter()
+            .map(|end| end.as_ref().map(|at| SourceOffset::new(at.as_str())))
+            .collect();
+        let reached = Reached { ends, batch_time_ms: facts.batch_time_ms };
+        let intent = match Some(id) <= logged {
+            true => Intent::Logged,
+            false => Intent::ToBeLogged(self.entry(&reached, facts.watermark_ms)),
+        };
+        let permit = self.committer.permit().await;
+        let began = self.query.env.monotonic();
+        let order = Order { id, reached, sinks: Some(&wanted), intent: None };
+        let handed_over = self.query.branches.hand_over(results, order).await?;
+        let micro_batch = MicroBatch {
+            id,
+            fired: Fired { began, batch_time_ms: facts.batch_time_ms },
+            taken: Vec::new(),
+            intent,
+            sinks: None,
+            completes: true,
+            mend: Vec::new(),
+            durations: Durations::default(),
+            permit,
+        };
+        let sources = self.query.sources.len();
+        let written = Written { ticket: None, next_watermark_ms: facts.next_watermark_ms };
+        let input = super::micro_batch::Input::none(sources, &self.query.env);
+        self.hand_to_committer(micro_batch, input, handed_over, Some(written));
+        self.wait_if_blocking().await;
+        Ok(())
+    }
+
+    /// The offset log's entry of a micro-batch that takes the query to `reached`.
+    fn entry(&self, reached: &Reached, batch_watermark_ms: i64) -> offset_log::Entry {
+        offset_log::Entry {
+            batch_watermark_ms,
+            batch_timestamp_ms: reached.batch_time_ms,
+            conf: self.conf.clone(),
+            offsets: reached.ends.clone(),
+        }
+    }
+
+    /// Runs a micro-batch and publishes what comes of it, once its changes survive.
+    pub(super) async fn publish_with_state(
+        &mut self,
+        splits: Vec<Vec<Box<dyn Split>>>,
+        id: BatchId,
+        reached: Reached,
+    ) -> Result<(HandedOver, Written), Failure> {
+        let sources = self.query.sources.len();
+        let Query { branches, env, .. } = &mut self.query;
+        let state = self.state.as_mut().expect("the query has state");
+        let watermark = state.watermarks.next();
+        let needs_before = branches.needs_from();
+        let of_batch = MicroBatchFacts { id, watermark };
+        let computed = branches.run_with_state(env, &of_batch, splits).await?;
+        state.watermarks.advance(&branches.take_newest_us(sources), env.monotonic());
+        state.in_flight.push_back((id, needs_before));
+        let facts = Facts {
+            batch_id: id.0,
+            batch_time_ms: reached.batch_time_ms,
+            ends: reached
+                .ends
+                .iter()
+                .map(|end| end.as_ref().map(|at| at.as_str().to_owned()))
+                .collect(),
+            watermark_ms: watermark.evict_ms,
+            late_ms: watermark.late_ms,
+            next_watermark_ms: state.watermarks.next().evict_ms,
+            seen_ms: state.watermarks.seen_ms().to_vec(),
+            needs: state.needs(branches.needs_from(), id).0,
+            acknowledged: state.acknowledged.map(|id| id.0),
+        };
+        let next_watermark_ms = facts.next_watermark_ms;
+        let has_rows = computed.has_rows();
+        let Computed { results, sections } = computed;
+        let schemas = branches.stateful().flat_map(|plan| plan.section_schemas()).collect();
+        let ticket = append(&state.log, facts, schemas, sections).await;
+        if has_rows {
+            ticket.written().await?;
+        }
+        let order = Order { id, reached, sinks: None, intent: None };
+        let handed_over = branches.hand_over(results, order).await?;
+        Ok((handed_over, Written { ticket: Some(ticket), next_watermark_ms }))
+    }
+
+    /// Whether a micro-batch without input would give rows or let state go.
+    pub(super) fn is_due_without_input(&self) -> bool {
+        let Some(state) = &self.state else { return false };
+        let evict_us = state.watermarks.next().evict_us();
+        self.query.branches.stateful().any(|plan| plan.is_due(evict_us))
+    }
+
+    /// Moves the watermark where sources have been idle; gives when to look again.
+    pub(super) fn idle(&mut self) -> Option<Duration> {
+        let now = self.query.env.monotonic();
+        let watermarks = &mut self.state.as_mut()?.watermarks;
+        watermarks.idle(now);
+        Some(watermarks.idles_at()?.saturating_sub(now).max(Duration::from_millis(1)))
+    }
+}
+
+/// What the committer is told of a micro-batch with state.
+pub(super) struct Written {
+    /// `None` where it is written.
+    pub(super) ticket: Option<state_log::Ticket>,
+    pub(super) next_watermark_ms: i64,
+}
+
+async fn append(
+    log: &StateLog,
+    facts: Facts,
+    schemas: Vec<SchemaRef>,
+    sections: Vec<Vec<RecordBatch>>,
+) -> state_log::Ticket {
+    let bytes = sections.iter().map(|rows| codec::encoded_bytes(rows)).sum();
+    let encode = move || {
+        let sections = schemas.iter().zip(&sections);
+        let encoded = sections.map(|(schema, rows)| codec::encode(schema, rows));
+        encoded.collect::<Result<_, _>>().map_err(|error| error.to_string())
+    };
+    log.append(facts, bytes, Box::new(encode)).await
+}
+
+impl Branches {
+    fn needs_from(&self) -> Option<BatchId> {
+        self.stateful().filter_map(|plan| plan.needs_from()).min()
+    }
+}
+
+impl QueryState {
+    /// Every micro-batch up to `id` is acknowledged.
+    pub(super) fn acknowledged(&mut self, id: BatchId) {
+        self.acknowledged = self.acknowledged.max(Some(id));
+        while self.in_flight.front().is_some_and(|(first, _)| *first <= id) {
+            self.in_flight.pop_front();
+        }
+    }
+
+    /// The first entry that is needed to go on behind `id`, with rows in the state from `state` on.
+    fn needs(&self, state: Option<BatchId>, id: BatchId) -> BatchId {
+        let in_flight = self.in_flight.iter();
+        let to_give_again = in_flight.map(|(id, needs)| needs.unwrap_or(*id).min(*id)).min();
+        let needs = state.into_iter().chain(to_give_again).min().unwrap_or(id);
+        needs.max(self.snapshot.map_or(BatchId(0), BatchId::next))
+    }
+
+    pub(super) async fn close(&self) -> Result<(), WriteError> {
+        self.log.close().await
+    }
+}

@@ -1,0 +1,214 @@
+//! Queries with state against the same source and sink: groups by event time, closed by the
+//! watermark. Row `v` has the time `v / 10` in seconds, so ten rows make a group.
+
+use std::collections::HashMap;
+
+use arrow::array::TimestampMicrosecondArray;
+use arrow::datatypes::TimeUnit;
+
+use super::*;
+use crate::plan::stages::{self, OutputMode};
+use crate::plan::{StatefulPlan, StreamPlan};
+
+fn timed_schema() -> SchemaRef {
+    let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
+    let fields = vec![Field::new("v", DataType::Int64, false), Field::new("ts", timestamp, true)];
+    Arc::new(Schema::new(fields))
+}
+
+struct Timed(Vec<i64>);
+
+impl Split for Timed {
+    fn rows(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
+        let times = self.0.iter().map(|v| v.div_euclid(10) * 1_000_000);
+        let times = TimestampMicrosecondArray::from_iter_values(times);
+        let values = Int64Array::from(self.0);
+        let rows = RecordBatch::try_new(timed_schema(), vec![Arc::new(values), Arc::new(times)]);
+        Box::new(std::iter::once(Ok(rows.unwrap().project(projection).unwrap())))
+    }
+}
+
+/// A scene with a query over `input(v, ts)`.
+struct Stateful {
+    scene: Scene,
+    sql: &'static str,
+    mode: OutputMode,
+    delay_s: u64,
+}
+
+const SUMS: &str = "SELECT sum(v) AS s FROM __stream_input GROUP BY ts";
+
+impl Stateful {
+    fn new(rows: impl IntoIterator<Item = i64>, outside: Outside) -> Self {
+        let scene = Scene::new(rows, outside);
+        Self { scene, sql: SUMS, mode: OutputMode::Append, delay_s: 0 }
+    }
+
+    async fn plan(&self) -> StreamPlan {
+        let slots = Slots::new(2);
+        slots.watch_event_time(1);
+        let context = SessionContext::new_with_config(streaming_config());
+        let table = StreamTable::new("input".to_owned(), timed_schema(), Arc::clone(&slots));
+        context.register_table("__stream_input", Arc::new(table)).unwrap();
+        let state = context.state();
+        let logical = state.create_logical_plan(self.sql).await.unwrap();
+        let logical =
+            state.analyzer().execute_and_check(logical, state.config_options(), |_, _| {}).unwrap();
+        let watermarks = HashMap::from([("__stream_input".to_owned(), "ts".to_owned())]);
+        let (mode, partitions, stream_prefix) = (self.mode, 2, "__stream_");
+        let context = stages::Context { stream_prefix, watermarks: &watermarks, mode, partitions };
+        let cut = stages::cut(logical, &context).unwrap();
+        let plan = StatefulPlan::new(&state, cut, &[slots], mode, partitions).await.unwrap();
+        StreamPlan::Stateful(Box::new(plan))
+    }
+
+    async fn run(&self, trigger: Trigger) -> Result<Finished, Failure> {
+        let (_stopper, stop) = stop_pair();
+        let mut query = self.scene.query(trigger, stop).await;
+        let sink = Box::new(OutsideSink(Arc::clone(&self.scene.outside)));
+        query.branches = Branches::one(self.plan().await, sink);
+        let delay = Some(std::time::Duration::from_secs(self.delay_s));
+        query.watermarks = Watermarks::new(&[delay], Policy::Min, Idling::default());
+        let split = |rows| Box::new(Timed(rows)) as Box<dyn Split>;
+        let source = TopicSource::new(&self.scene.topic, self.scene.rows_max);
+        query.sources = vec![Box::new(TopicSource { split, ..source })];
+        query.run().await
+    }
+
+    fn published(&self) -> Vec<i64> {
+        let mut rows = self.scene.outside.rows();
+        rows.sort_unstable();
+        rows
+    }
+}
+
+/// The sums of the groups of ten from `first` to `end`.
+fn sums(first: i64, end: i64) -> Vec<i64> {
+    (first..end).map(|group| (0..10).map(|row| group * 10 + row).sum()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_are_published_once_when_the_watermark_has_passed_them() {
+    for rows_max in [1, 7, 10, 33, 1_000] {
+        let mut query = Stateful::new(10..100, Outside::default());
+        (query.scene.rows_max, query.delay_s) = (rows_max, 1);
+        query.run(Trigger::AvailableNow).await.unwrap();
+        // The newest time is 9 s: group 8 is complete by then.
+        assert_eq!(query.published(), sums(1, 9), "micro-batches of {rows_max}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_goes_on_in_the_next_run_and_a_delay_holds_it_open() {
+    let mut query = Stateful::new(10..45, Outside::which(Delivery::Answers));
+    (query.delay_s, query.scene.rows_max) = (2, 10);
+    query.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(query.published(), sums(1, 3), "the watermark is 2 s");
+    // Rows of an open group, rows of one that is closed, and one that moves the watermark.
+    query.scene.topic.push([31, 12, 45, 46, 47, 48, 49, 70]);
+    query.run(Trigger::AvailableNow).await.unwrap();
+    let mut expected = sums(1, 5);
+    expected[2] += 31;
+    assert_eq!(query.published(), expected);
+    let again = query.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(again.micro_batches, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_watermarks_stand_in_both_logs() {
+    let mut query = Stateful::new(10..45, Outside::default());
+    query.scene.rows_max = 10;
+    query.run(Trigger::AvailableNow).await.unwrap();
+    let read = |log: &str, id: u64| {
+        let path = query.scene.directory.path().join(format!("{log}/{id}"));
+        std::fs::read_to_string(path).unwrap()
+    };
+    assert!(read("offsets", 0).contains("\"batchWatermarkMs\":0,"));
+    assert!(read("commits", 0).ends_with("{\"nextBatchWatermarkMs\":1000}"));
+    assert!(read("offsets", 1).contains("\"batchWatermarkMs\":1000,"));
+    let last = *query.scene.names("offsets").last().unwrap();
+    assert!(read("offsets", last).contains("\"batchWatermarkMs\":4000,"), "one without input");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_sink_lacks_is_given_again_from_the_state_log() {
+    for delivery in [Delivery::Answers, Delivery::IdempotentById] {
+        let mut query = Stateful::new(10..100, Outside::which(delivery));
+        query.scene.rows_max = 10;
+        *query.scene.outside.refuse.lock() = Some(4);
+        query.run(Trigger::AvailableNow).await.unwrap_err();
+        *query.scene.outside.refuse.lock() = None;
+        // A sink takes micro-batches in order; what came after the refusal is none of its.
+        query.scene.outside.accepted.lock().retain(|(id, _)| *id < 4);
+        query.scene.outside.reached.lock().truncate(4);
+        assert!(query.published().len() < 9);
+        query.run(Trigger::AvailableNow).await.unwrap();
+        assert_eq!(query.published(), sums(1, 10), "{delivery:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn update_gives_changed_groups_and_complete_gives_all() {
+    let rows = [10, 11, 20, 12, 21, 22];
+    let mut update = Stateful::new(rows, Outside::default());
+    (update.mode, update.scene.rows_max, update.delay_s) = (OutputMode::Update, 3, 100);
+    update.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(update.published(), [20, 21, 33, 63]);
+    update.scene.topic.push([13]);
+    update.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(update.published(), [20, 21, 33, 46, 63], "the sum goes on in another run");
+
+    let mut complete = Stateful::new(rows, Outside::default());
+    (complete.mode, complete.scene.rows_max) = (OutputMode::Complete, 3);
+    complete.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(complete.published(), [20, 21, 33, 63]);
+    complete.scene.topic.push([13]);
+    complete.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(complete.published(), [20, 21, 33, 46, 63, 63]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_is_for_the_query_that_made_it() {
+    let mut query = Stateful::new(10..100, Outside::default());
+    query.run(Trigger::AvailableNow).await.unwrap();
+    query.sql = "SELECT count(v) AS s FROM __stream_input GROUP BY ts";
+    let refused = query.run(Trigger::AvailableNow).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Config);
+    let text = refused.to_string();
+    assert!(
+        text.contains("it had `") && text.contains("sum(") && text.contains("count("),
+        "{text}"
+    );
+
+    let refused = query.scene.run(Trigger::AvailableNow).await.unwrap_err();
+    assert!(refused.to_string().contains("has the state of another query"), "{refused}");
+
+    let stateless = Scene::new(0..10, Outside::default());
+    stateless.run(Trigger::AvailableNow).await.unwrap();
+    let query = Stateful { scene: stateless, sql: SUMS, mode: OutputMode::Append, delay_s: 0 };
+    let refused = query.run(Trigger::AvailableNow).await.unwrap_err();
+    assert!(refused.to_string().contains("made by a query without state"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_files_that_are_missing_are_noticed() {
+    let mut query = Stateful::new(10..100, Outside::default());
+    (query.scene.rows_max, query.delay_s) = (10, 50);
+    query.run(Trigger::AvailableNow).await.unwrap();
+    let state = query.scene.directory.path().join("state");
+    let changes: Vec<_> = std::fs::read_dir(&state)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("changes-"))
+        .collect();
+    assert!(!changes.is_empty());
+    for file in changes {
+        std::fs::remove_file(file).unwrap();
+    }
+    let refused = query.run(Trigger::AvailableNow).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Data, "{refused}");
+}

@@ -1,0 +1,179 @@
+//! Taking an aggregation out of a plan.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{DFSchema, Result};
+use datafusion::execution::SessionState;
+use datafusion::functions::core::expr_fn::get_field;
+use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::{
+    AggregateFunctionExpr, LoweredAggregate, LoweredAggregateBuilder,
+};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+
+use super::lineage::EventTime;
+use super::{CutError, Cutter, OutputMode, StageKind, plain};
+use crate::state::aggregate::spec::{TimeKey, TimeKind};
+
+/// The functions of an aggregation, over the columns of the plan below it.
+///
+/// That plan has the group columns first, called `k0`, `k1`, ..., and then the functions' arguments.
+#[derive(Clone)]
+pub struct PartialAggregate {
+    keys: usize,
+    functions: Vec<Expr>,
+    /// What the groups and functions are, in words: for messages, and to know the query again.
+    pub described: Vec<String>,
+}
+
+impl Cutter<'_> {
+    pub(super) fn aggregate(&mut self, node: Aggregate) -> Result<LogicalPlan, CutError> {
+        let lineage = self.lineage();
+        let times = node.group_expr.iter().map(|group| lineage.of(&node.input, group));
+        let mut times: Vec<Option<EventTime>> = times.collect();
+        let closing = times.iter().position(Option::is_some);
+        let time = closing.map(|column| {
+            let kind = match times[column] {
+                Some(EventTime::Window { size_us }) => TimeKind::Window { size_us },
+                _ => TimeKind::Instant,
+            };
+            TimeKey { column, kind }
+        });
+        if time.is_none() && self.context.mode == OutputMode::Append {
+            return Err(CutError::NeverComplete);
+        }
+        let below = Below::of(&node, time)?;
+        let input = Projection::try_new(below.columns, Arc::clone(&node.input))?;
+        let partial = PartialAggregate {
+            keys: node.group_expr.len(),
+            functions: below.functions,
+            described: below.described,
+        };
+        let kind = StageKind::Aggregate { partial, time };
+        times.resize(node.schema.fields().len(), None);
+        self.leaf(kind, vec![LogicalPlan::Projection(input)], &node.schema, times)
+    }
+}
+
+/// What is computed below an aggregation.
+struct Below {
+    columns: Vec<Expr>,
+    functions: Vec<Expr>,
+    described: Vec<String>,
+    /// What is among the columns already, and under which name.
+    known: Vec<(Expr, String)>,
+}
+
+impl Below {
+    fn of(node: &Aggregate, time: Option<TimeKey>) -> Result<Self, CutError> {
+        let (columns, functions, described) = (Vec::new(), Vec::new(), Vec::new());
+        let mut below = Self { columns, functions, described, known: Vec::new() };
+        for (index, group) in node.group_expr.iter().enumerate() {
+            if matches!(group, Expr::GroupingSet(_)) {
+                return Err(unsupported("GROUP BY with ROLLUP, CUBE or GROUPING SETS"));
+            }
+            below.described.push(format!("by {group}"));
+            let is_window = time.is_some_and(|time| {
+                time.column == index && matches!(time.kind, TimeKind::Window { .. })
+            });
+            let key = if is_window { get_field(group.clone(), "end") } else { group.clone() };
+            below.columns.push(key.alias(format!("k{index}")));
+        }
+        for function in &node.aggr_expr {
+            let function = below.function(function)?;
+            below.functions.push(function);
+        }
+        Ok(below)
+    }
+
+    /// The function over columns.
+    fn function(&mut self, expr: &Expr) -> Result<Expr, CutError> {
+        let Expr::AggregateFunction(AggregateFunction { func, params }) = expr.clone().unalias()
+        else {
+            return Err(unsupported(&expr.to_string()));
+        };
+        self.described.push(expr.clone().unalias().to_string());
+        let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment } = params;
+        if distinct {
+            return Err(CutError::Unsupported {
+                what: format!("{}(DISTINCT ...)", func.name()),
+                help: "write approx_count_distinct(...), which keeps little state".to_owned(),
+            });
+        }
+        if !order_by.is_empty() {
+            return Err(unsupported(&format!("{}(... ORDER BY ...)", func.name())));
+        }
+        let args = args.into_iter().map(|arg| self.column(arg)).collect();
+        let filter = filter.map(|filter| Box::new(self.column(*filter)));
+        let params = AggregateFunctionParams { args, distinct, filter, order_by, null_treatment };
+        Ok(Expr::AggregateFunction(AggregateFunction { func, params }))
+    }
+
+    /// A column that has what `expr` computes. Literals stay: some functions look at them.
+    fn column(&mut self, expr: Expr) -> Expr {
+        if matches!(expr, Expr::Literal(..)) {
+            return expr;
+        }
+        if let Some((_, name)) = self.known.iter().find(|(known, _)| *known == expr) {
+            return plain(name);
+        }
+        let name = format!("a{}", self.known.len());
+        self.columns.push(expr.clone().alias(&name));
+        self.known.push((expr, name.clone()));
+        plain(&name)
+    }
+}
+
+fn unsupported(what: &str) -> CutError {
+    let help = "without STREAM the same query runs as a batch query".to_owned();
+    CutError::Unsupported { what: what.to_owned(), help }
+}
+
+impl PartialAggregate {
+    /// How many group columns there are.
+    pub fn keys(&self) -> usize {
+        self.keys
+    }
+
+    /// The functions over the rows of a plan with these schemas.
+    pub fn functions(
+        &self,
+        state: &SessionState,
+        logical: &DFSchema,
+        physical: &SchemaRef,
+    ) -> Result<Vec<LoweredAggregate>> {
+        let context = PhysicalPlanningContext::default();
+        let lowered = self.functions.iter().enumerate().map(|(index, function)| {
+            let properties = state.execution_props();
+            LoweredAggregateBuilder::new(function, logical, physical, properties, &context)
+                .with_name(format!("s{index}"))
+                .build()
+        });
+        lowered.collect()
+    }
+
+    /// A plan that gives the partial aggregates of `input`'s rows.
+    pub fn over(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        functions: Vec<LoweredAggregate>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = input.schema();
+        let key = |index: usize| {
+            let name = format!("k{index}");
+            (Arc::new(Column::new(&name, index)) as Arc<dyn PhysicalExpr>, name)
+        };
+        let group_by = PhysicalGroupBy::new_single((0..self.keys).map(key).collect());
+        let (functions, filters): (Vec<Arc<AggregateFunctionExpr>>, Vec<_>) =
+            functions.into_iter().map(|lowered| (lowered.aggregate, lowered.filter)).unzip();
+        let mode = AggregateMode::Partial;
+        let partial = AggregateExec::try_new(mode, group_by, functions, filters, input, schema)?;
+        Ok(Arc::new(partial))
+    }
+}

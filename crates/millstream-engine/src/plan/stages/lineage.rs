@@ -1,0 +1,98 @@
+//! Which columns of a plan are event times.
+//!
+//! A watermark belongs to a column of a stream. Wherever that column goes unchanged it is an event
+//! time still; a window of it is one by its end, and `window_time` of such a window again. Anything
+//! else that is computed from it is an ordinary value, as in Spark.
+
+use std::collections::HashMap;
+
+use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+/// What an event time column is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventTime {
+    /// A timestamp.
+    Instant,
+    /// A window of this length.
+    Window {
+        /// Microseconds.
+        size_us: i64,
+    },
+}
+
+/// Finds event times; see the module's head.
+pub struct Lineage<'a> {
+    /// By the name of a stream in the plan, its column with the watermark.
+    pub streams: &'a HashMap<String, String>,
+    /// By the name of an operator in the plan, the event times among its columns.
+    pub operators: &'a HashMap<String, Vec<Option<EventTime>>>,
+}
+
+impl Lineage<'_> {
+    /// What `expr` over the rows of `input` is; `None` for an ordinary value.
+    pub fn of(&self, input: &LogicalPlan, expr: &Expr) -> Option<EventTime> {
+        match expr {
+            Expr::Column(column) => self.of_column(input, index_of(input.schema(), column)?),
+            Expr::Alias(alias) => self.of(input, &alias.expr),
+            Expr::ScalarFunction(call) => {
+                let of_first = call.args.first().and_then(|first| self.of(input, first))?;
+                match (call.func.name(), of_first) {
+                    ("window" | "windows", EventTime::Instant) => {
+                        Some(EventTime::Window { size_us: integer(call.args.get(1)?)? })
+                    }
+                    ("window_time", EventTime::Window { .. }) => Some(EventTime::Instant),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn of_column(&self, plan: &LogicalPlan, index: usize) -> Option<EventTime> {
+        match plan {
+            LogicalPlan::TableScan(scan) => {
+                let name = scan.table_name.table();
+                if let Some(times) = self.operators.get(name) {
+                    let index = scan.projection.as_ref().map_or(index, |columns| columns[index]);
+                    return times.get(index).copied().flatten();
+                }
+                let time = self.streams.get(name)?;
+                let (_, field) = plan.schema().qualified_field(index);
+                field.name().eq_ignore_ascii_case(time).then_some(EventTime::Instant)
+            }
+            LogicalPlan::Projection(projection) => {
+                self.of(&projection.input, projection.expr.get(index)?)
+            }
+            LogicalPlan::Unnest(unnest) => {
+                self.of_column(&unnest.input, *unnest.dependency_indices.get(index)?)
+            }
+            LogicalPlan::Join(join) => {
+                let left = join.left.schema().fields().len();
+                match index.checked_sub(left) {
+                    None => self.of_column(&join.left, index),
+                    Some(index) => self.of_column(&join.right, index),
+                }
+            }
+            LogicalPlan::Union(union) => {
+                let mut all = union.inputs.iter().map(|input| self.of_column(input, index));
+                let first = all.next()??;
+                all.all(|other| other == Some(first)).then_some(first)
+            }
+            LogicalPlan::SubqueryAlias(alias) => self.of_column(&alias.input, index),
+            LogicalPlan::Filter(filter) => self.of_column(&filter.input, index),
+            _ => None,
+        }
+    }
+}
+
+fn index_of(schema: &DFSchema, column: &Column) -> Option<usize> {
+    schema.maybe_index_of_column(column)
+}
+
+fn integer(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Literal(ScalarValue::Int64(value), _) => *value,
+        _ => None,
+    }
+}

@@ -1,0 +1,261 @@
+//! Cutting a query's plan at its stateful operators.
+//!
+//! DataFusion would compute an aggregate over what one run of a plan is given; over a stream it is
+//! to be computed over all micro-batches. So each such node is taken out of the logical plan: what
+//! is below it becomes a plan of its own, which ends in the operator's input rows, and in its place
+//! comes a leaf that gives the operator's output. The pieces are stateless, and are optimised and
+//! run like any other plan ([`super::stateful_plan`]).
+//!
+//! [`lineage`] follows event times through the plan: which columns are bound to a watermark, and so
+//! let the operators close what is complete.
+
+mod aggregate;
+mod lineage;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::default_table_source::provider_as_source;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, col};
+use thiserror::Error;
+
+use super::stream_scan::{Slots, StreamTable};
+use crate::state::aggregate::spec::TimeKey;
+pub use aggregate::PartialAggregate;
+pub use lineage::{EventTime, Lineage};
+
+/// Which rows of an operator's result are published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutputMode {
+    /// Each row once, when it cannot change any more.
+    #[default]
+    Append,
+    /// Rows that a micro-batch has changed.
+    Update,
+    /// All rows, every time.
+    Complete,
+}
+
+impl OutputMode {
+    /// Its name in `outputMode`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Append => "append",
+            Self::Update => "update",
+            Self::Complete => "complete",
+        }
+    }
+}
+
+/// Why a query cannot be run over a stream.
+#[derive(Debug, Error)]
+pub enum CutError {
+    /// It cannot be told when groups are complete.
+    #[error(
+        "with outputMode 'append' a group is published when it is complete, but no GROUP BY \
+         expression is an event time with a watermark"
+    )]
+    NeverComplete,
+    /// A second operator needs rows that do not change any more.
+    #[error(
+        "outputMode '{mode}' is for a query with one operator that keeps state, and this one has \
+         several"
+    )]
+    Several {
+        /// The mode's name.
+        mode: &'static str,
+    },
+    /// Only an aggregation gives all its rows again.
+    #[error("outputMode 'complete' is for aggregations, and this query has none")]
+    NothingToComplete,
+    /// Something that is not possible over a stream, in words.
+    #[error("{what} over a stream is not supported")]
+    Unsupported {
+        /// What, as it may begin a sentence.
+        what: String,
+        /// What to write instead.
+        help: String,
+    },
+    /// DataFusion could not put the pieces together.
+    #[error(transparent)]
+    Plan(#[from] DataFusionError),
+}
+
+impl CutError {
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        match self {
+            Self::NeverComplete => "write FROM STREAM t WATERMARK ts DELAY OF INTERVAL 10 SECONDS \
+                and group by window(ts, '1 minute'), or set outputMode to 'update'"
+                .to_owned(),
+            Self::Several { .. } => "leave outputMode out: rows are appended".to_owned(),
+            Self::NothingToComplete => "leave outputMode out, or set it to 'update'".to_owned(),
+            Self::Unsupported { help, .. } => help.clone(),
+            Self::Plan(_) => "please report this query".to_owned(),
+        }
+    }
+}
+
+/// A stateful operator, and the plans of its inputs.
+pub struct Stage {
+    /// What it does.
+    pub kind: StageKind,
+    /// By input, the plan below.
+    pub inputs: Vec<LogicalPlan>,
+    /// The columns of its output.
+    pub output: SchemaRef,
+    /// Where its output rows are put for the plan above.
+    pub slots: Arc<Slots>,
+}
+
+/// What a stateful operator does.
+pub enum StageKind {
+    /// Groups rows.
+    Aggregate {
+        /// Group columns, and the functions.
+        partial: PartialAggregate,
+        /// How groups are closed; `None` where they never are.
+        time: Option<TimeKey>,
+    },
+}
+
+/// A plan in pieces.
+pub struct Cut {
+    /// From the sources upwards.
+    pub stages: Vec<Stage>,
+    /// What is above the last one.
+    pub top: LogicalPlan,
+}
+
+/// What the cut has to know of a query.
+pub struct Context<'a> {
+    /// The prefix of the names under which plans know streams.
+    pub stream_prefix: &'a str,
+    /// By such a name, the column with the watermark.
+    pub watermarks: &'a HashMap<String, String>,
+    /// The query's output mode.
+    pub mode: OutputMode,
+    /// How many cores a micro-batch may use.
+    pub partitions: usize,
+}
+
+/// Tables that stand for operators begin with this.
+const OPERATOR_PREFIX: &str = "__operator_";
+
+/// Whether `plan` reads a stream.
+pub fn reads_stream(plan: &LogicalPlan, stream_prefix: &str) -> bool {
+    plan.exists(|node| {
+        Ok(match node {
+            LogicalPlan::TableScan(scan) => {
+                let name = scan.table_name.table();
+                name.starts_with(stream_prefix) || name.starts_with(OPERATOR_PREFIX)
+            }
+            _ => false,
+        })
+    })
+    .unwrap_or(false)
+}
+
+/// Whether `node` itself needs rows of earlier micro-batches, if it reads a stream.
+pub fn is_stateful(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::Aggregate(_))
+}
+
+/// Whether `plan` has an operator that needs rows of earlier micro-batches.
+pub fn has_state(plan: &LogicalPlan, stream_prefix: &str) -> bool {
+    plan.exists(|node| Ok(is_stateful(node) && reads_stream(node, stream_prefix))).unwrap_or(false)
+}
+
+/// Cuts `plan`, which is analysed and not optimised.
+pub fn cut(plan: LogicalPlan, context: &Context<'_>) -> Result<Cut, CutError> {
+    let mut cutter = Cutter { context, stages: Vec::new(), times: HashMap::new() };
+    let mut refused = None;
+    let cut = plan.transform_up(|node| {
+        if !is_stateful(&node) || !reads_stream(&node, context.stream_prefix) {
+            return Ok(Transformed::no(node));
+        }
+        match cutter.take_out(node) {
+            Ok(leaf) => Ok(Transformed::yes(leaf)),
+            Err(error) => {
+                refused = Some(error);
+                Err(DataFusionError::Plan("the cut was refused".to_owned()))
+            }
+        }
+    });
+    if let Some(refused) = refused {
+        return Err(refused);
+    }
+    let (top, stages) = (cut?.data, cutter.stages);
+    if stages.len() > 1 && context.mode != OutputMode::Append {
+        return Err(CutError::Several { mode: context.mode.name() });
+    }
+    let aggregates = stages.iter().any(|stage| matches!(stage.kind, StageKind::Aggregate { .. }));
+    if context.mode == OutputMode::Complete && !aggregates {
+        return Err(CutError::NothingToComplete);
+    }
+    Ok(Cut { stages, top })
+}
+
+struct Cutter<'a> {
+    context: &'a Context<'a>,
+    stages: Vec<Stage>,
+    /// By the name of an operator's table, the event times among its columns.
+    times: HashMap<String, Vec<Option<EventTime>>>,
+}
+
+impl Cutter<'_> {
+    fn lineage(&self) -> Lineage<'_> {
+        Lineage { streams: self.context.watermarks, operators: &self.times }
+    }
+
+    /// Makes `node` a stage, and gives the leaf that takes its place.
+    fn take_out(&mut self, node: LogicalPlan) -> Result<LogicalPlan, CutError> {
+        match node {
+            LogicalPlan::Aggregate(node) => self.aggregate(node),
+            other => Err(CutError::Unsupported {
+                what: other.display().to_string(),
+                help: "without STREAM the same query runs as a batch query".to_owned(),
+            }),
+        }
+    }
+
+    /// A leaf with the columns of `schema` under their names, read from an operator's output of
+    /// plain names; `times` are the event times among them.
+    fn leaf(
+        &mut self,
+        kind: StageKind,
+        inputs: Vec<LogicalPlan>,
+        schema: &datafusion::common::DFSchema,
+        times: Vec<Option<EventTime>>,
+    ) -> Result<LogicalPlan, CutError> {
+        let name = format!("{OPERATOR_PREFIX}{}", self.stages.len());
+        let plain = |(index, field): (usize, &Arc<Field>)| {
+            Field::new(format!("c{index}"), field.data_type().clone(), field.is_nullable())
+        };
+        let plain: Vec<Field> = schema.fields().iter().enumerate().map(plain).collect();
+        let output = Arc::new(Schema::new(plain));
+        let slots = Slots::new(self.context.partitions);
+        let table = StreamTable::new(name.clone(), Arc::clone(&output), Arc::clone(&slots));
+        let columns = schema.iter().enumerate().map(|(index, (qualifier, field))| {
+            let column = Expr::Column(datafusion::common::Column::new(
+                Some(name.clone()),
+                format!("c{index}"),
+            ));
+            column.alias_qualified(qualifier.cloned(), field.name())
+        });
+        let columns: Vec<Expr> = columns.collect();
+        let scan = LogicalPlanBuilder::scan(&name, provider_as_source(Arc::new(table)), None)?;
+        let leaf = scan.project(columns)?.build()?;
+        self.times.insert(name, times);
+        self.stages.push(Stage { kind, inputs, output, slots });
+        Ok(leaf)
+    }
+}
+
+/// A column of the plan that lies below an operator.
+fn plain(name: &str) -> Expr {
+    col(datafusion::common::Column::new_unqualified(name))
+}

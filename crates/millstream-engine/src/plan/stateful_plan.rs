@@ -1,0 +1,390 @@
+//! A query with stateful operators: its plans in pieces, the operators between them, run as one.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Result;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use millstream_store::env::Env;
+use millstream_store::error::Kind;
+use millstream_store::offset::BatchId;
+
+use super::query_plan::QueryPlan;
+use super::stages::{Cut, OutputMode, PartialAggregate, Stage, StageKind};
+use super::stream_scan::{Slots, from_datafusion};
+use crate::source::{Failure, RecordBatches, Split};
+use crate::state::aggregate::changing::{CompleteAggregate, UpdatingAggregate};
+use crate::state::aggregate::closing::ClosingAggregate;
+use crate::state::aggregate::spec::{AggregateSpec, TimeKey};
+use crate::state::codec;
+use crate::state::operator::{MicroBatchFacts, Operator, OperatorMetrics};
+
+/// By operator, by input: the rows it was given in a micro-batch.
+pub type Changes = Vec<Vec<Vec<RecordBatch>>>;
+
+/// A planned streaming query with state.
+pub struct StatefulPlan {
+    stages: Vec<PlannedStage>,
+    top: Piece,
+    scans: Vec<Arc<Slots>>,
+    /// What the operators are, a line each: state is only good for the same ones.
+    form: String,
+}
+
+struct PlannedStage {
+    inputs: Vec<Piece>,
+    operator: Box<dyn Operator>,
+    output: SchemaRef,
+}
+
+/// A plan between operators.
+struct Piece {
+    plan: QueryPlan,
+    /// By scan, where its rows come from; `None` for those that it does not read.
+    leaves: Vec<Option<Leaf>>,
+}
+
+#[derive(Clone, Copy)]
+enum Leaf {
+    Source(usize),
+    Operator(usize),
+}
+
+/// What came of a micro-batch.
+pub struct Ran {
+    /// The result, by partition of the topmost plan.
+    pub partitions: Vec<Vec<RecordBatch>>,
+    /// What the operators were given.
+    pub changes: Changes,
+}
+
+/// Rows on their way into a plan: of the sources until they are read, and of operators.
+struct Rows {
+    sources: Vec<Option<Vec<Box<dyn Split>>>>,
+    operators: Vec<Option<Vec<Vec<RecordBatch>>>>,
+}
+
+impl StatefulPlan {
+    /// Plans the pieces. `scans` are the slots of the streams, one per source.
+    pub async fn new(
+        state: &SessionState,
+        cut: Cut,
+        scans: &[Arc<Slots>],
+        mode: OutputMode,
+        partitions: usize,
+    ) -> Result<Self> {
+        let mut leaves: Vec<(Leaf, Arc<Slots>)> =
+            (0..).map(Leaf::Source).zip(scans.iter().map(Arc::clone)).collect();
+        let mut stages = Vec::with_capacity(cut.stages.len());
+        let mut form = String::new();
+        for (index, stage) in cut.stages.into_iter().enumerate() {
+            let slots = Arc::clone(&stage.slots);
+            form.push_str(&described(&stage, mode));
+            stages.push(PlannedStage::new(state, stage, &leaves, mode, partitions).await?);
+            leaves.push((Leaf::Operator(index), slots));
+        }
+        let top = Piece::new(state, cut.top, &leaves).await?;
+        Ok(Self { stages, top, scans: scans.to_vec(), form })
+    }
+
+    /// What the operators are, a line each.
+    pub fn form(&self) -> &str {
+        &self.form
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.stages.iter().flat_map(|stage| &stage.inputs).chain([&self.top])
+    }
+
+    fn pieces_mut(&mut self) -> impl Iterator<Item = &mut Piece> {
+        let of_stages = self.stages.iter_mut().flat_map(|stage| &mut stage.inputs);
+        of_stages.chain([&mut self.top])
+    }
+
+    /// Plans again, with what the static tables hold now.
+    pub async fn replan(&mut self) -> Result<()> {
+        for piece in self.pieces_mut() {
+            piece.plan.replan().await?;
+        }
+        Ok(())
+    }
+
+    /// The optimised logical plans, from the sources upwards.
+    pub fn logical(&self) -> impl Iterator<Item = &LogicalPlan> {
+        self.pieces().map(|piece| piece.plan.logical())
+    }
+
+    /// By source, where its rows are put.
+    pub fn scans(&self) -> &[Arc<Slots>] {
+        &self.scans
+    }
+
+    /// By source, the columns that the plans read of it.
+    pub fn columns_read(&self) -> Vec<Option<Vec<usize>>> {
+        let mut read: Vec<Option<Vec<usize>>> = vec![None; self.scans.len()];
+        for piece in self.pieces() {
+            for (leaf, columns) in piece.leaves.iter().zip(piece.plan.columns_read()) {
+                if let (Some(Leaf::Source(source)), Some(columns)) = (leaf, columns) {
+                    let known = read[*source].get_or_insert_default();
+                    known.extend(columns);
+                    known.sort_unstable();
+                    known.dedup();
+                }
+            }
+        }
+        read
+    }
+
+    /// Partitions of its scans: how many cores one micro-batch may use.
+    pub fn partitions(&self) -> usize {
+        self.top.plan.partitions()
+    }
+
+    /// Runs the query over a micro-batch: `inputs` has the splits of each source.
+    pub async fn run(
+        &mut self,
+        env: &Env,
+        facts: &MicroBatchFacts,
+        inputs: Vec<Vec<Box<dyn Split>>>,
+    ) -> Result<Ran, Failure> {
+        let sources = inputs.into_iter().map(Some).collect();
+        let mut rows = Rows { sources, operators: vec![None; self.stages.len()] };
+        let mut changes = Vec::with_capacity(self.stages.len());
+        for (index, stage) in self.stages.iter_mut().enumerate() {
+            let mut given = Vec::with_capacity(stage.inputs.len());
+            for piece in &mut stage.inputs {
+                let partitions = piece.run(env, &mut rows).await?;
+                given.push(partitions.into_iter().flatten().collect::<Vec<_>>());
+            }
+            changes.push(given.clone());
+            rows.operators[index] = Some(stage.apply(env, facts, given).await?);
+        }
+        let partitions = self.top.run(env, &mut rows).await?;
+        Ok(Ran { partitions, changes })
+    }
+
+    /// Applies what the operators were given in a micro-batch of an earlier run. The result is
+    /// computed only where `is_wanted`.
+    pub async fn apply(
+        &mut self,
+        env: &Env,
+        facts: &MicroBatchFacts,
+        changes: Changes,
+        is_wanted: bool,
+    ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+        let mut rows = Rows { sources: Vec::new(), operators: vec![None; self.stages.len()] };
+        for (index, (stage, given)) in self.stages.iter_mut().zip(changes).enumerate() {
+            rows.operators[index] = Some(stage.apply(env, facts, given).await?);
+        }
+        match is_wanted {
+            true => self.top.run(env, &mut rows).await,
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// How many inputs the operators have together: the sections of an entry of the state log.
+    pub fn sections(&self) -> usize {
+        self.stages.iter().map(|stage| stage.inputs.len()).sum()
+    }
+
+    /// By section, the schema of its rows.
+    pub fn section_schemas(&self) -> Vec<SchemaRef> {
+        self.stages.iter().flat_map(|stage| stage.operator.input_schemas()).collect()
+    }
+
+    /// What the operators were given, from an entry's sections.
+    pub fn changes(&self, sections: &[Vec<u8>]) -> Result<Changes, Failure> {
+        let mut sections = sections.iter();
+        let mut changes = Vec::with_capacity(self.stages.len());
+        for stage in &self.stages {
+            let mut given = Vec::with_capacity(stage.inputs.len());
+            for _ in &stage.inputs {
+                let bytes = sections.next().map_or(&[][..], Vec::as_slice);
+                let rows = codec::decode(bytes);
+                given.push(rows.map_err(|error| Failure::new(Kind::Data, error.to_string()))?);
+            }
+            changes.push(given);
+        }
+        Ok(changes)
+    }
+
+    /// Whether a watermark of `evict_us` would give output or let state go without input.
+    pub fn is_due(&self, evict_us: i64) -> bool {
+        self.stages.iter().any(|stage| stage.operator.is_due(evict_us))
+    }
+
+    /// The first micro-batch whose rows are still in the state; `None` where there is none.
+    pub fn needs_from(&self) -> Option<BatchId> {
+        self.stages.iter().filter_map(|stage| stage.operator.needs_from()).min()
+    }
+
+    /// What the operators have and did.
+    pub fn metrics(&self) -> Vec<OperatorMetrics> {
+        self.stages.iter().map(|stage| stage.operator.metrics()).collect()
+    }
+
+    /// The plans as text: logical and physical, from the result downwards.
+    pub fn explain(&self) -> (String, String) {
+        let (mut logical, mut physical) = self.top.plan.explain();
+        for (index, stage) in self.stages.iter().enumerate().rev() {
+            let metrics = stage.operator.metrics();
+            for piece in &stage.inputs {
+                let (of_piece, physical_of_piece) = piece.plan.explain();
+                let head = format!("operator {index}: {}", metrics.name);
+                logical = format!("{}\n{head}\n{of_piece}", logical.trim_end());
+                physical = format!("{}\n{head}\n{physical_of_piece}", physical.trim_end());
+            }
+        }
+        (logical, physical)
+    }
+}
+
+fn described(stage: &Stage, mode: OutputMode) -> String {
+    match &stage.kind {
+        StageKind::Aggregate { partial, time } => {
+            let described = partial.described.join(", ");
+            let time = match time {
+                Some(TimeKey { column, kind }) => format!(", closed by {column} {kind:?}"),
+                None => String::new(),
+            };
+            format!("aggregate ({}): {described}{time}\n", mode.name())
+        }
+    }
+}
+
+impl PlannedStage {
+    async fn new(
+        state: &SessionState,
+        stage: Stage,
+        leaves: &[(Leaf, Arc<Slots>)],
+        mode: OutputMode,
+        partitions: usize,
+    ) -> Result<Self> {
+        let mut inputs = Vec::with_capacity(stage.inputs.len());
+        for input in stage.inputs {
+            inputs.push(Piece::new(state, input, leaves).await?);
+        }
+        let output = stage.output;
+        let operator = match stage.kind {
+            StageKind::Aggregate { partial, time } => {
+                let spec = plan_partial(state, &mut inputs[0], partial, time, &output)?;
+                aggregate_of(Arc::new(spec), mode, partitions)?
+            }
+        };
+        Ok(Self { inputs, operator, output })
+    }
+
+    async fn apply(
+        &mut self,
+        env: &Env,
+        facts: &MicroBatchFacts,
+        given: Vec<Vec<RecordBatch>>,
+    ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+        let applied = self.operator.apply(env, facts, given).await.map_err(from_datafusion)?;
+        debug_assert!(
+            applied
+                .output
+                .iter()
+                .flatten()
+                .all(|rows| { rows.schema().fields().len() == self.output.fields().len() })
+        );
+        Ok(applied.output)
+    }
+}
+
+fn aggregate_of(
+    spec: Arc<AggregateSpec>,
+    mode: OutputMode,
+    partitions: usize,
+) -> Result<Box<dyn Operator>> {
+    Ok(match mode {
+        OutputMode::Append => Box::new(ClosingAggregate::new(spec, partitions)?),
+        OutputMode::Update => Box::new(UpdatingAggregate::new(spec, partitions)?),
+        OutputMode::Complete => Box::new(CompleteAggregate::new(spec, partitions)?),
+    })
+}
+
+/// Has the plan below an aggregation end in partial aggregates.
+fn plan_partial(
+    state: &SessionState,
+    below: &mut Piece,
+    partial: PartialAggregate,
+    time: Option<TimeKey>,
+    output: &SchemaRef,
+) -> Result<AggregateSpec> {
+    let logical = Arc::new(below.plan.logical().schema().as_ref().clone());
+    let (keys, owned) = (partial.keys(), state.clone());
+    let functions = move |plan: &Arc<dyn ExecutionPlan>| {
+        partial
+            .functions(&owned, &logical, &plan.schema())
+            .map(|lowered| (lowered, partial.clone()))
+    };
+    let (lowered, _) = functions(below.plan.physical())?;
+    let of_spec = lowered.iter().map(|lowered| Arc::clone(&lowered.aggregate)).collect();
+    below.plan.finish_with(Arc::new(move |plan| {
+        let (lowered, partial) = functions(&plan)?;
+        partial.over(plan, lowered)
+    }))?;
+    let input = below.plan.physical().schema();
+    Ok(AggregateSpec::new(keys, time, of_spec, input, Arc::clone(output)))
+}
+
+impl Piece {
+    async fn new(
+        state: &SessionState,
+        logical: LogicalPlan,
+        leaves: &[(Leaf, Arc<Slots>)],
+    ) -> Result<Self> {
+        let slots = leaves.iter().map(|(_, slots)| Arc::clone(slots)).collect();
+        let plan = QueryPlan::new(state.clone(), logical, slots).await?;
+        let read = leaves.iter().zip(plan.columns_read());
+        let leaves = read.map(|((leaf, _), columns)| columns.is_some().then_some(*leaf)).collect();
+        Ok(Self { plan, leaves })
+    }
+
+    /// Runs it over those rows that it reads.
+    async fn run(&mut self, env: &Env, rows: &mut Rows) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+        let inputs = self.leaves.iter();
+        let inputs = inputs.map(|leaf| leaf.map_or_else(Vec::new, |leaf| rows.take(leaf)));
+        let inputs: Vec<Vec<_>> = inputs.collect();
+        if inputs.iter().all(Vec::is_empty) {
+            return Ok(vec![Vec::new(); self.plan.output_partitions()]);
+        }
+        self.plan.run(env, inputs).await
+    }
+}
+
+impl Rows {
+    fn take(&mut self, leaf: Leaf) -> Vec<Box<dyn Split>> {
+        match leaf {
+            Leaf::Source(source) => {
+                self.sources.get_mut(source).and_then(Option::take).unwrap_or_default()
+            }
+            Leaf::Operator(operator) => {
+                let output = self.operators[operator].take().unwrap_or_default();
+                let output = output.into_iter().filter(|rows| !rows.is_empty());
+                output.map(|rows| Box::new(InMemory(rows)) as Box<dyn Split>).collect()
+            }
+        }
+    }
+}
+
+/// Rows of an operator's output.
+struct InMemory(Vec<RecordBatch>);
+
+impl Split for InMemory {
+    fn rows(&self) -> u64 {
+        self.0.iter().map(|rows| rows.num_rows() as u64).sum()
+    }
+
+    fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
+        let projection = projection.to_vec();
+        Box::new(self.0.into_iter().map(move |rows| {
+            let picked = rows.project(&projection);
+            picked.map_err(|error| Failure::new(Kind::Bug, error.to_string()))
+        }))
+    }
+}

@@ -1,0 +1,175 @@
+//! Groups that are published once, when the watermark has passed their time.
+//!
+//! State is kept by closing time: a *bucket* per window end, each with a table of its own of group
+//! keys and accumulators. To close a window is to evaluate its bucket whole and drop it, without a
+//! search for the keys that belong to it.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::TimestampMicrosecondType;
+use datafusion::common::Result;
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
+use datafusion::physical_plan::aggregates::order::GroupOrdering;
+use millstream_store::offset::BatchId;
+
+use super::spec::AggregateSpec;
+use super::{Outcome, Shard, ShardedAggregate};
+use crate::state::operator::MicroBatchFacts;
+
+/// An aggregation whose groups are published when they close.
+pub type ClosingAggregate = ShardedAggregate<Closing>;
+
+/// The groups of some keys, by closing time.
+#[derive(Default)]
+pub struct Closing {
+    /// By the time at which they close, microseconds since the epoch.
+    buckets: BTreeMap<i64, Bucket>,
+    scratch: Vec<usize>,
+}
+
+impl Shard for Closing {
+    fn new(spec: &AggregateSpec) -> Result<Self> {
+        assert!(spec.time().is_some(), "groups close by their time");
+        Ok(Self::default())
+    }
+
+    fn apply(
+        &mut self,
+        spec: &AggregateSpec,
+        facts: &MicroBatchFacts,
+        rows: Vec<RecordBatch>,
+    ) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        for rows in rows {
+            for (at, columns, count) in by_time(spec, &rows)? {
+                if at <= facts.watermark.late_us() {
+                    outcome.late += count as u64;
+                    continue;
+                }
+                let bucket = match self.buckets.entry(at) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(new) => new.insert(Bucket::new(spec, facts.id)?),
+                };
+                bucket.merge(spec, &columns, count, &mut self.scratch)?;
+            }
+        }
+        let open = self.buckets.split_off(&facts.watermark.evict_us().saturating_add(1));
+        for (at, bucket) in std::mem::replace(&mut self.buckets, open) {
+            let closed = bucket.close(spec, at)?;
+            outcome.removed += closed.num_rows() as u64;
+            outcome.published.push(closed);
+        }
+        Ok(outcome)
+    }
+
+    fn is_due(&self, evict_us: i64) -> bool {
+        self.buckets.keys().next().is_some_and(|at| *at <= evict_us)
+    }
+
+    fn needs_from(&self) -> Option<BatchId> {
+        self.buckets.values().map(|bucket| bucket.first).min()
+    }
+
+    fn groups(&self) -> u64 {
+        self.buckets.values().map(|bucket| bucket.groups() as u64).sum()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.buckets.values().map(|bucket| bucket.bytes() as u64).sum()
+    }
+
+    fn snapshot(self, spec: &AggregateSpec) -> Result<Vec<RecordBatch>> {
+        self.buckets.into_iter().map(|(at, bucket)| bucket.partial_rows(spec, at)).collect()
+    }
+}
+
+/// Splits rows by the time at which their groups close: the time, the columns, how many rows.
+fn by_time(spec: &AggregateSpec, rows: &RecordBatch) -> Result<Vec<(i64, Vec<ArrayRef>, usize)>> {
+    let column = spec.time().expect("it was asked for").column;
+    let times = rows.column(column).as_primitive::<TimestampMicrosecondType>().values();
+    let Some(first) = times.first() else { return Ok(Vec::new()) };
+    if times.iter().all(|time| time == first) {
+        return Ok(vec![(*first, rows.columns().to_vec(), rows.num_rows())]);
+    }
+    let mut places: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+    for (place, time) in (0_u32..).zip(times) {
+        places.entry(*time).or_default().push(place);
+    }
+    let of = |(time, places): (i64, Vec<u32>)| {
+        let count = places.len();
+        let places = UInt32Array::from(places);
+        let picked = rows.columns().iter().map(|column| take(column, &places, None));
+        Ok((time, picked.collect::<std::result::Result<_, _>>()?, count))
+    };
+    places.into_iter().map(of).collect()
+}
+
+/// The groups that close at one time.
+struct Bucket {
+    /// `None` where there is no other key: then there is one group.
+    keys: Option<Box<dyn GroupValues>>,
+    accumulators: Vec<Box<dyn GroupsAccumulator>>,
+    /// The micro-batch that began it: the state log is needed from there.
+    first: BatchId,
+}
+
+impl Bucket {
+    fn new(spec: &AggregateSpec, first: BatchId) -> Result<Self> {
+        let others = spec.others();
+        let keys = match others.fields().is_empty() {
+            true => None,
+            false => Some(new_group_values(Arc::clone(others), &GroupOrdering::None)?),
+        };
+        Ok(Self { keys, accumulators: spec.accumulators()?, first })
+    }
+
+    fn merge(
+        &mut self,
+        spec: &AggregateSpec,
+        columns: &[ArrayRef],
+        rows: usize,
+        scratch: &mut Vec<usize>,
+    ) -> Result<()> {
+        scratch.clear();
+        match &mut self.keys {
+            Some(keys) => keys.intern(&spec.other_columns(columns), scratch)?,
+            None => scratch.resize(rows, 0),
+        }
+        let total = self.groups();
+        spec.merge(&mut self.accumulators, columns, scratch, total)
+    }
+
+    fn groups(&self) -> usize {
+        self.keys.as_ref().map_or(1, |keys| keys.len())
+    }
+
+    fn bytes(&self) -> usize {
+        let accumulators = self.accumulators.iter().map(|accumulator| accumulator.size());
+        self.keys.as_ref().map_or(0, |keys| keys.size()) + accumulators.sum::<usize>()
+    }
+
+    fn emit_keys(&mut self) -> Result<Vec<ArrayRef>> {
+        self.keys.as_mut().map_or(Ok(Vec::new()), |keys| keys.emit(EmitTo::All))
+    }
+
+    /// The results of its groups.
+    fn close(mut self, spec: &AggregateSpec, at: i64) -> Result<RecordBatch> {
+        let groups = self.groups();
+        let others = self.emit_keys()?;
+        let columns = spec.results(others, Some(at), &mut self.accumulators, groups)?;
+        Ok(RecordBatch::try_new(Arc::clone(spec.output()), columns)?)
+    }
+
+    /// Its groups as rows that another bucket can merge.
+    fn partial_rows(mut self, spec: &AggregateSpec, at: i64) -> Result<RecordBatch> {
+        let groups = self.groups();
+        let others = self.emit_keys()?;
+        let columns = spec.states(others, Some(at), &mut self.accumulators, groups)?;
+        Ok(RecordBatch::try_new(Arc::clone(spec.input()), columns)?)
+    }
+}

@@ -1,0 +1,219 @@
+//! What an aggregation over a stream consists of.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, StructArray, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef, TimestampMicrosecondType};
+use datafusion::common::Result;
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::GroupsAccumulatorAdapter;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+
+/// The group column by which groups are closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeKey {
+    /// Its place among the group columns.
+    pub column: usize,
+    /// What it is.
+    pub kind: TimeKind,
+}
+
+/// What a group's time is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeKind {
+    /// A window of this length; the partial rows have its end.
+    Window {
+        /// Microseconds.
+        size_us: i64,
+    },
+    /// An event time itself.
+    Instant,
+}
+
+/// An aggregation: keys, functions, and the columns that come of it.
+///
+/// Its input are partial aggregates: rows of the group columns (a window's end in the place of a
+/// window) and then the functions' states, any number of rows for a group.
+pub struct AggregateSpec {
+    keys: Vec<FieldRef>,
+    time: Option<TimeKey>,
+    functions: Vec<Arc<AggregateFunctionExpr>>,
+    input: SchemaRef,
+    output: SchemaRef,
+    others: SchemaRef,
+}
+
+impl AggregateSpec {
+    /// `input` is the schema of the partial rows, `output` of the results: group columns, then a
+    /// column per function.
+    pub fn new(
+        keys: usize,
+        time: Option<TimeKey>,
+        functions: Vec<Arc<AggregateFunctionExpr>>,
+        input: SchemaRef,
+        output: SchemaRef,
+    ) -> Self {
+        let keys: Vec<FieldRef> = input.fields()[..keys].to_vec();
+        let of_time = time.map(|time| time.column);
+        let others = keys.iter().enumerate().filter(|(index, _)| Some(*index) != of_time);
+        let others = Schema::new(others.map(|(_, key)| Arc::clone(key)).collect::<Vec<_>>());
+        Self { keys, time, functions, input, output, others: Arc::new(others) }
+    }
+
+    /// The schema of the partial rows.
+    pub fn input(&self) -> &SchemaRef {
+        &self.input
+    }
+
+    /// The schema of the results.
+    pub fn output(&self) -> &SchemaRef {
+        &self.output
+    }
+
+    /// The group column by which groups are closed.
+    pub fn time(&self) -> Option<TimeKey> {
+        self.time
+    }
+
+    /// The group columns without that one.
+    pub fn others(&self) -> &SchemaRef {
+        &self.others
+    }
+
+    /// How many group columns there are.
+    pub fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The columns of [`Self::others`] among those of a partial row.
+    pub fn other_columns(&self, columns: &[ArrayRef]) -> Vec<ArrayRef> {
+        let of_time = self.time.map(|time| time.column);
+        let keys = columns[..self.keys.len()].iter().enumerate();
+        keys.filter(|(index, _)| Some(*index) != of_time).map(|(_, key)| Arc::clone(key)).collect()
+    }
+
+    /// Fresh accumulators, one per function.
+    pub fn accumulators(&self) -> Result<Vec<Box<dyn GroupsAccumulator>>> {
+        self.functions.iter().map(accumulator).collect()
+    }
+
+    /// Merges partial rows into accumulators. `groups` has the group of each row, of `total`.
+    pub fn merge(
+        &self,
+        accumulators: &mut [Box<dyn GroupsAccumulator>],
+        columns: &[ArrayRef],
+        groups: &[usize],
+        total: usize,
+    ) -> Result<()> {
+        let mut states = &columns[self.keys.len()..];
+        for (function, accumulator) in self.functions.iter().zip(accumulators) {
+            let (own, rest) = states.split_at(function.state_fields()?.len());
+            accumulator.merge_batch(own, groups, total)?;
+            states = rest;
+        }
+        Ok(())
+    }
+
+    /// The results of all groups: `others` are their keys, `time_us` their time if they have one.
+    pub fn results(
+        &self,
+        others: Vec<ArrayRef>,
+        time_us: Option<i64>,
+        accumulators: &mut [Box<dyn GroupsAccumulator>],
+        groups: usize,
+    ) -> Result<Vec<ArrayRef>> {
+        let mut columns = self.key_columns(&self.output, others, time_us, groups);
+        for accumulator in accumulators {
+            columns.push(accumulator.evaluate(EmitTo::All)?);
+        }
+        Ok(columns)
+    }
+
+    /// The results of groups with the group columns of partial rows.
+    pub fn results_of_rows(
+        &self,
+        rows: &[ArrayRef],
+        accumulators: &mut [Box<dyn GroupsAccumulator>],
+    ) -> Result<Vec<ArrayRef>> {
+        let keys = rows[..self.keys.len()].iter().enumerate();
+        let keys = keys.map(|(index, key)| match self.time {
+            Some(TimeKey { column, kind: TimeKind::Window { size_us } }) if column == index => {
+                windows(key, size_us, self.output.field(index).data_type())
+            }
+            _ => Arc::clone(key),
+        });
+        let mut columns: Vec<ArrayRef> = keys.collect();
+        for accumulator in accumulators {
+            columns.push(accumulator.evaluate(EmitTo::All)?);
+        }
+        Ok(columns)
+    }
+
+    /// All groups as partial rows; as [`Self::results`].
+    pub fn states(
+        &self,
+        others: Vec<ArrayRef>,
+        time_us: Option<i64>,
+        accumulators: &mut [Box<dyn GroupsAccumulator>],
+        groups: usize,
+    ) -> Result<Vec<ArrayRef>> {
+        let mut columns = self.key_columns(&self.input, others, time_us, groups);
+        for accumulator in accumulators {
+            columns.extend(accumulator.state(EmitTo::All)?);
+        }
+        Ok(columns)
+    }
+
+    /// The group columns, of `schema`'s types.
+    fn key_columns(
+        &self,
+        schema: &Schema,
+        others: Vec<ArrayRef>,
+        time_us: Option<i64>,
+        groups: usize,
+    ) -> Vec<ArrayRef> {
+        let mut others = others.into_iter();
+        let column = |index: usize| match (self.time, time_us) {
+            (Some(time), Some(time_us)) if time.column == index => {
+                time_column(time.kind, schema.field(index).data_type(), time_us, groups)
+            }
+            _ => others.next().expect("a key column each"),
+        };
+        (0..self.keys.len()).map(column).collect()
+    }
+}
+
+fn time_column(kind: TimeKind, data_type: &DataType, time_us: i64, rows: usize) -> ArrayRef {
+    let of = |micros: i64, data_type: &DataType| -> ArrayRef {
+        let times = TimestampMicrosecondArray::from_value(micros, rows);
+        Arc::new(times.with_data_type(data_type.clone()))
+    };
+    match (kind, data_type) {
+        (TimeKind::Window { size_us }, DataType::Struct(fields)) => {
+            let start = of(time_us - size_us, fields[0].data_type());
+            let end = of(time_us, fields[1].data_type());
+            Arc::new(StructArray::new(fields.clone(), vec![start, end], None))
+        }
+        (_, data_type) => of(time_us, data_type),
+    }
+}
+
+/// The windows of a length that end at `ends`.
+fn windows(ends: &ArrayRef, size_us: i64, data_type: &DataType) -> ArrayRef {
+    let DataType::Struct(fields) = data_type else { return Arc::clone(ends) };
+    let ends = ends.as_primitive::<TimestampMicrosecondType>();
+    let starts = ends.unary::<_, TimestampMicrosecondType>(|end| end - size_us);
+    let typed = |times: TimestampMicrosecondArray, index: usize| -> ArrayRef {
+        Arc::new(times.with_data_type(fields[index].data_type().clone()))
+    };
+    let columns = vec![typed(starts, 0), typed(ends.clone(), 1)];
+    Arc::new(StructArray::new(fields.clone(), columns, None))
+}
+
+fn accumulator(function: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+    if function.groups_accumulator_supported() {
+        return function.create_groups_accumulator();
+    }
+    let function = Arc::clone(function);
+    Ok(Box::new(GroupsAccumulatorAdapter::new(move || function.create_accumulator())))
+}

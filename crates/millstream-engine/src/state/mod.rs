@@ -1,0 +1,22 @@
+//! Operators that remember: aggregations over windows, and what else needs earlier rows.
+//!
+//! A query with state is cut at its stateful operators ([`crate::plan::stages`]). Below each lies a
+//! plan that is run for every micro-batch like any other; its rows are the operator's input, and
+//! the operator's output is a leaf of the plan above.
+//!
+//! ```text
+//! source ─▶ plan ─▶ input rows ─▶ operator + state ─▶ output rows ─▶ plan ─▶ sink
+//!                       └─▶ state log
+//! ```
+//!
+//! What an operator is given in a micro-batch goes to the state log, together with where the
+//! sources stand and the watermarks; state follows from that alone ([`operator::Operator`]). So a
+//! restart applies the entries again, and reads no source for it. Where a sink lacks a micro-batch
+//! whose entry is there, applying it gives the rows anew.
+
+pub mod aggregate;
+pub mod codec;
+mod keyed;
+pub mod operator;
+mod spread;
+pub mod watermark;

@@ -1,0 +1,82 @@
+//! What the driver knows of a stateful operator.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::common::Result;
+use millstream_store::env::Env;
+use millstream_store::offset::BatchId;
+
+use super::watermark::Watermark;
+
+/// What an operator is told of a micro-batch besides its rows.
+#[derive(Clone, Copy, Debug)]
+pub struct MicroBatchFacts {
+    /// Its number.
+    pub id: BatchId,
+    /// Its watermarks.
+    pub watermark: Watermark,
+}
+
+/// What came of a micro-batch in an operator.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// Its output rows, in groups that may be worked on by one core each.
+    pub output: Vec<Vec<RecordBatch>>,
+}
+
+/// All of an operator's state as rows of its inputs, by input.
+pub type Snapshot = Vec<Vec<RecordBatch>>;
+
+/// What an operator has, and did in the last micro-batch; names as in Spark's progress.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperatorMetrics {
+    /// What it is.
+    pub name: &'static str,
+    /// Rows of state.
+    pub rows: u64,
+    /// Rows of state that were new or changed.
+    pub rows_updated: u64,
+    /// Rows of state that went.
+    pub rows_removed: u64,
+    /// Input rows that came after the watermark and were left out.
+    pub rows_late: u64,
+    /// Memory of the state.
+    pub bytes: u64,
+}
+
+/// An operator whose output depends on rows of earlier micro-batches.
+///
+/// It is a function of what it was given, in order: the same calls of [`Self::apply`] give the same
+/// state and the same output. That is what a restart rests on, which applies what the state log
+/// kept.
+#[async_trait]
+pub trait Operator: Send {
+    /// Takes the rows of a micro-batch, by input, and gives what follows from them and from the
+    /// watermark.
+    async fn apply(
+        &mut self,
+        env: &Env,
+        facts: &MicroBatchFacts,
+        inputs: Vec<Vec<RecordBatch>>,
+    ) -> Result<Applied>;
+
+    /// The schema of each input's rows.
+    fn input_schemas(&self) -> Vec<SchemaRef>;
+
+    /// Whether a watermark of `evict_us`, microseconds since the epoch, would give output or let
+    /// state go without any input.
+    fn is_due(&self, evict_us: i64) -> bool;
+
+    /// The first micro-batch whose rows are still in the state; `None` where there is none.
+    fn needs_from(&self) -> Option<BatchId>;
+
+    /// What it has and did.
+    fn metrics(&self) -> OperatorMetrics;
+
+    /// The same operator without state.
+    fn fresh(&self) -> Result<Box<dyn Operator>>;
+
+    /// All state, as rows that a fresh operator takes by [`Self::apply`] under a watermark of 0.
+    fn snapshot(self: Box<Self>) -> Result<Snapshot>;
+}

@@ -1,0 +1,230 @@
+//! The watermark: up to which event time a query takes its input to be complete.
+//!
+//! Each source with a `WATERMARK` clause has one of its own, its newest event time less the delay.
+//! The query's is the least of them (`multipleWatermarkPolicy` = `max`: the greatest), as Spark
+//! has it: it is computed at the end of a micro-batch for the next one, and never goes back; a
+//! source that has given no row yet holds it at 0.
+//!
+//! Micro-batch N closes windows with its watermark W(N), but takes rows for late by W(N-1): what
+//! was not closed when its rows were taken is still open.
+//!
+//! Beyond Spark, a source may be left out after it was idle for a while, and an idle query's last
+//! windows may be closed by the clock; see [`Idling`].
+
+use std::time::Duration;
+
+/// Which of several watermarks is the query's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// The least: nothing that is late in no source is dropped.
+    #[default]
+    Min,
+    /// The greatest: no source holds up the others.
+    Max,
+}
+
+/// What a source without rows does to the watermark, beyond Spark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Idling {
+    /// A source that has given no row for this time is left out of the least; `None` for never.
+    pub left_out_after: Option<Duration>,
+    /// When no source has given a row for this time, the watermark goes on with the clock, as if
+    /// event times did; `None` for never.
+    pub closes_after: Option<Duration>,
+}
+
+/// The watermarks of one micro-batch, milliseconds since the epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watermark {
+    /// What ends at or before this is closed.
+    pub evict_ms: i64,
+    /// Rows whose time, or window's end, is at or before this are late.
+    pub late_ms: i64,
+}
+
+impl Watermark {
+    /// As [`Self::evict_ms`], microseconds.
+    pub fn evict_us(self) -> i64 {
+        self.evict_ms.saturating_mul(1_000)
+    }
+
+    /// As [`Self::late_ms`], microseconds.
+    pub fn late_us(self) -> i64 {
+        self.late_ms.saturating_mul(1_000)
+    }
+}
+
+/// The watermarks of a query's sources over its micro-batches.
+#[derive(Clone, Debug)]
+pub struct Watermarks {
+    /// By source; `None` for one without a watermark.
+    delays_ms: Vec<Option<i64>>,
+    policy: Policy,
+    idling: Idling,
+    /// By source, its own watermark; `None` before its first row.
+    seen_ms: Vec<Option<i64>>,
+    /// By source, when it gave its last row, on the monotonic clock.
+    last_rows: Vec<Option<Duration>>,
+    /// The next micro-batch's.
+    next: Watermark,
+}
+
+impl Watermarks {
+    /// Watermarks of sources with these delays, by source; `None` for one without.
+    pub fn new(delays: &[Option<Duration>], policy: Policy, idling: Idling) -> Self {
+        let in_ms = |delay: &Duration| i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
+        Self {
+            delays_ms: delays.iter().map(|delay| delay.as_ref().map(in_ms)).collect(),
+            policy,
+            idling,
+            seen_ms: vec![None; delays.len()],
+            last_rows: vec![None; delays.len()],
+            next: Watermark::default(),
+        }
+    }
+
+    /// Goes on where a run before ended.
+    pub fn restore(&mut self, next: Watermark, seen_ms: &[Option<i64>]) {
+        self.next = next;
+        for (seen, known) in self.seen_ms.iter_mut().zip(seen_ms) {
+            *seen = *known;
+        }
+    }
+
+    /// What the next micro-batch runs with.
+    pub fn next(&self) -> Watermark {
+        self.next
+    }
+
+    /// By source, its own watermark; `None` before its first row.
+    pub fn seen_ms(&self) -> &[Option<i64>] {
+        &self.seen_ms
+    }
+
+    /// Whether any source has one.
+    pub fn exist(&self) -> bool {
+        self.delays_ms.iter().any(Option::is_some)
+    }
+
+    /// Ends a micro-batch that ran with [`Self::next`]. `newest_us` has, by source, the newest
+    /// event time among its rows, microseconds since the epoch; `now` is on the monotonic clock.
+    pub fn advance(&mut self, newest_us: &[Option<i64>], now: Duration) {
+        for (source, newest_us) in newest_us.iter().enumerate() {
+            let (Some(newest_us), Some(delay_ms)) = (newest_us, self.delays_ms[source]) else {
+                continue;
+            };
+            let own_ms = newest_us.div_euclid(1_000).saturating_sub(delay_ms);
+            let seen = &mut self.seen_ms[source];
+            *seen = Some(seen.map_or(own_ms, |seen| seen.max(own_ms)));
+            self.last_rows[source] = Some(now);
+        }
+        self.next.late_ms = self.next.evict_ms;
+        self.next.evict_ms = self.next.evict_ms.max(self.of_query(now));
+    }
+
+    fn of_query(&self, now: Duration) -> i64 {
+        let with_watermark =
+            (0..self.delays_ms.len()).filter(|source| self.delays_ms[*source].is_some());
+        let counts = with_watermark.filter(|source| !self.is_left_out(*source, now));
+        let own = counts.map(|source| self.seen_ms[source].unwrap_or(0));
+        let of_all = match self.policy {
+            Policy::Min => own.min(),
+            Policy::Max => own.max(),
+        };
+        of_all.unwrap_or(0)
+    }
+
+    fn is_left_out(&self, source: usize, now: Duration) -> bool {
+        match (self.idling.left_out_after, self.last_rows[source]) {
+            (Some(after), Some(last)) => now.saturating_sub(last) >= after,
+            _ => false,
+        }
+    }
+
+    /// Moves the watermark where sources have been idle; whether it moved.
+    pub fn idle(&mut self, now: Duration) -> bool {
+        let before = self.next.evict_ms;
+        let mut moved = self.of_query(now);
+        if let (Some(after), Some(last)) =
+            (self.idling.closes_after, self.last_rows.iter().flatten().max())
+        {
+            let idle = now.saturating_sub(*last);
+            if idle >= after {
+                let newest = self.seen_ms.iter().flatten().max().copied().unwrap_or(0);
+                let idle_ms = i64::try_from(idle.as_millis()).unwrap_or(i64::MAX);
+                moved = moved.max(newest.saturating_add(idle_ms));
+            }
+        }
+        self.next.evict_ms = before.max(moved);
+        self.next.evict_ms > before
+    }
+
+    /// When [`Self::idle`] may next move it, on the monotonic clock.
+    pub fn idles_at(&self) -> Option<Duration> {
+        let left_out = self
+            .idling
+            .left_out_after
+            .and_then(|after| self.last_rows.iter().flatten().map(|last| *last + after).min());
+        let closes = self
+            .idling
+            .closes_after
+            .and_then(|after| self.last_rows.iter().flatten().max().map(|last| *last + after));
+        left_out.into_iter().chain(closes).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_US: i64 = 1_000_000;
+
+    fn watermarks(delays_s: &[Option<u64>], policy: Policy) -> Watermarks {
+        let delays: Vec<_> = delays_s.iter().map(|delay| delay.map(Duration::from_secs)).collect();
+        Watermarks::new(&delays, policy, Idling::default())
+    }
+
+    /// The newest event times in seconds, and the watermark in seconds that follows.
+    fn advance(watermarks: &mut Watermarks, newest_s: &[Option<i64>]) -> (i64, i64) {
+        let newest: Vec<_> = newest_s.iter().map(|newest| newest.map(|s| s * SECOND_US)).collect();
+        watermarks.advance(&newest, Duration::ZERO);
+        let next = watermarks.next();
+        (next.evict_ms / 1_000, next.late_ms / 1_000)
+    }
+
+    #[test]
+    fn it_stays_behind_the_newest_row_and_never_goes_back() {
+        let mut one = watermarks(&[Some(5)], Policy::Min);
+        assert_eq!(one.next(), Watermark::default());
+        assert_eq!(advance(&mut one, &[Some(12)]), (7, 0));
+        assert_eq!(advance(&mut one, &[Some(18)]), (13, 7));
+        assert_eq!(advance(&mut one, &[Some(3)]), (13, 13));
+        assert_eq!(advance(&mut one, &[None]), (13, 13));
+    }
+
+    #[test]
+    fn of_several_the_least_counts_and_a_silent_one_holds_it() {
+        let mut min = watermarks(&[Some(0), None, Some(10)], Policy::Min);
+        assert_eq!(advance(&mut min, &[Some(100), None, None]), (0, 0));
+        assert_eq!(advance(&mut min, &[None, Some(900), Some(50)]), (40, 0));
+        assert_eq!(advance(&mut min, &[None, None, Some(300)]), (100, 40));
+        let mut max = watermarks(&[Some(0), None, Some(10)], Policy::Max);
+        assert_eq!(advance(&mut max, &[Some(100), None, None]), (100, 0));
+    }
+
+    #[test]
+    fn an_idle_source_is_left_out_and_the_clock_closes_the_last_windows() {
+        let second = Duration::from_secs(1);
+        let idling = Idling { left_out_after: Some(10 * second), closes_after: Some(30 * second) };
+        let delays = [Some(Duration::ZERO), Some(Duration::ZERO)];
+        let mut two = Watermarks::new(&delays, Policy::Min, idling);
+        two.advance(&[Some(100 * SECOND_US), Some(50 * SECOND_US)], Duration::ZERO);
+        assert_eq!(two.next().evict_ms, 50_000);
+        two.advance(&[Some(108 * SECOND_US), None], 8 * second);
+        assert_eq!((two.next().evict_ms, two.idles_at()), (50_000, Some(10 * second)));
+        assert!(!two.idle(9 * second) && two.idle(10 * second));
+        assert_eq!(two.next().evict_ms, 108_000);
+        assert!(!two.idle(37 * second) && two.idle(38 * second));
+        assert_eq!(two.next().evict_ms, 138_000);
+    }
+}

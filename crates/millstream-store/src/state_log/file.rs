@@ -1,0 +1,175 @@
+//! The bytes of a file of the state log.
+//!
+//! ```text
+//! MLSTATE1                       8 bytes
+//! per entry:
+//!   length of all that follows   u64, little endian, as all numbers
+//!   length of the facts          u32
+//!   the facts                    JSON
+//!   number of sections           u32
+//!   per section: length          u64
+//!                bytes
+//!   CRC-32 (IEEE) of all since the length of the facts   u32
+//! end of the file: 8 bytes of 0xFF, then how many entries there are, u64
+//! ```
+//!
+//! Every entry is checked when it is read; the end tells a whole file from a torn one.
+
+use thiserror::Error;
+
+use super::{Entry, Facts};
+
+const MAGIC: &[u8; 8] = b"MLSTATE1";
+const END: u64 = u64::MAX;
+
+/// Why the bytes of a file are not what was written.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DecodeError {
+    /// It ends before its end: a power cut, or a copy that was not finished.
+    #[error("it is cut off")]
+    CutOff,
+    /// It is not such a file, or a later form of it.
+    #[error("it does not begin like a state file of this release")]
+    NotOurs,
+    /// The checksum of an entry is another.
+    #[error("the checksum of entry {index} does not hold")]
+    Checksum {
+        /// Which one in the file, from 0.
+        index: usize,
+    },
+    /// The checksum holds but the content makes no sense.
+    #[error("entry {index} cannot be read: {problem}")]
+    Malformed {
+        /// Which one in the file, from 0.
+        index: usize,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// Puts entries together.
+pub struct Encoder {
+    bytes: Vec<u8>,
+    entries: u64,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self { bytes: MAGIC.to_vec(), entries: 0 }
+    }
+}
+
+impl Encoder {
+    /// Adds an entry.
+    pub fn add(&mut self, entry: &Entry) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 8]);
+        let facts = serde_json::to_vec(&entry.facts).expect("strings and integers are JSON");
+        self.length_u32(facts.len());
+        self.bytes.extend_from_slice(&facts);
+        self.length_u32(entry.sections.len());
+        for section in &entry.sections {
+            self.bytes.extend_from_slice(&(section.len() as u64).to_le_bytes());
+            self.bytes.extend_from_slice(section);
+        }
+        let checksum = crc32fast::hash(&self.bytes[start + 8..]);
+        self.bytes.extend_from_slice(&checksum.to_le_bytes());
+        let length = (self.bytes.len() - start - 8) as u64;
+        self.bytes[start..start + 8].copy_from_slice(&length.to_le_bytes());
+        self.entries += 1;
+    }
+
+    fn length_u32(&mut self, length: usize) {
+        let length = u32::try_from(length).expect("facts and operators are few");
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// The file.
+    pub fn finish(mut self) -> Vec<u8> {
+        self.bytes.extend_from_slice(&END.to_le_bytes());
+        self.bytes.extend_from_slice(&self.entries.to_le_bytes());
+        self.bytes
+    }
+}
+
+/// Reads a whole file.
+pub fn decode(bytes: &[u8]) -> Result<Vec<Entry>, DecodeError> {
+    let mut rest = Rest { bytes };
+    match rest.take(MAGIC.len()) {
+        Ok(magic) if magic == MAGIC => {}
+        Ok(_) => return Err(DecodeError::NotOurs),
+        Err(_) if MAGIC.starts_with(bytes) => return Err(DecodeError::CutOff),
+        Err(_) => return Err(DecodeError::NotOurs),
+    }
+    let mut entries = Vec::new();
+    loop {
+        let length = rest.u64()?;
+        if length == END {
+            let count = rest.u64()?;
+            return match count == entries.len() as u64 && rest.bytes.is_empty() {
+                true => Ok(entries),
+                false => Err(DecodeError::CutOff),
+            };
+        }
+        let length = usize::try_from(length).map_err(|_| DecodeError::CutOff)?;
+        entries.push(entry(rest.take(length)?, entries.len())?);
+    }
+}
+
+fn entry(bytes: &[u8], index: usize) -> Result<Entry, DecodeError> {
+    let malformed = |problem: &str| DecodeError::Malformed { index, problem: problem.to_owned() };
+    let Some((content, checksum)) = bytes.split_last_chunk::<4>() else {
+        return Err(malformed("it is too short"));
+    };
+    if crc32fast::hash(content) != u32::from_le_bytes(*checksum) {
+        return Err(DecodeError::Checksum { index });
+    }
+    let mut rest = Rest { bytes: content };
+    let mut read = || {
+        let facts = rest.u32()? as usize;
+        let facts = rest.take(facts)?;
+        let mut sections = Vec::new();
+        for _ in 0..rest.u32()? {
+            let length = usize::try_from(rest.u64()?).map_err(|_| DecodeError::CutOff)?;
+            sections.push(rest.take(length)?.to_vec());
+        }
+        Ok((facts, sections))
+    };
+    let (facts, sections) = read().map_err(|_: DecodeError| malformed("its lengths are wrong"))?;
+    let facts: Facts =
+        serde_json::from_slice(facts).map_err(|error| malformed(&error.to_string()))?;
+    Ok(Entry { facts, sections })
+}
+
+/// What is still to be read.
+struct Rest<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self.bytes.split_at_checked(length).ok_or(DecodeError::CutOff)?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    fn u32(&mut self) -> Result<u32, DecodeError> {
+        let bytes = self.take(4)?.try_into().expect("four were taken");
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    fn u64(&mut self) -> Result<u64, DecodeError> {
+        let bytes = self.take(8)?.try_into().expect("eight were taken");
+        Ok(u64::from_le_bytes(bytes))
+    }
+}

@@ -1,0 +1,234 @@
+//! Reading the state log at a restart.
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+
+use super::file::{self, DecodeError};
+use super::{CHANGES, Entry, SNAPSHOT, changes_name, ids_of, snapshot_name};
+use crate::checkpoint::Checkpoint;
+use crate::error::{Classified, Kind};
+use crate::layout;
+use crate::offset::BatchId;
+use crate::storage::{Durability, PutError, Storage, StorageError};
+
+/// Why the state cannot be rebuilt.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// A file is damaged.
+    #[error(
+        "{path} is damaged: {problem}. State cannot be rebuilt without it: restore the file from a \
+         backup, or use a new checkpoint directory (the query then begins anew)"
+    )]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        problem: DecodeError,
+    },
+    /// Entries are missing.
+    #[error(
+        "{location} has no entry of micro-batch {missing}, which the state of micro-batch {last} \
+         needs. Restore the missing file from a backup, or use a new checkpoint directory (the \
+         query then begins anew)"
+    )]
+    Missing {
+        /// The directory.
+        location: String,
+        /// The first that is missing.
+        missing: BatchId,
+        /// The last one that is there.
+        last: BatchId,
+    },
+    /// The query's operators are others than those whose state this is.
+    #[error(
+        "the checkpoint {location} has the state of another query: {changed}. State is only good \
+         for the query that made it: bring the query back to what it was, or use a new checkpoint \
+         directory (the query then begins anew)"
+    )]
+    QueryChanged {
+        /// The checkpoint.
+        location: String,
+        /// What is different, in words.
+        changed: String,
+    },
+    /// A file cannot be read.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The marker cannot be written.
+    #[error("cannot begin the state of a query: {0}")]
+    Put(#[from] PutError),
+}
+
+impl Classified for ReadError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Damaged { .. } | Self::Missing { .. } => Kind::Data,
+            Self::QueryChanged { .. } => Kind::Config,
+            Self::Storage(error) => error.kind(),
+            Self::Put(error) => error.kind(),
+        }
+    }
+}
+
+/// What is in `state/`, read piece by piece.
+pub struct StateReader {
+    storage: Storage,
+    snapshots: Vec<BatchId>,
+    /// First entries of the files that are still to be read.
+    files: VecDeque<BatchId>,
+    decoded: VecDeque<Entry>,
+    last: Option<Entry>,
+    /// First entries of all files, and all snapshots, as they were listed.
+    listed: (Vec<BatchId>, Vec<BatchId>),
+    is_new: bool,
+}
+
+impl StateReader {
+    /// Lists what there is, and moves a last file aside that a power cut has torn: nobody was told
+    /// that it is written.
+    pub async fn open(checkpoint: &Checkpoint) -> Result<Self, ReadError> {
+        let storage = checkpoint.storage().clone();
+        let names = storage.list(layout::STATE).await?;
+        let (mut files, mut last) = (ids_of(&names, CHANGES), None);
+        while let Some(first) = files.last() {
+            let name = changes_name(*first);
+            match read(&storage, &name).await? {
+                Ok(entries) => {
+                    last = entries.last().cloned();
+                    break;
+                }
+                Err(DecodeError::CutOff) if matches!(storage, Storage::Local(_)) => {
+                    let aside = format!(
+                        "{}/.{CHANGES}{first}.torn-{}",
+                        layout::STATE,
+                        checkpoint.env().random_uuid()
+                    );
+                    storage.rename(&name, &aside).await?;
+                    let aside = storage.path_of(&aside);
+                    tracing::warn!(name, aside, "a state file was torn; moved it aside");
+                    files.pop();
+                }
+                Err(problem) => {
+                    return Err(ReadError::Damaged { path: storage.path_of(&name), problem });
+                }
+            }
+        }
+        let snapshots = ids_of(&names, SNAPSHOT);
+        let listed = (files.clone(), snapshots.clone());
+        let is_new = !names.iter().any(|name| name == layout::STATE_MARKER);
+        let (files, decoded) = (files.into(), VecDeque::new());
+        Ok(Self { storage, snapshots, files, decoded, last, listed, is_new })
+    }
+
+    /// Holds what the state's marker says of the query against `form`; the first time it is
+    /// written. `describe` says in words what is different.
+    pub async fn check_form(
+        &self,
+        form: &str,
+        describe: impl FnOnce(&str) -> String,
+    ) -> Result<(), ReadError> {
+        let name = format!("{}/{}", layout::STATE, layout::STATE_MARKER);
+        match self.storage.get(&name).await? {
+            None => {
+                let bytes = form.as_bytes().to_vec();
+                Ok(self.storage.put_if_absent(&name, bytes, Durability::Power).await?)
+            }
+            Some(known) if known == form.as_bytes() => Ok(()),
+            Some(known) => {
+                let changed = describe(&String::from_utf8_lossy(&known));
+                Err(ReadError::QueryChanged { location: self.storage.location(), changed })
+            }
+        }
+    }
+
+    /// The newest whole snapshot; the entries up to it are then passed over.
+    pub async fn snapshot(&mut self) -> Result<Option<Entry>, ReadError> {
+        while let Some(id) = self.snapshots.pop() {
+            let name = snapshot_name(id);
+            match read(&self.storage, &name).await? {
+                Ok(entries) => {
+                    let snapshot = entries.into_iter().next();
+                    self.pass_over(id).await?;
+                    self.last = self.last.take().or_else(|| snapshot.clone());
+                    return Ok(snapshot);
+                }
+                // An older one with more entries behind it gives the same state.
+                Err(problem) => tracing::warn!(
+                    name = self.storage.path_of(&name),
+                    %problem,
+                    "a state snapshot cannot be read; going on from an older one"
+                ),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn pass_over(&mut self, id: BatchId) -> Result<(), ReadError> {
+        while self.files.get(1).is_some_and(|next| *next <= id.next()) {
+            self.files.pop_front();
+        }
+        while self.peek().await?.is_some_and(|entry| entry.id() <= id) {
+            self.decoded.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The files that are there, first and last entry of each, ascending.
+    pub(super) fn files(&self) -> Vec<(BatchId, BatchId)> {
+        let firsts = &self.listed.0;
+        let next = firsts.iter().skip(1).map(|next| BatchId(next.0 - 1));
+        let last = self.last.as_ref().map_or(BatchId(0), Entry::id);
+        firsts.iter().copied().zip(next.chain([last])).collect()
+    }
+
+    pub(super) fn snapshots(&self) -> &[BatchId] {
+        &self.listed.1
+    }
+
+    /// Whether no query with state ever ran on the checkpoint.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// The last entry there is, without its sections being read again.
+    pub fn last(&self) -> Option<&Entry> {
+        self.last.as_ref()
+    }
+
+    /// The next entry.
+    pub async fn next(&mut self) -> Result<Option<Entry>, ReadError> {
+        self.peek().await?;
+        Ok(self.decoded.pop_front())
+    }
+
+    async fn peek(&mut self) -> Result<Option<&Entry>, ReadError> {
+        while self.decoded.is_empty() {
+            let Some(first) = self.files.pop_front() else { return Ok(None) };
+            let name = changes_name(first);
+            match read(&self.storage, &name).await? {
+                Ok(entries) => self.decoded = entries.into(),
+                Err(problem) => {
+                    return Err(ReadError::Damaged { path: self.storage.path_of(&name), problem });
+                }
+            }
+        }
+        Ok(self.decoded.front())
+    }
+
+    /// The error that entries up to `missing` are not there.
+    pub fn missing(&self, missing: BatchId) -> ReadError {
+        let last = self.last.as_ref().map_or(missing, Entry::id);
+        let location = self.storage.path_of(layout::STATE);
+        ReadError::Missing { location, missing, last }
+    }
+}
+
+async fn read(
+    storage: &Storage,
+    name: &str,
+) -> Result<Result<Vec<Entry>, DecodeError>, StorageError> {
+    // A file that went since it was listed reads like one that was cut off.
+    let bytes = storage.get(name).await?.unwrap_or_default();
+    Ok(file::decode(&bytes))
+}

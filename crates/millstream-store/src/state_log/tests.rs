@@ -1,0 +1,166 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::file::{DecodeError, Encoder, decode};
+use super::*;
+use crate::checkpoint::Checkpoint;
+use crate::env::Env;
+use crate::error::{Classified, Kind};
+use crate::storage::Storage;
+
+fn entry(id: u64, sections: Vec<Vec<u8>>) -> Entry {
+    let ends = vec![Some(format!("{{\"at\":{id}}}")), None];
+    Entry { facts: Facts { batch_id: id, ends, ..Facts::default() }, sections }
+}
+
+fn encoded(entries: &[Entry]) -> Vec<u8> {
+    let mut encoder = Encoder::default();
+    entries.iter().for_each(|entry| encoder.add(entry));
+    encoder.finish()
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(
+        sections in prop::collection::vec(prop::collection::vec(any::<Vec<u8>>(), 0..3), 0..4),
+    ) {
+        let entries: Vec<_> = (0..).zip(sections).map(|(id, of)| entry(id, of)).collect();
+        prop_assert_eq!(decode(&encoded(&entries)), Ok(entries));
+    }
+
+    #[test]
+    fn a_cut_file_is_known(
+        sections in prop::collection::vec(any::<Vec<u8>>(), 0..3),
+        cut in 0.0..1.0,
+    ) {
+        let bytes = encoded(&[entry(0, sections.clone()), entry(1, sections)]);
+        let cut = (bytes.len() as f64 * cut) as usize;
+        prop_assert_eq!(decode(&bytes[..cut]), Err(DecodeError::CutOff));
+    }
+
+    #[test]
+    fn a_flipped_bit_is_known(section: Vec<u8>, at: prop::sample::Index, bit in 0..8_u32) {
+        let mut bytes = encoded(&[entry(0, vec![section])]);
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        prop_assert!(decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+        let _ = decode(&bytes);
+    }
+}
+
+async fn checkpoint(directory: &std::path::Path, env: &Env) -> Checkpoint {
+    Checkpoint::open_in(Storage::local(directory, env), env).await.unwrap()
+}
+
+fn settings(gathering_ms: u64) -> WriteSettings {
+    WriteSettings { gathering: Duration::from_millis(gathering_ms) }
+}
+
+async fn append(log: &StateLog, id: u64, needs: u64) -> Ticket {
+    let facts = Facts { needs, ..entry(id, vec![]).facts };
+    log.append(facts, 10, Box::new(move || Ok(vec![vec![id as u8; 10]]))).await
+}
+
+async fn ids(reader: &mut StateReader) -> Vec<u64> {
+    let mut ids = Vec::new();
+    while let Some(entry) = reader.next().await.unwrap() {
+        assert_eq!(entry.sections, [vec![entry.facts.batch_id as u8; 10]]);
+        ids.push(entry.facts.batch_id);
+    }
+    ids
+}
+
+#[tokio::test]
+async fn who_waits_is_served_at_once_and_all_that_came_before() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let checkpoint = checkpoint(directory.path(), &env).await;
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    // Without anybody waiting, nothing would be written for an hour.
+    let log = StateLog::start(&checkpoint, &env, settings(3_600_000), &reader);
+    for id in 0..5 {
+        append(&log, id, 0).await;
+    }
+    append(&log, 5, 0).await.written().await.unwrap();
+    let mut reader = StateReader::open(&checkpoint).await.unwrap();
+    assert_eq!(reader.last().unwrap().id(), BatchId(5));
+    assert_eq!(ids(&mut reader).await, [0, 1, 2, 3, 4, 5]);
+    append(&log, 6, 0).await;
+    log.close().await.unwrap();
+    let mut reader = StateReader::open(&checkpoint).await.unwrap();
+    assert_eq!(ids(&mut reader).await, [0, 1, 2, 3, 4, 5, 6]);
+}
+
+#[tokio::test]
+async fn entries_that_are_not_needed_go_and_a_snapshot_stands_for_them() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let checkpoint = checkpoint(directory.path(), &env).await;
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    let log = StateLog::start(&checkpoint, &env, settings(0), &reader);
+    for id in 0..200 {
+        append(&log, id, 0).await.written().await.unwrap();
+    }
+    log.snapshot(&entry(150, vec![b"all".to_vec()])).await.unwrap();
+    append(&log, 200, 151).await.written().await.unwrap();
+    log.close().await.unwrap();
+    let mut reader = StateReader::open(&checkpoint).await.unwrap();
+    assert_eq!(reader.files().first(), Some(&(BatchId(151), BatchId(151))));
+    let snapshot = reader.snapshot().await.unwrap().unwrap();
+    assert_eq!((snapshot.id(), &snapshot.sections[..]), (BatchId(150), &[b"all".to_vec()][..]));
+    assert_eq!(ids(&mut reader).await, (151..=200).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_second_process_that_goes_on_from_the_same_place_is_stopped() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let checkpoint = checkpoint(directory.path(), &env).await;
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    let one = StateLog::start(&checkpoint, &env, settings(0), &reader);
+    let other = StateLog::start(&checkpoint, &env, settings(0), &reader);
+    append(&one, 0, 0).await.written().await.unwrap();
+    let refused = append(&other, 0, 0).await.written().await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Fenced, "{refused}");
+    assert!(append(&other, 1, 0).await.settled().await.is_err(), "nothing is written after that");
+}
+
+#[tokio::test]
+async fn a_torn_last_file_goes_aside_and_any_other_damage_is_told() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let checkpoint = checkpoint(directory.path(), &env).await;
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    let log = StateLog::start(&checkpoint, &env, settings(0), &reader);
+    for id in 0..3 {
+        append(&log, id, 0).await.written().await.unwrap();
+    }
+    log.close().await.unwrap();
+    let file = |id: u64| directory.path().join(changes_name(BatchId(id)));
+    let whole = std::fs::read(file(2)).unwrap();
+    std::fs::write(file(2), &whole[..whole.len() - 3]).unwrap();
+    let mut reader = StateReader::open(&checkpoint).await.unwrap();
+    assert_eq!(ids(&mut reader).await, [0, 1]);
+    assert!(!file(2).exists());
+
+    let mut damaged = std::fs::read(file(0)).unwrap();
+    damaged[40] ^= 1;
+    std::fs::write(file(0), damaged).unwrap();
+    let mut reader = StateReader::open(&checkpoint).await.unwrap();
+    let error = reader.next().await.unwrap_err();
+    assert!(error.to_string().contains("changes-0 is damaged"), "{error}");
+}
+
+#[tokio::test]
+async fn state_of_another_query_is_refused_with_what_changed() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let checkpoint = checkpoint(directory.path(), &env).await;
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    reader.check_form("one", |_| unreachable!()).await.unwrap();
+    reader.check_form("one", |_| unreachable!()).await.unwrap();
+    let changed = |known: &str| format!("{known} became two");
+    let error = reader.check_form("two", changed).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Config);
+    assert!(error.to_string().contains("one became two"), "{error}");
+}

@@ -1,0 +1,310 @@
+//! Writing the state log, in the background.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::file::Encoder;
+use super::{Entry, Facts, StateReader, changes_name, snapshot_name};
+use crate::checkpoint::Checkpoint;
+use crate::crash_points::{self, Step};
+use crate::env::{Env, Task};
+use crate::error::Kind;
+use crate::log_writer::WriteError;
+use crate::offset::BatchId;
+use crate::storage::{Durability, PutError, Storage};
+
+/// A file is closed when it has grown to this.
+const FILE_BYTES_MAX: usize = 32 << 20;
+/// So much may wait to be written; who hands over more waits.
+const QUEUED_BYTES_MAX: usize = 256 << 20;
+/// Files that are not needed any more are deleted so many at a time.
+const FORGOTTEN_AT_ONCE: usize = 32;
+
+/// Makes an entry's sections, on the thread that writes them.
+pub type Encode = Box<dyn FnOnce() -> Result<Vec<Vec<u8>>, String> + Send>;
+
+/// How the state log is written.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteSettings {
+    /// How long entries are gathered for one file while nobody waits.
+    pub gathering: Duration,
+}
+
+impl WriteSettings {
+    /// The settings for a checkpoint: a put to an object store costs more than one to a disk.
+    pub fn of(checkpoint: &Checkpoint) -> Self {
+        let gathering = match checkpoint.storage() {
+            Storage::Local(_) => Duration::from_millis(25),
+            Storage::Object(_) => Duration::from_millis(200),
+        };
+        Self { gathering }
+    }
+}
+
+/// Writes the state log of one checkpoint.
+pub struct StateLog {
+    shared: Arc<Shared>,
+    writer: Mutex<Option<Task<()>>>,
+}
+
+struct Shared {
+    storage: Storage,
+    env: Env,
+    settings: WriteSettings,
+    queue: Mutex<Queue>,
+    /// Something was handed over, or somebody waits.
+    work: Notify,
+    /// Something was written.
+    written: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    entries: VecDeque<Queued>,
+    bytes: usize,
+    /// Entries up to here are waited for.
+    urgent: Option<BatchId>,
+    written: Option<BatchId>,
+    failure: Option<Arc<WriteError>>,
+    /// Files that are there, first and last entry of each, ascending.
+    files: VecDeque<(BatchId, BatchId)>,
+    /// Snapshots that are there, ascending.
+    snapshots: Vec<BatchId>,
+    /// Entries below are not needed any more.
+    needed_from: Option<BatchId>,
+    ends: bool,
+}
+
+struct Queued {
+    facts: Facts,
+    encode: Encode,
+    bytes: usize,
+}
+
+impl StateLog {
+    /// Starts to write behind what `reader` has listed. Needs a tokio runtime.
+    pub fn start(
+        checkpoint: &Checkpoint,
+        env: &Env,
+        settings: WriteSettings,
+        reader: &StateReader,
+    ) -> Self {
+        let queue = Queue {
+            files: reader.files().into(),
+            snapshots: reader.snapshots().to_vec(),
+            ..Queue::default()
+        };
+        let shared = Arc::new(Shared {
+            storage: checkpoint.storage().clone(),
+            env: env.clone(),
+            settings,
+            queue: Mutex::new(queue),
+            work: Notify::new(),
+            written: Notify::new(),
+        });
+        let writer = env.spawn_on_cores("state log", Arc::clone(&shared).run());
+        Self { shared, writer: Mutex::new(Some(writer)) }
+    }
+
+    /// Hands over the entry of the next micro-batch. `encode` makes its sections, of about `bytes`
+    /// bytes. Waits while too much is queued.
+    pub async fn append(&self, facts: Facts, bytes: usize, encode: Encode) -> Ticket {
+        let shared = &self.shared;
+        let has_room = |queue: &Queue| {
+            queue.failure.is_some() || queue.entries.is_empty() || queue.bytes < QUEUED_BYTES_MAX
+        };
+        shared.wait_for(has_room).await;
+        let id = BatchId(facts.batch_id);
+        let mut queue = shared.queue.lock();
+        queue.bytes += bytes;
+        queue.entries.push_back(Queued { facts, encode, bytes });
+        drop(queue);
+        shared.work.notify_one();
+        Ticket { shared: Arc::clone(shared), id }
+    }
+
+    /// Writes all state after a micro-batch, and deletes older snapshots. The entries that it
+    /// replaces go once a later one says that it does not need them.
+    pub async fn snapshot(&self, snapshot: &Entry) -> Result<(), WriteError> {
+        let shared = &self.shared;
+        let mut encoder = Encoder::default();
+        encoder.add(snapshot);
+        let id = snapshot.id();
+        let name = snapshot_name(id);
+        shared.storage.put_if_absent(&name, encoder.finish(), Durability::Power).await?;
+        let older = std::mem::replace(&mut shared.queue.lock().snapshots, vec![id]);
+        let older = older.into_iter().filter(|older| *older < id).map(snapshot_name).collect();
+        if let Err(error) = shared.storage.delete_many(older).await {
+            tracing::warn!(%error, "old snapshots of the state cannot be deleted");
+        }
+        Ok(())
+    }
+
+    /// The failure that ended writing, if there was one.
+    pub fn failure(&self) -> Option<Arc<WriteError>> {
+        self.shared.queue.lock().failure.clone()
+    }
+
+    /// Writes what is queued, and ends.
+    pub async fn close(&self) -> Result<(), WriteError> {
+        self.shared.queue.lock().ends = true;
+        self.shared.work.notify_one();
+        let writer = self.writer.lock().take();
+        if let Some(writer) = writer {
+            writer.join().await;
+        }
+        match self.failure() {
+            Some(failure) => Err(WriteError::clone(&failure)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for StateLog {
+    fn drop(&mut self) {
+        self.shared.queue.lock().ends = true;
+        self.shared.work.notify_one();
+    }
+}
+
+/// Tells when an entry is written. Cheap to clone.
+#[derive(Clone)]
+pub struct Ticket {
+    shared: Arc<Shared>,
+    id: BatchId,
+}
+
+impl Ticket {
+    /// Has the entry written at once, and waits until it survives a power cut.
+    pub async fn written(&self) -> Result<(), WriteError> {
+        let is_new = {
+            let mut queue = self.shared.queue.lock();
+            let is_new = queue.urgent < Some(self.id);
+            queue.urgent = queue.urgent.max(Some(self.id));
+            is_new
+        };
+        if is_new {
+            self.shared.work.notify_one();
+        }
+        self.settled().await
+    }
+
+    /// Waits until the entry is written in its own time.
+    pub async fn settled(&self) -> Result<(), WriteError> {
+        let is_known = |queue: &Queue| queue.written >= Some(self.id) || queue.failure.is_some();
+        self.shared.wait_for(is_known).await;
+        let queue = self.shared.queue.lock();
+        match &queue.failure {
+            Some(failure) if queue.written < Some(self.id) => Err(WriteError::clone(failure)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    async fn wait_for(&self, condition: impl Fn(&Queue) -> bool) {
+        loop {
+            // Begun before looking, so that a change in between is not missed.
+            let changed = self.written.notified();
+            if condition(&self.queue.lock()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    async fn run(self: Arc<Self>) {
+        let mut began = self.env.monotonic();
+        while self.wait_for_work(began).await {
+            began = self.env.monotonic();
+            let outcome = self.write_file().await;
+            if let Err(error) = outcome {
+                self.queue.lock().failure.get_or_insert_with(|| Arc::new(error));
+            }
+            self.written.notify_waiters();
+            if self.queue.lock().failure.is_some() {
+                return;
+            }
+            self.delete_forgotten().await;
+        }
+    }
+
+    /// Waits until a file is worth writing; false at the end.
+    async fn wait_for_work(&self, last_began: Duration) -> bool {
+        loop {
+            let due_in = {
+                let queue = self.queue.lock();
+                let waits = queue.urgent > queue.written && !queue.entries.is_empty();
+                if waits || queue.bytes >= FILE_BYTES_MAX || queue.ends {
+                    return !(queue.ends && queue.entries.is_empty());
+                }
+                let since = self.env.monotonic().saturating_sub(last_began);
+                (!queue.entries.is_empty()).then(|| self.settings.gathering.saturating_sub(since))
+            };
+            match due_in {
+                None => self.work.notified().await,
+                Some(Duration::ZERO) => return true,
+                Some(due_in) => tokio::select! {
+                    () = self.work.notified() => {}
+                    () = self.env.sleep(due_in) => return true,
+                },
+            }
+        }
+    }
+
+    /// Writes the oldest entries, as many as a file takes.
+    async fn write_file(&self) -> Result<(), WriteError> {
+        let mut encoder = Encoder::default();
+        let (mut first, mut last, mut bytes, mut needs) = (None, None, 0, BatchId(0));
+        while encoder.len() < FILE_BYTES_MAX {
+            let Some(Queued { facts, encode, bytes: of_entry }) =
+                self.queue.lock().entries.pop_front()
+            else {
+                break;
+            };
+            let id = BatchId(facts.batch_id);
+            needs = BatchId(facts.needs);
+            let sections = encode().map_err(|cause| cannot_encode(id, cause))?;
+            encoder.add(&Entry { facts, sections });
+            (first, last) = (first.or(Some(id)), Some(id));
+            bytes += of_entry;
+        }
+        let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
+        crash_points::reached(Step::BeforeState);
+        let name = changes_name(first);
+        self.storage.put_if_absent(&name, encoder.finish(), Durability::Power).await?;
+        crash_points::reached(Step::AfterState);
+        let mut queue = self.queue.lock();
+        queue.bytes -= bytes;
+        queue.written = Some(last);
+        queue.files.push_back((first, last));
+        queue.needed_from = queue.needed_from.max(Some(needs));
+        Ok(())
+    }
+
+    async fn delete_forgotten(&self) {
+        let names: Vec<String> = {
+            let mut queue = self.queue.lock();
+            let needed_from = queue.needed_from;
+            // The last file says where the query stands.
+            let old = queue.files.iter().take_while(|(_, last)| Some(*last) < needed_from);
+            let old = old.count().min(queue.files.len().saturating_sub(1));
+            if old < FORGOTTEN_AT_ONCE {
+                return;
+            }
+            queue.files.drain(..old).map(|(first, _)| changes_name(first)).collect()
+        };
+        if let Err(error) = self.storage.delete_many(names).await {
+            tracing::warn!(%error, "state files that are not needed cannot be deleted");
+        }
+    }
+}
+
+fn cannot_encode(id: BatchId, cause: String) -> WriteError {
+    let path = format!("the changes of micro-batch {id}");
+    WriteError::Put(PutError::Other { path, cause, kind: Kind::Bug })
+}
