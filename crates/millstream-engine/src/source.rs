@@ -23,10 +23,19 @@ pub trait Split: Send {
     /// How many rows the split has, before any is dropped as malformed.
     fn rows(&self) -> u64;
 
+    /// Which of the source's lanes the rows are from: a Kafka partition, say, whose rows are in
+    /// order among themselves. `None` where the source has no such thing.
+    fn lane(&self) -> Option<Lane> {
+        None
+    }
+
     /// Decodes the split into record batches with the columns `projection` (indices into
     /// [`Source::schema`], in that order; empty means rows without columns).
     fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches;
 }
+
+/// Names one of a source's lanes, the same in every micro-batch of a run.
+pub type Lane = u64;
 
 /// Record batches of one split, in order, each of at most some thousand rows.
 pub type RecordBatches = Box<dyn Iterator<Item = Result<RecordBatch, Failure>> + Send>;
@@ -99,6 +108,12 @@ pub trait Source: Send {
     /// Completes when `take` would give something, or fail, or the source is `at_end`.
     /// Dropping the future loses nothing.
     async fn arrived(&mut self);
+
+    /// The lanes of which more rows are there than were taken: what is known of them now. A
+    /// watermark waits for them, so that rows are not late because they were read later.
+    fn lanes_behind(&self) -> Vec<Lane> {
+        Vec::new()
+    }
 
     /// Every micro-batch up to `end` is published, and its commit entry is on its way to the log.
     fn committed(&mut self, end: &SourceOffset);

@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use millstream_engine::source::Lane;
 use millstream_store::offset::SourceOffset;
 
 /// Names one partition. Ordered by topic, then number.
@@ -21,6 +23,14 @@ impl PartitionId {
     /// The partition `partition` of `topic`.
     pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> Self {
         Self { topic: topic.into(), partition }
+    }
+
+    /// The partition as a lane of its source.
+    pub fn lane(&self) -> Lane {
+        // Its keys are fixed, so that it gives the same in every run.
+        let mut hasher = std::hash::DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
     }
 }
 

@@ -124,6 +124,17 @@ impl ReadAhead {
         state.partitions.iter().map(|(id, partition)| (id.clone(), partition.taken)).collect()
     }
 
+    /// The partitions that have more rows than were taken. `end_seen` gives a partition's end as
+    /// far as it is known; one of which nothing is known counts, too.
+    pub fn behind(&self, end_seen: impl Fn(&PartitionId) -> Option<i64>) -> Vec<PartitionId> {
+        let state = self.state.lock();
+        let is_behind = |(id, partition): &(&PartitionId, &Partition)| {
+            let end = partition.end.or_else(|| end_seen(id));
+            end.is_none_or(|end| partition.taken < end)
+        };
+        state.partitions.iter().filter(is_behind).map(|(id, _)| id.clone()).collect()
+    }
+
     /// The partitions and how far each was read.
     pub fn read(&self) -> PerPartition {
         let state = self.state.lock();

@@ -12,7 +12,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::connector::{FlowContext, ReadMode};
 use millstream_engine::source::{
-    Admission, Failure, Source, SourceLog, SourceOffset, Split, Taken,
+    Admission, Failure, Lane, Source, SourceLog, SourceOffset, Split, Taken,
 };
 
 use super::cluster::{CONNECT_PATIENCE, Cluster};
@@ -237,6 +237,12 @@ impl Source for KafkaSource {
 
     async fn arrived(&mut self) {
         self.buffer.arrived(|| self.look()).await;
+    }
+
+    fn lanes_behind(&self) -> Vec<Lane> {
+        let Some(reader) = &self.reader else { return Vec::new() };
+        let behind = self.buffer.behind(|id| reader.end_seen(id));
+        behind.iter().map(PartitionId::lane).collect()
     }
 
     fn committed(&mut self, end: &SourceOffset) {

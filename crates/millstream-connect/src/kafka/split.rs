@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, BinaryArray};
 use arrow::compute::concat;
 use arrow::datatypes::{Int32Type, Int64Type};
-use millstream_engine::source::{RecordBatches, Split};
+use millstream_engine::source::{Lane, RecordBatches, Split};
 
 use super::chunk::Chunk;
 use super::offsets::PartitionId;
@@ -28,6 +28,10 @@ pub struct KafkaSplit {
 impl Split for KafkaSplit {
     fn rows(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.rows() as u64).sum()
+    }
+
+    fn lane(&self) -> Option<Lane> {
+        Some(self.id.lane())
     }
 
     fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {

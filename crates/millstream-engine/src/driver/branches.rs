@@ -18,6 +18,7 @@
 //! Therefore they are limited, and once half of them are under way the gathering sinks are asked
 //! again and space out the rest: rows wait some milliseconds longer, not for the next commit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -27,13 +28,14 @@ use millstream_store::log_writer::Ticket;
 use millstream_store::offset::BatchId;
 
 use super::MICRO_BATCHES_IN_FLIGHT_MAX;
-use super::decoded::{self, Columns};
+use super::decoded::{self, Reading};
 use crate::plan::stateful_plan::Ran;
 use crate::plan::stream_scan::from_datafusion;
 use crate::plan::{StatefulPlan, StreamPlan};
 use crate::progress::SinkProgress;
 use crate::sink::{Acknowledgement, Delivery, Output, Published, Reached, Sink};
 use crate::source::{Failure, Split};
+use crate::state::event_times::{EventTimes, NewestTimes};
 use crate::state::operator::MicroBatchFacts;
 
 /// Micro-batches in flight where a sink that gathers stands beside one that does not. Half of them
@@ -57,8 +59,8 @@ impl Branch {
 /// All branches of a query, in the order of the file.
 pub struct Branches {
     branches: Vec<Branch>,
-    /// By source, the columns that any plan reads; empty where there is one branch.
-    columns: Vec<Columns>,
+    /// By source, what any plan reads; empty where there is one branch.
+    readings: Vec<Reading>,
 }
 
 /// A micro-batch on its way to the sinks.
@@ -89,7 +91,7 @@ impl Branches {
     /// The branches of one query, whose plans read the same sources in the same order.
     pub fn new(branches: Vec<Branch>) -> Self {
         assert!(!branches.is_empty(), "a query has at least one branch");
-        let mut of_query = Self { branches, columns: Vec::new() };
+        let mut of_query = Self { branches, readings: Vec::new() };
         of_query.find_columns();
         of_query
     }
@@ -102,8 +104,16 @@ impl Branches {
     fn find_columns(&mut self) {
         if self.branches.len() > 1 {
             let plans = self.branches.iter().map(|branch| branch.plan.columns_read());
-            self.columns = decoded::columns_of_any(plans);
+            let columns = decoded::columns_of_any(plans).into_iter().enumerate();
+            let reading = |(source, columns)| Reading { columns, watched: self.watched(source) };
+            self.readings = columns.map(reading).collect();
         }
+    }
+
+    /// Where the event times of a source are seen, by the first plan that asks for them.
+    fn watched(&self, source: usize) -> Option<Arc<EventTimes>> {
+        let slots = self.branches.iter().filter_map(|branch| branch.plan.scans().get(source));
+        slots.filter_map(|slots| slots.event_times()).next().map(Arc::clone)
     }
 
     fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
@@ -184,13 +194,15 @@ impl Branches {
         self.branches.iter().filter_map(|branch| branch.plan.stateful())
     }
 
-    /// The newest event time of each of `sources` sources among the rows read since the last
-    /// call, microseconds since the epoch.
-    pub(super) fn take_newest_us(&self, sources: usize) -> Vec<Option<i64>> {
-        let mut newest = vec![None; sources];
+    /// By source, the newest event times among the rows read since the last call.
+    pub(super) fn take_newest(&self, sources: usize) -> Vec<NewestTimes> {
+        let mut newest = vec![NewestTimes::default(); sources];
         for branch in &self.branches {
             for (newest, slots) in newest.iter_mut().zip(branch.plan.scans()) {
-                *newest = (*newest).max(slots.take_newest_us());
+                for (lane, us) in slots.event_times().map(|seen| seen.take()).unwrap_or_default() {
+                    let known = newest.entry(lane).or_insert(us);
+                    *known = us.max(*known);
+                }
             }
         }
         newest
@@ -209,7 +221,7 @@ impl Branches {
             return Ok(computed);
         }
         let partitions = self.branches[0].plan.partitions();
-        let input = decoded::decode(env, splits, &self.columns, partitions).await?;
+        let input = decoded::decode(env, splits, &self.readings, partitions).await?;
         for branch in &mut self.branches {
             computed.add(branch.run_with_state(env, facts, input.splits()).await?);
         }
@@ -290,7 +302,7 @@ impl Branches {
         mut order: Order<'_>,
     ) -> Result<HandedOver, Failure> {
         let partitions = self.branches[0].plan.partitions();
-        let input = decoded::decode(env, splits, &self.columns, partitions).await?;
+        let input = decoded::decode(env, splits, &self.readings, partitions).await?;
         let mut handed_over = HandedOver::new(Acknowledgement::Done);
         let sinks = order.sinks;
         let is_meant = |index: &usize| sinks.is_none_or(|sinks| sinks.contains(index));

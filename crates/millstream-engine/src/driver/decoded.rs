@@ -13,6 +13,7 @@ use millstream_store::error::Kind;
 
 use crate::plan::stream_scan::spread;
 use crate::source::{Failure, RecordBatches, Split};
+use crate::state::event_times::{EventTimes, watched_read};
 
 /// Indices of a source's columns, ascending.
 pub type Columns = Arc<[usize]>;
@@ -47,23 +48,30 @@ struct Share {
     rows: Arc<[RecordBatch]>,
 }
 
+/// What is read of a source: the columns, and the event times to watch meanwhile.
+#[derive(Clone)]
+pub struct Reading {
+    pub columns: Columns,
+    pub watched: Option<Arc<EventTimes>>,
+}
+
 /// Decodes the splits of each source; a large micro-batch on up to `partitions` cores.
 pub async fn decode(
     env: &Env,
     inputs: Vec<Vec<Box<dyn Split>>>,
-    columns: &[Columns],
+    readings: &[Reading],
     partitions: usize,
 ) -> Result<Decoded, Failure> {
     let mut sources = Vec::with_capacity(inputs.len());
-    for (splits, columns) in inputs.into_iter().zip(columns) {
+    for (splits, reading) in inputs.into_iter().zip(readings) {
         let mut shares = spread(splits, partitions).into_iter();
         let first = shares.next();
         let elsewhere = shares.map(|splits| {
-            let columns = Arc::clone(columns);
-            env.spawn_on_cores("decode", async move { Share::decode(splits, columns) })
+            let reading = reading.clone();
+            env.spawn_on_cores("decode", async move { Share::decode(splits, &reading) })
         });
         let elsewhere: Vec<_> = elsewhere.collect();
-        let here = first.map(|splits| Share::decode(splits, Arc::clone(columns)));
+        let here = first.map(|splits| Share::decode(splits, reading));
         let mut decoded: Vec<_> = here.into_iter().collect();
         for task in elsewhere {
             decoded.push(task.join().await);
@@ -84,10 +92,11 @@ impl Decoded {
 }
 
 impl Share {
-    fn decode(splits: Vec<Box<dyn Split>>, columns: Columns) -> Result<Self, Failure> {
-        let decoded = splits.into_iter().flat_map(|split| split.read(&columns));
-        let rows = decoded.collect::<Result<_, _>>()?;
-        Ok(Self { columns, rows })
+    fn decode(splits: Vec<Box<dyn Split>>, reading: &Reading) -> Result<Self, Failure> {
+        let Reading { columns, watched } = reading;
+        let read = |split| watched_read(split, columns, watched.clone());
+        let rows = splits.into_iter().flat_map(read).collect::<Result<_, _>>()?;
+        Ok(Self { columns: Arc::clone(columns), rows })
     }
 }
 
@@ -169,8 +178,8 @@ mod tests {
                 Box::new(Counted { values, decoded: Arc::clone(decoded) }) as Box<dyn Split>
             };
             let splits: Vec<_> = (0..3).map(split).collect();
-            let columns: Columns = [0, 2].into();
-            let input = decode(&Env::real(), vec![splits], &[columns], 2).await.unwrap();
+            let reading = Reading { columns: [0, 2].into(), watched: None };
+            let input = decode(&Env::real(), vec![splits], &[reading], 2).await.unwrap();
             assert_eq!(decoded.load(Ordering::Relaxed), 3);
             for (column, factor) in [(2, 100), (0, 1)] {
                 let mut found = values(input.splits().remove(0), column);

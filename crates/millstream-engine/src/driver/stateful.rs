@@ -34,10 +34,13 @@ use super::recovery::{Resume, ResumeError};
 use super::{Driver, Query};
 use crate::progress::Durations;
 use crate::sink::{Published, Reached};
-use crate::source::{Failure, Split};
+use crate::source::{Failure, Lane, Split};
 use crate::state::codec;
 use crate::state::operator::MicroBatchFacts;
 use crate::state::watermark::{Watermark, Watermarks};
+
+/// How often lanes that seem to have more rows are looked at while nothing comes.
+const LOOK_AT_LANES: Duration = Duration::from_millis(50);
 
 /// Why a query with state cannot be continued.
 #[derive(Debug, Error)]
@@ -333,13 +336,14 @@ impl Driver {
         reached: Reached,
     ) -> Result<(HandedOver, Written), Failure> {
         let sources = self.query.sources.len();
+        let behind = self.lanes_behind();
         let Query { branches, env, .. } = &mut self.query;
         let state = self.state.as_mut().expect("the query has state");
         let watermark = state.watermarks.next();
         let needs_before = branches.needs_from();
         let of_batch = MicroBatchFacts { id, watermark };
         let computed = branches.run_with_state(env, &of_batch, splits).await?;
-        state.watermarks.advance(&branches.take_newest_us(sources), env.monotonic());
+        state.watermarks.advance(&branches.take_newest(sources), &behind, env.monotonic());
         state.in_flight.push_back((id, needs_before));
         let facts = Facts {
             batch_id: id.0,
@@ -379,9 +383,25 @@ impl Driver {
     /// Moves the watermark where sources have been idle; gives when to look again.
     pub(super) fn idle(&mut self) -> Option<Duration> {
         let now = self.query.env.monotonic();
+        let behind = self.lanes_behind();
         let watermarks = &mut self.state.as_mut()?.watermarks;
-        watermarks.idle(now);
-        Some(watermarks.idles_at()?.saturating_sub(now).max(Duration::from_millis(1)))
+        watermarks.idle(&behind, now);
+        let idles_in = watermarks.idles_at().map(|at| at.saturating_sub(now));
+        // A lane that is empty is known to be so only when the outside has said it.
+        let is_behind = behind.iter().any(|lanes| !lanes.is_empty());
+        let looks_in = is_behind.then_some(LOOK_AT_LANES);
+        let next = idles_in.into_iter().chain(looks_in).min();
+        next.map(|next| next.max(Duration::from_millis(1)))
+    }
+
+    /// By source, the lanes that have more rows; none for a query without state.
+    fn lanes_behind(&self) -> Vec<Vec<Lane>> {
+        match &self.state {
+            Some(state) if state.watermarks.exist() => {
+                self.query.sources.iter().map(|source| source.lanes_behind()).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -8,11 +8,10 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{SchemaRef, TimestampMicrosecondType};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
@@ -32,6 +31,7 @@ use futures::stream;
 use parking_lot::Mutex;
 
 use crate::source::{Failure, Split};
+use crate::state::event_times::{EventTimes, watched_read};
 
 /// What a stream pretends to hold, so that the optimizer builds a join's hash table from the
 /// static side, however large that is.
@@ -41,14 +41,7 @@ const BYTES_PRETENDED: usize = 1 << 56;
 /// The splits of the micro-batch in hand, a slot per partition. Shared by table, plan and driver.
 pub struct Slots {
     slots: Vec<Mutex<Vec<Box<dyn Split>>>>,
-    event_time: OnceLock<EventTimeColumn>,
-}
-
-/// A source's column with a watermark, and the newest time seen in it.
-struct EventTimeColumn {
-    column: usize,
-    /// Microseconds since the epoch; the least there is before the first row.
-    newest_us: AtomicI64,
+    event_time: OnceLock<Arc<EventTimes>>,
 }
 
 impl Slots {
@@ -61,27 +54,12 @@ impl Slots {
 
     /// Has the event times in `column`, which has a watermark, watched from now on.
     pub fn watch_event_time(&self, column: usize) {
-        let newest_us = AtomicI64::new(i64::MIN);
-        let _ = self.event_time.set(EventTimeColumn { column, newest_us });
+        let _ = self.event_time.set(Arc::new(EventTimes::new(column)));
     }
 
-    /// The newest event time among the rows read since the last call, microseconds since the
-    /// epoch; `None` without rows or watermark.
-    pub fn take_newest_us(&self) -> Option<i64> {
-        let newest = &self.event_time.get()?.newest_us;
-        Some(newest.swap(i64::MIN, Ordering::Relaxed)).filter(|newest| *newest > i64::MIN)
-    }
-
-    fn watch(&self, projection: &[usize], rows: &RecordBatch) {
-        let Some(EventTimeColumn { column, newest_us }) = self.event_time.get() else { return };
-        let Some(place) = projection.iter().position(|read| read == column) else { return };
-        if let Some(newest) = rows
-            .column(place)
-            .as_primitive_opt::<TimestampMicrosecondType>()
-            .and_then(arrow::compute::max)
-        {
-            newest_us.fetch_max(newest, Ordering::Relaxed);
-        }
+    /// The event times seen, where they are watched.
+    pub fn event_times(&self) -> Option<&Arc<EventTimes>> {
+        self.event_time.get()
     }
 
     /// Puts splits into the partitions' slots as [`spread`] does. Returns whether more than one
@@ -209,16 +187,10 @@ impl StreamScan {
         partition: usize,
     ) -> impl Iterator<Item = Result<RecordBatch>> + use<> {
         let splits = self.slots.take(partition);
-        let (read, projection) = (self.projection.clone(), self.projection.clone());
-        let slots = Arc::clone(&self.slots);
-        let watch = move |rows: RecordBatch| {
-            slots.watch(&projection, &rows);
-            rows
-        };
-        splits
-            .into_iter()
-            .flat_map(move |split| split.read(&read))
-            .map(move |decoded| decoded.map(&watch).map_err(into_datafusion))
+        let projection = self.projection.clone();
+        let watched = self.slots.event_times().map(Arc::clone);
+        let read = move |split: Box<dyn Split>| watched_read(split, &projection, watched.clone());
+        splits.into_iter().flat_map(read).map(|decoded| decoded.map_err(into_datafusion))
     }
 }
 

@@ -16,6 +16,7 @@
 
 pub mod aggregate;
 pub mod codec;
+pub mod event_times;
 mod keyed;
 pub mod operator;
 mod spread;

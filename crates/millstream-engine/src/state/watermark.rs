@@ -8,10 +8,18 @@
 //! Micro-batch N closes windows with its watermark W(N), but takes rows for late by W(N-1): what
 //! was not closed when its rows were taken is still open.
 //!
+//! A source may have lanes that are not read evenly: after a restart, one Kafka partition's backlog
+//! may come before another's. Spark plans each micro-batch up to the end of all partitions, here it
+//! has what has arrived. So while a lane is known to have more, the source's watermark goes no
+//! further than that lane's own newest time: no row is late because it was read late.
+//!
 //! Beyond Spark, a source may be left out after it was idle for a while, and an idle query's last
 //! windows may be closed by the clock; see [`Idling`].
 
 use std::time::Duration;
+
+use super::event_times::NewestTimes;
+use crate::source::Lane;
 
 /// Which of several watermarks is the query's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +71,8 @@ pub struct Watermarks {
     idling: Idling,
     /// By source, its own watermark; `None` before its first row.
     seen_ms: Vec<Option<i64>>,
+    /// By source, the newest event times of this run.
+    newest_us: Vec<NewestTimes>,
     /// By source, when it gave its last row, on the monotonic clock.
     last_rows: Vec<Option<Duration>>,
     /// The next micro-batch's.
@@ -78,6 +88,7 @@ impl Watermarks {
             policy,
             idling,
             seen_ms: vec![None; delays.len()],
+            newest_us: vec![NewestTimes::default(); delays.len()],
             last_rows: vec![None; delays.len()],
             next: Watermark::default(),
         }
@@ -106,20 +117,34 @@ impl Watermarks {
         self.delays_ms.iter().any(Option::is_some)
     }
 
-    /// Ends a micro-batch that ran with [`Self::next`]. `newest_us` has, by source, the newest
-    /// event time among its rows, microseconds since the epoch; `now` is on the monotonic clock.
-    pub fn advance(&mut self, newest_us: &[Option<i64>], now: Duration) {
-        for (source, newest_us) in newest_us.iter().enumerate() {
-            let (Some(newest_us), Some(delay_ms)) = (newest_us, self.delays_ms[source]) else {
+    /// Ends a micro-batch that ran with [`Self::next`]. `newest` has, by source, the newest event
+    /// times among its rows; `behind` the lanes that have more rows; `now` is on the monotonic
+    /// clock.
+    pub fn advance(&mut self, newest: &[NewestTimes], behind: &[Vec<Lane>], now: Duration) {
+        for (source, newest) in newest.iter().enumerate() {
+            if newest.is_empty() || self.delays_ms[source].is_none() {
                 continue;
-            };
-            let own_ms = newest_us.div_euclid(1_000).saturating_sub(delay_ms);
-            let seen = &mut self.seen_ms[source];
-            *seen = Some(seen.map_or(own_ms, |seen| seen.max(own_ms)));
+            }
+            for (lane, us) in newest {
+                let known = self.newest_us[source].entry(*lane).or_insert(*us);
+                *known = (*known).max(*us);
+            }
             self.last_rows[source] = Some(now);
+            self.reach(source, behind);
         }
         self.next.late_ms = self.next.evict_ms;
         self.next.evict_ms = self.next.evict_ms.max(self.of_query(now));
+    }
+
+    /// Brings a source's own watermark to where its lanes are read to.
+    fn reach(&mut self, source: usize, behind: &[Vec<Lane>]) {
+        let Some(delay_ms) = self.delays_ms[source] else { return };
+        let behind = behind.get(source).map_or(&[][..], Vec::as_slice);
+        if let Some(reached_us) = reached_us(&self.newest_us[source], behind) {
+            let own_ms = reached_us.div_euclid(1_000).saturating_sub(delay_ms);
+            let seen = &mut self.seen_ms[source];
+            *seen = Some(seen.map_or(own_ms, |seen| seen.max(own_ms)));
+        }
     }
 
     fn of_query(&self, now: Duration) -> i64 {
@@ -141,8 +166,12 @@ impl Watermarks {
         }
     }
 
-    /// Moves the watermark where sources have been idle; whether it moved.
-    pub fn idle(&mut self, now: Duration) -> bool {
+    /// Moves the watermark where sources have been idle, or lanes have turned out to have no more
+    /// rows; whether it moved.
+    pub fn idle(&mut self, behind: &[Vec<Lane>], now: Duration) -> bool {
+        for source in 0..self.delays_ms.len() {
+            self.reach(source, behind);
+        }
         let before = self.next.evict_ms;
         let mut moved = self.of_query(now);
         if let (Some(after), Some(last)) =
@@ -173,6 +202,16 @@ impl Watermarks {
     }
 }
 
+/// Up to which event time a source has been read; `None` where a lane with more rows has given
+/// none yet.
+fn reached_us(newest: &NewestTimes, behind: &[Lane]) -> Option<i64> {
+    let mut reached = newest.values().copied().max()?;
+    for lane in behind {
+        reached = reached.min(*newest.get(&Some(*lane))?);
+    }
+    Some(reached)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,10 +223,14 @@ mod tests {
         Watermarks::new(&delays, policy, Idling::default())
     }
 
+    fn newest(newest_s: &[Option<i64>]) -> Vec<NewestTimes> {
+        let of = |newest: &Option<i64>| newest.iter().map(|s| (None, s * SECOND_US)).collect();
+        newest_s.iter().map(of).collect()
+    }
+
     /// The newest event times in seconds, and the watermark in seconds that follows.
     fn advance(watermarks: &mut Watermarks, newest_s: &[Option<i64>]) -> (i64, i64) {
-        let newest: Vec<_> = newest_s.iter().map(|newest| newest.map(|s| s * SECOND_US)).collect();
-        watermarks.advance(&newest, Duration::ZERO);
+        watermarks.advance(&newest(newest_s), &[], Duration::ZERO);
         let next = watermarks.next();
         (next.evict_ms / 1_000, next.late_ms / 1_000)
     }
@@ -218,13 +261,32 @@ mod tests {
         let idling = Idling { left_out_after: Some(10 * second), closes_after: Some(30 * second) };
         let delays = [Some(Duration::ZERO), Some(Duration::ZERO)];
         let mut two = Watermarks::new(&delays, Policy::Min, idling);
-        two.advance(&[Some(100 * SECOND_US), Some(50 * SECOND_US)], Duration::ZERO);
+        two.advance(&newest(&[Some(100), Some(50)]), &[], Duration::ZERO);
         assert_eq!(two.next().evict_ms, 50_000);
-        two.advance(&[Some(108 * SECOND_US), None], 8 * second);
+        two.advance(&newest(&[Some(108), None]), &[], 8 * second);
         assert_eq!((two.next().evict_ms, two.idles_at()), (50_000, Some(10 * second)));
-        assert!(!two.idle(9 * second) && two.idle(10 * second));
+        assert!(!two.idle(&[], 9 * second) && two.idle(&[], 10 * second));
         assert_eq!(two.next().evict_ms, 108_000);
-        assert!(!two.idle(37 * second) && two.idle(38 * second));
+        assert!(!two.idle(&[], 37 * second) && two.idle(&[], 38 * second));
         assert_eq!(two.next().evict_ms, 138_000);
+    }
+
+    #[test]
+    fn a_lane_with_more_rows_holds_the_source_back() {
+        let mut one = watermarks(&[Some(0)], Policy::Min);
+        let mut advance = |lanes: &[(u64, i64)], behind: &[u64]| {
+            let newest = lanes.iter().map(|(lane, s)| (Some(*lane), s * SECOND_US)).collect();
+            one.advance(&[newest], &[behind.to_vec()], Duration::ZERO);
+            one.next().evict_ms / 1_000
+        };
+        assert_eq!(
+            advance(&[(1, 100)], &[2]),
+            0,
+            "nothing is known of lane 2 but that it has rows"
+        );
+        assert_eq!(advance(&[(1, 200), (2, 30)], &[2]), 30);
+        assert_eq!(advance(&[(2, 60)], &[1, 2]), 60);
+        assert_eq!(advance(&[(2, 70)], &[]), 200, "all lanes are at their end");
+        assert_eq!(advance(&[(2, 80)], &[2]), 200, "it never goes back");
     }
 }
