@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_engine::driver::branches::Branches;
+use millstream_engine::driver::snapshots::SnapshotSettings;
 use millstream_engine::driver::stop::{Stop, Stopper, stop_pair};
 use millstream_engine::driver::{Finished, Query};
 use millstream_engine::functions::BatchClock;
@@ -105,6 +106,7 @@ async fn run(process: Process, plan: RunPlan, stop: Stop, env: Env) -> Result<Fi
     });
     let source = |source| Box::new(ModelSource::new(&process, source)) as Box<dyn Source>;
     let query = Query {
+        snapshots: SnapshotSettings::default(),
         watermarks: Watermarks::new(&[None], Policy::default(), Idling::default()),
         branches: Branches::one(query::plan(sources), Box::new(ModelSink::new(&process))),
         sources: (0..sources).map(source).collect(),

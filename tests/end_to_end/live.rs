@@ -45,13 +45,20 @@ pub struct Numbers<'a> {
     pub topic: String,
     produced: AtomicU64,
     stop: AtomicBool,
+    value: fn(u64) -> String,
 }
 
 impl<'a> Numbers<'a> {
     /// Makes the topic.
     pub fn new(topics: &'a Topics, topic: String) -> Self {
+        Self::written_as(topics, topic, |number| format!("{number:06}"))
+    }
+
+    /// Makes the topic, to be filled with what `value` makes of the numbers.
+    pub fn written_as(topics: &'a Topics, topic: String, value: fn(u64) -> String) -> Self {
         topics.create(&topic, PARTITIONS as usize);
-        Self { topics, topic, produced: AtomicU64::new(0), stop: AtomicBool::new(false) }
+        let (produced, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { topics, topic, produced, stop, value }
     }
 
     /// Numbers in each partition.
@@ -67,8 +74,8 @@ impl<'a> Numbers<'a> {
     fn produce_with(&self, producer: &OpenProducer, count: u64) {
         let from = self.produced.fetch_add(count, Ordering::Relaxed);
         let numbers = from..from + count;
-        let record =
-            |number: u64| (0..PARTITIONS).map(move |to| Record::of(format!("{number:06}")).to(to));
+        let value = self.value;
+        let record = |number: u64| (0..PARTITIONS).map(move |to| Record::of(value(number)).to(to));
         producer.produce(&self.topic, numbers.flat_map(record));
     }
 

@@ -45,3 +45,4 @@ mod object_store;
 mod several_sinks;
 mod spark_handover;
 mod triggers;
+mod windows;

@@ -396,6 +396,7 @@ impl PlannedFlow {
         }
         let query = Query {
             watermarks: self.watermarks(),
+            snapshots: self.flow.writer.snapshots,
             branches: Branches::new(branches),
             sources,
             statics: self.at_rest.into_iter().map(|table| table.loaded).collect(),

@@ -38,6 +38,7 @@ mod decoded;
 mod micro_batch;
 mod pace;
 mod recovery;
+pub mod snapshots;
 mod stateful;
 pub mod stop;
 #[cfg(test)]
@@ -71,6 +72,7 @@ use committer::{Committed, Committer, InFlight};
 use micro_batch::{Fired, Input, Intent, MicroBatch};
 use pace::Pace;
 use recovery::{Replay, ResumeError};
+use snapshots::SnapshotSettings;
 use stateful::{QueryState, StateToResume, Written};
 use stop::Stop;
 use tracking::ProgressTracking;
@@ -102,6 +104,8 @@ pub struct Query {
     pub batch_clock: BatchClock,
     /// The sources' watermarks; without any for a query without state.
     pub watermarks: Watermarks,
+    /// When snapshots of the state are made.
+    pub snapshots: SnapshotSettings,
     /// Hears of every micro-batch.
     pub listener: Arc<dyn Listener>,
     /// Ends the query when asked.

@@ -14,6 +14,7 @@
 //! out is acknowledged by all sinks: up to then its rows may have to be given again.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -31,12 +32,15 @@ use thiserror::Error;
 use super::branches::{Branches, Computed, HandedOver, Order};
 use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{Resume, ResumeError};
+use super::snapshots::Snapshots;
 use super::{Driver, Query};
+use crate::plan::stream_scan::from_datafusion;
 use crate::progress::Durations;
 use crate::sink::{Published, Reached};
 use crate::source::{Failure, Lane, Split};
 use crate::state::codec;
-use crate::state::operator::MicroBatchFacts;
+use crate::state::operator::{MicroBatchFacts, Operator};
+use crate::state::replica::Replica;
 use crate::state::watermark::{Watermark, Watermarks};
 
 /// How often lanes that seem to have more rows are looked at while nothing comes.
@@ -94,13 +98,13 @@ impl Classified for StateError {
 
 /// The state log of a running query, and its watermarks.
 pub(super) struct QueryState {
-    log: StateLog,
+    log: Arc<StateLog>,
     pub(super) watermarks: Watermarks,
     /// Micro-batches that are not acknowledged, with the entries that giving their rows again
     /// takes.
     in_flight: VecDeque<(BatchId, Option<BatchId>)>,
     acknowledged: Option<BatchId>,
-    snapshot: Option<BatchId>,
+    snapshots: Snapshots,
 }
 
 /// What a restart finds of a query with state.
@@ -208,12 +212,12 @@ fn behind(checkpoint: &Checkpoint, logged: Option<BatchId>, state: Option<BatchI
     }
 }
 
-fn watermark_of(facts: &Facts) -> Watermark {
+pub(super) fn watermark_of(facts: &Facts) -> Watermark {
     Watermark { evict_ms: facts.watermark_ms, late_ms: facts.late_ms }
 }
 
 /// What applies to a snapshot: nothing in it is late, and nothing closes.
-const BEFORE_ALL: Watermark = Watermark { evict_ms: i64::MIN, late_ms: i64::MIN };
+pub(super) const BEFORE_ALL: Watermark = Watermark { evict_ms: i64::MIN, late_ms: i64::MIN };
 
 impl Driver {
     /// Rebuilds the state, and publishes what sinks lack of it.
@@ -236,11 +240,15 @@ impl Driver {
         let needed = reader.last().map(|last| BatchId(last.facts.needs));
         let mut last_facts = snapshot.as_ref().map(|snapshot| snapshot.facts.clone());
         self.state = Some(QueryState {
-            log,
+            log: Arc::new(log),
             watermarks: self.query.watermarks.clone(),
             in_flight: VecDeque::new(),
             acknowledged: committed,
-            snapshot: snapshot.as_ref().map(Entry::id),
+            snapshots: Snapshots::new(
+                self.query.snapshots,
+                snapshot.as_ref().map(Entry::id),
+                self.query.env.monotonic(),
+            ),
         });
         while let Some(entry) = reader.next().await? {
             let id = entry.id();
@@ -337,7 +345,7 @@ impl Driver {
     ) -> Result<(HandedOver, Written), Failure> {
         let sources = self.query.sources.len();
         let behind = self.lanes_behind();
-        let Query { branches, env, .. } = &mut self.query;
+        let Query { branches, env, checkpoint, .. } = &mut self.query;
         let state = self.state.as_mut().expect("the query has state");
         let watermark = state.watermarks.next();
         let needs_before = branches.needs_from();
@@ -364,7 +372,14 @@ impl Driver {
         let has_rows = computed.has_rows();
         let Computed { results, sections } = computed;
         let schemas = branches.stateful().flat_map(|plan| plan.section_schemas()).collect();
-        let ticket = append(&state.log, facts, schemas, sections).await;
+        let bytes = sections.iter().map(|rows| codec::encoded_bytes(rows)).sum();
+        let ticket = append(&state.log, facts, schemas, sections, bytes).await;
+        if state.snapshots.grown(bytes, state.acknowledged, env.monotonic()) {
+            let operators = branches.fresh_operators().map_err(from_datafusion)?;
+            let end = state.acknowledged.expect("there is something to make one of");
+            let replica = Replica::new(operators);
+            state.snapshots.make(checkpoint, env, &state.log, replica, end);
+        }
         if has_rows {
             ticket.written().await?;
         }
@@ -417,8 +432,8 @@ async fn append(
     facts: Facts,
     schemas: Vec<SchemaRef>,
     sections: Vec<Vec<RecordBatch>>,
+    bytes: usize,
 ) -> state_log::Ticket {
-    let bytes = sections.iter().map(|rows| codec::encoded_bytes(rows)).sum();
     let encode = move || {
         let sections = schemas.iter().zip(&sections);
         let encoded = sections.map(|(schema, rows)| codec::encode(schema, rows));
@@ -428,6 +443,15 @@ async fn append(
 }
 
 impl Branches {
+    fn fresh_operators(&self) -> datafusion::common::Result<Vec<Box<dyn Operator>>> {
+        let of_plans = self.stateful().map(|plan| plan.fresh_operators());
+        Ok(of_plans
+            .collect::<datafusion::common::Result<Vec<_>>>()?
+            .into_iter()
+            .flatten()
+            .collect())
+    }
+
     fn needs_from(&self) -> Option<BatchId> {
         self.stateful().filter_map(|plan| plan.needs_from()).min()
     }
@@ -447,7 +471,7 @@ impl QueryState {
         let in_flight = self.in_flight.iter();
         let to_give_again = in_flight.map(|(id, needs)| needs.unwrap_or(*id).min(*id)).min();
         let needs = state.into_iter().chain(to_give_again).min().unwrap_or(id);
-        needs.max(self.snapshot.map_or(BatchId(0), BatchId::next))
+        needs.max(self.snapshots.last().map_or(BatchId(0), BatchId::next))
     }
 
     pub(super) async fn close(&self) -> Result<(), WriteError> {

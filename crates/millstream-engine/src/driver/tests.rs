@@ -289,6 +289,7 @@ impl Scene {
         let logical = context.sql("SELECT v FROM input WHERE v % 10 <> 9").await.unwrap();
         let (state, logical) = logical.into_parts();
         Query {
+            snapshots: SnapshotSettings::default(),
             watermarks: Watermarks::new(&[None], Policy::Min, Idling::default()),
             branches: Branches::one(
                 QueryPlan::new(state, logical, vec![slots]).await.unwrap(),

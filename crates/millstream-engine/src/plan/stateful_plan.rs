@@ -221,6 +221,11 @@ impl StatefulPlan {
         self.stages.iter().filter_map(|stage| stage.operator.needs_from()).min()
     }
 
+    /// The operators without state, each for one core.
+    pub fn fresh_operators(&self) -> Result<Vec<Box<dyn Operator>>> {
+        self.stages.iter().map(|stage| stage.operator.fresh()).collect()
+    }
+
     /// What the operators have and did.
     pub fn metrics(&self) -> Vec<OperatorMetrics> {
         self.stages.iter().map(|stage| stage.operator.metrics()).collect()

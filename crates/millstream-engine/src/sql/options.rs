@@ -17,6 +17,7 @@ use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::nearest::{nearest, suggest};
 use super::parse::{OptionDeclaration, TableDeclaration};
 use super::trigger::{Trigger, parse_duration};
+use crate::driver::snapshots::SnapshotSettings;
 use crate::driver::tracking::{Logging, ProgressTracking};
 use crate::plan::stages::OutputMode;
 use millstream_store::log_writer::{PurgeTime, RETAINED_ENTRIES_MIN};
@@ -32,6 +33,8 @@ pub const WRITER_OPTIONS: &[&str] = &[
     PROGRESS_LOGGING,
     LOG_PURGE,
     ENTRIES_TO_RETAIN,
+    SNAPSHOT_INTERVAL,
+    SNAPSHOT_BYTES,
 ];
 
 const ASYNC_ENABLED: &str = "asyncProgressTrackingEnabled";
@@ -44,6 +47,10 @@ const PROGRESS_LOGGING: &str = "progressLogging";
 const LOG_PURGE: &str = "logPurge";
 /// As Spark's `spark.sql.streaming.minBatchesToRetain`.
 const ENTRIES_TO_RETAIN: &str = "minBatchesToRetain";
+/// How much time passes between two snapshots of the state, at most.
+const SNAPSHOT_INTERVAL: &str = "stateSnapshotInterval";
+/// By how much the state log grows between two snapshots, at most.
+const SNAPSHOT_BYTES: &str = "stateSnapshotBytes";
 /// Spark's default.
 const ASYNC_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 /// What the older name means without a value.
@@ -60,6 +67,8 @@ pub struct WriterOptions {
     pub logging: Logging,
     /// `outputMode`.
     pub output_mode: OutputMode,
+    /// `stateSnapshotInterval` and `stateSnapshotBytes`.
+    pub snapshots: SnapshotSettings,
 }
 
 /// What a table is used for in the file.
@@ -328,6 +337,7 @@ impl DeclaredTable {
         };
         let mut found = Diagnostics::default();
         let output_mode = found.take(output_mode(&options).map_err(blame)).unwrap_or_default();
+        let snapshots = found.take(snapshots(&options).map_err(blame)).unwrap_or_default();
         let trigger = found.take(trigger(&options).map_err(blame)).unwrap_or_default();
         let logging = found.take(logging(&options).map_err(blame)).unwrap_or_default();
         if matches!(logging.tracking, ProgressTracking::Interval(_))
@@ -341,8 +351,21 @@ impl DeclaredTable {
         }
         found.into_result()?;
         let checkpoint_location = options.get("checkpointLocation").map(str::to_owned);
-        Ok(WriterOptions { checkpoint_location, trigger, logging, output_mode })
+        Ok(WriterOptions { checkpoint_location, trigger, logging, output_mode, snapshots })
     }
+}
+
+fn snapshots(options: &Options) -> Result<SnapshotSettings, OptionError> {
+    let interval = options.get(SNAPSHOT_INTERVAL).map(|text| {
+        parse_duration(text).map_err(|help| {
+            let problem = format!("'{text}' is not an interval");
+            OptionError::of(SNAPSHOT_INTERVAL, problem, Some(help))
+        })
+    });
+    let bytes = options.parse::<u64>(SNAPSHOT_BYTES, "a number of bytes")?;
+    let default = SnapshotSettings::default();
+    let after_bytes = bytes.unwrap_or(default.after_bytes);
+    Ok(SnapshotSettings { after_bytes, interval: interval.transpose()? })
 }
 
 fn trigger(options: &Options) -> Result<Trigger, OptionError> {

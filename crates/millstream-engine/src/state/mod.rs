@@ -19,5 +19,6 @@ pub mod codec;
 pub mod event_times;
 mod keyed;
 pub mod operator;
+pub mod replica;
 mod spread;
 pub mod watermark;

@@ -74,7 +74,7 @@ pub trait Operator: Send {
     /// What it has and did.
     fn metrics(&self) -> OperatorMetrics;
 
-    /// The same operator without state.
+    /// The same operator without state, for one core.
     fn fresh(&self) -> Result<Box<dyn Operator>>;
 
     /// All state, as rows that a fresh operator takes by [`Self::apply`] under a watermark of 0.

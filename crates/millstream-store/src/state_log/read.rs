@@ -121,6 +121,16 @@ impl StateReader {
         Ok(Self { storage, snapshots, files, decoded, last, listed, is_new })
     }
 
+    /// As [`Self::open`], while somebody writes: nothing is mended, and there is no last entry.
+    pub async fn beside_a_writer(checkpoint: &Checkpoint) -> Result<Self, ReadError> {
+        let storage = checkpoint.storage().clone();
+        let names = storage.list(layout::STATE).await?;
+        let (files, snapshots) = (ids_of(&names, CHANGES), ids_of(&names, SNAPSHOT));
+        let listed = (files.clone(), snapshots.clone());
+        let (files, decoded) = (files.into(), VecDeque::new());
+        Ok(Self { storage, snapshots, files, decoded, last: None, listed, is_new: false })
+    }
+
     /// Holds what the state's marker says of the query against `form`; the first time it is
     /// written. `describe` says in words what is different.
     pub async fn check_form(
@@ -200,6 +210,12 @@ impl StateReader {
     pub async fn next(&mut self) -> Result<Option<Entry>, ReadError> {
         self.peek().await?;
         Ok(self.decoded.pop_front())
+    }
+
+    /// The next entry, unless it is above `end`.
+    pub async fn next_up_to(&mut self, end: BatchId) -> Result<Option<Entry>, ReadError> {
+        let is_wanted = self.peek().await?.is_some_and(|entry| entry.id() <= end);
+        Ok(if is_wanted { self.decoded.pop_front() } else { None })
     }
 
     async fn peek(&mut self) -> Result<Option<&Entry>, ReadError> {

@@ -165,7 +165,7 @@ impl<S: Shard> Operator for ShardedAggregate<S> {
     }
 
     fn fresh(&self) -> Result<Box<dyn Operator>> {
-        Ok(Box::new(Self::new(Arc::clone(&self.spec), self.shards.len())?))
+        Ok(Box::new(Self::new(Arc::clone(&self.spec), 1)?))
     }
 
     fn snapshot(self: Box<Self>) -> Result<Snapshot> {
