@@ -13,11 +13,13 @@
 //! Whatever is wrong becomes a [`Diagnostic`] that points into the file and says what to write
 //! instead. One spelling is accepted, Spark's; other systems' get an error that shows it.
 
+mod aggregates;
 mod blame;
 mod branches;
 mod create_table;
 mod cursor;
 pub mod diagnostic;
+mod grouping;
 mod lateral;
 mod lexer;
 pub mod logical;
@@ -31,11 +33,13 @@ pub mod project;
 pub(crate) mod relations;
 mod rewrite;
 mod scope;
-mod semantics;
+pub(crate) mod semantics;
 mod stateless;
 mod streams;
 pub mod trigger;
 pub mod types;
+mod window_calls;
+pub mod windows;
 
 pub use cursor::Name;
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Span};
@@ -45,7 +49,7 @@ pub use parse::{
     BranchDeclaration, ColumnDeclaration, FlowDeclaration, OptionDeclaration, TableDeclaration,
 };
 pub use pipeline::{Branch, Flow, Pipeline, WriterOptions};
-pub use prepare::{PreparedQuery, TableCatalog, TableRead, Watermark};
+pub use prepare::{PreparedQuery, TableCatalog, TableRead, Watermark, prepare_query};
 pub use project::{Target, project_to_sink};
 pub use trigger::Trigger;
 pub use types::{parse_schema_ddl, parse_type_ddl, spark_schema, spark_type};
