@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use millstream_store::offset::{BatchId, SourceOffset};
 
+use crate::state::operator::OperatorMetrics;
+
 /// Hears of every published micro-batch, in order. Must return quickly: it is called on the way to
 /// the commit log.
 pub trait Listener: Send + Sync {
@@ -53,6 +55,11 @@ pub struct Progress {
     pub durations: Durations,
     /// What each source contributed, in the order of the offset log.
     pub sources: Vec<SourceProgress>,
+    /// The watermark that it ran with, milliseconds since the epoch; `None` for a query without
+    /// state.
+    pub watermark_ms: Option<i64>,
+    /// What the stateful operators have and did.
+    pub state: Vec<OperatorMetrics>,
     /// The sink's description; those of several with commas between.
     pub sink: String,
     /// What each sink got, where the query has several; else empty.

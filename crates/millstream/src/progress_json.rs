@@ -15,6 +15,7 @@ use millstream_engine::driver::stop::Stopper;
 use millstream_engine::progress::{
     Durations, Listener, Progress, QueryStarted, SinkProgress, SourceProgress,
 };
+use millstream_engine::state::operator::OperatorMetrics;
 use millstream_store::env::{Env, Thread};
 use millstream_store::offset::SourceOffset;
 use serde::Serialize;
@@ -113,11 +114,44 @@ struct StreamingQueryProgress<'a> {
     #[serde(flatten)]
     rates: Rates,
     duration_ms: BTreeMap<&'static str, u64>,
-    state_operators: [(); 0],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_time: Option<EventTime>,
+    state_operators: Vec<StateOperator>,
     sources: Vec<Source<'a>>,
     sink: Sink<'a>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sinks: Vec<OneSink<'a>>,
+}
+
+/// What is known of event times.
+#[derive(Serialize)]
+struct EventTime {
+    watermark: String,
+}
+
+/// A stateful operator, with those of Spark's keys that say something here.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StateOperator {
+    operator_name: &'static str,
+    num_rows_total: u64,
+    num_rows_updated: u64,
+    num_rows_removed: u64,
+    memory_used_bytes: u64,
+    num_rows_dropped_by_watermark: u64,
+}
+
+impl StateOperator {
+    fn new(operator: &OperatorMetrics) -> Self {
+        Self {
+            operator_name: operator.name,
+            num_rows_total: operator.rows,
+            num_rows_updated: operator.rows_updated,
+            num_rows_removed: operator.rows_removed,
+            memory_used_bytes: operator.bytes,
+            num_rows_dropped_by_watermark: operator.rows_late,
+        }
+    }
 }
 
 /// Rates that are not finite, such as the first of a run, are left out.
@@ -172,7 +206,8 @@ impl<'a> StreamingQueryProgress<'a> {
             num_input_rows: progress.rows_in,
             rates: Rates::of(progress.rows_in, progress),
             duration_ms: durations(&progress.durations),
-            state_operators: [],
+            event_time: progress.watermark_ms.map(|ms| EventTime { watermark: timestamp(ms) }),
+            state_operators: progress.state.iter().map(StateOperator::new).collect(),
             sources: progress.sources.iter().map(|source| Source::new(source, progress)).collect(),
             sink: Sink { description: &progress.sink, num_output_rows: progress.rows_out },
             sinks: progress.sinks.iter().map(OneSink::new).collect(),

@@ -200,6 +200,8 @@ pub mod tests {
                 trigger_execution: ms(20),
             },
             sources: vec![source(Some(r#"{"in":{"0":9,"1":4}}"#), r#"{"in":{"0":7}}"#)],
+            watermark_ms: None,
+            state: Vec::new(),
             sink: "noop".into(),
             sinks: Vec::new(),
         }

@@ -474,7 +474,12 @@ impl Driver {
     ) {
         let MicroBatch { id, fired, durations, intent, .. } = micro_batch;
         let HandedOver { acknowledgements, rows_out, sinks } = handed_over;
-        let progress = self.progress(id, &fired, durations, &input.ends, &input.rows, rows_out);
+        let mut progress =
+            self.progress(id, &fired, durations, &input.ends, &input.rows, rows_out);
+        if let Some(written) = &written {
+            progress.watermark_ms = Some(written.watermark_ms);
+            progress.state = self.state_metrics();
+        }
         for (position, end) in self.positions.iter_mut().zip(&input.ends) {
             if let Some(end) = end {
                 *position = Some(end.clone());
@@ -529,6 +534,8 @@ impl Driver {
             latency: Duration::ZERO,
             durations,
             sources: sources.collect(),
+            watermark_ms: None,
+            state: Vec::new(),
             sink: self.query.branches.description(),
             sinks: Vec::new(),
         }

@@ -39,12 +39,15 @@ use crate::progress::Durations;
 use crate::sink::{Published, Reached};
 use crate::source::{Failure, Lane, Split};
 use crate::state::codec;
-use crate::state::operator::{MicroBatchFacts, Operator};
+use crate::state::operator::{MicroBatchFacts, Operator, OperatorMetrics};
 use crate::state::replica::Replica;
 use crate::state::watermark::{Watermark, Watermarks};
 
 /// How often lanes that seem to have more rows are looked at while nothing comes.
 const LOOK_AT_LANES: Duration = Duration::from_millis(50);
+
+/// How often the memory of the state is measured.
+const MEASURE: Duration = Duration::from_secs(1);
 
 /// Why a query with state cannot be continued.
 #[derive(Debug, Error)]
@@ -105,6 +108,10 @@ pub(super) struct QueryState {
     in_flight: VecDeque<(BatchId, Option<BatchId>)>,
     acknowledged: Option<BatchId>,
     snapshots: Snapshots,
+    /// By operator, the memory of its state when it was last asked for.
+    bytes: Vec<u64>,
+    /// When that was, on the monotonic clock.
+    measured: Option<Duration>,
 }
 
 /// What a restart finds of a query with state.
@@ -249,6 +256,8 @@ impl Driver {
                 snapshot.as_ref().map(Entry::id),
                 self.query.env.monotonic(),
             ),
+            bytes: Vec::new(),
+            measured: None,
         });
         while let Some(entry) = reader.next().await? {
             let id = entry.id();
@@ -319,7 +328,11 @@ impl Driver {
             permit,
         };
         let sources = self.query.sources.len();
-        let written = Written { ticket: None, next_watermark_ms: facts.next_watermark_ms };
+        let written = Written {
+            ticket: None,
+            watermark_ms: facts.watermark_ms,
+            next_watermark_ms: facts.next_watermark_ms,
+        };
         let input = super::micro_batch::Input::none(sources, &self.query.env);
         self.hand_to_committer(micro_batch, input, handed_over, Some(written));
         self.wait_if_blocking().await;
@@ -385,7 +398,26 @@ impl Driver {
         }
         let order = Order { id, reached, sinks: None, intent: None };
         let handed_over = branches.hand_over(results, order).await?;
-        Ok((handed_over, Written { ticket: Some(ticket), next_watermark_ms }))
+        let watermark_ms = watermark.evict_ms;
+        Ok((handed_over, Written { ticket: Some(ticket), watermark_ms, next_watermark_ms }))
+    }
+
+    /// What the operators have and did. Their memory is asked for now and then only: the answer
+    /// may take a walk through all of it.
+    pub(super) fn state_metrics(&mut self) -> Vec<OperatorMetrics> {
+        let Some(state) = &mut self.state else { return Vec::new() };
+        let mut metrics: Vec<_> =
+            self.query.branches.stateful().flat_map(|plan| plan.metrics()).collect();
+        let now = self.query.env.monotonic();
+        if state.measured.is_none_or(|measured| now.saturating_sub(measured) >= MEASURE) {
+            state.measured = Some(now);
+            let bytes = self.query.branches.stateful().flat_map(|plan| plan.bytes());
+            state.bytes = bytes.collect();
+        }
+        for (metrics, bytes) in metrics.iter_mut().zip(&state.bytes) {
+            metrics.bytes = *bytes;
+        }
+        metrics
     }
 
     /// Whether a micro-batch without input would give rows or let state go.
@@ -424,6 +456,7 @@ impl Driver {
 pub(super) struct Written {
     /// `None` where it is written.
     pub(super) ticket: Option<state_log::Ticket>,
+    pub(super) watermark_ms: i64,
     pub(super) next_watermark_ms: i64,
 }
 

@@ -226,9 +226,14 @@ impl StatefulPlan {
         self.stages.iter().map(|stage| stage.operator.fresh()).collect()
     }
 
-    /// What the operators have and did.
+    /// What the operators have and did, without the memory of it.
     pub fn metrics(&self) -> Vec<OperatorMetrics> {
         self.stages.iter().map(|stage| stage.operator.metrics()).collect()
+    }
+
+    /// The memory of each operator's state, in bytes.
+    pub fn bytes(&self) -> Vec<u64> {
+        self.stages.iter().map(|stage| stage.operator.bytes()).collect()
     }
 
     /// The plans as text: logical and physical, from the result downwards.

@@ -71,8 +71,11 @@ pub trait Operator: Send {
     /// The first micro-batch whose rows are still in the state; `None` where there is none.
     fn needs_from(&self) -> Option<BatchId>;
 
-    /// What it has and did.
+    /// What it has and did, without [`OperatorMetrics::bytes`].
     fn metrics(&self) -> OperatorMetrics;
+
+    /// The memory of its state, in bytes; may take a walk through all of it.
+    fn bytes(&self) -> u64;
 
     /// The same operator without state, for one core.
     fn fresh(&self) -> Result<Box<dyn Operator>>;

@@ -160,8 +160,11 @@ impl<S: Shard> Operator for ShardedAggregate<S> {
 
     fn metrics(&self) -> OperatorMetrics {
         let rows = self.present().map(S::groups).sum();
-        let bytes = self.present().map(S::bytes).sum();
-        OperatorMetrics { rows, bytes, ..self.metrics.clone() }
+        OperatorMetrics { rows, ..self.metrics.clone() }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.present().map(S::bytes).sum()
     }
 
     fn fresh(&self) -> Result<Box<dyn Operator>> {
