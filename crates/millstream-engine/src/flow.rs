@@ -24,6 +24,7 @@ use thiserror::Error;
 
 use crate::connector::{FlowContext, ReadMode, Registry};
 use crate::driver::branches::Branches;
+use crate::driver::outlets::{Outlet, Outlets, Route};
 use crate::driver::stop::Stop;
 use crate::driver::tracking::Logging;
 use crate::driver::{self, Finished, Query, batch_query};
@@ -36,6 +37,7 @@ use crate::plan::stream_scan::{Slots, StreamTable, from_datafusion};
 use crate::progress::{Listener, QueryStarted};
 use crate::sink::Sink;
 use crate::source::{Failure, Source, StaticTable};
+use crate::sql::dead_letters::DeadLetterTable;
 use crate::sql::diagnostic::Diagnostics;
 use crate::sql::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
 use crate::sql::prepare::TableRead;
@@ -328,8 +330,12 @@ impl PlannedFlow {
             }
             branches.push(driver::branches::Branch { plan: *plan, sink });
         }
+        let branches = Branches::new(branches);
         let query = Query {
-            branches: Branches::new(branches),
+            branches: match self.outlets(&context)? {
+                Some(outlets) => branches.with_outlets(outlets),
+                None => branches,
+            },
             sources,
             statics: self.at_rest.into_iter().map(|table| table.loaded).collect(),
             log_settings: Settings {
@@ -374,6 +380,35 @@ impl PlannedFlow {
             branch.connector.sink(&branch.sink, &planned.output_schema, &context)
         };
         branches.map(make).collect()
+    }
+
+    /// Where dead letters go; `None` for a flow that has none. A table that is read twice is two
+    /// sources, the first of which tells of its malformed records.
+    fn outlets(&self, context: &FlowContext) -> Result<Option<Outlets>, Failure> {
+        let tables = &self.flow.dead_letters;
+        if tables.is_empty() {
+            return Ok(None);
+        }
+        let outlet = |letters: &DeadLetterTable| {
+            let mut context = context.clone();
+            context.query_id = format!("{}-{}", context.query_id, letters.id());
+            let (sink, layout) = (&letters.sink, letters.layout.clone());
+            let sink = letters.connector.sink(sink, layout.schema(), &context)?;
+            Ok::<_, Failure>(Outlet { sink, layout })
+        };
+        let mut told: Vec<&str> = Vec::new();
+        let routes = self.streams.iter().map(|read| {
+            let name = read.declared.table.name.as_str();
+            let named = |letters: &DeadLetterTable| letters.sources.iter().any(|of| of == name);
+            let outlet = tables.iter().position(named)?;
+            let outlet = (!told.contains(&name)).then_some(outlet);
+            told.push(name);
+            let columns = read.schema.fields().len();
+            Some(Route { source_table: name.into(), columns, outlet })
+        });
+        let routes = routes.collect();
+        let outlets = tables.iter().map(outlet).collect::<Result<_, _>>()?;
+        Ok(Some(Outlets::new(&self.flow.name, routes, outlets)))
     }
 
     fn context(&self, query_id: &str) -> FlowContext {

@@ -20,6 +20,7 @@
 mod csv;
 mod error;
 mod infer;
+mod letters;
 mod lines;
 mod listing;
 mod log;
@@ -42,7 +43,7 @@ use millstream_engine::connector::{
     Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
 };
 use millstream_engine::sink::{Failure, Kind, Sink};
-use millstream_engine::source::{Source, StaticTable};
+use millstream_engine::source::{Letter, Source, Split, StaticTable};
 pub use options::{Format, ReadOptions, WriteOptions};
 pub use sink::FilesSink;
 pub use source::FilesSource;
@@ -150,5 +151,17 @@ impl Connector for Files {
         let (options, schema) =
             self.columns(table, ReadMode::Batch, &context.base_dir).map_err(config)?;
         Ok(Some(Arc::new(FilesTable::new(options, schema, context))))
+    }
+
+    fn letters(
+        &self,
+        table: &Table,
+        letters: Vec<Letter>,
+        context: &FlowContext,
+    ) -> Result<Option<Box<dyn Split>>, Failure> {
+        let (options, schema) =
+            self.columns(table, ReadMode::Stream, &context.base_dir).map_err(config)?;
+        let reader = read::Reader::new(Arc::new(options), schema);
+        Ok(Some(Box::new(letters::LetterSplit { letters, reader })))
     }
 }

@@ -17,6 +17,8 @@
 //! take many more micro-batches that way, each of which is remembered until it is acknowledged.
 //! Therefore they are limited, and once half of them are under way the gathering sinks are asked
 //! again and space out the rest: rows wait some milliseconds longer, not for the next commit.
+//!
+//! Dead letters have sinks of their own, after those of the branches ([`outlets`](super::outlets)).
 
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ use millstream_store::offset::BatchId;
 
 use super::MICRO_BATCHES_IN_FLIGHT_MAX;
 use super::decoded::{self, Columns};
+use super::outlets::{Outlets, logged_for};
 use crate::plan::QueryPlan;
 use crate::plan::stream_scan::from_datafusion;
 use crate::progress::SinkProgress;
@@ -55,8 +58,11 @@ impl Branch {
 /// All branches of a query, in the order of the file.
 pub struct Branches {
     branches: Vec<Branch>,
-    /// By source, the columns that any plan reads; empty where there is one branch.
+    /// By source, the columns that any plan reads; empty where there is one branch, and nothing
+    /// beside it.
     columns: Vec<Columns>,
+    /// Where dead letters go. Its sinks are counted after those of the branches.
+    outlets: Option<Outlets>,
 }
 
 /// A micro-batch on its way to the sinks.
@@ -87,9 +93,16 @@ impl Branches {
     /// The branches of one query, whose plans read the same sources in the same order.
     pub fn new(branches: Vec<Branch>) -> Self {
         assert!(!branches.is_empty(), "a query has at least one branch");
-        let mut of_query = Self { branches, columns: Vec::new() };
+        let mut of_query = Self { branches, columns: Vec::new(), outlets: None };
         of_query.find_columns();
         of_query
+    }
+
+    /// The same, with sinks for dead letters.
+    pub fn with_outlets(mut self, outlets: Outlets) -> Self {
+        self.outlets = Some(outlets);
+        self.find_columns();
+        self
     }
 
     /// The branch of a query that has only one.
@@ -98,20 +111,34 @@ impl Branches {
     }
 
     fn find_columns(&mut self) {
-        if self.branches.len() > 1 {
+        if self.are_several() {
             let plans = self.branches.iter().map(|branch| branch.plan.columns_read());
             self.columns = decoded::columns_of_any(plans);
         }
+        if let Some(outlets) = &self.outlets {
+            outlets.widen(&mut self.columns);
+        }
+    }
+
+    /// Whether there is more than one plan and its sink.
+    fn are_several(&self) -> bool {
+        self.branches.len() > 1 || self.outlets.is_some()
     }
 
     fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
-        self.branches.iter().map(|branch| &*branch.sink)
+        let letters = self.outlets.iter().flat_map(Outlets::sinks);
+        self.branches.iter().map(|branch| &*branch.sink).chain(letters)
+    }
+
+    fn sinks_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Sink>> {
+        let letters = self.outlets.iter_mut().flat_map(Outlets::sinks_mut);
+        self.branches.iter_mut().map(|branch| &mut branch.sink).chain(letters)
     }
 
     /// What the sinks are, for progress and messages.
     pub(super) fn description(&self) -> String {
         match &self.branches[..] {
-            [only] => only.sink.description(),
+            [only] if self.outlets.is_none() => only.sink.description(),
             _ => self.sinks().map(|sink| sink.description()).collect::<Vec<_>>().join(", "),
         }
     }
@@ -128,8 +155,8 @@ impl Branches {
 
     /// How many micro-batches may be under way.
     pub(super) fn micro_batches_in_flight_max(&self) -> usize {
-        let several = self.branches.len() > 1;
-        if several && self.is_any_gathering() && !self.are_all_gathering() {
+        let beside = self.is_any_gathering() && !self.are_all_gathering();
+        if beside || self.outlets.as_ref().is_some_and(Outlets::gather) {
             return IN_FLIGHT_BESIDE_GATHERING_MAX;
         }
         let of_sinks = self.sinks().filter_map(|sink| sink.micro_batches_in_flight_max());
@@ -147,8 +174,8 @@ impl Branches {
     /// Opens every sink; gives what each has published last.
     pub(super) async fn open(&mut self) -> Result<Vec<Option<Published>>, Failure> {
         let mut published = Vec::with_capacity(self.branches.len());
-        for branch in &mut self.branches {
-            published.push(branch.sink.open().await?);
+        for sink in self.sinks_mut() {
+            published.push(sink.open().await?);
         }
         Ok(published)
     }
@@ -157,13 +184,18 @@ impl Branches {
     /// those that may be under way are.
     pub(super) async fn ready(&mut self, is_crowded: bool) -> Result<(), Failure> {
         if let [only] = &mut self.branches[..] {
-            return only.sink.ready().await;
-        }
-        let asks_all = is_crowded || self.are_all_gathering();
-        for branch in &mut self.branches {
-            if asks_all || !branch.gathers() {
-                branch.sink.ready().await?;
+            only.sink.ready().await?;
+        } else {
+            let asks_all = is_crowded || self.are_all_gathering();
+            for branch in &mut self.branches {
+                if asks_all || !branch.gathers() {
+                    branch.sink.ready().await?;
+                }
             }
+        }
+        // Dead letters are few; what their sinks cannot take at once is waited for in `publish`.
+        for sink in self.outlets.iter_mut().flat_map(Outlets::sinks_mut).filter(|_| is_crowded) {
+            sink.ready().await?;
         }
         Ok(())
     }
@@ -187,10 +219,10 @@ impl Branches {
         splits: Vec<Vec<Box<dyn Split>>>,
         order: Order<'_>,
     ) -> Result<HandedOver, Failure> {
-        if let [only] = &mut self.branches[..] {
-            return only.publish_alone(env, splits, order).await;
+        match &mut self.branches[..] {
+            [only] if self.outlets.is_none() => only.publish_alone(env, splits, order).await,
+            _ => self.publish_to_several(env, splits, order).await,
         }
-        self.publish_to_several(env, splits, order).await
     }
 
     async fn publish_to_several(
@@ -200,7 +232,8 @@ impl Branches {
         mut order: Order<'_>,
     ) -> Result<HandedOver, Failure> {
         let partitions = self.branches[0].plan.partitions();
-        let input = decoded::decode(env, splits, &self.columns, partitions).await?;
+        let apart = self.outlets.as_ref().map_or(&[][..], Outlets::apart);
+        let mut input = decoded::decode(env, splits, &self.columns, apart, partitions).await?;
         let mut handed_over = HandedOver::new(Acknowledgement::Done);
         let sinks = order.sinks;
         let is_meant = |index: &usize| sinks.is_none_or(|sinks| sinks.contains(index));
@@ -211,7 +244,11 @@ impl Branches {
             let mut acknowledgement = Acknowledgement::Done;
             if is_meant(&index) {
                 let partitions = branch.run(env, input.splits()).await?;
-                logged(order.intent.take()).await?;
+                match &self.outlets {
+                    None => logged(order.intent.take()).await?,
+                    // That the letters' sink needs it is no reason for others to wait.
+                    Some(_) => logged_for(branch.sink.delivery(), &mut order.intent).await?,
+                }
                 let reached = order.reached.clone();
                 let output = Output { batch_id: order.id, partitions, reached };
                 progress.rows = output.rows();
@@ -221,21 +258,31 @@ impl Branches {
             handed_over.sinks.push(progress);
             handed_over.acknowledgements.set(index, acknowledgement);
         }
+        if let Some(outlets) = &mut self.outlets {
+            let letters = outlets.sort(input.take_letters());
+            let (branches, intent) = (self.branches.len(), &mut order.intent);
+            let is_meant = |outlet| is_meant(&(branches + outlet));
+            let published = outlets.publish(letters, (order.id, &order.reached), intent, is_meant);
+            for (progress, acknowledgement) in published.await? {
+                handed_over.sinks.push(progress);
+                handed_over.acknowledgements.others.push(acknowledgement);
+            }
+        }
         Ok(handed_over)
     }
 
     /// Has every sink publish what it holds back.
     pub(super) async fn flush(&mut self) {
-        for branch in &mut self.branches {
-            branch.sink.flush().await;
+        for sink in self.sinks_mut() {
+            sink.flush().await;
         }
     }
 
     /// Closes every sink; gives the first failure.
     pub(super) async fn close(&mut self) -> Result<(), Failure> {
         let mut outcome = Ok(());
-        for branch in &mut self.branches {
-            let closed = branch.sink.close().await;
+        for sink in self.sinks_mut() {
+            let closed = sink.close().await;
             outcome = outcome.and(closed);
         }
         outcome

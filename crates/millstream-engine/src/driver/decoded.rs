@@ -4,6 +4,9 @@
 //! plans over one source its splits are decoded here, into the columns that any of them asks for,
 //! on as many cores as a scan would use. Each plan then gets splits that only pick columns out of
 //! what is in memory.
+//!
+//! The same is done where malformed records are dead letters: they are gathered while the splits
+//! are decoded, and the plans see the others only.
 
 use std::sync::Arc;
 
@@ -11,6 +14,7 @@ use arrow::array::RecordBatch;
 use millstream_store::env::Env;
 use millstream_store::error::Kind;
 
+use crate::dead_letters::Letter;
 use crate::plan::stream_scan::spread;
 use crate::source::{Failure, RecordBatches, Split};
 
@@ -38,6 +42,7 @@ pub fn columns_of_any(plans: impl Iterator<Item = Vec<Option<Vec<usize>>>>) -> V
 /// The rows of a micro-batch, by source.
 pub struct Decoded {
     sources: Vec<Vec<Share>>,
+    letters: Vec<Vec<Letter>>,
 }
 
 /// What one core decoded, in order.
@@ -47,33 +52,45 @@ struct Share {
     rows: Arc<[RecordBatch]>,
 }
 
-/// Decodes the splits of each source; a large micro-batch on up to `partitions` cores.
+/// Decodes the splits of each source; a large micro-batch on up to `partitions` cores. `apart` says
+/// of each source whether its malformed records are letters; without an entry they are not.
 pub async fn decode(
     env: &Env,
     inputs: Vec<Vec<Box<dyn Split>>>,
     columns: &[Columns],
+    apart: &[bool],
     partitions: usize,
 ) -> Result<Decoded, Failure> {
     let mut sources = Vec::with_capacity(inputs.len());
-    for (splits, columns) in inputs.into_iter().zip(columns) {
+    let mut letters = Vec::with_capacity(inputs.len());
+    let apart = apart.iter().copied().chain(std::iter::repeat(false));
+    for ((splits, columns), apart) in inputs.into_iter().zip(columns).zip(apart) {
         let mut shares = spread(splits, partitions).into_iter();
         let first = shares.next();
         let elsewhere = shares.map(|splits| {
             let columns = Arc::clone(columns);
-            env.spawn_on_cores("decode", async move { Share::decode(splits, columns) })
+            env.spawn_on_cores("decode", async move { Share::decode(splits, columns, apart) })
         });
         let elsewhere: Vec<_> = elsewhere.collect();
-        let here = first.map(|splits| Share::decode(splits, Arc::clone(columns)));
+        let here = first.map(|splits| Share::decode(splits, Arc::clone(columns), apart));
         let mut decoded: Vec<_> = here.into_iter().collect();
         for task in elsewhere {
             decoded.push(task.join().await);
         }
-        sources.push(decoded.into_iter().collect::<Result<_, _>>()?);
+        let decoded = decoded.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let (shares, rejected): (Vec<_>, Vec<_>) = decoded.into_iter().unzip();
+        sources.push(shares);
+        letters.push(rejected.into_iter().flatten().collect());
     }
-    Ok(Decoded { sources })
+    Ok(Decoded { sources, letters })
 }
 
 impl Decoded {
+    /// What was rejected, by source; once.
+    pub fn take_letters(&mut self) -> Vec<Vec<Letter>> {
+        std::mem::take(&mut self.letters)
+    }
+
     /// The rows as splits, for one plan.
     pub fn splits(&self) -> Vec<Vec<Box<dyn Split>>> {
         let of_source = |shares: &Vec<Share>| {
@@ -84,10 +101,21 @@ impl Decoded {
 }
 
 impl Share {
-    fn decode(splits: Vec<Box<dyn Split>>, columns: Columns) -> Result<Self, Failure> {
-        let decoded = splits.into_iter().flat_map(|split| split.read(&columns));
-        let rows = decoded.collect::<Result<_, _>>()?;
-        Ok(Self { columns, rows })
+    fn decode(
+        splits: Vec<Box<dyn Split>>,
+        columns: Columns,
+        apart: bool,
+    ) -> Result<(Self, Vec<Letter>), Failure> {
+        if !apart {
+            let decoded = splits.into_iter().flat_map(|split| split.read(&columns));
+            let rows = decoded.collect::<Result<_, _>>()?;
+            return Ok((Self { columns, rows }, Vec::new()));
+        }
+        let (mut rows, mut letters) = (Vec::new(), Vec::new());
+        for split in splits {
+            rows.append(&mut split.read_apart(&columns, &mut letters)?);
+        }
+        Ok((Self { columns, rows: rows.into() }, letters))
     }
 }
 
@@ -170,7 +198,7 @@ mod tests {
             };
             let splits: Vec<_> = (0..3).map(split).collect();
             let columns: Columns = [0, 2].into();
-            let input = decode(&Env::real(), vec![splits], &[columns], 2).await.unwrap();
+            let input = decode(&Env::real(), vec![splits], &[columns], &[], 2).await.unwrap();
             assert_eq!(decoded.load(Ordering::Relaxed), 3);
             for (column, factor) in [(2, 100), (0, 1)] {
                 let mut found = values(input.splits().remove(0), column);

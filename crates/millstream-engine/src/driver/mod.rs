@@ -34,6 +34,7 @@ pub mod branches;
 mod committer;
 mod decoded;
 mod micro_batch;
+pub mod outlets;
 mod pace;
 mod recovery;
 pub mod stop;

@@ -17,6 +17,7 @@ mod blame;
 mod branches;
 mod create_table;
 mod cursor;
+pub mod dead_letters;
 pub mod diagnostic;
 mod lateral;
 mod lexer;

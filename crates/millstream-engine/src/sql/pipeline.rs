@@ -16,6 +16,7 @@ use crate::connector::{Connector, ReadMode, Registry, Table};
 
 use super::branches::{OTHER_STREAM, OTHER_STREAM_HELP};
 use super::cursor::Name;
+use super::dead_letters::{DeadLetterTable, Surroundings};
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::lexer::Lexed;
 use super::logical::to_logical;
@@ -48,6 +49,8 @@ pub struct Flow {
     pub name: String,
     /// Its queries, at least one; all read the same streams.
     pub branches: Vec<Branch>,
+    /// The tables that get its dead letters, in the order in which its sources name them.
+    pub dead_letters: Vec<DeadLetterTable>,
     /// How the flow is driven.
     pub writer: WriterOptions,
     /// Where the checkpoint is: `checkpointLocation`, else `.millstream/<file>/<flow>`.
@@ -276,6 +279,11 @@ impl<'a> Loader<'a> {
                 flows.extend(found.take(self.flow(name, branches, file_name)));
             }
         }
+        for flow in &flows {
+            for letters in &flow.dead_letters {
+                roles.entry(letters.id()).or_default().written = true;
+            }
+        }
         for table in &self.tables {
             let own = roles.get(&table.table.name.to_lowercase()).copied().unwrap_or_default();
             // A query that could not be read may have used the table in any way.
@@ -371,6 +379,7 @@ impl<'a> Loader<'a> {
         file_name: &str,
     ) -> Result<Flow, Diagnostics> {
         same_streams(&branches)?;
+        let dead_letters = self.dead_letters(&branches)?;
         let declared: Vec<_> = branches.iter().map(|branch| &*branch.declared).collect();
         let writer = DeclaredTable::writer_of_all(&declared, &self.writer_overrides)?;
         let stem = Path::new(file_name)
@@ -382,8 +391,22 @@ impl<'a> Loader<'a> {
             is_stream: branches.iter().any(|branch| branch.query.is_stream()),
             name,
             branches,
+            dead_letters,
             writer,
         })
+    }
+
+    fn dead_letters(&self, branches: &[Branch]) -> Result<Vec<DeadLetterTable>, Diagnostics> {
+        let written = |name: &str| {
+            let branches = self.file.flows.iter().flat_map(|flow| &flow.branches);
+            let mut sinks = branches.filter_map(|branch| branch.sink.as_ref());
+            sinks.any(|sink| sink.text.eq_ignore_ascii_case(name))
+        };
+        let (tables, declarations) = (&self.tables[..], &self.file.tables[..]);
+        let surroundings = Surroundings { tables, declarations, written: &written };
+        let reads = branches.iter().flat_map(|branch| &branch.query.reads);
+        let sinks: Vec<&str> = branches.iter().map(|branch| branch.sink.name.as_str()).collect();
+        surroundings.of_flow(&reads.collect::<Vec<_>>(), &sinks)
     }
 
     /// Two flows with one checkpoint would each take the other's progress for their own.

@@ -1,0 +1,145 @@
+//! Where a query's dead letters go: sinks beside those of its branches, fed with what decoding
+//! rejected.
+//!
+//! To recovery they are sinks like the others: they come after the branches' own, answer for
+//! themselves, and get a micro-batch again that they lack. Which records are letters follows from
+//! the range and the table's columns alone, not from what the query reads of them, so a replay
+//! finds the same ones.
+//!
+//! A micro-batch without letters is not handed over, and nobody asks whether such a sink is ready:
+//! good rows do not wait for a table of bad ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_store::log_writer::Ticket;
+use millstream_store::offset::BatchId;
+
+use super::decoded::Columns;
+use crate::dead_letters::{Group, Layout, Letter, Stamp};
+use crate::progress::SinkProgress;
+use crate::sink::{Acknowledgement, Delivery, Output, Reached, Sink};
+use crate::source::Failure;
+
+/// The sinks of a query's dead letters, and what goes to which.
+pub struct Outlets {
+    /// The flow's name, which each letter tells.
+    flow: String,
+    routes: Vec<Option<Route>>,
+    /// By source, whether it has a route.
+    apart: Vec<bool>,
+    outlets: Vec<Outlet>,
+}
+
+/// What becomes of the letters of one source.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The source's table, which each letter tells.
+    pub source_table: Arc<str>,
+    /// How many columns the source has: all are decoded, read or not.
+    pub columns: usize,
+    /// The sink, among those of dead letters. `None` where another source of the query reads the
+    /// same table, and keeps the letters.
+    pub outlet: Option<usize>,
+}
+
+/// A sink of dead letters.
+pub struct Outlet {
+    /// The sink.
+    pub sink: Box<dyn Sink>,
+    /// Which columns it gets.
+    pub layout: Layout,
+}
+
+/// A micro-batch's letters, by sink.
+pub(super) type Letters = Vec<Vec<Group>>;
+
+impl Outlets {
+    /// The dead letters of the flow `flow`. `routes` has an entry for each source, `None` for one
+    /// whose records are all taken as its table's mode says.
+    pub fn new(flow: &str, routes: Vec<Option<Route>>, outlets: Vec<Outlet>) -> Self {
+        let apart = routes.iter().map(Option::is_some).collect();
+        Self { flow: flow.to_owned(), routes, apart, outlets }
+    }
+
+    pub(super) fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
+        self.outlets.iter().map(|outlet| &*outlet.sink)
+    }
+
+    pub(super) fn sinks_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Sink>> {
+        self.outlets.iter_mut().map(|outlet| &mut outlet.sink)
+    }
+
+    /// Whether letters are kept until a sink publishes many micro-batches at once.
+    pub(super) fn gather(&self) -> bool {
+        self.sinks().any(|sink| sink.micro_batches_in_flight_max().is_some())
+    }
+
+    /// All columns of the sources that have letters, instead of those that plans read.
+    pub(super) fn widen(&self, columns: &mut [Columns]) {
+        for (columns, route) in columns.iter_mut().zip(&self.routes) {
+            if let Some(route) = route {
+                *columns = (0..route.columns).collect();
+            }
+        }
+    }
+
+    /// By source, whether its malformed records are letters.
+    pub(super) fn apart(&self) -> &[bool] {
+        &self.apart
+    }
+
+    /// Sorts what decoding rejected, by source, into letters by sink.
+    pub(super) fn sort(&self, rejected: Vec<Vec<Letter>>) -> Letters {
+        let mut sorted: Letters = self.outlets.iter().map(|_| Vec::new()).collect();
+        for (letters, route) in rejected.into_iter().zip(&self.routes) {
+            let Some(Route { source_table, outlet: Some(outlet), .. }) = route else { continue };
+            if !letters.is_empty() {
+                let source_table = Some(Arc::clone(source_table));
+                sorted[*outlet].push(Group { source_table, constraint: None, letters });
+            }
+        }
+        sorted
+    }
+
+    /// Hands a micro-batch's letters over, to those sinks for which `is_meant` holds. Gives what
+    /// each sink got, and its acknowledgement.
+    pub(super) async fn publish(
+        &mut self,
+        letters: Letters,
+        (id, reached): (BatchId, &Reached),
+        intent: &mut Option<Ticket>,
+        is_meant: impl Fn(usize) -> bool,
+    ) -> Result<Vec<(SinkProgress, Acknowledgement)>, Failure> {
+        let stamp = Stamp { flow: &self.flow, found_ms: reached.batch_time_ms };
+        let mut handed_over = Vec::with_capacity(self.outlets.len());
+        for (index, (outlet, groups)) in self.outlets.iter_mut().zip(letters).enumerate() {
+            let description = outlet.sink.description();
+            let mut progress = SinkProgress { description, rows: 0, latency: Duration::ZERO };
+            let mut acknowledgement = Acknowledgement::Done;
+            if is_meant(index) && !groups.is_empty() {
+                let rows = outlet.layout.rows(&groups, stamp);
+                progress.rows = rows.num_rows() as u64;
+                let (partitions, reached) = (vec![vec![rows]], reached.clone());
+                let output = Output { batch_id: id, partitions, reached };
+                logged_for(outlet.sink.delivery(), intent).await?;
+                acknowledgement = outlet.sink.publish(output).await?;
+            }
+            handed_over.push((progress, acknowledgement));
+        }
+        Ok(handed_over)
+    }
+}
+
+/// Waits until the intent is durable if a sink of this kind relies on that.
+pub(super) async fn logged_for(
+    delivery: Delivery,
+    intent: &mut Option<Ticket>,
+) -> Result<(), Failure> {
+    if delivery == Delivery::IdempotentById
+        && let Some(ticket) = intent.take()
+    {
+        ticket.written().await?;
+    }
+    Ok(())
+}
