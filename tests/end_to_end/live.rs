@@ -43,6 +43,8 @@ pub struct Numbers<'a> {
     topics: &'a Topics,
     /// The topic.
     pub topic: String,
+    /// A number as a record's value.
+    text: fn(u64) -> String,
     produced: AtomicU64,
     stop: AtomicBool,
 }
@@ -50,8 +52,13 @@ pub struct Numbers<'a> {
 impl<'a> Numbers<'a> {
     /// Makes the topic.
     pub fn new(topics: &'a Topics, topic: String) -> Self {
+        Self::written(topics, topic, |number| format!("{number:06}"))
+    }
+
+    /// The same, with records as `text` writes them.
+    pub fn written(topics: &'a Topics, topic: String, text: fn(u64) -> String) -> Self {
         topics.create(&topic, PARTITIONS as usize);
-        Self { topics, topic, produced: AtomicU64::new(0), stop: AtomicBool::new(false) }
+        Self { topics, topic, text, produced: AtomicU64::new(0), stop: AtomicBool::new(false) }
     }
 
     /// Numbers in each partition.
@@ -68,7 +75,7 @@ impl<'a> Numbers<'a> {
         let from = self.produced.fetch_add(count, Ordering::Relaxed);
         let numbers = from..from + count;
         let record =
-            |number: u64| (0..PARTITIONS).map(move |to| Record::of(format!("{number:06}")).to(to));
+            |number: u64| (0..PARTITIONS).map(move |to| Record::of((self.text)(number)).to(to));
         producer.produce(&self.topic, numbers.flat_map(record));
     }
 

@@ -27,6 +27,7 @@ mod wait;
 
 mod bad_input;
 mod checkpoint_damage;
+mod dead_letters;
 mod delivery;
 mod delta;
 mod demo;

@@ -211,6 +211,12 @@ pub trait Connector: Send + Sync {
         Form::Table
     }
 
+    /// A dead-letter table as one that is read whole, with the columns that its rows were written
+    /// with.
+    fn dead_letter_source(&self, table: &Table, _columns: &SchemaRef) -> Table {
+        table.clone()
+    }
+
     /// The payloads of `letters` as input of a source of `table`, decoded as the table says now.
     /// What is rejected again comes back as the same letter with another error. `None` where
     /// records of the connector cannot be malformed. The table passed `check_source`.

@@ -4,7 +4,10 @@
 //! rest, and each has a plan of its own. [`plan`] makes everything that touches nothing: logical
 //! and physical plans over tables that are still empty, so that `validate` and `run` find the same
 //! mistakes. [`PlannedFlow::run`] then opens the checkpoint, makes sources and sinks, reads the
-//! static tables and hands all of it to the driver.
+//! static tables and hands all of it to the driver. [`PlannedFlow::replay`] does the same over dead
+//! letters.
+
+pub mod replay;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -247,7 +250,10 @@ impl PlannedFlow {
         }
         let state = context.state();
         let logical = branch.plan(&state)?;
-        let output_schema = Arc::new(logical.schema().as_arrow().clone());
+        let checks = branch.checks().map_or(0, |checks| checks.columns());
+        let schema = logical.schema().as_arrow();
+        let of_sink: Vec<usize> = (0..schema.fields().len() - checks).collect();
+        let output_schema = Arc::new(schema.project(&of_sink).expect("they are columns of it"));
         let body = match self.flow.is_stream {
             true => {
                 let planned = QueryPlan::new(state, logical, scans).await;
@@ -307,21 +313,32 @@ impl PlannedFlow {
         }
     }
 
-    async fn run_stream(mut self, settings: RunSettings) -> Result<Finished, Failure> {
+    async fn run_stream(self, settings: RunSettings) -> Result<Finished, Failure> {
         let checkpoint = Checkpoint::open(&settings.checkpoint, &self.env).await?;
         let context = self.context(checkpoint.query_id());
         settings.listener.started(&QueryStarted {
             query_id: checkpoint.query_id().to_owned(),
             run_id: self.env.random_uuid().to_string(),
         });
-        self.narrow_tables()?;
-        self.load_tables(&context).await?;
-        let sinks = self.sinks(&context)?;
         let make = |read: &StreamRead| {
             let declared = &read.declared;
             declared.connector.source(&declared.table, ReadMode::Stream, &context)
         };
         let sources: Vec<_> = self.streams.iter().map(make).collect::<Result<_, _>>()?;
+        self.drive(checkpoint, &context, sources, settings).await
+    }
+
+    /// Runs the flow over `sources`, which stand for its streams.
+    async fn drive(
+        mut self,
+        checkpoint: Checkpoint,
+        context: &FlowContext,
+        sources: Vec<Box<dyn Source>>,
+        settings: RunSettings,
+    ) -> Result<Finished, Failure> {
+        self.narrow_tables()?;
+        self.load_tables(context).await?;
+        let sinks = self.sinks(context)?;
         let mut branches = Vec::with_capacity(sinks.len());
         for (planned, sink) in std::mem::take(&mut self.branches).into_iter().zip(sinks) {
             let Body::Stream(mut plan) = planned.body else { unreachable!("run looked") };
@@ -332,7 +349,7 @@ impl PlannedFlow {
         }
         let branches = Branches::new(branches);
         let query = Query {
-            branches: match self.outlets(&context)? {
+            branches: match self.outlets(context)? {
                 Some(outlets) => branches.with_outlets(outlets),
                 None => branches,
             },
@@ -360,10 +377,13 @@ impl PlannedFlow {
         self.narrow_tables()?;
         let rows_in = self.load_tables(&context).await?;
         let sinks = self.sinks(&context)?;
+        let mut outlets = self.outlets(&context)?;
+        let batch_time_ms = self.env.now_ms();
         let mut rows_out = 0;
         for (planned, mut sink) in self.branches.into_iter().zip(sinks) {
             let Body::Once { state, logical } = planned.body else { unreachable!("run looked") };
-            rows_out += batch_query::run(&state, &logical, sink.as_mut()).await?.rows_out;
+            let outlets = outlets.as_mut().map(|outlets| (outlets, batch_time_ms));
+            rows_out += batch_query::run(&state, &logical, sink.as_mut(), outlets).await?.rows_out;
         }
         Ok(Finished { micro_batches: 1, rows_in, rows_out })
     }
@@ -386,12 +406,15 @@ impl PlannedFlow {
     /// sources, the first of which tells of its malformed records.
     fn outlets(&self, context: &FlowContext) -> Result<Option<Outlets>, Failure> {
         let tables = &self.flow.dead_letters;
-        if tables.is_empty() {
+        let checks = self.flow.branches[0].checks();
+        if tables.is_empty() && checks.is_none() {
             return Ok(None);
         }
         let outlet = |letters: &DeadLetterTable| {
             let mut context = context.clone();
-            context.query_id = format!("{}-{}", context.query_id, letters.id());
+            if !context.query_id.is_empty() {
+                context.query_id = format!("{}-{}", context.query_id, letters.id());
+            }
             let (sink, layout) = (&letters.sink, letters.layout.clone());
             let sink = letters.connector.sink(sink, layout.schema(), &context)?;
             Ok::<_, Failure>(Outlet { sink, layout })
@@ -408,7 +431,7 @@ impl PlannedFlow {
         });
         let routes = routes.collect();
         let outlets = tables.iter().map(outlet).collect::<Result<_, _>>()?;
-        Ok(Some(Outlets::new(&self.flow.name, routes, outlets)))
+        Ok(Some(Outlets::new(&self.flow.name, routes, outlets).with_checks(checks)))
     }
 
     fn context(&self, query_id: &str) -> FlowContext {

@@ -153,6 +153,11 @@ impl Connector for Files {
         Ok(Some(Arc::new(FilesTable::new(options, schema, context))))
     }
 
+    fn dead_letter_source(&self, table: &Table, columns: &SchemaRef) -> Table {
+        // Found out from text, a payload would be what stands for its bytes.
+        Table { columns: Some(columns.clone()), ..table.clone() }
+    }
+
     fn letters(
         &self,
         table: &Table,

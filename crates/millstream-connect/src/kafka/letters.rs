@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
+use millstream_engine::connector::{Options, Table};
 use millstream_engine::source::{Failure, Letter, Place, RecordBatches, Split};
 
 use super::chunk::{Chunk, ChunkBuilder};
@@ -40,6 +41,26 @@ impl Chunk {
             .map(|(name, value)| (name.unwrap_or_default().to_owned(), value.map(<[u8]>::to_vec)))
             .collect()
     }
+}
+
+/// Settings of the client that reading needs as well as writing.
+const SHARED_SETTINGS: [&str; 4] =
+    ["kafka.bootstrap.servers", "kafka.security.", "kafka.sasl.", "kafka.ssl."];
+
+/// A topic of dead letters as a table that is read: all committed records, with their headers.
+pub fn readable(table: &Table) -> Table {
+    let is_shared = |key: &str| {
+        let key = key.to_ascii_lowercase();
+        SHARED_SETTINGS.iter().any(|shared| key.starts_with(shared))
+    };
+    let kept = table.options.iter().filter(|(key, _)| is_shared(key));
+    let mut options = Options::new(kept.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    if let Some(topics) = table.options.get("subscribe").or(table.options.get("topic")) {
+        options.set("subscribe", topics);
+    }
+    options.set("includeHeaders", "true");
+    options.set("kafka.isolation.level", "read_committed");
+    Table { name: table.name.clone(), columns: None, options }
 }
 
 /// Payloads of letters, decoded as a table says now.

@@ -223,6 +223,10 @@ impl Connector for KafkaConnector {
         Form::Record
     }
 
+    fn dead_letter_source(&self, table: &Table, _columns: &SchemaRef) -> Table {
+        letters::readable(table)
+    }
+
     fn letters(
         &self,
         table: &Table,

@@ -4,12 +4,16 @@
 //! ([`Split::read_apart`](crate::source::Split::read_apart)), and a row that breaks a constraint
 //! does after the plan has run. The driver gathers a micro-batch's letters and publishes them, under
 //! the micro-batch's number, to a sink of their own; [`Layout`] says which columns that sink gets.
+//! Once its cause is mended a letter is read back and fed to its flow by a [`LetterSource`].
 
+mod filed;
 mod layout;
 mod letter;
+mod source;
 
 pub use layout::{Form, Group, Layout, LayoutError, OWN_HEADER_PREFIX, Stamp};
 pub use letter::{Letter, Place};
+pub use source::{LetterBox, LetterSource, ReplayError, Tally};
 
 /// The option of a source that names the table its dead letters go to.
 pub const OPTION: &str = "deadLetter";

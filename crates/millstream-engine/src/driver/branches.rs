@@ -33,7 +33,7 @@ use super::decoded::{self, Columns};
 use super::outlets::{Outlets, logged_for};
 use crate::plan::QueryPlan;
 use crate::plan::stream_scan::from_datafusion;
-use crate::progress::SinkProgress;
+use crate::progress::{ConstraintProgress, SinkProgress};
 use crate::sink::{Acknowledgement, Delivery, Output, Published, Reached, Sink};
 use crate::source::{Failure, Split};
 
@@ -81,6 +81,8 @@ pub(super) struct HandedOver {
     pub(super) rows_out: u64,
     /// What each sink got; empty where the query has one.
     pub(super) sinks: Vec<SinkProgress>,
+    /// How many rows met each constraint.
+    pub(super) constraints: Vec<ConstraintProgress>,
 }
 
 /// Completes when every sink has accepted a micro-batch.
@@ -235,6 +237,8 @@ impl Branches {
         let apart = self.outlets.as_ref().map_or(&[][..], Outlets::apart);
         let mut input = decoded::decode(env, splits, &self.columns, apart, partitions).await?;
         let mut handed_over = HandedOver::new(Acknowledgement::Done);
+        let rejected = input.take_letters();
+        let mut letters = self.outlets.as_ref().map(|outlets| outlets.sort(rejected));
         let sinks = order.sinks;
         let is_meant = |index: &usize| sinks.is_none_or(|sinks| sinks.contains(index));
         for (index, branch) in self.branches.iter_mut().enumerate() {
@@ -242,8 +246,15 @@ impl Branches {
             let (rows, latency) = (0, Duration::ZERO);
             let mut progress = SinkProgress { description, rows, latency };
             let mut acknowledgement = Acknowledgement::Done;
+            let has_checks = self.outlets.as_ref().is_some_and(Outlets::has_checks);
+            let mut partitions = Vec::new();
+            if is_meant(&index) || has_checks {
+                partitions = branch.run(env, input.splits()).await?;
+            }
+            if let (Some(outlets), Some(letters)) = (&self.outlets, &mut letters) {
+                (partitions, handed_over.constraints) = outlets.check(partitions, letters)?;
+            }
             if is_meant(&index) {
-                let partitions = branch.run(env, input.splits()).await?;
                 match &self.outlets {
                     None => logged(order.intent.take()).await?,
                     // That the letters' sink needs it is no reason for others to wait.
@@ -258,8 +269,7 @@ impl Branches {
             handed_over.sinks.push(progress);
             handed_over.acknowledgements.set(index, acknowledgement);
         }
-        if let Some(outlets) = &mut self.outlets {
-            let letters = outlets.sort(input.take_letters());
+        if let (Some(outlets), Some(letters)) = (&mut self.outlets, letters) {
             let (branches, intent) = (self.branches.len(), &mut order.intent);
             let is_meant = |outlet| is_meant(&(branches + outlet));
             let published = outlets.publish(letters, (order.id, &order.reached), intent, is_meant);
@@ -325,7 +335,8 @@ async fn logged(intent: Option<Ticket>) -> Result<(), Failure> {
 impl HandedOver {
     fn new(first: Acknowledgement) -> Self {
         let acknowledgements = Acknowledgements { first, others: Vec::new() };
-        Self { acknowledgements, rows_out: 0, sinks: Vec::new() }
+        let (sinks, constraints) = (Vec::new(), Vec::new());
+        Self { acknowledgements, rows_out: 0, sinks, constraints }
     }
 }
 

@@ -416,7 +416,7 @@ impl Driver {
         let handed_over = branches.publish(env, input.splits, order).await?;
         durations.add_batch = self.since(began_running);
 
-        let HandedOver { acknowledgements, rows_out, sinks } = handed_over;
+        let HandedOver { acknowledgements, rows_out, sinks, constraints } = handed_over;
         let progress = self.progress(id, &fired, durations, &input.ends, &input.rows, rows_out);
         for (position, end) in self.positions.iter_mut().zip(&input.ends) {
             if let Some(end) = end {
@@ -428,7 +428,7 @@ impl Driver {
             intent,
             completes: micro_batch.completes,
             mend: micro_batch.mend,
-            progress: Progress { sinks, ..progress },
+            progress: Progress { sinks, constraints, ..progress },
             took: self.since(fired.began),
             handed_over_us: self.query.env.now_us(),
             handed_over: self.query.env.monotonic(),
@@ -472,6 +472,7 @@ impl Driver {
             sources: sources.collect(),
             sink: self.query.branches.description(),
             sinks: Vec::new(),
+            constraints: Vec::new(),
         }
     }
 

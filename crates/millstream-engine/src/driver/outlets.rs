@@ -1,5 +1,5 @@
-//! Where a query's dead letters go: sinks beside those of its branches, fed with what decoding
-//! rejected.
+//! Where a query's dead letters go: sinks beside those of its branches, fed with what decoding or a
+//! constraint rejected.
 //!
 //! To recovery they are sinks like the others: they come after the branches' own, answer for
 //! themselves, and get a micro-batch again that they lack. Which records are letters follows from
@@ -12,12 +12,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
 use millstream_store::log_writer::Ticket;
 use millstream_store::offset::BatchId;
 
 use super::decoded::Columns;
+use crate::constraints::Checks;
 use crate::dead_letters::{Group, Layout, Letter, Stamp};
-use crate::progress::SinkProgress;
+use crate::progress::{ConstraintProgress, SinkProgress};
 use crate::sink::{Acknowledgement, Delivery, Output, Reached, Sink};
 use crate::source::Failure;
 
@@ -29,6 +31,8 @@ pub struct Outlets {
     /// By source, whether it has a route.
     apart: Vec<bool>,
     outlets: Vec<Outlet>,
+    /// What the rows of the query's only branch are held against.
+    checks: Option<Checks>,
 }
 
 /// What becomes of the letters of one source.
@@ -59,7 +63,32 @@ impl Outlets {
     /// whose records are all taken as its table's mode says.
     pub fn new(flow: &str, routes: Vec<Option<Route>>, outlets: Vec<Outlet>) -> Self {
         let apart = routes.iter().map(Option::is_some).collect();
-        Self { flow: flow.to_owned(), routes, apart, outlets }
+        Self { flow: flow.to_owned(), routes, apart, outlets, checks: None }
+    }
+
+    /// The same, with constraints on the rows of the query, which then has one branch.
+    pub fn with_checks(mut self, checks: Option<Checks>) -> Self {
+        self.checks = checks;
+        self
+    }
+
+    /// Whether a plan has to run though its own sink has the micro-batch: its rows may be letters.
+    pub(super) fn has_checks(&self) -> bool {
+        self.checks.is_some()
+    }
+
+    /// Holds rows against the constraints. What they reject is added to `letters`.
+    pub(super) fn check(
+        &self,
+        partitions: Vec<Vec<RecordBatch>>,
+        letters: &mut Letters,
+    ) -> Result<(Vec<Vec<RecordBatch>>, Vec<ConstraintProgress>), Failure> {
+        let Some(checks) = &self.checks else { return Ok((partitions, Vec::new())) };
+        let checked = checks.apply(partitions)?;
+        for (outlet, group) in checked.letters {
+            letters[outlet].push(group);
+        }
+        Ok((checked.partitions, checked.progress))
     }
 
     pub(super) fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
@@ -102,6 +131,35 @@ impl Outlets {
         sorted
     }
 
+    /// Holds the rows of a query that runs once against the constraints, and publishes what they
+    /// reject. Gives the others.
+    pub(super) async fn check_once(
+        &mut self,
+        partitions: Vec<Vec<RecordBatch>>,
+        reached: &Reached,
+    ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+        let mut letters = self.sort(Vec::new());
+        let (partitions, counts) = self.check(partitions, &mut letters)?;
+        for ConstraintProgress { name, passed, failed } in counts {
+            tracing::info!(constraint = name, passed, failed, "the rows were checked");
+        }
+        for sink in self.sinks_mut() {
+            sink.open().await?;
+        }
+        let of_batch = (BatchId(0), reached);
+        let published = self.publish(letters, of_batch, &mut None, |_| true).await?;
+        for sink in self.sinks_mut() {
+            sink.flush().await;
+        }
+        for (_, acknowledgement) in published {
+            acknowledgement.accepted().await?;
+        }
+        for sink in self.sinks_mut() {
+            sink.close().await?;
+        }
+        Ok(partitions)
+    }
+
     /// Hands a micro-batch's letters over, to those sinks for which `is_meant` holds. Gives what
     /// each sink got, and its acknowledgement.
     pub(super) async fn publish(
@@ -117,7 +175,8 @@ impl Outlets {
             let description = outlet.sink.description();
             let mut progress = SinkProgress { description, rows: 0, latency: Duration::ZERO };
             let mut acknowledgement = Acknowledgement::Done;
-            if is_meant(index) && !groups.is_empty() {
+            let has_letters = groups.iter().any(|group| !group.letters.is_empty());
+            if is_meant(index) && has_letters {
                 let rows = outlet.layout.rows(&groups, stamp);
                 progress.rows = rows.num_rows() as u64;
                 let (partitions, reached) = (vec![vec![rows]], reached.clone());

@@ -1,11 +1,13 @@
-//! `'deadLetter' = 'table'` on a source: which table gets what, and whether it can.
+//! `'deadLetter' = 'table'` on a source, and `DEAD LETTER INTO table` of a constraint: which table
+//! gets what, and whether it can.
 
 use std::sync::Arc;
 
 use crate::connector::{Connector, OptionError, ReadMode, Table};
 use crate::dead_letters::{Layout, OPTION};
 
-use super::diagnostic::{Diagnostic, Diagnostics};
+use super::cursor::Name;
+use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::nearest::suggest;
 use super::options::{DeclaredTable, WRITER_OPTIONS};
 use super::parse::TableDeclaration;
@@ -20,7 +22,8 @@ pub struct DeadLetterTable {
     pub connector: Arc<dyn Connector>,
     /// Which columns it gets.
     pub layout: Layout,
-    /// The streams of the flow whose malformed records it gets, by name.
+    /// The streams of the flow whose malformed records it gets, by name; none where it gets only
+    /// rows that break a constraint.
     pub sources: Vec<String>,
 }
 
@@ -67,11 +70,13 @@ impl Surroundings<'_> {
                 }
                 continue;
             }
-            let letters = self.table(source, name, reads, sinks);
-            if let Some((declared, layout)) = found.take(letters) {
-                let (sink, connector) = (declared.table.clone(), Arc::clone(&declared.connector));
-                let sources = vec![source.table.name.clone()];
-                tables.push(DeadLetterTable { sink, connector, layout, sources });
+            let wrong = |problem: String, help: String| {
+                let error = OptionError::of(OPTION, problem, Some(help));
+                Diagnostics::from(source.blame(error, None))
+            };
+            if let Some(mut letters) = found.take(self.table(name, reads, sinks, &wrong)) {
+                letters.sources.push(source.table.name.clone());
+                tables.push(letters);
             }
         }
         found.forget_repeats();
@@ -79,46 +84,65 @@ impl Surroundings<'_> {
         Ok(tables)
     }
 
-    /// The table `name`, which `source` names.
+    /// The table that `DEAD LETTER INTO name` means, among `tables` or added to them.
+    pub(super) fn named(
+        &self,
+        name: &Name,
+        tables: &mut Vec<DeadLetterTable>,
+        reads: &[&TableRead],
+        sinks: &[&str],
+    ) -> Result<usize, Diagnostics> {
+        let named = |table: &DeadLetterTable| table.sink.name.eq_ignore_ascii_case(&name.text);
+        if let Some(known) = tables.iter().position(named) {
+            return Ok(known);
+        }
+        let wrong = |problem: String, help: String| {
+            Diagnostics::from(Diagnostic::at(name.span, problem).help(help))
+        };
+        tables.push(self.table(&name.text, reads, sinks, &wrong)?);
+        Ok(tables.len() - 1)
+    }
+
+    /// The table `name`; `wrong` makes an error of a problem and what to do about it.
     fn table(
         &self,
-        source: &DeclaredTable,
         name: &str,
         reads: &[&TableRead],
         sinks: &[&str],
-    ) -> Result<(&Arc<DeclaredTable>, Layout), Diagnostics> {
-        let at_option = |problem: String, help: String| {
-            let error = OptionError::of(OPTION, problem, Some(help));
-            Diagnostics::from(source.blame(error, None))
-        };
+        wrong: &dyn Fn(String, String) -> Diagnostics,
+    ) -> Result<DeadLetterTable, Diagnostics> {
         let Some(declared) = self.find(name) else {
             let names = self.declarations.iter().map(|table| table.name.text.as_str());
-            let problem = format!("'{OPTION}' names the table `{name}`, which is not declared");
-            return Err(at_option(problem, suggest(name, "declared tables", names)));
+            let problem = format!("there is no table `{name}` for dead letters");
+            return Err(wrong(problem, suggest(name, "declared tables", names)));
         };
         let is_named = |other: &str| other.eq_ignore_ascii_case(name);
+        let other = || "name a table that gets nothing else".to_owned();
         if reads.iter().any(|read| is_named(&read.table)) {
-            let problem = format!("'{OPTION}' names `{name}`, which the same flow reads");
-            return Err(at_option(problem, "name a table that gets nothing else".to_owned()));
+            let problem = format!("dead letters cannot go to `{name}`, which the same flow reads");
+            return Err(wrong(problem, other()));
         }
         if sinks.iter().any(|sink| is_named(sink)) {
-            let problem = format!("'{OPTION}' names `{name}`, which the flow writes its rows to");
-            return Err(at_option(problem, "name a table that gets nothing else".to_owned()));
+            let problem =
+                format!("dead letters cannot go to `{name}`, which the flow writes its rows to");
+            return Err(wrong(problem, other()));
         }
-        Ok((declared, self.check(declared, &at_option)?))
+        let layout = self.check(declared, wrong)?;
+        let (sink, connector) = (declared.table.clone(), Arc::clone(&declared.connector));
+        Ok(DeadLetterTable { sink, connector, layout, sources: Vec::new() })
     }
 
     fn check(
         &self,
         declared: &DeclaredTable,
-        at_option: &dyn Fn(String, String) -> Diagnostics,
+        wrong: &dyn Fn(String, String) -> Diagnostics,
     ) -> Result<Layout, Diagnostics> {
         let table = &declared.table;
         let form = declared.connector.dead_letter_form();
         let layout = Layout::new(table.columns.as_ref(), form).map_err(|error| {
             let at = self.column_span(&table.name, &error.column).or(declared.span);
-            let wrong = Diagnostic { span: at, ..Diagnostic::nowhere(error.problem) };
-            Diagnostics::from(wrong.help(error.help))
+            let unfit = Diagnostic { span: at, ..Diagnostic::nowhere(error.problem) };
+            Diagnostics::from(unfit.help(error.help))
         })?;
         let writer = WRITER_OPTIONS.iter().find(|option| table.options.get(option).is_some());
         if let Some(option) = writer.filter(|_| !(self.written)(&table.name)) {
@@ -134,16 +158,15 @@ impl Surroundings<'_> {
             Some(_) => declared.blame(error, None).into(),
             None => {
                 let help = error.help.unwrap_or_else(|| "name another table".to_owned());
-                at_option(
-                    format!("`{}` cannot take dead letters: {}", table.name, error.problem),
-                    help,
-                )
+                let problem =
+                    format!("`{}` cannot take dead letters: {}", table.name, error.problem);
+                wrong(problem, help)
             }
         })?;
         Ok(layout)
     }
 
-    fn column_span(&self, table: &str, column: &str) -> Option<super::diagnostic::Span> {
+    fn column_span(&self, table: &str, column: &str) -> Option<Span> {
         let mut declarations = self.declarations.iter();
         let declaration = declarations.find(|known| known.name.text.eq_ignore_ascii_case(table))?;
         let mut columns = declaration.columns.iter().flatten();

@@ -33,7 +33,7 @@ pub fn to_logical(
 }
 
 /// `state` with Spark's reading of SQL.
-fn spark_state(state: &SessionState) -> SessionState {
+pub(super) fn spark_state(state: &SessionState) -> SessionState {
     // The catalog is there already; a new default one would hide it.
     let mut config = state.config().clone().with_create_default_catalog_and_schema(false);
     let parser = &mut config.options_mut().sql_parser;

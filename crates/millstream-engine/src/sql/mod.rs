@@ -15,6 +15,7 @@
 
 mod blame;
 mod branches;
+mod constraints;
 mod create_table;
 mod cursor;
 pub mod dead_letters;
@@ -38,6 +39,7 @@ mod streams;
 pub mod trigger;
 pub mod types;
 
+pub use constraints::{ConstraintDeclaration, OnViolation};
 pub use cursor::Name;
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Span};
 pub use logical::to_logical;
