@@ -248,7 +248,7 @@ mod tests {
         for form in [Form::Table, Form::Record] {
             let all = found(form, "f", None).await;
             assert_eq!(all, ["in[0]@1 bad 1", "in[0]@2 bad 2"], "{form:?}");
-            let second = found(form, "f", Some("\"offset\" > 1 AND topic = 'in'")).await;
+            let second = found(form, "f", Some("`offset` > 1 AND topic = 'in'")).await;
             assert_eq!(second, ["in[0]@2 bad 2"], "{form:?}");
             assert_eq!(found(form, "other", None).await, [""; 0], "{form:?}");
         }

@@ -150,7 +150,7 @@ fn find(field: &Field, known: &[(&str, Column)]) -> Result<Column, LayoutError> 
     let named = known.iter().find(|(name, _)| name.eq_ignore_ascii_case(field.name()));
     let Some((_, column)) = named else {
         let problem = format!("dead letters have no column `{}`", field.name());
-        return Err(error(problem, nearest::suggest(field.name(), "their columns", names())));
+        return Err(error(problem, nearest::suggest(field.name(), "columns", names())));
     };
     let types = column.data_types();
     let same = |known: &DataType| known.equals_datatype(&loose(field.data_type()));

@@ -233,18 +233,21 @@ fn is_of_several_rows(expr: &Expr) -> bool {
 
 /// The condition as a query without tables, `SELECT condition`, in DataFusion's words.
 fn prepare(lexed: &Lexed, text: &str, planned: &Planned) -> Result<PreparedQuery, Diagnostics> {
-    let tokens = super::streams::extract(lexed, &[planned.tokens.clone()])?.tokens;
+    let tokens = super::streams::extract(lexed, std::slice::from_ref(&planned.tokens))?.tokens;
     let mut parser = Parser::new(&SparkDialect).with_tokens_with_locations(tokens);
     let at = planned.span;
-    let unreadable = || Diagnostic::at(at, "this condition cannot be read");
-    let expr = parser.parse_expr().map_err(|_| unreadable())?;
-    if parser.peek_token().token != Token::EOF {
-        return Err(unreadable().into());
+    let unreadable = |error| super::prepare::unreadable(lexed, &error, at.end);
+    let expr = parser.parse_expr().map_err(unreadable)?;
+    let next = parser.peek_token();
+    if next.token != Token::EOF {
+        let at = lexed.span(next.span).unwrap_or(at);
+        let message = format!("the condition ends before `{}`", &lexed.text[at.range()]);
+        return Err(Diagnostic::at(at, message).help("is an operator missing?").into());
     }
     let mut query = Parser::new(&SparkDialect)
         .try_with_sql("SELECT 1")
         .and_then(|mut parser| parser.parse_query())
-        .map_err(|_| unreadable())?;
+        .map_err(unreadable)?;
     *the_only_mut(&mut query).expect("it has one expression") = expr;
     rewrite::rewrite(lexed, &mut query, &[])?;
     let statement = Statement::Query(query);

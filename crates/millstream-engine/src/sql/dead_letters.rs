@@ -176,7 +176,7 @@ impl Surroundings<'_> {
 
 fn read_at_rest(read: &TableRead, letters: &str) -> Diagnostic {
     let message = format!(
-        "`{}` sends dead letters to `{letters}`, which it can only as a stream",
+        "`{}` sends dead letters to `{letters}`, which a table that is read at rest cannot",
         read.table
     );
     Diagnostic::at(read.span, message).help(format!(
