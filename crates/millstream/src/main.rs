@@ -4,8 +4,8 @@
 //! micro-batch is `millstream_engine::driver`; what touches the world is `millstream_connect`.
 //!
 //! - [`cli`] says what can be asked for, [`load`] turns a pipeline file into planned flows;
-//! - [`run`], [`replay`], [`validate`], [`demo`], [`bench`], [`generate`], [`table`] and [`checkpoint_show`]
-//!   are the commands;
+//! - [`run`], [`replay`], [`validate`], [`demo`], [`bench`], [`generate`], [`table`] and
+//!   [`checkpoint_show`] are the commands;
 //! - [`watch`] counts what a flow does, and [`terminal`], [`progress_json`] and [`metrics`] show
 //!   it; [`report`] has the words for how a flow ended.
 

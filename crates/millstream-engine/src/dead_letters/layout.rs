@@ -1,8 +1,8 @@
 //! The columns of a dead-letter table, and letters as rows of it.
 //!
-//! A table that declares no columns gets all of them; one that does gets those, by name. A table of
-//! records (Kafka's) gets the payload as value, so that a letter can be read like the record it was,
-//! and the rest as headers.
+//! A table that declares no columns gets all of them; one that does gets those, by name. A table
+//! of records (Kafka's) gets the payload as value, so that a letter can be read like the record it
+//! was, and the rest as headers.
 
 use std::sync::Arc;
 
@@ -168,20 +168,12 @@ fn find(field: &Field, known: &[(&str, Column)]) -> Result<Column, LayoutError> 
     Ok(*column)
 }
 
-/// A map is the same whatever its inner fields are called.
+/// A map of texts is the same whatever its inner fields are called.
 fn loose(data_type: &DataType) -> DataType {
-    match data_type {
-        DataType::Map(entries, false) => match entries.data_type() {
-            DataType::Struct(fields)
-                if matches!(fields.as_ref(), [key, value]
-                    if *key.data_type() == DataType::Utf8 && *value.data_type() == DataType::Utf8) =>
-            {
-                map_type()
-            }
-            _ => data_type.clone(),
-        },
-        other => other.clone(),
-    }
+    let DataType::Map(entries, false) = data_type else { return data_type.clone() };
+    let DataType::Struct(fields) = entries.data_type() else { return data_type.clone() };
+    let are_texts = fields.iter().all(|field| *field.data_type() == DataType::Utf8);
+    if are_texts { map_type() } else { data_type.clone() }
 }
 
 fn map_type() -> DataType {

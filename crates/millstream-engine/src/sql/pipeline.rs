@@ -142,8 +142,8 @@ impl Branch {
     }
 
     /// Plans the query with its columns fitted to the sink's, and has the sink's connector check
-    /// them. The tables in [`PreparedQuery::reads`] stand in `state` as `registered_as`. Columns for
-    /// [`checks`](Self::checks) follow those of the sink.
+    /// them. The tables in [`PreparedQuery::reads`] stand in `state` as `registered_as`. Columns
+    /// for [`checks`](Self::checks) follow those of the sink.
     pub fn plan(&self, state: &SessionState) -> Result<LogicalPlan, Diagnostics> {
         let plan = to_logical(state, &self.query)?;
         let target = Target {
