@@ -56,6 +56,11 @@ fn alerts_and_archive() {
 }
 
 #[test]
+fn dead_letters() {
+    check("dead-letters");
+}
+
+#[test]
 fn security() {
     check("security");
 }
@@ -79,8 +84,14 @@ fn generator_temperature() {
 fn every_example_is_checked_and_has_a_readme() {
     let mut names = entries(&repository().join("examples"));
     names.sort();
-    let expected =
-        ["alerts-and-archive", "elevator", "generator-temperature", "pii-leak", "security"];
+    let expected = [
+        "alerts-and-archive",
+        "dead-letters",
+        "elevator",
+        "generator-temperature",
+        "pii-leak",
+        "security",
+    ];
     assert_eq!(names, expected);
     for name in names {
         let readme = repository().join("examples").join(&name).join("README.md");

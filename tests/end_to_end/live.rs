@@ -43,22 +43,22 @@ pub struct Numbers<'a> {
     topics: &'a Topics,
     /// The topic.
     pub topic: String,
+    /// A number as a record's value.
+    text: fn(u64) -> String,
     produced: AtomicU64,
     stop: AtomicBool,
-    value: fn(u64) -> String,
 }
 
 impl<'a> Numbers<'a> {
     /// Makes the topic.
     pub fn new(topics: &'a Topics, topic: String) -> Self {
-        Self::written_as(topics, topic, |number| format!("{number:06}"))
+        Self::written(topics, topic, |number| format!("{number:06}"))
     }
 
-    /// Makes the topic, to be filled with what `value` makes of the numbers.
-    pub fn written_as(topics: &'a Topics, topic: String, value: fn(u64) -> String) -> Self {
+    /// The same, with records as `text` writes them.
+    pub fn written(topics: &'a Topics, topic: String, text: fn(u64) -> String) -> Self {
         topics.create(&topic, PARTITIONS as usize);
-        let (produced, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { topics, topic, produced, stop, value }
+        Self { topics, topic, text, produced: AtomicU64::new(0), stop: AtomicBool::new(false) }
     }
 
     /// Numbers in each partition.
@@ -74,8 +74,8 @@ impl<'a> Numbers<'a> {
     fn produce_with(&self, producer: &OpenProducer, count: u64) {
         let from = self.produced.fetch_add(count, Ordering::Relaxed);
         let numbers = from..from + count;
-        let value = self.value;
-        let record = |number: u64| (0..PARTITIONS).map(move |to| Record::of(value(number)).to(to));
+        let record =
+            |number: u64| (0..PARTITIONS).map(move |to| Record::of((self.text)(number)).to(to));
         producer.produce(&self.topic, numbers.flat_map(record));
     }
 

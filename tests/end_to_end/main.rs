@@ -27,6 +27,7 @@ mod wait;
 
 mod bad_input;
 mod checkpoint_damage;
+mod dead_letters;
 mod delivery;
 mod delta;
 mod demo;
@@ -43,6 +44,7 @@ mod lake;
 mod lake_bad_input;
 mod object_store;
 mod several_sinks;
+mod spark_answers;
 mod spark_handover;
 mod triggers;
 mod windows;

@@ -63,7 +63,7 @@ type Counts = BTreeMap<u64, Vec<(u64, u64)>>;
 impl<'a> Counted<'a> {
     fn new(broker: &'a Broker, name: &str, target: Target, sink: &[(&str, &str)]) -> Self {
         let (topics, output) = (broker.topics(), format!("{name}_out"));
-        let numbers = Numbers::written_as(topics, format!("{name}_in"), event);
+        let numbers = Numbers::written(topics, format!("{name}_in"), event);
         let servers = broker.address();
         let servers = ("kafka.bootstrap.servers", servers.as_str());
         let source = [servers, ("subscribe", &numbers.topic), ("startingOffsets", "earliest")];

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use millstream_store::env::Env;
 
+use crate::dead_letters::{Form, Letter};
 use crate::plan::stages::OutputMode;
 use crate::sink::{Failure, Sink};
-use crate::source::{Source, StaticTable};
+use crate::source::{Source, Split, StaticTable};
 
 /// Options of one `CREATE TABLE`, in the order written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -208,6 +209,29 @@ pub trait Connector: Send + Sync {
         _table: &Table,
         _context: &FlowContext,
     ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
+        Ok(None)
+    }
+
+    /// What rows of dead letters look like in its tables.
+    fn dead_letter_form(&self) -> Form {
+        Form::Table
+    }
+
+    /// A dead-letter table as one that is read whole, with the columns that its rows were written
+    /// with.
+    fn dead_letter_source(&self, table: &Table, _columns: &SchemaRef) -> Table {
+        table.clone()
+    }
+
+    /// The payloads of `letters` as input of a source of `table`, decoded as the table says now.
+    /// What is rejected again comes back as the same letter with another error. `None` where
+    /// records of the connector cannot be malformed. The table passed `check_source`.
+    fn letters(
+        &self,
+        _table: &Table,
+        _letters: Vec<Letter>,
+        _context: &FlowContext,
+    ) -> Result<Option<Box<dyn Split>>, Failure> {
         Ok(None)
     }
 }

@@ -4,7 +4,10 @@
 //! rest, and each has a plan of its own. [`plan`] makes everything that touches nothing: logical
 //! and physical plans over tables that are still empty, so that `validate` and `run` find the same
 //! mistakes. [`PlannedFlow::run`] then opens the checkpoint, makes sources and sinks, reads the
-//! static tables and hands all of it to the driver.
+//! static tables and hands all of it to the driver. [`PlannedFlow::replay`] does the same over dead
+//! letters.
+
+pub mod replay;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -24,6 +27,7 @@ use thiserror::Error;
 
 use crate::connector::{FlowContext, ReadMode, Registry};
 use crate::driver::branches::Branches;
+use crate::driver::outlets::{Outlet, Outlets, Route};
 use crate::driver::stop::Stop;
 use crate::driver::tracking::Logging;
 use crate::driver::{self, Finished, Query, batch_query};
@@ -37,6 +41,7 @@ use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, stages};
 use crate::progress::{Listener, QueryStarted};
 use crate::sink::Sink;
 use crate::source::{Failure, Source, StaticTable};
+use crate::sql::dead_letters::DeadLetterTable;
 use crate::sql::diagnostic::Diagnostics;
 use crate::sql::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
 use crate::sql::prepare::{TableRead, Watermark};
@@ -261,7 +266,10 @@ impl PlannedFlow {
         }
         let state = context.state();
         let logical = branch.plan(&state)?;
-        let output_schema = Arc::new(logical.schema().as_arrow().clone());
+        let checks = branch.checks().map_or(0, |checks| checks.columns());
+        let schema = logical.schema().as_arrow();
+        let of_sink: Vec<usize> = (0..schema.fields().len() - checks).collect();
+        let output_schema = Arc::new(schema.project(&of_sink).expect("they are columns of it"));
         let body = match self.flow.is_stream {
             true => Body::Stream(Box::new(self.stream_plan(branch, state, logical, scans).await?)),
             false => Body::Once { state: Box::new(state), logical: Box::new(logical) },
@@ -371,21 +379,32 @@ impl PlannedFlow {
         }
     }
 
-    async fn run_stream(mut self, settings: RunSettings) -> Result<Finished, Failure> {
+    async fn run_stream(self, settings: RunSettings) -> Result<Finished, Failure> {
         let checkpoint = Checkpoint::open(&settings.checkpoint, &self.env).await?;
         let context = self.context(checkpoint.query_id());
         settings.listener.started(&QueryStarted {
             query_id: checkpoint.query_id().to_owned(),
             run_id: self.env.random_uuid().to_string(),
         });
-        self.narrow_tables()?;
-        load_tables(&self.at_rest, &context).await?;
-        let sinks = self.sinks(&context)?;
         let make = |read: &StreamRead| {
             let declared = &read.declared;
             declared.connector.source(&declared.table, ReadMode::Stream, &context)
         };
         let sources: Vec<_> = self.streams.iter().map(make).collect::<Result<_, _>>()?;
+        self.drive(checkpoint, &context, sources, settings).await
+    }
+
+    /// Runs the flow over `sources`, which stand for its streams.
+    async fn drive(
+        mut self,
+        checkpoint: Checkpoint,
+        context: &FlowContext,
+        sources: Vec<Box<dyn Source>>,
+        settings: RunSettings,
+    ) -> Result<Finished, Failure> {
+        self.narrow_tables()?;
+        load_tables(&self.at_rest, context).await?;
+        let sinks = self.sinks(context)?;
         let mut branches = Vec::with_capacity(sinks.len());
         for (planned, sink) in std::mem::take(&mut self.branches).into_iter().zip(sinks) {
             let Body::Stream(mut plan) = planned.body else { unreachable!("run looked") };
@@ -394,10 +413,14 @@ impl PlannedFlow {
             }
             branches.push(driver::branches::Branch { plan: *plan, sink });
         }
+        let branches = Branches::new(branches);
         let query = Query {
             watermarks: self.watermarks(),
             snapshots: self.flow.writer.snapshots,
-            branches: Branches::new(branches),
+            branches: match self.outlets(context)? {
+                Some(outlets) => branches.with_outlets(outlets),
+                None => branches,
+            },
             sources,
             statics: self.at_rest.into_iter().map(|table| table.loaded).collect(),
             log_settings: Settings {
@@ -422,10 +445,13 @@ impl PlannedFlow {
         self.narrow_tables()?;
         let rows_in = load_tables(&self.at_rest, &context).await?;
         let sinks = self.sinks(&context)?;
+        let mut outlets = self.outlets(&context)?;
+        let batch_time_ms = self.env.now_ms();
         let mut rows_out = 0;
         for (planned, mut sink) in self.branches.into_iter().zip(sinks) {
             let Body::Once { state, logical } = planned.body else { unreachable!("run looked") };
-            rows_out += batch_query::run(&state, &logical, sink.as_mut()).await?.rows_out;
+            let outlets = outlets.as_mut().map(|outlets| (outlets, batch_time_ms));
+            rows_out += batch_query::run(&state, &logical, sink.as_mut(), outlets).await?.rows_out;
         }
         Ok(Finished { micro_batches: 1, rows_in, rows_out })
     }
@@ -442,6 +468,38 @@ impl PlannedFlow {
             branch.connector.sink(&branch.sink, &planned.output_schema, &context)
         };
         branches.map(make).collect()
+    }
+
+    /// Where dead letters go; `None` for a flow that has none. A table that is read twice is two
+    /// sources, the first of which tells of its malformed records.
+    fn outlets(&self, context: &FlowContext) -> Result<Option<Outlets>, Failure> {
+        let tables = &self.flow.dead_letters;
+        let checks = self.flow.branches[0].checks();
+        if tables.is_empty() && checks.is_none() {
+            return Ok(None);
+        }
+        let outlet = |letters: &DeadLetterTable| {
+            let mut context = context.clone();
+            if !context.query_id.is_empty() {
+                context.query_id = format!("{}-{}", context.query_id, letters.id());
+            }
+            let (sink, layout) = (&letters.sink, letters.layout.clone());
+            let sink = letters.connector.sink(sink, layout.schema(), &context)?;
+            Ok::<_, Failure>(Outlet { sink, layout })
+        };
+        let mut told: Vec<&str> = Vec::new();
+        let routes = self.streams.iter().map(|read| {
+            let name = read.declared.table.name.as_str();
+            let named = |letters: &DeadLetterTable| letters.sources.iter().any(|of| of == name);
+            let outlet = tables.iter().position(named)?;
+            let outlet = (!told.contains(&name)).then_some(outlet);
+            told.push(name);
+            let columns = read.schema.fields().len();
+            Some(Route { source_table: name.into(), columns, outlet })
+        });
+        let routes = routes.collect();
+        let outlets = tables.iter().map(outlet).collect::<Result<_, _>>()?;
+        Ok(Some(Outlets::new(&self.flow.name, routes, outlets).with_checks(checks)))
     }
 
     fn context(&self, query_id: &str) -> FlowContext {

@@ -5,6 +5,8 @@
 //! [`source::Source`], a [`sink::Sink`] or a [`connector::Connector`].
 
 pub mod connector;
+pub mod constraints;
+pub mod dead_letters;
 pub mod driver;
 mod filter;
 pub mod flow;

@@ -64,6 +64,19 @@ pub struct Progress {
     pub sink: String,
     /// What each sink got, where the query has several; else empty.
     pub sinks: Vec<SinkProgress>,
+    /// How many rows met each constraint, in the order of the file.
+    pub constraints: Vec<ConstraintProgress>,
+}
+
+/// Rows of a micro-batch that met a constraint, and rows that did not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConstraintProgress {
+    /// The constraint's name.
+    pub name: String,
+    /// Rows for which its condition was true.
+    pub passed: u64,
+    /// Rows for which it was false or null.
+    pub failed: u64,
 }
 
 /// One sink's part of a micro-batch, of a query that has several.

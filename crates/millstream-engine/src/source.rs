@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+pub use crate::dead_letters::{Letter, Place};
 pub use crate::filter::{Comparison, Filter, Literal};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -32,6 +33,17 @@ pub trait Split: Send {
     /// Decodes the split into record batches with the columns `projection` (indices into
     /// [`Source::schema`], in that order; empty means rows without columns).
     fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches;
+
+    /// Decodes the split as [`read`](Self::read) does, but for records that cannot be decoded:
+    /// whatever their table's mode, those go to `letters`, in order, and not into the rows.
+    /// To be written where a record can be malformed.
+    fn read_apart(
+        self: Box<Self>,
+        projection: &[usize],
+        _letters: &mut Vec<Letter>,
+    ) -> Result<Vec<RecordBatch>, Failure> {
+        self.read(projection).collect()
+    }
 }
 
 /// Names one of a source's lanes, the same in every micro-batch of a run.

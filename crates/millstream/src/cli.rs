@@ -27,6 +27,8 @@ pub enum Command {
     Run(RunArguments),
     /// Check a pipeline file and show its flows, schemas and plans; touches nothing.
     Validate(ValidateArguments),
+    /// Feed dead letters to their flow again, each once.
+    Replay(ReplayArguments),
     /// See it work: generated data, two alert pipelines, no set-up; ends by itself.
     Demo(DemoArguments),
     /// Measure; prints a JSON object per run.
@@ -137,6 +139,33 @@ pub struct ValidateArguments {
     pub flow: Option<String>,
     /// Set an option over what the file says: TABLE.OPTION=VALUE, or a writer's option alone, such
     /// as trigger; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub settings: Vec<(String, String)>,
+}
+
+/// `millstream replay`
+#[derive(Args)]
+pub struct ReplayArguments {
+    /// The pipeline file; '-' reads standard input.
+    #[arg(value_name = "FILE.sql")]
+    pub file: PathBuf,
+    /// The table of dead letters, as a source of the flow names it.
+    #[arg(long, value_name = "TABLE")]
+    pub from: String,
+    /// The flow; needed where several send letters to that table.
+    #[arg(long, value_name = "NAME")]
+    pub flow: Option<String>,
+    /// Only letters for which this holds: a condition on the table's columns.
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub condition: Option<String>,
+    /// Say what would be replayed, and write nothing to the flow's tables.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Where the flow's checkpoint is, if `run` was told so.
+    #[arg(long, value_name = "DIR")]
+    pub checkpoint: Option<String>,
+    /// Set an option over what the file says: TABLE.OPTION=VALUE, or a writer's option alone; may
+    /// be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub settings: Vec<(String, String)>,
 }

@@ -4,8 +4,8 @@
 //! micro-batch is `millstream_engine::driver`; what touches the world is `millstream_connect`.
 //!
 //! - [`cli`] says what can be asked for, [`load`] turns a pipeline file into planned flows;
-//! - [`run`], [`validate`], [`demo`], [`bench`], [`generate`], [`table`] and [`checkpoint_show`]
-//!   are the commands;
+//! - [`run`], [`replay`], [`validate`], [`demo`], [`bench`], [`generate`], [`table`] and
+//!   [`checkpoint_show`] are the commands;
 //! - [`watch`] counts what a flow does, and [`terminal`], [`progress_json`] and [`metrics`] show
 //!   it; [`report`] has the words for how a flow ended.
 
@@ -25,6 +25,7 @@ mod metrics;
 mod metrics_server;
 mod progress_json;
 mod render;
+mod replay;
 mod report;
 mod run;
 mod screen;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
 async fn dispatch(command: Command, app: &App) -> ExitCode {
     match command {
         Command::Run(arguments) => run::run(arguments, app).await,
+        Command::Replay(arguments) => replay::run(arguments, app).await,
         Command::Validate(arguments) => validate::run(arguments, app).await,
         Command::Demo(arguments) => demo::run(arguments, app).await,
         Command::Bench(arguments) => bench::run(arguments).await,

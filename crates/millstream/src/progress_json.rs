@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use millstream_engine::driver::stop::Stopper;
 use millstream_engine::progress::{
-    Durations, Listener, Progress, QueryStarted, SinkProgress, SourceProgress,
+    ConstraintProgress, Durations, Listener, Progress, QueryStarted, SinkProgress, SourceProgress,
 };
 use millstream_engine::state::operator::OperatorMetrics;
 use millstream_store::env::{Env, Thread};
@@ -121,6 +121,8 @@ struct StreamingQueryProgress<'a> {
     sink: Sink<'a>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sinks: Vec<OneSink<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    constraints: Vec<OneConstraint<'a>>,
 }
 
 /// What is known of event times.
@@ -194,6 +196,15 @@ struct OneSink<'a> {
     latency_ms: u64,
 }
 
+/// A constraint of the flow; ours too.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OneConstraint<'a> {
+    name: &'a str,
+    passed: u64,
+    failed: u64,
+}
+
 impl<'a> StreamingQueryProgress<'a> {
     fn new(identity: &'a Identity, progress: &'a Progress) -> Self {
         Self {
@@ -211,6 +222,7 @@ impl<'a> StreamingQueryProgress<'a> {
             sources: progress.sources.iter().map(|source| Source::new(source, progress)).collect(),
             sink: Sink { description: &progress.sink, num_output_rows: progress.rows_out },
             sinks: progress.sinks.iter().map(OneSink::new).collect(),
+            constraints: progress.constraints.iter().map(OneConstraint::new).collect(),
         }
     }
 }
@@ -236,6 +248,13 @@ impl<'a> OneSink<'a> {
             num_output_rows: sink.rows,
             latency_ms: whole_ms(sink.latency),
         }
+    }
+}
+
+impl<'a> OneConstraint<'a> {
+    fn new(constraint: &'a ConstraintProgress) -> Self {
+        let ConstraintProgress { name, passed, failed } = constraint;
+        Self { name, passed: *passed, failed: *failed }
     }
 }
 

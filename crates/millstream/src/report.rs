@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use millstream_engine::driver::Finished;
+use millstream_engine::progress::ConstraintProgress;
 use millstream_store::error::{Failure, Kind};
 
 use crate::human;
@@ -65,6 +66,13 @@ pub fn totals(flow: &str, finished: &Finished, took: Duration, stopped: bool) ->
         human::counted(finished.rows_in, "row"),
         human::counted(finished.rows_out, "row"),
     )
+}
+
+/// How many rows met a constraint of a flow.
+pub fn constraint(flow: &str, counts: &ConstraintProgress) -> String {
+    let ConstraintProgress { name, passed, failed } = counts;
+    let (passed, failed) = (human::counted(*passed, "row"), human::counted(*failed, "row"));
+    format!("{flow}: constraint {name}: {passed} passed, {failed} failed")
 }
 
 #[cfg(test)]

@@ -40,8 +40,8 @@ pub async fn run(arguments: RunArguments, app: &App) -> ExitCode {
     let jobs = loaded.into_iter().zip(&showing.listeners);
     let jobs = jobs.map(|(loaded, listener)| job(loaded, listener, &stop)).collect();
     let outcomes = supervise::side_by_side(app, jobs, &stopper).await;
-    showing.end();
-    conclude(app, &outcomes, &stop)
+    let watches = showing.end();
+    conclude(app, &outcomes, &watches, &stop)
 }
 
 async fn load(arguments: &RunArguments, app: &App) -> Result<Vec<Loaded>, LoadError> {
@@ -80,10 +80,13 @@ fn introduce(app: &App, loaded: &[Loaded]) {
     }
 }
 
-fn conclude(app: &App, outcomes: &[Outcome], stop: &Stop) -> ExitCode {
-    for Outcome { flow, finished, took } in outcomes {
+fn conclude(app: &App, outcomes: &[Outcome], watches: &[Arc<FlowWatch>], stop: &Stop) -> ExitCode {
+    for (Outcome { flow, finished, took }, watch) in outcomes.iter().zip(watches) {
         if let Some(finished) = finished {
             app.screen.say(&report::totals(flow, finished, *took, stop.is_requested()));
+            for constraint in watch.constraints() {
+                app.screen.say(&report::constraint(flow, &constraint));
+            }
         }
     }
     match outcomes.iter().all(|outcome| outcome.finished.is_some()) {
@@ -95,6 +98,8 @@ fn conclude(app: &App, outcomes: &[Outcome], stop: &Stop) -> ExitCode {
 /// All that shows what the flows do.
 struct Showing {
     listeners: Vec<Arc<dyn Listener>>,
+    /// By flow, as listeners are.
+    watches: Vec<Arc<FlowWatch>>,
     json: Option<ProgressWriter>,
     _live: Option<LiveLines>,
     _server: Option<MetricsServer>,
@@ -136,18 +141,20 @@ impl Showing {
             }
             None => None,
         };
+        let of_flows = watches.iter().map(|(_, watch)| Arc::clone(watch)).collect();
         let live = live_lines_fit(arguments, app, loaded)
             .then(|| LiveLines::start(&app.env, &app.screen, watches));
-        Ok(Self { listeners, json, _live: live, _server: server })
+        Ok(Self { listeners, watches: of_flows, json, _live: live, _server: server })
     }
 
-    /// Takes the live lines away and writes what is left to write.
-    fn end(self) {
-        let Self { listeners, json, .. } = self;
+    /// Takes the live lines away and writes what is left to write; gives what was counted.
+    fn end(self) -> Vec<Arc<FlowWatch>> {
+        let Self { listeners, watches, json, .. } = self;
         drop(listeners);
         if let Some(json) = json {
             json.finish();
         }
+        watches
     }
 }
 

@@ -40,6 +40,12 @@ fn describe(loaded: &Loaded) -> String {
         let _ = writeln!(text, "  sink        {} ({})", branch.table, branch.connector);
         push_columns(&mut text, &spark_schema(&branch.schema));
     }
+    for letters in &flow.dead_letters {
+        let (table, connector) = (&letters.sink.name, letters.connector.name());
+        let of = letters.sources.join(", ");
+        let _ = writeln!(text, "  dead letters {table} ({connector}), of {of}");
+        push_columns(&mut text, &spark_schema(letters.layout.schema()));
+    }
     if plan.is_stream() {
         let _ = writeln!(text, "  trigger     {}", describe_trigger(&flow.writer.trigger));
         let _ = writeln!(text, "  checkpoint  {checkpoint}");

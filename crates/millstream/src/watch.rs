@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::progress::{Listener, Progress, QueryStarted, SourceProgress};
+use millstream_engine::progress::{
+    ConstraintProgress, Listener, Progress, QueryStarted, SourceProgress,
+};
 use millstream_store::env::Env;
 use millstream_store::offset::BatchId;
 use parking_lot::Mutex;
@@ -48,6 +50,7 @@ struct Counts {
     all: Histogram,
     recent: Recent,
     sources: Vec<SourceProgress>,
+    constraints: Vec<ConstraintProgress>,
 }
 
 /// What a flow has done up to some moment.
@@ -84,6 +87,11 @@ impl FlowWatch {
         }
     }
 
+    /// How many rows have met each constraint, in the whole run.
+    pub fn constraints(&self) -> Vec<ConstraintProgress> {
+        self.counts.lock().constraints.clone()
+    }
+
     /// The latencies of the whole run, a value per micro-batch.
     pub fn latencies(&self) -> Histogram {
         self.counts.lock().all.clone()
@@ -100,6 +108,14 @@ impl Listener for FlowWatch {
         counts.all.record(progress.latency);
         counts.recent.record(now, progress.latency);
         counts.sources.clone_from(&progress.sources);
+        if counts.constraints.is_empty() {
+            counts.constraints.clone_from(&progress.constraints);
+            return;
+        }
+        for (all, more) in counts.constraints.iter_mut().zip(&progress.constraints) {
+            all.passed += more.passed;
+            all.failed += more.failed;
+        }
     }
 }
 
@@ -204,6 +220,7 @@ pub mod tests {
             state: Vec::new(),
             sink: "noop".into(),
             sinks: Vec::new(),
+            constraints: Vec::new(),
         }
     }
 

@@ -9,7 +9,7 @@
 //! A value of no characters is null unless it is quoted, and so is one that equals `nullValue`,
 //! quoted or not; `nullValue` is empty by default. That is Spark's rule.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -66,6 +66,17 @@ enum Fault {
 pub(super) struct CsvRows {
     lines: Lines,
     path: PathBuf,
+    decoder: CsvDecoder,
+}
+
+impl CsvRows {
+    pub(super) fn new(lines: Lines, path: PathBuf, reader: &Reader, projection: &[usize]) -> Self {
+        Self { lines, path, decoder: CsvDecoder::new(reader, projection) }
+    }
+}
+
+/// Makes rows of blocks of lines.
+pub(super) struct CsvDecoder {
     reader: Reader,
     projection: Vec<usize>,
     projected: SchemaRef,
@@ -74,14 +85,12 @@ pub(super) struct CsvRows {
     splitter: Splitter,
 }
 
-impl CsvRows {
-    pub(super) fn new(lines: Lines, path: PathBuf, reader: &Reader, projection: &[usize]) -> Self {
+impl CsvDecoder {
+    pub(super) fn new(reader: &Reader, projection: &[usize]) -> Self {
         let corrupt = &reader.options.corrupt_record_column;
         let fields = reader.schema.fields();
         let columns = (0..fields.len()).filter(|column| fields[*column].name() != corrupt);
         Self {
-            lines,
-            path,
             projection: projection.to_vec(),
             projected: project(&reader.schema, projection),
             columns: columns.collect(),
@@ -90,7 +99,7 @@ impl CsvRows {
         }
     }
 
-    fn decode(&mut self, block: &Block) -> Result<RecordBatch, FileError> {
+    pub(super) fn decode(&mut self, block: &Block, path: &Path) -> Result<RecordBatch, FileError> {
         let mut faults: Vec<Option<Fault>> = vec![None; block.len()];
         let texts = self.split(block, &mut faults);
         let mut arrays: Vec<Option<ArrayRef>> = vec![None; self.reader.schema.fields().len()];
@@ -103,7 +112,7 @@ impl CsvRows {
             }
             arrays[column] = Some(values);
         }
-        self.report(block, &faults)?;
+        self.report(block, path, &faults)?;
         let columns = self.projection.iter().map(|&column| match &arrays[column] {
             Some(values) => values.clone(),
             None => Arc::new(corrupt_records(block, &faults)) as ArrayRef,
@@ -141,17 +150,40 @@ impl CsvRows {
         builders.iter_mut().map(StringBuilder::finish).collect()
     }
 
-    fn report(&mut self, block: &Block, faults: &[Option<Fault>]) -> Result<(), FileError> {
+    fn report(
+        &mut self,
+        block: &Block,
+        path: &Path,
+        faults: &[Option<Fault>],
+    ) -> Result<(), FileError> {
         let malformed = faults.iter().flatten().count() as u64;
         self.reader.counters.rows_malformed.fetch_add(malformed, Ordering::Relaxed);
+        let mut faults =
+            faults.iter().enumerate().filter_map(|(row, fault)| Some((row, (*fault)?)));
+        if let Some(rejected) = self.reader.rejected.clone() {
+            let file: Arc<str> = path.display().to_string().into();
+            let letters = faults.map(|(row, fault)| {
+                let error = self.describe(block, row, fault);
+                block.letter(&file, row, error)
+            });
+            rejected.lock().extend(letters);
+            return Ok(());
+        }
         if self.reader.options.mode != ParseMode::FailFast {
             return Ok(());
         }
-        let Some((row, fault)) = faults.iter().enumerate().find_map(|(i, f)| Some((i, (*f)?)))
-        else {
-            return Ok(());
-        };
-        let problem = match fault {
+        let Some((row, fault)) = faults.next() else { return Ok(()) };
+        let problem = self.describe(block, row, fault);
+        let help = "mend the data, or set the option mode to PERMISSIVE or DROPMALFORMED";
+        Err(FileError::Malformed {
+            path: path.to_owned(),
+            line: block.numbers[row],
+            problem: format!("{problem}: {help}"),
+        })
+    }
+
+    fn describe(&mut self, block: &Block, row: usize, fault: Fault) -> String {
+        match fault {
             Fault::NotUtf8 => "the record is not UTF-8".to_owned(),
             Fault::Values { found } => {
                 format!("the record has {found} values for {} columns", self.columns.len())
@@ -168,13 +200,7 @@ impl CsvRows {
                     field.name()
                 )
             }
-        };
-        let help = "mend the data, or set the option mode to PERMISSIVE or DROPMALFORMED";
-        Err(FileError::Malformed {
-            path: self.path.clone(),
-            line: block.numbers[row],
-            problem: format!("{problem}: {help}"),
-        })
+        }
     }
 }
 
@@ -184,7 +210,7 @@ impl Iterator for CsvRows {
     fn next(&mut self) -> Option<Self::Item> {
         match self.lines.next_block() {
             Ok(None) => None,
-            Ok(Some(block)) => Some(self.decode(&block)),
+            Ok(Some(block)) => Some(self.decoder.decode(&block, &self.path)),
             Err(error) => Some(Err(line_error(&self.path, Format::Csv, error))),
         }
     }

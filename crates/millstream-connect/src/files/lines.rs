@@ -2,6 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::sync::Arc;
+
+use millstream_engine::source::{Letter, Place};
 
 /// Lines in a block: as many as rows in a record batch.
 const BLOCK_LINES: usize = 8_192;
@@ -28,6 +31,13 @@ impl Block {
 
     pub(super) fn line(&self, index: usize) -> &[u8] {
         &self.bytes[self.offsets[index] as usize..self.offsets[index + 1] as usize]
+    }
+
+    /// The line at `index` of the file `file` as a dead letter.
+    pub(super) fn letter(&self, file: &Arc<str>, index: usize, error: String) -> Letter {
+        let place = Place::Line { file: Arc::clone(file), line: self.numbers[index] };
+        let payload = Some(self.line(index).to_vec());
+        Letter { payload, error, place: Some(place), ..Letter::default() }
     }
 }
 

@@ -20,6 +20,7 @@
 mod csv;
 mod error;
 mod infer;
+mod letters;
 mod lines;
 mod listing;
 mod log;
@@ -43,7 +44,7 @@ use millstream_engine::connector::{
 };
 use millstream_engine::plan::stages::OutputMode;
 use millstream_engine::sink::{Failure, Kind, Sink};
-use millstream_engine::source::{Source, StaticTable};
+use millstream_engine::source::{Letter, Source, Split, StaticTable};
 pub use options::{Format, ReadOptions, WriteOptions};
 pub use sink::FilesSink;
 pub use source::FilesSource;
@@ -155,5 +156,22 @@ impl Connector for Files {
         let (options, schema) =
             self.columns(table, ReadMode::Batch, &context.base_dir).map_err(config)?;
         Ok(Some(Arc::new(FilesTable::new(options, schema, context))))
+    }
+
+    fn dead_letter_source(&self, table: &Table, columns: &SchemaRef) -> Table {
+        // Found out from text, a payload would be what stands for its bytes.
+        Table { columns: Some(columns.clone()), ..table.clone() }
+    }
+
+    fn letters(
+        &self,
+        table: &Table,
+        letters: Vec<Letter>,
+        context: &FlowContext,
+    ) -> Result<Option<Box<dyn Split>>, Failure> {
+        let (options, schema) =
+            self.columns(table, ReadMode::Stream, &context.base_dir).map_err(config)?;
+        let reader = read::Reader::new(Arc::new(options), schema);
+        Ok(Some(Box::new(letters::LetterSplit { letters, reader })))
     }
 }

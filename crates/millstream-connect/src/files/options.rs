@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use millstream_engine::connector::{OptionError, OptionSpec, Options, Side};
+use millstream_engine::dead_letters;
 use millstream_engine::json::ParseMode;
 
 use crate::{duration, paths};
@@ -127,15 +128,16 @@ impl ReadOptions {
         if poll_interval.is_zero() {
             return Err(OptionError::invalid("pollInterval", "0", "longer than nothing"));
         }
+        let format = Format::parse(options, format)?;
         Ok(Self {
-            format: Format::parse(options, format)?,
+            format,
             path: path(options)?,
             recursive: options.parse_bool("recursiveFileLookup")?.unwrap_or(false),
             files_max: files_max(options)?,
             poll_interval,
             ignore_corrupt_files: options.parse_bool("ignoreCorruptFiles")?.unwrap_or(false),
             ignore_missing_files: options.parse_bool("ignoreMissingFiles")?.unwrap_or(false),
-            mode: mode(options)?,
+            mode: mode(options, format)?,
             corrupt_record_column: corrupt_record_column.unwrap_or("_corrupt_record").to_owned(),
             csv: csv(options)?,
         })
@@ -192,7 +194,21 @@ fn files_max(options: &Options) -> Result<Option<usize>, OptionError> {
     }
 }
 
-fn mode(options: &Options) -> Result<ParseMode, OptionError> {
+/// The option `mode`. Where malformed records are dead letters none of them becomes a row.
+fn mode(options: &Options, format: Format) -> Result<ParseMode, OptionError> {
+    let stated = stated_mode(options)?;
+    if options.get(dead_letters::OPTION).is_none() {
+        return Ok(stated);
+    }
+    if !RECORDS.contains(&format) {
+        let problem = format!("no record of a {format} file can be malformed by itself");
+        let help = Some("leave 'deadLetter' out; it is for json and csv".to_owned());
+        return Err(OptionError::of(dead_letters::OPTION, problem, help));
+    }
+    Ok(ParseMode::DropMalformed)
+}
+
+fn stated_mode(options: &Options) -> Result<ParseMode, OptionError> {
     let Some(text) = options.get("mode") else { return Ok(ParseMode::Permissive) };
     match text.trim().to_ascii_uppercase().as_str() {
         "PERMISSIVE" => Ok(ParseMode::Permissive),
@@ -280,6 +296,12 @@ const KNOWN: &[(&[Format], Side, &str, &str)] = &[
     (EVERY, Side::Source, "maxFileAge", "refused: files are read whatever their age"),
     (EVERY, Side::Sink, "compression", "parquet: only 'snappy'; others: only 'none'"),
     (RECORDS, Side::Source, "mode", "PERMISSIVE (default), DROPMALFORMED or FAILFAST"),
+    (
+        RECORDS,
+        Side::Source,
+        "deadLetter",
+        "the table that gets malformed records, instead of what mode says (default: none)",
+    ),
     (
         RECORDS,
         Side::Source,

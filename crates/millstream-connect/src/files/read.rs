@@ -11,7 +11,8 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use millstream_engine::connector::OptionError;
 use millstream_engine::json::{DecodeOptions, Decoder, Values};
-use millstream_engine::source::{Failure, RecordBatches};
+use millstream_engine::source::{Failure, Letter, RecordBatches};
+use parking_lot::Mutex;
 
 use super::csv::CsvRows;
 use super::error::FileError;
@@ -37,7 +38,12 @@ pub(super) struct Reader {
     /// All columns of the table, as [`schema`] gives them.
     pub(super) schema: SchemaRef,
     pub(super) counters: Arc<Counters>,
+    /// Where malformed records go, if they are dead letters.
+    pub(super) rejected: Option<Rejected>,
 }
+
+/// Dead letters found while reading.
+pub(super) type Rejected = Arc<Mutex<Vec<Letter>>>;
 
 /// The columns as they come out of files: those that may be null are nullable, whatever was
 /// declared. Errors if the format has no such columns.
@@ -86,7 +92,13 @@ pub(super) fn record_batch(
 
 impl Reader {
     pub(super) fn new(options: Arc<ReadOptions>, schema: SchemaRef) -> Self {
-        Self { options, schema, counters: Arc::default() }
+        Self { options, schema, counters: Arc::default(), rejected: None }
+    }
+
+    /// The same reader for one split, and where it puts malformed records.
+    pub(super) fn apart(&self) -> (Self, Rejected) {
+        let rejected = Rejected::default();
+        (Self { rejected: Some(Arc::clone(&rejected)), ..self.clone() }, rejected)
     }
 
     /// How many rows `file` has, before any is dropped as malformed; reads all of it unless its
@@ -136,7 +148,12 @@ impl Reader {
             Format::Parquet => parquet::rows(opened, path, &self.schema, projection)?,
             Format::Csv => Box::new(CsvRows::new(self.lines(opened), path, self, projection)),
             Format::Text => self.text_rows(self.lines(opened), path, projection),
-            Format::Json => self.json_rows(self.lines(opened), path, projection),
+            Format::Json => {
+                let mut decoder = self.json(projection);
+                blocks(self.lines(opened), path, Format::Json, move |block, path| {
+                    decoder.decode(&block, path)
+                })
+            }
         };
         Ok((watched, rows))
     }
@@ -164,20 +181,39 @@ impl Reader {
         })
     }
 
-    fn json_rows(&self, lines: Lines, path: PathBuf, projection: &[usize]) -> FileRows {
+    /// What makes rows of blocks of JSON.
+    pub(super) fn json(&self, projection: &[usize]) -> JsonRows {
         let decoder = Decoder::new(&self.schema, projection, decode_options(&self.options));
-        let mut decoder = decoder.expect("the columns were checked with the table's options");
-        let counters = self.counters.clone();
-        blocks(lines, path, Format::Json, move |block, path| {
-            let values = Values::new(&block.bytes, &block.offsets, None);
-            let decoded = decoder.decode(values).map_err(|error| FileError::Malformed {
+        let decoder = decoder.expect("the columns were checked with the table's options");
+        JsonRows { decoder, reader: self.clone() }
+    }
+}
+
+/// Blocks of lines that are JSON objects.
+pub(super) struct JsonRows {
+    decoder: Decoder,
+    reader: Reader,
+}
+
+impl JsonRows {
+    pub(super) fn decode(&mut self, block: &Block, path: &Path) -> Result<RecordBatch, FileError> {
+        let values = Values::new(&block.bytes, &block.offsets, None);
+        let decoded = match &self.reader.rejected {
+            Some(rejected) => {
+                let mut rejected = rejected.lock();
+                let file: Arc<str> = path.display().to_string().into();
+                self.decoder.decode_apart(values, |record| {
+                    rejected.push(block.letter(&file, record.row, record.in_short()));
+                })
+            }
+            None => self.decoder.decode(values).map_err(|error| FileError::Malformed {
                 path: path.to_owned(),
                 line: block.numbers[error.row],
                 problem: error.to_string(),
-            })?;
-            counters.rows_malformed.fetch_add(decoded.malformed, Ordering::Relaxed);
-            Ok(decoded.rows)
-        })
+            })?,
+        };
+        self.reader.counters.rows_malformed.fetch_add(decoded.malformed, Ordering::Relaxed);
+        Ok(decoded.rows)
     }
 }
 

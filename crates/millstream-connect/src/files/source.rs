@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::connector::FlowContext;
 use millstream_engine::source::{
-    Admission, Failure, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
+    Admission, Failure, Letter, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
 };
 use millstream_store::env::{Env, Task};
 use tokio::sync::Mutex;
@@ -221,5 +222,16 @@ impl Split for FileSplit {
 
     fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
         self.reader.read(self.counted.file, projection)
+    }
+
+    fn read_apart(
+        self: Box<Self>,
+        projection: &[usize],
+        letters: &mut Vec<Letter>,
+    ) -> Result<Vec<RecordBatch>, Failure> {
+        let (reader, rejected) = self.reader.apart();
+        let rows: Result<Vec<_>, _> = reader.read(self.counted.file, projection).collect();
+        letters.append(&mut rejected.lock());
+        rows
     }
 }

@@ -132,7 +132,21 @@ impl CsvReader {
     pub fn read(&self, values: &BinaryArray) -> Result<Decoded, (usize, String)> {
         match self.read_together(values) {
             Some(lines) => Ok(self.assemble(&[lines], None, values.len(), 0)),
-            None => self.read_one_by_one(values),
+            None => self.read_one_by_one(values, None),
+        }
+    }
+
+    /// Reads `values` but for malformed ones, whatever the mode; `reject` hears of each.
+    pub fn read_apart(
+        &self,
+        values: &BinaryArray,
+        reject: &mut dyn FnMut(usize, String),
+    ) -> Decoded {
+        match self.read_together(values) {
+            Some(lines) => self.assemble(&[lines], None, values.len(), 0),
+            None => self
+                .read_one_by_one(values, Some(reject))
+                .expect("nothing fails where malformed records are told of"),
         }
     }
 
@@ -166,7 +180,11 @@ impl CsvReader {
         (lines.num_rows() == values.len()).then_some(lines)
     }
 
-    fn read_one_by_one(&self, values: &BinaryArray) -> Result<Decoded, (usize, String)> {
+    fn read_one_by_one(
+        &self,
+        values: &BinaryArray,
+        mut reject: Option<&mut dyn FnMut(usize, String)>,
+    ) -> Result<Decoded, (usize, String)> {
         let mut lines = Vec::with_capacity(values.len());
         let mut corrupt = Vec::with_capacity(values.len());
         let mut malformed = 0;
@@ -181,16 +199,21 @@ impl CsvReader {
                 corrupt.push(None);
                 continue;
             };
-            match self.read_one(value) {
+            let problem = match self.read_one(value) {
                 Ok(line) => {
                     lines.push(line);
                     corrupt.push(None);
                     continue;
                 }
-                Err(problem) if self.format.mode == ParseMode::FailFast => {
-                    return Err((row, problem));
-                }
-                Err(_) => malformed += 1,
+                Err(problem) => problem,
+            };
+            malformed += 1;
+            if let Some(reject) = &mut reject {
+                reject(row, problem);
+                continue;
+            }
+            if self.format.mode == ParseMode::FailFast {
+                return Err((row, problem));
             }
             if self.format.mode == ParseMode::Permissive {
                 lines.push(nothing());

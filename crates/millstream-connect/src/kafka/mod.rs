@@ -21,6 +21,7 @@ mod cluster;
 mod csv;
 mod delivery;
 mod error;
+mod letters;
 mod native;
 mod offsets;
 mod outbox;
@@ -46,8 +47,9 @@ use arrow::datatypes::SchemaRef;
 use millstream_engine::connector::{
     Connector, FlowContext, OptionError, OptionSpec, Options, ReadMode, Side, Table,
 };
+use millstream_engine::dead_letters::Form;
 use millstream_engine::sink::{Failure, Kind, Sink};
-use millstream_engine::source::{Source, StaticTable};
+use millstream_engine::source::{Letter, Source, Split, StaticTable};
 
 pub use error::{DataLoss, MalformedValue, SinkError, SourceError};
 
@@ -146,6 +148,10 @@ const OPTIONS: &[OptionSpec] = &[
                record, FAILFAST fails",
     ),
     of_source(
+        "deadLetter",
+        "the table that gets malformed records, instead of what mode says (default: none)",
+    ),
+    of_source(
         "columnNameOfCorruptRecord",
         "the column that gets malformed values (default \
                _corrupt_record), if it is declared",
@@ -211,6 +217,24 @@ impl Connector for KafkaConnector {
         let whole =
             static_table::KafkaStaticTable::new(table, &options, rows.schema.clone(), context)?;
         Ok(Some(Arc::new(whole)))
+    }
+
+    fn dead_letter_form(&self) -> Form {
+        Form::Record
+    }
+
+    fn dead_letter_source(&self, table: &Table, _columns: &SchemaRef) -> Table {
+        letters::readable(table)
+    }
+
+    fn letters(
+        &self,
+        table: &Table,
+        letters: Vec<Letter>,
+        _context: &FlowContext,
+    ) -> Result<Option<Box<dyn Split>>, Failure> {
+        let (_, rows) = parse_source(table, ReadMode::Stream).map_err(unchecked)?;
+        Ok(Some(Box::new(letters::LetterSplit::new(letters, rows))))
     }
 }
 

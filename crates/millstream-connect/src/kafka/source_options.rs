@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use millstream_engine::connector::{OptionError, Options, ReadMode};
+use millstream_engine::dead_letters;
 use regex::Regex;
 
 use super::admission::{DELAY_MAX_DEFAULT, Limits};
@@ -93,7 +94,7 @@ pub struct SourceOptions {
     pub fail_on_data_loss: bool,
     /// Limits of a micro-batch.
     pub limits: Limits,
-    /// Whether there is a column `headers`.
+    /// Whether headers are kept.
     pub include_headers: bool,
     /// The beginning of the consumer group's name.
     pub group_prefix: Option<String>,
@@ -116,7 +117,9 @@ impl SourceOptions {
             ending: ending(options)?,
             fail_on_data_loss: options.parse_bool("failOnDataLoss")?.unwrap_or(true),
             limits: limits(options)?,
-            include_headers: options.parse_bool("includeHeaders")?.unwrap_or(false),
+            // A dead letter keeps its record's headers, for which there is no column then.
+            include_headers: options.parse_bool("includeHeaders")?.unwrap_or(false)
+                || options.get(dead_letters::OPTION).is_some(),
             group_prefix: options.get("groupIdPrefix").map(str::to_owned),
             client,
         };

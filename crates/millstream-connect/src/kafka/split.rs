@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, BinaryArray};
+use arrow::array::{Array, AsArray, BinaryArray, RecordBatch};
 use arrow::compute::concat;
 use arrow::datatypes::{Int32Type, Int64Type};
-use millstream_engine::source::{Lane, RecordBatches, Split};
+use millstream_engine::source::{Failure, Lane, Letter, RecordBatches, Split};
 
 use super::chunk::Chunk;
 use super::offsets::PartitionId;
@@ -41,6 +41,16 @@ impl Split for KafkaSplit {
         };
         let id = self.id;
         Box::new(evenly(self.chunks).map(move |chunk| reader.read(&id, &chunk)))
+    }
+
+    fn read_apart(
+        self: Box<Self>,
+        projection: &[usize],
+        letters: &mut Vec<Letter>,
+    ) -> Result<Vec<RecordBatch>, Failure> {
+        let mut reader = self.rows.reader(projection)?;
+        let chunks = evenly(self.chunks);
+        chunks.map(|chunk| reader.read_apart(&self.id, &chunk, letters)).collect()
     }
 }
 

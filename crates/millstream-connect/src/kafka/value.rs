@@ -12,8 +12,9 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millstream_engine::connector::{OptionError, Options, Table};
-use millstream_engine::json::{DecodeOptions, Decoder, ParseMode};
-use millstream_engine::source::{Failure, Kind};
+use millstream_engine::dead_letters;
+use millstream_engine::json::{DecodeOptions, Decoder, MalformedRecord, ParseMode};
+use millstream_engine::source::{Failure, Kind, Letter};
 
 use super::chunk::{Chunk, headers_type};
 use super::csv::{CsvFormat, CsvReader};
@@ -50,6 +51,12 @@ impl Rows {
     pub fn of_table(table: &Table, include_headers: bool) -> Result<Self, OptionError> {
         let options = &table.options;
         let format = options.get("value.format").map(|text| text.trim().to_ascii_lowercase());
+        let decodes = table.columns.is_some() && format.as_deref() != Some("raw");
+        if options.get(dead_letters::OPTION).is_some() && !decodes {
+            let problem = "no record of this table can be malformed, so there are no dead letters";
+            let help = "Declare the columns of the value, or leave 'deadLetter' out";
+            return Err(OptionError::of(dead_letters::OPTION, problem, Some(help.to_owned())));
+        }
         let Some(columns) = &table.columns else {
             return match format {
                 Some(_) => {
@@ -136,6 +143,29 @@ impl Reader {
         self.finish(columns, chunk.rows(), 0)
     }
 
+    /// The rows of one chunk, but for malformed records, which go to `letters`.
+    pub fn read_apart(
+        &mut self,
+        id: &PartitionId,
+        chunk: &Chunk,
+        letters: &mut Vec<Letter>,
+    ) -> Result<RecordBatch, Failure> {
+        let mut reject = |row, error| letters.push(chunk.letter(id, row, error));
+        let (columns, rows, malformed) = match &mut self.decoding {
+            Decoding::Record(_) | Decoding::Raw => return self.read(id, chunk),
+            Decoding::Json(decoder) => {
+                let reject = |record: MalformedRecord| reject(record.row, record.in_short());
+                let decoded = decoder.decode_apart(&chunk.value, reject);
+                (decoded.rows.columns().to_vec(), decoded.rows.num_rows(), decoded.malformed)
+            }
+            Decoding::Csv(reader) => {
+                let decoded = reader.read_apart(&chunk.value, &mut reject);
+                (decoded.columns, decoded.rows, decoded.malformed)
+            }
+        };
+        self.finish(columns, rows, malformed)
+    }
+
     fn finish(
         &self,
         columns: Vec<ArrayRef>,
@@ -208,8 +238,14 @@ fn text_column(values: &BinaryArray) -> StringArray {
     }
 }
 
-/// The option `mode`.
+/// The option `mode`. Where malformed records are dead letters none of them becomes a row.
 fn parse_mode(options: &Options) -> Result<ParseMode, OptionError> {
+    let mode = stated_mode(options)?;
+    let apart = options.get(dead_letters::OPTION).is_some();
+    Ok(if apart { ParseMode::DropMalformed } else { mode })
+}
+
+fn stated_mode(options: &Options) -> Result<ParseMode, OptionError> {
     let Some(text) = options.get("mode") else { return Ok(ParseMode::Permissive) };
     match text.trim().to_ascii_uppercase().as_str() {
         "PERMISSIVE" => Ok(ParseMode::Permissive),

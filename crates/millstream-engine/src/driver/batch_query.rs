@@ -12,6 +12,7 @@ use millstream_store::offset::BatchId;
 use millstream_store::source_log::SourceLog;
 
 use super::Finished;
+use super::outlets::Outlets;
 use crate::plan::stream_scan::from_datafusion;
 use crate::sink::{Output, Reached, Sink};
 use crate::source::{Admission, Failure, Source};
@@ -36,16 +37,22 @@ pub async fn read_to_end(source: &mut dyn Source) -> Result<Vec<RecordBatch>, Fa
     Ok(rows)
 }
 
-/// Runs `logical` once and publishes its result.
+/// Runs `logical` once and publishes its result; before that, what its constraints reject, at the
+/// time given in milliseconds since the epoch.
 pub async fn run(
     state: &SessionState,
     logical: &LogicalPlan,
     sink: &mut dyn Sink,
+    outlets: Option<(&mut Outlets, i64)>,
 ) -> Result<Finished, Failure> {
     sink.open().await?;
     let physical = state.create_physical_plan(logical).await.map_err(from_datafusion)?;
     let partitions = collect_partitioned(physical, state.task_ctx()).await;
-    let partitions = partitions.map_err(from_datafusion)?;
+    let mut partitions = partitions.map_err(from_datafusion)?;
+    if let Some((outlets, batch_time_ms)) = outlets {
+        let reached = Reached { batch_time_ms, ..Reached::default() };
+        partitions = outlets.check_once(partitions, &reached).await?;
+    }
     let output = Output { batch_id: BatchId(0), partitions, reached: Reached::default() };
     let rows_out = output.rows();
     let acknowledgement = sink.publish(output).await?;

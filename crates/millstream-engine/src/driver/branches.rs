@@ -17,24 +17,31 @@
 //! take many more micro-batches that way, each of which is remembered until it is acknowledged.
 //! Therefore they are limited, and once half of them are under way the gathering sinks are asked
 //! again and space out the rest: rows wait some milliseconds longer, not for the next commit.
+//!
+//! Dead letters have sinks of their own, after those of the branches ([`outlets`](super::outlets)).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
+use millstream_store::error::Kind;
 use millstream_store::log_writer::Ticket;
 use millstream_store::offset::BatchId;
 
 use super::MICRO_BATCHES_IN_FLIGHT_MAX;
 use super::decoded::{self, Reading};
+use super::outlets::{LetterRows, Outlets, logged_for};
 use crate::plan::stateful_plan::Ran;
 use crate::plan::stream_scan::from_datafusion;
 use crate::plan::{StatefulPlan, StreamPlan};
-use crate::progress::SinkProgress;
+use crate::progress::{ConstraintProgress, SinkProgress};
 use crate::sink::{Acknowledgement, Delivery, Output, Published, Reached, Sink};
 use crate::source::{Failure, Split};
+use crate::state::codec;
 use crate::state::event_times::{EventTimes, NewestTimes};
 use crate::state::operator::MicroBatchFacts;
 
@@ -59,8 +66,10 @@ impl Branch {
 /// All branches of a query, in the order of the file.
 pub struct Branches {
     branches: Vec<Branch>,
-    /// By source, what any plan reads; empty where there is one branch.
+    /// By source, what any plan reads; empty where there is one branch, and nothing beside it.
     readings: Vec<Reading>,
+    /// Where dead letters go. Its sinks are counted after those of the branches.
+    outlets: Option<Outlets>,
 }
 
 /// A micro-batch on its way to the sinks.
@@ -79,6 +88,8 @@ pub(super) struct HandedOver {
     pub(super) rows_out: u64,
     /// What each sink got; empty where the query has one.
     pub(super) sinks: Vec<SinkProgress>,
+    /// How many rows met each constraint.
+    pub(super) constraints: Vec<ConstraintProgress>,
 }
 
 /// Completes when every sink has accepted a micro-batch.
@@ -91,9 +102,16 @@ impl Branches {
     /// The branches of one query, whose plans read the same sources in the same order.
     pub fn new(branches: Vec<Branch>) -> Self {
         assert!(!branches.is_empty(), "a query has at least one branch");
-        let mut of_query = Self { branches, readings: Vec::new() };
+        let mut of_query = Self { branches, readings: Vec::new(), outlets: None };
         of_query.find_columns();
         of_query
+    }
+
+    /// The same, with sinks for dead letters.
+    pub fn with_outlets(mut self, outlets: Outlets) -> Self {
+        self.outlets = Some(outlets);
+        self.find_columns();
+        self
     }
 
     /// The branch of a query that has only one.
@@ -102,12 +120,27 @@ impl Branches {
     }
 
     fn find_columns(&mut self) {
-        if self.branches.len() > 1 {
+        if self.are_several() {
             let plans = self.branches.iter().map(|branch| branch.plan.columns_read());
-            let columns = decoded::columns_of_any(plans).into_iter().enumerate();
-            let reading = |(source, columns)| Reading { columns, watched: self.watched(source) };
-            self.readings = columns.map(reading).collect();
+            let mut columns = decoded::columns_of_any(plans);
+            if let Some(outlets) = &self.outlets {
+                outlets.widen(&mut columns);
+            }
+            let apart = self.outlets.as_ref().map_or(&[][..], Outlets::apart);
+            let apart = apart.iter().copied().chain(std::iter::repeat(false));
+            let of_source = columns.into_iter().zip(apart).enumerate();
+            let readings = of_source.map(|(source, (columns, apart))| Reading {
+                columns,
+                watched: self.watched(source),
+                apart,
+            });
+            self.readings = readings.collect();
         }
+    }
+
+    /// Whether there is more than one plan and its sink.
+    fn are_several(&self) -> bool {
+        self.branches.len() > 1 || self.outlets.is_some()
     }
 
     /// Where the event times of a source are seen, by the first plan that asks for them.
@@ -117,13 +150,19 @@ impl Branches {
     }
 
     fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
-        self.branches.iter().map(|branch| &*branch.sink)
+        let letters = self.outlets.iter().flat_map(Outlets::sinks);
+        self.branches.iter().map(|branch| &*branch.sink).chain(letters)
+    }
+
+    fn sinks_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Sink>> {
+        let letters = self.outlets.iter_mut().flat_map(Outlets::sinks_mut);
+        self.branches.iter_mut().map(|branch| &mut branch.sink).chain(letters)
     }
 
     /// What the sinks are, for progress and messages.
     pub(super) fn description(&self) -> String {
         match &self.branches[..] {
-            [only] => only.sink.description(),
+            [only] if self.outlets.is_none() => only.sink.description(),
             _ => self.sinks().map(|sink| sink.description()).collect::<Vec<_>>().join(", "),
         }
     }
@@ -140,8 +179,8 @@ impl Branches {
 
     /// How many micro-batches may be under way.
     pub(super) fn micro_batches_in_flight_max(&self) -> usize {
-        let several = self.branches.len() > 1;
-        if several && self.is_any_gathering() && !self.are_all_gathering() {
+        let beside = self.is_any_gathering() && !self.are_all_gathering();
+        if beside || self.outlets.as_ref().is_some_and(Outlets::gather) {
             return IN_FLIGHT_BESIDE_GATHERING_MAX;
         }
         let of_sinks = self.sinks().filter_map(|sink| sink.micro_batches_in_flight_max());
@@ -159,8 +198,8 @@ impl Branches {
     /// Opens every sink; gives what each has published last.
     pub(super) async fn open(&mut self) -> Result<Vec<Option<Published>>, Failure> {
         let mut published = Vec::with_capacity(self.branches.len());
-        for branch in &mut self.branches {
-            published.push(branch.sink.open().await?);
+        for sink in self.sinks_mut() {
+            published.push(sink.open().await?);
         }
         Ok(published)
     }
@@ -169,13 +208,18 @@ impl Branches {
     /// those that may be under way are.
     pub(super) async fn ready(&mut self, is_crowded: bool) -> Result<(), Failure> {
         if let [only] = &mut self.branches[..] {
-            return only.sink.ready().await;
-        }
-        let asks_all = is_crowded || self.are_all_gathering();
-        for branch in &mut self.branches {
-            if asks_all || !branch.gathers() {
-                branch.sink.ready().await?;
+            only.sink.ready().await?;
+        } else {
+            let asks_all = is_crowded || self.are_all_gathering();
+            for branch in &mut self.branches {
+                if asks_all || !branch.gathers() {
+                    branch.sink.ready().await?;
+                }
             }
+        }
+        // Dead letters are few; what their sinks cannot take at once is waited for in `publish`.
+        for sink in self.outlets.iter_mut().flat_map(Outlets::sinks_mut).filter(|_| is_crowded) {
+            sink.ready().await?;
         }
         Ok(())
     }
@@ -213,57 +257,84 @@ impl Branches {
         &mut self,
         env: &Env,
         facts: &MicroBatchFacts,
+        batch_time_ms: i64,
         splits: Vec<Vec<Box<dyn Split>>>,
     ) -> Result<Computed, Failure> {
         let mut computed = Computed::default();
-        if let [only] = &mut self.branches[..] {
+        if let ([only], None) = (&mut self.branches[..], &self.outlets) {
             computed.add(only.run_with_state(env, facts, splits).await?);
             return Ok(computed);
         }
         let partitions = self.branches[0].plan.partitions();
-        let input = decoded::decode(env, splits, &self.readings, partitions).await?;
+        let mut input = decoded::decode(env, splits, &self.readings, partitions).await?;
+        let rejected = input.take_letters();
         for branch in &mut self.branches {
             computed.add(branch.run_with_state(env, facts, input.splits()).await?);
+        }
+        if let Some(outlets) = &self.outlets {
+            computed.letters = outlets.rows(&outlets.sort(rejected), batch_time_ms);
+            computed.sections.extend(computed.letters.iter().cloned());
         }
         Ok(computed)
     }
 
-    /// Applies an entry of the state log; gives the results of the branches in `wanted`, nothing
-    /// for others.
+    /// The schemas of the sections that an entry of the state log has: what the operators of all
+    /// branches are given, then the letters of decoding.
+    pub(super) fn section_schemas(&self) -> Vec<SchemaRef> {
+        let of_plans = self.stateful().flat_map(|plan| plan.section_schemas());
+        of_plans.chain(self.outlets.iter().flat_map(Outlets::schemas)).collect()
+    }
+
+    /// Applies an entry of the state log; gives the results of the branches where they are wanted
+    /// by any of the sinks `wanted`, and the letters.
     pub(super) async fn apply(
         &mut self,
         env: &Env,
         facts: &MicroBatchFacts,
         sections: &[Vec<u8>],
         wanted: &[usize],
-    ) -> Result<Vec<Vec<Vec<RecordBatch>>>, Failure> {
-        let (mut results, mut rest) = (Vec::with_capacity(self.branches.len()), sections);
+    ) -> Result<Computed, Failure> {
+        let (mut computed, mut rest) = (Computed::default(), sections);
+        let has_checks = self.outlets.as_ref().is_some_and(Outlets::has_checks);
         for (index, branch) in self.branches.iter_mut().enumerate() {
             let mut partitions = Vec::new();
             if let StreamPlan::Stateful(plan) = &mut branch.plan {
                 let (own, others) = rest.split_at(plan.sections().min(rest.len()));
                 let changes = plan.changes(own)?;
-                let is_wanted = wanted.contains(&index);
+                let is_wanted = wanted.contains(&index) || (has_checks && !wanted.is_empty());
                 partitions = plan.apply(env, facts, changes, is_wanted).await?;
                 rest = others;
             }
-            results.push(partitions);
+            computed.results.push(partitions);
         }
-        Ok(results)
+        let decoded = rest.iter().map(|bytes| codec::decode(bytes)).collect::<Result<_, _>>();
+        let damaged = |error: ArrowError| Failure::new(Kind::Data, error.to_string());
+        computed.letters = decoded.map_err(damaged)?;
+        Ok(computed)
     }
 
-    /// Hands results, by branch, to the sinks.
+    /// Hands what was computed of a query with state to the sinks.
     pub(super) async fn hand_over(
         &mut self,
-        results: Vec<Vec<Vec<RecordBatch>>>,
+        computed: Computed,
         order: Order<'_>,
     ) -> Result<HandedOver, Failure> {
+        let Computed { results, mut letters, .. } = computed;
         let mut handed_over = HandedOver::new(Acknowledgement::Done);
-        let is_alone = self.branches.len() == 1;
-        for (index, (branch, partitions)) in self.branches.iter_mut().zip(results).enumerate() {
+        let is_alone = !self.are_several();
+        let is_meant = |index: &usize| order.sinks.is_none_or(|sinks| sinks.contains(index));
+        for (index, (branch, mut partitions)) in self.branches.iter_mut().zip(results).enumerate() {
             let mut acknowledgement = Acknowledgement::Done;
             let mut rows = 0;
-            if order.sinks.is_none_or(|sinks| sinks.contains(&index)) {
+            if let Some(outlets) = &self.outlets {
+                let mut broken = outlets.sort(Vec::new());
+                (partitions, handed_over.constraints) = outlets.check(partitions, &mut broken)?;
+                let broken = outlets.rows(&broken, order.reached.batch_time_ms);
+                for (letters, broken) in letters.iter_mut().zip(broken) {
+                    letters.extend(broken);
+                }
+            }
+            if is_meant(&index) {
                 let reached = order.reached.clone();
                 let output = Output { batch_id: order.id, partitions, reached };
                 rows = output.rows();
@@ -275,6 +346,15 @@ impl Branches {
                 let (description, latency) = (branch.sink.description(), Duration::ZERO);
                 handed_over.sinks.push(SinkProgress { description, rows, latency });
             }
+        }
+        if let Some(outlets) = &mut self.outlets {
+            let branches = self.branches.len();
+            let is_meant = |outlet| is_meant(&(branches + outlet));
+            let of_batch = (order.id, &order.reached);
+            // The state log has what an intent would give.
+            let intent = &mut None;
+            let published = outlets.publish_rows(letters, of_batch, intent, is_meant);
+            handed_over.add_letters(published.await?);
         }
         Ok(handed_over)
     }
@@ -289,10 +369,10 @@ impl Branches {
         splits: Vec<Vec<Box<dyn Split>>>,
         order: Order<'_>,
     ) -> Result<HandedOver, Failure> {
-        if let [only] = &mut self.branches[..] {
-            return only.publish_alone(env, splits, order).await;
+        match &mut self.branches[..] {
+            [only] if self.outlets.is_none() => only.publish_alone(env, splits, order).await,
+            _ => self.publish_to_several(env, splits, order).await,
         }
-        self.publish_to_several(env, splits, order).await
     }
 
     async fn publish_to_several(
@@ -302,8 +382,10 @@ impl Branches {
         mut order: Order<'_>,
     ) -> Result<HandedOver, Failure> {
         let partitions = self.branches[0].plan.partitions();
-        let input = decoded::decode(env, splits, &self.readings, partitions).await?;
+        let mut input = decoded::decode(env, splits, &self.readings, partitions).await?;
         let mut handed_over = HandedOver::new(Acknowledgement::Done);
+        let rejected = input.take_letters();
+        let mut letters = self.outlets.as_ref().map(|outlets| outlets.sort(rejected));
         let sinks = order.sinks;
         let is_meant = |index: &usize| sinks.is_none_or(|sinks| sinks.contains(index));
         for (index, branch) in self.branches.iter_mut().enumerate() {
@@ -311,9 +393,20 @@ impl Branches {
             let (rows, latency) = (0, Duration::ZERO);
             let mut progress = SinkProgress { description, rows, latency };
             let mut acknowledgement = Acknowledgement::Done;
+            let has_checks = self.outlets.as_ref().is_some_and(Outlets::has_checks);
+            let mut partitions = Vec::new();
+            if is_meant(&index) || has_checks {
+                partitions = branch.run(env, input.splits()).await?;
+            }
+            if let (Some(outlets), Some(letters)) = (&self.outlets, &mut letters) {
+                (partitions, handed_over.constraints) = outlets.check(partitions, letters)?;
+            }
             if is_meant(&index) {
-                let partitions = branch.run(env, input.splits()).await?;
-                logged(order.intent.take()).await?;
+                match &self.outlets {
+                    None => logged(order.intent.take()).await?,
+                    // That the letters' sink needs it is no reason for others to wait.
+                    Some(_) => logged_for(branch.sink.delivery(), &mut order.intent).await?,
+                }
                 let reached = order.reached.clone();
                 let output = Output { batch_id: order.id, partitions, reached };
                 progress.rows = output.rows();
@@ -323,21 +416,27 @@ impl Branches {
             handed_over.sinks.push(progress);
             handed_over.acknowledgements.set(index, acknowledgement);
         }
+        if let (Some(outlets), Some(letters)) = (&mut self.outlets, letters) {
+            let (branches, intent) = (self.branches.len(), &mut order.intent);
+            let is_meant = |outlet| is_meant(&(branches + outlet));
+            let published = outlets.publish(letters, (order.id, &order.reached), intent, is_meant);
+            handed_over.add_letters(published.await?);
+        }
         Ok(handed_over)
     }
 
     /// Has every sink publish what it holds back.
     pub(super) async fn flush(&mut self) {
-        for branch in &mut self.branches {
-            branch.sink.flush().await;
+        for sink in self.sinks_mut() {
+            sink.flush().await;
         }
     }
 
     /// Closes every sink; gives the first failure.
     pub(super) async fn close(&mut self) -> Result<(), Failure> {
         let mut outcome = Ok(());
-        for branch in &mut self.branches {
-            let closed = branch.sink.close().await;
+        for sink in self.sinks_mut() {
+            let closed = sink.close().await;
             outcome = outcome.and(closed);
         }
         outcome
@@ -394,8 +493,11 @@ impl Branch {
 pub(super) struct Computed {
     /// By branch, its result.
     pub(super) results: Vec<Vec<Vec<RecordBatch>>>,
-    /// By input of the operators of all branches, what they were given.
+    /// By input of the operators of all branches, what they were given; then by sink of dead
+    /// letters, those of decoding.
     pub(super) sections: Vec<Vec<RecordBatch>>,
+    /// By sink of dead letters, those of decoding.
+    pub(super) letters: LetterRows,
 }
 
 impl Computed {
@@ -405,7 +507,8 @@ impl Computed {
     }
 
     pub(super) fn has_rows(&self) -> bool {
-        self.results.iter().flatten().flatten().any(|rows| rows.num_rows() > 0)
+        let results = self.results.iter().flatten().flatten();
+        results.chain(self.letters.iter().flatten()).any(|rows| rows.num_rows() > 0)
     }
 }
 
@@ -419,7 +522,15 @@ async fn logged(intent: Option<Ticket>) -> Result<(), Failure> {
 impl HandedOver {
     fn new(first: Acknowledgement) -> Self {
         let acknowledgements = Acknowledgements { first, others: Vec::new() };
-        Self { acknowledgements, rows_out: 0, sinks: Vec::new() }
+        let (sinks, constraints) = (Vec::new(), Vec::new());
+        Self { acknowledgements, rows_out: 0, sinks, constraints }
+    }
+
+    fn add_letters(&mut self, published: Vec<(SinkProgress, Acknowledgement)>) {
+        for (progress, acknowledgement) in published {
+            self.sinks.push(progress);
+            self.acknowledgements.others.push(acknowledgement);
+        }
     }
 }
 

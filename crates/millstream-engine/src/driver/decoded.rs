@@ -4,6 +4,9 @@
 //! plans over one source its splits are decoded here, into the columns that any of them asks for,
 //! on as many cores as a scan would use. Each plan then gets splits that only pick columns out of
 //! what is in memory.
+//!
+//! The same is done where malformed records are dead letters: they are gathered while the splits
+//! are decoded, and the plans see the others only.
 
 use std::sync::Arc;
 
@@ -11,6 +14,7 @@ use arrow::array::RecordBatch;
 use millstream_store::env::Env;
 use millstream_store::error::Kind;
 
+use crate::dead_letters::Letter;
 use crate::plan::stream_scan::spread;
 use crate::source::{Failure, RecordBatches, Split};
 use crate::state::event_times::{EventTimes, watched_read};
@@ -39,6 +43,7 @@ pub fn columns_of_any(plans: impl Iterator<Item = Vec<Option<Vec<usize>>>>) -> V
 /// The rows of a micro-batch, by source.
 pub struct Decoded {
     sources: Vec<Vec<Share>>,
+    letters: Vec<Vec<Letter>>,
 }
 
 /// What one core decoded, in order.
@@ -48,11 +53,14 @@ struct Share {
     rows: Arc<[RecordBatch]>,
 }
 
-/// What is read of a source: the columns, and the event times to watch meanwhile.
+/// What is read of a source: the columns, and what is looked at meanwhile.
 #[derive(Clone)]
 pub struct Reading {
     pub columns: Columns,
+    /// The event times to watch.
     pub watched: Option<Arc<EventTimes>>,
+    /// Whether malformed records are letters.
+    pub apart: bool,
 }
 
 /// Decodes the splits of each source; a large micro-batch on up to `partitions` cores.
@@ -63,6 +71,7 @@ pub async fn decode(
     partitions: usize,
 ) -> Result<Decoded, Failure> {
     let mut sources = Vec::with_capacity(inputs.len());
+    let mut letters = Vec::with_capacity(inputs.len());
     for (splits, reading) in inputs.into_iter().zip(readings) {
         let mut shares = spread(splits, partitions).into_iter();
         let first = shares.next();
@@ -76,12 +85,20 @@ pub async fn decode(
         for task in elsewhere {
             decoded.push(task.join().await);
         }
-        sources.push(decoded.into_iter().collect::<Result<_, _>>()?);
+        let decoded = decoded.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let (shares, rejected): (Vec<_>, Vec<_>) = decoded.into_iter().unzip();
+        sources.push(shares);
+        letters.push(rejected.into_iter().flatten().collect());
     }
-    Ok(Decoded { sources })
+    Ok(Decoded { sources, letters })
 }
 
 impl Decoded {
+    /// What was rejected, by source; once.
+    pub fn take_letters(&mut self) -> Vec<Vec<Letter>> {
+        std::mem::take(&mut self.letters)
+    }
+
     /// The rows as splits, for one plan.
     pub fn splits(&self) -> Vec<Vec<Box<dyn Split>>> {
         let of_source = |shares: &Vec<Share>| {
@@ -92,11 +109,27 @@ impl Decoded {
 }
 
 impl Share {
-    fn decode(splits: Vec<Box<dyn Split>>, reading: &Reading) -> Result<Self, Failure> {
-        let Reading { columns, watched } = reading;
-        let read = |split| watched_read(split, columns, watched.clone());
-        let rows = splits.into_iter().flat_map(read).collect::<Result<_, _>>()?;
-        Ok(Self { columns: Arc::clone(columns), rows })
+    fn decode(
+        splits: Vec<Box<dyn Split>>,
+        reading: &Reading,
+    ) -> Result<(Self, Vec<Letter>), Failure> {
+        let Reading { columns, watched, apart } = reading;
+        let owned = Arc::clone(columns);
+        if !apart {
+            let read = |split| watched_read(split, columns, watched.clone());
+            let rows = splits.into_iter().flat_map(read).collect::<Result<_, _>>()?;
+            return Ok((Self { columns: owned, rows }, Vec::new()));
+        }
+        let (mut rows, mut letters) = (Vec::new(), Vec::new());
+        for split in splits {
+            let lane = split.lane();
+            let mut read = split.read_apart(columns, &mut letters)?;
+            if let Some(watched) = watched {
+                read.iter().for_each(|rows| watched.see_columns(lane, columns, rows));
+            }
+            rows.append(&mut read);
+        }
+        Ok((Self { columns: owned, rows: rows.into() }, letters))
     }
 }
 
@@ -178,7 +211,7 @@ mod tests {
                 Box::new(Counted { values, decoded: Arc::clone(decoded) }) as Box<dyn Split>
             };
             let splits: Vec<_> = (0..3).map(split).collect();
-            let reading = Reading { columns: [0, 2].into(), watched: None };
+            let reading = Reading { columns: [0, 2].into(), watched: None, apart: false };
             let input = decode(&Env::real(), vec![splits], &[reading], 2).await.unwrap();
             assert_eq!(decoded.load(Ordering::Relaxed), 3);
             for (column, factor) in [(2, 100), (0, 1)] {

@@ -36,6 +36,7 @@ pub mod branches;
 mod committer;
 mod decoded;
 mod micro_batch;
+pub mod outlets;
 mod pace;
 mod recovery;
 pub mod snapshots;
@@ -473,9 +474,8 @@ impl Driver {
         written: Option<Written>,
     ) {
         let MicroBatch { id, fired, durations, intent, .. } = micro_batch;
-        let HandedOver { acknowledgements, rows_out, sinks } = handed_over;
-        let mut progress =
-            self.progress(id, &fired, durations, &input.ends, &input.rows, rows_out);
+        let HandedOver { acknowledgements, rows_out, sinks, constraints } = handed_over;
+        let mut progress = self.progress(id, &fired, durations, &input.ends, &input.rows, rows_out);
         if let Some(written) = &written {
             progress.watermark_ms = Some(written.watermark_ms);
             progress.state = self.state_metrics();
@@ -493,7 +493,7 @@ impl Driver {
             state: written.and_then(|written| written.ticket),
             next_watermark_ms,
             mend: micro_batch.mend,
-            progress: Progress { sinks, ..progress },
+            progress: Progress { sinks, constraints, ..progress },
             took: self.since(fired.began),
             handed_over_us: self.query.env.now_us(),
             handed_over: self.query.env.monotonic(),
@@ -538,6 +538,7 @@ impl Driver {
             state: Vec::new(),
             sink: self.query.branches.description(),
             sinks: Vec::new(),
+            constraints: Vec::new(),
         }
     }
 

@@ -29,7 +29,7 @@ use millstream_store::recovery::Recovered;
 use millstream_store::state_log::{self, Entry, Facts, StateLog, StateReader, WriteSettings};
 use thiserror::Error;
 
-use super::branches::{Branches, Computed, HandedOver, Order};
+use super::branches::{Branches, HandedOver, Order};
 use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{Resume, ResumeError};
 use super::snapshots::Snapshots;
@@ -294,7 +294,7 @@ impl Driver {
         let of_batch = MicroBatchFacts { id, watermark: watermark_of(&facts) };
         self.query.batch_clock.set(facts.batch_time_ms * 1_000);
         let Query { branches, env, .. } = &mut self.query;
-        let results = branches.apply(env, &of_batch, &sections, &wanted).await?;
+        let computed = branches.apply(env, &of_batch, &sections, &wanted).await?;
         if is_committed {
             return Ok(());
         }
@@ -315,7 +315,7 @@ impl Driver {
         let permit = self.committer.permit().await;
         let began = self.query.env.monotonic();
         let order = Order { id, reached, sinks: Some(&wanted), intent: None };
-        let handed_over = self.query.branches.hand_over(results, order).await?;
+        let handed_over = self.query.branches.hand_over(computed, order).await?;
         let micro_batch = MicroBatch {
             id,
             fired: Fired { began, batch_time_ms: facts.batch_time_ms },
@@ -363,7 +363,8 @@ impl Driver {
         let watermark = state.watermarks.next();
         let needs_before = branches.needs_from();
         let of_batch = MicroBatchFacts { id, watermark };
-        let computed = branches.run_with_state(env, &of_batch, splits).await?;
+        let computed =
+            branches.run_with_state(env, &of_batch, reached.batch_time_ms, splits).await?;
         state.watermarks.advance(&branches.take_newest(sources), &behind, env.monotonic());
         state.in_flight.push_back((id, needs_before));
         let facts = Facts {
@@ -383,8 +384,9 @@ impl Driver {
         };
         let next_watermark_ms = facts.next_watermark_ms;
         let has_rows = computed.has_rows();
-        let Computed { results, sections } = computed;
-        let schemas = branches.stateful().flat_map(|plan| plan.section_schemas()).collect();
+        let mut computed = computed;
+        let sections = std::mem::take(&mut computed.sections);
+        let schemas = branches.section_schemas();
         let bytes = sections.iter().map(|rows| codec::encoded_bytes(rows)).sum();
         let ticket = append(&state.log, facts, schemas, sections, bytes).await;
         if state.snapshots.grown(bytes, state.acknowledged, env.monotonic()) {
@@ -397,7 +399,7 @@ impl Driver {
             ticket.written().await?;
         }
         let order = Order { id, reached, sinks: None, intent: None };
-        let handed_over = branches.hand_over(results, order).await?;
+        let handed_over = branches.hand_over(computed, order).await?;
         let watermark_ms = watermark.evict_ms;
         Ok((handed_over, Written { ticket: Some(ticket), watermark_ms, next_watermark_ms }))
     }

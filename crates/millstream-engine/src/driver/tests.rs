@@ -23,7 +23,7 @@ use crate::plan::QueryPlan;
 use crate::plan::session::streaming_config;
 use crate::plan::stream_scan::{Slots, StreamTable};
 use crate::sink::{Acknowledgement, Output, Published, Sink};
-use crate::source::{RecordBatches, Split};
+use crate::source::{Letter, Place, RecordBatches, Split};
 use crate::state::watermark::{Idling, Policy};
 
 fn schema() -> SchemaRef {
@@ -70,6 +70,25 @@ impl Split for Rows {
         let rows = RecordBatch::try_new(schema(), vec![Arc::new(Int64Array::from(self.0))]);
         Box::new(std::iter::once(Ok(rows.unwrap())))
     }
+
+    fn read_apart(
+        self: Box<Self>,
+        projection: &[usize],
+        letters: &mut Vec<Letter>,
+    ) -> Result<Vec<RecordBatch>, Failure> {
+        let (malformed, sound): (Vec<i64>, Vec<i64>) =
+            self.0.into_iter().partition(|v| is_malformed(*v));
+        letters.extend(malformed.into_iter().map(|offset| {
+            let place = Place::Record { topic: "input".into(), partition: 0, offset };
+            Letter { place: Some(place), ..Letter::default() }
+        }));
+        Box::new(Self(sound)).read(projection).collect()
+    }
+}
+
+/// Whether a record cannot be decoded, where that is looked at.
+fn is_malformed(v: i64) -> bool {
+    v % 7 == 5
 }
 
 fn offset_of(position: usize) -> SourceOffset {

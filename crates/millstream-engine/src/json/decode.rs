@@ -133,6 +133,13 @@ pub struct MalformedRecord {
     pub excerpt: String,
 }
 
+impl MalformedRecord {
+    /// What is wrong and where in the record, for whoever has the record beside it.
+    pub fn in_short(&self) -> String {
+        format!("at byte {}: {}", self.position, self.problem)
+    }
+}
+
 impl Classified for MalformedRecord {
     fn kind(&self) -> source::Kind {
         source::Kind::Data
@@ -242,7 +249,24 @@ impl Decoder {
         &mut self,
         values: impl Into<Values<'a>>,
     ) -> Result<Decoded, MalformedRecord> {
-        let values = values.into();
+        self.decode_all(values.into(), None)
+    }
+
+    /// Decodes `values` but for malformed records, whatever the mode; `reject` hears of each.
+    pub fn decode_apart<'a>(
+        &mut self,
+        values: impl Into<Values<'a>>,
+        mut reject: impl FnMut(MalformedRecord),
+    ) -> Decoded {
+        let decoded = self.decode_all(values.into(), Some(&mut reject));
+        decoded.expect("nothing fails where malformed records are told of")
+    }
+
+    fn decode_all(
+        &mut self,
+        values: Values<'_>,
+        mut reject: Option<&mut dyn FnMut(MalformedRecord)>,
+    ) -> Result<Decoded, MalformedRecord> {
         let whole = values.offsets[0] as usize..values.offsets[values.len()] as usize;
         let text = Text::new(values.bytes, whole);
         let mut kept = vec![true; values.len()];
@@ -251,8 +275,10 @@ impl Decoder {
             let record = if values.is_null(row) { None } else { Some(text.get(values.range(row))) };
             let Err(fault) = self.append(record) else { continue };
             malformed += 1;
-            *kept = self.mode != ParseMode::DropMalformed;
-            if self.mode == ParseMode::FailFast {
+            *kept = self.mode != ParseMode::DropMalformed && reject.is_none();
+            if let Some(reject) = &mut reject {
+                reject(self.describe(row, &values.bytes[values.range(row)], fault));
+            } else if self.mode == ParseMode::FailFast {
                 self.columns.iter_mut().for_each(|column| drop(column.finish()));
                 return Err(self.describe(row, &values.bytes[values.range(row)], fault));
             }
@@ -374,8 +400,7 @@ impl Decoder {
 
     fn finish(&mut self, kept: Vec<bool>, malformed: u64) -> Decoded {
         let columns: Vec<ArrayRef> = self.columns.iter_mut().map(Column::finish).collect();
-        let all_kept = malformed == 0 || self.mode != ParseMode::DropMalformed;
-        if all_kept {
+        if malformed == 0 || kept.iter().all(|kept| *kept) {
             return Decoded { rows: self.batch(columns, kept.len()), kept: None, malformed };
         }
         let rows = (0_u32..).zip(&kept).filter(|(_, kept)| **kept).map(|(row, _)| row);

@@ -225,6 +225,23 @@ fn dropped_records_leave_aligned_rows() {
 }
 
 #[test]
+fn malformed_records_are_told_apart_whatever_the_mode() {
+    for mode in [ParseMode::Permissive, ParseMode::DropMalformed, ParseMode::FailFast] {
+        let mut decoder = decoder(&schema("a INT"), mode);
+        let texts =
+            StringArray::from(vec![Some(r#"{"a":1}"#), Some("{"), None, Some(r#"{"a":"x"}"#)]);
+        let mut rejected = Vec::new();
+        let decoded = decoder.decode_apart(&texts, |record| rejected.push(record));
+        assert_eq!((decoded.rows.num_rows(), decoded.malformed), (2, 2), "{mode:?}");
+        let rejected: Vec<_> =
+            rejected.iter().map(|record| (record.row, record.in_short())).collect();
+        assert_eq!((rejected[0].0, rejected[1].0), (1, 3), "{rejected:?}");
+        assert!(rejected[1].1.starts_with("at byte 5: "), "{rejected:?}");
+        assert_eq!(decoder.decode(&StringArray::from(vec![r#"{"a":2}"#])).unwrap().malformed, 0);
+    }
+}
+
+#[test]
 fn not_null_is_enforced_by_the_mode() {
     let schema = Schema::new(vec![
         Field::new("a", DataType::Int32, false),

@@ -56,7 +56,7 @@ pub(super) fn parse(
         branches.push(branch);
     }
     let span = start.to(cursor.last_span());
-    Ok(FlowDeclaration { name, comment, branches, span })
+    Ok(FlowDeclaration { name, comment, constraints: Vec::new(), branches, span })
 }
 
 /// Takes the FROM clause, up to the first INSERT.

@@ -33,7 +33,7 @@ pub fn to_logical(
 ///
 /// A copy, not a state built anew from its parts: a builder registers functions in no certain
 /// order, and of two that share a name either may win.
-fn spark_state(state: &SessionState) -> SessionState {
+pub(super) fn spark_state(state: &SessionState) -> SessionState {
     let mut spark = state.clone();
     let parser = &mut spark.config_mut().options_mut().sql_parser;
     parser.enable_ident_normalization = false;

@@ -7,8 +7,8 @@
 //! 2. [`pipeline`] resolves connectors and options, and checks both without touching anything;
 //! 3. [`prepare`] reads each query: which tables, as a stream or as a batch, and what Spark's
 //!    words are in DataFusion's;
-//! 4. [`logical`] plans the query against registered tables, and [`project`] fits its columns to
-//!    the sink's.
+//! 4. [`logical`] plans the query against registered tables, [`windows`] makes columns of its
+//!    windows of time, and [`project`] fits its columns to the sink's.
 //!
 //! Whatever is wrong becomes a [`Diagnostic`] that points into the file and says what to write
 //! instead. One spelling is accepted, Spark's; other systems' get an error that shows it.
@@ -16,8 +16,10 @@
 mod aggregates;
 mod blame;
 mod branches;
+mod constraints;
 mod create_table;
 mod cursor;
+pub mod dead_letters;
 pub mod diagnostic;
 mod grouping;
 mod lateral;
@@ -25,6 +27,7 @@ mod lexer;
 pub mod logical;
 mod naming;
 pub mod nearest;
+mod operators;
 mod options;
 mod parse;
 pub mod pipeline;
@@ -41,6 +44,7 @@ pub mod types;
 mod window_calls;
 pub mod windows;
 
+pub use constraints::{ConstraintDeclaration, OnViolation};
 pub use cursor::Name;
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Span};
 pub use logical::to_logical;

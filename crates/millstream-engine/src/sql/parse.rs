@@ -9,6 +9,7 @@ use arrow::datatypes::FieldRef;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::branches;
+use super::constraints::{self, ConstraintDeclaration};
 use super::create_table;
 use super::cursor::{Cursor, Name};
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -64,6 +65,8 @@ pub struct FlowDeclaration {
     pub name: Option<Name>,
     /// `COMMENT '...'`.
     pub comment: Option<Name>,
+    /// `CONSTRAINT ...`, in the order written.
+    pub constraints: Vec<ConstraintDeclaration>,
     /// What is written where; at least one.
     pub branches: Vec<BranchDeclaration>,
     /// The whole statement.
@@ -133,7 +136,7 @@ fn statement(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
         return create(cursor);
     }
     if cursor.is_word("INSERT") {
-        return flow(cursor, start, None, None);
+        return flow(cursor, start, None, None).map(Statement::Flow);
     }
     if starts_query(&cursor) {
         let query = query(&mut cursor)?;
@@ -141,7 +144,9 @@ fn statement(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
         let span = start.to(cursor.last_span());
         let query = vec![query];
         let branches = vec![BranchDeclaration { sink, by_name, columns, query, span }];
-        return Ok(Statement::Flow(FlowDeclaration { name: None, comment: None, branches, span }));
+        let (name, comment, constraints) = (None, None, Vec::new());
+        let flow = FlowDeclaration { name, comment, constraints, branches, span };
+        return Ok(Statement::Flow(flow));
     }
     if cursor.is_word("FROM") {
         return branches::parse(cursor, start, None, None).map(Statement::Flow);
@@ -207,15 +212,17 @@ fn create(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
         if cursor.eat_words(&["COMMENT"]).is_some() {
             comment = Some(cursor.string("a comment")?);
         }
+        let constraints = constraints::parse(&mut cursor)?;
+        let constrained = |flow| Statement::Flow(FlowDeclaration { constraints, ..flow });
         cursor.expect_words(&["AS"], "after the flow's name")?;
         if cursor.is_word("FROM") {
-            return branches::parse(cursor, start, Some(name), comment).map(Statement::Flow);
+            return branches::parse(cursor, start, Some(name), comment).map(constrained);
         }
         if !cursor.is_word("INSERT") {
             let help = "a flow is CREATE FLOW name AS INSERT INTO sink SELECT ...";
             return Err(cursor.unexpected("INSERT INTO").help(help));
         }
-        return flow(cursor, start, Some(name), comment);
+        return flow(cursor, start, Some(name), comment).map(constrained);
     }
     if cursor.eat_words(&["TABLE"]).is_some() {
         return create_table::parse(cursor, start).map(Statement::Table);
@@ -246,7 +253,7 @@ fn flow(
     start: Span,
     name: Option<Name>,
     comment: Option<Name>,
-) -> Result<Statement, Diagnostic> {
+) -> Result<FlowDeclaration, Diagnostic> {
     let from = cursor.here();
     let Insert { sink, by_name, columns } = insert(&mut cursor)?;
     if !starts_query(&cursor) {
@@ -255,7 +262,8 @@ fn flow(
     let query = vec![query(&mut cursor)?];
     let (sink, end) = (Some(sink), cursor.last_span());
     let branches = vec![BranchDeclaration { sink, by_name, columns, query, span: from.to(end) }];
-    Ok(Statement::Flow(FlowDeclaration { name, comment, branches, span: start.to(end) }))
+    let (constraints, span) = (Vec::new(), start.to(end));
+    Ok(FlowDeclaration { name, comment, constraints, branches, span })
 }
 
 /// Takes `INSERT INTO sink [BY NAME] [(columns)]`.

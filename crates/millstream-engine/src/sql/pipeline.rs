@@ -13,9 +13,12 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 
 use crate::connector::{Connector, ReadMode, Registry, Table};
+use crate::constraints::Checks;
 
 use super::branches::{OTHER_STREAM, OTHER_STREAM_HELP};
+use super::constraints::{self, ConstraintDeclaration, Planned};
 use super::cursor::Name;
+use super::dead_letters::{DeadLetterTable, Surroundings};
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::lexer::Lexed;
 use super::logical::to_logical;
@@ -48,6 +51,8 @@ pub struct Flow {
     pub name: String,
     /// Its queries, at least one; all read the same streams.
     pub branches: Vec<Branch>,
+    /// The tables that get its dead letters, in the order in which its sources name them.
+    pub dead_letters: Vec<DeadLetterTable>,
     /// How the flow is driven.
     pub writer: WriterOptions,
     /// Where the checkpoint is: `checkpointLocation`, else `.millstream/<file>/<flow>`.
@@ -67,6 +72,7 @@ pub struct Branch {
     pub query: PreparedQuery,
     declared: Arc<DeclaredTable>,
     insert: Insert,
+    constraints: Vec<Planned>,
 }
 
 /// What INSERT says about the sink.
@@ -136,7 +142,8 @@ impl Branch {
     }
 
     /// Plans the query with its columns fitted to the sink's, and has the sink's connector check
-    /// them. The tables in [`PreparedQuery::reads`] stand in `state` as `registered_as`.
+    /// them. The tables in [`PreparedQuery::reads`] stand in `state` as `registered_as`. Columns
+    /// for [`checks`](Self::checks) follow those of the sink.
     pub fn plan(&self, state: &SessionState) -> Result<LogicalPlan, Diagnostics> {
         let plan = to_logical(state, &self.query)?;
         let target = Target {
@@ -147,7 +154,16 @@ impl Branch {
         };
         let plan = project_to_sink(plan, &target)?;
         self.check_sink(&Arc::new(plan.schema().as_arrow().clone()))?;
-        Ok(plan)
+        match &self.constraints[..] {
+            [] => Ok(plan),
+            constraints => constraints::add(state, plan, &self.query.text, constraints),
+        }
+    }
+
+    /// What is to be checked of the rows that come out of the plan; `None` without constraints.
+    pub fn checks(&self) -> Option<Checks> {
+        let constraints = self.constraints.iter().map(|planned| planned.constraint.clone());
+        (!self.constraints.is_empty()).then(|| Checks::new(constraints.collect()))
     }
 
     /// Asks the sink's connector whether it takes rows of `schema`.
@@ -273,7 +289,14 @@ impl<'a> Loader<'a> {
                 })
                 .collect();
             if let Some(branches) = branches.into_iter().collect() {
-                flows.extend(found.take(self.flow(name, branches, file_name)));
+                let flow = self.flow(name, branches, &declaration.constraints, file_name);
+                flows.extend(found.take(flow));
+            }
+        }
+        for flow in &flows {
+            for letters in &flow.dead_letters {
+                // Read by a replay.
+                *roles.entry(letters.id()).or_default() = Roles { read: true, written: true };
             }
         }
         for table in &self.tables {
@@ -361,16 +384,20 @@ impl<'a> Loader<'a> {
             insert: Insert { sink, by_name, columns },
             query,
             declared,
+            constraints: Vec::new(),
         }
     }
 
     fn flow(
         &self,
         name: String,
-        branches: Vec<Branch>,
+        mut branches: Vec<Branch>,
+        constraints: &[ConstraintDeclaration],
         file_name: &str,
     ) -> Result<Flow, Diagnostics> {
         same_streams(&branches)?;
+        let (dead_letters, constraints) = self.dead_letters(&branches, constraints)?;
+        branches[0].constraints = constraints;
         let declared: Vec<_> = branches.iter().map(|branch| &*branch.declared).collect();
         let writer = DeclaredTable::writer_of_all(&declared, &self.writer_overrides)?;
         let stem = Path::new(file_name)
@@ -382,8 +409,44 @@ impl<'a> Loader<'a> {
             is_stream: branches.iter().any(|branch| branch.query.is_stream()),
             name,
             branches,
+            dead_letters,
             writer,
         })
+    }
+
+    /// The tables for a flow's dead letters, and its constraints.
+    fn dead_letters(
+        &self,
+        branches: &[Branch],
+        declared: &[ConstraintDeclaration],
+    ) -> Result<(Vec<DeadLetterTable>, Vec<Planned>), Diagnostics> {
+        let written = |name: &str| {
+            let branches = self.file.flows.iter().flat_map(|flow| &flow.branches);
+            let mut sinks = branches.filter_map(|branch| branch.sink.as_ref());
+            sinks.any(|sink| sink.text.eq_ignore_ascii_case(name))
+        };
+        let (tables, declarations) = (&self.tables[..], &self.file.tables[..]);
+        let surroundings = Surroundings { tables, declarations, written: &written };
+        let reads: Vec<_> = branches.iter().flat_map(|branch| &branch.query.reads).collect();
+        let sinks: Vec<&str> = branches.iter().map(|branch| branch.sink.name.as_str()).collect();
+        let mut letters = surroundings.of_flow(&reads, &sinks)?;
+        if let ([_, _, ..], Some(first)) = (branches, declared.first()) {
+            let message = "a flow that writes to several tables has no constraints";
+            return Err(Diagnostic::at(first.name.span, message)
+                .help("write a flow for the table whose rows are to be checked")
+                .into());
+        }
+        let of_sources = letters.len();
+        let mut found = Diagnostics::default();
+        let constraints = declared.iter().filter_map(|declared| {
+            let action = constraints::action(declared, of_sources, |name| {
+                surroundings.named(name, &mut letters, &reads, &sinks)
+            });
+            Some(declared.planned(found.take(action)?, &self.lexed.text))
+        });
+        let constraints = constraints.collect();
+        found.into_result()?;
+        Ok((letters, constraints))
     }
 
     /// Two flows with one checkpoint would each take the other's progress for their own.

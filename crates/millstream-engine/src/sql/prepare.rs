@@ -138,7 +138,7 @@ pub(super) fn parse(
 }
 
 /// sqlparser's error at its place; `end` is where the query ends.
-fn unreadable(lexed: &Lexed, error: &ParserError, end: usize) -> Diagnostic {
+pub(super) fn unreadable(lexed: &Lexed, error: &ParserError, end: usize) -> Diagnostic {
     let text = match error {
         ParserError::ParserError(text) | ParserError::TokenizerError(text) => text,
         ParserError::RecursionLimitExceeded => {

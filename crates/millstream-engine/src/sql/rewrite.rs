@@ -8,11 +8,10 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    CaseWhen, CastKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    CastKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
     Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned, UnaryOperator, Value,
     ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
-    helpers::attached_token::AttachedToken,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -26,6 +25,7 @@ use super::lateral;
 use super::lexer::Lexed;
 use super::naming::expr_name;
 use super::nearest::suggest;
+use super::operators::{conditional, rlike};
 use super::prepare::TableRead;
 use super::scope::{Frame, Relation, Scopes, one_part};
 use super::streams::ALL_COLUMNS;
@@ -458,31 +458,6 @@ fn take(expr: &mut Expr, make: impl FnOnce(Expr) -> Expr) {
     let null = Expr::Value(ValueWithSpan { value: Value::Null, span: tokenizer::Span::empty() });
     let before = std::mem::replace(expr, null);
     *expr = make(before);
-}
-
-fn rlike(expr: Expr) -> Expr {
-    let Expr::RLike { negated, expr, pattern, .. } = expr else { return expr };
-    let span = expr.span();
-    let call = call("rlike", vec![*expr, *pattern], span);
-    match negated {
-        true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) },
-        false => call,
-    }
-}
-
-/// `if(condition, then, else)` as a CASE.
-fn conditional(expr: Expr) -> Expr {
-    let Expr::Function(function) = &expr else { return expr };
-    let args: Vec<&Expr> = arguments(function).collect();
-    let [condition, result, otherwise] = args.as_slice() else { return expr };
-    let when = CaseWhen { condition: (*condition).clone(), result: (*result).clone() };
-    Expr::Case {
-        case_token: AttachedToken::empty(),
-        end_token: AttachedToken::empty(),
-        operand: None,
-        conditions: vec![when],
-        else_result: Some(Box::new((*otherwise).clone())),
-    }
 }
 
 /// The plain arguments of a call.

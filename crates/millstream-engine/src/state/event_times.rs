@@ -29,6 +29,13 @@ impl EventTimes {
         std::mem::take(&mut self.newest_us.lock())
     }
 
+    /// Sees rows that have the columns `projection` of the source.
+    pub fn see_columns(&self, lane: Option<Lane>, projection: &[usize], rows: &RecordBatch) {
+        if let Some(place) = projection.iter().position(|column| *column == self.column) {
+            self.see(lane, place, rows);
+        }
+    }
+
     fn see(&self, lane: Option<Lane>, place: usize, rows: &RecordBatch) {
         let times = rows.column(place).as_primitive_opt::<TimestampMicrosecondType>();
         let Some(newest) = times.and_then(arrow::compute::max) else { return };

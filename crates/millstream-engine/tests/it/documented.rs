@@ -6,7 +6,7 @@ use datafusion::prelude::SessionConfig;
 use millstream_engine::functions::{BatchClock, session};
 
 /// What the page names that is syntax, not a function.
-const SYNTAX: &[&str] = &["extract"];
+const SYNTAX: &[&str] = &["count_if", "extract"];
 
 #[test]
 fn every_documented_function_exists() {

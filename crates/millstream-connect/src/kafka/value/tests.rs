@@ -137,3 +137,37 @@ fn odd_declarations_are_refused() {
     let mode = table(Some(columns()), &[("mode", "lenient")]);
     assert_eq!(Rows::of_table(&mode, false).unwrap_err().key.as_deref(), Some("mode"));
 }
+
+#[test]
+fn malformed_records_are_letters_whatever_the_format() {
+    for (format, good, bad) in [("json", "{\"id\":1,\"x\":2}", "{\"id\":"), ("csv", "1,2", "x,2")] {
+        let options = [("value.format", format), ("mode", "FAILFAST"), ("deadLetter", "bad")];
+        let rows = Rows::of_table(&table(Some(columns()), &options), false).unwrap();
+        let values = [Some(good), Some(bad), Some(good)];
+        let (id, chunks) = (PartitionId::new("in", 3), vec![chunk(&values)]);
+        let split = Box::new(KafkaSplit { id, chunks, rows: Arc::new(rows) });
+        let mut letters = Vec::new();
+        let batches = split.read_apart(&[0, 2], &mut letters).unwrap();
+        assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 2, "{format}");
+        let [letter] = &letters[..] else { panic!("{format}: {letters:?}") };
+        let place = letter.place.as_ref().map(ToString::to_string);
+        assert_eq!(place.as_deref(), Some("in[3]@101"));
+        assert_eq!(letter.payload.as_deref(), Some(bad.as_bytes()));
+        assert_eq!(letter.key.as_deref(), Some(&b"k"[..]));
+        assert_eq!(letter.attributes, [("h".to_owned(), None)]);
+        assert_eq!(letter.record_time_us, Some(1_500_000));
+        assert!(!letter.error.is_empty(), "{format}");
+    }
+}
+
+#[test]
+fn tables_without_malformed_records_have_no_letters() {
+    let text = vec![Field::new("v", DataType::Utf8, true)];
+    for (columns, options) in [
+        (None, vec![("deadLetter", "bad")]),
+        (Some(text), vec![("deadLetter", "bad"), ("value.format", "raw")]),
+    ] {
+        let refused = Rows::of_table(&table(columns, &options), false).unwrap_err();
+        assert_eq!(refused.key.as_deref(), Some("deadLetter"));
+    }
+}

@@ -24,7 +24,6 @@ const fn average(
     name: &'static str,
     aliases: &'static [&'static str],
     coerce: fn(&[DataType]) -> Result<Vec<DataType>>,
-    never_null: false,
     make: fn(&AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>>,
 ) -> Aggregate {
     Aggregate {

@@ -28,7 +28,6 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
 const fn by(
     name: &'static str,
     coerce: fn(&[DataType]) -> Result<Vec<DataType>>,
-    never_null: false,
     make: fn(&AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>>,
 ) -> Aggregate {
     Aggregate {

@@ -41,6 +41,8 @@ fn other_names() -> Vec<Arc<AggregateUDF>> {
     vec![
         alias(theirs::first_last::first_value_udaf(), &["first", "any_value"]),
         alias(theirs::first_last::last_value_udaf(), &["last"]),
+        alias(theirs::approx_distinct::approx_distinct_udaf(), &["approx_count_distinct"]),
+        alias(theirs::string_agg::string_agg_udaf(), &["listagg"]),
         alias(theirs::bool_and_or::bool_and_udaf(), &["every"]),
         alias(theirs::bool_and_or::bool_or_udaf(), &["any", "some"]),
         alias(theirs::stddev::stddev_udaf(), &["std"]),

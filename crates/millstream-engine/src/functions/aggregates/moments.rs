@@ -35,7 +35,6 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
 const fn of_moments(
     name: &'static str,
     coerce: fn(&[DataType]) -> Result<Vec<DataType>>,
-    never_null: false,
     make: Make,
 ) -> Aggregate {
     Aggregate {

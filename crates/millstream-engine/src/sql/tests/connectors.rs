@@ -52,6 +52,7 @@ impl Connector for Kafka {
         const OPTIONS: &[OptionSpec] = &[
             option("kafka.*", Side::Both),
             option("subscribe", Side::Source),
+            option("deadLetter", Side::Source),
             option("startingOffsets", Side::Source),
             option("maxOffsetsPerTrigger", Side::Source),
             option("value.format", Side::Both),

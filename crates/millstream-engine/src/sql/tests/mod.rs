@@ -6,6 +6,7 @@
 mod connectors;
 mod golden;
 mod rows;
+mod windows;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -76,6 +77,10 @@ fn summary(text: &str) -> Result<String, Diagnostics> {
             }
             out.push('\n');
         }
+        for letters in &flow.dead_letters {
+            let of = letters.sources.join(", ");
+            let _ = writeln!(out, "  dead letters to {}, of [{of}]", letters.sink.name);
+        }
         let writer = &flow.writer;
         let _ = writeln!(out, "  {:?}, checkpoint {}", writer.trigger, flow.checkpoint);
         if let ProgressTracking::Interval(interval) = writer.logging.tracking {
@@ -127,6 +132,11 @@ fn queries() {
 #[test]
 fn branches() {
     golden::check("branches.txt", outcome);
+}
+
+#[test]
+fn dead_letters() {
+    golden::check("dead_letters.txt", outcome);
 }
 
 #[test]

@@ -1,0 +1,56 @@
+//! One dead letter, as it is found.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A record that could not become a row.
+///
+/// It owns what it needs: letters are few, and the buffers they come from are let go of while a
+/// letter may wait for its table's next commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Letter {
+    /// The record as it came; `None` where it had no value.
+    pub payload: Option<Vec<u8>>,
+    /// The record's key, if it has one.
+    pub key: Option<Vec<u8>>,
+    /// The record's headers, in order.
+    pub attributes: Vec<(String, Option<Vec<u8>>)>,
+    /// What is wrong, and where in the payload.
+    pub error: String,
+    /// Where the record was read, if that is known.
+    pub place: Option<Place>,
+    /// The record's own time, microseconds since the epoch.
+    pub record_time_us: Option<i64>,
+}
+
+/// Where a record was read. Displayed as `topic[partition]@offset` or `file:line`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// A record of a topic.
+    Record {
+        /// The topic.
+        topic: Arc<str>,
+        /// The partition.
+        partition: i32,
+        /// The offset.
+        offset: i64,
+    },
+    /// A line of a file.
+    Line {
+        /// The file's path.
+        file: Arc<str>,
+        /// The line, from 1.
+        line: u64,
+    },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record { topic, partition, offset } => {
+                write!(f, "{topic}[{partition}]@{offset}")
+            }
+            Self::Line { file, line } => write!(f, "{file}:{line}"),
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! A table of dead letters as a source: each letter is fed to its flow once.
+//!
+//! What a run feeds is decided when it starts: letters that were not fed before, that the condition
+//! asks for, and that can be decoded now. Their positions are written to the source's log, an
+//! entry a run, before anything is done with them; the offset is the last entry, `{"logOffset":3}`,
+//! and a micro-batch that has to be repeated finds the same letters by their positions. So a letter
+//! is recorded one by one, and not by how far the table was read: another run may ask for those
+//! that this one passed over.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use thiserror::Error;
+
+use super::filed::{Filed, filed};
+use super::layout::Form;
+use super::letter::{Letter, Place};
+use crate::connector::{Connector, FlowContext, Table};
+use crate::source::{
+    Admission, Classified, Failure, Kind, Source, SourceLog, SourceOffset, Split, StaticTable,
+    Taken,
+};
+
+/// Letters that are decoded together.
+const LETTERS_IN_A_SPLIT: usize = 1_024;
+
+/// Where letters stand, and which of them are asked for.
+#[derive(Clone)]
+pub struct LetterBox {
+    /// The dead-letter table.
+    pub table: Arc<dyn StaticTable>,
+    /// What its rows look like.
+    pub form: Form,
+    /// The flow whose letters are asked for.
+    pub flow: String,
+    /// A condition on the table's columns.
+    pub condition: Option<String>,
+}
+
+/// What became of the letters that were asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Letters that this run feeds.
+    pub fed: u64,
+    /// Letters that a run before has fed.
+    pub fed_before: u64,
+    /// Letters that still cannot be decoded.
+    pub malformed: u64,
+}
+
+/// Why letters cannot be fed.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    /// The source's records are all fit.
+    #[error("records of `{table}` cannot be malformed as it is declared now")]
+    NothingToDecode {
+        /// The source's table.
+        table: String,
+    },
+    /// A letter that was chosen is not in its table any more.
+    #[error(
+        "the letter of {position} is to be replayed again after a crash, but is not in the \
+         dead-letter table any more"
+    )]
+    Gone {
+        /// Where its record was read.
+        position: String,
+    },
+    /// A letter that was chosen cannot be decoded any more.
+    #[error(
+        "the letter of {position} is to be replayed again after a crash, and cannot be decoded: \
+         {problem}. Replay it with the declaration of the run before"
+    )]
+    Unfit {
+        /// Where its record was read.
+        position: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The log of what was replayed cannot be read.
+    #[error("the record of replayed letters is damaged: {problem}")]
+    Log {
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl Classified for ReplayError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::NothingToDecode { .. } => Kind::Config,
+            _ => Kind::Data,
+        }
+    }
+}
+
+/// The letters of one source of a flow.
+pub struct LetterSource {
+    letters: LetterBox,
+    /// The source whose records they are.
+    connector: Arc<dyn Connector>,
+    table: Table,
+    schema: SchemaRef,
+    context: FlowContext,
+    log: Option<SourceLog>,
+    /// Positions by log entry.
+    entries: BTreeMap<i64, Vec<String>>,
+    /// Letters that wait to be taken, and the entry that they end.
+    queue: Option<(i64, Vec<Filed>)>,
+    is_end_fixed: bool,
+    tally: Arc<Mutex<Tally>>,
+}
+
+impl LetterSource {
+    /// The letters among `letters` that were records of `table`, which has the columns `schema`.
+    pub fn new(
+        letters: LetterBox,
+        (connector, table, schema): (Arc<dyn Connector>, Table, SchemaRef),
+        context: FlowContext,
+        tally: Arc<Mutex<Tally>>,
+    ) -> Self {
+        let (log, entries, queue, is_end_fixed) = (None, BTreeMap::new(), None, false);
+        Self {
+            letters,
+            connector,
+            table,
+            schema,
+            context,
+            log,
+            entries,
+            queue,
+            is_end_fixed,
+            tally,
+        }
+    }
+
+    /// All letters of this source that are asked for, each once.
+    async fn read(&self, condition: Option<&str>) -> Result<Vec<Filed>, Failure> {
+        let LetterBox { table, form, flow, .. } = &self.letters;
+        let rows = table.read().await?;
+        let mut all = filed(rows, &table.schema(), *form, flow, condition).await?;
+        let mut seen = BTreeSet::new();
+        all.retain(|filed| {
+            let of_source = filed.source_table.as_ref();
+            let is_own = of_source.is_none_or(|of| of.eq_ignore_ascii_case(&self.table.name));
+            is_own && seen.insert(filed.position.clone())
+        });
+        Ok(all)
+    }
+
+    /// The letters of the entries after `first` up to `last`, found again.
+    async fn logged(&self, first: i64, last: i64) -> Result<Vec<Filed>, Failure> {
+        let positions: Vec<&String> =
+            self.entries.range(first + 1..=last).flat_map(|(_, positions)| positions).collect();
+        if positions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let all = self.read(None).await?.into_iter();
+        let mut all: HashMap<String, Filed> =
+            all.map(|filed| (filed.position.clone(), filed)).collect();
+        let mut logged = Vec::with_capacity(positions.len());
+        for position in positions {
+            let gone = || ReplayError::Gone { position: position.clone() };
+            logged.push(all.remove(position).ok_or_else(gone)?);
+        }
+        if let Some((filed, problem)) = self.part(&mut logged)?.into_iter().next() {
+            return Err(ReplayError::Unfit { position: filed.position, problem }.into());
+        }
+        Ok(logged)
+    }
+
+    /// Takes letters that cannot be decoded out of `letters`, and says why.
+    fn part(&self, letters: &mut Vec<Filed>) -> Result<Vec<(Filed, String)>, Failure> {
+        let columns: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let (mut fit, mut unfit) = (Vec::with_capacity(letters.len()), Vec::new());
+        let mut all = std::mem::take(letters).into_iter().peekable();
+        while all.peek().is_some() {
+            let group: Vec<Filed> = all.by_ref().take(LETTERS_IN_A_SPLIT).collect();
+            let mut rejected = Vec::new();
+            self.split(&group)?.read_apart(&columns, &mut rejected)?;
+            let mut problems: HashMap<u64, String> = HashMap::new();
+            for Letter { place, error, .. } in rejected {
+                if let Some(Place::Line { line, .. }) = place {
+                    problems.insert(line, error);
+                }
+            }
+            for (index, filed) in (0..).zip(group) {
+                match problems.remove(&index) {
+                    Some(problem) => unfit.push((filed, problem)),
+                    None => fit.push(filed),
+                }
+            }
+        }
+        *letters = fit;
+        Ok(unfit)
+    }
+
+    /// Letters as input of the source; each has its place among them.
+    fn split(&self, letters: &[Filed]) -> Result<Box<dyn Split>, Failure> {
+        let letter = |(line, filed): (u64, &Filed)| {
+            let place = Some(Place::Line { file: "".into(), line });
+            Letter { place, ..filed.letter.clone() }
+        };
+        let letters = (0..).zip(letters).map(letter).collect();
+        let split = self.connector.letters(&self.table, letters, &self.context)?;
+        let table = self.table.name.clone();
+        split.ok_or_else(|| ReplayError::NothingToDecode { table }.into())
+    }
+
+    fn taken(&self, end: SourceOffset, letters: &[Filed]) -> Result<Taken, Failure> {
+        let splits = letters.chunks(LETTERS_IN_A_SPLIT).map(|letters| self.split(letters));
+        Ok(Taken {
+            end,
+            rows: letters.len() as u64,
+            splits: splits.collect::<Result<_, _>>()?,
+            oldest_arrival_us: self.context.env.now_us(),
+        })
+    }
+
+    /// Reads the log of what was fed, whose entries are those of all runs.
+    pub async fn open_log(&mut self, log: SourceLog) -> Result<(), Failure> {
+        for name in log.list().await? {
+            let Ok(number) = name.parse() else { continue };
+            let damaged = |problem: String| ReplayError::Log { problem };
+            let bytes = log.get(&name).await?.unwrap_or_default();
+            let positions = serde_json::from_slice(&bytes);
+            let positions = positions.map_err(|error| damaged(format!("{name}: {error}")))?;
+            self.entries.insert(number, positions);
+        }
+        self.log = Some(log);
+        Ok(())
+    }
+
+    /// Chooses what to feed: letters that no run has fed, and that can be decoded now.
+    pub async fn choose(&self) -> Result<Vec<Filed>, Failure> {
+        let mut letters = self.read(self.letters.condition.as_deref()).await?;
+        let all = letters.len();
+        let known: BTreeSet<&String> = self.entries.values().flatten().collect();
+        letters.retain(|filed| !known.contains(&filed.position));
+        let fed_before = (all - letters.len()) as u64;
+        let unfit = self.part(&mut letters)?;
+        for (filed, problem) in &unfit {
+            tracing::info!(position = filed.position, problem, "a letter cannot be decoded");
+        }
+        let mut tally = self.tally.lock();
+        tally.fed_before += fed_before;
+        tally.malformed += unfit.len() as u64;
+        tally.fed += letters.len() as u64;
+        Ok(letters)
+    }
+
+    fn last_entry(&self) -> i64 {
+        self.entries.last_key_value().map_or(-1, |(number, _)| *number)
+    }
+}
+
+fn offset(entry: i64) -> SourceOffset {
+    SourceOffset::new(format!("{{\"logOffset\":{entry}}}"))
+}
+
+fn entry_of(offset: &SourceOffset) -> Result<i64, Failure> {
+    let parsed: Option<serde_json::Value> = serde_json::from_str(offset.as_str()).ok();
+    let entry = parsed.and_then(|value| value.get("logOffset")?.as_i64());
+    let problem = || format!("{offset} is no offset of a replay");
+    entry.ok_or_else(|| ReplayError::Log { problem: problem() }.into())
+}
+
+#[async_trait]
+impl Source for LetterSource {
+    fn description(&self) -> String {
+        format!("DeadLetters[{}]", self.table.name)
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    async fn open(
+        &mut self,
+        position: Option<&SourceOffset>,
+        log: SourceLog,
+    ) -> Result<SourceOffset, Failure> {
+        self.open_log(log).await?;
+        Ok(offset(position.map_or(Ok(-1), entry_of)?))
+    }
+
+    async fn replay(
+        &mut self,
+        start: Option<&SourceOffset>,
+        end: &SourceOffset,
+    ) -> Result<Taken, Failure> {
+        let (first, last) = (start.map_or(Ok(-1), entry_of)?, entry_of(end)?);
+        let letters = self.logged(first, last).await?;
+        self.tally.lock().fed += letters.len() as u64;
+        self.taken(end.clone(), &letters)
+    }
+
+    async fn start(&mut self, position: &SourceOffset) -> Result<(), Failure> {
+        // Chosen by a run before, which did not come to feed them.
+        let letters = self.logged(entry_of(position)?, i64::MAX - 1).await?;
+        self.tally.lock().fed += letters.len() as u64;
+        self.queue = (!letters.is_empty()).then(|| (self.last_entry(), letters));
+        Ok(())
+    }
+
+    async fn fix_end(&mut self) -> Result<(), Failure> {
+        let chosen = self.choose().await?;
+        if !chosen.is_empty() {
+            let number = self.last_entry() + 1;
+            let positions: Vec<String> =
+                chosen.iter().map(|filed| filed.position.clone()).collect();
+            let bytes = serde_json::to_vec(&positions).expect("texts are JSON");
+            let log = self.log.as_ref().expect("the driver opens a source before it uses it");
+            log.put_if_absent(&number.to_string(), bytes).await?;
+            self.entries.insert(number, positions);
+            let mut queued = self.queue.take().map(|(_, letters)| letters).unwrap_or_default();
+            queued.extend(chosen);
+            self.queue = Some((number, queued));
+        }
+        self.is_end_fixed = true;
+        Ok(())
+    }
+
+    fn at_end(&self) -> bool {
+        self.is_end_fixed && self.queue.is_none()
+    }
+
+    fn take(&mut self, _: Admission) -> Result<Option<Taken>, Failure> {
+        let Some((last, letters)) = self.queue.take() else { return Ok(None) };
+        self.taken(offset(last), &letters).map(Some)
+    }
+
+    async fn arrived(&mut self) {
+        if !self.is_end_fixed && self.queue.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn committed(&mut self, _: &SourceOffset) {}
+
+    async fn close(&mut self) {}
+}

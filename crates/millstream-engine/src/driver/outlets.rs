@@ -1,0 +1,232 @@
+//! Where a query's dead letters go: sinks beside those of its branches, fed with what decoding or a
+//! constraint rejected.
+//!
+//! To recovery they are sinks like the others: they come after the branches' own, answer for
+//! themselves, and get a micro-batch again that they lack. Which records are letters follows from
+//! the range and the table's columns alone, not from what the query reads of them, so a replay
+//! finds the same ones.
+//!
+//! A micro-batch without letters is not handed over, and nobody asks whether such a sink is ready:
+//! good rows do not wait for a table of bad ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use millstream_store::log_writer::Ticket;
+use millstream_store::offset::BatchId;
+
+use super::decoded::Columns;
+use crate::constraints::Checks;
+use crate::dead_letters::{Group, Layout, Letter, Stamp};
+use crate::progress::{ConstraintProgress, SinkProgress};
+use crate::sink::{Acknowledgement, Delivery, Output, Reached, Sink};
+use crate::source::Failure;
+
+/// The sinks of a query's dead letters, and what goes to which.
+pub struct Outlets {
+    /// The flow's name, which each letter tells.
+    flow: String,
+    routes: Vec<Option<Route>>,
+    /// By source, whether it has a route.
+    apart: Vec<bool>,
+    outlets: Vec<Outlet>,
+    /// What the rows of the query's only branch are held against.
+    checks: Option<Checks>,
+}
+
+/// What becomes of the letters of one source.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The source's table, which each letter tells.
+    pub source_table: Arc<str>,
+    /// How many columns the source has: all are decoded, read or not.
+    pub columns: usize,
+    /// The sink, among those of dead letters. `None` where another source of the query reads the
+    /// same table, and keeps the letters.
+    pub outlet: Option<usize>,
+}
+
+/// A sink of dead letters.
+pub struct Outlet {
+    /// The sink.
+    pub sink: Box<dyn Sink>,
+    /// Which columns it gets.
+    pub layout: Layout,
+}
+
+/// A micro-batch's letters, by sink.
+pub(super) type Letters = Vec<Vec<Group>>;
+
+/// The same as rows.
+pub(super) type LetterRows = Vec<Vec<RecordBatch>>;
+
+impl Outlets {
+    /// The dead letters of the flow `flow`. `routes` has an entry for each source, `None` for one
+    /// whose records are all taken as its table's mode says.
+    pub fn new(flow: &str, routes: Vec<Option<Route>>, outlets: Vec<Outlet>) -> Self {
+        let apart = routes.iter().map(Option::is_some).collect();
+        Self { flow: flow.to_owned(), routes, apart, outlets, checks: None }
+    }
+
+    /// The same, with constraints on the rows of the query, which then has one branch.
+    pub fn with_checks(mut self, checks: Option<Checks>) -> Self {
+        self.checks = checks;
+        self
+    }
+
+    /// Whether a plan has to run though its own sink has the micro-batch: its rows may be letters.
+    pub(super) fn has_checks(&self) -> bool {
+        self.checks.is_some()
+    }
+
+    /// Holds rows against the constraints. What they reject is added to `letters`.
+    pub(super) fn check(
+        &self,
+        partitions: Vec<Vec<RecordBatch>>,
+        letters: &mut Letters,
+    ) -> Result<(Vec<Vec<RecordBatch>>, Vec<ConstraintProgress>), Failure> {
+        let Some(checks) = &self.checks else { return Ok((partitions, Vec::new())) };
+        let checked = checks.apply(partitions)?;
+        for (outlet, group) in checked.letters {
+            letters[outlet].push(group);
+        }
+        Ok((checked.partitions, checked.progress))
+    }
+
+    pub(super) fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
+        self.outlets.iter().map(|outlet| &*outlet.sink)
+    }
+
+    pub(super) fn sinks_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Sink>> {
+        self.outlets.iter_mut().map(|outlet| &mut outlet.sink)
+    }
+
+    /// Whether letters are kept until a sink publishes many micro-batches at once.
+    pub(super) fn gather(&self) -> bool {
+        self.sinks().any(|sink| sink.micro_batches_in_flight_max().is_some())
+    }
+
+    /// All columns of the sources that have letters, instead of those that plans read.
+    pub(super) fn widen(&self, columns: &mut [Columns]) {
+        for (columns, route) in columns.iter_mut().zip(&self.routes) {
+            if let Some(route) = route {
+                *columns = (0..route.columns).collect();
+            }
+        }
+    }
+
+    /// By source, whether its malformed records are letters.
+    pub(super) fn apart(&self) -> &[bool] {
+        &self.apart
+    }
+
+    /// Sorts what decoding rejected, by source, into letters by sink.
+    pub(super) fn sort(&self, rejected: Vec<Vec<Letter>>) -> Letters {
+        let mut sorted: Letters = self.outlets.iter().map(|_| Vec::new()).collect();
+        for (letters, route) in rejected.into_iter().zip(&self.routes) {
+            let Some(Route { source_table, outlet: Some(outlet), .. }) = route else { continue };
+            if !letters.is_empty() {
+                let source_table = Some(Arc::clone(source_table));
+                sorted[*outlet].push(Group { source_table, constraint: None, letters });
+            }
+        }
+        sorted
+    }
+
+    /// Holds the rows of a query that runs once against the constraints, and publishes what they
+    /// reject. Gives the others.
+    pub(super) async fn check_once(
+        &mut self,
+        partitions: Vec<Vec<RecordBatch>>,
+        reached: &Reached,
+    ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+        let mut letters = self.sort(Vec::new());
+        let (partitions, counts) = self.check(partitions, &mut letters)?;
+        for ConstraintProgress { name, passed, failed } in counts {
+            tracing::info!(constraint = name, passed, failed, "the rows were checked");
+        }
+        for sink in self.sinks_mut() {
+            sink.open().await?;
+        }
+        let of_batch = (BatchId(0), reached);
+        let published = self.publish(letters, of_batch, &mut None, |_| true).await?;
+        for sink in self.sinks_mut() {
+            sink.flush().await;
+        }
+        for (_, acknowledgement) in published {
+            acknowledgement.accepted().await?;
+        }
+        for sink in self.sinks_mut() {
+            sink.close().await?;
+        }
+        Ok(partitions)
+    }
+
+    /// Hands a micro-batch's letters over, to those sinks for which `is_meant` holds. Gives what
+    /// each sink got, and its acknowledgement.
+    pub(super) async fn publish(
+        &mut self,
+        letters: Letters,
+        (id, reached): (BatchId, &Reached),
+        intent: &mut Option<Ticket>,
+        is_meant: impl Fn(usize) -> bool,
+    ) -> Result<Vec<(SinkProgress, Acknowledgement)>, Failure> {
+        let rows = self.rows(&letters, reached.batch_time_ms);
+        self.publish_rows(rows, (id, reached), intent, is_meant).await
+    }
+
+    /// The rows of letters, by sink; `found_ms` is the micro-batch's time.
+    pub(super) fn rows(&self, letters: &Letters, found_ms: i64) -> LetterRows {
+        let stamp = Stamp { flow: &self.flow, found_ms };
+        let rows = self.outlets.iter().zip(letters).map(|(outlet, groups)| {
+            let has_letters = groups.iter().any(|group| !group.letters.is_empty());
+            has_letters.then(|| outlet.layout.rows(groups, stamp)).into_iter().collect()
+        });
+        rows.collect()
+    }
+
+    /// By sink, the schema of its letters' rows.
+    pub(super) fn schemas(&self) -> impl Iterator<Item = SchemaRef> {
+        self.outlets.iter().map(|outlet| Arc::clone(outlet.layout.schema()))
+    }
+
+    /// As [`Self::publish`], of rows by sink.
+    pub(super) async fn publish_rows(
+        &mut self,
+        rows: LetterRows,
+        (id, reached): (BatchId, &Reached),
+        intent: &mut Option<Ticket>,
+        is_meant: impl Fn(usize) -> bool,
+    ) -> Result<Vec<(SinkProgress, Acknowledgement)>, Failure> {
+        let mut handed_over = Vec::with_capacity(self.outlets.len());
+        for (index, (outlet, rows)) in self.outlets.iter_mut().zip(rows).enumerate() {
+            let description = outlet.sink.description();
+            let mut progress = SinkProgress { description, rows: 0, latency: Duration::ZERO };
+            let mut acknowledgement = Acknowledgement::Done;
+            if is_meant(index) && !rows.is_empty() {
+                progress.rows = rows.iter().map(|rows| rows.num_rows() as u64).sum();
+                let (partitions, reached) = (vec![rows], reached.clone());
+                let output = Output { batch_id: id, partitions, reached };
+                logged_for(outlet.sink.delivery(), intent).await?;
+                acknowledgement = outlet.sink.publish(output).await?;
+            }
+            handed_over.push((progress, acknowledgement));
+        }
+        Ok(handed_over)
+    }
+}
+
+/// Waits until the intent is durable if a sink of this kind relies on that.
+pub(super) async fn logged_for(
+    delivery: Delivery,
+    intent: &mut Option<Ticket>,
+) -> Result<(), Failure> {
+    if delivery == Delivery::IdempotentById
+        && let Some(ticket) = intent.take()
+    {
+        ticket.written().await?;
+    }
+    Ok(())
+}

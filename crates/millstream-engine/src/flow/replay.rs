@@ -1,0 +1,123 @@
+//! A flow run over its dead letters instead of its streams.
+//!
+//! The plans, constraints and sinks are the flow's own; each stream is replaced by the letters that
+//! were its records. It is a query of its own, with a checkpoint beside the flow's: what the sinks
+//! know of the flow's progress is not touched, and the flow may run at the same time.
+
+use std::sync::Arc;
+
+use millstream_store::checkpoint::Checkpoint;
+use parking_lot::Mutex;
+use thiserror::Error;
+
+use super::{Failure, FlowContext, PlannedFlow, RunSettings};
+use crate::connector::Connector;
+use crate::dead_letters::{LetterBox, LetterSource, Tally};
+use crate::source::{Classified, Kind, Source};
+use crate::sql::dead_letters::DeadLetterTable;
+use crate::sql::nearest;
+
+/// Which letters are fed to a flow.
+pub struct Replay {
+    /// The name of the dead-letter table.
+    pub from: String,
+    /// A condition on its columns.
+    pub condition: Option<String>,
+    /// Only count.
+    pub is_dry: bool,
+    /// How the flow runs; the trigger is not looked at.
+    pub settings: RunSettings,
+}
+
+/// Why a flow's letters cannot be replayed.
+#[derive(Debug, Error)]
+pub enum NotReplayed {
+    /// The flow's sources name no such table.
+    #[error("no source of flow '{flow}' sends dead letters to '{from}': {help}")]
+    OtherTable {
+        /// The flow.
+        flow: String,
+        /// The table asked for.
+        from: String,
+        /// What there is.
+        help: String,
+    },
+    /// The table's connector only writes.
+    #[error("dead letters in '{from}' cannot be replayed: a {connector} table cannot be read")]
+    WriteOnly {
+        /// The table asked for.
+        from: String,
+        /// Its connector.
+        connector: &'static str,
+    },
+}
+
+impl Classified for NotReplayed {
+    fn kind(&self) -> Kind {
+        Kind::Config
+    }
+}
+
+impl PlannedFlow {
+    /// Feeds letters to the flow, each once in all runs; says how many.
+    pub async fn replay(mut self, replay: Replay) -> Result<Tally, Failure> {
+        let Replay { from, condition, is_dry, settings } = replay;
+        let letters = self.letters(&from)?.clone();
+        let location =
+            format!("{}/replay/{}", settings.checkpoint.trim_end_matches('/'), letters.id());
+        let checkpoint = Checkpoint::open(&location, &self.env).await?;
+        let context = self.context(checkpoint.query_id());
+        let of_flow = self.letter_box(&letters, condition, &context)?;
+        let (tally, mut sources) = (Arc::new(Mutex::new(Tally::default())), Vec::new());
+        for read in &self.streams {
+            let declared = &read.declared;
+            let of = (Arc::clone(&declared.connector), declared.table.clone());
+            let of = (of.0, of.1, Arc::clone(&read.schema));
+            let tally = Arc::clone(&tally);
+            sources.push(LetterSource::new(of_flow.clone(), of, context.clone(), tally));
+        }
+        if is_dry {
+            for (index, source) in sources.iter_mut().enumerate() {
+                source.open_log(checkpoint.source_log(index)).await?;
+                source.choose().await?;
+            }
+        } else {
+            // What decoding rejects never leaves its table; constraints may still add letters.
+            self.flow.dead_letters.iter_mut().for_each(|table| table.sources.clear());
+            let boxed = |source| Box::new(source) as Box<dyn Source>;
+            let sources = sources.into_iter().map(boxed).collect();
+            self.drive(checkpoint, &context, sources, settings).await?;
+        }
+        let tally = *tally.lock();
+        Ok(tally)
+    }
+
+    fn letters(&self, from: &str) -> Result<&DeadLetterTable, NotReplayed> {
+        let tables = || self.flow.dead_letters.iter().filter(|table| !table.sources.is_empty());
+        let found = tables().find(|table| table.sink.name.eq_ignore_ascii_case(from));
+        found.ok_or_else(|| {
+            let names = || tables().map(|table| table.sink.name.as_str());
+            let help = match names().next() {
+                Some(_) => nearest::suggest(from, "tables", names().collect::<Vec<_>>()),
+                None => "none of them has the option 'deadLetter'".to_owned(),
+            };
+            NotReplayed::OtherTable { flow: self.flow.name.clone(), from: from.to_owned(), help }
+        })
+    }
+
+    fn letter_box(
+        &self,
+        letters: &DeadLetterTable,
+        condition: Option<String>,
+        context: &FlowContext,
+    ) -> Result<LetterBox, Failure> {
+        let connector: &dyn Connector = &*letters.connector;
+        let table = connector.dead_letter_source(&letters.sink, letters.layout.schema());
+        let Some(table) = connector.static_table(&table, context)? else {
+            let from = letters.sink.name.clone();
+            return Err(NotReplayed::WriteOnly { from, connector: connector.name() }.into());
+        };
+        let (form, flow) = (connector.dead_letter_form(), self.flow.name.clone());
+        Ok(LetterBox { table, form, flow, condition })
+    }
+}
