@@ -71,13 +71,13 @@ impl<'a> Counted<'a> {
             Target::Topic => {
                 topics.create(&output, 1);
                 let to = vec![servers, ("topic", &output), ("delivery", "exactly-once")];
-                let value = "to_json(struct(unix_seconds(window.start) AS at, count(*) AS rows, \
-                             sum(n) AS total)) AS value";
+                let value = "to_json(struct(unix_seconds(window.start) AS second, \
+                             count(*) AS rows, sum(n) AS total)) AS value";
                 (table("target", "", "kafka", &[&to, sink].concat()), value)
             }
             Target::Table => {
                 let to = [("path", "table"), ("commitInterval", "30ms")];
-                let columns = "unix_seconds(window.start) AS at, count(*) AS rows, \
+                let columns = "unix_seconds(window.start) AS second, count(*) AS rows, \
                                sum(n) AS total";
                 (table("target", "", "delta", &[&to, sink].concat()), columns)
             }
@@ -108,7 +108,7 @@ impl<'a> Counted<'a> {
         let mut counts = Counts::new();
         let number = |value: &Value| value.as_u64().expect("a number");
         let mut add = |row: &Value| {
-            let [at, rows, total] = ["at", "rows", "total"].map(|name| number(&row[name]));
+            let [at, rows, total] = ["second", "rows", "total"].map(|name| number(&row[name]));
             counts.entry(at).or_default().push((rows, total));
         };
         match self.target {
@@ -120,12 +120,13 @@ impl<'a> Counted<'a> {
             Target::Table => {
                 let mut oracle = oracle::light();
                 let table = self.pipeline.path("table");
-                let all = "SELECT list(at ORDER BY at) AS at, list(rows ORDER BY at) AS rows, \
-                           list(CAST(total AS BIGINT) ORDER BY at) AS total FROM TABLE";
+                let all = "SELECT list(second ORDER BY second) AS seconds, \
+                           list(rows ORDER BY second) AS rows, \
+                           list(CAST(total AS BIGINT) ORDER BY second) AS total FROM TABLE";
                 let lists = oracle.query(&table, all);
                 let of = |name: &str| lists[name].as_array().cloned().unwrap_or_default();
-                for ((at, rows), total) in of("at").iter().zip(of("rows")).zip(of("total")) {
-                    add(&serde_json::json!({"at": at, "rows": rows, "total": total}));
+                for ((at, rows), total) in of("seconds").iter().zip(of("rows")).zip(of("total")) {
+                    add(&serde_json::json!({"second": at, "rows": rows, "total": total}));
                 }
             }
         }
@@ -231,7 +232,7 @@ fn a_window_is_published_soon_after_the_watermark_has_passed_it() {
     let mut running = counted.pipeline.start(&[]);
     counted.numbers.produce(140);
     running.wait_while_running("input to be read", || {
-        counted.pipeline.checkpoint().ids("commits").len() > 1
+        !counted.pipeline.checkpoint().ids("commits").is_empty()
     });
     assert_eq!(counted.counts().len(), 0, "its end is 0.4 s away from the watermark");
     counted.numbers.produce(11);
