@@ -31,11 +31,11 @@ use crate::generate::topic::Topic;
 
 const TOPIC: &str = "messages";
 /// Messages of [`MESSAGE_BYTES`], with 999,999 different ids.
-const TEMPLATE: &str =
+pub(super) const TEMPLATE: &str =
     r#"{ "logStreamId": "{{integer(1000001,2000000)}}", "message": "{{alphaNumeric(962)}}" }"#;
-const MESSAGE_BYTES: usize = 1_005;
+pub(super) const MESSAGE_BYTES: usize = 1_005;
 /// Every run has the same messages.
-const SEED: u64 = 1;
+pub(super) const SEED: u64 = 1;
 /// A run that takes longer than this much for each message hangs.
 const PATIENCE_PER_MESSAGE: Duration = Duration::from_micros(500);
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -304,7 +304,7 @@ impl Found {
 }
 
 /// The number between the third and the fourth quotation mark.
-fn id_of(message: &[u8]) -> u64 {
+pub(super) fn id_of(message: &[u8]) -> u64 {
     let id = message.split(|byte| *byte == b'"').nth(3);
     let id = id.and_then(|id| std::str::from_utf8(id).ok()?.parse().ok());
     id.expect("the template has it there")

@@ -13,6 +13,7 @@
 //! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
 //!   calls, and starts no engine.
 //! - [`map_only`] empties a topic into a Delta table, as fast as that goes.
+//! - [`windowed`] counts or gathers its messages by key and window, into a Delta table.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`plot`] draws their lines as SVG.
 //!
@@ -44,6 +45,7 @@ mod round;
 mod schedule;
 mod settings;
 mod topics;
+mod windowed;
 mod work_directory;
 
 use std::process::ExitCode;
@@ -72,6 +74,8 @@ enum Name {
     Delta(delta::Flags),
     /// Throughput from a topic into a Delta table, for each core that is kept busy
     MapOnly(map_only::Flags),
+    /// Throughput of an aggregation by key and window, from a topic into a Delta table
+    Windowed(windowed::Flags),
     /// Latency from topic to topic beside Spark, Flink and bare relays
     Peers(peers::Flags),
     /// Draw result lines as an SVG chart
@@ -116,6 +120,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, error::Error> {
         Name::LogLength(flags) => log_length::run(env, &flags),
         Name::Delta(flags) => delta::run(env, &flags),
         Name::MapOnly(flags) => map_only::run(env, &flags),
+        Name::Windowed(flags) => windowed::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
         Name::Relay(flags) => relay::run(&flags).map(|()| true),
