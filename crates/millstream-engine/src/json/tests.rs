@@ -236,7 +236,7 @@ fn malformed_records_are_told_apart_whatever_the_mode() {
         let rejected: Vec<_> =
             rejected.iter().map(|record| (record.row, record.in_short())).collect();
         assert_eq!((rejected[0].0, rejected[1].0), (1, 3), "{rejected:?}");
-        assert!(rejected[1].1.starts_with("at byte 5: "), "{rejected:?}");
+        assert!(rejected[1].1.starts_with("at byte 6: "), "{rejected:?}");
         assert_eq!(decoder.decode(&StringArray::from(vec![r#"{"a":2}"#])).unwrap().malformed, 0);
     }
 }
