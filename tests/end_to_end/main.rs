@@ -43,5 +43,6 @@ mod lake;
 mod lake_bad_input;
 mod object_store;
 mod several_sinks;
+mod spark_answers;
 mod spark_handover;
 mod triggers;

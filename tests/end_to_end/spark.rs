@@ -118,7 +118,7 @@ fn read_answers(stdout: impl std::io::Read + Send + 'static) -> Receiver<String>
 }
 
 /// The Python of a virtual environment that has PySpark.
-fn python() -> PathBuf {
+pub fn python() -> PathBuf {
     let requirements = cache::repository().join("tests/spark/requirements.txt");
     let recipe = fs::read_to_string(&requirements).expect("the requirements are there");
     let environment = cache::prepared("pyspark-4.2.0", &recipe, |directory| {

@@ -34,6 +34,8 @@ pub(super) enum Param {
     Timestamp,
     /// A TIMESTAMP, a TIMESTAMP_NTZ as it is, a DATE as its midnight; text is cast to TIMESTAMP.
     AnyTime,
+    /// A window, or what is an [`AnyTime`](Self::AnyTime) without being a number.
+    EventTime,
     /// An ARRAY of anything.
     Array,
     /// Whatever is given.
@@ -51,8 +53,9 @@ impl Param {
             Self::Boolean => DataType::Boolean,
             Self::Binary => DataType::Binary,
             Self::Date => DataType::Date32,
-            Self::Timestamp | Self::AnyTime => match given {
-                DataType::Timestamp(_, None) if self == Self::AnyTime => {
+            Self::EventTime if given.is_numeric() || given.is_nested() => given.clone(),
+            Self::Timestamp | Self::AnyTime | Self::EventTime => match given {
+                DataType::Timestamp(_, None) if self != Self::Timestamp => {
                     DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None)
                 }
                 _ => timestamp(),

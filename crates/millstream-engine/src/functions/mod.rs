@@ -5,21 +5,25 @@
 //! and what is here because both differ from Spark or lack it. `docs/reference/functions.md` says
 //! what there is and what still differs.
 
+mod aggregates;
 pub(crate) mod calendar;
 mod cast;
 mod clock;
 mod collections;
 mod datetime;
 mod define;
+pub(crate) mod interval;
 pub(crate) mod java_text;
 mod json;
 mod operators;
 mod pattern;
 mod regex;
 mod rules;
+pub(crate) mod sessions;
 mod text;
 mod time_pattern;
 pub(crate) mod types;
+pub(crate) mod windows;
 
 #[cfg(test)]
 mod tests;
@@ -27,13 +31,14 @@ mod tests;
 use std::sync::Arc;
 
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::functions_aggregate as aggregates;
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::optimizer::Analyzer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_spark::planner::SparkFunctionPlanner;
 
 pub use clock::BatchClock;
+
+use crate::sql::semantics::{SparkIndices, SparkTypes};
 
 /// Adds all functions to `builder`, which must not have its default features yet. Functions that
 /// ask for the time read `clock`.
@@ -52,15 +57,16 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
     let planners = builder.expr_planners().get_or_insert_default();
     planners.insert(0, Arc::new(SparkFunctionPlanner));
     planners.insert(0, Arc::new(operators));
+    planners.insert(0, Arc::new(SparkIndices));
     let functions = builder.scalar_functions().get_or_insert_default();
     functions.extend(datafusion_spark::all_default_scalar_functions());
     functions.extend(ours);
     let functions = builder.aggregate_functions().get_or_insert_default();
     functions.extend(datafusion_spark::all_default_aggregate_functions());
-    functions.extend(aggregate_aliases());
+    functions.extend(aggregates::functions());
     let functions = builder.window_functions().get_or_insert_default();
     functions.extend(datafusion_spark::all_default_window_functions());
-    builder.with_type_planner(Arc::new(operators::SparkTypes)).with_analyzer_rules(analyzer)
+    builder.with_type_planner(Arc::new(SparkTypes)).with_analyzer_rules(analyzer)
 }
 
 /// A session with these functions and no tables.
@@ -79,6 +85,7 @@ fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         json::FUNCTIONS,
         regex::FUNCTIONS,
         text::FUNCTIONS,
+        windows::FUNCTIONS,
     ];
     let mut functions: Vec<_> =
         tables.into_iter().flatten().map(|function| function.udf()).collect();
@@ -104,21 +111,5 @@ fn scalar_aliases() -> Vec<Arc<ScalarUDF>> {
         alias(datafusion_spark::function::hash::sha1(), &["sha"]),
         alias(nested::range::gen_series_udf(), &["sequence"]),
         alias(nested::remove::array_remove_all_udf(), &["array_remove"]),
-    ]
-}
-
-/// Aggregates that have another name in Spark.
-fn aggregate_aliases() -> Vec<Arc<AggregateUDF>> {
-    let alias = |function: Arc<AggregateUDF>, names: &[&'static str]| {
-        Arc::new(function.as_ref().clone().with_aliases(names.iter().copied()))
-    };
-    vec![
-        alias(aggregates::first_last::first_value_udaf(), &["first", "any_value"]),
-        alias(aggregates::first_last::last_value_udaf(), &["last"]),
-        alias(aggregates::approx_distinct::approx_distinct_udaf(), &["approx_count_distinct"]),
-        alias(aggregates::bool_and_or::bool_and_udaf(), &["every"]),
-        alias(aggregates::bool_and_or::bool_or_udaf(), &["any", "some"]),
-        alias(aggregates::stddev::stddev_udaf(), &["std"]),
-        alias(aggregates::variance::var_samp_udaf(), &["variance"]),
     ]
 }

@@ -7,18 +7,17 @@ use std::sync::Arc;
 
 use arrow::array::{Datum, Scalar};
 use arrow::compute::kernels::numeric;
-use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{DFSchema, Result, exec_datafusion_err, plan_datafusion_err};
+use arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, Result, exec_datafusion_err};
 use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, TypePlanner};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, Volatility, cast,
 };
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::define::call;
-use super::types::schema_of;
 
 /// Plans `/` as a division of doubles, whole numbers included, and `DIV` as one of whole numbers;
 /// and `map(key, value, ...)` as Spark's.
@@ -129,20 +128,5 @@ impl ScalarUDFImpl for Checked {
                 exec_datafusion_err!("{error}; cast to a wider type to avoid the overflow")
             })
         })
-    }
-}
-
-/// Reads the type names in casts as Spark does.
-#[derive(Debug)]
-pub(super) struct SparkTypes;
-
-impl TypePlanner for SparkTypes {
-    fn plan_type_field(&self, sql_type: &ast::DataType) -> Result<Option<FieldRef>> {
-        if matches!(sql_type, ast::DataType::Interval { .. }) {
-            return Ok(None);
-        }
-        let data_type = schema_of(&sql_type.to_string())
-            .map_err(|error| plan_datafusion_err!("there is no type {sql_type}: {error}"))?;
-        Ok(Some(Arc::new(Field::new("", data_type, true))))
     }
 }

@@ -110,9 +110,16 @@ fn rewrite(
     let names = NamePreserver::new(&plan);
     let is_values = matches!(plan, LogicalPlan::Values(_));
     let plan = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let expr = expr.transform_up(|expr| change(expr, &schema))?;
-        Ok(expr.update_data(|expr| if is_values { expr } else { name.restore(expr) }))
+        let named = |expr: Expr| {
+            let name = names.save(&expr);
+            let expr = expr.transform_up(|expr| change(expr, &schema))?;
+            Ok(expr.update_data(|expr| if is_values { expr } else { name.restore(expr) }))
+        };
+        match expr {
+            // It is no column itself; those in it are.
+            Expr::GroupingSet(_) => expr.map_children(named),
+            expr => named(expr),
+        }
     })?;
     // A node's types follow from its inputs, and those may have changed even if it did not.
     let changes = plan.transformed;

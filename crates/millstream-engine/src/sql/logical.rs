@@ -1,12 +1,9 @@
 //! From a prepared query to DataFusion's logical plan.
 
-use std::sync::Arc;
-
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::DataFusionError;
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::sql::parser::Statement as DataFusionStatement;
 use futures::FutureExt;
 
@@ -14,11 +11,11 @@ use super::blame;
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::prepare::PreparedQuery;
 use super::relations::STREAM_PREFIX;
-use super::semantics::{SparkIndices, SparkTypes};
+use super::windows;
 
 /// Plans a query. The tables it reads stand in `state` under their
-/// [`registered_as`](super::TableRead::registered_as); names, operators and types are read as
-/// Spark does, however `state` is configured. Types are checked and casts are put in.
+/// [`registered_as`](super::TableRead::registered_as), and its functions and types are those of
+/// [`crate::functions`]. Types are checked and casts are put in.
 ///
 /// # Errors
 /// Whatever the query gets wrong, pointing into the pipeline file.
@@ -33,23 +30,19 @@ pub fn to_logical(
 }
 
 /// `state` with Spark's reading of SQL.
+///
+/// A copy, not a state built anew from its parts: a builder registers functions in no certain
+/// order, and of two that share a name either may win.
 fn spark_state(state: &SessionState) -> SessionState {
-    // The catalog is there already; a new default one would hide it.
-    let mut config = state.config().clone().with_create_default_catalog_and_schema(false);
-    let parser = &mut config.options_mut().sql_parser;
+    let mut spark = state.clone();
+    let parser = &mut spark.config_mut().options_mut().sql_parser;
     parser.enable_ident_normalization = false;
     parser.collect_spans = true;
     // `0.1` is a DECIMAL, as in Spark; doubles are written 0.1D or 1e-1.
     parser.parse_float_as_decimal = true;
     parser.default_null_ordering = "nulls_min".into();
     parser.map_string_types_to_utf8view = false;
-    let ours: Arc<dyn ExprPlanner> = Arc::new(SparkIndices);
-    let planners = std::iter::once(ours).chain(state.expr_planners().iter().cloned()).collect();
-    SessionStateBuilder::new_from_existing(state.clone())
-        .with_config(config)
-        .with_type_planner(Arc::new(SparkTypes))
-        .with_expr_planners(planners)
-        .build()
+    spark
 }
 
 fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, DataFusionError> {
@@ -58,7 +51,8 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     let plan = state.statement_to_plan(statement).now_or_never().unwrap_or_else(|| {
         Err(DataFusionError::Internal("a table's provider was not registered in memory".into()))
     })?;
-    state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
+    let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
+    windows::lower(plan, reads_stream)
 }
 
 /// A second look at the plan for what needs state, for ways to say it that the text did not show.

@@ -7,22 +7,25 @@
 //! 2. [`pipeline`] resolves connectors and options, and checks both without touching anything;
 //! 3. [`prepare`] reads each query: which tables, as a stream or as a batch, and what Spark's
 //!    words are in DataFusion's;
-//! 4. [`logical`] plans the query against registered tables, and [`project`] fits its columns to
-//!    the sink's.
+//! 4. [`logical`] plans the query against registered tables, [`windows`] makes columns of its
+//!    windows of time, and [`project`] fits its columns to the sink's.
 //!
 //! Whatever is wrong becomes a [`Diagnostic`] that points into the file and says what to write
 //! instead. One spelling is accepted, Spark's; other systems' get an error that shows it.
 
+mod aggregates;
 mod blame;
 mod branches;
 mod create_table;
 mod cursor;
 pub mod diagnostic;
+mod grouping;
 mod lateral;
 mod lexer;
 pub mod logical;
 mod naming;
 pub mod nearest;
+mod operators;
 mod options;
 mod parse;
 pub mod pipeline;
@@ -31,11 +34,13 @@ pub mod project;
 mod relations;
 mod rewrite;
 mod scope;
-mod semantics;
+pub(crate) mod semantics;
 mod stateless;
 mod streams;
 pub mod trigger;
 pub mod types;
+mod window_calls;
+pub mod windows;
 
 pub use cursor::Name;
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Span};
@@ -45,7 +50,7 @@ pub use parse::{
     BranchDeclaration, ColumnDeclaration, FlowDeclaration, OptionDeclaration, TableDeclaration,
 };
 pub use pipeline::{Branch, Flow, Pipeline, WriterOptions};
-pub use prepare::{PreparedQuery, TableCatalog, TableRead, Watermark};
+pub use prepare::{PreparedQuery, TableCatalog, TableRead, Watermark, prepare_query};
 pub use project::{Target, project_to_sink};
 pub use trigger::Trigger;
 pub use types::{parse_schema_ddl, parse_type_ddl, spark_schema, spark_type};

@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::rewrite::{function_name, generator};
+use super::window_calls::{path_name, window_name};
 
 /// The name of a SELECT item's column, as Spark has it; none for a wildcard.
 pub(super) fn item_name(item: &SelectItem) -> Option<String> {
@@ -87,8 +88,11 @@ fn pretty(expr: &Expr) -> String {
             out.push_str(" END");
             out
         }
-        Expr::Function(function) => pretty_call(function),
-        other => other.to_string(),
+        Expr::Function(function) => match window_name(expr) {
+            Some(window) => window.to_owned(),
+            None => pretty_call(function),
+        },
+        other => path_name(other, pretty).unwrap_or_else(|| other.to_string()),
     }
 }
 

@@ -77,6 +77,17 @@ pub trait TableCatalog {
     }
 }
 
+/// Prepares `text`, one query and nothing else, over tables that `catalog` knows: for queries that
+/// do not stand in a pipeline file.
+///
+/// # Errors
+/// Whatever the query gets wrong, pointing into `text`.
+pub fn prepare_query(text: &str, catalog: &dyn TableCatalog) -> Result<PreparedQuery, Diagnostics> {
+    let lexed = Lexed::new(text)?;
+    let all = 0..lexed.lexemes.len();
+    prepare(&lexed, std::slice::from_ref(&all), catalog)
+}
+
 /// Prepares the query whose tokens are `ranges`, one after the other.
 pub(super) fn prepare(
     lexed: &Lexed,

@@ -8,26 +8,29 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    CaseWhen, CastKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    CastKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
     Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned, UnaryOperator, Value,
     ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
-    helpers::attached_token::AttachedToken,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast;
 
+use super::aggregates;
 use super::diagnostic::{Diagnostic, Diagnostics};
+use super::grouping;
 use super::lateral;
 use super::lexer::Lexed;
 use super::naming::expr_name;
 use super::nearest::suggest;
+use super::operators::{conditional, rlike};
 use super::prepare::TableRead;
 use super::scope::{Frame, Relation, Scopes, one_part};
 use super::streams::ALL_COLUMNS;
 use super::types::spark_type;
+use super::window_calls;
 
 /// Rewrites `query` in place.
 pub(super) fn rewrite(
@@ -86,6 +89,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        grouping::modifiers_into_sets(select);
         let mut frame = self.scopes.frame(select);
         if !select.lateral_views.is_empty() {
             match lateral::into_subquery(self.lexed, select, &mut frame) {
@@ -178,9 +182,10 @@ impl Rewriter<'_> {
         }])
     }
 
-    /// The name that DataFusion gives a column, once spelled; empty for a field of a struct.
+    /// The name that DataFusion gives a column, once spelled; empty for what is no column.
     fn resolved_name(&self, parts: &[Ident]) -> String {
         match self.frame().resolve(parts) {
+            None if self.frame().group_window(parts).is_some() => String::new(),
             Some(found) if found.is_field => String::new(),
             Some(found) => found.parts.last().cloned().unwrap_or_default(),
             None => parts.last().map(|part| part.value.clone()).unwrap_or_default(),
@@ -260,6 +265,11 @@ impl Rewriter<'_> {
     }
 
     fn expression(&mut self, expr: &mut Expr) -> Result<(), Diagnostic> {
+        if let Some(frame) = self.frames.last() {
+            window_calls::put_in(self.lexed, frame, expr)?;
+            window_calls::fields_of_values(self.lexed, expr)?;
+        }
+        aggregates::rewrite(self.lexed, expr)?;
         match expr {
             Expr::Identifier(ident) => self.identifier(ident)?,
             Expr::CompoundIdentifier(parts) => self.compound(parts)?,
@@ -294,6 +304,7 @@ impl Rewriter<'_> {
                                 LATERAL VIEW explode(x) t AS element";
                     return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
                 }
+                window_calls::normalise(self.lexed, function)?;
                 let name = function_name(function);
                 if KEEPS_TYPES.contains(&name.as_str()) {
                     arguments_mut(function).for_each(as_int);
@@ -449,33 +460,8 @@ fn take(expr: &mut Expr, make: impl FnOnce(Expr) -> Expr) {
     *expr = make(before);
 }
 
-fn rlike(expr: Expr) -> Expr {
-    let Expr::RLike { negated, expr, pattern, .. } = expr else { return expr };
-    let span = expr.span();
-    let call = call("rlike", vec![*expr, *pattern], span);
-    match negated {
-        true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) },
-        false => call,
-    }
-}
-
-/// `if(condition, then, else)` as a CASE.
-fn conditional(expr: Expr) -> Expr {
-    let Expr::Function(function) = &expr else { return expr };
-    let args: Vec<&Expr> = arguments(function).collect();
-    let [condition, result, otherwise] = args.as_slice() else { return expr };
-    let when = CaseWhen { condition: (*condition).clone(), result: (*result).clone() };
-    Expr::Case {
-        case_token: AttachedToken::empty(),
-        end_token: AttachedToken::empty(),
-        operand: None,
-        conditions: vec![when],
-        else_result: Some(Box::new((*otherwise).clone())),
-    }
-}
-
 /// The plain arguments of a call.
-fn arguments(function: &Function) -> impl Iterator<Item = &Expr> {
+pub(super) fn arguments(function: &Function) -> impl Iterator<Item = &Expr> {
     let args = match &function.args {
         FunctionArguments::List(list) => list.args.as_slice(),
         _ => &[],
@@ -581,7 +567,7 @@ pub(super) fn call(name: &str, args: Vec<Expr>, span: tokenizer::Span) -> Expr {
     })
 }
 
-fn text(content: String, span: tokenizer::Span) -> Expr {
+pub(super) fn text(content: String, span: tokenizer::Span) -> Expr {
     Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(content), span })
 }
 

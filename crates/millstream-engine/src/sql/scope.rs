@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::naming::item_name;
+use super::window_calls;
 
 /// A column by name; its type where it is known, to look into structs.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub(super) struct Frame {
     pub(super) result_first: bool,
     /// Columns that joins make one of; `None` where they cannot be told (NATURAL JOIN).
     pub(super) merged: Option<Vec<String>>,
+    /// The window of event time that the block groups by, as a call.
+    pub(super) window: Option<Expr>,
 }
 
 /// A name as declared.
@@ -182,7 +185,8 @@ impl Scopes {
         let mut relations = self.relations(&select.from);
         relations.extend(select.lateral_views.iter().map(|view| lateral_relation(view, None)));
         let aliases = select.projection.iter().filter_map(item_name).collect();
-        Frame { relations, aliases, result_first: false, merged: merged(&select.from) }
+        let window = window_calls::grouped_window(select);
+        Frame { relations, aliases, result_first: false, merged: merged(&select.from), window }
     }
 
     /// What ORDER BY sees: the first SELECT's relations and the names of the result.
@@ -269,12 +273,26 @@ impl Frame {
         unique(self.aliases.iter().map(String::as_str), name)
     }
 
-    /// The type of a column or field, where it is known.
+    /// The window that the block groups by, where the name `parts` means it.
+    pub(super) fn group_window(&self, parts: &[Ident]) -> Option<&Expr> {
+        let window = self.window.as_ref()?;
+        let name = window_calls::window_name(window)?;
+        let is_meant = parts.first()?.value.eq_ignore_ascii_case(name);
+        (is_meant && self.resolve(parts).is_none()).then_some(window)
+    }
+
+    /// The type of a column, a field or a window, where it is known.
     pub(super) fn data_type(&self, expr: &Expr) -> Option<DataType> {
         match expr {
-            Expr::Identifier(ident) => self.resolve(std::slice::from_ref(ident))?.data_type,
+            Expr::Identifier(ident) => match self.resolve(std::slice::from_ref(ident)) {
+                Some(found) => found.data_type,
+                None => {
+                    window_calls::type_of(self.group_window(std::slice::from_ref(ident))?, self)
+                }
+            },
             Expr::CompoundIdentifier(parts) => self.resolve(parts)?.data_type,
             Expr::Nested(inner) => self.data_type(inner),
+            Expr::Function(_) => window_calls::type_of(expr, self),
             _ => None,
         }
     }

@@ -19,7 +19,7 @@ use super::types::{list_of, map_of, parse_type_ddl};
 
 /// Reads type names as Spark does.
 #[derive(Debug)]
-pub(super) struct SparkTypes;
+pub(crate) struct SparkTypes;
 
 impl TypePlanner for SparkTypes {
     fn plan_type_field(&self, sql_type: &ast::DataType) -> Result<Option<FieldRef>> {
@@ -58,7 +58,7 @@ fn spark_type_of(sql_type: &ast::DataType) -> Result<DataType> {
 
 /// Counts the elements of arrays as Spark does.
 #[derive(Debug)]
-pub(super) struct SparkIndices;
+pub(crate) struct SparkIndices;
 
 impl ExprPlanner for SparkIndices {
     fn plan_field_access(

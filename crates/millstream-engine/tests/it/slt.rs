@@ -1,6 +1,7 @@
 //! Runs `tests/slt/*.slt`: SQL in, rows out, with the results that Spark gives.
 //!
-//! Every file runs with tables cut into record batches of several sizes, since a function may well
+//! Queries go the way of a pipeline file's, so names, windows and errors are its. Every file runs
+//! with tables cut into record batches of several sizes, since a function may well
 //! be right for one row and wrong for the second. Values are shown as `CAST(x AS STRING)` shows
 //! them. `MILLSTREAM_SLT_REWRITE=1` writes the results found into the files, for review.
 
@@ -9,14 +10,17 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::config::Dialect;
 use datafusion::datasource::MemTable;
-use datafusion::error::{DataFusionError, Result};
-use datafusion::logical_expr::{DdlStatement, LogicalPlan, cast};
+use datafusion::datasource::TableProvider;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::cast;
 use datafusion::prelude::{DataFrame, Expr, SessionConfig, SessionContext};
+use millstream_engine::connector::ReadMode;
 use millstream_engine::functions::{BatchClock, session};
+use millstream_engine::sql::{Diagnostic, Span, TableCatalog, prepare_query, to_logical};
 use sqllogictest::{AsyncDB, ColumnType, DBOutput, Runner, strict_column_validator};
 
 /// 2026-03-07 15:04:05.006007 UTC: what `current_timestamp()` says in these files.
@@ -74,10 +78,33 @@ fn run_all(rows_max: usize) {
     assert!(failures.is_empty(), "record batches of {rows_max}:\n{}", failures.join("\n\n"));
 }
 
+type Outcome<T> = Result<T, DataFusionError>;
+
 /// One session; tables live as long as it does.
 struct Engine {
     context: SessionContext,
     rows_max: usize,
+    tables: Tables,
+}
+
+/// The tables made so far.
+#[derive(Default)]
+struct Tables(Vec<(String, SchemaRef)>);
+
+impl TableCatalog for Tables {
+    fn table(&self, name: &str) -> Option<String> {
+        self.names().into_iter().find(|table| table.eq_ignore_ascii_case(name))
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    fn schema(&self, table: &str, _: ReadMode, span: Span) -> Result<SchemaRef, Diagnostic> {
+        let found = self.0.iter().find(|(name, _)| name == table);
+        let found = found.map(|(_, schema)| Arc::clone(schema));
+        found.ok_or_else(|| Diagnostic::at(span, "there is no such table"))
+    }
 }
 
 impl Engine {
@@ -89,27 +116,31 @@ impl Engine {
         options.execution.time_zone = Some("UTC".to_owned());
         let clock = BatchClock::default();
         clock.set(NOW_US);
-        Self { context: session(config, &clock), rows_max }
+        Self { context: session(config, &clock), rows_max, tables: Tables::default() }
     }
 
-    /// `plan` with the types it will have when it runs.
-    async fn analyzed(&self, plan: LogicalPlan) -> Result<DataFrame> {
+    /// The rows of a query, by the way of a pipeline file's.
+    async fn frame(&self, sql: &str) -> Outcome<DataFrame> {
         let state = self.context.state();
-        let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
+        let plan = prepare_query(sql, &self.tables);
+        let plan = plan.and_then(|prepared| to_logical(&state, &prepared));
+        let plan = plan.map_err(|found| DataFusionError::External(Box::new(found)))?;
         self.context.execute_logical_plan(plan).await
     }
 
     /// `CREATE TABLE name AS query`, in record batches of at most `rows_max` rows.
-    async fn create_table(&self, name: &str, query: DataFrame) -> Result<()> {
+    async fn create_table(&mut self, name: &str, query: DataFrame) -> Outcome<()> {
         let schema = Arc::new(query.schema().as_arrow().clone());
         let rows = concat_batches(&schema, &query.collect().await?)?;
         let slice = |start: usize| rows.slice(start, self.rows_max.min(rows.num_rows() - start));
         let batches: Vec<_> = (0..rows.num_rows()).step_by(self.rows_max).map(slice).collect();
-        self.context.register_table(name, Arc::new(MemTable::try_new(schema, vec![batches])?))?;
+        let table = Arc::new(MemTable::try_new(schema, vec![batches])?);
+        self.tables.0.push((name.to_owned(), table.schema()));
+        self.context.register_table(name, table)?;
         Ok(())
     }
 
-    async fn query(&self, frame: DataFrame) -> Result<DBOutput<Kind>> {
+    async fn query(&self, frame: DataFrame) -> Outcome<DBOutput<Kind>> {
         let schema: Schema = frame.schema().as_arrow().clone();
         let types = schema.fields().iter().map(|field| Kind::of(field.data_type())).collect();
         let columns = frame.schema().iter().map(|(relation, field)| {
@@ -121,6 +152,28 @@ impl Engine {
         let rows = text.collect().await?.iter().flat_map(shown).collect();
         Ok(DBOutput::Rows { types, rows })
     }
+}
+
+/// The name and the query of `CREATE TABLE name (column TYPE, ...) AS VALUES ...`, or of
+/// `CREATE TABLE name AS SELECT ...`.
+fn creation(sql: &str) -> Option<(String, String)> {
+    let rest = sql.strip_prefix("CREATE TABLE ")?;
+    let Some((head, rows)) = rest.split_once(" AS VALUES") else {
+        let (name, query) = rest.split_once(" AS")?;
+        return Some((name.to_owned(), query.to_owned()));
+    };
+    let (name, columns) = head.split_once(" (")?;
+    let mut depth = 0;
+    let columns = columns.trim_end().strip_suffix(')')?.split(|ch| {
+        depth += i32::from(matches!(ch, '(' | '<')) - i32::from(matches!(ch, ')' | '>'));
+        ch == ',' && depth == 0
+    });
+    let casts = columns.enumerate().map(|(at, column)| {
+        let (name, data_type) = column.trim().split_once(' ').expect("a column has a type");
+        format!("CAST(column{} AS {data_type}) AS {name}", at + 1)
+    });
+    let casts = casts.collect::<Vec<_>>().join(", ");
+    Some((name.to_owned(), format!("SELECT {casts} FROM (VALUES {rows}) AS rows")))
 }
 
 fn shown(batch: &RecordBatch) -> Vec<Vec<String>> {
@@ -141,19 +194,14 @@ impl AsyncDB for Engine {
     type Error = DataFusionError;
     type ColumnType = Kind;
 
-    async fn run(&mut self, sql: &str) -> Result<DBOutput<Kind>> {
-        let plan = self.context.state().create_logical_plan(sql).await?;
-        match plan {
-            LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(table)) => {
-                let query = self.analyzed(LogicalPlan::clone(&table.input)).await?;
-                self.create_table(table.name.table(), query).await?;
-                Ok(DBOutput::StatementComplete(0))
-            }
-            plan => {
-                let frame = self.analyzed(plan).await?;
-                self.query(frame).await
-            }
+    async fn run(&mut self, sql: &str) -> Outcome<DBOutput<Kind>> {
+        if let Some((name, query)) = creation(sql) {
+            let rows = self.frame(&query).await?;
+            self.create_table(&name, rows).await?;
+            return Ok(DBOutput::StatementComplete(0));
         }
+        let frame = self.frame(sql).await?;
+        self.query(frame).await
     }
 
     async fn shutdown(&mut self) {}

@@ -6,6 +6,7 @@
 mod connectors;
 mod golden;
 mod rows;
+mod windows;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,0 +1,222 @@
+//! `avg`, `mean` and `try_avg`. Of decimals the average has four digits more on either side of the
+//! point, rounded half up; of anything else it is a DOUBLE.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array};
+use arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, DecimalType, Int64Type,
+};
+use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::functions_aggregate::average::avg_udaf;
+use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+
+use super::define::{Aggregate, Make, input};
+use super::sum::{sum_type, summand};
+
+pub(super) const AGGREGATES: &[Aggregate] = &[
+    average("avg", &["mean"], |given| coerced("avg", given), |args| groups(args, true)),
+    average("try_avg", &[], |given| coerced("try_avg", given), |args| groups(args, false)),
+];
+
+const fn average(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    coerce: fn(&[DataType]) -> Result<Vec<DataType>>,
+    make: fn(&AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>>,
+) -> Aggregate {
+    Aggregate {
+        name,
+        aliases,
+        coerce,
+        returns: |args| Ok(average_type(&args[0])),
+        state: |args| match &args[0] {
+            DataType::Decimal128(..) => vec![sum_type(&args[0]), DataType::Int64],
+            _ => vec![DataType::UInt64, DataType::Float64],
+        },
+        never_null: false,
+        make: Make::Groups(make),
+        sliding: Some(avg_udaf),
+    }
+}
+
+fn coerced(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+    let summand = summand(name, given)?;
+    Ok(match &summand[0] {
+        DataType::Int64 => vec![DataType::Float64],
+        _ => summand,
+    })
+}
+
+fn average_type(of: &DataType) -> DataType {
+    match of {
+        DataType::Decimal128(precision, scale) => {
+            let most = DECIMAL128_MAX_PRECISION;
+            let scale = (scale + 4).min(most as i8);
+            DataType::Decimal128((precision + 4).min(most), scale)
+        }
+        _ => DataType::Float64,
+    }
+}
+
+fn groups(args: &AccumulatorArgs<'_>, overflow_fails: bool) -> Result<Box<dyn GroupsAccumulator>> {
+    let (of, average) = (input(args, 0), args.return_type().clone());
+    match (&of, &average) {
+        (DataType::Decimal128(_, from), DataType::Decimal128(precision, to)) => {
+            Ok(Box::new(Averages {
+                sum: sum_type(&of),
+                average: average.clone(),
+                precision: *precision,
+                factor: 10_i128.pow(u32::try_from(to - from).unwrap_or(0)),
+                overflow_fails,
+                sums: Vec::new(),
+                counts: Vec::new(),
+            }))
+        }
+        _ => avg_udaf().create_groups_accumulator(AccumulatorArgs {
+            return_field: Arc::clone(&args.return_field),
+            schema: args.schema,
+            ignore_nulls: args.ignore_nulls,
+            order_bys: args.order_bys,
+            is_reversed: args.is_reversed,
+            name: args.name,
+            is_distinct: false,
+            exprs: args.exprs,
+            expr_fields: args.expr_fields,
+        }),
+    }
+}
+
+/// For each group the sum of decimals and how many they are; a count below 0 says that the sum
+/// did not fit.
+struct Averages {
+    sum: DataType,
+    average: DataType,
+    precision: u8,
+    /// From the scale of the sum to that of the average.
+    factor: i128,
+    overflow_fails: bool,
+    sums: Vec<i128>,
+    counts: Vec<i64>,
+}
+
+const OVERFLOWED: i64 = -1;
+
+impl Averages {
+    fn add(&mut self, group: usize, value: i128, count: i64) -> Result<()> {
+        if self.counts[group] == OVERFLOWED {
+            return Ok(());
+        }
+        let sum = self.sums[group].checked_add(value).filter(|_| count != OVERFLOWED);
+        match sum {
+            Some(sum) => {
+                self.sums[group] = sum;
+                self.counts[group] += count;
+            }
+            None => {
+                self.fail_or_null()?;
+                self.counts[group] = OVERFLOWED;
+            }
+        }
+        Ok(())
+    }
+
+    /// What becomes of an average that does not fit.
+    fn fail_or_null(&self) -> Result<Option<i128>> {
+        match self.overflow_fails {
+            false => Ok(None),
+            true => Err(exec_datafusion_err!(
+                "an average is too large for its type; try_avg makes it NULL instead"
+            )),
+        }
+    }
+
+    fn average(&self, sum: i128, count: i64) -> Result<Option<i128>> {
+        if count <= 0 {
+            return Ok(None);
+        }
+        let count = i128::from(count);
+        let whole = (sum / count).checked_mul(self.factor);
+        // The remainder is less than the count, so this stays small. Half goes away from zero.
+        let rest = sum % count * self.factor;
+        let rounded = (2 * rest.abs() + count) / (2 * count) * rest.signum();
+        let average = whole.and_then(|whole| whole.checked_add(rounded));
+        let fits =
+            |average: &i128| Decimal128Type::is_valid_decimal_precision(*average, self.precision);
+        match average.filter(fits) {
+            Some(average) => Ok(Some(average)),
+            None => self.fail_or_null(),
+        }
+    }
+}
+
+impl GroupsAccumulator for Averages {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        count: usize,
+    ) -> Result<()> {
+        self.sums.resize(count, 0);
+        self.counts.resize(count, 0);
+        let values = values[0].as_primitive::<Decimal128Type>();
+        for (row, group) in groups.iter().enumerate() {
+            let counts = filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
+            if counts && values.is_valid(row) {
+                self.add(*group, values.value(row), 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {
+        self.sums.resize(count, 0);
+        self.counts.resize(count, 0);
+        let sums = states[0].as_primitive::<Decimal128Type>();
+        let counts = states[1].as_primitive::<Int64Type>();
+        for (row, group) in groups.iter().enumerate() {
+            if counts.is_valid(row) {
+                self.add(*group, sums.value(row), counts.value(row))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        let sums = emit_to.take_needed(&mut self.sums);
+        let counts = emit_to.take_needed(&mut self.counts);
+        let averages = sums.into_iter().zip(counts);
+        let averages = averages.map(|(sum, count)| self.average(sum, count));
+        let averages = averages.collect::<Result<Decimal128Array>>()?;
+        Ok(Arc::new(averages.with_data_type(self.average.clone())))
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        let sums = Decimal128Array::from(emit_to.take_needed(&mut self.sums));
+        let counts = Int64Array::from(emit_to.take_needed(&mut self.counts));
+        Ok(vec![Arc::new(sums.with_data_type(self.sum.clone())), Arc::new(counts)])
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        let mut each = Self {
+            sum: self.sum.clone(),
+            average: self.average.clone(),
+            sums: Vec::new(),
+            counts: Vec::new(),
+            ..*self
+        };
+        let groups: Vec<usize> = (0..values[0].len()).collect();
+        each.update_batch(values, &groups, filter, groups.len())?;
+        each.state(EmitTo::All)
+    }
+
+    fn size(&self) -> usize {
+        self.sums.capacity() * size_of::<i128>() + self.counts.capacity() * size_of::<i64>()
+    }
+}

@@ -1,0 +1,51 @@
+//! Aggregates with Spark's names, types and rules for nulls and overflow.
+//!
+//! Each has a partial state that can be merged (`Accumulator::state`), so that rows can be
+//! aggregated in parts. What DataFusion has is taken from there; here is what it lacks or means
+//! otherwise. Calls that are other calls in disguise, as `count_if`, are rewritten in the text of
+//! the query instead.
+
+mod average;
+mod collect;
+mod counts;
+mod define;
+mod extremes;
+mod grouped;
+mod moments;
+mod sum;
+
+use std::sync::Arc;
+
+use datafusion::functions_aggregate as theirs;
+use datafusion::logical_expr::AggregateUDF;
+
+/// All aggregates that are not simply DataFusion's.
+pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
+    let tables = [
+        average::AGGREGATES,
+        collect::AGGREGATES,
+        counts::AGGREGATES,
+        extremes::AGGREGATES,
+        moments::AGGREGATES,
+        sum::AGGREGATES,
+    ];
+    let ours = tables.into_iter().flatten().map(|aggregate| aggregate.udaf());
+    ours.chain(other_names()).collect()
+}
+
+/// DataFusion's aggregates that have another name in Spark.
+fn other_names() -> Vec<Arc<AggregateUDF>> {
+    let alias = |function: Arc<AggregateUDF>, names: &[&'static str]| {
+        Arc::new(function.as_ref().clone().with_aliases(names.iter().copied()))
+    };
+    vec![
+        alias(theirs::first_last::first_value_udaf(), &["first", "any_value"]),
+        alias(theirs::first_last::last_value_udaf(), &["last"]),
+        alias(theirs::approx_distinct::approx_distinct_udaf(), &["approx_count_distinct"]),
+        alias(theirs::string_agg::string_agg_udaf(), &["listagg"]),
+        alias(theirs::bool_and_or::bool_and_udaf(), &["every"]),
+        alias(theirs::bool_and_or::bool_or_udaf(), &["any", "some"]),
+        alias(theirs::stddev::stddev_udaf(), &["std"]),
+        alias(theirs::variance::var_samp_udaf(), &["variance"]),
+    ]
+}

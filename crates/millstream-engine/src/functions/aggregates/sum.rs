@@ -1,0 +1,250 @@
+//! `sum` and `try_sum`. Whole numbers make a BIGINT, decimals one of ten digits more, anything
+//! else a DOUBLE. What does not fit ends the query, or makes the sum of `try_sum` NULL.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, AsArray, BooleanArray, PrimitiveArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{
+    ArrowPrimitiveType, DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Int64Type,
+};
+use datafusion::common::{Result, exec_err};
+use datafusion::functions_aggregate::sum::sum_udaf;
+use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+
+use super::define::{Aggregate, Make, counted, refused};
+
+pub(super) const AGGREGATES: &[Aggregate] = &[
+    Aggregate {
+        name: "sum",
+        aliases: &[],
+        coerce: |given| summand("sum", given),
+        returns: |args| Ok(sum_type(&args[0])),
+        state: |args| vec![sum_type(&args[0])],
+        never_null: false,
+        make: Make::Groups(|args| groups(args, Overflow::Fails)),
+        sliding: Some(sum_udaf),
+    },
+    Aggregate {
+        name: "try_sum",
+        aliases: &[],
+        coerce: |given| summand("try_sum", given),
+        returns: |args| Ok(sum_type(&args[0])),
+        state: |args| match sum_type(&args[0]) {
+            DataType::Float64 => vec![DataType::Float64],
+            sum => vec![sum, DataType::Boolean],
+        },
+        never_null: false,
+        make: Make::Groups(|args| groups(args, Overflow::IsNull)),
+        sliding: None,
+    },
+];
+
+/// The type that values are added in.
+pub(super) fn summand(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
+    counted(name, given, 1, 1)?;
+    let summand = match &given[0] {
+        found if found.is_signed_integer() => DataType::Int64,
+        DataType::Decimal128(..) => given[0].clone(),
+        found if found.is_floating() || found.is_string() || found.is_null() => DataType::Float64,
+        other => return refused(name, "a number", other),
+    };
+    Ok(vec![summand])
+}
+
+/// The type of the sum of values of a type.
+pub(super) fn sum_type(summand: &DataType) -> DataType {
+    match summand {
+        DataType::Decimal128(precision, scale) => {
+            DataType::Decimal128((precision + 10).min(DECIMAL128_MAX_PRECISION), *scale)
+        }
+        other => other.clone(),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overflow {
+    Fails,
+    IsNull,
+}
+
+fn groups(args: &AccumulatorArgs<'_>, overflow: Overflow) -> Result<Box<dyn GroupsAccumulator>> {
+    let sum = args.return_type().clone();
+    match sum {
+        DataType::Int64 => Ok(Box::new(Sums::<Int64Type>::new(sum, None, overflow))),
+        DataType::Decimal128(..) => {
+            let bound = greatest(&sum);
+            Ok(Box::new(Sums::<Decimal128Type>::new(sum, bound, overflow)))
+        }
+        _ => theirs(args),
+    }
+}
+
+/// DataFusion's sum, for doubles.
+fn theirs(args: &AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
+    sum_udaf().create_groups_accumulator(AccumulatorArgs {
+        return_field: Arc::clone(&args.return_field),
+        schema: args.schema,
+        ignore_nulls: args.ignore_nulls,
+        order_bys: args.order_bys,
+        is_reversed: args.is_reversed,
+        name: args.name,
+        is_distinct: false,
+        exprs: args.exprs,
+        expr_fields: args.expr_fields,
+    })
+}
+
+/// Adds where the sum fits its type.
+fn added<T: ArrowPrimitiveType>(
+    sum: T::Native,
+    value: T::Native,
+    bound: Option<T::Native>,
+) -> Option<T::Native> {
+    let sum = sum.add_checked(value).ok()?;
+    let fits = bound.is_none_or(|bound| sum <= bound && sum >= bound.neg_wrapping());
+    fits.then_some(sum)
+}
+
+/// The greatest decimal of a type.
+fn greatest(data_type: &DataType) -> Option<i128> {
+    match data_type {
+        DataType::Decimal128(precision, _) => Some(10_i128.pow(u32::from(*precision)) - 1),
+        _ => None,
+    }
+}
+
+/// For each group the sum so far, whether there is one, and whether it did not fit.
+struct Sums<T: ArrowPrimitiveType> {
+    data_type: DataType,
+    /// The greatest sum that fits, where that is not the greatest number there is.
+    bound: Option<T::Native>,
+    overflow: Overflow,
+    sums: Vec<T::Native>,
+    seen: Vec<bool>,
+    /// Empty where overflow fails.
+    overflowed: Vec<bool>,
+}
+
+impl<T: ArrowPrimitiveType> Sums<T> {
+    fn new(data_type: DataType, bound: Option<T::Native>, overflow: Overflow) -> Self {
+        Self {
+            data_type,
+            bound,
+            overflow,
+            sums: Vec::new(),
+            seen: Vec::new(),
+            overflowed: Vec::new(),
+        }
+    }
+
+    fn make_room(&mut self, groups: usize) {
+        self.sums.resize(groups, T::default_value());
+        self.seen.resize(groups, false);
+        if self.overflow == Overflow::IsNull {
+            self.overflowed.resize(groups, false);
+        }
+    }
+
+    fn add(&mut self, group: usize, value: T::Native) -> Result<()> {
+        self.seen[group] = true;
+        match (added::<T>(self.sums[group], value, self.bound), self.overflow) {
+            (Some(sum), _) => self.sums[group] = sum,
+            (None, Overflow::IsNull) => self.overflowed[group] = true,
+            (None, Overflow::Fails) => {
+                return exec_err!("a sum is too large for its type; try_sum makes it NULL instead");
+            }
+        }
+        Ok(())
+    }
+
+    fn add_all(
+        &mut self,
+        values: &ArrayRef,
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        count: usize,
+    ) -> Result<()> {
+        self.make_room(count);
+        let values = values.as_primitive::<T>();
+        let counts = |row: usize| {
+            values.is_valid(row)
+                && filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
+        };
+        for (row, group) in groups.iter().enumerate() {
+            if counts(row) {
+                self.add(*group, values.value(row))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, emit_to: EmitTo) -> (ArrayRef, Vec<bool>) {
+        let sums = emit_to.take_needed(&mut self.sums);
+        let seen = emit_to.take_needed(&mut self.seen);
+        let overflowed = match self.overflow {
+            Overflow::Fails => vec![false; sums.len()],
+            Overflow::IsNull => emit_to.take_needed(&mut self.overflowed),
+        };
+        let sums = PrimitiveArray::<T>::new(sums.into(), Some(NullBuffer::from(seen)));
+        (Arc::new(sums.with_data_type(self.data_type.clone())), overflowed)
+    }
+}
+
+impl<T: ArrowPrimitiveType> GroupsAccumulator for Sums<T> {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        count: usize,
+    ) -> Result<()> {
+        self.add_all(&values[0], groups, filter, count)
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {
+        self.add_all(&states[0], groups, None, count)?;
+        if self.overflow == Overflow::IsNull {
+            let overflowed = states[1].as_boolean();
+            for (row, group) in groups.iter().enumerate() {
+                self.overflowed[*group] |= overflowed.is_valid(row) && overflowed.value(row);
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        let (sums, overflowed) = self.take(emit_to);
+        let fits: NullBuffer = overflowed.iter().map(|overflowed| !overflowed).collect();
+        let sums = sums.as_primitive::<T>();
+        let nulls = NullBuffer::union(sums.nulls(), Some(&fits));
+        let sums = PrimitiveArray::<T>::new(sums.values().clone(), nulls);
+        Ok(Arc::new(sums.with_data_type(self.data_type.clone())))
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        let (sums, overflowed) = self.take(emit_to);
+        Ok(match self.overflow {
+            Overflow::Fails => vec![sums],
+            Overflow::IsNull => vec![sums, Arc::new(BooleanArray::from(overflowed))],
+        })
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        let mut each = Self::new(self.data_type.clone(), self.bound, self.overflow);
+        let groups: Vec<usize> = (0..values[0].len()).collect();
+        each.update_batch(values, &groups, filter, groups.len())?;
+        each.state(EmitTo::All)
+    }
+
+    fn size(&self) -> usize {
+        self.sums.capacity() * size_of::<T::Native>()
+            + self.seen.capacity()
+            + self.overflowed.capacity()
+    }
+}

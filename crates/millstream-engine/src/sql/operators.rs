@@ -1,0 +1,33 @@
+//! Spark's operators that DataFusion has as calls, and the other way round.
+
+use datafusion::sql::sqlparser::ast::{
+    CaseWhen, Expr, Spanned, UnaryOperator, helpers::attached_token::AttachedToken,
+};
+
+use super::rewrite::{arguments, call};
+
+/// `a RLIKE b` as a call.
+pub(super) fn rlike(expr: Expr) -> Expr {
+    let Expr::RLike { negated, expr, pattern, .. } = expr else { return expr };
+    let span = expr.span();
+    let call = call("rlike", vec![*expr, *pattern], span);
+    match negated {
+        true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) },
+        false => call,
+    }
+}
+
+/// `if(condition, then, else)` as a CASE.
+pub(super) fn conditional(expr: Expr) -> Expr {
+    let Expr::Function(function) = &expr else { return expr };
+    let args: Vec<&Expr> = arguments(function).collect();
+    let [condition, result, otherwise] = args.as_slice() else { return expr };
+    let when = CaseWhen { condition: (*condition).clone(), result: (*result).clone() };
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![when],
+        else_result: Some(Box::new((*otherwise).clone())),
+    }
+}
