@@ -213,6 +213,10 @@ fn session_window(
         let message = "a session window has a time and a gap";
         return Err(wrong(lexed, &function.name, message).help(help));
     };
+    if whole_number(gap).is_some() {
+        let message = "a session window needs an interval as its gap";
+        return Err(wrong(lexed, gap, message).help(help));
+    }
     if let Some(text) = literal_text(gap) {
         let interval = parse_interval(text);
         let interval = interval.map_err(|error| wrong(lexed, gap, error.to_string()).help(help))?;

@@ -5,15 +5,14 @@
 
 use std::collections::HashMap;
 use std::mem::size_of_val;
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::logical_expr::Accumulator;
 use datafusion::logical_expr::function::AccumulatorArgs;
-use datafusion::logical_expr::{Accumulator, ColumnarValue};
 
-use super::define::{Aggregate, Make, counted, input, refused};
+use super::define::{Aggregate, Make, constant, counted, input, refused};
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
     Aggregate {
@@ -109,10 +108,7 @@ fn counts_of(args: &[DataType]) -> Vec<DataType> {
 
 /// The shares that a call asks for, which must be literals from 0 to 1.
 fn shares(name: &str, args: &AccumulatorArgs<'_>) -> Result<Vec<f64>> {
-    let nothing = RecordBatch::new_empty(Arc::new(args.schema.clone()));
-    let ColumnarValue::Scalar(given) = args.exprs[1].evaluate(&nothing)? else {
-        return plan_err!("function '{name}' needs literals for the shares of rows");
-    };
+    let given = constant(name, args, 1)?;
     let values = match &given {
         ScalarValue::List(list) => list.value(0),
         one => one.to_array()?,

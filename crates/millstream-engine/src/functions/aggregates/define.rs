@@ -6,13 +6,14 @@ use std::hash::{Hash, Hasher};
 use std::mem::size_of_val;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, GroupsAccumulator, Signature,
+    Volatility,
 };
 
 use super::super::types::type_name;
@@ -113,6 +114,9 @@ impl AggregateUDFImpl for Defined {
             Make::Single(make) => make(&args)?,
         };
         if args.is_distinct {
+            for at in 1..args.exprs.len() {
+                constant(self.name(), &args, at)?;
+            }
             return Ok(Box::new(Distinct { seen: HashSet::new(), inner, of: input(&args, 0) }));
         }
         Ok(inner)
@@ -170,6 +174,18 @@ impl AggregateUDFImpl for Defined {
 /// The type of an argument.
 pub(super) fn input(args: &AccumulatorArgs<'_>, at: usize) -> DataType {
     args.expr_fields[at].data_type().clone()
+}
+
+/// The value of an argument that is the same for all rows.
+pub(super) fn constant(name: &str, args: &AccumulatorArgs<'_>, at: usize) -> Result<ScalarValue> {
+    let nothing = RecordBatch::new_empty(Arc::new(args.schema.clone()));
+    match args.exprs[at].evaluate(&nothing)? {
+        ColumnarValue::Scalar(value) => Ok(value),
+        ColumnarValue::Array(_) if args.is_distinct => {
+            plan_err!("function '{name}' takes DISTINCT only with one column")
+        }
+        ColumnarValue::Array(_) => plan_err!("function '{name}' needs a literal after its column"),
+    }
 }
 
 /// Checks how many arguments there are.
