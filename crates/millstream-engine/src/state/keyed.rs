@@ -91,11 +91,6 @@ impl Keyed {
         rows.sum::<usize>() + index + self.key_bytes
     }
 
-    /// Whether there is a row of `key`.
-    pub fn contains(&self, key: &[u8]) -> bool {
-        self.index.contains_key(key)
-    }
-
     /// The rows of those of `keys` that are there, with the place of each in `keys`.
     pub fn rows_of(&self, keys: &Keys) -> Result<(RecordBatch, Vec<usize>)> {
         let found = keys.iter().enumerate();

@@ -1,4 +1,4 @@
-//! `bench windowed`: messages of a topic, counted or gathered by key and window, into a Delta table.
+//! `bench windowed`: messages of a topic, counted or gathered by key and window, into a table.
 //!
 //! A topic is filled first: the records' times spread evenly over the windows, and a last record of
 //! each partition lies behind the last window, so that all of them close. Each round starts the

@@ -23,7 +23,7 @@ use crate::state::aggregate::spec::{TimeKey, TimeKind};
 
 /// The functions of an aggregation, over the columns of the plan below it.
 ///
-/// That plan has the group columns first, called `k0`, `k1`, ..., and then the functions' arguments.
+/// That plan has the group columns first, called `k0`, `k1`, ..., then the functions' arguments.
 #[derive(Clone)]
 pub struct PartialAggregate {
     keys: usize,
