@@ -50,7 +50,7 @@ impl Intent {
     }
 
     /// What the committer writes.
-    pub(super) fn to_be_logged(self) -> Option<offset_log::Entry> {
+    pub(super) fn into_entry(self) -> Option<offset_log::Entry> {
         match self {
             Self::ToBeLogged(entry) => Some(entry),
             Self::Logged | Self::OnItsWay(_) => None,

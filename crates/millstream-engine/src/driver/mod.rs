@@ -331,7 +331,7 @@ impl Driver {
         let next_watermark_ms = written.as_ref().map_or(0, |written| written.next_watermark_ms);
         self.committer.hand_over(InFlight {
             acknowledgements,
-            intent: intent.to_be_logged(),
+            intent: intent.into_entry(),
             completes: micro_batch.completes,
             state: written.and_then(|written| written.ticket),
             next_watermark_ms,
