@@ -14,6 +14,9 @@ mod grouped;
 mod moments;
 mod sum;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use datafusion::functions_aggregate as theirs;
