@@ -368,7 +368,7 @@ fn a_wrong_pipeline_file_is_refused_with_the_place_and_a_hint() {
     );
     assert_refused(
         &flow("SELECT count(*) AS n FROM STREAM clock GROUP BY value"),
-        &["pipeline.sql:4:", "state"],
+        &["pipeline.sql:4:", "no GROUP BY expression is an event time", "WATERMARK ts DELAY OF"],
     );
     assert_refused(
         &flow("SELECT * FROM TUMBLE(TABLE clock, DESCRIPTOR(timestamp), INTERVAL '1' MINUTE)"),

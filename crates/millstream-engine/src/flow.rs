@@ -47,7 +47,7 @@ use crate::sql::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
 use crate::sql::prepare::{TableRead, Watermark};
 use crate::sql::relations::STREAM_PREFIX;
 use crate::sql::trigger::Trigger;
-use crate::state::watermark::{Idling, Policy, Watermarks};
+use crate::state::watermark::Watermarks;
 
 /// What every flow of a process shares.
 pub struct Setup {
@@ -327,7 +327,8 @@ impl PlannedFlow {
         let delays = self.streams.iter();
         let delays = delays.map(|read| read.watermark.as_ref().map(|watermark| watermark.delay));
         let delays: Vec<_> = delays.collect();
-        Watermarks::new(&delays, Policy::default(), Idling::default())
+        let writer = &self.flow.writer;
+        Watermarks::new(&delays, writer.watermark_policy, writer.idling)
     }
 
     /// The flow's name.

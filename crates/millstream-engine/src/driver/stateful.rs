@@ -43,8 +43,8 @@ use crate::state::operator::{MicroBatchFacts, Operator, OperatorMetrics};
 use crate::state::replica::Replica;
 use crate::state::watermark::{Watermark, Watermarks};
 
-/// How often lanes that seem to have more rows are looked at while nothing comes.
-const LOOK_AT_LANES: Duration = Duration::from_millis(50);
+/// How often the watermark is looked at while nothing comes, where it may move by itself.
+const LOOK_WHILE_IDLE: Duration = Duration::from_millis(50);
 
 /// How often the memory of the state is measured.
 const MEASURE: Duration = Duration::from_secs(1);
@@ -435,12 +435,12 @@ impl Driver {
         let behind = self.lanes_behind();
         let watermarks = &mut self.state.as_mut()?.watermarks;
         watermarks.idle(&behind, now);
-        let idles_in = watermarks.idles_at().map(|at| at.saturating_sub(now));
+        let until = |at: Duration| at.checked_sub(now).filter(|until| !until.is_zero());
+        let idles_in = watermarks.idles_at().map(|at| until(at).unwrap_or(LOOK_WHILE_IDLE));
         // A lane that is empty is known to be so only when the outside has said it.
         let is_behind = behind.iter().any(|lanes| !lanes.is_empty());
-        let looks_in = is_behind.then_some(LOOK_AT_LANES);
-        let next = idles_in.into_iter().chain(looks_in).min();
-        next.map(|next| next.max(Duration::from_millis(1)))
+        let looks_in = is_behind.then_some(LOOK_WHILE_IDLE);
+        idles_in.into_iter().chain(looks_in).min()
     }
 
     /// By source, the lanes that have more rows; none for a query without state.

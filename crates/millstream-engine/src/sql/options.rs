@@ -20,6 +20,7 @@ use super::trigger::{Trigger, parse_duration};
 use crate::driver::snapshots::SnapshotSettings;
 use crate::driver::tracking::{Logging, ProgressTracking};
 use crate::plan::stages::OutputMode;
+use crate::state::watermark::{Idling, Policy};
 use millstream_store::log_writer::{PurgeTime, RETAINED_ENTRIES_MIN};
 
 /// Options of the driver, which stand among a sink's.
@@ -35,6 +36,9 @@ pub const WRITER_OPTIONS: &[&str] = &[
     ENTRIES_TO_RETAIN,
     SNAPSHOT_INTERVAL,
     SNAPSHOT_BYTES,
+    WATERMARK_POLICY,
+    IDLE_TIMEOUT,
+    ADVANCE_AFTER,
 ];
 
 const ASYNC_ENABLED: &str = "asyncProgressTrackingEnabled";
@@ -51,6 +55,12 @@ const ENTRIES_TO_RETAIN: &str = "minBatchesToRetain";
 const SNAPSHOT_INTERVAL: &str = "stateSnapshotInterval";
 /// By how much the state log grows between two snapshots, at most.
 const SNAPSHOT_BYTES: &str = "stateSnapshotBytes";
+/// As Spark's `spark.sql.streaming.multipleWatermarkPolicy`.
+const WATERMARK_POLICY: &str = "multipleWatermarkPolicy";
+/// After which time a source that gives no rows does not hold the watermark any more.
+const IDLE_TIMEOUT: &str = "watermarkIdleTimeout";
+/// After which time without any rows the watermark goes on with the clock.
+const ADVANCE_AFTER: &str = "watermarkAdvanceAfter";
 /// Spark's default.
 const ASYNC_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 /// What the older name means without a value.
@@ -69,6 +79,10 @@ pub struct WriterOptions {
     pub output_mode: OutputMode,
     /// `stateSnapshotInterval` and `stateSnapshotBytes`.
     pub snapshots: SnapshotSettings,
+    /// `multipleWatermarkPolicy`.
+    pub watermark_policy: Policy,
+    /// `watermarkIdleTimeout` and `watermarkAdvanceAfter`.
+    pub idling: Idling,
 }
 
 /// What a table is used for in the file.
@@ -338,6 +352,9 @@ impl DeclaredTable {
         let mut found = Diagnostics::default();
         let output_mode = found.take(output_mode(&options).map_err(blame)).unwrap_or_default();
         let snapshots = found.take(snapshots(&options).map_err(blame)).unwrap_or_default();
+        let idling = found.take(idling(&options).map_err(blame)).unwrap_or_default();
+        let policy = watermark_policy(&options).map_err(blame);
+        let watermark_policy = found.take(policy).unwrap_or_default();
         let trigger = found.take(trigger(&options).map_err(blame)).unwrap_or_default();
         let logging = found.take(logging(&options).map_err(blame)).unwrap_or_default();
         if matches!(logging.tracking, ProgressTracking::Interval(_))
@@ -351,21 +368,46 @@ impl DeclaredTable {
         }
         found.into_result()?;
         let checkpoint_location = options.get("checkpointLocation").map(str::to_owned);
-        Ok(WriterOptions { checkpoint_location, trigger, logging, output_mode, snapshots })
+        Ok(WriterOptions {
+            checkpoint_location,
+            trigger,
+            logging,
+            output_mode,
+            snapshots,
+            watermark_policy,
+            idling,
+        })
     }
 }
 
 fn snapshots(options: &Options) -> Result<SnapshotSettings, OptionError> {
-    let interval = options.get(SNAPSHOT_INTERVAL).map(|text| {
-        parse_duration(text).map_err(|help| {
-            let problem = format!("'{text}' is not an interval");
-            OptionError::of(SNAPSHOT_INTERVAL, problem, Some(help))
-        })
-    });
+    let interval = duration(options, SNAPSHOT_INTERVAL)?;
     let bytes = options.parse::<u64>(SNAPSHOT_BYTES, "a number of bytes")?;
     let default = SnapshotSettings::default();
-    let after_bytes = bytes.unwrap_or(default.after_bytes);
-    Ok(SnapshotSettings { after_bytes, interval: interval.transpose()? })
+    Ok(SnapshotSettings { after_bytes: bytes.unwrap_or(default.after_bytes), interval })
+}
+
+fn idling(options: &Options) -> Result<Idling, OptionError> {
+    let left_out_after = duration(options, IDLE_TIMEOUT)?;
+    Ok(Idling { left_out_after, closes_after: duration(options, ADVANCE_AFTER)? })
+}
+
+fn watermark_policy(options: &Options) -> Result<Policy, OptionError> {
+    match options.get(WATERMARK_POLICY) {
+        None => Ok(Policy::default()),
+        Some(policy) if policy.trim().eq_ignore_ascii_case("min") => Ok(Policy::Min),
+        Some(policy) if policy.trim().eq_ignore_ascii_case("max") => Ok(Policy::Max),
+        Some(policy) => Err(OptionError::invalid(WATERMARK_POLICY, policy, "'min' or 'max'")),
+    }
+}
+
+fn duration(options: &Options, key: &'static str) -> Result<Option<Duration>, OptionError> {
+    let read = |text: &str| {
+        parse_duration(text).map_err(|help| {
+            OptionError::of(key, format!("'{text}' is not an interval"), Some(help))
+        })
+    };
+    options.get(key).map(read).transpose()
 }
 
 fn trigger(options: &Options) -> Result<Trigger, OptionError> {

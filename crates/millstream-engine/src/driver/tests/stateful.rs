@@ -38,6 +38,7 @@ struct Stateful {
     sql: &'static str,
     mode: OutputMode,
     delay_s: u64,
+    idling: Idling,
 }
 
 const SUMS: &str = "SELECT sum(v) AS s FROM __stream_input GROUP BY ts";
@@ -45,7 +46,8 @@ const SUMS: &str = "SELECT sum(v) AS s FROM __stream_input GROUP BY ts";
 impl Stateful {
     fn new(rows: impl IntoIterator<Item = i64>, outside: Outside) -> Self {
         let scene = Scene::new(rows, outside);
-        Self { scene, sql: SUMS, mode: OutputMode::Append, delay_s: 0 }
+        let (mode, idling) = (OutputMode::Append, Idling::default());
+        Self { scene, sql: SUMS, mode, delay_s: 0, idling }
     }
 
     async fn plan(&self) -> StreamPlan {
@@ -68,11 +70,15 @@ impl Stateful {
 
     async fn run(&self, trigger: Trigger) -> Result<Finished, Failure> {
         let (_stopper, stop) = stop_pair();
+        self.run_until(trigger, stop).await
+    }
+
+    async fn run_until(&self, trigger: Trigger, stop: Stop) -> Result<Finished, Failure> {
         let mut query = self.scene.query(trigger, stop).await;
         let sink = Box::new(OutsideSink(Arc::clone(&self.scene.outside)));
         query.branches = Branches::one(self.plan().await, sink);
         let delay = Some(std::time::Duration::from_secs(self.delay_s));
-        query.watermarks = Watermarks::new(&[delay], Policy::Min, Idling::default());
+        query.watermarks = Watermarks::new(&[delay], Policy::Min, self.idling);
         let split = |rows| Box::new(Timed(rows)) as Box<dyn Split>;
         let source = TopicSource::new(&self.scene.topic, self.scene.rows_max);
         query.sources = vec![Box::new(TopicSource { split, ..source })];
@@ -189,7 +195,7 @@ async fn state_is_for_the_query_that_made_it() {
 
     let stateless = Scene::new(0..10, Outside::default());
     stateless.run(Trigger::AvailableNow).await.unwrap();
-    let query = Stateful { scene: stateless, sql: SUMS, mode: OutputMode::Append, delay_s: 0 };
+    let query = Stateful { scene: stateless, ..Stateful::new([], Outside::default()) };
     let refused = query.run(Trigger::AvailableNow).await.unwrap_err();
     assert!(refused.to_string().contains("made by a query without state"), "{refused}");
 }
@@ -211,4 +217,28 @@ async fn state_files_that_are_missing_are_noticed() {
     }
     let refused = query.run(Trigger::AvailableNow).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Data, "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_clock_closes_the_last_windows_where_that_is_wanted() {
+    let mut query = Stateful::new(10..45, Outside::default());
+    let after = std::time::Duration::from_millis(100);
+    query.idling = Idling { closes_after: Some(after), ..Idling::default() };
+    query.delay_s = 1;
+    let (stopper, stop) = stop_pair();
+    let all = vec![145, 245, 345, 40 + 41 + 42 + 43 + 44];
+    let watching = async {
+        let env = Env::real();
+        while query.published() != all {
+            assert!(
+                env.monotonic() < std::time::Duration::from_secs(30),
+                "{:?}",
+                query.published()
+            );
+            env.sleep(std::time::Duration::from_millis(10)).await;
+        }
+        stopper.stop();
+    };
+    let (finished, ()) = tokio::join!(query.run_until(Trigger::default(), stop), watching);
+    finished.unwrap();
 }
