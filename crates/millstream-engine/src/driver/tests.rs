@@ -552,7 +552,10 @@ async fn five_tracked_sparsely(scene: &mut Scene) -> (Vec<u64>, Vec<u64>) {
     while scene.outside.ids().len() < before + 5 {
         env.sleep(Duration::from_millis(1)).await;
     }
-    // Longer than the committer's step.
+    while scene.names("commits").is_empty() {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    // Longer than the committer's step: another entry would be there.
     env.sleep(Duration::from_millis(50)).await;
     let entries = (scene.names("offsets"), scene.names("commits"));
     stopper.stop();
