@@ -200,7 +200,8 @@ impl Gatherer {
 
     fn writer(&mut self) -> usize {
         let spread = (self.bytes / SPREAD_BYTES).min(self.settings.writers - 1);
-        if self.writers.len() <= spread {
+        // One large record batch may be worth several at once.
+        while self.writers.len() <= spread {
             self.writers.push(Writer::start(&self.settings));
         }
         self.next_writer = if self.next_writer < spread { self.next_writer + 1 } else { 0 };
