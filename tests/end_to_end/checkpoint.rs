@@ -131,15 +131,24 @@ impl Checkpoint {
         assert_metadata(&fs::read_to_string(self.path("metadata")).expect("there is metadata"));
         let [offsets, commits] = ["offsets", "commits"].map(|log| self.ids(log));
         assert!(commits.last() <= offsets.last(), "{commits:?} beyond {offsets:?}");
-        for id in &offsets {
-            assert_offset_entry(&self.lines("offsets", *id), sources);
-        }
-        for id in &commits {
+        let of_intents =
+            offsets.iter().map(|id| assert_offset_entry(&self.lines("offsets", *id), sources));
+        self.assert_watermarks(&of_intents.collect::<Vec<_>>());
+        let of_commits = commits.iter().map(|id| {
             let text = self.lines("commits", *id).join("\n");
             let watermark_ms = text.strip_prefix("v1\n{\"nextBatchWatermarkMs\":");
             let watermark_ms = watermark_ms.and_then(|rest| rest.strip_suffix('}'));
-            let is_number = watermark_ms.is_some_and(|ms| ms.parse::<i64>().is_ok());
-            assert!(is_number, "commits/{id}: {text}");
+            let parsed = watermark_ms.and_then(|ms| ms.parse().ok());
+            parsed.unwrap_or_else(|| panic!("commits/{id}: {text}"))
+        });
+        self.assert_watermarks(&of_commits.collect::<Vec<_>>());
+    }
+
+    /// The watermarks of a log's entries, in order, never go back; without state there are none.
+    fn assert_watermarks(&self, watermarks_ms: &[i64]) {
+        assert!(watermarks_ms.is_sorted(), "{watermarks_ms:?}");
+        if !self.path("state/millstream-state").exists() {
+            assert!(watermarks_ms.iter().all(|ms| *ms == 0), "{watermarks_ms:?}");
         }
     }
 }
@@ -161,19 +170,20 @@ fn assert_metadata(text: &str) {
     assert_eq!(groups, [8, 4, 4, 4, 12], "the query id is a UUID: {id}");
 }
 
-fn assert_offset_entry(lines: &[String], sources: usize) {
+/// Gives the entry's watermark.
+fn assert_offset_entry(lines: &[String], sources: usize) -> i64 {
     assert_eq!(lines[0], "v1");
     assert_eq!(lines.len(), 2 + sources, "a version, a header and a line per source: {lines:?}");
     let rest = lines[1].strip_prefix("{\"batchWatermarkMs\":");
     let rest = rest.and_then(|rest| rest.split_once(",\"batchTimestampMs\":"));
     let (watermark_ms, rest) =
         rest.unwrap_or_else(|| panic!("the header starts otherwise: {}", lines[1]));
-    assert!(watermark_ms.parse::<i64>().is_ok(), "{watermark_ms}");
     let (time_ms, conf) = rest.split_at(rest.find(',').expect("the conf follows"));
     assert!(time_ms.parse::<u64>().is_ok_and(|ms| ms > 1_700_000_000_000), "{time_ms}");
     let shuffle = conf.strip_prefix(CONF[0]).and_then(|rest| rest.strip_suffix(CONF[1]));
     let shuffle = shuffle.unwrap_or_else(|| panic!("the conf differs from Spark's: {conf}"));
     assert!(shuffle.parse::<u32>().is_ok(), "shuffle partitions: {shuffle}");
+    watermark_ms.parse().unwrap_or_else(|_| panic!("the watermark is {watermark_ms}"))
 }
 
 fn collect(directory: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {

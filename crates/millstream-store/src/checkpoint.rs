@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::env::Env;
 use crate::error::{Classified, Kind};
+use crate::inspect::{self, State};
 use crate::lock::{self, Lock, LockError};
 use crate::source_log::SourceLog;
 use crate::storage::{self, Durability, LocationError, PutError, Storage, StorageError};
@@ -24,6 +25,7 @@ struct Inner {
     storage: Storage,
     env: Env,
     query_id: String,
+    has_state: bool,
     _lock: Option<Lock>,
 }
 
@@ -99,7 +101,7 @@ impl Checkpoint {
     /// Opens the checkpoint in `storage`, or begins one.
     pub async fn open_in(storage: Storage, env: &Env) -> Result<Self, OpenError> {
         let lock = acquire_lock(&storage, env).await?;
-        refuse_foreign_state(&storage).await?;
+        let has_state = look_for_state(&storage).await?;
         let query_id = match storage.get(layout::METADATA).await? {
             Some(bytes) => read_query_id(&storage, &bytes, env).await?,
             None => None,
@@ -108,12 +110,18 @@ impl Checkpoint {
             Some(query_id) => query_id,
             None => begin(&storage, env).await?,
         };
-        Ok(Self { inner: Arc::new(Inner { storage, env: env.clone(), query_id, _lock: lock }) })
+        let env = env.clone();
+        Ok(Self { inner: Arc::new(Inner { storage, env, query_id, has_state, _lock: lock }) })
     }
 
     /// The query's id, the same over all its restarts, in Spark too.
     pub fn query_id(&self) -> &str {
         &self.inner.query_id
+    }
+
+    /// Whether a query with state had run on it when it was opened.
+    pub fn has_state(&self) -> bool {
+        self.inner.has_state
     }
 
     /// Where the checkpoint is, for messages.
@@ -156,13 +164,13 @@ async fn acquire_lock(storage: &Storage, env: &Env) -> Result<Option<Lock>, Open
     }
 }
 
-async fn refuse_foreign_state(storage: &Storage) -> Result<(), OpenError> {
-    let names = storage.list(layout::STATE).await?;
-    let ours = names.iter().any(|name| name == layout::STATE_MARKER);
-    if ours || names.iter().all(|name| name.starts_with('.')) {
-        return Ok(());
+/// Whether there is state of ours; that of others is refused.
+async fn look_for_state(storage: &Storage) -> Result<bool, OpenError> {
+    match inspect::read_state(storage).await? {
+        State::None => Ok(false),
+        State::Millstream => Ok(true),
+        State::Spark => Err(OpenError::ForeignState { location: storage.location() }),
     }
-    Err(OpenError::ForeignState { location: storage.location() })
 }
 
 /// The id in `metadata`. `None`, with the file moved aside, where a crash at the first start left

@@ -175,7 +175,7 @@ async fn read_sources(storage: &Storage) -> Result<Vec<(String, Vec<String>)>, S
     Ok(sources)
 }
 
-async fn read_state(storage: &Storage) -> Result<State, StorageError> {
+pub(crate) async fn read_state(storage: &Storage) -> Result<State, StorageError> {
     let names = storage.list(layout::STATE).await?;
     if names.iter().any(|name| name == layout::STATE_MARKER) {
         return Ok(State::Millstream);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The number of a micro-batch, from 0, without gaps within one query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchId(pub u64);
@@ -23,7 +25,8 @@ impl fmt::Display for BatchId {
 ///
 /// It stands in the offset log byte for byte, as Spark writes it for the same source, for example
 /// `{"in":{"0":10,"1":12}}` for Kafka.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct SourceOffset(String);
 
 impl SourceOffset {

@@ -82,6 +82,22 @@ pub(super) struct Order<'a> {
     pub(super) intent: Option<Ticket>,
 }
 
+/// A micro-batch's input, by source.
+pub(super) type Splits = Vec<Vec<Box<dyn Split>>>;
+
+/// What a restart needs of a micro-batch that is in the state log.
+pub(super) struct Again<'a> {
+    /// The sinks that lack it, ascending.
+    pub(super) wanted: &'a [usize],
+    /// Its input, where [`Branches::lacks_input`].
+    pub(super) splits: Option<Splits>,
+}
+
+impl Again<'_> {
+    /// Its changes only.
+    pub(super) const NONE: Self = Self { wanted: &[], splits: None };
+}
+
 /// What came of a micro-batch.
 pub(super) struct HandedOver {
     pub(super) acknowledgements: Acknowledgements,
@@ -252,13 +268,20 @@ impl Branches {
         newest
     }
 
+    fn forget_event_times(&self) {
+        let scans = self.branches.iter().flat_map(|branch| branch.plan.scans());
+        for seen in scans.filter_map(|slots| slots.event_times()) {
+            seen.take();
+        }
+    }
+
     /// Runs all plans of a query with state over `splits`, by source, and hands over nothing.
     pub(super) async fn run_with_state(
         &mut self,
         env: &Env,
         facts: &MicroBatchFacts,
         batch_time_ms: i64,
-        splits: Vec<Vec<Box<dyn Split>>>,
+        splits: Splits,
     ) -> Result<Computed, Failure> {
         let mut computed = Computed::default();
         if let ([only], None) = (&mut self.branches[..], &self.outlets) {
@@ -285,28 +308,49 @@ impl Branches {
         of_plans.chain(self.outlets.iter().flat_map(Outlets::schemas)).collect()
     }
 
-    /// Applies an entry of the state log; gives the results of the branches where they are wanted
-    /// by any of the sinks `wanted`, and the letters.
+    /// Whether one of the sinks `wanted` gets rows that the state log cannot give: those of a plan
+    /// without state, which follow from the input alone.
+    pub(super) fn lacks_input(&self, wanted: &[usize]) -> bool {
+        let mut branches = wanted.iter().filter_map(|sink| self.branches.get(*sink));
+        branches.any(|branch| branch.plan.stateful().is_none())
+    }
+
+    /// Applies an entry of the state log; gives the results of the branches where a sink lacks
+    /// them, and the letters.
     pub(super) async fn apply(
         &mut self,
         env: &Env,
         facts: &MicroBatchFacts,
         sections: &[Vec<u8>],
-        wanted: &[usize],
+        again: Again<'_>,
     ) -> Result<Computed, Failure> {
         let (mut computed, mut rest) = (Computed::default(), sections);
+        let input = match again.splits {
+            Some(splits) => {
+                let partitions = self.branches[0].plan.partitions();
+                Some(decoded::decode(env, splits, &self.readings, partitions).await?)
+            }
+            None => None,
+        };
         let has_checks = self.outlets.as_ref().is_some_and(Outlets::has_checks);
         for (index, branch) in self.branches.iter_mut().enumerate() {
-            let mut partitions = Vec::new();
-            if let StreamPlan::Stateful(plan) = &mut branch.plan {
-                let (own, others) = rest.split_at(plan.sections().min(rest.len()));
-                let changes = plan.changes(own)?;
-                let is_wanted = wanted.contains(&index) || (has_checks && !wanted.is_empty());
-                partitions = plan.apply(env, facts, changes, is_wanted).await?;
-                rest = others;
-            }
+            let is_wanted = again.wanted.contains(&index);
+            let partitions = match (&mut branch.plan, &input) {
+                (StreamPlan::Stateful(plan), _) => {
+                    let (own, others) = rest.split_at(plan.sections().min(rest.len()));
+                    rest = others;
+                    let is_wanted = is_wanted || (has_checks && !again.wanted.is_empty());
+                    plan.apply(env, facts, plan.changes(own)?, is_wanted).await?
+                }
+                (StreamPlan::Stateless(plan), Some(input)) if is_wanted => {
+                    plan.run(env, input.splits()).await?
+                }
+                _ => Vec::new(),
+            };
             computed.results.push(partitions);
         }
+        // The entry's own facts have what was seen of these rows.
+        self.forget_event_times();
         let decoded = rest.iter().map(|bytes| codec::decode(bytes)).collect::<Result<_, _>>();
         let damaged = |error: ArrowError| Failure::new(Kind::Data, error.to_string());
         computed.letters = decoded.map_err(damaged)?;
@@ -366,7 +410,7 @@ impl Branches {
     pub(super) async fn publish(
         &mut self,
         env: &Env,
-        splits: Vec<Vec<Box<dyn Split>>>,
+        splits: Splits,
         order: Order<'_>,
     ) -> Result<HandedOver, Failure> {
         match &mut self.branches[..] {
@@ -378,7 +422,7 @@ impl Branches {
     async fn publish_to_several(
         &mut self,
         env: &Env,
-        splits: Vec<Vec<Box<dyn Split>>>,
+        splits: Splits,
         mut order: Order<'_>,
     ) -> Result<HandedOver, Failure> {
         let partitions = self.branches[0].plan.partitions();
@@ -444,11 +488,7 @@ impl Branches {
 }
 
 impl Branch {
-    async fn run(
-        &mut self,
-        env: &Env,
-        splits: Vec<Vec<Box<dyn Split>>>,
-    ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+    async fn run(&mut self, env: &Env, splits: Splits) -> Result<Vec<Vec<RecordBatch>>, Failure> {
         let StreamPlan::Stateless(plan) = &mut self.plan else {
             unreachable!("the driver runs queries with state another way")
         };
@@ -461,7 +501,7 @@ impl Branch {
         &mut self,
         env: &Env,
         facts: &MicroBatchFacts,
-        splits: Vec<Vec<Box<dyn Split>>>,
+        splits: Splits,
     ) -> Result<Ran, Failure> {
         let ran = match &mut self.plan {
             StreamPlan::Stateful(plan) => plan.run(env, facts, splits).await?,
@@ -476,7 +516,7 @@ impl Branch {
     async fn publish_alone(
         &mut self,
         env: &Env,
-        splits: Vec<Vec<Box<dyn Split>>>,
+        splits: Splits,
         order: Order<'_>,
     ) -> Result<HandedOver, Failure> {
         let partitions = self.run(env, splits).await?;

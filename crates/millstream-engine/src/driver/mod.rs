@@ -258,12 +258,16 @@ impl Driver {
     fn intent(&self, taken: &[Option<Taken>], fired: &Fired) -> offset_log::Entry {
         let ends = taken.iter().map(|taken| taken.as_ref().map(|taken| &taken.end));
         let watermark = self.state.as_ref().map(|state| state.watermarks.next().evict_ms);
-        offset_log::Entry {
-            batch_watermark_ms: watermark.unwrap_or(0),
-            batch_timestamp_ms: fired.batch_time_ms,
-            conf: self.conf.clone(),
-            offsets: self.reached(ends),
-        }
+        let batch_time_ms = fired.batch_time_ms;
+        let reached = Reached { ends: self.reached(ends), batch_time_ms };
+        self.entry(reached, watermark.unwrap_or(0))
+    }
+
+    /// The offset log's entry of a micro-batch that takes the query to `reached`.
+    fn entry(&self, reached: Reached, batch_watermark_ms: i64) -> offset_log::Entry {
+        let Reached { ends: offsets, batch_time_ms: batch_timestamp_ms } = reached;
+        let conf = self.conf.clone();
+        offset_log::Entry { batch_watermark_ms, batch_timestamp_ms, conf, offsets }
     }
 
     /// Where each source stands after a micro-batch that takes it to `ends`.

@@ -2,11 +2,15 @@
 //!
 //! Without one, a restart applies every entry of the state log whose rows are still in the state.
 //! For windows that is not much more than the state itself, since they close and their entries go.
-//! For groups that stay it would be everything since the query began. So when the log has grown by
-//! so many bytes, or the user's interval has passed, a snapshot is made from the log
-//! ([`Replica`]) up to what all sinks have acknowledged, on a thread of low priority.
+//! For groups that stay it would be everything since the query began. So when the entries that are
+//! needed have grown by so many bytes, or the user's interval has passed, a snapshot is made from
+//! the log ([`Replica`]) up to what all sinks have acknowledged, on a thread of low priority. State
+//! that is larger than that grows by its own size first: to write it again costs no more than what
+//! came in since.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use datafusion::error::DataFusionError;
@@ -14,7 +18,7 @@ use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::{Env, Thread};
 use millstream_store::error::Kind;
 use millstream_store::offset::BatchId;
-use millstream_store::state_log::{Entry, StateLog, StateReader};
+use millstream_store::state_log::{Entry, Facts, StateLog, StateReader};
 use tokio::sync::oneshot;
 
 use super::stateful::{BEFORE_ALL, watermark_of};
@@ -25,7 +29,8 @@ use crate::state::replica::Replica;
 /// When snapshots are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotSettings {
-    /// When the log has grown by so many bytes since the last one.
+    /// When the entries that are needed have grown by so many bytes since the last one, or by its
+    /// own size where that is more.
     pub after_bytes: u64,
     /// When this time has passed since the last one, and the log has grown.
     pub interval: Option<Duration>,
@@ -44,19 +49,37 @@ pub(super) struct Snapshots {
     last: Option<BatchId>,
     /// When it was begun, or the run was, on the monotonic clock.
     begun: Duration,
-    /// By how much the log has grown since.
+    /// The bytes of the last one that was made in this run.
+    last_bytes: u64,
+    /// The entries since that are needed still, with their bytes.
+    grown: VecDeque<(BatchId, u64)>,
+    /// The bytes of those.
     bytes: u64,
     making: Option<Making>,
 }
 
+/// A snapshot being made. Dropping it gives it up.
 struct Making {
-    made: oneshot::Receiver<Result<BatchId, Failure>>,
+    made: oneshot::Receiver<Result<Made, Failure>>,
+    given_up: Arc<AtomicBool>,
     _thread: Thread,
+}
+
+struct Made {
+    id: BatchId,
+    bytes: u64,
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Snapshots {
     pub(super) fn new(settings: SnapshotSettings, last: Option<BatchId>, now: Duration) -> Self {
-        Self { settings, last, begun: now, bytes: 0, making: None }
+        let (last_bytes, grown, bytes) = (0, VecDeque::new(), 0);
+        Self { settings, last, begun: now, last_bytes, grown, bytes, making: None }
     }
 
     /// The micro-batch of the last one.
@@ -64,17 +87,26 @@ impl Snapshots {
         self.last
     }
 
-    /// The log has grown by `bytes`; true if it is time for a snapshot up to `acknowledged`.
-    pub(super) fn grown(
-        &mut self,
-        bytes: usize,
-        acknowledged: Option<BatchId>,
-        now: Duration,
-    ) -> bool {
-        self.bytes += bytes as u64;
+    /// The log has an entry of `bytes` for `id`, and those below `needs` are not needed any more.
+    pub(super) fn grown(&mut self, id: BatchId, bytes: usize, needs: BatchId) {
+        if bytes > 0 {
+            self.grown.push_back((id, bytes as u64));
+            self.bytes += bytes as u64;
+        }
+        self.drop_below(needs);
+    }
+
+    fn drop_below(&mut self, needs: BatchId) {
+        while let Some((_, bytes)) = self.grown.pop_front_if(|(id, _)| *id < needs) {
+            self.bytes -= bytes;
+        }
+    }
+
+    /// Whether it is time for a snapshot up to `acknowledged`.
+    pub(super) fn are_due(&mut self, acknowledged: Option<BatchId>, now: Duration) -> bool {
         self.look();
         let passed = now.saturating_sub(self.begun);
-        let is_due = self.bytes >= self.settings.after_bytes
+        let is_due = self.bytes >= self.settings.after_bytes.max(self.last_bytes)
             || self.settings.interval.is_some_and(|interval| passed >= interval);
         is_due && self.bytes > 0 && self.making.is_none() && acknowledged > self.last
     }
@@ -83,7 +115,10 @@ impl Snapshots {
         let Some(making) = &mut self.making else { return };
         match making.made.try_recv() {
             Err(oneshot::error::TryRecvError::Empty) => return,
-            Ok(Ok(id)) => self.last = Some(id),
+            Ok(Ok(Made { id, bytes })) => {
+                (self.last, self.last_bytes) = (Some(id), bytes);
+                self.drop_below(id.next());
+            }
             Ok(Err(failure)) => {
                 tracing::warn!(%failure, "a snapshot of the state could not be made");
             }
@@ -103,43 +138,68 @@ impl Snapshots {
         replica: Replica,
         end: BatchId,
     ) {
-        (self.bytes, self.begun) = (0, env.monotonic());
+        self.begun = env.monotonic();
         let (checkpoint, log) = (checkpoint.clone(), Arc::clone(log));
         let (made, receiver) = oneshot::channel();
         let of_thread = env.clone();
+        let given_up = Arc::new(AtomicBool::new(false));
+        let is_given_up = Arc::clone(&given_up);
         let thread = env.background_thread("state-snapshot", move || {
-            let making = make(&checkpoint, &of_thread, &log, replica, end);
-            // The query may have ended meanwhile.
-            let _ = made.send(of_thread.block_on_cores(making));
+            let is_given_up = || is_given_up.load(Ordering::Relaxed);
+            let making = make(&checkpoint, &of_thread, &log, replica, end, is_given_up);
+            if let Some(outcome) = of_thread.block_on_cores(making).transpose() {
+                // The query may have ended meanwhile.
+                let _ = made.send(outcome);
+            }
         });
-        self.making = Some(Making { made: receiver, _thread: thread });
+        self.making = Some(Making { made: receiver, given_up, _thread: thread });
     }
 }
 
+/// Makes one; `None` where it was given up on the way.
 async fn make(
     checkpoint: &Checkpoint,
     env: &Env,
     log: &StateLog,
     mut replica: Replica,
     end: BatchId,
-) -> Result<BatchId, Failure> {
+    is_given_up: impl Fn() -> bool,
+) -> Result<Option<Made>, Failure> {
     let mut reader = StateReader::beside_a_writer(checkpoint).await?;
     let failed = |error: DataFusionError| Failure::new(Kind::Bug, error.to_string());
-    let mut facts = None;
+    let mut facts: Option<Facts> = None;
     if let Some(Entry { facts: of_snapshot, sections }) = reader.snapshot().await? {
-        let id = BatchId(of_snapshot.batch_id);
-        let before = MicroBatchFacts { id, watermark: BEFORE_ALL };
+        let before = MicroBatchFacts { id: of_snapshot.id(), watermark: BEFORE_ALL };
         replica.apply(env, &before, &sections).await.map_err(failed)?;
         facts = Some(of_snapshot);
     }
+    let follows = facts.is_some();
+    let mut next = facts.as_ref().map(|facts| facts.id().next());
+    let mut first = None;
     while let Some(entry) = reader.next_up_to(end).await? {
-        let of_batch = MicroBatchFacts { id: entry.id(), watermark: watermark_of(&entry.facts) };
+        if is_given_up() {
+            return Ok(None);
+        }
+        let id = entry.id();
+        if let Some(missing) = next.filter(|next| *next != id) {
+            return Err(reader.missing(missing).into());
+        }
+        let of_batch = MicroBatchFacts { id, watermark: watermark_of(&entry.facts) };
         replica.apply(env, &of_batch, &entry.sections).await.map_err(failed)?;
+        first.get_or_insert(id);
+        next = Some(id.next());
         facts = Some(entry.facts);
     }
-    let Some(facts) = facts else { return Ok(end) };
+    let Some(facts) = facts.filter(|facts| facts.id() == end) else {
+        return Err(reader.missing(end).into());
+    };
+    let needs = BatchId(facts.needs);
+    if !follows && first.is_some_and(|first| first > needs) {
+        return Err(reader.missing(needs).into());
+    }
     let sections = replica.into_sections().map_err(failed)?;
+    let bytes = sections.iter().map(|section| section.len() as u64).sum();
     let snapshot = Entry { facts, sections };
     log.snapshot(&snapshot).await?;
-    Ok(snapshot.id())
+    Ok(Some(Made { id: snapshot.id(), bytes }))
 }

@@ -185,7 +185,7 @@ async fn without_state(
     recovered: Recovered,
     published: &[Option<Published>],
 ) -> Result<recovery::Resume, Failure> {
-    stateful::refuse_state(checkpoint).await?;
+    stateful::refuse_state(checkpoint)?;
     match recovery::decide(recovered, published, sources) {
         // Another process may be at work yet: what it has published since the logs were read
         // stands in them by now, and the sink or the next entry will tell who goes on.

@@ -23,13 +23,13 @@ use millstream_store::checkpoint::Checkpoint;
 use millstream_store::error::{Classified, Kind};
 use millstream_store::layout;
 use millstream_store::log_writer::WriteError;
-use millstream_store::offset::{BatchId, SourceOffset};
+use millstream_store::offset::BatchId;
 use millstream_store::offset_log;
 use millstream_store::recovery::Recovered;
 use millstream_store::state_log::{self, Entry, Facts, StateLog, StateReader, WriteSettings};
 use thiserror::Error;
 
-use super::branches::{Branches, HandedOver, Order};
+use super::branches::{Again, Branches, HandedOver, Order, Splits};
 use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{Resume, ResumeError};
 use super::snapshots::Snapshots;
@@ -37,7 +37,7 @@ use super::{Driver, Query};
 use crate::plan::stream_scan::from_datafusion;
 use crate::progress::Durations;
 use crate::sink::{Published, Reached};
-use crate::source::{Failure, Lane, Split};
+use crate::source::{Failure, Lane};
 use crate::state::codec;
 use crate::state::operator::{MicroBatchFacts, Operator, OperatorMetrics};
 use crate::state::replica::Replica;
@@ -103,6 +103,8 @@ impl Classified for StateError {
 pub(super) struct QueryState {
     log: Arc<StateLog>,
     pub(super) watermarks: Watermarks,
+    /// Whether a lane had more rows when that was last looked at.
+    is_behind: bool,
     /// Micro-batches that are not acknowledged, with the entries that giving their rows again
     /// takes.
     in_flight: VecDeque<(BatchId, Option<BatchId>)>,
@@ -125,13 +127,11 @@ pub(super) struct StateToResume {
 }
 
 /// Refuses a checkpoint with state for a query that has none.
-pub(super) async fn refuse_state(checkpoint: &Checkpoint) -> Result<(), Failure> {
-    let storage = checkpoint.storage();
-    let names = storage.list(layout::STATE).await?;
-    if names.iter().any(|name| name == layout::STATE_MARKER) {
-        return Err(StateError::UnwantedState { location: checkpoint.location() }.into());
+pub(super) fn refuse_state(checkpoint: &Checkpoint) -> Result<(), StateError> {
+    match checkpoint.has_state() {
+        true => Err(StateError::UnwantedState { location: checkpoint.location() }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// What all operators of a query are, for the state's marker.
@@ -167,13 +167,13 @@ pub(super) async fn find(
 ) -> Result<(Resume, StateToResume), Failure> {
     let mut reader = StateReader::open(checkpoint).await?;
     let logged = recovered.last_intent.as_ref().map(|(id, _)| *id);
-    if reader.is_new() && logged.is_some() {
+    if !checkpoint.has_state() && logged.is_some() {
         return Err(StateError::NoState { location: checkpoint.location() }.into());
     }
     reader.check_form(own, |known| difference(known, own)).await?;
     let snapshot = reader.snapshot().await?;
-    let last = reader.last().map(|entry| entry.facts.clone());
-    let state = last.as_ref().map(|facts| BatchId(facts.batch_id));
+    let last = reader.last().cloned();
+    let state = last.as_ref().map(Facts::id);
     if logged > state {
         return Err(behind(checkpoint, logged, state).into());
     }
@@ -189,10 +189,7 @@ pub(super) async fn find(
     }
     let positions = match &last {
         None => vec![None; sources],
-        Some(facts) => {
-            let ends = facts.ends.iter();
-            ends.map(|end| end.as_ref().map(|at| SourceOffset::new(at.as_str()))).collect()
-        }
+        Some(facts) => facts.ends.clone(),
     };
     if positions.len() != sources {
         let in_checkpoint = positions.len();
@@ -238,17 +235,18 @@ impl Driver {
         );
         let mut next = None;
         if let Some(Entry { facts, sections }) = &snapshot {
-            let id = BatchId(facts.batch_id);
+            let id = facts.id();
             let of_snapshot = MicroBatchFacts { id, watermark: BEFORE_ALL };
             let Query { branches, env, .. } = &mut self.query;
-            branches.apply(env, &of_snapshot, sections, &[]).await?;
+            branches.apply(env, &of_snapshot, sections, Again::NONE).await?;
             next = Some(id.next());
         }
-        let needed = reader.last().map(|last| BatchId(last.facts.needs));
+        let needed = reader.last().map(|last| BatchId(last.needs));
         let mut last_facts = snapshot.as_ref().map(|snapshot| snapshot.facts.clone());
         self.state = Some(QueryState {
             log: Arc::new(log),
             watermarks: self.query.watermarks.clone(),
+            is_behind: false,
             in_flight: VecDeque::new(),
             acknowledged: committed,
             snapshots: Snapshots::new(
@@ -265,6 +263,10 @@ impl Driver {
             let expected = next.or(needed).unwrap_or(id);
             if (next.is_some() && id != expected) || (next.is_none() && id > expected) {
                 return Err(reader.missing(expected).into());
+            }
+            if let Some(state) = &mut self.state {
+                let bytes = entry.sections.iter().map(Vec::len).sum();
+                state.snapshots.grown(id, bytes, BatchId(entry.facts.needs));
             }
             next = Some(id.next());
             last_facts = Some(entry.facts.clone());
@@ -286,15 +288,17 @@ impl Driver {
         published: &[Option<BatchId>],
     ) -> Result<(), Failure> {
         let Entry { facts, sections } = entry;
-        let id = BatchId(facts.batch_id);
+        let id = facts.id();
         let is_committed = Some(id) <= committed;
         let lacks = |sink: &usize| !is_committed && published[*sink] < Some(id);
         let wanted: Vec<usize> = (0..published.len()).filter(lacks).collect();
         let needs = self.query.branches.needs_from();
         let of_batch = MicroBatchFacts { id, watermark: watermark_of(&facts) };
         self.query.batch_clock.set(facts.batch_time_ms * 1_000);
+        let splits = self.splits_again(&facts, &wanted).await?;
+        let again = Again { wanted: &wanted, splits };
         let Query { branches, env, .. } = &mut self.query;
-        let computed = branches.apply(env, &of_batch, &sections, &wanted).await?;
+        let computed = branches.apply(env, &of_batch, &sections, again).await?;
         if is_committed {
             return Ok(());
         }
@@ -302,15 +306,10 @@ impl Driver {
         self.replayed = true;
         let state = self.state.as_mut().expect("it is being resumed");
         state.in_flight.push_back((id, needs));
-        let ends = facts
-            .ends
-            .iter()
-            .map(|end| end.as_ref().map(|at| SourceOffset::new(at.as_str())))
-            .collect();
-        let reached = Reached { ends, batch_time_ms: facts.batch_time_ms };
+        let reached = Reached { ends: facts.ends, batch_time_ms: facts.batch_time_ms };
         let intent = match Some(id) <= logged {
             true => Intent::Logged,
-            false => Intent::ToBeLogged(self.entry(&reached, facts.watermark_ms)),
+            false => Intent::ToBeLogged(self.entry(reached.clone(), facts.watermark_ms)),
         };
         let permit = self.committer.permit().await;
         let began = self.query.env.monotonic();
@@ -339,57 +338,69 @@ impl Driver {
         Ok(())
     }
 
-    /// The offset log's entry of a micro-batch that takes the query to `reached`.
-    fn entry(&self, reached: &Reached, batch_watermark_ms: i64) -> offset_log::Entry {
-        offset_log::Entry {
-            batch_watermark_ms,
-            batch_timestamp_ms: reached.batch_time_ms,
-            conf: self.conf.clone(),
-            offsets: reached.ends.clone(),
+    /// By source, the input of a micro-batch of an earlier run, where a plan without state has to
+    /// compute its rows for a sink of `wanted` again: the state log has nothing of those. `None`
+    /// where none has.
+    async fn splits_again(
+        &mut self,
+        facts: &Facts,
+        wanted: &[usize],
+    ) -> Result<Option<Splits>, Failure> {
+        if !self.query.branches.lacks_input(wanted) {
+            return Ok(None);
         }
+        let mut splits = Vec::with_capacity(self.query.sources.len());
+        for (index, source) in self.query.sources.iter_mut().enumerate() {
+            let (start, end) = (facts.starts[index].as_ref(), facts.ends[index].as_ref());
+            splits.push(match end.filter(|end| Some(*end) != start) {
+                Some(end) => source.replay(start, end).await?.splits,
+                None => Vec::new(),
+            });
+        }
+        Ok(Some(splits))
     }
 
     /// Runs a micro-batch and publishes what comes of it, once its changes survive.
     pub(super) async fn publish_with_state(
         &mut self,
-        splits: Vec<Vec<Box<dyn Split>>>,
+        splits: Splits,
         id: BatchId,
         reached: Reached,
     ) -> Result<(HandedOver, Written), Failure> {
         let sources = self.query.sources.len();
         let behind = self.lanes_behind();
+        let is_behind = behind.iter().any(|lanes| !lanes.is_empty());
         let Query { branches, env, checkpoint, .. } = &mut self.query;
         let state = self.state.as_mut().expect("the query has state");
         let watermark = state.watermarks.next();
         let needs_before = branches.needs_from();
         let of_batch = MicroBatchFacts { id, watermark };
-        let computed =
+        let mut computed =
             branches.run_with_state(env, &of_batch, reached.batch_time_ms, splits).await?;
         state.watermarks.advance(&branches.take_newest(sources), &behind, env.monotonic());
+        state.is_behind = is_behind;
         state.in_flight.push_back((id, needs_before));
+        let needs = state.needs(branches.needs_from(), id);
         let facts = Facts {
             batch_id: id.0,
             batch_time_ms: reached.batch_time_ms,
-            ends: reached
-                .ends
-                .iter()
-                .map(|end| end.as_ref().map(|at| at.as_str().to_owned()))
-                .collect(),
+            starts: self.positions.clone(),
+            ends: reached.ends.clone(),
             watermark_ms: watermark.evict_ms,
             late_ms: watermark.late_ms,
             next_watermark_ms: state.watermarks.next().evict_ms,
             seen_ms: state.watermarks.seen_ms().to_vec(),
-            needs: state.needs(branches.needs_from(), id).0,
+            needs: needs.0,
             acknowledged: state.acknowledged.map(|id| id.0),
         };
         let next_watermark_ms = facts.next_watermark_ms;
         let has_rows = computed.has_rows();
-        let mut computed = computed;
         let sections = std::mem::take(&mut computed.sections);
         let schemas = branches.section_schemas();
         let bytes = sections.iter().map(|rows| codec::encoded_bytes(rows)).sum();
         let ticket = append(&state.log, facts, schemas, sections, bytes).await;
-        if state.snapshots.grown(bytes, state.acknowledged, env.monotonic()) {
+        state.snapshots.grown(id, bytes, needs);
+        if state.snapshots.are_due(state.acknowledged, env.monotonic()) {
             let operators = branches.fresh_operators().map_err(from_datafusion)?;
             let end = state.acknowledged.expect("there is something to make one of");
             let replica = Replica::new(operators);
@@ -431,15 +442,20 @@ impl Driver {
 
     /// Moves the watermark where sources have been idle; gives when to look again.
     pub(super) fn idle(&mut self) -> Option<Duration> {
+        let state = self.state.as_ref()?;
+        if !state.is_behind && state.watermarks.idles_at().is_none() {
+            return None;
+        }
         let now = self.query.env.monotonic();
         let behind = self.lanes_behind();
-        let watermarks = &mut self.state.as_mut()?.watermarks;
+        let state = self.state.as_mut()?;
+        state.is_behind = behind.iter().any(|lanes| !lanes.is_empty());
+        let watermarks = &mut state.watermarks;
         watermarks.idle(&behind, now);
         let until = |at: Duration| at.checked_sub(now).filter(|until| !until.is_zero());
         let idles_in = watermarks.idles_at().map(|at| until(at).unwrap_or(LOOK_WHILE_IDLE));
         // A lane that is empty is known to be so only when the outside has said it.
-        let is_behind = behind.iter().any(|lanes| !lanes.is_empty());
-        let looks_in = is_behind.then_some(LOOK_WHILE_IDLE);
+        let looks_in = state.is_behind.then_some(LOOK_WHILE_IDLE);
         idles_in.into_iter().chain(looks_in).min()
     }
 

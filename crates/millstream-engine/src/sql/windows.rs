@@ -113,7 +113,7 @@ impl WindowCall {
     }
 
     /// The call that defines the column.
-    fn definition(&self) -> Expr {
+    pub fn definition(&self) -> Expr {
         let (name, literals) = match self.kind {
             WindowKind::Tumbling => (WINDOW, vec![self.size_us, self.slide_us, self.start_us]),
             WindowKind::Sliding => (LIST, vec![self.size_us, self.slide_us, self.start_us]),

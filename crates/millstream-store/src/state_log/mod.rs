@@ -29,7 +29,7 @@ pub use write::{StateLog, Ticket, WriteSettings};
 use serde::{Deserialize, Serialize};
 
 use crate::layout;
-use crate::offset::BatchId;
+use crate::offset::{BatchId, SourceOffset};
 
 /// Where a query stands after a micro-batch, besides its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,8 +39,10 @@ pub struct Facts {
     pub batch_id: u64,
     /// Its time, milliseconds since the epoch.
     pub batch_time_ms: i64,
+    /// Where each source was read from, in plan order; `None` at its initial offset.
+    pub starts: Vec<Option<SourceOffset>>,
     /// Where each source was read to, exclusive, in plan order; `None` before its first offset.
-    pub ends: Vec<Option<String>>,
+    pub ends: Vec<Option<SourceOffset>>,
     /// The watermark it ran with, milliseconds since the epoch: what has ended by then is closed.
     pub watermark_ms: i64,
     /// The watermark of the micro-batch before: rows that are older are late.
@@ -58,6 +60,13 @@ pub struct Facts {
     pub acknowledged: Option<u64>,
 }
 
+impl Facts {
+    /// The micro-batch.
+    pub fn id(&self) -> BatchId {
+        BatchId(self.batch_id)
+    }
+}
+
 /// A micro-batch's changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -70,7 +79,7 @@ pub struct Entry {
 impl Entry {
     /// The micro-batch.
     pub fn id(&self) -> BatchId {
-        BatchId(self.facts.batch_id)
+        self.facts.id()
     }
 }
 

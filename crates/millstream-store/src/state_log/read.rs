@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use thiserror::Error;
 
 use super::file::{self, DecodeError};
-use super::{CHANGES, Entry, SNAPSHOT, changes_name, ids_of, snapshot_name};
+use super::{CHANGES, Entry, Facts, SNAPSHOT, changes_name, ids_of, snapshot_name};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Classified, Kind};
 use crate::layout;
@@ -78,10 +78,9 @@ pub struct StateReader {
     /// First entries of the files that are still to be read.
     files: VecDeque<BatchId>,
     decoded: VecDeque<Entry>,
-    last: Option<Entry>,
+    last: Option<Facts>,
     /// First entries of all files, and all snapshots, as they were listed.
     listed: (Vec<BatchId>, Vec<BatchId>),
-    is_new: bool,
 }
 
 impl StateReader {
@@ -95,7 +94,7 @@ impl StateReader {
             let name = changes_name(*first);
             match read(&storage, &name).await? {
                 Ok(entries) => {
-                    last = entries.last().cloned();
+                    last = entries.last().map(|entry| entry.facts.clone());
                     break;
                 }
                 Err(DecodeError::CutOff) if matches!(storage, Storage::Local(_)) => {
@@ -114,21 +113,25 @@ impl StateReader {
                 }
             }
         }
-        let snapshots = ids_of(&names, SNAPSHOT);
-        let listed = (files.clone(), snapshots.clone());
-        let is_new = !names.iter().any(|name| name == layout::STATE_MARKER);
-        let (files, decoded) = (files.into(), VecDeque::new());
-        Ok(Self { storage, snapshots, files, decoded, last, listed, is_new })
+        Ok(Self::of(storage, files, ids_of(&names, SNAPSHOT), last))
     }
 
     /// As [`Self::open`], while somebody writes: nothing is mended, and there is no last entry.
     pub async fn beside_a_writer(checkpoint: &Checkpoint) -> Result<Self, ReadError> {
         let storage = checkpoint.storage().clone();
         let names = storage.list(layout::STATE).await?;
-        let (files, snapshots) = (ids_of(&names, CHANGES), ids_of(&names, SNAPSHOT));
+        Ok(Self::of(storage, ids_of(&names, CHANGES), ids_of(&names, SNAPSHOT), None))
+    }
+
+    fn of(
+        storage: Storage,
+        files: Vec<BatchId>,
+        snapshots: Vec<BatchId>,
+        last: Option<Facts>,
+    ) -> Self {
         let listed = (files.clone(), snapshots.clone());
         let (files, decoded) = (files.into(), VecDeque::new());
-        Ok(Self { storage, snapshots, files, decoded, last: None, listed, is_new: false })
+        Self { storage, snapshots, files, decoded, last, listed }
     }
 
     /// Holds what the state's marker says of the query against `form`; the first time it is
@@ -160,7 +163,8 @@ impl StateReader {
                 Ok(entries) => {
                     let snapshot = entries.into_iter().next();
                     self.pass_over(id).await?;
-                    self.last = self.last.take().or_else(|| snapshot.clone());
+                    let of_snapshot = snapshot.as_ref().map(|snapshot| snapshot.facts.clone());
+                    self.last = self.last.take().or(of_snapshot);
                     return Ok(snapshot);
                 }
                 // An older one with more entries behind it gives the same state.
@@ -188,7 +192,7 @@ impl StateReader {
     pub(super) fn files(&self) -> Vec<(BatchId, BatchId)> {
         let firsts = &self.listed.0;
         let next = firsts.iter().skip(1).map(|next| BatchId(next.0 - 1));
-        let last = self.last.as_ref().map_or(BatchId(0), Entry::id);
+        let last = self.last.as_ref().map_or(BatchId(0), Facts::id);
         firsts.iter().copied().zip(next.chain([last])).collect()
     }
 
@@ -196,13 +200,8 @@ impl StateReader {
         &self.listed.1
     }
 
-    /// Whether no query with state ever ran on the checkpoint.
-    pub fn is_new(&self) -> bool {
-        self.is_new
-    }
-
-    /// The last entry there is, without its sections being read again.
-    pub fn last(&self) -> Option<&Entry> {
+    /// The facts of the last entry there is, be it a snapshot.
+    pub fn last(&self) -> Option<&Facts> {
         self.last.as_ref()
     }
 
@@ -234,7 +233,7 @@ impl StateReader {
 
     /// The error that entries up to `missing` are not there.
     pub fn missing(&self, missing: BatchId) -> ReadError {
-        let last = self.last.as_ref().map_or(missing, Entry::id);
+        let last = self.last.as_ref().map_or(missing, Facts::id);
         let location = self.storage.path_of(layout::STATE);
         ReadError::Missing { location, missing, last }
     }

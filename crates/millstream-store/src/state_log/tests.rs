@@ -7,10 +7,11 @@ use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::env::Env;
 use crate::error::{Classified, Kind};
+use crate::offset::SourceOffset;
 use crate::storage::Storage;
 
 fn entry(id: u64, sections: Vec<Vec<u8>>) -> Entry {
-    let ends = vec![Some(format!("{{\"at\":{id}}}")), None];
+    let ends = vec![Some(SourceOffset::new(format!("{{\"at\":{id}}}"))), None];
     Entry { facts: Facts { batch_id: id, ends, ..Facts::default() }, sections }
 }
 
@@ -163,4 +164,15 @@ async fn state_of_another_query_is_refused_with_what_changed() {
     let error = reader.check_form("two", changed).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Config);
     assert!(error.to_string().contains("one became two"), "{error}");
+}
+
+#[tokio::test]
+async fn who_waits_is_told_when_the_writer_ends_by_a_panic() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let checkpoint = checkpoint(directory.path(), &env).await;
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    let log = StateLog::start(&checkpoint, &env, settings(0), &reader);
+    let facts = entry(0, vec![]).facts;
+    let ticket = log.append(facts, 10, Box::new(|| panic!("on purpose"))).await;
+    assert_eq!(ticket.written().await, Err(crate::log_writer::WriteError::Stopped));
 }

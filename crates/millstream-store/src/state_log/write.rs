@@ -218,19 +218,23 @@ impl Shared {
     }
 
     async fn run(self: Arc<Self>) {
+        // A panic must not leave those waiting who have handed something over.
+        let mut ending = Ending(Some(Arc::clone(&self)));
         let mut began = self.env.monotonic();
         while self.wait_for_work(began).await {
             began = self.env.monotonic();
             let outcome = self.write_file().await;
+            let has_failed = outcome.is_err();
             if let Err(error) = outcome {
                 self.queue.lock().failure.get_or_insert_with(|| Arc::new(error));
             }
             self.written.notify_waiters();
-            if self.queue.lock().failure.is_some() {
-                return;
+            if has_failed {
+                break;
             }
             self.delete_forgotten().await;
         }
+        ending.0 = None;
     }
 
     /// Waits until a file is worth writing; false at the end.
@@ -300,6 +304,18 @@ impl Shared {
         };
         if let Err(error) = self.storage.delete_many(names).await {
             tracing::warn!(%error, "state files that are not needed cannot be deleted");
+        }
+    }
+}
+
+/// Tells waiting tickets when the writer ends by a panic.
+struct Ending(Option<Arc<Shared>>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.queue.lock().failure.get_or_insert_with(|| Arc::new(WriteError::Stopped));
+            shared.written.notify_waiters();
         }
     }
 }

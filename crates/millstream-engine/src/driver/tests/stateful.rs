@@ -5,8 +5,10 @@ use std::collections::HashMap;
 
 use arrow::array::TimestampMicrosecondArray;
 use arrow::datatypes::TimeUnit;
+use datafusion::execution::SessionState;
 
 use super::*;
+use crate::driver::branches::Branch;
 use crate::plan::stages::{self, OutputMode};
 use crate::plan::{StatefulPlan, StreamPlan};
 
@@ -39,6 +41,8 @@ struct Stateful {
     mode: OutputMode,
     delay_s: u64,
     idling: Idling,
+    /// Where all rows go as they are, by a plan without state.
+    beside: Option<Arc<Outside>>,
 }
 
 const SUMS: &str = "SELECT sum(v) AS s FROM __stream_input GROUP BY ts";
@@ -47,16 +51,11 @@ impl Stateful {
     fn new(rows: impl IntoIterator<Item = i64>, outside: Outside) -> Self {
         let scene = Scene::new(rows, outside);
         let (mode, idling) = (OutputMode::Append, Idling::default());
-        Self { scene, sql: SUMS, mode, delay_s: 0, idling }
+        Self { scene, sql: SUMS, mode, delay_s: 0, idling, beside: None }
     }
 
     async fn plan(&self) -> StreamPlan {
-        let slots = Slots::new(2);
-        slots.watch_event_time(1);
-        let context = SessionContext::new_with_config(streaming_config());
-        let table = StreamTable::new("input".to_owned(), timed_schema(), Arc::clone(&slots));
-        context.register_table("__stream_input", Arc::new(table)).unwrap();
-        let state = context.state();
+        let (slots, state) = timed_input();
         let logical = state.create_logical_plan(self.sql).await.unwrap();
         let logical =
             state.analyzer().execute_and_check(logical, state.config_options(), |_, _| {}).unwrap();
@@ -76,7 +75,14 @@ impl Stateful {
     async fn run_until(&self, trigger: Trigger, stop: Stop) -> Result<Finished, Failure> {
         let mut query = self.scene.query(trigger, stop).await;
         let sink = Box::new(OutsideSink(Arc::clone(&self.scene.outside)));
-        query.branches = Branches::one(self.plan().await, sink);
+        let mut branches = vec![Branch { plan: self.plan().await, sink }];
+        if let Some(beside) = &self.beside {
+            let (slots, state) = timed_input();
+            let logical = state.create_logical_plan("SELECT v FROM __stream_input").await.unwrap();
+            let plan = QueryPlan::new(state, logical, vec![slots]).await.unwrap().into();
+            branches.push(Branch { plan, sink: Box::new(OutsideSink(Arc::clone(beside))) });
+        }
+        query.branches = Branches::new(branches);
         let delay = Some(std::time::Duration::from_secs(self.delay_s));
         query.watermarks = Watermarks::new(&[delay], Policy::Min, self.idling);
         let split = |rows| Box::new(Timed(rows)) as Box<dyn Split>;
@@ -90,6 +96,15 @@ impl Stateful {
         rows.sort_unstable();
         rows
     }
+}
+
+fn timed_input() -> (Arc<Slots>, SessionState) {
+    let slots = Slots::new(2);
+    slots.watch_event_time(1);
+    let context = SessionContext::new_with_config(streaming_config());
+    let table = StreamTable::new("input".to_owned(), timed_schema(), Arc::clone(&slots));
+    context.register_table("__stream_input", Arc::new(table)).unwrap();
+    (slots, context.state())
 }
 
 /// The sums of the groups of ten from `first` to `end`.
@@ -153,6 +168,24 @@ async fn what_a_sink_lacks_is_given_again_from_the_state_log() {
         query.scene.outside.reached.lock().truncate(4);
         assert!(query.published().len() < 9);
         query.run(Trigger::AvailableNow).await.unwrap();
+        assert_eq!(query.published(), sums(1, 10), "{delivery:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_sink_without_state_lacks_is_computed_again_from_the_input() {
+    for delivery in [Delivery::Answers, Delivery::IdempotentById] {
+        let mut query = Stateful::new(10..100, Outside::which(delivery));
+        let beside = Arc::new(Outside::which(delivery));
+        (query.scene.rows_max, query.beside) = (10, Some(Arc::clone(&beside)));
+        *beside.refuse.lock() = Some(4);
+        query.run(Trigger::AvailableNow).await.unwrap_err();
+        *beside.refuse.lock() = None;
+        beside.accepted.lock().retain(|(id, _)| *id < 4);
+        beside.reached.lock().truncate(4);
+        assert_eq!(beside.rows(), Vec::from_iter(10..50));
+        query.run(Trigger::AvailableNow).await.unwrap();
+        assert_eq!(beside.rows(), Vec::from_iter(10..100), "{delivery:?}");
         assert_eq!(query.published(), sums(1, 10), "{delivery:?}");
     }
 }

@@ -19,6 +19,7 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, Physic
 
 use super::lineage::EventTime;
 use super::{CutError, Cutter, OutputMode, StageKind, plain};
+use crate::sql::windows::WindowCall;
 use crate::state::aggregate::spec::{TimeKey, TimeKind};
 
 /// The functions of an aggregation, over the columns of the plan below it.
@@ -78,7 +79,7 @@ impl Below {
             if matches!(group, Expr::GroupingSet(_)) {
                 return Err(unsupported("GROUP BY with ROLLUP, CUBE or GROUPING SETS"));
             }
-            below.described.push(format!("by {group}"));
+            below.described.push(format!("by {}", group_in_words(&node.input, group)));
             let is_window = time.is_some_and(|time| {
                 time.column == index && matches!(time.kind, TimeKind::Window { .. })
             });
@@ -128,6 +129,15 @@ impl Below {
         self.known.push((expr, name.clone()));
         plain(&name)
     }
+}
+
+/// A group expression; of a window its definition, since its name tells nothing.
+fn group_in_words(input: &LogicalPlan, group: &Expr) -> String {
+    let window = match group {
+        Expr::Column(column) => WindowCall::of_column(input, column),
+        _ => None,
+    };
+    window.map_or_else(|| group.to_string(), |window| window.definition().to_string())
 }
 
 fn unsupported(what: &str) -> CutError {

@@ -6,8 +6,11 @@
 
 use std::collections::HashMap;
 
-use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Expr, LogicalPlan};
+
+use crate::functions::windows::TIME;
+use crate::sql::windows::WindowCall;
 
 /// What an event time column is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +38,17 @@ impl Lineage<'_> {
         match expr {
             Expr::Column(column) => self.of_column(input, index_of(input.schema(), column)?),
             Expr::Alias(alias) => self.of(input, &alias.expr),
-            Expr::ScalarFunction(call) => {
-                let of_first = call.args.first().and_then(|first| self.of(input, first))?;
-                match (call.func.name(), of_first) {
-                    ("window" | "windows", EventTime::Instant) => {
-                        Some(EventTime::Window { size_us: integer(call.args.get(1)?)? })
-                    }
-                    ("window_time", EventTime::Window { .. }) => Some(EventTime::Instant),
-                    _ => None,
+            Expr::ScalarFunction(call) if call.name() == TIME => {
+                match self.of(input, call.args.first()?)? {
+                    EventTime::Window { .. } => Some(EventTime::Instant),
+                    EventTime::Instant => None,
                 }
+            }
+            Expr::ScalarFunction(_) => {
+                let window = WindowCall::read(expr)?;
+                let is_instant = self.of(input, &window.time)? == EventTime::Instant;
+                let size_us = window.size_us;
+                (is_instant && size_us > 0).then_some(EventTime::Window { size_us })
             }
             _ => None,
         }
@@ -88,11 +93,4 @@ impl Lineage<'_> {
 
 fn index_of(schema: &DFSchema, column: &Column) -> Option<usize> {
     schema.maybe_index_of_column(column)
-}
-
-fn integer(expr: &Expr) -> Option<i64> {
-    match expr {
-        Expr::Literal(ScalarValue::Int64(value), _) => *value,
-        _ => None,
-    }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Schema, SchemaRef, TimestampMicrosecondType};
 use datafusion::common::Result;
@@ -117,11 +117,7 @@ impl<const COMPLETE: bool> Changing<COMPLETE> {
         for (rows, groups) in fresh.iter().zip(&of_fresh) {
             spec.merge(&mut accumulators, rows.columns(), groups, total)?;
         }
-        let mut columns = columns;
-        for mut accumulator in accumulators {
-            columns.extend(accumulator.state(EmitTo::All)?);
-        }
-        let merged = RecordBatch::try_new(Arc::clone(spec.input()), columns)?;
+        let merged = spec.states(columns, &mut accumulators)?;
         self.put(spec, &keys, merged.clone())?;
         Ok(merged)
     }
@@ -129,12 +125,12 @@ impl<const COMPLETE: bool> Changing<COMPLETE> {
     fn put(&mut self, spec: &AggregateSpec, keys: &Keys, rows: RecordBatch) -> Result<()> {
         let time = spec.time().filter(|_| !COMPLETE);
         let times = time.map(|time| {
-            rows.column(time.column).as_primitive::<TimestampMicrosecondType>().values().clone()
+            rows.column(time.column).as_primitive::<TimestampMicrosecondType>().clone()
         });
         let leaving = &mut self.leaving;
         self.states.put(keys, rows, |at| {
-            if let Some(times) = &times {
-                leaving.entry(times[at]).or_default().push(keys.at(at).into());
+            if let Some(times) = times.as_ref().filter(|times| times.is_valid(at)) {
+                leaving.entry(times.value(at)).or_default().push(keys.at(at).into());
             }
         })
     }
@@ -186,10 +182,12 @@ fn without_late(
     let Some(time) = spec.time() else { return Ok(rows) };
     let late_us = facts.watermark.late_us();
     let times = rows.column(time.column).as_primitive::<TimestampMicrosecondType>();
-    if times.values().iter().all(|time| *time > late_us) {
+    if times.null_count() == 0 && times.values().iter().all(|time| *time > late_us) {
         return Ok(rows);
     }
-    let kept: BooleanArray = times.values().iter().map(|time| Some(*time > late_us)).collect();
+    // What has no time is never late, and stays for ever.
+    let kept = times.iter().map(|time| Some(time.is_none_or(|time| time > late_us)));
+    let kept: BooleanArray = kept.collect();
     Ok(filter_record_batch(&rows, &kept)?)
 }
 
@@ -198,6 +196,5 @@ fn results(spec: &AggregateSpec, states: &RecordBatch) -> Result<RecordBatch> {
     let groups: Vec<usize> = (0..states.num_rows()).collect();
     let mut accumulators = spec.accumulators()?;
     spec.merge(&mut accumulators, states.columns(), &groups, groups.len())?;
-    let columns = spec.results_of_rows(states.columns(), &mut accumulators)?;
-    Ok(RecordBatch::try_new(Arc::clone(spec.output()), columns)?)
+    spec.results(&states.columns()[..spec.keys()], &mut accumulators)
 }

@@ -153,23 +153,22 @@ impl Bucket {
         self.keys.as_ref().map_or(0, |keys| keys.size()) + accumulators.sum::<usize>()
     }
 
-    fn emit_keys(&mut self) -> Result<Vec<ArrayRef>> {
-        self.keys.as_mut().map_or(Ok(Vec::new()), |keys| keys.emit(EmitTo::All))
+    /// The group columns of its partial rows.
+    fn emit_keys(&mut self, spec: &AggregateSpec, at: i64) -> Result<Vec<ArrayRef>> {
+        let groups = self.groups();
+        let others = self.keys.as_mut().map_or(Ok(Vec::new()), |keys| keys.emit(EmitTo::All))?;
+        Ok(spec.key_columns(others, at, groups))
     }
 
     /// The results of its groups.
     fn close(mut self, spec: &AggregateSpec, at: i64) -> Result<RecordBatch> {
-        let groups = self.groups();
-        let others = self.emit_keys()?;
-        let columns = spec.results(others, Some(at), &mut self.accumulators, groups)?;
-        Ok(RecordBatch::try_new(Arc::clone(spec.output()), columns)?)
+        let keys = self.emit_keys(spec, at)?;
+        spec.results(&keys, &mut self.accumulators)
     }
 
     /// Its groups as rows that another bucket can merge.
     fn partial_rows(mut self, spec: &AggregateSpec, at: i64) -> Result<RecordBatch> {
-        let groups = self.groups();
-        let others = self.emit_keys()?;
-        let columns = spec.states(others, Some(at), &mut self.accumulators, groups)?;
-        Ok(RecordBatch::try_new(Arc::clone(spec.input()), columns)?)
+        let keys = self.emit_keys(spec, at)?;
+        spec.states(keys, &mut self.accumulators)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, StructArray, TimestampMicrosecondArray};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StructArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef, TimestampMicrosecondType};
 use datafusion::common::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
@@ -114,87 +114,51 @@ impl AggregateSpec {
         Ok(())
     }
 
-    /// The results of all groups: `others` are their keys, `time_us` their time if they have one.
-    pub fn results(
-        &self,
-        others: Vec<ArrayRef>,
-        time_us: Option<i64>,
-        accumulators: &mut [Box<dyn GroupsAccumulator>],
-        groups: usize,
-    ) -> Result<Vec<ArrayRef>> {
-        let mut columns = self.key_columns(&self.output, others, time_us, groups);
-        for accumulator in accumulators {
-            columns.push(accumulator.evaluate(EmitTo::All)?);
-        }
-        Ok(columns)
-    }
-
-    /// The results of groups with the group columns of partial rows.
-    pub fn results_of_rows(
-        &self,
-        rows: &[ArrayRef],
-        accumulators: &mut [Box<dyn GroupsAccumulator>],
-    ) -> Result<Vec<ArrayRef>> {
-        let keys = rows[..self.keys.len()].iter().enumerate();
-        let keys = keys.map(|(index, key)| match self.time {
-            Some(TimeKey { column, kind: TimeKind::Window { size_us } }) if column == index => {
-                windows(key, size_us, self.output.field(index).data_type())
-            }
-            _ => Arc::clone(key),
-        });
-        let mut columns: Vec<ArrayRef> = keys.collect();
-        for accumulator in accumulators {
-            columns.push(accumulator.evaluate(EmitTo::All)?);
-        }
-        Ok(columns)
-    }
-
-    /// All groups as partial rows; as [`Self::results`].
-    pub fn states(
-        &self,
-        others: Vec<ArrayRef>,
-        time_us: Option<i64>,
-        accumulators: &mut [Box<dyn GroupsAccumulator>],
-        groups: usize,
-    ) -> Result<Vec<ArrayRef>> {
-        let mut columns = self.key_columns(&self.input, others, time_us, groups);
-        for accumulator in accumulators {
-            columns.extend(accumulator.state(EmitTo::All)?);
-        }
-        Ok(columns)
-    }
-
-    /// The group columns, of `schema`'s types.
-    fn key_columns(
-        &self,
-        schema: &Schema,
-        others: Vec<ArrayRef>,
-        time_us: Option<i64>,
-        groups: usize,
-    ) -> Vec<ArrayRef> {
+    /// The group columns of partial rows, from the columns of [`Self::others`] and the time, which
+    /// is the same for all `groups`.
+    pub fn key_columns(&self, others: Vec<ArrayRef>, time_us: i64, groups: usize) -> Vec<ArrayRef> {
         let mut others = others.into_iter();
-        let column = |index: usize| match (self.time, time_us) {
-            (Some(time), Some(time_us)) if time.column == index => {
-                time_column(time.kind, schema.field(index).data_type(), time_us, groups)
+        let column = |index: usize| match self.time {
+            Some(time) if time.column == index => {
+                let times = TimestampMicrosecondArray::from_value(time_us, groups);
+                let data_type = self.input.field(index).data_type().clone();
+                Arc::new(times.with_data_type(data_type))
             }
             _ => others.next().expect("a key column each"),
         };
         (0..self.keys.len()).map(column).collect()
     }
-}
 
-fn time_column(kind: TimeKind, data_type: &DataType, time_us: i64, rows: usize) -> ArrayRef {
-    let of = |micros: i64, data_type: &DataType| -> ArrayRef {
-        let times = TimestampMicrosecondArray::from_value(micros, rows);
-        Arc::new(times.with_data_type(data_type.clone()))
-    };
-    match (kind, data_type) {
-        (TimeKind::Window { size_us }, DataType::Struct(fields)) => {
-            let start = of(time_us - size_us, fields[0].data_type());
-            let end = of(time_us, fields[1].data_type());
-            Arc::new(StructArray::new(fields.clone(), vec![start, end], None))
+    /// The results of all groups, which have the group columns `keys` of partial rows.
+    pub fn results(
+        &self,
+        keys: &[ArrayRef],
+        accumulators: &mut [Box<dyn GroupsAccumulator>],
+    ) -> Result<RecordBatch> {
+        let key = |(index, key): (usize, &ArrayRef)| match self.time {
+            Some(TimeKey { column, kind: TimeKind::Window { size_us } }) if column == index => {
+                windows(key, size_us, self.output.field(index).data_type())
+            }
+            _ => Arc::clone(key),
+        };
+        let mut columns: Vec<ArrayRef> = keys.iter().enumerate().map(key).collect();
+        for accumulator in accumulators {
+            columns.push(accumulator.evaluate(EmitTo::All)?);
         }
-        (_, data_type) => of(time_us, data_type),
+        Ok(RecordBatch::try_new(Arc::clone(&self.output), columns)?)
+    }
+
+    /// All groups as partial rows with the group columns `keys`.
+    pub fn states(
+        &self,
+        keys: Vec<ArrayRef>,
+        accumulators: &mut [Box<dyn GroupsAccumulator>],
+    ) -> Result<RecordBatch> {
+        let mut columns = keys;
+        for accumulator in accumulators {
+            columns.extend(accumulator.state(EmitTo::All)?);
+        }
+        Ok(RecordBatch::try_new(Arc::clone(&self.input), columns)?)
     }
 }
 
