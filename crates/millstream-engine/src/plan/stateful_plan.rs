@@ -18,7 +18,8 @@ use super::stream_scan::{Slots, from_datafusion};
 use crate::source::{Failure, RecordBatches, Split};
 use crate::state::aggregate::changing::{CompleteAggregate, UpdatingAggregate};
 use crate::state::aggregate::closing::ClosingAggregate;
-use crate::state::aggregate::spec::{AggregateSpec, TimeKey};
+use crate::state::aggregate::sessions::{CompleteSessions, SessionAggregate};
+use crate::state::aggregate::spec::{AggregateSpec, TimeKey, TimeKind};
 use crate::state::codec;
 use crate::state::operator::{MicroBatchFacts, Operator, OperatorMetrics};
 
@@ -310,7 +311,10 @@ fn aggregate_of(
     mode: OutputMode,
     partitions: usize,
 ) -> Result<Box<dyn Operator>> {
+    let are_sessions = spec.time().is_some_and(|time| time.kind == TimeKind::Session);
     Ok(match mode {
+        OutputMode::Complete if are_sessions => Box::new(CompleteSessions::new(spec, partitions)?),
+        _ if are_sessions => Box::new(SessionAggregate::new(spec, partitions)?),
         OutputMode::Append => Box::new(ClosingAggregate::new(spec, partitions)?),
         OutputMode::Update => Box::new(UpdatingAggregate::new(spec, partitions)?),
         OutputMode::Complete => Box::new(CompleteAggregate::new(spec, partitions)?),

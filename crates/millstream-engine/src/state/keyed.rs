@@ -92,8 +92,11 @@ impl Keyed {
     }
 
     /// The rows of those of `keys` that are there, with the place of each in `keys`.
-    pub fn rows_of(&self, keys: &Keys) -> Result<(RecordBatch, Vec<usize>)> {
-        let found = keys.iter().enumerate();
+    pub fn rows_of<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(RecordBatch, Vec<usize>)> {
+        let found = keys.enumerate();
         let found = found.filter_map(|(at, key)| Some((at, *self.index.get(key)?)));
         let (at, places): (Vec<usize>, Vec<Place>) = found.unzip();
         Ok((self.gather(&places)?, at))
@@ -209,7 +212,7 @@ mod tests {
         }
         assert_eq!((new, keyed.len()), (vec![0, 1, 1], 3));
         let asked = rows(&[("c", 0), ("x", 0), ("b", 0)]);
-        let (found, at) = keyed.rows_of(&keys(&format, &asked)).unwrap();
+        let (found, at) = keyed.rows_of(keys(&format, &asked).iter()).unwrap();
         assert_eq!((values(&found), at), (vec![30, 20], vec![0, 2]));
         assert!(keyed.remove(keys(&format, &asked).at(2)) && !keyed.remove(b"x"));
         assert_eq!(values(&keyed.all().unwrap()), [1, 30]);

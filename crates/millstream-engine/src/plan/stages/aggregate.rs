@@ -38,14 +38,14 @@ impl Cutter<'_> {
         let lineage = self.lineage();
         let times = node.group_expr.iter().map(|group| lineage.of(&node.input, group));
         let mut times: Vec<Option<EventTime>> = times.collect();
-        let closing = times.iter().position(Option::is_some);
-        let time = closing.map(|column| {
-            let kind = match times[column] {
-                Some(EventTime::Window { size_us }) => TimeKind::Window { size_us },
-                _ => TimeKind::Instant,
-            };
-            TimeKey { column, kind }
-        });
+        let time = closing(&times);
+        let are_sessions = time.is_some_and(|time| time.kind == TimeKind::Session);
+        if are_sessions && self.context.mode == OutputMode::Update {
+            return Err(CutError::Unsupported {
+                what: "outputMode 'update' with session_window".to_owned(),
+                help: "leave outputMode out: a session is published when it has ended".to_owned(),
+            });
+        }
         if time.is_none() && self.context.mode == OutputMode::Append {
             return Err(CutError::NeverComplete);
         }
@@ -60,6 +60,18 @@ impl Cutter<'_> {
         times.resize(node.schema.fields().len(), None);
         self.leaf(kind, vec![LogicalPlan::Projection(input)], &node.schema, times)
     }
+}
+
+/// The group column by which groups close. A session is one in any case, as it grows.
+fn closing(times: &[Option<EventTime>]) -> Option<TimeKey> {
+    let session = times.iter().position(|time| *time == Some(EventTime::Session));
+    let column = session.or_else(|| times.iter().position(Option::is_some))?;
+    let kind = match times[column]? {
+        EventTime::Window { size_us } => TimeKind::Window { size_us },
+        EventTime::Session => TimeKind::Session,
+        EventTime::Instant => TimeKind::Instant,
+    };
+    Some(TimeKey { column, kind })
 }
 
 /// What is computed below an aggregation.

@@ -10,7 +10,7 @@ use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use crate::functions::windows::TIME;
-use crate::sql::windows::WindowCall;
+use crate::sql::windows::{WindowCall, WindowKind};
 
 /// What an event time column is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum EventTime {
         /// Microseconds.
         size_us: i64,
     },
+    /// A session, of any length.
+    Session,
 }
 
 /// Finds event times; see the module's head.
@@ -40,15 +42,17 @@ impl Lineage<'_> {
             Expr::Alias(alias) => self.of(input, &alias.expr),
             Expr::ScalarFunction(call) if call.name() == TIME => {
                 match self.of(input, call.args.first()?)? {
-                    EventTime::Window { .. } => Some(EventTime::Instant),
+                    EventTime::Window { .. } | EventTime::Session => Some(EventTime::Instant),
                     EventTime::Instant => None,
                 }
             }
             Expr::ScalarFunction(_) => {
                 let window = WindowCall::read(expr)?;
                 let is_instant = self.of(input, &window.time)? == EventTime::Instant;
-                let size_us = window.size_us;
-                (is_instant && size_us > 0).then_some(EventTime::Window { size_us })
+                is_instant.then_some(match window.kind {
+                    WindowKind::Session => EventTime::Session,
+                    _ => EventTime::Window { size_us: window.size_us },
+                })
             }
             _ => None,
         }

@@ -17,7 +17,7 @@ use datafusion::physical_plan::aggregates::group_values::new_group_values;
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use millstream_store::offset::BatchId;
 
-use super::spec::AggregateSpec;
+use super::spec::{AggregateSpec, results_of};
 use super::{Outcome, Shard, ShardedAggregate};
 use crate::state::keyed::{Key, KeyFormat, Keyed, Keys};
 use crate::state::operator::MicroBatchFacts;
@@ -66,12 +66,12 @@ impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
             self.first.get_or_insert(facts.id);
             let changed = self.merge(spec, &fresh)?;
             if !COMPLETE {
-                outcome.published.push(results(spec, &changed)?);
+                outcome.published.push(results_of(spec, &changed)?);
             }
         }
         if COMPLETE {
             if self.states.len() > 0 {
-                outcome.published.push(results(spec, &self.states.all()?)?);
+                outcome.published.push(results_of(spec, &self.states.all()?)?);
             }
         } else {
             outcome.removed = self.evict(facts.watermark.evict_us());
@@ -108,7 +108,7 @@ impl<const COMPLETE: bool> Changing<COMPLETE> {
         let of_fresh = of_fresh.collect::<Result<Vec<_>>>()?;
         let (columns, total) = groups.emit()?;
         let keys = self.format.keys(&columns, total)?;
-        let (known, places) = self.states.rows_of(&keys)?;
+        let (known, places) = self.states.rows_of(keys.iter())?;
 
         let mut accumulators = spec.accumulators()?;
         if known.num_rows() > 0 {
@@ -189,12 +189,4 @@ fn without_late(
     let kept = times.iter().map(|time| Some(time.is_none_or(|time| time > late_us)));
     let kept: BooleanArray = kept.collect();
     Ok(filter_record_batch(&rows, &kept)?)
-}
-
-/// The results of groups whose partial rows are `states`, one each.
-fn results(spec: &AggregateSpec, states: &RecordBatch) -> Result<RecordBatch> {
-    let groups: Vec<usize> = (0..states.num_rows()).collect();
-    let mut accumulators = spec.accumulators()?;
-    spec.merge(&mut accumulators, states.columns(), &groups, groups.len())?;
-    spec.results(&states.columns()[..spec.keys()], &mut accumulators)
 }

@@ -5,10 +5,12 @@
 //! Here they are spread by the hash of their keys over *shards*, one per core, and each shard
 //! merges its own into what it has. What it has depends on the output mode:
 //! - append: groups are kept by the time at which they close, and published then ([`closing`]);
-//! - update and complete: groups are kept by key, and published as they change ([`changing`]).
+//! - update and complete: groups are kept by key, and published as they change ([`changing`]);
+//! - sessions, which grow together, have a form of their own ([`sessions`]).
 
 pub mod changing;
 pub mod closing;
+pub mod sessions;
 pub mod spec;
 
 use std::sync::Arc;

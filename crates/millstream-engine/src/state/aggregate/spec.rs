@@ -26,6 +26,8 @@ pub enum TimeKind {
         /// Microseconds.
         size_us: i64,
     },
+    /// A session; the partial rows have it whole.
+    Session,
     /// An event time itself.
     Instant,
 }
@@ -160,6 +162,14 @@ impl AggregateSpec {
         }
         Ok(RecordBatch::try_new(Arc::clone(&self.input), columns)?)
     }
+}
+
+/// The results of groups whose partial rows are `states`, one each.
+pub fn results_of(spec: &AggregateSpec, states: &RecordBatch) -> Result<RecordBatch> {
+    let groups: Vec<usize> = (0..states.num_rows()).collect();
+    let mut accumulators = spec.accumulators()?;
+    spec.merge(&mut accumulators, states.columns(), &groups, groups.len())?;
+    spec.results(&states.columns()[..spec.keys()], &mut accumulators)
 }
 
 /// The windows of a length that end at `ends`.
