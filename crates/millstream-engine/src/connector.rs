@@ -63,6 +63,26 @@ impl Options {
         }
     }
 
+    /// The value of `key` as a number of bytes, more than none: with `k`, `m` or `g` behind it, with
+    /// or without `b`.
+    pub fn parse_bytes(&self, key: &str) -> Result<Option<u64>, OptionError> {
+        let Some(text) = self.get(key) else { return Ok(None) };
+        let lower = text.trim().to_ascii_lowercase();
+        let digits = lower.bytes().take_while(u8::is_ascii_digit).count();
+        let factor = match lower[digits..].trim().trim_end_matches('b') {
+            "" => 1,
+            "k" => 1 << 10,
+            "m" => 1 << 20,
+            "g" => 1 << 30,
+            _ => 0,
+        };
+        let count: Option<u64> = lower[..digits].parse().ok();
+        match count.and_then(|count| count.checked_mul(factor)).filter(|bytes| *bytes > 0) {
+            Some(bytes) => Ok(Some(bytes)),
+            None => Err(OptionError::invalid(key, text, "a size such as '128mb'")),
+        }
+    }
+
     /// The value of `key` as true or false.
     pub fn parse_bool(&self, key: &str) -> Result<Option<bool>, OptionError> {
         match self.get(key).map(|text| (text, text.trim().to_ascii_lowercase())) {

@@ -47,6 +47,7 @@ use crate::sql::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
 use crate::sql::prepare::{TableRead, Watermark};
 use crate::sql::relations::STREAM_PREFIX;
 use crate::sql::trigger::Trigger;
+use crate::state::sharded::Means;
 use crate::state::watermark::Watermarks;
 
 /// What every flow of a process shares.
@@ -308,7 +309,10 @@ impl PlannedFlow {
         }
         let with_watermark = self.streams.iter().filter_map(|read| {
             let watermark = read.watermark.as_ref()?;
-            Some((read.registered_as.clone(), watermark.column.text.clone()))
+            let column = watermark.column.text.clone();
+            let delay_us = i64::try_from(watermark.delay.as_micros()).unwrap_or(i64::MAX);
+            let watermark = stages::Watermarked { column, delay_us };
+            Some((read.registered_as.clone(), watermark))
         });
         let partitions = scans[0].partitions();
         let watermarks = with_watermark.collect();
@@ -318,7 +322,10 @@ impl PlannedFlow {
             stages::CutError::Plan(error) => failed(error),
             error => FlowError::Sql(branch.query.refused(error.to_string(), error.help())),
         })?;
-        let plan = StatefulPlan::new(&state, cut, &scans, mode, partitions).await;
+        let branches = self.flow.branches.len().max(1) as u64;
+        let memory_bytes = self.flow.writer.memory_limit.map(|bytes| bytes / branches);
+        let means = Means { cores: partitions, memory_bytes };
+        let plan = StatefulPlan::new(&state, cut, &scans, mode, means).await;
         Ok(StreamPlan::Stateful(Box::new(plan.map_err(failed)?)))
     }
 

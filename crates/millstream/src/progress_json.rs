@@ -140,7 +140,13 @@ struct StateOperator {
     num_rows_updated: u64,
     num_rows_removed: u64,
     memory_used_bytes: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    spilled_bytes: u64,
     num_rows_dropped_by_watermark: u64,
+}
+
+fn is_none(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 impl StateOperator {
@@ -151,6 +157,7 @@ impl StateOperator {
             num_rows_updated: operator.rows_updated,
             num_rows_removed: operator.rows_removed,
             memory_used_bytes: operator.bytes,
+            spilled_bytes: operator.spilled_bytes,
             num_rows_dropped_by_watermark: operator.rows_late,
         }
     }

@@ -43,7 +43,7 @@ impl WriteOptions {
             commit_interval: duration::option(options, "commitInterval")?
                 .unwrap_or(COMMIT_INTERVAL),
             files: FileSettings {
-                target_bytes: bytes(options, "targetFileSize")?.unwrap_or(TARGET_FILE_BYTES),
+                target_bytes: options.parse_bytes("targetFileSize")?.unwrap_or(TARGET_FILE_BYTES),
                 compression: compression(options)?,
             },
             checkpoints: checkpoints(options)?,
@@ -197,25 +197,6 @@ fn compression(options: &Options) -> Result<FileCompression, OptionError> {
         "zstd" => Ok(FileCompression::Zstd),
         "none" | "uncompressed" => Ok(FileCompression::None),
         _ => Err(OptionError::invalid("compression", text, "snappy, zstd or none")),
-    }
-}
-
-/// A number of bytes, with `k`, `m` or `g` behind it, with or without `b`.
-fn bytes(options: &Options, key: &str) -> Result<Option<u64>, OptionError> {
-    let Some(text) = options.get(key) else { return Ok(None) };
-    let lower = text.trim().to_ascii_lowercase();
-    let digits = lower.bytes().take_while(u8::is_ascii_digit).count();
-    let factor = match lower[digits..].trim().trim_end_matches('b') {
-        "" => 1,
-        "k" => 1 << 10,
-        "m" => 1 << 20,
-        "g" => 1 << 30,
-        _ => 0,
-    };
-    let count: Option<u64> = lower[..digits].parse().ok();
-    match count.and_then(|count| count.checked_mul(factor)).filter(|bytes| *bytes > 0) {
-        Some(bytes) => Ok(Some(bytes)),
-        None => Err(OptionError::invalid(key, text, "a size such as '128mb'")),
     }
 }
 

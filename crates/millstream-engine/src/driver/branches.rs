@@ -136,6 +136,12 @@ impl Branches {
     }
 
     fn find_columns(&mut self) {
+        if self.branches.len() > 1 {
+            // Each has filters of its own, and they share the watermark.
+            for seen in self.event_times() {
+                seen.follow(None);
+            }
+        }
         if self.are_several() {
             let plans = self.branches.iter().map(|branch| branch.plan.columns_read());
             let mut columns = decoded::columns_of_any(plans);
@@ -269,10 +275,14 @@ impl Branches {
     }
 
     fn forget_event_times(&self) {
-        let scans = self.branches.iter().flat_map(|branch| branch.plan.scans());
-        for seen in scans.filter_map(|slots| slots.event_times()) {
+        for seen in self.event_times() {
             seen.take();
         }
+    }
+
+    fn event_times(&self) -> impl Iterator<Item = &Arc<EventTimes>> {
+        let scans = self.branches.iter().flat_map(|branch| branch.plan.scans());
+        scans.filter_map(|slots| slots.event_times())
     }
 
     /// Runs all plans of a query with state over `splits`, by source, and hands over nothing.

@@ -21,7 +21,7 @@ use millstream_store::offset::BatchId;
 use millstream_store::state_log::{Entry, Facts, StateLog, StateReader};
 use tokio::sync::oneshot;
 
-use super::stateful::{BEFORE_ALL, watermark_of};
+use super::stateful::watermark_of;
 use crate::source::Failure;
 use crate::state::operator::MicroBatchFacts;
 use crate::state::replica::Replica;
@@ -169,7 +169,7 @@ async fn make(
     let failed = |error: DataFusionError| Failure::new(Kind::Bug, error.to_string());
     let mut facts: Option<Facts> = None;
     if let Some(Entry { facts: of_snapshot, sections }) = reader.snapshot().await? {
-        let before = MicroBatchFacts { id: of_snapshot.id(), watermark: BEFORE_ALL };
+        let before = MicroBatchFacts::of_snapshot(of_snapshot.id());
         replica.apply(env, &before, &sections).await.map_err(failed)?;
         facts = Some(of_snapshot);
     }
@@ -184,7 +184,7 @@ async fn make(
         if let Some(missing) = next.filter(|next| *next != id) {
             return Err(reader.missing(missing).into());
         }
-        let of_batch = MicroBatchFacts { id, watermark: watermark_of(&entry.facts) };
+        let of_batch = MicroBatchFacts::new(id, watermark_of(&entry.facts));
         replica.apply(env, &of_batch, &entry.sections).await.map_err(failed)?;
         first.get_or_insert(id);
         next = Some(id.next());

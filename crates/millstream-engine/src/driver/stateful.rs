@@ -34,6 +34,7 @@ use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{Resume, ResumeError};
 use super::snapshots::Snapshots;
 use super::{Driver, Query};
+use crate::plan::StatefulPlan;
 use crate::plan::stream_scan::from_datafusion;
 use crate::progress::Durations;
 use crate::sink::{Published, Reached};
@@ -220,9 +221,6 @@ pub(super) fn watermark_of(facts: &Facts) -> Watermark {
     Watermark { evict_ms: facts.watermark_ms, late_ms: facts.late_ms }
 }
 
-/// What applies to a snapshot: nothing in it is late, and nothing closes.
-pub(super) const BEFORE_ALL: Watermark = Watermark { evict_ms: i64::MIN, late_ms: i64::MIN };
-
 impl Driver {
     /// Rebuilds the state, and publishes what sinks lack of it.
     pub(super) async fn resume_state(&mut self, found: StateToResume) -> Result<(), Failure> {
@@ -236,7 +234,7 @@ impl Driver {
         let mut next = None;
         if let Some(Entry { facts, sections }) = &snapshot {
             let id = facts.id();
-            let of_snapshot = MicroBatchFacts { id, watermark: BEFORE_ALL };
+            let of_snapshot = MicroBatchFacts::of_snapshot(id);
             let Query { branches, env, .. } = &mut self.query;
             branches.apply(env, &of_snapshot, sections, Again::NONE).await?;
             next = Some(id.next());
@@ -245,7 +243,11 @@ impl Driver {
         let mut last_facts = snapshot.as_ref().map(|snapshot| snapshot.facts.clone());
         self.state = Some(QueryState {
             log: Arc::new(log),
-            watermarks: self.query.watermarks.clone(),
+            watermarks: {
+                let mut watermarks = self.query.watermarks.clone();
+                watermarks.begin(self.query.env.monotonic());
+                watermarks
+            },
             is_behind: false,
             in_flight: VecDeque::new(),
             acknowledged: committed,
@@ -293,7 +295,7 @@ impl Driver {
         let lacks = |sink: &usize| !is_committed && published[*sink] < Some(id);
         let wanted: Vec<usize> = (0..published.len()).filter(lacks).collect();
         let needs = self.query.branches.needs_from();
-        let of_batch = MicroBatchFacts { id, watermark: watermark_of(&facts) };
+        let of_batch = MicroBatchFacts::new(id, watermark_of(&facts));
         self.query.batch_clock.set(facts.batch_time_ms * 1_000);
         let splits = self.splits_again(&facts, &wanted).await?;
         let again = Again { wanted: &wanted, splits };
@@ -374,7 +376,7 @@ impl Driver {
         let state = self.state.as_mut().expect("the query has state");
         let watermark = state.watermarks.next();
         let needs_before = branches.needs_from();
-        let of_batch = MicroBatchFacts { id, watermark };
+        let of_batch = MicroBatchFacts::new(id, watermark);
         let mut computed =
             branches.run_with_state(env, &of_batch, reached.batch_time_ms, splits).await?;
         state.watermarks.advance(&branches.take_newest(sources), &behind, env.monotonic());
@@ -400,7 +402,9 @@ impl Driver {
         let bytes = sections.iter().map(|rows| codec::encoded_bytes(rows)).sum();
         let ticket = append(&state.log, facts, schemas, sections, bytes).await;
         state.snapshots.grown(id, bytes, needs);
-        if state.snapshots.are_due(state.acknowledged, env.monotonic()) {
+        // One of state beyond the limit of memory would need that memory.
+        let fits = !branches.stateful().any(StatefulPlan::has_spilled);
+        if fits && state.snapshots.are_due(state.acknowledged, env.monotonic()) {
             let operators = branches.fresh_operators().map_err(from_datafusion)?;
             let end = state.acknowledged.expect("there is something to make one of");
             let replica = Replica::new(operators);

@@ -18,6 +18,7 @@ pub mod static_table;
 mod straight_line;
 pub mod stream_plan;
 pub mod stream_scan;
+mod watched;
 
 pub use query_plan::QueryPlan;
 pub use stateful_plan::StatefulPlan;

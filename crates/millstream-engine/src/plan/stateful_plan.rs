@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -13,15 +13,21 @@ use millstream_store::error::Kind;
 use millstream_store::offset::BatchId;
 
 use super::query_plan::QueryPlan;
-use super::stages::{Cut, OutputMode, PartialAggregate, Stage, StageKind};
+use super::stages::{
+    Cut, Deduplication, JoinSide, OutputMode, PartialAggregate, Stage, StageKind, StreamedJoin,
+};
 use super::stream_scan::{Slots, from_datafusion};
+use super::watched;
 use crate::source::{Failure, RecordBatches, Split};
 use crate::state::aggregate::changing::{CompleteAggregate, UpdatingAggregate};
 use crate::state::aggregate::closing::ClosingAggregate;
 use crate::state::aggregate::sessions::{CompleteSessions, SessionAggregate};
 use crate::state::aggregate::spec::{AggregateSpec, TimeKey, TimeKind};
 use crate::state::codec;
-use crate::state::operator::{MicroBatchFacts, Operator, OperatorMetrics};
+use crate::state::deduplicate::{Deduplicate, DeduplicateSpec};
+use crate::state::join::{Evict, JoinSpec, SideSpec, StreamJoin};
+use crate::state::operator::{Applied, MicroBatchFacts, Operator, OperatorMetrics};
+use crate::state::sharded::Means;
 
 /// By operator, by input: the rows it was given in a micro-batch.
 pub type Changes = Vec<Vec<Vec<RecordBatch>>>;
@@ -39,6 +45,8 @@ struct PlannedStage {
     inputs: Vec<Piece>,
     operator: Box<dyn Operator>,
     output: SchemaRef,
+    /// By how much its input may be behind the query's watermark, microseconds.
+    delay_us: i64,
 }
 
 /// A plan between operators.
@@ -69,26 +77,34 @@ struct Rows {
 }
 
 impl StatefulPlan {
-    /// Plans the pieces. `scans` are the slots of the streams, one per source.
+    /// Plans the pieces. `scans` are the slots of the streams, one per source; `means` is what all
+    /// operators together may use.
     pub async fn new(
         state: &SessionState,
         cut: Cut,
         scans: &[Arc<Slots>],
         mode: OutputMode,
-        partitions: usize,
+        means: Means,
     ) -> Result<Self> {
         let mut leaves: Vec<(Leaf, Arc<Slots>)> =
             (0..).map(Leaf::Source).zip(scans.iter().map(Arc::clone)).collect();
         let mut stages = Vec::with_capacity(cut.stages.len());
         let mut form = String::new();
+        let of_each = cut.stages.len().max(1) as u64;
+        let memory_bytes = means.memory_bytes.map(|bytes| bytes / of_each);
+        let means = Means { memory_bytes, ..means };
         for (index, stage) in cut.stages.into_iter().enumerate() {
             let slots = Arc::clone(&stage.slots);
             form.push_str(&described(&stage, mode));
-            stages.push(PlannedStage::new(state, stage, &leaves, mode, partitions).await?);
+            stages.push(PlannedStage::new(state, stage, &leaves, mode, means).await?);
             leaves.push((Leaf::Operator(index), slots));
         }
         let top = Piece::new(state, cut.top, &leaves).await?;
-        Ok(Self { stages, top, scans: scans.to_vec(), form })
+        let planned = Self { stages, top, scans: scans.to_vec(), form };
+        for piece in planned.pieces() {
+            watched::follow_filters(piece.plan.physical(), scans)?;
+        }
+        Ok(planned)
     }
 
     /// What the operators are, a line each.
@@ -160,8 +176,9 @@ impl StatefulPlan {
                 let partitions = piece.run(env, &mut rows).await?;
                 given.push(partitions.into_iter().flatten().collect::<Vec<_>>());
             }
-            changes.push(given.clone());
-            rows.operators[index] = Some(stage.apply(env, facts, given).await?);
+            let applied = stage.apply(env, facts, given).await?;
+            changes.push(applied.changes);
+            rows.operators[index] = Some(applied.output);
         }
         let partitions = self.top.run(env, &mut rows).await?;
         Ok(Ran { partitions, changes })
@@ -178,7 +195,7 @@ impl StatefulPlan {
     ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
         let mut rows = Rows { sources: Vec::new(), operators: vec![None; self.stages.len()] };
         for (index, (stage, given)) in self.stages.iter_mut().zip(changes).enumerate() {
-            rows.operators[index] = Some(stage.apply(env, facts, given).await?);
+            rows.operators[index] = Some(stage.apply(env, facts, given).await?.output);
         }
         match is_wanted {
             true => self.top.run(env, &mut rows).await,
@@ -202,10 +219,12 @@ impl StatefulPlan {
         let mut changes = Vec::with_capacity(self.stages.len());
         for stage in &self.stages {
             let mut given = Vec::with_capacity(stage.inputs.len());
-            for _ in &stage.inputs {
+            for schema in stage.operator.input_schemas() {
                 let bytes = sections.next().map_or(&[][..], Vec::as_slice);
                 let rows = codec::decode(bytes);
-                given.push(rows.map_err(|error| Failure::new(Kind::Data, error.to_string()))?);
+                let rows = rows.map_err(|error| Failure::new(Kind::Data, error.to_string()))?;
+                rows.first().map_or(Ok(()), |rows| of_same_types(&rows.schema(), &schema))?;
+                given.push(rows);
             }
             changes.push(given);
         }
@@ -214,7 +233,8 @@ impl StatefulPlan {
 
     /// Whether a watermark of `evict_us` would give output or let state go without input.
     pub fn is_due(&self, evict_us: i64) -> bool {
-        self.stages.iter().any(|stage| stage.operator.is_due(evict_us))
+        let of_stage = |stage: &PlannedStage| stage.operator.is_due(evict_us - stage.delay_us);
+        self.stages.iter().any(of_stage)
     }
 
     /// The first micro-batch whose rows are still in the state; `None` where there is none.
@@ -230,6 +250,11 @@ impl StatefulPlan {
     /// What the operators have and did, without the memory of it.
     pub fn metrics(&self) -> Vec<OperatorMetrics> {
         self.stages.iter().map(|stage| stage.operator.metrics()).collect()
+    }
+
+    /// Whether state is in files, since it is more than fits into memory.
+    pub fn has_spilled(&self) -> bool {
+        self.stages.iter().any(|stage| stage.operator.metrics().spilled_bytes > 0)
     }
 
     /// The memory of each operator's state, in bytes.
@@ -253,6 +278,25 @@ impl StatefulPlan {
     }
 }
 
+/// Holds the types of rows of the state against those that the query has now.
+fn of_same_types(known: &Schema, own: &Schema) -> Result<(), Failure> {
+    let types = |schema: &Schema| -> Vec<DataType> {
+        schema.fields().iter().map(|field| field.data_type().clone()).collect()
+    };
+    let (known, own) = (types(known), types(own));
+    if known == own {
+        return Ok(());
+    }
+    let words =
+        |types: &[DataType]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let (known, own) = (words(&known), words(&own));
+    let message = format!(
+        "the state of the checkpoint has columns of the types {known}, and those of this query are \
+         {own}. Bring back the types, or use a new checkpoint directory (the query then begins anew)"
+    );
+    Err(Failure::new(Kind::Config, message))
+}
+
 fn described(stage: &Stage, mode: OutputMode) -> String {
     match &stage.kind {
         StageKind::Aggregate { partial, time } => {
@@ -263,6 +307,8 @@ fn described(stage: &Stage, mode: OutputMode) -> String {
             };
             format!("aggregate ({}): {described}{time}\n", mode.name())
         }
+        StageKind::Deduplicate(deduplication) => format!("{}\n", deduplication.described),
+        StageKind::Join(join) => format!("{}\n", join.described),
     }
 }
 
@@ -272,7 +318,7 @@ impl PlannedStage {
         stage: Stage,
         leaves: &[(Leaf, Arc<Slots>)],
         mode: OutputMode,
-        partitions: usize,
+        means: Means,
     ) -> Result<Self> {
         let mut inputs = Vec::with_capacity(stage.inputs.len());
         for input in stage.inputs {
@@ -282,10 +328,19 @@ impl PlannedStage {
         let operator = match stage.kind {
             StageKind::Aggregate { partial, time } => {
                 let spec = plan_partial(state, &mut inputs[0], partial, time, &output)?;
-                aggregate_of(Arc::new(spec), mode, partitions)?
+                aggregate_of(Arc::new(spec), mode, means)?
+            }
+            StageKind::Deduplicate(deduplication) => {
+                let input = inputs[0].plan.physical().schema();
+                let spec = deduplicate_spec(&deduplication, &input, &output);
+                Box::new(Deduplicate::new(Arc::new(spec), means)?)
+            }
+            StageKind::Join(join) => {
+                let spec = join_spec(state, &join, &inputs, &output)?;
+                Box::new(StreamJoin::new(Arc::new(spec), means)?)
             }
         };
-        Ok(Self { inputs, operator, output })
+        Ok(Self { inputs, operator, output, delay_us: stage.delay_us })
     }
 
     async fn apply(
@@ -293,8 +348,9 @@ impl PlannedStage {
         env: &Env,
         facts: &MicroBatchFacts,
         given: Vec<Vec<RecordBatch>>,
-    ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
-        let applied = self.operator.apply(env, facts, given).await.map_err(from_datafusion)?;
+    ) -> Result<Applied, Failure> {
+        let facts = MicroBatchFacts { watermark: facts.watermark.before(self.delay_us), ..*facts };
+        let applied = self.operator.apply(env, &facts, given).await.map_err(from_datafusion)?;
         debug_assert!(
             applied
                 .output
@@ -302,22 +358,62 @@ impl PlannedStage {
                 .flatten()
                 .all(|rows| { rows.schema().fields().len() == self.output.fields().len() })
         );
-        Ok(applied.output)
+        Ok(applied)
     }
+}
+
+fn deduplicate_spec(
+    deduplication: &Deduplication,
+    input: &SchemaRef,
+    output: &SchemaRef,
+) -> DeduplicateSpec {
+    let Deduplication { outputs, keys, has_time, stays, .. } = *deduplication;
+    let keys = outputs..outputs + keys;
+    let time = has_time.then_some(keys.end);
+    DeduplicateSpec::new(input, Arc::clone(output), keys, time, stays)
+}
+
+fn join_spec(
+    state: &SessionState,
+    join: &StreamedJoin,
+    inputs: &[Piece],
+    output: &SchemaRef,
+) -> Result<JoinSpec> {
+    let of_side = |side: usize| {
+        let JoinSide { columns, has_late, evict_offset_us } = join.sides[side];
+        let keys = columns..columns + join.keys;
+        let late = has_late.then_some(keys.end);
+        let column = keys.end + usize::from(has_late);
+        let evict = evict_offset_us.map(|offset_us| Evict { column, offset_us });
+        let mark = column + usize::from(evict.is_some());
+        let input = inputs[side].plan.physical().schema();
+        SideSpec { input, columns, keys, late, evict, mark }
+    };
+    let residual = join.residual.clone();
+    let residual = residual.map(|residual| state.create_physical_expr(residual, &join.both));
+    let both = join.both.as_arrow().fields().iter();
+    let both = both.map(|field| field.as_ref().clone().with_nullable(true));
+    Ok(JoinSpec {
+        sides: [of_side(0), of_side(1)],
+        kind: join.kind,
+        residual: residual.transpose()?,
+        both: Arc::new(Schema::new(both.collect::<Vec<_>>())),
+        output: Arc::clone(output),
+    })
 }
 
 fn aggregate_of(
     spec: Arc<AggregateSpec>,
     mode: OutputMode,
-    partitions: usize,
+    means: Means,
 ) -> Result<Box<dyn Operator>> {
     let are_sessions = spec.time().is_some_and(|time| time.kind == TimeKind::Session);
     Ok(match mode {
-        OutputMode::Complete if are_sessions => Box::new(CompleteSessions::new(spec, partitions)?),
-        _ if are_sessions => Box::new(SessionAggregate::new(spec, partitions)?),
-        OutputMode::Append => Box::new(ClosingAggregate::new(spec, partitions)?),
-        OutputMode::Update => Box::new(UpdatingAggregate::new(spec, partitions)?),
-        OutputMode::Complete => Box::new(CompleteAggregate::new(spec, partitions)?),
+        OutputMode::Complete if are_sessions => Box::new(CompleteSessions::new(spec, means)?),
+        _ if are_sessions => Box::new(SessionAggregate::new(spec, means)?),
+        OutputMode::Append => Box::new(ClosingAggregate::new(spec, means)?),
+        OutputMode::Update => Box::new(UpdatingAggregate::new(spec, means)?),
+        OutputMode::Complete => Box::new(CompleteAggregate::new(spec, means)?),
     })
 }
 
@@ -343,7 +439,7 @@ fn plan_partial(
         partial.over(plan, lowered)
     }))?;
     let input = below.plan.physical().schema();
-    Ok(AggregateSpec::new(keys, time, of_spec, input, Arc::clone(output)))
+    AggregateSpec::new(keys, time, of_spec, input, Arc::clone(output))
 }
 
 impl Piece {

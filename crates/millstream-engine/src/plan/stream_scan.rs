@@ -273,7 +273,7 @@ impl fmt::Display for Carried {
 
 impl std::error::Error for Carried {}
 
-fn into_datafusion(failure: Failure) -> DataFusionError {
+pub(crate) fn into_datafusion(failure: Failure) -> DataFusionError {
     let text = failure.to_string();
     DataFusionError::External(Box::new(Carried(Mutex::new(Some(failure)), text)))
 }

@@ -61,7 +61,6 @@ fn refuse_state(prepared: &PreparedQuery, plan: &LogicalPlan) -> Result<(), Diag
     let _ = plan.apply_with_subqueries(|node| {
         let what = match node {
             LogicalPlan::Window(_) => "a window function",
-            LogicalPlan::Distinct(_) => "DISTINCT",
             LogicalPlan::Sort(_) => "ORDER BY",
             LogicalPlan::Limit(_) => "LIMIT",
             LogicalPlan::RecursiveQuery(_) => "a recursive query",

@@ -36,6 +36,7 @@ pub const WRITER_OPTIONS: &[&str] = &[
     ENTRIES_TO_RETAIN,
     SNAPSHOT_INTERVAL,
     SNAPSHOT_BYTES,
+    MEMORY_LIMIT,
     WATERMARK_POLICY,
     IDLE_TIMEOUT,
     ADVANCE_AFTER,
@@ -53,6 +54,8 @@ const LOG_PURGE: &str = "logPurge";
 const ENTRIES_TO_RETAIN: &str = "minBatchesToRetain";
 /// How much time passes between two snapshots of the state, at most.
 const SNAPSHOT_INTERVAL: &str = "stateSnapshotInterval";
+/// How much of the state is kept in memory.
+const MEMORY_LIMIT: &str = "memoryLimit";
 /// By how much the state log grows between two snapshots, at most.
 const SNAPSHOT_BYTES: &str = "stateSnapshotBytes";
 /// As Spark's `spark.sql.streaming.multipleWatermarkPolicy`.
@@ -79,6 +82,8 @@ pub struct WriterOptions {
     pub output_mode: OutputMode,
     /// `stateSnapshotInterval` and `stateSnapshotBytes`.
     pub snapshots: SnapshotSettings,
+    /// `memoryLimit`, in bytes: beyond it, state is kept in files.
+    pub memory_limit: Option<u64>,
     /// `multipleWatermarkPolicy`.
     pub watermark_policy: Policy,
     /// `watermarkIdleTimeout` and `watermarkAdvanceAfter`.
@@ -352,6 +357,7 @@ impl DeclaredTable {
         let mut found = Diagnostics::default();
         let output_mode = found.take(output_mode(&options).map_err(blame)).unwrap_or_default();
         let snapshots = found.take(snapshots(&options).map_err(blame)).unwrap_or_default();
+        let memory_limit = found.take(options.parse_bytes(MEMORY_LIMIT).map_err(blame)).flatten();
         let idling = found.take(idling(&options).map_err(blame)).unwrap_or_default();
         let policy = watermark_policy(&options).map_err(blame);
         let watermark_policy = found.take(policy).unwrap_or_default();
@@ -374,6 +380,7 @@ impl DeclaredTable {
             logging,
             output_mode,
             snapshots,
+            memory_limit,
             watermark_policy,
             idling,
         })

@@ -8,13 +8,14 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, JoinOperator, ObjectName, ObjectNamePart, Query, Select, SetExpr, SetOperator,
-    SetQuantifier, Spanned, TableFactor, TableWithJoins, Visit, Visitor,
+    Spanned, TableFactor, TableWithJoins, Value, Visit, Visitor,
 };
 
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::lexer::Lexed;
 use super::prepare::TableRead;
 use super::relations::STREAM_PREFIX;
+use crate::plan::stages::WITHIN_WATERMARK;
 
 const WITHOUT_STREAM: &str = "without STREAM the same query runs as a batch query";
 
@@ -65,9 +66,12 @@ impl Visitor for Check<'_> {
         for table in &select.from {
             self.joins(table);
         }
-        self.comma_joins(&select.from);
         if select.from.iter().any(|table| self.stream_of_tables(table).is_some()) {
             self.select(select);
+        } else if is_within_watermark(select) {
+            let message = "WITHIN WATERMARK is for streams: over a batch DISTINCT ON (...) is all";
+            let at = self.after_select(select);
+            self.push(at, message.to_owned(), "leave it out, or read FROM STREAM");
         }
         ControlFlow::Continue(())
     }
@@ -117,11 +121,6 @@ impl Check<'_> {
         self.push(at, message, WITHOUT_STREAM);
     }
 
-    fn two_streams(&mut self, at: Option<Span>) {
-        let message = format!("a join of two streams needs state, which {OURS}");
-        self.push(at, message, "read one of them without STREAM: it is read as a batch");
-    }
-
     /// Where the query reads the stream `table`.
     fn read_span(&self, table: &str) -> Option<Span> {
         self.reads.iter().find(|read| read.table == table && is_stream(read)).map(|read| read.span)
@@ -148,9 +147,6 @@ impl Check<'_> {
     }
 
     fn select(&mut self, select: &Select) {
-        if matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_))) {
-            self.needs_state(self.after_select(select), "DISTINCT");
-        }
         let mut calls = Calls { calls: Vec::new(), depth: 0 };
         let _: ControlFlow<()> = select.projection.visit(&mut calls);
         let _: ControlFlow<()> = select.having.visit(&mut calls);
@@ -190,7 +186,7 @@ impl Check<'_> {
 
     /// Set operations: only UNION ALL of streams goes without state.
     fn set_expression(&mut self, body: &SetExpr) {
-        let SetExpr::SetOperation { left, op, set_quantifier, right } = body else { return };
+        let SetExpr::SetOperation { left, op, right, .. } = body else { return };
         self.set_expression(left);
         self.set_expression(right);
         let (left_stream, right_stream) = (self.stream_of_body(left), self.stream_of_body(right));
@@ -201,23 +197,9 @@ impl Check<'_> {
         if *op != SetOperator::Union {
             return self.needs_state(at, &op.to_string());
         }
-        if !matches!(set_quantifier, SetQuantifier::All | SetQuantifier::AllByName) {
-            let message =
-                format!("UNION over a stream drops duplicates, which needs state that {OURS}");
-            return self.push(at, message, "UNION ALL keeps duplicates and needs none");
-        }
         if let (Some(stream), None) | (None, Some(stream)) = (left_stream, right_stream) {
             let help = format!("read both as streams, or `{stream}` without STREAM as well");
             self.push(at, "UNION ALL of a stream and a batch is not supported".into(), help);
-        }
-    }
-
-    fn comma_joins(&mut self, from: &[TableWithJoins]) {
-        let streams: Vec<String> =
-            from.iter().filter_map(|table| self.stream_of_tables(table)).collect();
-        if let [_, second, ..] = streams.as_slice() {
-            let at = self.read_span(second);
-            self.two_streams(at);
         }
     }
 
@@ -226,15 +208,11 @@ impl Check<'_> {
         for join in &tables.joins {
             let right = self.stream_of_factor(&join.relation);
             match (&left, &right) {
-                (Some(_), Some(right)) => {
-                    let at = self.read_span(right);
-                    self.two_streams(at);
-                }
                 (Some(stream), None) | (None, Some(stream)) => {
                     let stream_is_left = left.is_some();
                     self.outer_join(&join.join_operator, stream_is_left, stream.clone());
                 }
-                (None, None) => {}
+                _ => {}
             }
             left = left.or(right);
         }
@@ -365,4 +343,13 @@ impl Visitor for Calls {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Whether the keys of DISTINCT ON go by the watermark.
+fn is_within_watermark(select: &Select) -> bool {
+    let Some(Distinct::On(keys)) = &select.distinct else { return false };
+    keys.iter().any(|key| match key {
+        Expr::Value(value) => value.value == Value::SingleQuotedString(WITHIN_WATERMARK.to_owned()),
+        _ => false,
+    })
 }

@@ -1,5 +1,5 @@
-//! What of a query sqlparser does not know: `STREAM t`, `STREAM(t)` and
-//! `WATERMARK column DELAY OF INTERVAL ...`.
+//! What of a query sqlparser does not know: `STREAM t`, `STREAM(t)`,
+//! `WATERMARK column DELAY OF INTERVAL ...`, and `DISTINCT ON (...) WITHIN WATERMARK`.
 //!
 //! These words are taken out of the token list and remembered by the place of the table's name,
 //! so that sqlparser reads plain SQL whose nodes still point into the file.
@@ -14,6 +14,7 @@ use super::cursor::{Cursor, Name};
 use super::diagnostic::{Diagnostic, Span};
 use super::lexer::{Lexed, Lexeme, SparkDialect};
 use super::trigger::parse_duration;
+use crate::plan::stages::WITHIN_WATERMARK;
 
 /// `WATERMARK column DELAY OF INTERVAL ...` on a table that is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +91,11 @@ impl Extraction<'_> {
         refuse_window_table_functions(&self.cursor)?;
         if self.in_from() && self.cursor.is_word("WATERMARK") && self.follows_a_table() {
             return self.watermark();
+        }
+        if self.cursor.is_word("WITHIN")
+            && self.cursor.nth(1).is_some_and(|next| next.is_word("WATERMARK"))
+        {
+            return self.within_watermark();
         }
         if self.may_start_table() && self.stream() {
             return Ok(());
@@ -240,6 +246,24 @@ impl Extraction<'_> {
         Ok(())
     }
 
+    /// Takes `WITHIN WATERMARK` behind `DISTINCT ON (...)`, and makes a first key of it.
+    fn within_watermark(&mut self) -> Result<(), Diagnostic> {
+        let span = self.cursor.here();
+        let tokens = &mut self.out.tokens;
+        let Some(open) = keys_of_distinct(tokens) else {
+            let message = "WITHIN WATERMARK stands behind the keys of DISTINCT ON (...)";
+            let help = "the form is SELECT DISTINCT ON (id) WITHIN WATERMARK * FROM STREAM t \
+                        WATERMARK ts DELAY OF INTERVAL 10 MINUTES";
+            return Err(Diagnostic::at(span, message).help(help));
+        };
+        let place = tokens[open].span;
+        let marker = Token::SingleQuotedString(WITHIN_WATERMARK.to_owned());
+        let marker = [marker, Token::Comma].map(|token| TokenWithSpan { token, span: place });
+        tokens.splice(open + 1..open + 1, marker);
+        self.cursor.eat_words(&["WITHIN", "WATERMARK"]);
+        Ok(())
+    }
+
     /// Takes `INTERVAL 1 DAY 2 HOURS` as one string, which sqlparser would end after `1 DAY`.
     fn long_interval(&mut self) -> bool {
         let mut length = 0;
@@ -360,4 +384,23 @@ fn refuse_window_table_functions(cursor: &Cursor<'_>) -> Result<(), Diagnostic> 
     let word = &cursor.lexed.text[cursor.here().range()];
     Err(Diagnostic::at(cursor.here(), format!("{word} is not Spark's form of a window"))
         .help(format!("write {help}")))
+}
+
+/// Where the parenthesis of `DISTINCT ON (...)` begins that the tokens end with.
+fn keys_of_distinct(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let mut depth = 0_usize;
+    let open = tokens.iter().rposition(|token| {
+        match token.token {
+            Token::RParen => depth += 1,
+            Token::LParen => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    })?;
+    let is_word = |at: usize, word: &str| match &tokens[at].token {
+        Token::Word(found) => found.value.eq_ignore_ascii_case(word),
+        _ => false,
+    };
+    let follows = open >= 2 && is_word(open - 1, "ON") && is_word(open - 2, "DISTINCT");
+    (follows && tokens[open].token == Token::LParen).then_some(open)
 }

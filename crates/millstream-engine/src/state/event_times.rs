@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::TimestampMicrosecondType;
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::reassign_expr_columns;
 use parking_lot::Mutex;
 
 use crate::source::{Lane, RecordBatches, Split};
@@ -13,6 +16,8 @@ use crate::source::{Lane, RecordBatches, Split};
 pub struct EventTimes {
     column: usize,
     newest_us: Mutex<NewestTimes>,
+    /// Which rows count; `None` for all.
+    condition: Mutex<Option<Arc<dyn PhysicalExpr>>>,
 }
 
 /// Event times by lane, microseconds since the epoch; `None` stands for rows without a lane.
@@ -21,7 +26,18 @@ pub type NewestTimes = BTreeMap<Option<Lane>, i64>;
 impl EventTimes {
     /// Of a source whose column `column` has a watermark.
     pub fn new(column: usize) -> Self {
-        Self { column, newest_us: Mutex::default() }
+        Self { column, newest_us: Mutex::default(), condition: Mutex::default() }
+    }
+
+    /// The column among those of the source.
+    pub fn column(&self) -> usize {
+        self.column
+    }
+
+    /// Counts only rows for which `condition`, over columns of the source's names, is true; `None`
+    /// for all.
+    pub fn follow(&self, condition: Option<Arc<dyn PhysicalExpr>>) {
+        *self.condition.lock() = condition;
     }
 
     /// What was seen since the last call.
@@ -38,11 +54,30 @@ impl EventTimes {
 
     fn see(&self, lane: Option<Lane>, place: usize, rows: &RecordBatch) {
         let times = rows.column(place).as_primitive_opt::<TimestampMicrosecondType>();
-        let Some(newest) = times.and_then(arrow::compute::max) else { return };
+        let condition = self.condition.lock().clone();
+        let newest = match condition {
+            None => times.and_then(arrow::compute::max),
+            // What fails here fails in the plan as well, and that tells of it.
+            Some(condition) => times.and_then(|times| passing(&condition, rows, times).ok()?),
+        };
+        let Some(newest) = newest else { return };
         let mut newest_us = self.newest_us.lock();
         let known = newest_us.entry(lane).or_insert(newest);
         *known = newest.max(*known);
     }
+}
+
+/// The newest of the times whose rows meet the condition.
+fn passing(
+    condition: &Arc<dyn PhysicalExpr>,
+    rows: &RecordBatch,
+    times: &TimestampMicrosecondArray,
+) -> Result<Option<i64>> {
+    let condition = reassign_expr_columns(Arc::clone(condition), rows.schema_ref())?;
+    let meets = condition.evaluate(rows)?.into_array(rows.num_rows())?;
+    let meets = meets.as_boolean();
+    let met = times.iter().zip(meets).filter(|(_, meets)| *meets == Some(true));
+    Ok(met.filter_map(|(time, _)| time).max())
 }
 
 /// The rows of `split`, whose event times are seen by `watched` on the way.

@@ -42,6 +42,13 @@ impl KeyFormat {
         Ok(Self(Some(RowConverter::new(schema.fields().iter().map(field).collect())?)))
     }
 
+    /// The key columns of `keys`.
+    pub fn columns<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> Result<Vec<ArrayRef>> {
+        let Some(converter) = &self.0 else { return Ok(Vec::new()) };
+        let parser = converter.parser();
+        Ok(converter.convert_rows(keys.map(|key| parser.parse(key)))?)
+    }
+
     /// The keys of `count` rows with these key columns.
     pub fn keys(&self, columns: &[ArrayRef], count: usize) -> Result<Keys> {
         let rows = self.0.as_ref().map(|converter| converter.convert_columns(columns));
@@ -114,8 +121,14 @@ impl Keyed {
         if places.is_empty() {
             return Ok(RecordBatch::new_empty(Arc::clone(&self.schema)));
         }
-        let record_batches: Vec<&RecordBatch> = self.record_batches.iter().collect();
-        Ok(interleave_record_batch(&record_batches, places)?)
+        // Those that are asked for alone: there may be many more.
+        let mut asked: Vec<usize> = places.iter().map(|(of, _)| *of).collect();
+        asked.sort_unstable();
+        asked.dedup();
+        let place = |(of, at): &Place| (asked.partition_point(|other| other < of), *at);
+        let places: Vec<Place> = places.iter().map(place).collect();
+        let asked: Vec<&RecordBatch> = asked.iter().map(|of| &self.record_batches[*of]).collect();
+        Ok(interleave_record_batch(&asked, &places)?)
     }
 
     /// Puts a row for each of `keys`, which are different, in the place of the one there. Tells

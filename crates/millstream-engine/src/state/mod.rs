@@ -16,9 +16,17 @@
 
 pub mod aggregate;
 pub mod codec;
+pub mod deduplicate;
 pub mod event_times;
+pub mod join;
 mod keyed;
+mod late;
+mod leaving;
 pub mod operator;
 pub mod replica;
+mod row_log;
+pub mod sharded;
+mod slot;
+mod spill;
 mod spread;
 pub mod watermark;

@@ -16,6 +16,23 @@ pub struct MicroBatchFacts {
     pub id: BatchId,
     /// Its watermarks.
     pub watermark: Watermark,
+    /// Whether the rows are those of a snapshot: they make the state again, and what comes of them
+    /// is not looked at.
+    pub is_snapshot: bool,
+}
+
+impl MicroBatchFacts {
+    /// Of a micro-batch.
+    pub fn new(id: BatchId, watermark: Watermark) -> Self {
+        Self { id, watermark, is_snapshot: false }
+    }
+
+    /// Of a snapshot of the state up to the micro-batch `id`: nothing in it is late, and nothing
+    /// closes.
+    pub fn of_snapshot(id: BatchId) -> Self {
+        let watermark = Watermark { evict_ms: i64::MIN, late_ms: i64::MIN };
+        Self { id, watermark, is_snapshot: true }
+    }
 }
 
 /// What came of a micro-batch in an operator.
@@ -23,6 +40,8 @@ pub struct MicroBatchFacts {
 pub struct Applied {
     /// Its output rows, in groups that may be worked on by one core each.
     pub output: Vec<Vec<RecordBatch>>,
+    /// By input, the rows that the state log keeps: given those alone, it would do the same.
+    pub changes: Vec<Vec<RecordBatch>>,
 }
 
 /// All of an operator's state as rows of its inputs, by input.
@@ -43,6 +62,8 @@ pub struct OperatorMetrics {
     pub rows_late: u64,
     /// Memory of the state.
     pub bytes: u64,
+    /// Bytes of state in files, since it is more than the query may keep in memory.
+    pub spilled_bytes: u64,
 }
 
 /// An operator whose output depends on rows of earlier micro-batches.
@@ -80,6 +101,7 @@ pub trait Operator: Send {
     /// The same operator without state, for one core.
     fn fresh(&self) -> Result<Box<dyn Operator>>;
 
-    /// All state, as rows that a fresh operator takes by [`Self::apply`] under a watermark of 0.
+    /// All state, as rows that a fresh operator takes by [`Self::apply`] with
+    /// [`MicroBatchFacts::of_snapshot`].
     fn snapshot(self: Box<Self>) -> Result<Snapshot>;
 }

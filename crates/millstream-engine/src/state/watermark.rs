@@ -51,6 +51,12 @@ pub struct Watermark {
 }
 
 impl Watermark {
+    /// The same so many microseconds earlier.
+    pub fn before(self, us: i64) -> Self {
+        let before = |ms: i64| ms.saturating_sub((us + 999).div_euclid(1_000));
+        Self { evict_ms: before(self.evict_ms), late_ms: before(self.late_ms) }
+    }
+
     /// As [`Self::evict_ms`], microseconds.
     pub fn evict_us(self) -> i64 {
         self.evict_ms.saturating_mul(1_000)
@@ -91,6 +97,13 @@ impl Watermarks {
             newest_us: vec![NewestTimes::default(); delays.len()],
             last_rows: vec![None; delays.len()],
             next: Watermark::default(),
+        }
+    }
+
+    /// Begins a run: a source is idle from now on until it gives a row.
+    pub fn begin(&mut self, now: Duration) {
+        for (last, delay) in self.last_rows.iter_mut().zip(&self.delays_ms) {
+            *last = delay.map(|_| now);
         }
     }
 
@@ -179,9 +192,10 @@ impl Watermarks {
         {
             let idle = now.saturating_sub(*last);
             if idle >= after {
-                let newest = self.seen_ms.iter().flatten().max().copied().unwrap_or(0);
                 let idle_ms = i64::try_from(idle.as_millis()).unwrap_or(i64::MAX);
-                moved = moved.max(newest.saturating_add(idle_ms));
+                if let Some(newest) = self.seen_ms.iter().flatten().max() {
+                    moved = moved.max(newest.saturating_add(idle_ms));
+                }
             }
         }
         self.next.evict_ms = before.max(moved);

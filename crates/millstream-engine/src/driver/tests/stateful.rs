@@ -11,6 +11,7 @@ use super::*;
 use crate::driver::branches::Branch;
 use crate::plan::stages::{self, OutputMode};
 use crate::plan::{StatefulPlan, StreamPlan};
+use crate::state::sharded::Means;
 
 fn timed_schema() -> SchemaRef {
     let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -41,6 +42,7 @@ struct Stateful {
     mode: OutputMode,
     delay_s: u64,
     idling: Idling,
+    memory_bytes: Option<u64>,
     /// Where all rows go as they are, by a plan without state.
     beside: Option<Arc<Outside>>,
 }
@@ -51,7 +53,7 @@ impl Stateful {
     fn new(rows: impl IntoIterator<Item = i64>, outside: Outside) -> Self {
         let scene = Scene::new(rows, outside);
         let (mode, idling) = (OutputMode::Append, Idling::default());
-        Self { scene, sql: SUMS, mode, delay_s: 0, idling, beside: None }
+        Self { scene, sql: SUMS, mode, delay_s: 0, idling, memory_bytes: None, beside: None }
     }
 
     async fn plan(&self) -> StreamPlan {
@@ -59,11 +61,16 @@ impl Stateful {
         let logical = state.create_logical_plan(self.sql).await.unwrap();
         let logical =
             state.analyzer().execute_and_check(logical, state.config_options(), |_, _| {}).unwrap();
-        let watermarks = HashMap::from([("__stream_input".to_owned(), "ts".to_owned())]);
+        let watermark = stages::Watermarked {
+            column: "ts".to_owned(),
+            delay_us: i64::try_from(self.delay_s).unwrap() * 1_000_000,
+        };
+        let watermarks = HashMap::from([("__stream_input".to_owned(), watermark)]);
         let (mode, partitions, stream_prefix) = (self.mode, 2, "__stream_");
         let context = stages::Context { stream_prefix, watermarks: &watermarks, mode, partitions };
         let cut = stages::cut(logical, &context).unwrap();
-        let plan = StatefulPlan::new(&state, cut, &[slots], mode, partitions).await.unwrap();
+        let means = Means { cores: partitions, memory_bytes: self.memory_bytes };
+        let plan = StatefulPlan::new(&state, cut, &[slots], mode, means).await.unwrap();
         StreamPlan::Stateful(Box::new(plan))
     }
 
@@ -188,6 +195,61 @@ async fn what_a_sink_without_state_lacks_is_computed_again_from_the_input() {
         assert_eq!(beside.rows(), Vec::from_iter(10..100), "{delivery:?}");
         assert_eq!(query.published(), sums(1, 10), "{delivery:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_beyond_the_limit_of_memory_goes_on_in_files() {
+    const FIRST_ONES: &str = "SELECT DISTINCT v / 3 * 3 AS s FROM __stream_input";
+    let modes = [OutputMode::Append, OutputMode::Update, OutputMode::Complete];
+    let sums = modes.map(|mode| (SUMS, mode));
+    for (sql, mode) in sums.into_iter().chain([(FIRST_ONES, OutputMode::Append)]) {
+        let mut published = Vec::new();
+        for memory_bytes in [None, Some(1), Some(20_000)] {
+            let mut query = Stateful::new(10..300, Outside::which(Delivery::Answers));
+            (query.sql, query.mode, query.memory_bytes) = (sql, mode, memory_bytes);
+            (query.scene.rows_max, query.delay_s) = (7, 5);
+            query.run(Trigger::AvailableNow).await.unwrap();
+            // Another run, whose state comes from the log.
+            query.scene.topic.push(200..500);
+            query.run(Trigger::AvailableNow).await.unwrap();
+            published.push(query.published());
+        }
+        assert!(!published[0].is_empty());
+        assert_eq!(published[0], published[1], "{mode:?} of {sql}");
+        assert_eq!(published[0], published[2], "{mode:?} of {sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_watermark_follows_rows_that_pass_the_filters() {
+    // Row 900 would bring the watermark to 90 s, and all after it would be late.
+    let rows = || (10..40).chain([900]).chain(40..80);
+    let mut all = Stateful::new(rows(), Outside::default());
+    (all.scene.rows_max, all.delay_s) = (1, 1);
+    all.run(Trigger::AvailableNow).await.unwrap();
+    // The first row after it is held against the watermark before.
+    assert_eq!(all.published(), [&[40][..], &sums(1, 4)].concat());
+
+    let mut some = Stateful::new(rows(), Outside::default());
+    (some.scene.rows_max, some.delay_s) = (1, 1);
+    some.sql = "SELECT sum(v) AS s FROM __stream_input WHERE v < 500 GROUP BY ts";
+    some.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(some.published(), sums(1, 7));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_was_gone_comes_back_without_old_entries() {
+    let mut query = Stateful::new(10..20, Outside::which(Delivery::Answers));
+    (query.mode, query.scene.rows_max) = (OutputMode::Update, 10);
+    for round in 1..40 {
+        query.run(Trigger::AvailableNow).await.unwrap();
+        query.scene.topic.push(round * 100..round * 100 + 10);
+    }
+    let state = query.scene.directory.path().join("state");
+    let files = std::fs::read_dir(&state).unwrap().count();
+    assert!(files < 40, "{files} files: entries of groups that are gone have gone");
+    let found = query.published().len();
+    assert_eq!(found, 39);
 }
 
 #[tokio::test(flavor = "multi_thread")]

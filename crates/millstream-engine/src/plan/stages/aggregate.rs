@@ -8,7 +8,9 @@ use datafusion::execution::SessionState;
 use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::{
     AggregateFunctionExpr, LoweredAggregate, LoweredAggregateBuilder,
@@ -58,7 +60,8 @@ impl Cutter<'_> {
         };
         let kind = StageKind::Aggregate { partial, time };
         times.resize(node.schema.fields().len(), None);
-        self.leaf(kind, vec![LogicalPlan::Projection(input)], &node.schema, times)
+        let delay_us = self.delay_below(&node.input);
+        self.leaf(kind, vec![LogicalPlan::Projection(input)], &node.schema, times, delay_us)
     }
 }
 
@@ -122,24 +125,25 @@ impl Below {
         if !order_by.is_empty() {
             return Err(unsupported(&format!("{}(... ORDER BY ...)", func.name())));
         }
-        let args = args.into_iter().map(|arg| self.column(arg)).collect();
-        let filter = filter.map(|filter| Box::new(self.column(*filter)));
+        let args = args.into_iter().map(|arg| self.column(arg));
+        let args = args.collect::<Result<_, _>>()?;
+        let filter = filter.map(|filter| self.column(*filter)).transpose()?.map(Box::new);
         let params = AggregateFunctionParams { args, distinct, filter, order_by, null_treatment };
         Ok(Expr::AggregateFunction(AggregateFunction { func, params }))
     }
 
-    /// A column that has what `expr` computes. Literals stay: some functions look at them.
-    fn column(&mut self, expr: Expr) -> Expr {
-        if matches!(expr, Expr::Literal(..)) {
-            return expr;
+    /// A column that has what `expr` computes. Constants stay: some functions look at them.
+    fn column(&mut self, expr: Expr) -> Result<Expr, CutError> {
+        if expr.column_refs().is_empty() && !expr.is_volatile() {
+            return Ok(ExprSimplifier::new(SimplifyContext::default()).simplify(expr)?);
         }
         if let Some((_, name)) = self.known.iter().find(|(known, _)| *known == expr) {
-            return plain(name);
+            return Ok(plain(name));
         }
         let name = format!("a{}", self.known.len());
         self.columns.push(expr.clone().alias(&name));
         self.known.push((expr, name.clone()));
-        plain(&name)
+        Ok(plain(&name))
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
+use super::{OperatorTable, Watermarked};
 use crate::functions::windows::TIME;
 use crate::sql::windows::{WindowCall, WindowKind};
 
@@ -28,10 +29,10 @@ pub enum EventTime {
 
 /// Finds event times; see the module's head.
 pub struct Lineage<'a> {
-    /// By the name of a stream in the plan, its column with the watermark.
-    pub streams: &'a HashMap<String, String>,
-    /// By the name of an operator in the plan, the event times among its columns.
-    pub operators: &'a HashMap<String, Vec<Option<EventTime>>>,
+    /// By the name of a stream in the plan, its watermark.
+    pub streams: &'a HashMap<String, Watermarked>,
+    /// By the name of an operator in the plan, what is known of its rows.
+    pub operators: &'a HashMap<String, OperatorTable>,
 }
 
 impl Lineage<'_> {
@@ -62,11 +63,11 @@ impl Lineage<'_> {
         match plan {
             LogicalPlan::TableScan(scan) => {
                 let name = scan.table_name.table();
-                if let Some(times) = self.operators.get(name) {
+                if let Some(operator) = self.operators.get(name) {
                     let index = scan.projection.as_ref().map_or(index, |columns| columns[index]);
-                    return times.get(index).copied().flatten();
+                    return operator.times.get(index).copied().flatten();
                 }
-                let time = self.streams.get(name)?;
+                let time = &self.streams.get(name)?.column;
                 let (_, field) = plan.schema().qualified_field(index);
                 field.name().eq_ignore_ascii_case(time).then_some(EventTime::Instant)
             }

@@ -10,6 +10,8 @@
 //! let the operators close what is complete.
 
 mod aggregate;
+mod deduplicate;
+mod join;
 mod lineage;
 
 use std::collections::HashMap;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::default_table_source::provider_as_source;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, col};
 use thiserror::Error;
@@ -25,6 +27,8 @@ use thiserror::Error;
 use super::stream_scan::{Slots, StreamTable};
 use crate::state::aggregate::spec::TimeKey;
 pub use aggregate::PartialAggregate;
+pub use deduplicate::{Deduplication, WITHIN_WATERMARK, is_within_watermark};
+pub use join::{JoinSide, StreamedJoin};
 pub use lineage::{EventTime, Lineage};
 
 /// Which rows of an operator's result are published.
@@ -68,6 +72,21 @@ pub enum CutError {
         /// The mode's name.
         mode: &'static str,
     },
+    /// There is no event time to forget keys by.
+    #[error("DISTINCT ON (...) WITHIN WATERMARK needs an event time with a watermark")]
+    NoWatermark,
+    /// Every row of one stream would have to be held against every row of the other.
+    #[error("a join of two streams needs an equality between them in its condition")]
+    NoJoinKey,
+    /// It cannot be told when a row of an outer join has no partner.
+    #[error(
+        "an outer join publishes a row of the {side} stream without a partner when none can come \
+         any more, but nothing says when that is"
+    )]
+    NeverAlone {
+        /// Which side is kept.
+        side: &'static str,
+    },
     /// Only an aggregation gives all its rows again.
     #[error("outputMode 'complete' is for aggregations, and this query has none")]
     NothingToComplete,
@@ -91,6 +110,13 @@ impl CutError {
             Self::NeverComplete => "write FROM STREAM t WATERMARK ts DELAY OF INTERVAL 10 SECONDS \
                 and group by window(ts, '1 minute'), or set outputMode to 'update'"
                 .to_owned(),
+            Self::NoWatermark => {
+                "write FROM STREAM t WATERMARK ts DELAY OF INTERVAL 10 SECONDS".to_owned()
+            }
+            Self::NoJoinKey => "write JOIN ... ON a.id = b.id".to_owned(),
+            Self::NeverAlone { .. } => "give both streams a WATERMARK, and add bounds such as \
+                AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 10 SECONDS to ON (...)"
+                .to_owned(),
             Self::Several { .. } => "leave outputMode out: rows are appended".to_owned(),
             Self::NothingToComplete => "leave outputMode out, or set it to 'update'".to_owned(),
             Self::Unsupported { help, .. } => help.clone(),
@@ -109,6 +135,8 @@ pub struct Stage {
     pub output: SchemaRef,
     /// Where its output rows are put for the plan above.
     pub slots: Arc<Slots>,
+    /// By how much its input may be behind the query's watermark, microseconds.
+    pub delay_us: i64,
 }
 
 /// What a stateful operator does.
@@ -120,6 +148,10 @@ pub enum StageKind {
         /// How groups are closed; `None` where they never are.
         time: Option<TimeKey>,
     },
+    /// Lets the first row of each key through.
+    Deduplicate(Deduplication),
+    /// Joins two streams.
+    Join(StreamedJoin),
 }
 
 /// A plan in pieces.
@@ -134,12 +166,21 @@ pub struct Cut {
 pub struct Context<'a> {
     /// The prefix of the names under which plans know streams.
     pub stream_prefix: &'a str,
-    /// By such a name, the column with the watermark.
-    pub watermarks: &'a HashMap<String, String>,
+    /// By such a name, the watermark.
+    pub watermarks: &'a HashMap<String, Watermarked>,
     /// The query's output mode.
     pub mode: OutputMode,
     /// How many cores a micro-batch may use.
     pub partitions: usize,
+}
+
+/// A watermark in a plan.
+#[derive(Clone, Debug)]
+pub struct Watermarked {
+    /// The column with the event time.
+    pub column: String,
+    /// How far it stays behind the newest event time, microseconds.
+    pub delay_us: i64,
 }
 
 /// Tables that stand for operators begin with this.
@@ -147,34 +188,45 @@ const OPERATOR_PREFIX: &str = "__operator_";
 
 /// Whether `plan` reads a stream.
 pub fn reads_stream(plan: &LogicalPlan, stream_prefix: &str) -> bool {
-    plan.exists(|node| {
-        Ok(match node {
-            LogicalPlan::TableScan(scan) => {
-                let name = scan.table_name.table();
-                name.starts_with(stream_prefix) || name.starts_with(OPERATOR_PREFIX)
-            }
-            _ => false,
-        })
-    })
-    .unwrap_or(false)
+    scans(plan)
+        .iter()
+        .any(|name| name.starts_with(stream_prefix) || name.starts_with(OPERATOR_PREFIX))
 }
 
-/// Whether `node` itself needs rows of earlier micro-batches, if it reads a stream.
-pub fn is_stateful(node: &LogicalPlan) -> bool {
-    matches!(node, LogicalPlan::Aggregate(_))
+/// The tables that `plan` reads.
+fn scans(plan: &LogicalPlan) -> Vec<String> {
+    let mut scans = Vec::new();
+    let visited = plan.apply(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            scans.push(scan.table_name.table().to_owned());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(visited.is_ok(), "nothing fails on the way");
+    scans
+}
+
+/// Whether `node` itself needs rows of earlier micro-batches.
+fn is_stateful(node: &LogicalPlan, stream_prefix: &str) -> bool {
+    match node {
+        LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) => reads_stream(node, stream_prefix),
+        LogicalPlan::Join(join) => join::joins_streams(join, stream_prefix),
+        _ => false,
+    }
 }
 
 /// Whether `plan` has an operator that needs rows of earlier micro-batches.
 pub fn has_state(plan: &LogicalPlan, stream_prefix: &str) -> bool {
-    plan.exists(|node| Ok(is_stateful(node) && reads_stream(node, stream_prefix))).unwrap_or(false)
+    plan.exists(|node| Ok(is_stateful(node, stream_prefix))).unwrap_or(false)
 }
 
 /// Cuts `plan`, which is analysed and not optimised.
 pub fn cut(plan: LogicalPlan, context: &Context<'_>) -> Result<Cut, CutError> {
-    let mut cutter = Cutter { context, stages: Vec::new(), times: HashMap::new() };
+    let mut cutter = Cutter { context, stages: Vec::new(), operators: HashMap::new() };
     let mut refused = None;
+    let plan = join::conditions_into_joins(plan, context.stream_prefix)?;
     let cut = plan.transform_up(|node| {
-        if !is_stateful(&node) || !reads_stream(&node, context.stream_prefix) {
+        if !is_stateful(&node, context.stream_prefix) {
             return Ok(Transformed::no(node));
         }
         match cutter.take_out(node) {
@@ -202,23 +254,56 @@ pub fn cut(plan: LogicalPlan, context: &Context<'_>) -> Result<Cut, CutError> {
 struct Cutter<'a> {
     context: &'a Context<'a>,
     stages: Vec<Stage>,
-    /// By the name of an operator's table, the event times among its columns.
-    times: HashMap<String, Vec<Option<EventTime>>>,
+    /// By the name of an operator's table, what is known of its rows.
+    operators: HashMap<String, OperatorTable>,
+}
+
+/// What is known of an operator's output.
+pub struct OperatorTable {
+    /// The event times among its columns.
+    times: Vec<Option<EventTime>>,
+    /// By how much its event times may be behind the query's watermark, microseconds.
+    delay_us: i64,
 }
 
 impl Cutter<'_> {
     fn lineage(&self) -> Lineage<'_> {
-        Lineage { streams: self.context.watermarks, operators: &self.times }
+        Lineage { streams: self.context.watermarks, operators: &self.operators }
     }
 
     /// Makes `node` a stage, and gives the leaf that takes its place.
     fn take_out(&mut self, node: LogicalPlan) -> Result<LogicalPlan, CutError> {
         match node {
             LogicalPlan::Aggregate(node) => self.aggregate(node),
+            LogicalPlan::Distinct(node) => self.deduplicate(node),
+            LogicalPlan::Join(node) => self.join(node),
             other => Err(CutError::Unsupported {
                 what: other.display().to_string(),
                 help: "without STREAM the same query runs as a batch query".to_owned(),
             }),
+        }
+    }
+
+    /// By how much the rows of `input` may be behind the query's watermark, microseconds.
+    fn delay_below(&self, input: &LogicalPlan) -> i64 {
+        let operators = scans(input).into_iter().filter_map(|name| self.operators.get(&name));
+        operators.map(|operator| operator.delay_us).max().unwrap_or(0)
+    }
+
+    /// The greatest delay of the watermarks below, microseconds.
+    fn delay_us(&self, input: &LogicalPlan) -> i64 {
+        let streams = self.context.watermarks;
+        let delays = scans(input).into_iter().filter_map(|name| streams.get(&name));
+        let operators = self.stages.iter().flat_map(|stage| &stage.inputs);
+        let below = operators.flat_map(scans).filter_map(|name| streams.get(&name));
+        delays.chain(below).map(|watermark| watermark.delay_us).max().unwrap_or(0)
+    }
+
+    /// The last operator gives its rows so much later.
+    fn wait_longer(&mut self, us: i64) {
+        let last = format!("{OPERATOR_PREFIX}{}", self.stages.len() - 1);
+        if let Some(operator) = self.operators.get_mut(&last) {
+            operator.delay_us += us;
         }
     }
 
@@ -230,6 +315,7 @@ impl Cutter<'_> {
         inputs: Vec<LogicalPlan>,
         schema: &datafusion::common::DFSchema,
         times: Vec<Option<EventTime>>,
+        delay_us: i64,
     ) -> Result<LogicalPlan, CutError> {
         let name = format!("{OPERATOR_PREFIX}{}", self.stages.len());
         let plain = |(index, field): (usize, &Arc<Field>)| {
@@ -249,8 +335,8 @@ impl Cutter<'_> {
         let columns: Vec<Expr> = columns.collect();
         let scan = LogicalPlanBuilder::scan(&name, provider_as_source(Arc::new(table)), None)?;
         let leaf = scan.project(columns)?.build()?;
-        self.times.insert(name, times);
-        self.stages.push(Stage { kind, inputs, output, slots });
+        self.operators.insert(name, OperatorTable { times, delay_us });
+        self.stages.push(Stage { kind, inputs, output, slots, delay_us });
         Ok(leaf)
     }
 }

@@ -5,11 +5,9 @@
 //! touched groups are published, and the watermark lets groups go; with `complete` all groups are
 //! published, and kept for ever.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef, TimestampMicrosecondType};
 use datafusion::common::Result;
 use datafusion::logical_expr::EmitTo;
@@ -18,14 +16,16 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use millstream_store::offset::BatchId;
 
 use super::spec::{AggregateSpec, results_of};
-use super::{Outcome, Shard, ShardedAggregate};
 use crate::state::keyed::{Key, KeyFormat, Keyed, Keys};
-use crate::state::operator::MicroBatchFacts;
+use crate::state::late;
+use crate::state::leaving::Leaving;
+use crate::state::operator::{MicroBatchFacts, Snapshot};
+use crate::state::sharded::{Outcome, Shard, Sharded};
 
 /// An aggregation that publishes the groups that a micro-batch has changed.
-pub type UpdatingAggregate = ShardedAggregate<Changing<false>>;
+pub type UpdatingAggregate = Sharded<Changing<false>>;
 /// An aggregation that publishes all groups every time.
-pub type CompleteAggregate = ShardedAggregate<Changing<true>>;
+pub type CompleteAggregate = Sharded<Changing<true>>;
 
 /// The groups of some keys, by key.
 pub struct Changing<const COMPLETE: bool> {
@@ -33,16 +33,19 @@ pub struct Changing<const COMPLETE: bool> {
     keys: SchemaRef,
     states: Keyed,
     /// By time, the keys that go when the watermark has passed it.
-    leaving: BTreeMap<i64, Vec<Key>>,
+    leaving: Leaving<Key>,
+    /// The micro-batch of the first key that stays.
     first: Option<BatchId>,
 }
 
 impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
+    type Spec = AggregateSpec;
+
     fn new(spec: &AggregateSpec) -> Result<Self> {
-        let keys: Vec<_> = spec.input().fields()[..spec.keys()].to_vec();
+        let keys: Vec<_> = spec.input().fields()[..spec.key_count()].to_vec();
         let keys = Arc::new(Schema::new(keys));
         let states = Keyed::new(Arc::clone(spec.input()));
-        let (format, leaving) = (KeyFormat::new(&keys)?, BTreeMap::new());
+        let (format, leaving) = (KeyFormat::new(&keys)?, Leaving::default());
         Ok(Self { format, keys, states, leaving, first: None })
     }
 
@@ -50,8 +53,9 @@ impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
         &mut self,
         spec: &AggregateSpec,
         facts: &MicroBatchFacts,
-        rows: Vec<RecordBatch>,
+        mut inputs: Vec<Vec<RecordBatch>>,
     ) -> Result<Outcome> {
+        let rows = inputs.pop().unwrap_or_default();
         let mut outcome = Outcome::default();
         let mut fresh = Vec::with_capacity(rows.len());
         for rows in rows {
@@ -63,8 +67,7 @@ impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
             }
         }
         if !fresh.is_empty() {
-            self.first.get_or_insert(facts.id);
-            let changed = self.merge(spec, &fresh)?;
+            let changed = self.merge(spec, facts.id, &fresh)?;
             if !COMPLETE {
                 outcome.published.push(results_of(spec, &changed)?);
             }
@@ -79,15 +82,15 @@ impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
         Ok(outcome)
     }
 
-    fn is_due(&self, evict_us: i64) -> bool {
-        !COMPLETE && self.leaving.keys().next().is_some_and(|at| *at <= evict_us)
+    fn due_us(&self, _: &AggregateSpec) -> Option<i64> {
+        self.leaving.next_us().filter(|_| !COMPLETE)
     }
 
     fn needs_from(&self) -> Option<BatchId> {
-        self.first.filter(|_| self.states.len() > 0)
+        self.leaving.first().into_iter().chain(self.first).min()
     }
 
-    fn groups(&self) -> u64 {
+    fn rows(&self) -> u64 {
         self.states.len() as u64
     }
 
@@ -95,51 +98,55 @@ impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
         self.states.bytes() as u64
     }
 
-    fn snapshot(self, _: &AggregateSpec) -> Result<Vec<RecordBatch>> {
-        Ok(vec![self.states.all()?])
+    fn snapshot(self, _: &AggregateSpec) -> Result<Snapshot> {
+        Ok(vec![vec![self.states.all()?]])
     }
 }
 
 impl<const COMPLETE: bool> Changing<COMPLETE> {
     /// Merges partial rows into the rows of their keys; gives the latter.
-    fn merge(&mut self, spec: &AggregateSpec, fresh: &[RecordBatch]) -> Result<RecordBatch> {
+    fn merge(
+        &mut self,
+        spec: &AggregateSpec,
+        id: BatchId,
+        fresh: &[RecordBatch],
+    ) -> Result<RecordBatch> {
         let mut groups = Groups::new(&self.keys)?;
-        let of_fresh = fresh.iter().map(|rows| groups.intern(&rows.columns()[..spec.keys()], rows));
+        let of_fresh =
+            fresh.iter().map(|rows| groups.intern(&rows.columns()[..spec.key_count()], rows));
         let of_fresh = of_fresh.collect::<Result<Vec<_>>>()?;
         let (columns, total) = groups.emit()?;
         let keys = self.format.keys(&columns, total)?;
         let (known, places) = self.states.rows_of(keys.iter())?;
 
-        let mut accumulators = spec.accumulators()?;
-        if known.num_rows() > 0 {
-            spec.merge(&mut accumulators, known.columns(), &places, total)?;
-        }
-        for (rows, groups) in fresh.iter().zip(&of_fresh) {
-            spec.merge(&mut accumulators, rows.columns(), groups, total)?;
-        }
-        let merged = spec.states(columns, &mut accumulators)?;
-        self.put(spec, &keys, merged.clone())?;
+        let of_fresh = of_fresh.iter().map(Vec::as_slice);
+        let parts = [(&known, places.as_slice())].into_iter().chain(fresh.iter().zip(of_fresh));
+        let merged = spec.states(columns, &mut spec.merged(parts, total)?)?;
+        self.put(spec, id, &keys, merged.clone())?;
         Ok(merged)
     }
 
-    fn put(&mut self, spec: &AggregateSpec, keys: &Keys, rows: RecordBatch) -> Result<()> {
+    fn put(
+        &mut self,
+        spec: &AggregateSpec,
+        id: BatchId,
+        keys: &Keys,
+        rows: RecordBatch,
+    ) -> Result<()> {
         let time = spec.time().filter(|_| !COMPLETE);
         let times = time.map(|time| {
             rows.column(time.column).as_primitive::<TimestampMicrosecondType>().clone()
         });
-        let leaving = &mut self.leaving;
-        self.states.put(keys, rows, |at| {
-            if let Some(times) = times.as_ref().filter(|times| times.is_valid(at)) {
-                leaving.entry(times.value(at)).or_default().push(keys.at(at).into());
-            }
+        let (leaving, first) = (&mut self.leaving, &mut self.first);
+        self.states.put(keys, rows, |at| match times.as_ref().filter(|times| times.is_valid(at)) {
+            Some(times) => leaving.add(times.value(at), id, keys.at(at).into()),
+            None => _ = first.get_or_insert(id),
         })
     }
 
     /// Lets go of the groups that the watermark has passed; gives how many.
     fn evict(&mut self, evict_us: i64) -> u64 {
-        let staying = self.leaving.split_off(&evict_us.saturating_add(1));
-        let leaving = std::mem::replace(&mut self.leaving, staying);
-        let leaving = leaving.into_values().flatten();
+        let leaving = self.leaving.take_until(evict_us);
         leaving.map(|key| u64::from(self.states.remove(&key))).sum()
     }
 }
@@ -180,13 +187,6 @@ fn without_late(
     rows: RecordBatch,
 ) -> Result<RecordBatch> {
     let Some(time) = spec.time() else { return Ok(rows) };
-    let late_us = facts.watermark.late_us();
-    let times = rows.column(time.column).as_primitive::<TimestampMicrosecondType>();
-    if times.null_count() == 0 && times.values().iter().all(|time| *time > late_us) {
-        return Ok(rows);
-    }
-    // What has no time is never late, and stays for ever.
-    let kept = times.iter().map(|time| Some(time.is_none_or(|time| time > late_us)));
-    let kept: BooleanArray = kept.collect();
-    Ok(filter_record_batch(&rows, &kept)?)
+    let times = rows.column(time.column).as_primitive::<TimestampMicrosecondType>().clone();
+    late::without(&times, facts.watermark.late_us(), rows)
 }

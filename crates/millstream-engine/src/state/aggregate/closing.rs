@@ -18,11 +18,13 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use millstream_store::offset::BatchId;
 
 use super::spec::AggregateSpec;
-use super::{Outcome, Shard, ShardedAggregate};
-use crate::state::operator::MicroBatchFacts;
+use crate::state::late;
+use crate::state::operator::{MicroBatchFacts, Snapshot};
+use crate::state::sharded::{Outcome, Shard, Sharded};
+use crate::state::slot::Aside;
 
 /// An aggregation whose groups are published when they close.
-pub type ClosingAggregate = ShardedAggregate<Closing>;
+pub type ClosingAggregate = Sharded<Closing>;
 
 /// The groups of some keys, by closing time.
 #[derive(Default)]
@@ -33,6 +35,8 @@ pub struct Closing {
 }
 
 impl Shard for Closing {
+    type Spec = AggregateSpec;
+
     fn new(spec: &AggregateSpec) -> Result<Self> {
         assert!(spec.time().is_some(), "groups close by their time");
         Ok(Self::default())
@@ -42,8 +46,9 @@ impl Shard for Closing {
         &mut self,
         spec: &AggregateSpec,
         facts: &MicroBatchFacts,
-        rows: Vec<RecordBatch>,
+        mut inputs: Vec<Vec<RecordBatch>>,
     ) -> Result<Outcome> {
+        let rows = inputs.pop().unwrap_or_default();
         let mut outcome = Outcome::default();
         for rows in rows {
             for (at, columns, count) in by_time(spec, &rows)? {
@@ -67,15 +72,34 @@ impl Shard for Closing {
         Ok(outcome)
     }
 
-    fn is_due(&self, evict_us: i64) -> bool {
-        self.buckets.keys().next().is_some_and(|at| *at <= evict_us)
+    fn due_us(&self, _: &AggregateSpec) -> Option<i64> {
+        self.buckets.keys().next().copied()
+    }
+
+    fn put_aside(
+        spec: &AggregateSpec,
+        facts: &MicroBatchFacts,
+        inputs: &[Vec<RecordBatch>],
+    ) -> Result<Option<Aside>> {
+        let column = spec.time().expect("groups close by their time").column;
+        let times = |rows: &RecordBatch| {
+            rows.column(column).as_primitive::<TimestampMicrosecondType>().clone()
+        };
+        let (mut kept, mut late, mut due_us) = (Vec::new(), 0, None);
+        for rows in &inputs[0] {
+            let timely = late::without(&times(rows), facts.watermark.late_us(), rows.clone())?;
+            late += (rows.num_rows() - timely.num_rows()) as u64;
+            due_us = due_us.into_iter().chain(arrow::compute::min(&times(&timely))).min();
+            kept.push(timely);
+        }
+        Ok(Some(Aside { rows: vec![kept], late, due_us }))
     }
 
     fn needs_from(&self) -> Option<BatchId> {
         self.buckets.values().map(|bucket| bucket.first).min()
     }
 
-    fn groups(&self) -> u64 {
+    fn rows(&self) -> u64 {
         self.buckets.values().map(|bucket| bucket.groups() as u64).sum()
     }
 
@@ -83,8 +107,9 @@ impl Shard for Closing {
         self.buckets.values().map(|bucket| bucket.bytes() as u64).sum()
     }
 
-    fn snapshot(self, spec: &AggregateSpec) -> Result<Vec<RecordBatch>> {
-        self.buckets.into_iter().map(|(at, bucket)| bucket.partial_rows(spec, at)).collect()
+    fn snapshot(self, spec: &AggregateSpec) -> Result<Snapshot> {
+        let rows = self.buckets.into_iter().map(|(at, bucket)| bucket.partial_rows(spec, at));
+        Ok(vec![rows.collect::<Result<_>>()?])
     }
 }
 

@@ -14,23 +14,23 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, BooleanArray, RecordBatch, StructArray, TimestampMicrosecondArray,
-    UInt32Array,
+    ArrayRef, AsArray, RecordBatch, StructArray, TimestampMicrosecondArray, UInt32Array,
 };
-use arrow::compute::{concat_batches, filter_record_batch, take};
+use arrow::compute::{concat_batches, take};
 use arrow::datatypes::{DataType, Field, Schema, TimestampMicrosecondType};
 use datafusion::common::{Result, internal_err};
 use millstream_store::offset::BatchId;
 
 use super::spec::{AggregateSpec, results_of};
-use super::{Outcome, Shard, ShardedAggregate};
 use crate::state::keyed::{Key, KeyFormat, Keyed};
-use crate::state::operator::MicroBatchFacts;
+use crate::state::late;
+use crate::state::operator::{MicroBatchFacts, Snapshot};
+use crate::state::sharded::{Outcome, Shard, Sharded};
 
 /// An aggregation whose sessions are published when they end.
-pub type SessionAggregate = ShardedAggregate<Sessions<false>>;
+pub type SessionAggregate = Sharded<Sessions<false>>;
 /// An aggregation that publishes all sessions every time.
-pub type CompleteSessions = ShardedAggregate<Sessions<true>>;
+pub type CompleteSessions = Sharded<Sessions<true>>;
 
 /// The sessions of some keys.
 pub struct Sessions<const COMPLETE: bool> {
@@ -84,6 +84,8 @@ struct Merged {
 }
 
 impl<const COMPLETE: bool> Shard for Sessions<COMPLETE> {
+    type Spec = AggregateSpec;
+
     fn new(spec: &AggregateSpec) -> Result<Self> {
         let mut fields: Vec<_> = spec.others().fields().to_vec();
         fields.push(Arc::new(Field::new("start", time_type(), false)));
@@ -102,8 +104,9 @@ impl<const COMPLETE: bool> Shard for Sessions<COMPLETE> {
         &mut self,
         spec: &AggregateSpec,
         facts: &MicroBatchFacts,
-        rows: Vec<RecordBatch>,
+        mut inputs: Vec<Vec<RecordBatch>>,
     ) -> Result<Outcome> {
+        let rows = inputs.pop().unwrap_or_default();
         let mut outcome = Outcome::default();
         let late_us = if COMPLETE { i64::MIN } else { facts.watermark.late_us() };
         let rows = concat_batches(spec.input(), &rows)?;
@@ -121,15 +124,15 @@ impl<const COMPLETE: bool> Shard for Sessions<COMPLETE> {
         Ok(outcome)
     }
 
-    fn is_due(&self, evict_us: i64) -> bool {
-        !COMPLETE && self.ends.first().is_some_and(|(end, _)| *end <= evict_us)
+    fn due_us(&self, _: &AggregateSpec) -> Option<i64> {
+        self.ends.first().map(|(end, _)| *end).filter(|_| !COMPLETE)
     }
 
     fn needs_from(&self) -> Option<BatchId> {
         self.firsts.keys().next().copied()
     }
 
-    fn groups(&self) -> u64 {
+    fn rows(&self) -> u64 {
         self.states.len() as u64
     }
 
@@ -138,8 +141,8 @@ impl<const COMPLETE: bool> Shard for Sessions<COMPLETE> {
         (self.states.bytes() + self.ends.len() * of_session) as u64
     }
 
-    fn snapshot(self, _: &AggregateSpec) -> Result<Vec<RecordBatch>> {
-        Ok(vec![self.states.all()?])
+    fn snapshot(self, _: &AggregateSpec) -> Result<Snapshot> {
+        Ok(vec![vec![self.states.all()?]])
     }
 }
 
@@ -158,11 +161,8 @@ impl<const COMPLETE: bool> Sessions<COMPLETE> {
         }
 
         let total = merge.merged.len();
-        let mut accumulators = spec.accumulators()?;
-        if !known_groups.is_empty() {
-            spec.merge(&mut accumulators, known.columns(), &known_groups, total)?;
-        }
-        spec.merge(&mut accumulators, fresh.rows.columns(), &merge.fresh, total)?;
+        let parts = [(&known, known_groups.as_slice()), (&fresh.rows, merge.fresh.as_slice())];
+        let mut accumulators = spec.merged(parts, total)?;
         let starts = times(merge.merged.iter().map(|merged| merged.start));
         let ends = times(merge.merged.iter().map(|merged| merged.end));
         let samples = merge.merged.iter().map(|merged| merged.sample);
@@ -289,15 +289,10 @@ impl Fresh {
             let sessions = rows.column(time.column).as_struct();
             sessions.column(at).as_primitive::<TimestampMicrosecondType>().clone()
         };
-        let is_late = |end: &i64| *end <= late_us;
-        let ends = bound(&rows, 1);
-        if !ends.values().iter().any(is_late) {
-            return Ok(Self { starts: bound(&rows, 0), ends, rows });
-        }
-        let kept: BooleanArray = ends.values().iter().map(|end| Some(!is_late(end))).collect();
-        let kept_rows = filter_record_batch(&rows, &kept)?;
-        *late += (rows.num_rows() - kept_rows.num_rows()) as u64;
-        Ok(Self { starts: bound(&kept_rows, 0), ends: bound(&kept_rows, 1), rows: kept_rows })
+        let before = rows.num_rows();
+        let rows = late::without(&bound(&rows, 1), late_us, rows)?;
+        *late += (before - rows.num_rows()) as u64;
+        Ok(Self { starts: bound(&rows, 0), ends: bound(&rows, 1), rows })
     }
 }
 
@@ -321,7 +316,7 @@ fn key_columns(
         };
         Arc::new(StructArray::new(fields.clone(), vec![of(&starts, 0), of(&ends, 1)], None))
     };
-    (0..spec.keys()).map(column).collect()
+    (0..spec.key_count()).map(column).collect()
 }
 
 fn times(times: impl Iterator<Item = i64>) -> TimestampMicrosecondArray {

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StructArray, TimestampMicrosecondArray};
+use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef, TimestampMicrosecondType};
 use datafusion::common::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+
+use crate::state::sharded::ShardSpec;
 
 /// The group column by which groups are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub struct AggregateSpec {
     keys: Vec<FieldRef>,
     time: Option<TimeKey>,
     functions: Vec<Arc<AggregateFunctionExpr>>,
+    /// By function, how many columns its state has.
+    widths: Vec<usize>,
     input: SchemaRef,
     output: SchemaRef,
     others: SchemaRef,
@@ -54,12 +59,15 @@ impl AggregateSpec {
         functions: Vec<Arc<AggregateFunctionExpr>>,
         input: SchemaRef,
         output: SchemaRef,
-    ) -> Self {
+    ) -> Result<Self> {
+        let widths = functions.iter().map(|function| Ok(function.state_fields()?.len()));
+        let widths = widths.collect::<Result<_>>()?;
         let keys: Vec<FieldRef> = input.fields()[..keys].to_vec();
         let of_time = time.map(|time| time.column);
         let others = keys.iter().enumerate().filter(|(index, _)| Some(*index) != of_time);
         let others = Schema::new(others.map(|(_, key)| Arc::clone(key)).collect::<Vec<_>>());
-        Self { keys, time, functions, input, output, others: Arc::new(others) }
+        let others = Arc::new(others);
+        Ok(Self { keys, time, functions, widths, input, output, others })
     }
 
     /// The schema of the partial rows.
@@ -83,7 +91,7 @@ impl AggregateSpec {
     }
 
     /// How many group columns there are.
-    pub fn keys(&self) -> usize {
+    pub fn key_count(&self) -> usize {
         self.keys.len()
     }
 
@@ -99,7 +107,23 @@ impl AggregateSpec {
         self.functions.iter().map(accumulator).collect()
     }
 
+    /// Merges the partial rows of `parts`, each with the groups of its rows, into fresh
+    /// accumulators. Every one of `total` groups is among them.
+    pub fn merged<'a>(
+        &self,
+        parts: impl IntoIterator<Item = (&'a RecordBatch, &'a [usize])>,
+        total: usize,
+    ) -> Result<Vec<Box<dyn GroupsAccumulator>>> {
+        let (rows, groups): (Vec<&RecordBatch>, Vec<&[usize]>) = parts.into_iter().unzip();
+        let rows = concat_batches(&self.input, rows)?;
+        let mut accumulators = self.accumulators()?;
+        self.merge(&mut accumulators, rows.columns(), &groups.concat(), total)?;
+        Ok(accumulators)
+    }
+
     /// Merges partial rows into accumulators. `groups` has the group of each row, of `total`.
+    /// Groups that were not there before have a row each: accumulators take one without for one
+    /// with values.
     pub fn merge(
         &self,
         accumulators: &mut [Box<dyn GroupsAccumulator>],
@@ -108,8 +132,8 @@ impl AggregateSpec {
         total: usize,
     ) -> Result<()> {
         let mut states = &columns[self.keys.len()..];
-        for (function, accumulator) in self.functions.iter().zip(accumulators) {
-            let (own, rest) = states.split_at(function.state_fields()?.len());
+        for (width, accumulator) in self.widths.iter().zip(accumulators) {
+            let (own, rest) = states.split_at(*width);
             accumulator.merge_batch(own, groups, total)?;
             states = rest;
         }
@@ -169,7 +193,21 @@ pub fn results_of(spec: &AggregateSpec, states: &RecordBatch) -> Result<RecordBa
     let groups: Vec<usize> = (0..states.num_rows()).collect();
     let mut accumulators = spec.accumulators()?;
     spec.merge(&mut accumulators, states.columns(), &groups, groups.len())?;
-    spec.results(&states.columns()[..spec.keys()], &mut accumulators)
+    spec.results(&states.columns()[..spec.key_count()], &mut accumulators)
+}
+
+impl ShardSpec for AggregateSpec {
+    fn name(&self) -> &'static str {
+        "aggregate"
+    }
+
+    fn inputs(&self) -> Vec<SchemaRef> {
+        vec![Arc::clone(&self.input)]
+    }
+
+    fn keys(&self, _: usize, columns: &[ArrayRef]) -> Vec<ArrayRef> {
+        self.other_columns(columns)
+    }
 }
 
 /// The windows of a length that end at `ends`.

@@ -1,0 +1,215 @@
+//! Joins of two streams.
+//!
+//! State is what each side has given, by join key. A micro-batch's rows of the left side meet what
+//! is there of the right side and are added; then its rows of the right side meet all of the left
+//! side. So each pair meets once, when the later of its rows comes. A side's rows go when the
+//! watermark says that no partner can come any more: by the event time in the join key, or by the
+//! bounds that the condition sets between the sides' event times. A row that goes, and that an
+//! outer join keeps, is published with nulls for the other side if it never met a partner.
+//!
+//! Input rows have the side's columns first, then the columns of [`SideSpec`]. Whether a row has
+//! met a partner is its mark in the [`RowLog`]; in a snapshot it is a column of the row.
+
+mod side;
+mod spec;
+#[cfg(test)]
+mod tests;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, new_null_array};
+use arrow::compute::take_record_batch;
+use datafusion::common::Result;
+use millstream_store::offset::BatchId;
+
+use self::side::{Fresh, Side};
+pub use self::spec::{Evict, JoinKind, JoinSpec, SideSpec};
+use super::operator::{MicroBatchFacts, Snapshot};
+use super::sharded::{Outcome, Shard, Sharded};
+
+/// A join of two streams; see the module's head.
+pub type StreamJoin = Sharded<Joined>;
+
+/// When so many pairs are found, they are looked at: what keys with many rows on both sides need of
+/// memory is about that, and the pairs of one row.
+const PAIRS_MAX: usize = 65_536;
+
+/// Both sides' rows of some keys.
+pub struct Joined {
+    sides: [Side; 2],
+}
+
+/// Rows of a micro-batch that share their keys with rows of the other side.
+#[derive(Default)]
+struct Pairs {
+    /// Places among the fresh rows.
+    fresh: Vec<u32>,
+    /// Numbers of the other side's rows.
+    known: Vec<u64>,
+}
+
+impl Shard for Joined {
+    type Spec = JoinSpec;
+
+    fn new(spec: &JoinSpec) -> Result<Self> {
+        Ok(Self { sides: [Side::new(&spec.sides[0])?, Side::new(&spec.sides[1])?] })
+    }
+
+    fn apply(
+        &mut self,
+        spec: &JoinSpec,
+        facts: &MicroBatchFacts,
+        inputs: Vec<Vec<RecordBatch>>,
+    ) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        for (side, rows) in inputs.into_iter().enumerate() {
+            let late_us = facts.watermark.late_us();
+            let fresh = self.sides[side].fresh(&spec.sides[side], rows, late_us)?;
+            let Some((fresh, late)) = fresh else { continue };
+            outcome.late += late;
+            self.take(spec, side, facts.id, fresh, &mut outcome)?;
+        }
+        for side in 0..2 {
+            self.evict(spec, side, facts.watermark.evict_us(), &mut outcome)?;
+        }
+        Ok(outcome)
+    }
+
+    fn due_us(&self, spec: &JoinSpec) -> Option<i64> {
+        // Where no row is published by it, to let rows go can wait for the next ones.
+        let kept = (0..2).filter(|side| spec.kind.keeps(*side));
+        kept.filter_map(|side| self.sides[side].due_us(&spec.sides[side])).min()
+    }
+
+    fn needs_from(&self) -> Option<BatchId> {
+        self.sides.iter().filter_map(Side::first).min()
+    }
+
+    fn rows(&self) -> u64 {
+        self.sides.iter().map(|side| side.len() as u64).sum()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.sides.iter().map(|side| side.bytes() as u64).sum()
+    }
+
+    fn snapshot(self, spec: &JoinSpec) -> Result<Snapshot> {
+        let sides = self.sides.into_iter().zip(&spec.sides);
+        sides.map(|(side, spec)| side.snapshot(spec)).collect()
+    }
+}
+
+impl Joined {
+    /// Has fresh rows of a side meet the other side's, and keeps them.
+    fn take(
+        &mut self,
+        spec: &JoinSpec,
+        side: usize,
+        id: BatchId,
+        mut fresh: Fresh,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let mut pairs = Pairs::default();
+        for place in 0..fresh.rows.num_rows() {
+            let Some(key) = fresh.key(place) else { continue };
+            let known = self.sides[1 - side].with_key(key);
+            pairs.known.extend(known);
+            let place = u32::try_from(place).expect("a micro-batch has fewer rows");
+            pairs.fresh.resize(pairs.known.len(), place);
+            if pairs.fresh.len() >= PAIRS_MAX {
+                let full = std::mem::take(&mut pairs);
+                self.meet(spec, side, &mut fresh, full, outcome)?;
+            }
+        }
+        if !pairs.fresh.is_empty() {
+            self.meet(spec, side, &mut fresh, pairs, outcome)?;
+        }
+        self.sides[side].keep(&spec.sides[side], id, fresh)
+    }
+
+    /// Publishes the pairs that meet the rest of the condition, and marks their rows.
+    fn meet(
+        &mut self,
+        spec: &JoinSpec,
+        side: usize,
+        fresh: &mut Fresh,
+        pairs: Pairs,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let other = 1 - side;
+        let fresh_rows = take_record_batch(&fresh.rows, &UInt32Array::from(pairs.fresh.clone()))?;
+        let known_rows = self.sides[other].rows(&pairs.known)?;
+        let mut columns = [&fresh_rows, &known_rows].map(|rows| rows.columns());
+        if side == 1 {
+            columns.swap(0, 1);
+        }
+        let joined = spec.joined(columns)?;
+        let meets = spec.meets(&joined)?;
+        let mut published = Vec::with_capacity(joined.num_rows());
+        for (at, (place, number)) in (0_u32..).zip(pairs.fresh.iter().zip(&pairs.known)) {
+            if meets.as_ref().is_some_and(|meets| !meets[at as usize]) {
+                continue;
+            }
+            let was_marked = match side {
+                0 => std::mem::replace(&mut fresh.is_marked[*place as usize], true),
+                _ => fresh.is_marked[*place as usize],
+            };
+            let known_is_new = self.sides[other].mark(*number);
+            fresh.is_marked[*place as usize] = true;
+            // Of a semi join, the left row goes on with its first partner.
+            let goes_on = match (spec.kind, side) {
+                (JoinKind::LeftSemi, 0) => !was_marked,
+                (JoinKind::LeftSemi, _) => known_is_new,
+                _ => true,
+            };
+            if goes_on {
+                published.push(at);
+            }
+        }
+        if !published.is_empty() {
+            let picked = match published.len() == joined.num_rows() {
+                true => joined,
+                false => take_record_batch(&joined, &UInt32Array::from(published))?,
+            };
+            outcome.published.push(spec.output_of(&picked)?);
+        }
+        Ok(())
+    }
+
+    /// Lets rows of a side go that no partner can come for.
+    fn evict(
+        &mut self,
+        spec: &JoinSpec,
+        side: usize,
+        evict_us: i64,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let Some(gone) = self.sides[side].evict(&spec.sides[side], evict_us)? else {
+            return Ok(());
+        };
+        outcome.removed += gone.rows.num_rows() as u64;
+        if !spec.kind.keeps(side) {
+            return Ok(());
+        }
+        let alone = gone.is_marked.iter().zip(0_u32..).filter(|(marked, _)| !**marked);
+        let alone: UInt32Array = alone.map(|(_, at)| at).collect();
+        if alone.is_empty() {
+            return Ok(());
+        }
+        let alone = take_record_batch(&gone.rows, &alone)?;
+        let other = &spec.sides[1 - side];
+        let nulls = other.input.fields()[..other.columns].iter();
+        let nulls: Vec<ArrayRef> =
+            nulls.map(|field| new_null_array(field.data_type(), alone.num_rows())).collect();
+        let mut columns = [alone.columns(), &nulls[..]];
+        if side == 1 {
+            columns.swap(0, 1);
+        }
+        outcome.published.push(spec.output_of(&spec.joined(columns)?)?);
+        Ok(())
+    }
+}
+
+/// Which rows a Boolean column is true for.
+fn trues(column: &ArrayRef) -> Vec<bool> {
+    let column = column.as_boolean();
+    (0..column.len()).map(|at| column.is_valid(at) && column.value(at)).collect()
+}

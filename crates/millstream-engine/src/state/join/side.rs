@@ -1,0 +1,198 @@
+//! The rows of one side of a join: by key, and by the time at which they go.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::TimestampMicrosecondType;
+use datafusion::common::Result;
+use millstream_store::offset::BatchId;
+
+use super::spec::SideSpec;
+use super::trues;
+use crate::state::keyed::{Key, KeyFormat, Keys};
+use crate::state::late;
+use crate::state::leaving::Leaving;
+use crate::state::row_log::RowLog;
+
+/// See the module's head.
+pub struct Side {
+    format: KeyFormat,
+    rows: RowLog,
+    of_keys: HashMap<Key, Vec<u64>>,
+    key_bytes: usize,
+    /// By time, microseconds since the epoch, the rows that go then.
+    leaving: Leaving<u64>,
+}
+
+/// A micro-batch's rows of a side, without late ones.
+pub struct Fresh {
+    pub(super) rows: RecordBatch,
+    /// By row, whether it has met a partner.
+    pub(super) is_marked: Vec<bool>,
+    keys: Keys,
+    /// By row, whether a key is null: then it meets nobody.
+    is_null: Vec<bool>,
+}
+
+/// Rows that went.
+pub struct Gone {
+    pub(super) rows: RecordBatch,
+    pub(super) is_marked: Vec<bool>,
+}
+
+impl Fresh {
+    /// The key of a row; `None` where it is null.
+    pub(super) fn key(&self, place: usize) -> Option<&[u8]> {
+        (!self.is_null[place]).then(|| self.keys.at(place))
+    }
+}
+
+impl Side {
+    pub(super) fn new(spec: &SideSpec) -> Result<Self> {
+        Ok(Self {
+            format: KeyFormat::new(&spec.key_schema())?,
+            rows: RowLog::new(Arc::clone(&spec.input)),
+            of_keys: HashMap::new(),
+            key_bytes: 0,
+            leaving: Leaving::default(),
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let of_key = size_of::<(Key, Vec<u64>)>() + 1;
+        let index = self.of_keys.capacity() * of_key + self.key_bytes;
+        self.rows.bytes() + index + 2 * self.rows.len() * size_of::<u64>()
+    }
+
+    pub(super) fn first(&self) -> Option<BatchId> {
+        self.rows.first()
+    }
+
+    /// The rows that are not late, and how many are; `None` where there are none at all.
+    pub(super) fn fresh(
+        &self,
+        spec: &SideSpec,
+        rows: Vec<RecordBatch>,
+        late_us: i64,
+    ) -> Result<Option<(Fresh, u64)>> {
+        if rows.iter().all(|rows| rows.num_rows() == 0) {
+            return Ok(None);
+        }
+        let all = concat_batches(&rows[0].schema(), &rows)?;
+        let before = all.num_rows();
+        let rows = match spec.late {
+            None => all,
+            Some(column) => {
+                let times = all.column(column).as_primitive::<TimestampMicrosecondType>().clone();
+                late::without(&times, late_us, all)?
+            }
+        };
+        let columns = &rows.columns()[spec.keys.clone()];
+        let keys = self.format.keys(columns, rows.num_rows())?;
+        let is_null = nulls(columns, rows.num_rows());
+        let is_marked = trues(rows.column(spec.mark));
+        let late = (before - rows.num_rows()) as u64;
+        Ok(Some((Fresh { rows, is_marked, keys, is_null }, late)))
+    }
+
+    /// The rows with a key.
+    pub(super) fn with_key(&self, key: &[u8]) -> &[u64] {
+        self.of_keys.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn rows(&self, numbers: &[u64]) -> Result<RecordBatch> {
+        self.rows.rows(numbers)
+    }
+
+    pub(super) fn mark(&mut self, number: u64) -> bool {
+        self.rows.mark(number)
+    }
+
+    /// Keeps the rows of a micro-batch.
+    pub(super) fn keep(&mut self, spec: &SideSpec, id: BatchId, fresh: Fresh) -> Result<()> {
+        let times = spec.evict.map(|evict| {
+            let times = fresh.rows.column(evict.column);
+            times.as_primitive::<TimestampMicrosecondType>().clone()
+        });
+        let first = self.rows.add(id, fresh.rows.clone(), fresh.is_marked.clone())?;
+        for (number, place) in (first..).zip(0..fresh.rows.num_rows()) {
+            if let Some(key) = fresh.key(place) {
+                match self.of_keys.get_mut(key) {
+                    Some(numbers) => numbers.push(number),
+                    None => {
+                        self.key_bytes += key.len();
+                        self.of_keys.insert(key.into(), vec![number]);
+                    }
+                }
+            }
+            if let Some(times) = times.as_ref().filter(|times| times.is_valid(place)) {
+                self.leaving.add(times.value(place), id, number);
+            }
+        }
+        Ok(())
+    }
+
+    /// The watermark that lets the first row go.
+    pub(super) fn due_us(&self, spec: &SideSpec) -> Option<i64> {
+        Some(self.leaving.next_us()?.saturating_sub(spec.evict?.offset_us))
+    }
+
+    /// Lets go of what the watermark has passed.
+    pub(super) fn evict(&mut self, spec: &SideSpec, evict_us: i64) -> Result<Option<Gone>> {
+        if self.due_us(spec).is_none_or(|due_us| due_us > evict_us) {
+            return Ok(None);
+        }
+        let Some(evict) = spec.evict else { return Ok(None) };
+        let numbers: Vec<u64> = self.leaving.take_until(evict.bound_us(evict_us)).collect();
+        let rows = self.rows.rows(&numbers)?;
+        let is_marked = numbers.iter().map(|number| self.rows.is_marked(*number)).collect();
+        let columns = &rows.columns()[spec.keys.clone()];
+        let keys = self.format.keys(columns, rows.num_rows())?;
+        let is_null = nulls(columns, rows.num_rows());
+        for ((number, key), is_null) in numbers.iter().zip(keys.iter()).zip(is_null) {
+            if !is_null {
+                self.forget(key, *number);
+            }
+        }
+        self.rows.remove(&numbers)?;
+        Ok(Some(Gone { rows, is_marked }))
+    }
+
+    fn forget(&mut self, key: &[u8], number: u64) {
+        let Some(numbers) = self.of_keys.get_mut(key) else { return };
+        // They are added in order, and go about in order.
+        if let Some(at) = numbers.iter().position(|other| *other == number) {
+            numbers.remove(at);
+        }
+        if numbers.is_empty() {
+            self.of_keys.remove(key);
+            self.key_bytes -= key.len();
+        }
+    }
+
+    /// All rows, with their marks in their column.
+    pub(super) fn snapshot(self, spec: &SideSpec) -> Result<Vec<RecordBatch>> {
+        let with_marks = |(rows, marks): (RecordBatch, Vec<bool>)| {
+            let mut columns = rows.columns().to_vec();
+            columns[spec.mark] = Arc::new(BooleanArray::from(marks));
+            Ok(RecordBatch::try_new(rows.schema(), columns)?)
+        };
+        self.rows.all()?.into_iter().map(with_marks).collect()
+    }
+}
+
+fn nulls(columns: &[ArrayRef], rows: usize) -> Vec<bool> {
+    let mut is_null = vec![false; rows];
+    for column in columns.iter().filter(|column| column.null_count() > 0) {
+        for (at, is_null) in is_null.iter_mut().enumerate() {
+            *is_null |= column.is_null(at);
+        }
+    }
+    is_null
+}

@@ -1,0 +1,347 @@
+//! An operator's work spread over the cores.
+//!
+//! Rows of a micro-batch are spread by the hash of their keys over *shards*, one per core. All rows
+//! of a key meet in one shard, now and later, so shards need nothing of each other. Few rows are
+//! worked on where they are: handing them to other cores would cost more.
+//!
+//! Where the query has a limit of memory, there are many small shards instead, and beyond the limit
+//! some of them live in files ([`Slot`]). Then one shard after the other is worked on, so that no
+//! more than the limit and one shard are in memory.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::common::Result;
+use millstream_store::env::Env;
+use millstream_store::offset::BatchId;
+
+use super::operator::{Applied, MicroBatchFacts, Operator, OperatorMetrics, Snapshot};
+use super::slot::{Aside, Slot};
+use super::spread::Spread;
+
+/// Fewer rows than this are worked on by one core.
+const ROWS_WORTH_A_CORE: usize = 4_096;
+
+/// Shards of an operator whose memory has a limit: what is in memory for one of them is small then.
+const SHARDS_WITHIN_LIMIT: usize = 64;
+
+/// What an operator may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Means {
+    /// How many cores.
+    pub cores: usize,
+    /// How much memory for its state, in bytes; `None` for what there is.
+    pub memory_bytes: Option<u64>,
+}
+
+/// What is the same for all shards of an operator.
+pub trait ShardSpec: Send + Sync + 'static {
+    /// What the operator is, for progress.
+    fn name(&self) -> &'static str;
+
+    /// By input, the schema of its rows.
+    fn inputs(&self) -> Vec<SchemaRef>;
+
+    /// The columns of an input's rows that say which rows belong together.
+    fn keys(&self, input: usize, columns: &[ArrayRef]) -> Vec<ArrayRef>;
+}
+
+/// The state of some keys.
+pub trait Shard: Send + Sized + 'static {
+    /// What it shares with the others.
+    type Spec: ShardSpec;
+
+    /// No state yet.
+    fn new(spec: &Self::Spec) -> Result<Self>;
+
+    /// Takes the rows of a micro-batch, by input.
+    fn apply(
+        &mut self,
+        spec: &Self::Spec,
+        facts: &MicroBatchFacts,
+        inputs: Vec<Vec<RecordBatch>>,
+    ) -> Result<Outcome>;
+
+    /// The watermark, microseconds since the epoch, that would give output or let state go without
+    /// any rows; `None` where none would.
+    fn due_us(&self, spec: &Self::Spec) -> Option<i64>;
+
+    /// What is left of a micro-batch's rows where they can wait until the watermark has come to a
+    /// time; `None` where output follows from them at once.
+    fn put_aside(
+        _: &Self::Spec,
+        _: &MicroBatchFacts,
+        _: &[Vec<RecordBatch>],
+    ) -> Result<Option<Aside>> {
+        Ok(None)
+    }
+
+    /// See [`Operator::needs_from`].
+    fn needs_from(&self) -> Option<BatchId>;
+
+    /// How many rows of state there are.
+    fn rows(&self) -> u64;
+
+    /// Their memory, in bytes.
+    fn bytes(&self) -> u64;
+
+    /// All state as rows of the inputs.
+    fn snapshot(self, spec: &Self::Spec) -> Result<Snapshot>;
+}
+
+/// What a micro-batch did to a shard.
+#[derive(Default)]
+pub struct Outcome {
+    /// Output rows.
+    pub published: Vec<RecordBatch>,
+    /// Rows of state that went.
+    pub removed: u64,
+    /// Input rows that were late.
+    pub late: u64,
+    /// Input rows that change nothing.
+    pub dropped: u64,
+    /// By input, the rows without which the state would be another, where those are not all.
+    pub changes: Option<Vec<Vec<RecordBatch>>>,
+}
+
+/// An operator made of shards; see the module's head.
+pub struct Sharded<S: Shard> {
+    spec: Arc<S::Spec>,
+    means: Means,
+    spread: Spread,
+    /// Empty while they are worked on.
+    slots: Vec<Slot<S>>,
+    memory: Memory,
+    metrics: OperatorMetrics,
+}
+
+/// Keeps track of the memory of all shards.
+#[derive(Clone, Copy, Default)]
+struct Memory {
+    limit_bytes: Option<u64>,
+    /// When it was last measured.
+    known_bytes: u64,
+    /// The bytes of rows that were taken since.
+    since_bytes: u64,
+}
+
+impl<S: Shard> Sharded<S> {
+    /// An operator without state yet.
+    pub fn new(spec: Arc<S::Spec>, means: Means) -> Result<Self> {
+        let metrics = OperatorMetrics { name: spec.name(), ..OperatorMetrics::default() };
+        let shards = means.memory_bytes.map_or(means.cores, |_| SHARDS_WITHIN_LIMIT);
+        let slots = (0..shards).map(|_| S::new(&spec).map(Slot::Here)).collect::<Result<_>>()?;
+        let memory = Memory { limit_bytes: means.memory_bytes, ..Memory::default() };
+        Ok(Self { spec, means, spread: Spread::new(shards), slots, memory, metrics })
+    }
+
+    /// By shard, by input, its rows.
+    fn shares(&self, inputs: &[Vec<RecordBatch>]) -> Result<Vec<Share>> {
+        let mut shares = vec![Vec::with_capacity(inputs.len()); self.slots.len()];
+        for (input, rows) in inputs.iter().enumerate() {
+            let keys = |rows: &RecordBatch| self.spec.keys(input, rows.columns());
+            for (share, rows) in shares.iter_mut().zip(self.spread.rows(rows, keys)?) {
+                share.push(rows);
+            }
+        }
+        Ok(shares)
+    }
+
+    /// Has the slots worked on, in as many groups at once.
+    async fn work(
+        &mut self,
+        env: &Env,
+        groups: usize,
+        facts: MicroBatchFacts,
+        mut shares: Vec<Share>,
+    ) -> Result<Vec<Outcome>> {
+        let in_group = self.slots.len().div_ceil(groups);
+        let mut tasks = Vec::with_capacity(groups);
+        let mut slots = std::mem::take(&mut self.slots);
+        while !slots.is_empty() {
+            let rest = slots.split_off(in_group.min(slots.len()));
+            let own = std::mem::replace(&mut slots, rest);
+            let rest = shares.split_off(own.len());
+            let share = std::mem::replace(&mut shares, rest);
+            let spec = Arc::clone(&self.spec);
+            let memory = if groups == 1 { self.memory } else { Memory::default() };
+            tasks.push(env.spawn_on_cores("operator", async move {
+                let mut group = Group { slots: own, memory };
+                let outcomes = group.apply(&spec, &facts, share);
+                (group, outcomes)
+            }));
+        }
+        let mut outcomes = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let (group, of_group) = task.join().await;
+            self.slots.extend(group.slots);
+            if groups == 1 {
+                self.memory = group.memory;
+            }
+            outcomes.push(of_group);
+        }
+        let outcomes = outcomes.into_iter().collect::<Result<Vec<_>>>()?;
+        Ok(outcomes.into_iter().flatten().collect())
+    }
+}
+
+/// A shard's rows, by input.
+type Share = Vec<Vec<RecordBatch>>;
+
+/// Slots that one core works on.
+struct Group<S> {
+    slots: Vec<Slot<S>>,
+    memory: Memory,
+}
+
+impl<S: Shard> Group<S> {
+    fn apply(
+        &mut self,
+        spec: &S::Spec,
+        facts: &MicroBatchFacts,
+        shares: Vec<Share>,
+    ) -> Result<Vec<Outcome>> {
+        let mut outcomes = Vec::with_capacity(self.slots.len());
+        for (at, share) in shares.into_iter().enumerate() {
+            let was_here = self.slots[at].is_here();
+            let taken = self.memory.limit_bytes.map_or(0, |_| bytes_of(&share));
+            outcomes.push(self.slots[at].apply(spec, facts, share)?);
+            if self.memory.limit_bytes.is_some() {
+                let read = if was_here { 0 } else { self.slots[at].bytes() };
+                self.memory.since_bytes += taken + read;
+                self.make_room(spec)?;
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Puts the largest shards into files where they are beyond the limit together.
+    fn make_room(&mut self, spec: &S::Spec) -> Result<()> {
+        let Memory { limit_bytes: Some(limit), known_bytes, since_bytes } = self.memory else {
+            return Ok(());
+        };
+        if known_bytes + since_bytes <= limit {
+            return Ok(());
+        }
+        let mut bytes: Vec<u64> = self.slots.iter().map(Slot::bytes).collect();
+        let mut total: u64 = bytes.iter().sum();
+        // Some room, so that this is not done again for the next rows.
+        while total > limit / 4 * 3 {
+            let here = (0..self.slots.len()).filter(|at| self.slots[*at].is_here());
+            let Some(largest) = here.max_by_key(|at| bytes[*at]).filter(|at| bytes[*at] > 0) else {
+                break;
+            };
+            self.slots[largest].spill(spec)?;
+            total -= std::mem::replace(&mut bytes[largest], 0);
+        }
+        (self.memory.known_bytes, self.memory.since_bytes) = (total, 0);
+        Ok(())
+    }
+}
+
+fn bytes_of(share: &[Vec<RecordBatch>]) -> u64 {
+    share.iter().flatten().map(|rows| rows.get_array_memory_size() as u64).sum()
+}
+
+#[async_trait]
+impl<S: Shard> Operator for Sharded<S> {
+    async fn apply(
+        &mut self,
+        env: &Env,
+        facts: &MicroBatchFacts,
+        inputs: Vec<Vec<RecordBatch>>,
+    ) -> Result<Applied> {
+        let total: usize = inputs.iter().flatten().map(RecordBatch::num_rows).sum();
+        let shares = self.shares(&inputs)?;
+        let outcomes = match () {
+            () if self.is_crowded(&inputs) => self.work(env, 1, *facts, shares).await?,
+            () if total < ROWS_WORTH_A_CORE || self.slots.len() == 1 => {
+                let slots = std::mem::take(&mut self.slots);
+                let mut group = Group { slots, memory: Memory::default() };
+                let outcomes = group.apply(&self.spec, facts, shares);
+                self.slots = group.slots;
+                outcomes?
+            }
+            () => self.work(env, self.means.cores, *facts, shares).await?,
+        };
+        self.count(total as u64, &outcomes);
+        Ok(collected(outcomes, inputs))
+    }
+
+    fn input_schemas(&self) -> Vec<SchemaRef> {
+        self.spec.inputs()
+    }
+
+    fn is_due(&self, evict_us: i64) -> bool {
+        let due = self.slots.iter().filter_map(|slot| slot.due_us(&self.spec)).min();
+        due.is_some_and(|due| due <= evict_us)
+    }
+
+    fn needs_from(&self) -> Option<BatchId> {
+        self.slots.iter().filter_map(Slot::needs_from).min()
+    }
+
+    fn metrics(&self) -> OperatorMetrics {
+        let rows = self.slots.iter().map(Slot::rows).sum();
+        let spilled_bytes = self.slots.iter().map(Slot::spilled_bytes).sum();
+        OperatorMetrics { rows, spilled_bytes, ..self.metrics.clone() }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.slots.iter().map(Slot::bytes).sum()
+    }
+
+    fn fresh(&self) -> Result<Box<dyn Operator>> {
+        let means = Means { cores: 1, ..self.means };
+        Ok(Box::new(Self::new(Arc::clone(&self.spec), means)?))
+    }
+
+    fn snapshot(self: Box<Self>) -> Result<Snapshot> {
+        let mut snapshot: Snapshot = vec![Vec::new(); self.spec.inputs().len()];
+        for slot in self.slots {
+            let of_shard = slot.into_shard(&self.spec)?.snapshot(&self.spec)?;
+            snapshot.iter_mut().zip(of_shard).for_each(|(all, rows)| all.extend(rows));
+        }
+        Ok(snapshot)
+    }
+}
+
+impl<S: Shard> Sharded<S> {
+    /// Whether memory has to be looked after shard by shard: when half of the limit may be used.
+    fn is_crowded(&mut self, inputs: &[Vec<RecordBatch>]) -> bool {
+        let Some(limit) = self.memory.limit_bytes else { return false };
+        let Memory { known_bytes, since_bytes, .. } = self.memory;
+        let taken = bytes_of(inputs);
+        if known_bytes + since_bytes + taken > limit / 2
+            || self.slots.iter().any(|slot| !slot.is_here())
+        {
+            return true;
+        }
+        self.memory.since_bytes += taken;
+        false
+    }
+
+    fn count(&mut self, total: u64, outcomes: &[Outcome]) {
+        let count = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+        self.metrics.rows_late = count(|outcome| outcome.late);
+        let unused = self.metrics.rows_late + count(|outcome| outcome.dropped);
+        self.metrics.rows_updated = total.saturating_sub(unused);
+        self.metrics.rows_removed = count(|outcome| outcome.removed);
+    }
+}
+
+/// What shards gave, together.
+fn collected(outcomes: Vec<Outcome>, inputs: Vec<Vec<RecordBatch>>) -> Applied {
+    let mut changes: Option<Vec<Vec<RecordBatch>>> = None;
+    let mut output = Vec::with_capacity(outcomes.len());
+    for outcome in outcomes {
+        if let Some(of_shard) = outcome.changes {
+            let known = changes.get_or_insert_with(|| vec![Vec::new(); of_shard.len()]);
+            known.iter_mut().zip(of_shard).for_each(|(known, rows)| known.extend(rows));
+        }
+        output.push(outcome.published);
+    }
+    Applied { output, changes: changes.unwrap_or(inputs) }
+}

@@ -1,0 +1,184 @@
+//! A shard in memory, or its state in a file.
+
+use arrow::array::RecordBatch;
+use datafusion::common::Result;
+use millstream_store::offset::BatchId;
+
+use super::operator::MicroBatchFacts;
+use super::sharded::{Outcome, Shard, ShardSpec};
+use super::spill::SpillFile;
+
+/// See the module's head.
+pub enum Slot<S> {
+    /// In memory.
+    Here(S),
+    /// In a file.
+    Away(Away),
+}
+
+/// A shard's state in a file, and what has to be known of it.
+pub struct Away {
+    file: SpillFile,
+    /// By input, rows that are not in the file yet.
+    pending: Vec<Vec<RecordBatch>>,
+    pending_bytes: usize,
+    /// See [`Shard::needs_from`].
+    first: Option<BatchId>,
+    /// When it is needed though no rows come, microseconds since the epoch.
+    due_us: Option<i64>,
+    /// Rows of state, and rows that were put to them.
+    rows: u64,
+}
+
+/// Rows of a micro-batch that can wait until their state is needed.
+pub struct Aside {
+    /// By input, those that are not late.
+    pub rows: Vec<Vec<RecordBatch>>,
+    /// How many are late.
+    pub late: u64,
+    /// When their state is needed, microseconds since the epoch; `None` where there are none.
+    pub due_us: Option<i64>,
+}
+
+/// Rows of many micro-batches are written together.
+const WRITTEN_TOGETHER_BYTES: usize = 128 << 10;
+
+impl<S: Shard> Slot<S> {
+    /// As [`Shard::apply`]. State in a file is read where it is needed.
+    pub fn apply(
+        &mut self,
+        spec: &S::Spec,
+        facts: &MicroBatchFacts,
+        inputs: Vec<Vec<RecordBatch>>,
+    ) -> Result<Outcome> {
+        if let Self::Away(away) = self
+            && !away.is_due(facts.watermark.evict_us())
+        {
+            if inputs.iter().flatten().all(|rows| rows.num_rows() == 0) {
+                return Ok(Outcome::default());
+            }
+            if let Some(aside) = S::put_aside(spec, facts, &inputs)? {
+                return away.add(spec, facts.id, aside);
+            }
+        }
+        self.here(spec)?.apply(spec, facts, inputs)
+    }
+
+    /// Whether it is in memory.
+    pub fn is_here(&self) -> bool {
+        matches!(self, Self::Here(_))
+    }
+
+    /// The shard, in memory.
+    fn here(&mut self, spec: &S::Spec) -> Result<&mut S> {
+        if let Self::Away(_) = self {
+            let Self::Away(away) = std::mem::replace(self, Self::Here(S::new(spec)?)) else {
+                unreachable!("it was looked at")
+            };
+            if let Self::Here(shard) = self {
+                away.read_into(spec, shard)?;
+            }
+        }
+        match self {
+            Self::Here(shard) => Ok(shard),
+            Self::Away(_) => unreachable!("it was read"),
+        }
+    }
+
+    /// Puts the state into a file.
+    pub fn spill(&mut self, spec: &S::Spec) -> Result<()> {
+        let Self::Here(shard) = self else { return Ok(()) };
+        let (first, due_us, rows) = (shard.needs_from(), shard.due_us(spec), shard.rows());
+        let shard = std::mem::replace(shard, S::new(spec)?);
+        let mut file = SpillFile::new()?;
+        file.add_all(&spec.inputs(), &shard.snapshot(spec)?)?;
+        let (pending, pending_bytes) = (vec![Vec::new(); spec.inputs().len()], 0);
+        *self = Self::Away(Away { file, pending, pending_bytes, first, due_us, rows });
+        Ok(())
+    }
+
+    /// As [`Shard::due_us`].
+    pub fn due_us(&self, spec: &S::Spec) -> Option<i64> {
+        match self {
+            Self::Here(shard) => shard.due_us(spec),
+            Self::Away(away) => away.due_us,
+        }
+    }
+
+    /// As [`Shard::needs_from`].
+    pub fn needs_from(&self) -> Option<BatchId> {
+        match self {
+            Self::Here(shard) => shard.needs_from(),
+            Self::Away(away) => away.first,
+        }
+    }
+
+    /// As [`Shard::rows`]; of what was put to state in a file, each row counts.
+    pub fn rows(&self) -> u64 {
+        match self {
+            Self::Here(shard) => shard.rows(),
+            Self::Away(away) => away.rows,
+        }
+    }
+
+    /// Memory, in bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Here(shard) => shard.bytes(),
+            Self::Away(away) => away.pending_bytes as u64,
+        }
+    }
+
+    /// Bytes in files.
+    pub fn spilled_bytes(&self) -> u64 {
+        match self {
+            Self::Here(_) => 0,
+            Self::Away(away) => away.file.bytes(),
+        }
+    }
+
+    /// The shard with all its state.
+    pub fn into_shard(mut self, spec: &S::Spec) -> Result<S> {
+        self.here(spec)?;
+        match self {
+            Self::Here(shard) => Ok(shard),
+            Self::Away(_) => unreachable!("it was read"),
+        }
+    }
+}
+
+impl Away {
+    fn is_due(&self, evict_us: i64) -> bool {
+        self.due_us.is_some_and(|due_us| due_us <= evict_us)
+    }
+
+    fn add<S: ShardSpec>(&mut self, spec: &S, id: BatchId, aside: Aside) -> Result<Outcome> {
+        self.first = Some(self.first.map_or(id, |first| first.min(id)));
+        self.due_us = self.due_us.into_iter().chain(aside.due_us).min();
+        for (pending, rows) in self.pending.iter_mut().zip(aside.rows) {
+            for rows in rows {
+                self.rows += rows.num_rows() as u64;
+                self.pending_bytes += rows.get_array_memory_size();
+                pending.push(rows);
+            }
+        }
+        if self.pending_bytes >= WRITTEN_TOGETHER_BYTES {
+            self.file.add_all(&spec.inputs(), &self.pending)?;
+            self.pending.iter_mut().for_each(Vec::clear);
+            self.pending_bytes = 0;
+        }
+        Ok(Outcome { late: aside.late, ..Outcome::default() })
+    }
+
+    fn read_into<S: Shard>(self, spec: &S::Spec, shard: &mut S) -> Result<()> {
+        let id = self.first.unwrap_or(BatchId(0));
+        let facts = MicroBatchFacts::of_snapshot(id);
+        let inputs = spec.inputs().len();
+        self.file.read(|input, rows| {
+            let mut of_inputs = vec![Vec::new(); inputs];
+            of_inputs[input] = rows;
+            shard.apply(spec, &facts, of_inputs).map(drop)
+        })?;
+        shard.apply(spec, &facts, self.pending).map(drop)
+    }
+}
