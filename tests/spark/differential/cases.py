@@ -88,18 +88,29 @@ FROM {T} WHERE ts IS NOT NULL GROUP BY ts, k"""),
     Case("several_keys", f"""SELECT window.start AS begin, upper(k) AS u, s, i > 4 AS big,
 count(*) AS n FROM {T} GROUP BY window(ts, '20 seconds'), upper(k), s, i > 4"""),
     Case("twice", TWICE),
+    Case("thrice", f"""SELECT window.start AS begin, sum(n) AS n, count(*) AS parts
+FROM (SELECT window AS v, sum(n) AS n
+      FROM (SELECT window AS w, k, count(*) AS n
+            FROM {T} GROUP BY window(ts, '5 seconds'), k) AS first_one
+      WHERE n > 1 GROUP BY window(window_time(w), '10 seconds', '5 seconds')) AS second_one
+GROUP BY window(v, '20 seconds')"""),
+    Case("twice_by_time", f"""SELECT at, count(*) AS keys, sum(n) AS n
+FROM (SELECT window_time(w) AS at, k, n
+      FROM (SELECT window AS w, k, count(*) AS n
+            FROM {T} GROUP BY window(ts, '5 seconds'), k) AS windows) AS inner_one
+GROUP BY at"""),
     Case("twice_by_window", f"""SELECT window.start AS begin, k, count(*) AS windows, sum(n) AS n
 FROM (SELECT window(ts, '5 seconds') AS w, k, count(*) AS n
       FROM {T} GROUP BY window(ts, '5 seconds'), k) AS inner_one
 GROUP BY window(w, '10 seconds'), k"""),
     Case("collected", BY_WINDOW % """sort_array(collect_list(s)) AS all_s,
 sort_array(collect_set(i)) AS set_i, sort_array(collect_list(d)) AS all_d,
-approx_count_distinct(i) AS about, median(d) AS middle, mode(k) AS usual"""),
+approx_count_distinct(i) AS about, median(d) AS middle"""),
     Case("first_last", f"""SELECT window.start AS begin, k, first(d) AS first_d, last(d) AS last_d,
 first(i, true) AS first_i, last(i, true) AS last_i, min_by(s, ts) AS s_then, max_by(d, ts) AS d_then
 FROM {T} GROUP BY window(ts, '10 seconds'), k"""),
     Case("spreads", BY_WINDOW % """var_pop(d) AS var, stddev_pop(i) AS dev, skewness(d) AS skew,
-kurtosis(i) AS kurt, corr(i, d) AS corr, covar_samp(i, d) AS covar,
+kurtosis(i) AS kurt, covar_samp(i, d) AS covar, regr_count(i, d) AS pairs,
 avg(CAST(d AS DECIMAL(6, 2))) AS exact_mean, sum(CAST(i AS DECIMAL(38, 0))) AS wide"""),
     Case("logic", BY_WINDOW % """bool_or(i > 8) AS any_big, every(i > -3) AS all_big, bit_xor(i)
 AS bits, count_if(d < 0) AS below, max(struct(coalesce(d, 0), coalesce(i, 0))) AS pair,
@@ -110,6 +121,19 @@ FROM {T} WHERE second(ts) < 30 GROUP BY window(ts, '10 seconds')"""),
     Case("exploded", f"""SELECT window.start AS begin, x, count(*) AS n
 FROM (SELECT ts, explode(array(i, i + 1)) AS x FROM {T}) AS parts
 GROUP BY window(ts, '10 seconds'), x"""),
+    Case("static_join", f"""SELECT window.start AS begin, o.w AS w, count(*) AS n,
+sum(i * o.w) AS total
+FROM {T} LEFT JOIN (VALUES ('a', 2), ('b', 3)) AS o(k, w) ON t.k = o.k
+GROUP BY window(ts, '10 seconds'), o.w"""),
+    Case("key_types", f"""SELECT window.start AS begin, CAST(ts AS DATE) AS day, i > 4 AS big,
+CAST(d AS DECIMAL(6, 2)) AS exact, struct(k, i) AS pair, array(k, s) AS both_texts, count(*) AS n
+FROM {T} GROUP BY window(ts, '20 seconds'), CAST(ts AS DATE), i > 4, CAST(d AS DECIMAL(6, 2)),
+struct(k, i), array(k, s)"""),
+    Case("odd_doubles", f"""SELECT window.start AS begin, d, count(*) AS n, min(d) AS low
+FROM {T} GROUP BY window(ts, '10 seconds'), d""", events={"t": [
+        [line(1, d=0.0), line(1, d="NaN"), line(1, d=-0.0), line(1, d="-Infinity")],
+        [line(2, d=-0.0), line(2, d="NaN"), line(1, d=0), line(2)], rows(60)]}),
+    Case("many_keys", KEYED.replace("k", "s"), events="many"),
     Case("no_delay", f"""SELECT window.start AS begin, count(*) AS n, sum(d) AS total
 FROM STREAM t WATERMARK ts DELAY OF INTERVAL 0 SECONDS GROUP BY window(ts, '5 seconds')"""),
     Case("punctual", KEYED, events="punctual", recut=True),
@@ -136,6 +160,14 @@ BY_HAND = [
 TWO_STREAMS = [
     Case("union_min", BOTH, tables=("t", "u")),
     Case("union_max", BOTH, tables=("t", "u"), options={"multipleWatermarkPolicy": "max"}),
+    Case("same_stream_twice", f"""SELECT window.start AS begin, k, count(*) AS n
+FROM (SELECT ts, k FROM {T} UNION ALL
+      SELECT ts, concat(k, '2') FROM {T.replace("10", "20")} WHERE ts IS NOT NULL) AS both_times
+GROUP BY window(ts, '10 seconds'), k"""),
+    Case("union_of_aggregates", f"""SELECT window.start AS begin, k, count(*) AS n
+FROM {T} GROUP BY window(ts, '10 seconds'), k
+UNION ALL SELECT window.start AS begin, k, -count(*) AS n
+FROM {U} GROUP BY window(ts, '5 seconds'), k""", tables=("t", "u")),
     Case("union_punctual", f"""SELECT window.start AS begin, count(*) AS n, sum(i) AS total
 FROM (SELECT ts, i FROM {T} UNION ALL SELECT ts, i FROM {U}) AS both_streams
 GROUP BY window(ts, '10 seconds')""", tables=("t", "u"), events="punctual", recut=True),
@@ -149,6 +181,8 @@ FROM {T} GROUP BY window(ts, '20 seconds', '10 seconds'), k HAVING count(*) > 2"
     Case("update_all", f"SELECT {BASIC} FROM STREAM t", mode="update", events="punctual"),
     Case("update_window", """SELECT window.start AS begin, count(*) AS n
 FROM STREAM t GROUP BY window(ts, '10 seconds')""", mode="update"),
+    Case("update_many_keys", f"""SELECT window.start AS begin, s, {WHOLE.replace(" AS s", " AS t")}
+FROM {T} GROUP BY window(ts, '10 seconds'), s""", mode="update", events="many"),
     Case("complete_key", f"SELECT k, {BASIC} FROM STREAM t GROUP BY k", mode="complete"),
     Case("complete_window", KEYED_WHOLE, mode="complete"),
     Case("complete_event_time", f"SELECT ts, count(*) AS n FROM {T} GROUP BY ts",
@@ -161,6 +195,9 @@ RESTARTED = [
     Case("restarted_twice", TWICE, stop_after=3),
     Case("restarted_update", KEYED_WHOLE, mode="update", stop_after=3),
     Case("restarted_complete", KEYED_WHOLE, mode="complete", stop_after=3),
+    Case("restarted_without_files", KEYED, stop_after=6),
+    Case("restarted_union_max", BOTH, tables=("t", "u"), stop_after=2,
+         options={"multipleWatermarkPolicy": "max"}),
     Case("restarted_union", BOTH, tables=("t", "u"), stop_after=3),
 ]
 

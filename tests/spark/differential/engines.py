@@ -122,26 +122,25 @@ class MillstreamRun:
     """The query in a pipeline file."""
 
     def __init__(self, binary, query, case, directory, paths, columns):
-        self.binary, self.directory = binary, Path(directory)
+        self.binary, self.directory, self.ran = binary, Path(directory), []
         # Files take no other mode than append. The console shows text: rows are JSON there.
         self.prints = case.mode != "append"
-        options = {"outputMode": case.mode, **case.options}
         if self.prints and columns:
             names = ", ".join(f"`{name}`" for name in columns)
-            query = f"SELECT to_json(struct({names})) AS row FROM (\n{query}\n) AS results"
-        if self.prints:
-            options |= {"truncate": "false", "numRows": "1000000"}
-        else:
-            options["path"] = "out"
-        connector = "console" if self.prints else "json"
-        tables = [table(name, f"({COLUMNS})", "json", {"path": path, "maxFilesPerTrigger": case.files})
-                  for name, path in paths.items()]
+            query = f"SELECT to_json(struct({names})) AS row\nFROM (\n{query}\n) AS results"
+        sources = [source(name, path, case.files) for name, path in paths.items()]
         flow = f"CREATE FLOW compared AS INSERT INTO target\n{query};\n"
-        text = "".join([*tables, table("target", "", connector, options), flow])
         self.directory.mkdir(parents=True, exist_ok=True)
         self.file = self.directory / "pipeline.sql"
-        self.file.write_text(text, encoding="utf-8")
-        self.ran = []
+        self.file.write_text("".join([*sources, self.target(case), flow]), encoding="utf-8")
+
+    def target(self, case):
+        """The table that gets the rows."""
+        options = {"outputMode": case.mode, **case.options}
+        if self.prints:
+            shows_all = {"truncate": "false", "numRows": "1000000"}
+            return table("target", "", "console", options | shows_all)
+        return table("target", "", "json", options | {"path": "out"})
 
     def run(self):
         """Runs everything that is there; the micro-batches of this run and those before."""
@@ -188,6 +187,11 @@ class MillstreamRun:
 
 def first_line(error):
     return str(error).split("\n", maxsplit=1)[0]
+
+
+def source(name, path, files):
+    """A table of the files under `path`, some at a time."""
+    return table(name, f"({COLUMNS})", "json", {"path": path, "maxFilesPerTrigger": files})
 
 
 def table(name, columns, connector, options):

@@ -16,6 +16,8 @@ ORIGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 FILE_SECONDS = 14
 FILE_ROWS = 14
 FILES = 5
+# In one file of `many`.
+MANY_ROWS, MANY_KEYS = 9000, 400
 # Rows stray less than the delay of every watermark in the cases, 5 seconds at least.
 STRAY_SECONDS = 4.5
 
@@ -83,6 +85,17 @@ def unruly(seed, files=FILES):
     written[3].append(json.dumps({"ts": time_text(20), "k": "b", "i": "seven"}))
     written[-1].append(line(files * FILE_SECONDS + 60, k="b", i=2))
     return [*written[:3], [], *written[3:]]
+
+
+def many(seed):
+    """More rows than one record batch holds, with keys enough that each window has hundreds."""
+    draw = random.Random(f"many {seed}")
+    written = []
+    for number in range(3):
+        times = [number * FILE_SECONDS + draw.uniform(0, FILE_SECONDS) for _ in range(MANY_ROWS)]
+        written.append([line(seconds, **fields(draw) | {"s": f"key {draw.randrange(MANY_KEYS)}"})
+                        for seconds in times])
+    return [*written, [line(3 * FILE_SECONDS + 60, k="a")]]
 
 
 def cut(lines, at):

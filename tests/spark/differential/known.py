@@ -4,6 +4,7 @@ These are run like all others and have to be different: one that is equal stands
 """
 
 from .cases import KEYED, T, U, Case, rows
+from .events import line
 from .pending import SESSION
 
 COUNTS = f"""SELECT window.start AS begin, %s count(*) AS n
@@ -51,6 +52,13 @@ FROM STREAM t GROUP BY k""", [rows(1, k="a", i=8, d=5.75), rows(2, k="b") + rows
     known("sessions of a key are not merged, each row has its own",
           "session_complete", SESSION % "'2 seconds'", [rows(0, k="a"), rows(1, k="a")],
           mode="complete"),
+    known("NaN is the greatest value in Spark; here what came before it is forgotten",
+          "extremes_with_nan", "SELECT k, min(d) AS low, max(d) AS high FROM STREAM t GROUP BY k",
+          [[line(1, k="a", d=1.5), line(1, k="a", d="NaN"), line(1, k="a", d=7.0)]],
+          mode="update"),
+    known("where all values are equal Spark divides by zero and fails",
+          "correlation_of_equals", "SELECT corr(i, d) AS r FROM STREAM t",
+          [[line(1, i=1, d=2.5), line(2, i=2, d=2.5)]], mode="update"),
     known("the share is not seen to be a literal, and the run fails",
           "shares", "SELECT percentile_approx(i, 0.5) AS half FROM STREAM t",
           [rows(1, i=1) + rows(2, i=5)], mode="update"),

@@ -1,4 +1,5 @@
-"""Queries that Millstream refuses as yet: sessions, distinct rows, deduplication, stream joins.
+"""Queries that Millstream refuses as yet: sessions, distinct rows, deduplication, stream joins,
+and aggregates that keep an order or group in several ways.
 
 Spark runs them, so that the cases are whole; that Millstream refuses them is checked. When one
 lands, its case belongs into `CASES`.
@@ -9,7 +10,7 @@ from .cases import T, U, Case
 SESSION = f"""SELECT session_window.start AS begin, session_window.end AS until, k, count(*) AS n,
 sum(d) AS total, max(i) AS high FROM {T} GROUP BY session_window(ts, %s), k"""
 
-# Equal keys, at most five seconds apart. The condition is complete for both sides' watermarks.
+# Equal keys, and times near each other. The condition is complete for both sides' watermarks.
 NEAR = "l.k = r.k AND r.ts BETWEEN l.ts - INTERVAL 3 SECONDS AND l.ts + INTERVAL 5 SECONDS"
 JOINED = f"""SELECT l.k AS k, r.k AS rk, l.ts AS at, r.ts AS rat, l.i AS i, r.i AS ri
 FROM {T} AS l %s JOIN {U} AS r ON {NEAR}"""
@@ -75,4 +76,11 @@ FROM STREAM t AS l JOIN STREAM u AS r ON l.k = r.k AND l.i = r.i AND l.s = r.s""
          tables=("t", "u")),
 ]
 
-PENDING = [*SESSIONS, *DUPLICATES, *JOINS]
+AGGREGATES = [
+    Case("joined_texts", f"""SELECT window.start AS begin,
+listagg(s, ',') WITHIN GROUP (ORDER BY s) AS texts FROM {T} GROUP BY window(ts, '10 seconds')"""),
+    Case("update_rollup", """SELECT k, i > 4 AS big, count(*) AS n
+FROM STREAM t GROUP BY ROLLUP(k, i > 4)""", mode="update"),
+]
+
+PENDING = [*AGGREGATES, *SESSIONS, *DUPLICATES, *JOINS]
