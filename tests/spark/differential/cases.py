@@ -162,7 +162,8 @@ TWO_STREAMS = [
     Case("union_max", BOTH, tables=("t", "u"), options={"multipleWatermarkPolicy": "max"}),
     Case("same_stream_twice", f"""SELECT window.start AS begin, k, count(*) AS n
 FROM (SELECT ts, k FROM {T} UNION ALL
-      SELECT ts, concat(k, '2') FROM {T.replace("10", "20")} WHERE ts IS NOT NULL) AS both_times
+      SELECT ts, concat('2', coalesce(k, ''))
+      FROM {T.replace("10", "20")} WHERE ts IS NOT NULL) AS both_times
 GROUP BY window(ts, '10 seconds'), k"""),
     Case("union_of_aggregates", f"""SELECT window.start AS begin, k, count(*) AS n
 FROM {T} GROUP BY window(ts, '10 seconds'), k

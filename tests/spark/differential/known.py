@@ -84,8 +84,10 @@ count(*) AS n FROM {T} GROUP BY window(ts, '10 seconds')""", [rows(1), rows(60)]
 
 KNOWN_DIFFERENT = [*ROWS, *PROGRESS, *ACCEPTED]
 
-# Here the delay is another on purpose: that has to be seen.
+# Here something is another on purpose: that has to be seen.
 FAULTY = [
     Case("other_delay", KEYED, here=KEYED.replace("10 SECONDS", "3 SECONDS"),
          why="Millstream is given another delay"),
+    Case("other_value", KEYED, here=KEYED.replace("count(i)", "count(d)"),
+         why="Millstream is asked to count another column"),
 ]
