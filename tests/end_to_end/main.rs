@@ -46,5 +46,6 @@ mod object_store;
 mod several_sinks;
 mod spark_answers;
 mod spark_handover;
+mod spark_stateful;
 mod triggers;
 mod windows;

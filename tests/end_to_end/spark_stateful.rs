@@ -1,0 +1,18 @@
+//! Queries with state give what Spark gives for the same files, micro-batch by micro-batch: rows,
+//! watermarks, and how many rows were late. `tests/spark/stateful.py` has the queries.
+
+use std::process::Command;
+
+use crate::{cache, spark};
+
+#[test]
+fn queries_with_state_give_what_spark_gives() {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let mut python = Command::new(spark::python());
+    python.arg(cache::repository().join("tests/spark/stateful.py"));
+    python.args(["--binary", env!("CARGO_BIN_EXE_millstream")]);
+    python.arg("--work").arg(directory.path().join("cases"));
+    python.env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");
+    python.current_dir(directory.path());
+    cache::run("comparing queries with state with Spark", python);
+}

@@ -1,0 +1,56 @@
+"""What differs between two runs of one query, in words that show the rows."""
+
+import json
+from collections import Counter
+
+
+def plain(value):
+    """Doubles to nine digits, which is what sums in another order leave the same."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, list):
+        return [plain(element) for element in value]
+    if isinstance(value, dict):
+        return {key: plain(element) for key, element in value.items()}
+    return value
+
+
+def multiset(rows):
+    """Rows as texts, with how often each is there."""
+    return Counter(json.dumps(plain(row), sort_keys=True, ensure_ascii=False) for row in rows)
+
+
+def rows_differ(spark, ours):
+    """Lines for the rows that only one side has."""
+    spark, ours = multiset(spark), multiset(ours)
+    only = [("Spark only", spark - ours), ("here only ", ours - spark)]
+    return [f"  {side} {row}" for side, rows in only for row in sorted(rows.elements())]
+
+
+def micro_batches_differ(spark, ours):
+    """Lines for what differs, micro-batch by micro-batch."""
+    found = []
+    spark, ours = ({one.id: one for one in run} for run in (spark, ours))
+    for number in sorted(spark.keys() | ours.keys()):
+        theirs, own = spark.get(number), ours.get(number)
+        if theirs is None or own is None:
+            side, only = ("Spark", theirs) if own is None else ("here", own)
+            found.append(f"micro-batch {number}: {side} only, with {only.input_rows} rows in, "
+                         f"watermark {only.watermark}, {only.dropped} rows late, rows {only.rows}")
+            continue
+        for fact in ("watermark", "dropped"):
+            of_spark, of_ours = getattr(theirs, fact), getattr(own, fact)
+            # Spark names no watermark where the query has none, here it is that of 1970.
+            if of_spark != of_ours and of_spark != "":
+                found.append(f"micro-batch {number}: {fact} is {of_spark} in Spark, "
+                             f"{of_ours} here")
+        rows = rows_differ(theirs.rows, own.rows)
+        if rows:
+            found.append(f"micro-batch {number}, watermark {own.watermark}:")
+            found += rows
+    return found
+
+
+def all_rows(run):
+    """The rows of all micro-batches."""
+    return [row for one in run for row in one.rows]
