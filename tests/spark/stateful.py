@@ -27,11 +27,12 @@ from differential import compare, events  # noqa: E402
 from differential.cases import CASES  # noqa: E402
 from differential.engines import EngineError, Input, MillstreamRun, SparkRun  # noqa: E402
 from differential.known import FAULTY, KNOWN_DIFFERENT  # noqa: E402
+from differential.operators import OPERATORS  # noqa: E402
 from differential.pending import PENDING  # noqa: E402
 from differential.refused import REFUSED  # noqa: E402
 
 EXPECTED = {
-    "equal": CASES,
+    "equal": [*CASES, *OPERATORS],
     "different": [*FAULTY, *KNOWN_DIFFERENT],
     "refused": REFUSED,
     "pending": PENDING,

@@ -174,8 +174,25 @@ FROM (SELECT ts, i FROM {T} UNION ALL SELECT ts, i FROM {U}) AS both_streams
 GROUP BY window(ts, '10 seconds')""", tables=("t", "u"), events="punctual", recut=True),
 ]
 
+
+def by_hand(name, query, written, **more):
+    """A case over these files of the one table."""
+    return Case(name, query, events={"t": written}, **more)
+
+
 UPDATE = [
+    Case("update", KEYED, mode="update"),
     Case("update_whole", KEYED_WHOLE, mode="update"),
+    by_hand("null_of_a_new_group", """SELECT k, min(d) AS low, max(i) AS high, avg(d) AS mean
+FROM STREAM t GROUP BY k""", [rows(1, k="a", i=8, d=5.75), rows(2, k="b") + rows(3, k="a")],
+            mode="update"),
+    by_hand("filter_and_watermark",
+            (BY_WINDOW % "count(*) AS n").replace(" GROUP", " WHERE k = 'a' GROUP"),
+            [rows(1, k="a"), rows(60, k="b"), rows(2, k="a"), rows(60, k="a")]),
+    by_hand("no_event_time", f"SELECT ts, count(*) AS n FROM {T} GROUP BY ts",
+            [rows(None, 1, k="a")], mode="update"),
+    by_hand("shares", "SELECT percentile_approx(i, 0.5) AS half FROM STREAM t",
+            [rows(1, i=1) + rows(2, i=5)], mode="update"),
     Case("update_sliding_having", f"""SELECT window, k, count(*) AS n, count(d) AS nd
 FROM {T} GROUP BY window(ts, '20 seconds', '10 seconds'), k HAVING count(*) > 2""", mode="update"),
     Case("update_key", f"SELECT k, {WHOLE} FROM STREAM t GROUP BY k", mode="update"),

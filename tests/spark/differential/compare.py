@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import zip_longest
 
 
 def plain(value):
@@ -27,17 +28,25 @@ def rows_differ(spark, ours):
     return [f"  {side} {row}" for side, rows in only for row in sorted(rows.elements())]
 
 
+def with_rows(run):
+    """The micro-batches that have rows, in or out.
+
+    Spark runs one without input whenever the watermark has moved; here one is run when something
+    comes of it.
+    """
+    return [one for one in run if one.input_rows or one.rows]
+
+
 def micro_batches_differ(spark, ours):
     """Lines for what differs, micro-batch by micro-batch."""
     found = []
-    spark, ours = ({one.id: one for one in run} for run in (spark, ours))
-    for number in sorted(spark.keys() | ours.keys()):
-        theirs, own = spark.get(number), ours.get(number)
+    for theirs, own in zip_longest(with_rows(spark), with_rows(ours)):
         if theirs is None or own is None:
             side, only = ("Spark", theirs) if own is None else ("here", own)
-            found.append(f"micro-batch {number}: {side} only, with {only.input_rows} rows in, "
+            found.append(f"micro-batch {only.id}: {side} only, with {only.input_rows} rows in, "
                          f"watermark {only.watermark}, {only.dropped} rows late, rows {only.rows}")
             continue
+        number = own.id
         for fact in ("watermark", "dropped"):
             of_spark, of_ours = getattr(theirs, fact), getattr(own, fact)
             # Spark names no watermark where the query has none, here it is that of 1970.

@@ -5,7 +5,7 @@ These are run like all others and have to be different: one that is equal stands
 
 from .cases import KEYED, T, U, Case, rows
 from .events import line
-from .pending import SESSION
+from .operators import JOINED
 
 COUNTS = f"""SELECT window.start AS begin, %s count(*) AS n
 FROM {T} %s GROUP BY window(ts, '10 seconds')%s"""
@@ -25,22 +25,12 @@ def known_of_two(why, name, query, of_t, of_u, **more):
 
 
 ROWS = [
-    known("a new group without values, beside a known group that has some, gets the values that "
-          "accumulators begin with instead of NULL",
-          "null_of_a_new_group", """SELECT k, min(d) AS low, max(i) AS high, avg(d) AS mean
-FROM STREAM t GROUP BY k""", [rows(1, k="a", i=8, d=5.75), rows(2, k="b") + rows(3, k="a")],
-          mode="update"),
-    Case("update", KEYED, mode="update", why="as null_of_a_new_group"),
-    known("Spark moves a filter below the watermark unless it reads the event time: rows that it "
-          "takes away do not move the watermark. Here they do",
-          "filter_moves_watermark", COUNTS % ("", "WHERE k = 'a'", ""),
-          [rows(1, k="a"), rows(60, k="b")]),
-    known("as filter_moves_watermark: HAVING on a key is a filter",
+    known_of_two("Spark takes null keys for equal in a full outer join of streams",
+                 "full_join_of_nulls", JOINED % "FULL OUTER", [rows(1, i=1)], [rows(2, i=2)]),
+    known("Spark moves a HAVING that looks at a key below the aggregation and the watermark: rows "
+          "that it takes away do not move the watermark. Here they do",
           "having_moves_watermark", COUNTS % ("k,", "", ", k HAVING k = 'a'"),
           [rows(1, k="a"), rows(60, k="b")]),
-    known("without an event time, a group by it is in Spark one like others that never leaves; "
-          "here its rows are late", "no_event_time",
-          f"SELECT ts, count(*) AS n FROM {T} GROUP BY ts", [rows(None, 1, k="a")], mode="update"),
     known("over all rows there is one group, also of no rows: Spark publishes it then",
           "no_rows", "SELECT count(*) AS n, max(i) AS high FROM STREAM t", [rows(1), []],
           mode="update"),
@@ -49,9 +39,6 @@ FROM STREAM t GROUP BY k""", [rows(1, k="a", i=8, d=5.75), rows(2, k="b") + rows
     known("after a watermark that closes nothing Spark runs a micro-batch without input, here "
           "there is none: a row that comes next is late by the watermark of the micro-batch before",
           "late_after_idling", PLAIN, [rows(30), rows(5), rows(60)], stop_after=1),
-    known("sessions of a key are not merged, each row has its own",
-          "session_complete", SESSION % "'2 seconds'", [rows(0, k="a"), rows(1, k="a")],
-          mode="complete"),
     known("NaN is the greatest value in Spark; here what came before it is forgotten",
           "extremes_with_nan", "SELECT k, min(d) AS low, max(d) AS high FROM STREAM t GROUP BY k",
           [[line(1, k="a", d=1.5), line(1, k="a", d="NaN"), line(1, k="a", d=7.0)]],
@@ -59,9 +46,6 @@ FROM STREAM t GROUP BY k""", [rows(1, k="a", i=8, d=5.75), rows(2, k="b") + rows
     known("where all values are equal Spark divides by zero and fails",
           "correlation_of_equals", "SELECT corr(i, d) AS r FROM STREAM t",
           [[line(1, i=1, d=2.5), line(2, i=2, d=2.5)]], mode="update"),
-    known("the share is not seen to be a literal, and the run fails",
-          "shares", "SELECT percentile_approx(i, 0.5) AS half FROM STREAM t",
-          [rows(1, i=1) + rows(2, i=5)], mode="update"),
 ]
 
 PROGRESS = [
@@ -76,8 +60,6 @@ PROGRESS = [
 ]
 
 ACCEPTED = [
-    known("Spark refuses it", "session_update", SESSION % "'2 seconds'", [rows(0, 1, k="a")],
-          mode="update"),
     known("Spark refuses it", "window_time_selected", f"""SELECT window_time(window) AS at,
 count(*) AS n FROM {T} GROUP BY window(ts, '10 seconds')""", [rows(1), rows(60)]),
 ]

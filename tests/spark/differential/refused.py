@@ -1,6 +1,7 @@
 """Queries that both engines have to refuse before they read a row."""
 
 from .cases import KEYED, T, TWICE, Case, rows
+from .operators import SESSION
 
 
 def refused(name, query, mode="append"):
@@ -21,6 +22,11 @@ FROM {T} GROUP BY window(ts, '10 seconds')"""),
     refused("sorted", KEYED + " ORDER BY k"),
     refused("sorted_update", "SELECT k, count(*) AS n FROM STREAM t GROUP BY k ORDER BY k",
             "update"),
+    refused("session_update", SESSION % "'2 seconds'", "update"),
+    refused("join_update", f"SELECT l.k AS k FROM {T} AS l LEFT JOIN {T} AS r ON l.k = r.k", "update"),
+    refused("join_without_equality", f"SELECT l.k AS k FROM {T} AS l JOIN {T} AS r ON l.k < r.k"),
+    refused("outer_join_without_bound",
+            f"SELECT l.k AS k FROM {T} AS l LEFT JOIN {T} AS r ON l.k = r.k"),
     refused("first_rows_update", "SELECT k, count(*) AS n FROM STREAM t GROUP BY k LIMIT 2",
             "update"),
     refused("ranked", f"SELECT k, row_number() OVER (PARTITION BY k ORDER BY i) AS place FROM {T}"),

@@ -12,6 +12,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
 
 use super::stream_scan::{Slots, StreamScan};
@@ -20,7 +21,7 @@ use super::stream_scan::{Slots, StreamScan};
 pub fn follow_filters(plan: &Arc<dyn ExecutionPlan>, scans: &[Arc<Slots>]) -> Result<()> {
     plan.apply(|node| {
         if let Some(filter) = node.downcast_ref::<FilterExec>()
-            && let Some(scan) = filter.input().downcast_ref::<StreamScan>()
+            && let Some(scan) = scan_below(filter.input())
         {
             for slots in scans {
                 follow(slots, scan, filter.predicate());
@@ -29,6 +30,14 @@ pub fn follow_filters(plan: &Arc<dyn ExecutionPlan>, scans: &[Arc<Slots>]) -> Re
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(())
+}
+
+/// The scan that gives its rows to whoever reads `plan`.
+fn scan_below(plan: &Arc<dyn ExecutionPlan>) -> Option<&StreamScan> {
+    match plan.downcast_ref::<CooperativeExec>() {
+        Some(cooperative) => cooperative.input().downcast_ref(),
+        None => plan.downcast_ref(),
+    }
 }
 
 fn follow(slots: &Arc<Slots>, scan: &StreamScan, predicate: &Arc<dyn PhysicalExpr>) {

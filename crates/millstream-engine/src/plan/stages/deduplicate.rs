@@ -80,15 +80,22 @@ impl Cutter<'_> {
     ) -> Result<LogicalPlan, CutError> {
         let of_keys = self.times_of(input, &keys);
         let in_keys = keys.iter().zip(of_keys).find_map(|(key, time)| Some((key.clone(), time?)));
-        let all: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
-        let of_all = self.times_of(input, &all);
-        let of_rows = || all.into_iter().zip(of_all).find_map(|(row, time)| Some((row, time?)));
+        // Late is what has an event time among its columns; within the watermark, any of them.
+        let looked_at: Vec<Expr> = match within {
+            true => input.schema().columns().into_iter().map(Expr::Column).collect(),
+            false => outputs.clone(),
+        };
+        let of_rows = self.times_of(input, &looked_at);
+        let of_rows = || {
+            let rows = looked_at.into_iter().zip(of_rows);
+            rows.into_iter().find_map(|(row, time)| Some((row, time?)))
+        };
         let stays = match (&in_keys, within) {
             (_, true) => Stays::After(self.delay_us(input)),
             (Some(_), false) => Stays::UntilItsTime,
             (None, false) => Stays::ForEver,
         };
-        let time = in_keys.or_else(of_rows).map(|(expr, time)| instant(expr, time));
+        let time = in_keys.or_else(of_rows).map(|(expr, time)| instant(expr.unalias(), time));
         if within && time.is_none() {
             return Err(CutError::NoWatermark);
         }

@@ -122,6 +122,17 @@ fn kind_of(join: &Join) -> Result<JoinKind, CutError> {
     })
 }
 
+/// Rows without a null key: others meet nobody.
+fn with_keys(plan: &Arc<LogicalPlan>, keys: &[Expr]) -> Result<Arc<LogicalPlan>, CutError> {
+    match conjunction(keys.iter().map(|key| key.clone().is_not_null())) {
+        Some(are_there) => {
+            let filter = Filter::try_new(are_there, Arc::clone(plan))?;
+            Ok(Arc::new(LogicalPlan::Filter(filter)))
+        }
+        None => Ok(Arc::clone(plan)),
+    }
+}
+
 /// A side on its way to being an input.
 struct SideInput<'a> {
     plan: &'a Arc<LogicalPlan>,
@@ -178,6 +189,8 @@ impl Cutter<'_> {
         let mut sides = Vec::with_capacity(2);
         for ((plan, keys), evict) in plans.into_iter().zip([left_keys, right_keys]).zip(evicts) {
             let late = self.time_column(plan);
+            let with_keys = with_keys(plan, &keys)?;
+            let plan = if kind.keeps(inputs.len()) { plan } else { &with_keys };
             let input = SideInput { plan, keys, late, evict };
             let (plan, side) = input.into_plan()?;
             inputs.push(plan);
