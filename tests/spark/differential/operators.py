@@ -53,8 +53,8 @@ FIRST_ONES = [
                    session.table("u").select("k", "i")).dropDuplicates(), tables=("t", "u")),
     first_ones("first_by_event_time", f"SELECT DISTINCT ON (ts, k) ts, k FROM {T}",
                lambda session: watermarked(session).dropDuplicates(["ts", "k"]).select("ts", "k")),
-    first_ones("first_by_key", f"SELECT DISTINCT ON (k) k FROM {T}",
-               lambda session: watermarked(session).dropDuplicates(["k"]).select("k")),
+    first_ones("first_by_key", "SELECT DISTINCT ON (k) k FROM STREAM t",
+               lambda session: session.table("t").dropDuplicates(["k"]).select("k")),
     first_ones("first_within_watermark", f"SELECT DISTINCT ON (k) WITHIN WATERMARK k FROM {T}",
                lambda session:
                watermarked(session).dropDuplicatesWithinWatermark(["k"]).select("k")),

@@ -14,17 +14,20 @@ use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::{ProjectionExec, update_expr};
 
 use super::stream_scan::{Slots, StreamScan};
 
 /// Has the watermarks of `scans` follow only rows that `plan` lets through right above them.
 pub fn follow_filters(plan: &Arc<dyn ExecutionPlan>, scans: &[Arc<Slots>]) -> Result<()> {
     plan.apply(|node| {
-        if let Some(filter) = node.downcast_ref::<FilterExec>()
-            && let Some(scan) = scan_below(filter.input())
-        {
-            for slots in scans {
-                follow(slots, scan, filter.predicate());
+        if let Some(filter) = node.downcast_ref::<FilterExec>() {
+            let parts = split_conjunction(filter.predicate());
+            let parts = parts.into_iter().map(Arc::clone).collect();
+            if let Some((scan, parts)) = over_scan(filter.input(), parts)? {
+                for slots in scans {
+                    follow(slots, scan, &parts);
+                }
             }
         }
         Ok(TreeNodeRecursion::Continue)
@@ -32,23 +35,35 @@ pub fn follow_filters(plan: &Arc<dyn ExecutionPlan>, scans: &[Arc<Slots>]) -> Re
     Ok(())
 }
 
-/// The scan that gives its rows to whoever reads `plan`.
-fn scan_below(plan: &Arc<dyn ExecutionPlan>) -> Option<&StreamScan> {
-    match plan.downcast_ref::<CooperativeExec>() {
-        Some(cooperative) => cooperative.input().downcast_ref(),
-        None => plan.downcast_ref(),
+type Parts = Vec<Arc<dyn PhysicalExpr>>;
+
+/// The scan that gives its rows to whoever reads `plan`, and `parts` over its columns.
+fn over_scan(
+    mut plan: &Arc<dyn ExecutionPlan>,
+    mut parts: Parts,
+) -> Result<Option<(&StreamScan, Parts)>> {
+    loop {
+        if let Some(cooperative) = plan.downcast_ref::<CooperativeExec>() {
+            plan = cooperative.input();
+        } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+            let below = parts.iter().map(|part| update_expr(part, projection.expr(), true));
+            let below = below.collect::<Result<Vec<_>>>()?;
+            parts = below.into_iter().flatten().collect();
+            plan = projection.input();
+        } else {
+            return Ok(plan.downcast_ref().map(|scan| (scan, parts)));
+        }
     }
 }
 
-fn follow(slots: &Arc<Slots>, scan: &StreamScan, predicate: &Arc<dyn PhysicalExpr>) {
+fn follow(slots: &Arc<Slots>, scan: &StreamScan, parts: &Parts) {
     let (Some(columns), Some(seen)) = (scan.columns_of(slots), slots.event_times()) else { return };
     let Some(time) = columns.iter().position(|column| *column == seen.column()) else { return };
     let looks_at_time = |part: &Arc<dyn PhysicalExpr>| {
         collect_columns(part).iter().any(|column| column.index() == time)
     };
-    let parts = split_conjunction(predicate).into_iter();
-    let parts = parts.filter(|part| !looks_at_time(part) && !is_volatile(part));
-    let parts: Vec<_> = parts.map(Arc::clone).collect();
+    let parts = parts.iter().filter(|part| !looks_at_time(part) && !is_volatile(part));
+    let parts: Parts = parts.map(Arc::clone).collect();
     if !parts.is_empty() {
         seen.follow(Some(conjunction(parts)));
     }
