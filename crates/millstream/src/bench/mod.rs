@@ -12,8 +12,10 @@
 //! - [`log_length`] starts the engine on checkpoints of many micro-batches.
 //! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
 //!   calls, and starts no engine.
-//! - [`map_only`] empties a topic into a Delta table, as fast as that goes.
-//! - [`windowed`] counts or gathers its messages by key and window, into a Delta table.
+//! - [`map_only`] empties a topic into a Delta table or another topic, as fast as that goes, or
+//!   measures latency at a fixed rate.
+//! - [`windowed`] counts or gathers its messages by key and window, into a Delta table; likewise.
+//! - [`nexmark`] runs the queries of a suite that others publish figures of.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`plot`] draws their lines as SVG.
 //!
@@ -35,6 +37,7 @@ mod log_length;
 mod map_only;
 mod messages;
 mod meter;
+mod nexmark;
 mod offset_management;
 mod payload;
 mod peers;
@@ -84,6 +87,8 @@ enum Name {
     MapOnly(map_only::Flags),
     /// Throughput of an aggregation by key and window, from a topic into a Delta table
     Windowed(windowed::Flags),
+    /// Throughput of the queries of the Nexmark suite, for each core that is kept busy
+    Nexmark(nexmark::Flags),
     /// Latency from topic to topic beside Spark, Flink and bare relays
     Peers(peers::Flags),
     /// Draw result lines as an SVG chart
@@ -129,6 +134,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, error::Error> {
         Name::Delta(flags) => delta::run(env, &flags),
         Name::MapOnly(flags) => map_only::run(env, &flags),
         Name::Windowed(flags) => windowed::run(env, &flags),
+        Name::Nexmark(flags) => nexmark::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
         Name::Relay(flags) => relay::run(&flags).map(|()| true),

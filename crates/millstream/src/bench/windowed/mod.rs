@@ -5,12 +5,13 @@
 //! engine on it with the trigger `availableNow`. What counts is the processor time that the
 //! engine's process used, start and end included.
 //!
-//! `--latency` and `--snapshots` send messages at a fixed rate instead, while the engine runs: see
+//! `--latency`, `--snapshots` and `--curve` send messages at a fixed rate instead, while the engine runs: see
 //! [`live`].
 //!
 //! The table of every round is read back: the messages of all its groups together must be those of
 //! the topic, and there must be as many groups as the generator made.
 
+mod curve;
 mod latency;
 mod live;
 mod query;
@@ -67,6 +68,12 @@ pub struct Flags {
     /// Measure latency with snapshots of the state, and without
     #[arg(long, conflicts_with = "latency")]
     snapshots: bool,
+    /// Measure throughput and latency with more and more keys
+    #[arg(long, conflicts_with_all = ["latency", "snapshots"])]
+    curve: bool,
+    /// How many keys, for --curve
+    #[arg(long, value_delimiter = ',', default_value = "1000,10000,100000,999999")]
+    curve_keys: Vec<u64>,
     /// Live: length of a window
     #[arg(long, default_value_t = 5)]
     window_seconds: u32,
@@ -119,24 +126,29 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     if flags.latency {
         return latency::run(flags, &ground, &report);
     }
+    if flags.curve {
+        return curve::run(flags, &ground, &report);
+    }
     if flags.snapshots {
         return snapshots::run(flags, &ground, &report);
     }
     ground.with_topic("in", flags.topic.partitions, |topic| {
-        Bench { flags, ground: &ground, topic }.run(&report)
+        Bench { flags, ground: &ground, topic, keys: flags.keys }.run(&report)
     })
 }
 
 impl Flags {
     fn check_live(&self) -> Result<(), Error> {
         self.live.check()?;
-        if self.window_seconds == 0
-            || self.keys.is_some_and(|keys| !(1..=IDS as u64).contains(&keys))
-        {
-            let problem = format!("--window-seconds must be at least 1, --keys from 1 to {IDS}");
-            return Err(Error::Flags { problem });
-        }
-        Ok(())
+        let mut keys = self.keys.iter().chain(&self.curve_keys);
+        let problem = if self.window_seconds == 0 {
+            "--window-seconds must be at least 1".to_owned()
+        } else if !keys.all(|keys| (1..=IDS as u64).contains(keys)) {
+            format!("--keys and --curve-keys must be from 1 to {IDS}")
+        } else {
+            return Ok(());
+        };
+        Err(Error::Flags { problem })
     }
 
     /// What a reader of the table should know.
@@ -157,6 +169,8 @@ struct Bench<'a> {
     flags: &'a Flags,
     ground: &'a Ground,
     topic: &'a str,
+    /// Different ids of the messages; `None` for all.
+    keys: Option<u64>,
 }
 
 impl Bench<'_> {
@@ -185,7 +199,7 @@ impl Bench<'_> {
     /// Gives what was sent.
     fn fill(&self) -> Result<Found, Error> {
         let mut topic = self.ground.open_topic(self.topic)?;
-        let (mut sent, mut messages) = (Sent::default(), Messages::new(self.flags.keys));
+        let (mut sent, mut messages) = (Sent::default(), Messages::new(self.keys));
         let span_ms = i128::from(WINDOW_MS) * i128::from(self.flags.windows);
         for number in 0..self.flags.messages {
             let message = messages.make()?;
