@@ -20,27 +20,23 @@ const CLOSING_MS: u64 = 3_600_000;
 /// The events of a run: `count` of them, then one of each kind for each of `partitions`, an hour
 /// later, that take the watermark past all windows of the others.
 pub fn events(count: u64, partitions: usize) -> impl Iterator<Item = Event> {
-    let count = usize::try_from(count).expect("events are few");
-    let base_time = u64::try_from(BASE_MS).expect("it is after 1970");
-    let config = NexmarkConfig { base_time, ..NexmarkConfig::default() };
-    let last: Vec<_> = EventGenerator::new(config.clone()).take(50).collect();
-    let after = EventGenerator::new(config.clone()).with_offset(count as u64).timestamp();
+    let closing_ms = closing_ms(count);
+    let first: Vec<_> = generator().take(5).collect();
     // A person, an auction and a bid, in the order that events come.
-    let closing: Vec<Event> = [0, 1, 4]
-        .into_iter()
-        .flat_map(|kind| {
-            std::iter::repeat_n(at(last[kind].clone(), after + CLOSING_MS), partitions)
-        })
-        .collect();
-    EventGenerator::new(config).take(count).chain(closing)
+    let kinds = [&first[0], &first[1], &first[4]].map(|event| at(event.clone(), closing_ms));
+    let closing: Vec<_> =
+        kinds.into_iter().flat_map(|event| std::iter::repeat_n(event, partitions)).collect();
+    generator().take(usize::try_from(count).expect("events are few")).chain(closing)
 }
 
-/// Whether an event of a run of `count` is one of those that close windows.
-pub fn closes(event: &Event, count: u64) -> bool {
+/// The time of the events that close windows, in a run of `count`; all others are before it.
+pub fn closing_ms(count: u64) -> u64 {
+    generator().with_offset(count).timestamp() + CLOSING_MS
+}
+
+fn generator() -> EventGenerator {
     let base_time = u64::try_from(BASE_MS).expect("it is after 1970");
-    let config = NexmarkConfig { base_time, ..NexmarkConfig::default() };
-    let after = EventGenerator::new(config).with_offset(count).timestamp();
-    event.timestamp() >= after + CLOSING_MS
+    EventGenerator::new(NexmarkConfig { base_time, ..NexmarkConfig::default() })
 }
 
 fn at(mut event: Event, time_ms: u64) -> Event {
@@ -175,8 +171,8 @@ mod tests {
     fn events_are_the_same_in_every_run_and_end_with_those_that_close() {
         let all: Vec<_> = events(100, 2).collect();
         assert_eq!(all, events(100, 2).collect::<Vec<_>>());
-        let closing = all.iter().map(|event| closes(event, 100)).collect::<Vec<_>>();
-        assert_eq!(closing.iter().position(|closes| *closes), Some(100));
+        let first = all.iter().position(|event| event.timestamp() >= closing_ms(100));
+        assert_eq!(first, Some(100));
         assert_eq!(all.len(), 106);
         let bids = all[100..].iter().filter(|event| matches!(event, Event::Bid(_))).count();
         assert_eq!(bids, 2);

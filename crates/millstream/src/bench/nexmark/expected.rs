@@ -39,7 +39,8 @@ impl Run {
 
     /// Bids of windows that close.
     fn bids_of_windows(self) -> impl Iterator<Item = Bid> {
-        self.bids().take_while(move |bid| !events::closes(&Event::Bid(bid.clone()), self.count))
+        let closing_ms = events::closing_ms(self.count);
+        self.bids().take_while(move |bid| bid.date_time < closing_ms)
     }
 }
 
@@ -196,10 +197,9 @@ fn highest_bids(run: Run) -> Rows {
 
 fn new_users(run: Run) -> Rows {
     let (mut people, mut sellers) = (BTreeMap::new(), BTreeSet::new());
-    for event in events::events(run.count, run.partitions) {
-        if events::closes(&event, run.count) {
-            break;
-        }
+    let closing_ms = events::closing_ms(run.count);
+    let all = events::events(run.count, run.partitions);
+    for event in all.take_while(|event| event.timestamp() < closing_ms) {
         let window = event.timestamp() / WINDOW_MS * WINDOW_MS;
         match event {
             Event::Person(Person { id, name, .. }) => drop(people.insert((id, window), name)),
