@@ -53,6 +53,9 @@ pub enum Error {
     /// The result that a process should have left is not what was agreed.
     #[error("{}: {problem}", path.display())]
     Result { path: PathBuf, problem: String },
+    /// The engine did not run on messages in memory.
+    #[error("the engine ended in process: {problem}")]
+    InProcess { problem: String },
     /// The engine's progress could not be read.
     #[error("the engine told of its progress what is not understood: {problem}")]
     Progress { problem: String },

@@ -1,5 +1,5 @@
-//! Where benchmarks of a topic's messages run: a broker, a directory, and the engine that is started
-//! on a pipeline and runs to its end.
+//! Where benchmarks of a topic's messages run: a broker, a directory, and the engine that is
+//! started on a pipeline and runs to its end.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,6 +37,33 @@ pub struct TopicFlags {
     pub engine_option: Vec<String>,
 }
 
+impl TopicFlags {
+    /// An error that names the flag if there can be no such topic.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.partitions >= 1 && self.repeat >= 1 {
+            return Ok(());
+        }
+        let problem = "--partitions and --repeat must be at least 1".to_owned();
+        Err(Error::Flags { problem })
+    }
+
+    /// As [`Self::check`], for messages in memory; gives the engine's options. Errors name flags
+    /// that say something about a broker.
+    pub fn check_in_process(&self) -> Result<EngineOptions, Error> {
+        self.check()?;
+        let options = EngineOptions::parse(&self.engine_option)?;
+        let problem = if self.brokers.is_some() {
+            "--brokers: with --source in-process there is no broker; leave it out"
+        } else if !options.source.is_empty() {
+            "--engine-option source.NAME=V: with --source in-process there are no options of a \
+             source; leave it out"
+        } else {
+            return Ok(options);
+        };
+        Err(Error::Flags { problem: problem.to_owned() })
+    }
+}
+
 /// A broker and a directory, for as long as this lives.
 pub struct Ground {
     /// The one door to clocks and threads.
@@ -53,10 +80,7 @@ pub struct Ground {
 impl Ground {
     /// For the benchmark `name`.
     pub fn open(env: &Env, name: &'static str, flags: &TopicFlags) -> Result<Self, Error> {
-        if flags.partitions < 1 || flags.repeat == 0 {
-            let problem = "--partitions and --repeat must be at least 1".to_owned();
-            return Err(Error::Flags { problem });
-        }
+        flags.check()?;
         let options = EngineOptions::parse(&flags.engine_option)?;
         let work = WorkDirectory::create()?;
         let broker = Broker::of(env, &work, flags.brokers.as_deref())?;
@@ -111,14 +135,14 @@ impl Ground {
         Ok((Took { elapsed, usage }, engine.progress.finish()?))
     }
 
-    /// The options of a source table that reads `topic` from its beginning.
-    pub fn source_options(&self, topic: &str) -> String {
+    /// What a source table that reads `topic` from its beginning uses, with its options.
+    pub fn source(&self, topic: &str) -> String {
         let own = [
             ("kafka.bootstrap.servers", self.broker.address.as_str()),
             ("subscribe", topic),
             ("startingOffsets", "earliest"),
         ];
-        sql_options(&own, &self.options.source)
+        format!("kafka OPTIONS ({})", sql_options(&own, &self.options.source))
     }
 
     /// Opens a topic for writing many messages.

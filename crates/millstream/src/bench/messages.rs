@@ -18,6 +18,37 @@ pub const IDS: usize = 999_999;
 /// Every run has the same messages.
 const SEED: u64 = 1;
 
+/// Length of a window that messages are spread over.
+pub const WINDOW_S: u32 = 60;
+const WINDOW_MS: i64 = WINDOW_S as i64 * 1_000;
+/// The first window; any moment would do.
+const FIRST_WINDOW_MS: i64 = 1_767_225_600_000;
+
+/// Messages whose times are spread evenly over windows.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    /// How many messages.
+    pub messages: u64,
+    /// How many windows.
+    pub windows: u32,
+}
+
+impl Spread {
+    /// The window that a message is in, from 0, and its time in milliseconds since the epoch.
+    pub fn of(&self, number: u64) -> (usize, i64) {
+        let span_ms = i128::from(WINDOW_MS) * i128::from(self.windows);
+        let into_ms = span_ms * i128::from(number) / i128::from(self.messages.max(1));
+        let into_ms = i64::try_from(into_ms).expect("it is within the span");
+        let window = usize::try_from(into_ms / WINDOW_MS).expect("it is not negative");
+        (window, FIRST_WINDOW_MS + into_ms)
+    }
+
+    /// Where the last window ends.
+    pub fn end_ms(&self) -> i64 {
+        FIRST_WINDOW_MS + WINDOW_MS * i64::from(self.windows)
+    }
+}
+
 /// Makes messages, one after the other.
 pub struct Messages {
     generator: Generator,
@@ -97,8 +128,8 @@ impl Found {
         self.add(id.and_then(|id| id.parse().ok()).unwrap_or(0));
     }
 
-    /// Rows of this, which is what `place` holds, less those of `sent`. Errors if there are as many,
-    /// and others.
+    /// Rows of this, which is what `place` holds, less those of `sent`. Errors if there are as
+    /// many, and others.
     pub fn surplus(&self, sent: &Self, place: &Path) -> Result<i64, Error> {
         if self.rows == sent.rows && self.ids != sent.ids {
             let problem = "as many rows as messages, but not the same".to_owned();

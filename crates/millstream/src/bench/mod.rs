@@ -31,6 +31,7 @@ mod engine;
 mod error;
 mod generator;
 mod ground;
+mod in_process;
 mod kafka_to_kafka;
 mod live;
 mod log_length;
@@ -93,6 +94,9 @@ enum Name {
     Peers(peers::Flags),
     /// Draw result lines as an SVG chart
     Plot(plot::Flags),
+    /// The engine that `--source in-process` starts
+    #[command(hide = true)]
+    InProcess(in_process::child::Flags),
     /// The relay that kafka-to-kafka starts
     #[command(hide = true)]
     Relay(relay::Flags),
@@ -113,7 +117,9 @@ pub async fn run(arguments: Arguments) -> ExitCode {
     match done {
         Ok(Ok(true)) => ExitCode::SUCCESS,
         Ok(Ok(false)) => {
-            eprintln!("error: records were lost; see the field `missing`");
+            eprintln!(
+                "error: records were lost or doubled; see the field `missing` or `surplus_rows`"
+            );
             ExitCode::FAILURE
         }
         Ok(Err(error)) => {
@@ -137,6 +143,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, error::Error> {
         Name::Nexmark(flags) => nexmark::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
+        Name::InProcess(flags) => in_process::child::run(env, &flags).map(|()| true),
         Name::Relay(flags) => relay::run(&flags).map(|()| true),
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! For each rate, or each number of keys of a curve, a group of bars: p50 and p99 of each
 //! configuration, medians over the rounds, with the range of the rounds as a thin line. A curve has
-//! the throughput for each busy core below. Lines that tell of no latency are passed over. The scale is logarithmic, because a relay's p50 and a
-//! stalled engine's p99 are three orders apart. Plain SVG, made by hand.
+//! the throughput for each busy core below. Lines that tell of no latency are passed over. The
+//! scale is logarithmic, because a relay's p50 and a stalled engine's p99 are three orders apart.
+//! Plain SVG, made by hand.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -113,7 +114,7 @@ pub fn run(flags: &Flags) -> Result<(), Error> {
         }
     }
     let chart = Chart::of(&points).ok_or_else(|| Error::Flags {
-        problem: "the files hold no measured round; draw what a benchmark printed".into(),
+        problem: "the files tell of no latency; draw what a benchmark of latency printed".into(),
     })?;
     fs::write(&flags.output, chart.svg()).map_err(Error::file("write", &flags.output))
 }
@@ -392,7 +393,10 @@ mod tests {
 
     #[test]
     fn a_curve_stands_by_keys_with_its_throughput() {
-        let line = r#"{"bench":"b","line":"point","configuration":"count","rate":9,"keys":1000,"p50_ms":1.0,"p99_ms":2.0,"throughput":{"mb_per_busy_core_second":150.4}}"#;
+        let line = r#"{
+            "bench":"b","line":"point","configuration":"count","rate":9,"keys":1000,
+            "p50_ms":1.0,"p99_ms":2.0,"throughput":{"mb_per_busy_core_second":150.4}
+        }"#;
         let point = parse(line).expect("a line").expect("a point");
         let other = Point { keys: Some(100_000), ..point.clone() };
         let svg = Chart::of(&[other, point]).expect("there are points").svg();

@@ -1,4 +1,5 @@
-//! What is sent in a live run, record by record, and how late each was: arithmetic without a broker.
+//! What is sent in a live run, record by record, and how late each was: arithmetic without a
+//! broker.
 //!
 //! Records take turns on the partitions, so that partition and offset of each follow from its
 //! number, and the first line of progress that lies behind it tells when it was published.

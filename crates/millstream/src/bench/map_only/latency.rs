@@ -51,6 +51,10 @@ struct Summary {
 /// Runs all rounds. True if every message was written once in every round.
 pub fn run(flags: &Flags, ground: &Ground, report: &Report) -> Result<bool, Error> {
     let interval = &flags.live.commit_interval;
+    if flags.systems().all(|system| system == System::Client) {
+        let problem = "--latency: the client alone publishes nothing; choose another with --only";
+        return Err(Error::Flags { problem: problem.to_owned() });
+    }
     eprintln!("{} messages/s; the table commits every {interval}", flags.live.rate);
     eprintln!("{}", table_head());
     let systems = || flags.systems().filter(|system| *system != System::Client);
@@ -86,7 +90,7 @@ impl Round<'_> {
             ground.with_directory(&label, |directory| match self.system {
                 System::Client | System::Delta => {
                     let table = directory.join("table");
-                    let source = ground.source_options(input);
+                    let source = ground.source(input);
                     let gather = [("commitInterval", self.flags.live.commit_interval.as_str())];
                     let pipeline = into_table(&source, &table, &gather);
                     self.measure(input, &pipeline, directory, &table, || {
@@ -95,15 +99,15 @@ impl Round<'_> {
                 }
                 System::KafkaExactlyOnce | System::KafkaAtLeastOnce => {
                     ground.with_topic(&format!("{label}-out"), partitions, |output| {
-                        self.into_topic(input, output, directory)
+                        self.write_topic(input, output, directory)
                     })
                 }
             })
         })
     }
 
-    fn into_topic(&self, input: &str, output: &str, directory: &Path) -> Result<Line, Error> {
-        let (brokers, source) = (&self.ground.broker.address, self.ground.source_options(input));
+    fn write_topic(&self, input: &str, output: &str, directory: &Path) -> Result<Line, Error> {
+        let (brokers, source) = (&self.ground.broker.address, self.ground.source(input));
         let delivery = self.system.delivery().unwrap_or_default();
         let pipeline = into_topic(&source, brokers, output, delivery, &[]);
         self.measure(input, &pipeline, directory, Path::new(output), || {

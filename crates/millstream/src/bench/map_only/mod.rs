@@ -8,10 +8,12 @@
 //! Delta tables are always written exactly once, so a topic is the sink that shows what
 //! exactly-once costs.
 //!
+//! `--source in-process` measures without a broker: see [`in_process`](super::in_process).
 //! `--latency` sends messages at a fixed rate instead, while the engine runs: see [`latency`].
 //!
 //! What every round wrote is read back: each message must be there once.
 
+mod in_memory;
 mod latency;
 
 use std::path::Path;
@@ -27,6 +29,7 @@ use serde::Serialize;
 use super::engine::{Delivery, sql_options};
 use super::error::Error;
 use super::ground::{Ground, TopicFlags, fill_failed};
+use super::in_process::InputKind;
 use super::live::LiveFlags;
 use super::messages::{Found, Messages};
 use super::process::{self, Usage};
@@ -55,6 +58,9 @@ pub struct Flags {
     /// Measure latency at a fixed rate instead of throughput
     #[arg(long)]
     latency: bool,
+    /// Where messages come from
+    #[arg(long, default_value = "kafka", conflicts_with = "latency")]
+    source: InputKind,
     #[command(flatten)]
     live: LiveFlags,
     #[command(flatten)]
@@ -99,6 +105,9 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         return Err(Error::Flags { problem: "--messages must be at least 1".to_owned() });
     }
     flags.live.check()?;
+    if flags.source == InputKind::InProcess {
+        return in_memory::run(env, flags);
+    }
     if flags.systems().next().is_none() {
         let problem = "--only and --delivery leave nothing to measure".to_owned();
         return Err(Error::Flags { problem });
@@ -183,11 +192,11 @@ impl Bench<'_> {
         let (took, surplus_rows) = match system.delivery() {
             None => (self.client()?, None),
             Some(_) if system == System::Delta => {
-                let (took, surplus) = self.into_table(&label, sent)?;
+                let (took, surplus) = self.write_table(&label, sent)?;
                 (took, Some(surplus))
             }
             Some(delivery) => {
-                let (took, surplus) = self.into_topic(&label, delivery, sent)?;
+                let (took, surplus) = self.write_topic(&label, delivery, sent)?;
                 (took, Some(surplus))
             }
         };
@@ -218,16 +227,16 @@ impl Bench<'_> {
         Ok(Took { elapsed, usage })
     }
 
-    fn into_table(&self, label: &str, sent: &Found) -> Result<(Took, i64), Error> {
+    fn write_table(&self, label: &str, sent: &Found) -> Result<(Took, i64), Error> {
         self.ground.with_directory(label, |directory| {
             let table = directory.join("table");
-            let pipeline = into_table(&self.ground.source_options(self.topic), &table, NOW);
+            let pipeline = into_table(&self.ground.source(self.topic), &table, NOW);
             let (took, _) = self.ground.run_to_end(&pipeline, directory, self.flags.messages)?;
             Ok((took, found_in_table(&self.ground.env, &table)?.surplus(sent, &table)?))
         })
     }
 
-    fn into_topic(
+    fn write_topic(
         &self,
         label: &str,
         delivery: Delivery,
@@ -236,7 +245,7 @@ impl Bench<'_> {
         let partitions = self.flags.topic.partitions;
         self.ground.with_topic(label, partitions, |output| {
             self.ground.with_directory(label, |directory| {
-                let source = self.ground.source_options(self.topic);
+                let source = self.ground.source(self.topic);
                 let brokers = &self.ground.broker.address;
                 let pipeline = into_topic(&source, brokers, output, delivery, NOW);
                 let (took, _) =
@@ -251,17 +260,21 @@ impl Bench<'_> {
 /// A writer's option: the run ends when the topic's end at its start is reached.
 const NOW: &[(&str, &str)] = &[("trigger", "availableNow")];
 
-/// A pipeline into a Delta table; `of_writer` are more options of the sink.
+/// A pipeline from what `source` is into a Delta table; `of_writer` are more options of the sink.
 fn into_table(source: &str, table: &Path, of_writer: &[(&str, &str)]) -> String {
     let table = table.display().to_string();
     let options: Vec<_> =
         [("path", table.as_str())].into_iter().chain(of_writer.to_vec()).collect();
+    pipeline(source, &format!("delta OPTIONS ({})", sql_options(&options, &[])))
+}
+
+/// A pipeline that keeps both columns as they are.
+fn pipeline(source: &str, sink: &str) -> String {
     format!(
-        "CREATE TABLE input (logStreamId STRING, message STRING) USING kafka OPTIONS ({source});\n\
-         CREATE TABLE output USING delta OPTIONS ({});\n\
+        "CREATE TABLE input (logStreamId STRING, message STRING) USING {source};\n\
+         CREATE TABLE output USING {sink};\n\
          CREATE FLOW map_only AS INSERT INTO output\n\
-         SELECT logStreamId, message FROM STREAM input;\n",
-        sql_options(&options, &[]),
+         SELECT logStreamId, message FROM STREAM input;\n"
     )
 }
 
@@ -277,7 +290,7 @@ fn into_topic(
     let own = [("kafka.bootstrap.servers", brokers), ("topic", topic), ("delivery", &delivery)];
     let options: Vec<_> = own.into_iter().chain(of_writer.to_vec()).collect();
     format!(
-        "CREATE TABLE input (logStreamId STRING, message STRING) USING kafka OPTIONS ({source});\n\
+        "CREATE TABLE input (logStreamId STRING, message STRING) USING {source};\n\
          CREATE TABLE output USING kafka OPTIONS ({});\n\
          CREATE FLOW map_only AS INSERT INTO output BY NAME\n\
          SELECT logStreamId AS key, message AS value FROM STREAM input;\n",
@@ -314,7 +327,8 @@ mod tests {
     #[test]
     fn a_topic_is_written_as_promised() {
         let delivery = Delivery::AtLeastOnce;
-        let pipeline = into_topic("'subscribe' = 'in'", "h:1", "out", delivery, NOW);
+        let pipeline =
+            into_topic("kafka OPTIONS ('subscribe' = 'in')", "h:1", "out", delivery, NOW);
         assert_eq!(
             pipeline,
             "CREATE TABLE input (logStreamId STRING, message STRING) USING kafka OPTIONS \

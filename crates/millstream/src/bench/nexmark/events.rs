@@ -4,8 +4,8 @@
 //! {"event_type":2,"dateTime":"2026-01-01T07:59:30.012Z","bid":{"auction":1001,"bidder":1005,...}}
 //! ```
 //!
-//! All kinds share a topic, as in the suite; the time stands beside the event and not in it, so that
-//! it is a column that a watermark can be declared on. Names of fields are the suite's.
+//! All kinds share a topic, as in the suite; the time stands beside the event and not in it, so
+//! that it is a column that a watermark can be declared on. Names of fields are the suite's.
 
 use nexmark::EventGenerator;
 use nexmark::config::NexmarkConfig;

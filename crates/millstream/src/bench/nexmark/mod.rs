@@ -6,8 +6,8 @@
 //! its rows are counted. A query whose result is wrong fails the benchmark, when all others have
 //! been run. One that the engine refuses is told as such, with the engine's words.
 //!
-//! What is counted are all events of the topic, also those of kinds that a query passes over, as the
-//! suite does.
+//! What is counted are all events of the topic, also those of kinds that a query passes over, as
+//! the suite does.
 
 mod events;
 mod expected;
@@ -197,7 +197,7 @@ impl Bench<'_> {
     /// Why the engine refuses a query, if it does.
     fn refused(&self, query: &Query) -> Result<Option<String>, Error> {
         self.ground.with_directory("validate", |directory| {
-            let pipeline = self.into_noop(query);
+            let pipeline = self.noop_pipeline(query);
             let file = contender::write(directory, "pipeline.sql", &pipeline)?;
             let mut command = contender::this_program()?;
             command.arg("validate").arg(&file);
@@ -219,10 +219,8 @@ impl Bench<'_> {
             let table = directory.join("table");
             let path = table.display().to_string();
             let options = sql_options(&[("path", &path), ("trigger", "availableNow")], &[]);
-            let pipeline = query.pipeline(
-                &self.ground.source_options(self.topic),
-                &format!("delta OPTIONS ({options})"),
-            );
+            let pipeline = query
+                .pipeline(&self.ground.source(self.topic), &format!("delta OPTIONS ({options})"));
             self.ground.run_to_end(&pipeline, directory, self.flags.events)?;
             match expected(query.name, self.events()) {
                 Expected::Rows(rows) => self.compare_rows(&table, rows).map(|()| Some(rows.count)),
@@ -266,15 +264,15 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn into_noop(&self, query: &Query) -> String {
-        let source = self.ground.source_options(self.topic);
+    fn noop_pipeline(&self, query: &Query) -> String {
+        let source = self.ground.source(self.topic);
         query.pipeline(&source, "noop OPTIONS ('trigger' = 'availableNow')")
     }
 
     fn round(&self, query: &'static Query, round: u32, rows: Option<u64>) -> Result<Line, Error> {
         let label = format!("{}-{round}", query.name);
         let (took, told) = self.ground.with_directory(&label, |directory| {
-            self.ground.run_to_end(&self.into_noop(query), directory, self.flags.events)
+            self.ground.run_to_end(&self.noop_pipeline(query), directory, self.flags.events)
         })?;
         let rows_out = told.iter().map(|told| told.rows_out).sum();
         if let Some(rows) = rows.filter(|rows| *rows != rows_out) {

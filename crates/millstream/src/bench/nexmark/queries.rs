@@ -1,8 +1,8 @@
 //! The queries, in Spark's SQL, and what others have published about them.
 //!
 //! They follow the suite for Flink. What is written another way, since Spark has no such function:
-//! `regexp_extract` gives an empty text and not NULL where nothing matches (q21), and characters are
-//! counted by what is left without them (q14). Rows come from a watermark of four seconds.
+//! `regexp_extract` gives an empty text and not NULL where nothing matches (q21), and characters
+//! are counted by what is left without them (q14). The watermark is four seconds behind.
 //!
 //! q5 and q7 join an aggregation with its own input, or with itself. Beside them stand two queries
 //! that are not in the suite and need no join: the best of each window, of equal ones the one with
@@ -81,7 +81,8 @@ pub const QUERIES: &[Query] = &[
             GROUP BY auction, window(dateTime, '10 seconds', '2 seconds')) AS counted\n\
             JOIN (SELECT max(num) AS maxnum, window FROM (\n\
             SELECT auction, count(*) AS num, window FROM bid\n\
-            GROUP BY auction, window(dateTime, '10 seconds', '2 seconds')) GROUP BY window) AS best\n\
+            GROUP BY auction, window(dateTime, '10 seconds', '2 seconds'))\n\
+            GROUP BY window) AS best\n\
             ON counted.window = best.window AND counted.num >= best.maxnum",
         published: published(22.0, Some(75.0), Some(5.2)),
     },
@@ -167,10 +168,10 @@ pub const QUERIES: &[Query] = &[
 ];
 
 impl Query {
-    /// The pipeline file: from the topic whose options are `source` into a table of `sink`.
+    /// The pipeline file; `source` and `sink` are connectors with their options.
     pub fn pipeline(&self, source: &str, sink: &str) -> String {
         format!(
-            "CREATE TABLE events ({COLUMNS}) USING kafka OPTIONS ({source});\n\
+            "CREATE TABLE events ({COLUMNS}) USING {source};\n\
              CREATE TABLE output USING {sink};\n{VIEWS}\
              CREATE FLOW nexmark AS INSERT INTO output\n{};\n",
             self.select
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_pipeline_has_source_sink_and_query() {
-        let pipeline = QUERIES[2].pipeline("'subscribe' = 'in'", "noop");
+        let pipeline = QUERIES[2].pipeline("kafka OPTIONS ('subscribe' = 'in')", "noop");
         assert!(pipeline.contains("USING kafka OPTIONS ('subscribe' = 'in');\n"));
         assert!(pipeline.contains("CREATE TABLE output USING noop;\nCREATE TEMPORARY VIEW person"));
         assert!(pipeline.ends_with(

@@ -4,9 +4,9 @@
 //! Their times are the moments they were due. The wait for a window's end belongs to the query and
 //! not to the engine, so it is in no figure. What is measured are two stages:
 //!
-//! - *aggregated*: from the moment a message was due until it is in the state. *Acknowledged* is the
-//!   same until the engine tells of its micro-batch: then the change of the state has survived, but
-//!   the engine tells in steps of some milliseconds, and in order, behind results that wait for
+//! - *aggregated*: from the moment a message was due until it is in the state. *Acknowledged* is
+//!   the same until the engine tells of its micro-batch: then the change of the state has survived,
+//!   but the engine tells in steps of some milliseconds, and in order, behind results that wait for
 //!   their table's commit.
 //! - *results*: from the moment that the first message was due which takes the watermark past a
 //!   window's end, to the moment that all results of that window are published.
@@ -114,12 +114,12 @@ impl LiveWindows<'_> {
     }
 
     fn pipeline(&self, topic: &str, table: &Path) -> String {
-        let source = self.ground.source_options(topic);
+        let source = self.ground.source(topic);
         let gather = [("commitInterval", self.live.commit_interval.as_str())];
         let of_writer: Vec<_> = gather.into_iter().chain(self.of_writer.to_vec()).collect();
         let Self { form, window_s, delay_s, .. } = *self;
         let of_writer = &of_writer;
-        Query { form, source: &source, table, window_s, delay_s, of_writer }.pipeline()
+        Query { form, source: &source, table: Some(table), window_s, delay_s, of_writer }.pipeline()
     }
 
     fn line(

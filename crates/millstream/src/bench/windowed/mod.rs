@@ -5,13 +5,15 @@
 //! engine on it with the trigger `availableNow`. What counts is the processor time that the
 //! engine's process used, start and end included.
 //!
-//! `--latency`, `--snapshots` and `--curve` send messages at a fixed rate instead, while the engine runs: see
-//! [`live`].
+//! `--source in-process` measures without a broker: see [`in_process`](super::in_process).
+//! `--latency`, `--snapshots` and `--curve` send messages at a fixed rate instead, while the engine
+//! runs: see [`live`].
 //!
 //! The table of every round is read back: the messages of all its groups together must be those of
 //! the topic, and there must be as many groups as the generator made.
 
 mod curve;
+mod in_memory;
 mod latency;
 mod live;
 mod query;
@@ -25,8 +27,9 @@ use serde::Serialize;
 
 use super::error::Error;
 use super::ground::{Ground, TopicFlags, fill_failed};
+use super::in_process::InputKind;
 use super::live::LiveFlags;
-use super::messages::{IDS, Messages};
+use super::messages::{IDS, Messages, Spread, WINDOW_S};
 use super::report::{self, Report};
 use super::state_size::StateSize;
 use super::throughput::{Medians, Throughput};
@@ -34,10 +37,6 @@ use crate::generate::output::Output;
 use query::{Form, Found, Query, Sent};
 
 const NAME: &str = "windowed";
-/// The first window; any moment would do.
-const FIRST_WINDOW_MS: i64 = 1_767_225_600_000;
-const WINDOW_S: u32 = 60;
-const WINDOW_MS: i64 = WINDOW_S as i64 * 1_000;
 /// Characters of a configuration's name.
 const WIDTH: usize = 8;
 /// What is published for a cluster of two-core workers: million bytes a second for each, and the
@@ -80,6 +79,9 @@ pub struct Flags {
     /// Live: how far the watermark is behind the newest message
     #[arg(long, default_value_t = 1)]
     delay_seconds: u32,
+    /// Where messages come from
+    #[arg(long, default_value = "kafka", conflicts_with_all = ["latency", "snapshots", "curve"])]
+    source: InputKind,
     #[command(flatten)]
     live: LiveFlags,
     #[command(flatten)]
@@ -121,6 +123,9 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         return Err(Error::Flags { problem });
     }
     flags.check_live()?;
+    if flags.source == InputKind::InProcess {
+        return in_memory::run(env, flags);
+    }
     let ground = Ground::open(env, NAME, &flags.topic)?;
     let report = Report::new(NAME, Some(&ground.broker));
     if flags.latency {
@@ -149,6 +154,10 @@ impl Flags {
             return Ok(());
         };
         Err(Error::Flags { problem })
+    }
+
+    fn spread(&self) -> Spread {
+        Spread { messages: self.messages, windows: self.windows }
     }
 
     /// What a reader of the table should know.
@@ -200,20 +209,17 @@ impl Bench<'_> {
     fn fill(&self) -> Result<Found, Error> {
         let mut topic = self.ground.open_topic(self.topic)?;
         let (mut sent, mut messages) = (Sent::default(), Messages::new(self.keys));
-        let span_ms = i128::from(WINDOW_MS) * i128::from(self.flags.windows);
+        let windows = self.flags.spread();
         for number in 0..self.flags.messages {
             let message = messages.make()?;
-            let into_ms = span_ms * i128::from(number) / i128::from(self.flags.messages);
-            let into_ms = i64::try_from(into_ms).expect("it is within the span");
-            let window = usize::try_from(into_ms / WINDOW_MS).expect("it is not negative");
+            let (window, time_ms) = windows.of(number);
             sent.add(window, message.id);
-            let written = topic.write_at(message.bytes, FIRST_WINDOW_MS + into_ms);
+            let written = topic.write_at(message.bytes, time_ms);
             written.map_err(|error| fill_failed(&error))?;
         }
-        let end_ms = FIRST_WINDOW_MS + WINDOW_MS * i64::from(self.flags.windows);
         let last = messages.make()?;
         for partition in 0..self.flags.topic.partitions {
-            let written = topic.write_to(partition, last.bytes, end_ms);
+            let written = topic.write_to(partition, last.bytes, windows.end_ms());
             written.map_err(|error| fill_failed(&error))?;
         }
         topic.finish().map_err(|error| fill_failed(&error))?;
@@ -244,9 +250,17 @@ impl Bench<'_> {
     }
 
     fn pipeline(&self, form: Form, table: &Path) -> String {
-        let source = self.ground.source_options(self.topic);
+        let source = self.ground.source(self.topic);
         let of_writer: &[_] = &[("trigger", "availableNow")];
-        Query { form, source: &source, table, window_s: WINDOW_S, delay_s: 0, of_writer }.pipeline()
+        Query {
+            form,
+            source: &source,
+            table: Some(table),
+            window_s: WINDOW_S,
+            delay_s: 0,
+            of_writer,
+        }
+        .pipeline()
     }
 }
 
@@ -267,7 +281,8 @@ fn summary(configuration: String, lines: &[Line]) -> Summary {
 
 fn beside_published(summary: &Summary) -> String {
     format!(
-        "{:<8} {:.1} MB/s per busy core, {} cores for 1 GiB/s (published, with lists: {:.2} and {})",
+        "{:<8} {:.1} MB/s per busy core, {} cores for 1 GiB/s (published, with lists: {:.2} and \
+         {})",
         summary.configuration,
         summary.medians.mb_per_busy_core_second,
         summary.cores_for_1_gib_per_s,

@@ -21,15 +21,15 @@ pub enum Form {
     List,
 }
 
-/// A query by key and window, into a Delta table.
+/// A query by key and window.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
     /// What is computed.
     pub form: Form,
-    /// The source table's options.
+    /// What the source table uses, with its options.
     pub source: &'a str,
-    /// The Delta table.
-    pub table: &'a Path,
+    /// The Delta table; `None` for rows that are dropped.
+    pub table: Option<&'a Path>,
     /// Length of a window.
     pub window_s: u32,
     /// How far the watermark is behind the newest event.
@@ -42,16 +42,17 @@ impl Query<'_> {
     /// The pipeline file.
     pub fn pipeline(&self) -> String {
         let Self { source, window_s, delay_s, .. } = self;
-        let table = self.table.display().to_string();
-        let path = [("path", table.as_str())];
+        let table = self.table.map(|table| table.display().to_string());
+        let path = table.as_deref().map(|table| ("path", table));
         let options: Vec<_> = path.into_iter().chain(self.of_writer.to_vec()).collect();
+        let sink = if table.is_some() { "delta" } else { "noop" };
         let made = match self.form {
             Form::Count => "count(*) AS messages, sum(length(value)) AS bytes",
             Form::List => "count(*) AS messages, collect_list(value) AS list",
         };
         format!(
-            "CREATE TABLE input USING kafka OPTIONS ({source});\n\
-             CREATE TABLE output USING delta OPTIONS ({});\n\
+            "CREATE TABLE input USING {source};\n\
+             CREATE TABLE output USING {sink} OPTIONS ({});\n\
              CREATE FLOW windowed AS INSERT INTO output\n\
              SELECT window.start AS start, id, {made} FROM (\n\
              SELECT timestamp, get_json_object(value, '$.logStreamId') AS id, value FROM (\n\
