@@ -7,7 +7,8 @@
 //! ```
 //!
 //! While the committer waits for the store, the writers are already encoding what goes into the
-//! next commit. Commits are made in order, one after the other.
+//! next commit. Commits are made in order, one after the other. What comes after a pause is
+//! committed at once: the interval is how far commits are apart at least.
 //!
 //! A small stream is written by one writer, into one file a commit; only what is more than
 //! [`SPREAD_BYTES`] is spread over the cores.
@@ -112,6 +113,8 @@ struct Gatherer {
     next_writer: usize,
     /// When the next commit is due, on the monotonic clock; `None` while nothing is gathered.
     due: Option<Duration>,
+    /// When the last commit was begun: what comes after a pause does not wait for the next.
+    committed: Option<Duration>,
 }
 
 /// A micro-batch whose rows are with the writers.
@@ -148,6 +151,7 @@ impl Gatherer {
             bytes: 0,
             next_writer: 0,
             due: None,
+            committed: None,
         }
     }
 
@@ -194,8 +198,9 @@ impl Gatherer {
         self.waiting.push(Waiting { batch_id: work.batch_id, done: work.done });
         self.reached = work.reached;
         let now = self.settings.env.monotonic();
-        self.due.get_or_insert(now + self.settings.commit_interval);
-        if self.settings.commit_interval.is_zero() { self.commit() } else { true }
+        let next = self.committed.map_or(now, |last| last + self.settings.commit_interval);
+        let due = *self.due.get_or_insert(next.max(now));
+        if due <= now { self.commit() } else { true }
     }
 
     fn writer(&mut self) -> usize {
@@ -215,6 +220,7 @@ impl Gatherer {
         if self.waiting.is_empty() {
             return true;
         }
+        self.committed = Some(self.settings.env.monotonic());
         crash_points::reached(Step::BeforeBegin);
         let files = self.writers.iter().map(|writer| {
             let (done, files) = oneshot::channel();

@@ -1,13 +1,20 @@
 //! The engine, started as a user would: `millstream run` on a pipeline file.
 
 use std::path::Path;
+use std::process::Command;
 
+use millstream_store::env::Env;
 use serde::Serialize;
 
+use super::clock::Clock;
 use super::contender::{self, Route};
 use super::error::Error;
 use super::process::Process;
+use super::progress::Reader;
 use super::report;
+
+const NAME: &str = "millstream run";
+const LOG: &str = "millstream.log";
 
 /// What the user gave with `--engine-option`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,6 +62,33 @@ impl EngineOptions {
 
 /// Starts `millstream run` on a pipeline; its files go to `directory`.
 pub fn start(pipeline: &str, options: &EngineOptions, directory: &Path) -> Result<Process, Error> {
+    let command = command(pipeline, options, directory)?;
+    Process::start(NAME, command, &directory.join(LOG))
+}
+
+/// As [`start`], with what it tells of its progress.
+pub fn start_telling(
+    env: &Env,
+    clock: &Clock,
+    pipeline: &str,
+    options: &EngineOptions,
+    directory: &Path,
+) -> Result<Telling, Error> {
+    let mut command = command(pipeline, options, directory)?;
+    command.args(["--progress", "json"]);
+    let (process, output) = Process::start_piped(NAME, command, &directory.join(LOG))?;
+    Ok(Telling { process, progress: Reader::start(env, clock, output) })
+}
+
+/// An engine that tells of its progress.
+pub struct Telling {
+    // Dropped before the reader, whose thread ends when nobody writes any more.
+    pub process: Process,
+    /// What it has told.
+    pub progress: Reader,
+}
+
+fn command(pipeline: &str, options: &EngineOptions, directory: &Path) -> Result<Command, Error> {
     let file = contender::write(directory, "pipeline.sql", pipeline)?;
     let mut command = contender::this_program()?;
     command.arg("run").arg(&file).arg("--checkpoint");
@@ -65,7 +99,7 @@ pub fn start(pipeline: &str, options: &EngineOptions, directory: &Path) -> Resul
     for (key, value) in &options.set {
         command.arg("--set").arg(format!("{key}={value}"));
     }
-    Process::start("millstream run", command, &directory.join("millstream.log"))
+    Ok(command)
 }
 
 /// An SQL list of options: `own`, then what the user gave.

@@ -53,6 +53,18 @@ pub enum Error {
     /// The result that a process should have left is not what was agreed.
     #[error("{}: {problem}", path.display())]
     Result { path: PathBuf, problem: String },
+    /// The engine did not run on messages in memory.
+    #[error("the engine ended in process: {problem}")]
+    InProcess { problem: String },
+    /// The engine's progress could not be read.
+    #[error("the engine told of its progress what is not understood: {problem}")]
+    Progress { problem: String },
+    /// Not all that was sent was published.
+    #[error(
+        "{process} has published nothing for {waited_s} s and is not where the generator is; the \
+         end of its output:\n{log}"
+    )]
+    Behind { process: String, waited_s: u64, log: String },
     /// A Delta table could not be written or read.
     #[error("{what}: {problem}")]
     Table { what: &'static str, problem: String },

@@ -12,8 +12,10 @@
 //! - [`log_length`] starts the engine on checkpoints of many micro-batches.
 //! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
 //!   calls, and starts no engine.
-//! - [`map_only`] empties a topic into a Delta table, as fast as that goes.
-//! - [`windowed`] counts or gathers its messages by key and window, into a Delta table.
+//! - [`map_only`] empties a topic into a Delta table or another topic, as fast as that goes, or
+//!   measures latency at a fixed rate.
+//! - [`windowed`] counts or gathers its messages by key and window, into a Delta table; likewise.
+//! - [`nexmark`] runs the queries of a suite that others publish figures of.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`plot`] draws their lines as SVG.
 //!
@@ -28,22 +30,32 @@ mod delta;
 mod engine;
 mod error;
 mod generator;
+mod ground;
+mod in_process;
 mod kafka_to_kafka;
+mod live;
 mod log_length;
 mod map_only;
+mod messages;
 mod meter;
+mod nexmark;
 mod offset_management;
 mod payload;
 mod peers;
 mod plot;
 mod process;
+mod progress;
 mod quantiles;
 mod rate_to_stats;
+mod read_back;
 mod relay;
 mod report;
 mod round;
 mod schedule;
+mod sender;
 mod settings;
+mod state_size;
+mod throughput;
 mod topics;
 mod windowed;
 mod work_directory;
@@ -76,10 +88,15 @@ enum Name {
     MapOnly(map_only::Flags),
     /// Throughput of an aggregation by key and window, from a topic into a Delta table
     Windowed(windowed::Flags),
+    /// Throughput of the queries of the Nexmark suite, for each core that is kept busy
+    Nexmark(nexmark::Flags),
     /// Latency from topic to topic beside Spark, Flink and bare relays
     Peers(peers::Flags),
     /// Draw result lines as an SVG chart
     Plot(plot::Flags),
+    /// The engine that `--source in-process` starts
+    #[command(hide = true)]
+    InProcess(in_process::child::Flags),
     /// The relay that kafka-to-kafka starts
     #[command(hide = true)]
     Relay(relay::Flags),
@@ -100,7 +117,9 @@ pub async fn run(arguments: Arguments) -> ExitCode {
     match done {
         Ok(Ok(true)) => ExitCode::SUCCESS,
         Ok(Ok(false)) => {
-            eprintln!("error: records were lost; see the field `missing`");
+            eprintln!(
+                "error: records were lost or doubled; see the field `missing` or `surplus_rows`"
+            );
             ExitCode::FAILURE
         }
         Ok(Err(error)) => {
@@ -121,8 +140,10 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, error::Error> {
         Name::Delta(flags) => delta::run(env, &flags),
         Name::MapOnly(flags) => map_only::run(env, &flags),
         Name::Windowed(flags) => windowed::run(env, &flags),
+        Name::Nexmark(flags) => nexmark::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
+        Name::InProcess(flags) => in_process::child::run(env, &flags).map(|()| true),
         Name::Relay(flags) => relay::run(&flags).map(|()| true),
     }
 }

@@ -1,8 +1,10 @@
 //! `bench plot`: result lines as a bar chart.
 //!
-//! For each rate a group of bars: p50 and p99 of each configuration, medians over the rounds, with
-//! the range of the rounds as a thin line. The scale is logarithmic, because a relay's p50 and a
-//! stalled engine's p99 are three orders apart. Plain SVG, made by hand.
+//! For each rate, or each number of keys of a curve, a group of bars: p50 and p99 of each
+//! configuration, medians over the rounds, with the range of the rounds as a thin line. A curve has
+//! the throughput for each busy core below. Lines that tell of no latency are passed over. The
+//! scale is logarithmic, because a relay's p50 and a stalled engine's p99 are three orders apart.
+//! Plain SVG, made by hand.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,6 +22,8 @@ const LEFT: f64 = 64.0;
 const TOP: f64 = 56.0;
 const HEIGHT: f64 = 300.0;
 const LEGEND: f64 = 190.0;
+/// From one row of a label to the next.
+const LABEL: f64 = 16.0;
 /// Two tones for each configuration, p50 and p99; colours that the colour-blind can tell apart.
 const COLOURS: [[&str; 2]; 7] = [
     ["#9fb3c8", "#627d98"],
@@ -42,18 +46,30 @@ pub struct Flags {
     output: PathBuf,
 }
 
-/// What a chart needs of a line; all kinds of lines are read and summaries passed over.
+/// What all lines have.
+#[derive(Clone, Debug, Deserialize)]
+struct Head {
+    line: String,
+}
+
+/// What a chart needs of a line.
 #[derive(Clone, Debug, Deserialize)]
 struct Point {
     bench: String,
     line: String,
     #[serde(default)]
     configuration: String,
-    rate: u64,
-    #[serde(default)]
-    p50_ms: f64,
-    #[serde(default)]
-    p99_ms: f64,
+    rate: Option<u64>,
+    keys: Option<u64>,
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+    throughput: Option<Throughput>,
+}
+
+/// What a point of a curve tells besides.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Throughput {
+    mb_per_busy_core_second: f64,
 }
 
 /// Median and range over the rounds.
@@ -90,31 +106,65 @@ pub fn run(flags: &Flags) -> Result<(), Error> {
     for path in &flags.files {
         let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
         for (index, line) in text.lines().enumerate() {
-            let point = serde_json::from_str(line).map_err(|error| Error::Result {
+            let point = parse(line).map_err(|error| Error::Result {
                 path: path.clone(),
                 problem: format!("line {} is no result line: {error}", index + 1),
             })?;
-            points.push(point);
+            points.extend(point);
         }
     }
     let chart = Chart::of(&points).ok_or_else(|| Error::Flags {
-        problem: "the files hold no measured round; draw what a benchmark printed".into(),
+        problem: "the files tell of no latency; draw what a benchmark of latency printed".into(),
     })?;
     fs::write(&flags.output, chart.svg()).map_err(Error::file("write", &flags.output))
 }
 
+/// Reads a line, whatever it is; `None` for those that are not drawn.
+fn parse(line: &str) -> Result<Option<Point>, serde_json::Error> {
+    let head: Head = serde_json::from_str(line)?;
+    match head.line.as_str() {
+        "round" | "latency" | "point" => serde_json::from_str(line).map(Some),
+        _ => Ok(None),
+    }
+}
+
+impl Point {
+    /// What is drawn of it; `None` where no latency was measured.
+    fn sample(&self, all: &[Self]) -> Option<Sample> {
+        let group = match (self.line.as_str(), self.rate, self.keys) {
+            ("point", _, Some(keys)) => (keys, label_of_keys(keys, all)),
+            (_, Some(rate), _) => (rate, format!("{}/s", thousands(rate))),
+            _ => return None,
+        };
+        let configuration = self.configuration.clone();
+        Some(Sample { group, configuration, p50_ms: self.p50_ms?, p99_ms: self.p99_ms? })
+    }
+}
+
+/// The number of keys, and below it the median throughput of each configuration.
+fn label_of_keys(keys: u64, all: &[Point]) -> String {
+    let mut throughput: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for point in all.iter().filter(|point| point.keys == Some(keys)) {
+        let measured = point.throughput.map(|throughput| throughput.mb_per_busy_core_second);
+        throughput.entry(&point.configuration).or_default().extend(measured);
+    }
+    let mut label = format!("{} keys", thousands(keys));
+    for (configuration, measured) in throughput.iter().filter(|(_, measured)| !measured.is_empty())
+    {
+        let median = report::median(measured.iter().copied());
+        // Writing to a string does not fail.
+        let _ = write!(label, "\n{configuration} {median:.0} MB/s");
+    }
+    label
+}
+
 impl Chart {
     fn of(points: &[Point]) -> Option<Self> {
-        let rounds: Vec<_> = points.iter().filter(|point| point.line == "round").collect();
-        let mut benches: Vec<_> = rounds.iter().map(|point| point.bench.clone()).collect();
+        let measured: Vec<_> =
+            points.iter().filter_map(|point| Some((point, point.sample(points)?))).collect();
+        let mut benches: Vec<_> = measured.iter().map(|(point, _)| point.bench.clone()).collect();
         benches.dedup();
-        let sample = |point: &&Point| Sample {
-            group: (point.rate, format!("{}/s", thousands(point.rate))),
-            configuration: point.configuration.clone(),
-            p50_ms: point.p50_ms,
-            p99_ms: point.p99_ms,
-        };
-        let samples: Vec<_> = rounds.iter().map(sample).collect();
+        let samples: Vec<_> = measured.into_iter().map(|(_, sample)| sample).collect();
         (!samples.is_empty()).then(|| Self::of_samples(benches.join(", "), &samples))
     }
 
@@ -152,7 +202,8 @@ impl Chart {
         let width = LEFT + GAP + bars as f64 * BAR + self.groups.len() as f64 * GAP + LEGEND;
         let scale = Scale::over(self.groups.values().flat_map(|group| group.values().flatten()));
         let mut svg = String::new();
-        let total = TOP + HEIGHT + 40.0;
+        let rows = self.groups.keys().map(|(_, label)| label.lines().count()).max().unwrap_or(1);
+        let total = TOP + HEIGHT + 24.0 + LABEL * rows as f64;
         // Writing to a string does not fail.
         let _ = write!(
             svg,
@@ -171,7 +222,11 @@ impl Chart {
                     left += BAR;
                 }
             }
-            text(&mut svg, (start + left) / 2.0, TOP + HEIGHT + 20.0, "middle", label);
+            let mut below = TOP + HEIGHT + 4.0;
+            for row in label.lines() {
+                below += LABEL;
+                text(&mut svg, (start + left) / 2.0, below, "middle", row);
+            }
             left += GAP;
         }
         self.legend(&mut svg, width - LEGEND + 10.0);
@@ -283,19 +338,26 @@ mod tests {
     use super::*;
 
     fn point(configuration: &str, rate: u64, p50_ms: f64, p99_ms: f64) -> Point {
-        let configuration = configuration.to_owned();
-        Point { bench: "b".into(), line: "round".into(), configuration, rate, p50_ms, p99_ms }
+        Point {
+            bench: "b".into(),
+            line: "round".into(),
+            configuration: configuration.to_owned(),
+            rate: Some(rate),
+            keys: None,
+            p50_ms: Some(p50_ms),
+            p99_ms: Some(p99_ms),
+            throughput: None,
+        }
     }
 
     #[test]
     fn bars_stand_by_rate_and_configuration_with_their_medians() {
-        let mut points = vec![
+        let points = vec![
             point("relay", 50_000, 2.0, 20.0),
             point("relay", 1_000, 1.0, 10.0),
             point("relay", 1_000, 3.0, 30.0),
             point("engine", 1_000, 5.0, 50.0),
         ];
-        points.push(Point { line: "summary".into(), ..point("", 7, 0.0, 0.0) });
         let chart = Chart::of(&points).expect("there are rounds");
         assert_eq!(chart.configurations, ["relay", "engine"]);
         let groups: Vec<_> = chart.groups.iter().collect();
@@ -317,6 +379,31 @@ mod tests {
         assert_eq!((scale.lowest, scale.highest), (-1, 3));
         assert!(scale.y(700.0) < scale.y(2.0) && scale.y(2.0) < scale.y(0.5));
         assert_eq!((scale.y(1_000.0), scale.y(0.1)), (TOP, TOP + HEIGHT));
+    }
+
+    #[test]
+    fn lines_without_latency_are_passed_over() {
+        let highest = r#"{"bench":"b","line":"highest","route":"r","highest_rate":5}"#;
+        assert!(parse(highest).expect("a line").is_none());
+        let throughput = r#"{"bench":"b","line":"round","configuration":"c","mb_per_s":1.0}"#;
+        let throughput = parse(throughput).expect("a line").expect("a round");
+        assert!(Chart::of(&[throughput]).is_none());
+        assert!(parse("{}").is_err());
+    }
+
+    #[test]
+    fn a_curve_stands_by_keys_with_its_throughput() {
+        let line = r#"{
+            "bench":"b","line":"point","configuration":"count","rate":9,"keys":1000,
+            "p50_ms":1.0,"p99_ms":2.0,"throughput":{"mb_per_busy_core_second":150.4}
+        }"#;
+        let point = parse(line).expect("a line").expect("a point");
+        let other = Point { keys: Some(100_000), ..point.clone() };
+        let svg = Chart::of(&[other, point]).expect("there are points").svg();
+        for text in [">1k keys<", ">100k keys<", ">count 150 MB/s<"] {
+            assert!(svg.contains(text), "{text} is missing in:\n{svg}");
+        }
+        assert!(svg.find(">1k keys<") < svg.find(">100k keys<"));
     }
 
     #[test]

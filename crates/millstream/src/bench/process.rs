@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use millstream_store::env::Env;
@@ -41,10 +41,25 @@ impl Process {
     ///
     /// The child dies with the *thread* that calls this, so call it from one that outlives it.
     pub fn start(name: &str, mut command: Command, log: &Path) -> Result<Self, Error> {
-        let output = File::options().create(true).append(true).open(log);
-        let output = output.map_err(Error::file("write", log))?;
-        let errors = output.try_clone().map_err(Error::file("write", log))?;
-        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        let output = open_log(log)?;
+        command.stdout(output);
+        Self::spawn(name, command, log)
+    }
+
+    /// As [`Self::start`], but gives what it prints on standard output.
+    pub fn start_piped(
+        name: &str,
+        mut command: Command,
+        log: &Path,
+    ) -> Result<(Self, ChildStdout), Error> {
+        command.stdout(Stdio::piped());
+        let mut process = Self::spawn(name, command, log)?;
+        let output = process.child.stdout.take().expect("it was asked for");
+        Ok((process, output))
+    }
+
+    fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Self, Error> {
+        command.stdin(Stdio::null()).stderr(open_log(log)?);
         before_exec(&mut command);
         let child = command.spawn().map_err(|source| Error::Program {
             program: command.get_program().to_string_lossy().into_owned(),
@@ -150,6 +165,10 @@ impl Drop for Process {
         let _ = self.child.wait();
         family.into_iter().skip(1).for_each(|pid| send(pid, libc::SIGKILL));
     }
+}
+
+fn open_log(log: &Path) -> Result<File, Error> {
+    File::options().create(true).append(true).open(log).map_err(Error::file("write", log))
 }
 
 /// Runs a program to its end, and gives what it printed on standard output. `what` is for messages.

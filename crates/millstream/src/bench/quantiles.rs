@@ -29,6 +29,19 @@ pub struct Quantiles {
     pub max_ms: f64,
 }
 
+/// What a line about a stage says, in milliseconds: the quantiles that are published for others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct OfStage {
+    /// Half of them took at most this long.
+    pub p50_ms: f64,
+    /// 95 of 100.
+    pub p95_ms: f64,
+    /// 99 of 100.
+    pub p99_ms: f64,
+    /// The slowest.
+    pub max_ms: f64,
+}
+
 impl Latencies {
     /// Nothing measured yet.
     pub fn new() -> Self {
@@ -47,11 +60,20 @@ impl Latencies {
 
     /// The quantiles.
     pub fn quantiles(&self) -> Quantiles {
-        const RANKS: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
-        let found = self.sketch.quantiles(&RANKS, SearchCriteria::Inclusive);
-        let found = found.expect("ranks lie between 0 and 1").unwrap_or_else(|| vec![0; 5]);
-        let ms = |index: usize| found[index] as f64 / 1_000.0;
-        Quantiles { p50_ms: ms(0), p90_ms: ms(1), p99_ms: ms(2), p999_ms: ms(3), max_ms: ms(4) }
+        let [p50_ms, p90_ms, p99_ms, p999_ms, max_ms] = self.ms([0.5, 0.9, 0.99, 0.999, 1.0]);
+        Quantiles { p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
+    }
+
+    /// The quantiles of a stage.
+    pub fn of_stage(&self) -> OfStage {
+        let [p50_ms, p95_ms, p99_ms, max_ms] = self.ms([0.5, 0.95, 0.99, 1.0]);
+        OfStage { p50_ms, p95_ms, p99_ms, max_ms }
+    }
+
+    fn ms<const N: usize>(&self, ranks: [f64; N]) -> [f64; N] {
+        let found = self.sketch.quantiles(&ranks, SearchCriteria::Inclusive);
+        let found = found.expect("ranks lie between 0 and 1").unwrap_or_else(|| vec![0; N]);
+        std::array::from_fn(|index| found[index] as f64 / 1_000.0)
     }
 }
 
