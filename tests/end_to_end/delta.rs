@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::kafka::{self, Broker};
-use crate::live::{ASYNC, Numbers, PARTITIONS, crashing_at, kills};
+use crate::live::{ASYNC, Numbers, PARTITIONS, kills};
 use crate::millstream::{Pipeline, Running, table};
 use crate::oracle;
 use crate::wait;
@@ -127,6 +127,22 @@ fn each_record_lands_once() {
 }
 
 #[test]
+fn one_large_record_batch_is_more_than_one_writer_begins_with() {
+    let pipeline = Pipeline::new(
+        "CREATE TABLE small (n BIGINT) USING json OPTIONS ('path' = 'small');\n\
+         CREATE TABLE large USING delta OPTIONS ('path' = 'large');\n\
+         INSERT INTO large SELECT n, repeat('x', 4000) AS text FROM small;\n",
+    );
+    let rows: String = (0..8_000).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    std::fs::create_dir_all(pipeline.path("small")).expect("a directory can be made");
+    std::fs::write(pipeline.path("small/rows.json"), rows).expect("a file can be written");
+    pipeline.run(&[]).expect_success();
+    let all = "SELECT count(DISTINCT n) AS rows, sum(length(text)) AS bytes FROM TABLE";
+    let found = oracle::light().query(&pipeline.path("large"), all);
+    assert_eq!(found["rows"].as_i64(), Some(8_000));
+}
+
+#[test]
 fn micro_batches_are_gathered_into_a_commit() {
     let landed = Landed::new(kafka::shared(), "delta_gathered", &[("commitInterval", "500ms")]);
     let mut running = landed.pipeline.start(&[]);
@@ -193,18 +209,6 @@ fn kill_at_random_moments(landed: &Landed<'_>) {
 fn a_crash_at_any_step_loses_and_doubles_no_row() {
     let often = [("commitInterval", "30ms"), ("delta.checkpointInterval", "3"), ("partSize", "50")];
     let landed = Landed::new(kafka::shared(), "delta_steps", &often);
-    landed.numbers.while_producing(|| {
-        for step in STEPS {
-            for kill in 0..kills(1) {
-                let finished =
-                    crashing_at(&landed.pipeline, step, 1 + kill * 3 % 10).wait(wait::SOON);
-                assert_eq!(
-                    finished.status.code(),
-                    None,
-                    "it did not crash at {step}: {finished:?}"
-                );
-            }
-        }
-    });
+    landed.numbers.crash_at_steps(&landed.pipeline, &STEPS);
     landed.assert_exactly_once();
 }

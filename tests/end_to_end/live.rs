@@ -28,6 +28,8 @@ pub const STEPS: [&str; 11] = [
     "before-commit-entry",
     "after-commit-entry",
 ];
+/// The steps that a query with state has besides.
+pub const STATE_STEPS: [&str; 2] = ["before-state", "after-state"];
 /// Records of one round of the live producer, to each partition.
 const RECORDS_PER_ROUND: u64 = 10;
 const ROUND: Duration = Duration::from_millis(20);
@@ -115,6 +117,19 @@ impl Numbers<'_> {
         });
     }
 
+    /// Produces, and ends `pipeline` at each of `steps`, as often as [`kills`] says.
+    pub fn crash_at_steps(&self, pipeline: &Pipeline, steps: &[&str]) {
+        self.while_producing(|| {
+            for step in steps {
+                for kill in 0..kills(1) {
+                    let finished = crashing_at(pipeline, step, 1 + kill * 3 % 10).wait(wait::SOON);
+                    let status = finished.status.code();
+                    assert_eq!(status, None, "it did not crash at {step}: {finished:?}");
+                }
+            }
+        });
+    }
+
     /// Runs what is left of `pipeline`, whose table `sink` may ask for asynchronous tracking.
     pub fn run_the_rest(&self, pipeline: &Pipeline, sink: &str) {
         // availableNow is refused with asynchronous tracking; switching it off needs no ceremony.
@@ -155,6 +170,15 @@ impl Numbers<'_> {
             assert_eq!(values.len(), expected.len(), "in partition {partition}");
         }
     }
+}
+
+/// A number as JSON, with an event time ten milliseconds after that of the number before.
+pub fn event_of(number: u64) -> String {
+    let (seconds, hundredths) = (number / 100, number % 100);
+    let (minutes, seconds) = (seconds / 60, seconds % 60);
+    let (hours, minutes) = (minutes / 60, minutes % 60);
+    let ts = format!("2026-01-01T{hours:02}:{minutes:02}:{seconds:02}.{hundredths:02}0Z");
+    format!("{{\"ts\":\"{ts}\",\"n\":{number}}}")
 }
 
 /// Lets the producer end when a test fails, too.

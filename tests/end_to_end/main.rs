@@ -47,5 +47,6 @@ mod several_sinks;
 mod spark_answers;
 mod spark_handover;
 mod spark_stateful;
+mod stateful_flows;
 mod triggers;
 mod windows;

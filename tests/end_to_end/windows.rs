@@ -12,13 +12,11 @@ use serde_json::Value;
 
 use crate::delta::versions;
 use crate::kafka::{self, Broker};
-use crate::live::{ASYNC, Numbers, PARTITIONS, STEPS, crashing_at, kills};
+use crate::live::{ASYNC, Numbers, PARTITIONS, STATE_STEPS, STEPS, event_of, kills};
 use crate::millstream::{Pipeline, Running, table};
 use crate::topics::Topics;
 use crate::{oracle, wait};
 
-/// The steps that a query with state has besides.
-const STATE_STEPS: [&str; 2] = ["before-state", "after-state"];
 /// Numbers of a partition in a window.
 const IN_WINDOW: u64 = 100;
 const INTO_A_TABLE: [&str; 9] = [
@@ -32,14 +30,6 @@ const INTO_A_TABLE: [&str; 9] = [
     "before-commit-entry",
     "after-commit-entry",
 ];
-
-fn event(number: u64) -> String {
-    let (seconds, hundredths) = (number / 100, number % 100);
-    let (minutes, seconds) = (seconds / 60, seconds % 60);
-    let (hours, minutes) = (minutes / 60, minutes % 60);
-    let ts = format!("2026-01-01T{hours:02}:{minutes:02}:{seconds:02}.{hundredths:02}0Z");
-    format!("{{\"ts\":\"{ts}\",\"n\":{number}}}")
-}
 
 /// Where the counts go.
 #[derive(Clone, Copy, PartialEq)]
@@ -63,7 +53,7 @@ type Counts = BTreeMap<u64, Vec<(u64, u64)>>;
 impl<'a> Counted<'a> {
     fn new(broker: &'a Broker, name: &str, target: Target, sink: &[(&str, &str)]) -> Self {
         let (topics, output) = (broker.topics(), format!("{name}_out"));
-        let numbers = Numbers::written(topics, format!("{name}_in"), event);
+        let numbers = Numbers::written(topics, format!("{name}_in"), event_of);
         let servers = broker.address();
         let servers = ("kafka.bootstrap.servers", servers.as_str());
         let source = [servers, ("subscribe", &numbers.topic), ("startingOffsets", "earliest")];
@@ -213,16 +203,7 @@ fn a_crash_at_any_step_loses_and_doubles_no_window_of_a_table() {
 }
 
 fn crash_at(counted: &Counted<'_>, steps: &[&str]) {
-    counted.numbers.while_producing(|| {
-        for step in steps {
-            for kill in 0..kills(1) {
-                let finished = crashing_at(&counted.pipeline, step, 1 + kill * 3 % 10);
-                let finished = finished.wait(wait::SOON);
-                let status = finished.status.code();
-                assert_eq!(status, None, "it did not crash at {step}: {finished:?}");
-            }
-        }
-    });
+    counted.numbers.crash_at_steps(&counted.pipeline, steps);
     counted.assert_exactly_once();
 }
 

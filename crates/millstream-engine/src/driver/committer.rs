@@ -255,9 +255,10 @@ impl Worker {
     async fn commit(&mut self, in_flight: InFlight) -> Result<(), Failure> {
         let InFlight { acknowledgements, mut intent, mut progress, ends, mend, .. } = in_flight;
         let id = progress.batch_id;
-        if let Some(state) = &in_flight.state {
-            state.settled().await?;
-        }
+        let settled_us = match &in_flight.state {
+            Some(state) => Some(state.settled().await?),
+            None => None,
+        };
         if !self.schedule.is_sparse()
             && self.delivery != Delivery::Answers
             && let Some(intent) = intent.take()
@@ -271,7 +272,12 @@ impl Worker {
                 sink.latency = micros(moment_us - oldest_us);
             }
         };
-        let published_us = acknowledgements.accepted(handed_over_us, each).await?;
+        let accepted_us = acknowledgements.accepted(handed_over_us, each).await?;
+        // A micro-batch without output rows is done when its changes of the state survive.
+        let published_us = match settled_us.filter(|_| progress.rows_out == 0) {
+            Some(settled_us) => accepted_us.max(settled_us),
+            None => accepted_us,
+        };
         let began_log = self.env.monotonic();
         let to_mend = (!mend.is_empty()).then(|| (mend, ends.clone()));
         if in_flight.completes {

@@ -69,6 +69,8 @@ struct Queue {
     /// Entries up to here are waited for.
     urgent: Option<BatchId>,
     written: Option<BatchId>,
+    /// When that was, microseconds since the epoch.
+    written_us: i64,
     failure: Option<Arc<WriteError>>,
     /// Files that are there, first and last entry of each, ascending.
     files: VecDeque<(BatchId, BatchId)>,
@@ -190,17 +192,18 @@ impl Ticket {
         if is_new {
             self.shared.work.notify_one();
         }
-        self.settled().await
+        self.settled().await.map(drop)
     }
 
-    /// Waits until the entry is written in its own time.
-    pub async fn settled(&self) -> Result<(), WriteError> {
+    /// Waits until the entry is written in its own time. Gives the moment of the last writing,
+    /// microseconds since the epoch.
+    pub async fn settled(&self) -> Result<i64, WriteError> {
         let is_known = |queue: &Queue| queue.written >= Some(self.id) || queue.failure.is_some();
         self.shared.wait_for(is_known).await;
         let queue = self.shared.queue.lock();
         match &queue.failure {
             Some(failure) if queue.written < Some(self.id) => Err(WriteError::clone(failure)),
-            _ => Ok(()),
+            _ => Ok(queue.written_us),
         }
     }
 }
@@ -285,6 +288,7 @@ impl Shared {
         let mut queue = self.queue.lock();
         queue.bytes -= bytes;
         queue.written = Some(last);
+        queue.written_us = self.env.now_us();
         queue.files.push_back((first, last));
         queue.needed_from = queue.needed_from.max(Some(needs));
         Ok(())

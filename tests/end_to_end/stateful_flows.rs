@@ -1,0 +1,152 @@
+//! First rows and joins of streams, from a topic into a topic: whatever happens to the process, what
+//! is published is what follows from all rows together, each once.
+//!
+//! The numbers of a live producer are the same in each partition, ten milliseconds of event time
+//! apart. `MILLSTREAM_KILLS` says how often a process is ended at each step, and ten times as often
+//! at random moments.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::kafka::{self, Broker};
+use crate::live::{ASYNC, Numbers, PARTITIONS, STATE_STEPS, STEPS, event_of, kills};
+use crate::millstream::{Pipeline, Running, table};
+use crate::topics::Topics;
+
+/// How often each pair of numbers was published; 0 stands for no partner.
+type Pairs = BTreeMap<(u64, Option<u64>), u64>;
+
+/// The partner of a number in the join.
+const PARTNER_AFTER: u64 = 7;
+
+struct Flow<'a> {
+    topics: &'a Topics,
+    numbers: Numbers<'a>,
+    pipeline: Pipeline,
+    output: String,
+    sources: usize,
+    expected: fn(u64) -> Pairs,
+}
+
+/// Each number once, though every partition has it.
+const FIRST_ONES: &str = "SELECT DISTINCT ON (n) WITHIN WATERMARK to_json(struct(n)) AS value \
+     FROM STREAM source WATERMARK ts DELAY OF INTERVAL 500 MILLISECONDS";
+
+fn first_ones(produced: u64) -> Pairs {
+    (0..produced).map(|number| ((number, None), 1)).collect()
+}
+
+/// Each number with the one that comes seven after it, unless three divides that; then alone, once
+/// the watermark says that nobody comes.
+const PAIRS: &str = "SELECT to_json(struct(a.n AS n, b.n AS m)) AS value \
+     FROM STREAM source WATERMARK ts DELAY OF INTERVAL 500 MILLISECONDS AS a \
+     LEFT JOIN STREAM source WATERMARK ts DELAY OF INTERVAL 500 MILLISECONDS AS b \
+     ON b.n = a.n + 7 AND b.n % 3 <> 0 AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 300 MILLISECONDS";
+
+fn pairs(produced: u64) -> Pairs {
+    let partitions = PARTITIONS as u64;
+    // The watermark, and the bound behind it, are so many numbers behind the last one; what is at
+    // the bound itself goes a millisecond later.
+    let passed = produced.saturating_sub(1 + 50 + 30);
+    let of = |number: u64| {
+        let partner = number + PARTNER_AFTER;
+        match partner % 3 == 0 {
+            true => (number < passed).then_some(((number, None), partitions)),
+            false => {
+                let pair = (number, Some(partner));
+                (partner < produced).then_some((pair, partitions * partitions))
+            }
+        }
+    };
+    (0..produced).filter_map(of).collect()
+}
+
+impl<'a> Flow<'a> {
+    fn new(broker: &'a Broker, name: &str, select: &str, sink: &[(&str, &str)]) -> Self {
+        let (topics, output) = (broker.topics(), format!("{name}_out"));
+        let numbers = Numbers::written(topics, format!("{name}_in"), event_of);
+        topics.create(&output, 1);
+        let servers = broker.address();
+        let servers = ("kafka.bootstrap.servers", servers.as_str());
+        let source = [servers, ("subscribe", &numbers.topic), ("startingOffsets", "earliest")];
+        let to = [servers, ("topic", &output), ("delivery", "exactly-once")];
+        let pipeline = Pipeline::new(&format!(
+            "{}{}CREATE FLOW kept AS INSERT INTO target\n{select};\n",
+            table("source", "(ts TIMESTAMP, n BIGINT)", "kafka", &source),
+            table("target", "", "kafka", &[&to, sink].concat()),
+        ));
+        let (sources, expected): (_, fn(u64) -> Pairs) =
+            if select == PAIRS { (2, pairs) } else { (1, first_ones) };
+        Self { topics, numbers, pipeline, output, sources, expected }
+    }
+
+    fn found(&self) -> Pairs {
+        let mut found = Pairs::new();
+        for record in self.topics.read(&self.output) {
+            let row: Value = serde_json::from_str(record.value()).expect("JSON");
+            let number = row["n"].as_u64().expect("a number");
+            *found.entry((number, row["m"].as_u64())).or_default() += 1;
+        }
+        found
+    }
+
+    fn wait_for_more(&self, running: &mut Running) {
+        let before = self.topics.written(&self.output);
+        running.wait_while_running("more", || self.topics.written(&self.output) > before);
+    }
+
+    /// Runs what is left, and holds what was published against what was produced.
+    fn assert_exactly_once(&self) {
+        self.numbers.run_the_rest(&self.pipeline, "target");
+        let (found, expected) = (self.found(), (self.expected)(self.numbers.produced()));
+        for (pair, times) in &found {
+            assert_eq!(Some(times), expected.get(pair), "{pair:?}");
+        }
+        let missing: Vec<_> = expected.keys().filter(|pair| !found.contains_key(pair)).collect();
+        assert!(missing.is_empty(), "missing: {missing:?} of {}", self.numbers.produced());
+        self.pipeline.checkpoint().assert_entries_well_formed(self.sources);
+    }
+
+    fn kill_at_random_moments(&self) {
+        let wait_for_more = |running: &mut Running| self.wait_for_more(running);
+        self.numbers.kill_at_random(&self.pipeline, kills(1) * 5, wait_for_more);
+        self.assert_exactly_once();
+    }
+}
+
+#[test]
+fn first_rows_and_pairs_are_those_of_all_runs_together() {
+    for (name, select) in [("first_plain", FIRST_ONES), ("pairs_plain", PAIRS)] {
+        let flow = Flow::new(kafka::shared(), name, select, &[]);
+        flow.numbers.produce(300);
+        flow.assert_exactly_once();
+        flow.numbers.produce(300);
+        flow.assert_exactly_once();
+    }
+}
+
+#[test]
+fn kills_at_random_moments_lose_and_double_no_first_row() {
+    Flow::new(kafka::shared(), "first_killed", FIRST_ONES, &[]).kill_at_random_moments();
+    Flow::new(kafka::shared(), "first_killed_async", FIRST_ONES, &ASYNC).kill_at_random_moments();
+}
+
+#[test]
+fn kills_at_random_moments_lose_and_double_no_pair() {
+    Flow::new(kafka::shared(), "pairs_killed", PAIRS, &[]).kill_at_random_moments();
+    Flow::new(kafka::shared(), "pairs_killed_async", PAIRS, &ASYNC).kill_at_random_moments();
+}
+
+#[test]
+fn kills_lose_and_double_nothing_of_state_in_files() {
+    let little = [("memoryLimit", "20k")];
+    Flow::new(kafka::shared(), "pairs_killed_files", PAIRS, &little).kill_at_random_moments();
+}
+
+#[test]
+fn a_crash_at_any_step_loses_and_doubles_no_pair() {
+    let flow = Flow::new(kafka::shared(), "pairs_steps", PAIRS, &[]);
+    flow.numbers.crash_at_steps(&flow.pipeline, &[&STEPS[..], &STATE_STEPS[..]].concat());
+    flow.assert_exactly_once();
+}
