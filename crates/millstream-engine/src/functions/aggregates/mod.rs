@@ -16,6 +16,7 @@ mod frames;
 mod grouped;
 mod moments;
 mod moving;
+mod pairs;
 mod sum;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         counts::AGGREGATES,
         extremes::AGGREGATES,
         moments::AGGREGATES,
+        pairs::AGGREGATES,
         sum::AGGREGATES,
     ];
     let ours = tables.into_iter().flatten().map(|aggregate| aggregate.udaf());

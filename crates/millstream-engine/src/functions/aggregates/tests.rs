@@ -365,3 +365,24 @@ fn the_shares_of_a_percentile_may_be_computed_from_literals() {
     let ScalarValue::Float64(Some(first)) = wanted else { panic!("{wanted} is no DOUBLE") };
     assert_eq!(found, [first, 9.0]);
 }
+
+#[test]
+fn numbers_far_from_zero_correlate_as_those_near_it() {
+    let shifted = |by: f64| {
+        let d = Float64Array::from(
+            vec![1.0, 2.0, 4.0, 8.0].into_iter().map(|x| x + by).collect::<Vec<_>>(),
+        );
+        let e = Float64Array::from(vec![3.0, 1.0, 5.0, 6.0]);
+        let values: [ArrayRef; 2] = [Arc::new(d), Arc::new(e)];
+        let call = Call::new("corr", &["d", "e"], None);
+        let mut groups = call.expr.create_groups_accumulator().expect("it is supported");
+        groups.update_batch(&values, &[0; 4], None, 1).expect("it accumulates");
+        groups
+            .evaluate(EmitTo::All)
+            .expect("there is a result")
+            .as_primitive::<Float64Type>()
+            .value(0)
+    };
+    let (near, far) = (shifted(0.0), shifted(1.7e9));
+    assert!((near - far).abs() < 1e-9, "{far} for {near}");
+}
