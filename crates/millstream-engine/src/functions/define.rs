@@ -4,8 +4,6 @@
 //! Arguments are cast to their parameters' types before the call, as Spark casts them implicitly.
 //! A constant argument stays a single value; only columns have one value a row.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::builder::StringBuilder;
@@ -131,31 +129,39 @@ impl Function {
     }
 }
 
+/// `Debug`, equality and hash of a type by its `name()`: no other function has that name.
+macro_rules! known_by_name {
+    ($type:ty) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl PartialEq for $type {
+            fn eq(&self, other: &Self) -> bool {
+                self.name() == other.name()
+            }
+        }
+
+        impl Eq for $type {}
+
+        impl std::hash::Hash for $type {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.name().hash(state);
+            }
+        }
+    };
+}
+pub(super) use known_by_name;
+
 struct Defined {
     function: Function,
     signature: Signature,
     aliases: Vec<String>,
 }
 
-impl fmt::Debug for Defined {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.function.name)
-    }
-}
-
-impl PartialEq for Defined {
-    fn eq(&self, other: &Self) -> bool {
-        self.function.name == other.function.name
-    }
-}
-
-impl Eq for Defined {}
-
-impl Hash for Defined {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.function.name.hash(state);
-    }
-}
+known_by_name!(Defined);
 
 impl ScalarUDFImpl for Defined {
     fn name(&self) -> &str {

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use thiserror::Error;
 
+use crate::sql::nearest::nearest;
+
 /// A length of time. Months have no fixed length, so they are kept apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interval {
@@ -20,24 +22,69 @@ pub(crate) enum IntervalError {
     Form,
     #[error("'{0}' is no number")]
     Number(String),
-    #[error("'{0}' is no unit of time; units go from microseconds to weeks, months and years")]
-    Unit(String),
+    #[error("'{unit}' is no unit of time{}", help(*.meant))]
+    Unit {
+        unit: String,
+        /// The unit that was probably meant.
+        meant: Option<&'static str>,
+    },
     #[error("only seconds can have a fraction, not {0}")]
     Fraction(String),
     #[error("the interval is too long")]
     TooLong,
 }
 
-/// Units of a fixed length, in microseconds.
-const UNITS: &[(&str, i64)] = &[
-    ("microsecond", 1),
-    ("millisecond", 1_000),
-    ("second", 1_000_000),
-    ("minute", 60_000_000),
-    ("hour", 3_600_000_000),
-    ("day", 86_400_000_000),
-    ("week", 604_800_000_000),
+fn help(meant: Option<&str>) -> String {
+    match meant {
+        Some(meant) => format!(", did you mean '{meant}s'?"),
+        None => "; units go from microseconds to weeks, months and years".to_owned(),
+    }
+}
+
+const fn fixed(us: i64) -> Interval {
+    Interval { months: 0, us }
+}
+
+const fn calendar(months: i32) -> Interval {
+    Interval { months, us: 0 }
+}
+
+const SECOND: &str = "second";
+
+/// All units, each with its length.
+const UNITS: &[(&str, Interval)] = &[
+    ("microsecond", fixed(1)),
+    ("millisecond", fixed(1_000)),
+    (SECOND, fixed(1_000_000)),
+    ("minute", fixed(60_000_000)),
+    ("hour", fixed(3_600_000_000)),
+    ("day", fixed(86_400_000_000)),
+    ("week", fixed(604_800_000_000)),
+    ("month", calendar(1)),
+    ("year", calendar(12)),
 ];
+
+/// The unit that a word names, one or several of it, whatever its case.
+fn unit(word: &str) -> Option<(&'static str, Interval)> {
+    let lower = word.to_ascii_lowercase();
+    let singular = lower.strip_suffix('s').unwrap_or(&lower);
+    UNITS.iter().find(|(name, _)| *name == singular).copied()
+}
+
+/// True if a word names a unit of time.
+pub(crate) fn is_unit(word: &str) -> bool {
+    unit(word).is_some()
+}
+
+fn no_unit(word: &str) -> IntervalError {
+    let singular = word.strip_suffix('s').unwrap_or(word);
+    let meant = match word {
+        "ms" => Some("millisecond"),
+        "us" => Some("microsecond"),
+        _ => nearest(singular, UNITS.iter().map(|(name, _)| *name)),
+    };
+    IntervalError::Unit { unit: word.to_owned(), meant }
+}
 
 /// Reads an interval in Spark's words, whatever their case.
 ///
@@ -45,11 +92,12 @@ const UNITS: &[(&str, i64)] = &[
 /// What is wrong with it.
 pub(crate) fn parse_interval(text: &str) -> Result<Interval, IntervalError> {
     let lower = text.trim().to_ascii_lowercase();
-    let rest = lower.strip_prefix("interval").unwrap_or(&lower);
+    let mut given = lower.split_whitespace().peekable();
+    given.next_if_eq(&"interval");
     // A sign may stand apart from its number.
     let mut words = Vec::new();
     let mut sign = None;
-    for word in rest.split_whitespace() {
+    for word in given {
         match (word, sign.take()) {
             ("-" | "+", None) => sign = Some(word),
             (_, Some(sign)) => words.push(format!("{sign}{word}")),
@@ -71,28 +119,19 @@ fn add(left: Interval, right: Interval) -> Option<Interval> {
     Some(Interval { months, us: left.us.checked_add(right.us)? })
 }
 
-fn part(number: &str, unit: &str) -> Result<Interval, IntervalError> {
-    let singular = unit.strip_suffix('s').unwrap_or(unit);
-    let per_unit = UNITS.iter().find(|(name, _)| *name == singular).map(|(_, us)| *us);
-    let months_per_unit = match singular {
-        "month" => Some(1),
-        "year" => Some(12),
-        _ => None,
-    };
-    if per_unit.is_none() && months_per_unit.is_none() {
-        return Err(IntervalError::Unit(unit.to_owned()));
-    }
+fn part(number: &str, word: &str) -> Result<Interval, IntervalError> {
+    let (name, one) = unit(word).ok_or_else(|| no_unit(word))?;
     if number.contains('.') {
-        return match singular {
-            "second" => seconds(number).map(|us| Interval { months: 0, us }),
-            _ => Err(IntervalError::Fraction(unit.to_owned())),
+        return match name {
+            SECOND => seconds(number).map(fixed),
+            _ => Err(IntervalError::Fraction(word.to_owned())),
         };
     }
     let count: i64 = number.parse().map_err(|_| IntervalError::Number(number.to_owned()))?;
-    let length = count.checked_mul(per_unit.unwrap_or(0)).ok_or(IntervalError::TooLong)?;
-    let months = count.checked_mul(months_per_unit.unwrap_or(0));
+    let months = count.checked_mul(i64::from(one.months));
     let months = months.and_then(|months| i32::try_from(months).ok());
-    Ok(Interval { months: months.ok_or(IntervalError::TooLong)?, us: length })
+    let length = months.zip(count.checked_mul(one.us));
+    length.map(|(months, us)| Interval { months, us }).ok_or(IntervalError::TooLong)
 }
 
 /// Seconds with up to nine digits of fraction, of which six count.
@@ -128,6 +167,8 @@ mod tests {
             ("1.0000009 seconds", (0, 1_000_000)),
             ("- 3 days +1 hour", (0, -255_600_000_000)),
             ("1 year 2 months 1 week", (14, 604_800_000_000)),
+            ("1 day - 1 hour", (0, 82_800_000_000)),
+            ("1. seconds", (0, 1_000_000)),
         ];
         for (text, (months, us)) in cases {
             assert_eq!(parse_interval(text), Ok(Interval { months, us }), "{text}");
@@ -141,7 +182,13 @@ mod tests {
             ("1", IntervalError::Form),
             ("1 minute -", IntervalError::Form),
             ("x seconds", IntervalError::Number("x".into())),
-            ("1 blah", IntervalError::Unit("blah".into())),
+            ("1 blah", IntervalError::Unit { unit: "blah".into(), meant: None }),
+            ("1 ms", IntervalError::Unit { unit: "ms".into(), meant: Some("millisecond") }),
+            ("1 monht", IntervalError::Unit { unit: "monht".into(), meant: Some("month") }),
+            ("interval1 day", IntervalError::Number("interval1".into())),
+            ("interval", IntervalError::Form),
+            ("1e3 seconds", IntervalError::Number("1e3".into())),
+            ("- +1 day", IntervalError::Number("-+1".into())),
             ("1.5 minutes", IntervalError::Fraction("minutes".into())),
             ("1.x seconds", IntervalError::Number("1.x".into())),
             ("9223372036854775807 weeks", IntervalError::TooLong),

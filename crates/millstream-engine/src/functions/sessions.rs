@@ -6,13 +6,15 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StructArray};
+use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Field, FieldRef, TimestampMicrosecondType};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::Result;
 use datafusion::logical_expr::function::{PartitionEvaluatorArgs, WindowUDFFieldArgs};
 use datafusion::logical_expr::{
     PartitionEvaluator, Signature, Volatility, WindowUDF, WindowUDFImpl,
 };
+
+use super::windows::between;
 
 /// The window function: sessions of a key, ordered by their starts, to merged sessions.
 pub(crate) fn merged_sessions() -> Arc<WindowUDF> {
@@ -55,18 +57,11 @@ struct Merge;
 
 impl PartitionEvaluator for Merge {
     fn evaluate_all(&mut self, values: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
-        let DataType::Struct(fields) = values[0].data_type() else {
-            return exec_err!("sessions are STRUCTs");
-        };
         let sessions = values[0].as_struct();
         let bound = |at: usize| sessions.column(at).as_primitive::<TimestampMicrosecondType>();
         let (starts, ends) = merged(bound(0).values(), bound(1).values());
         debug_assert_eq!(starts.len(), rows, "a session for each row");
-        let columns = [starts, ends].into_iter().zip(fields.iter()).map(|(values, field)| {
-            let bounds = PrimitiveArray::<TimestampMicrosecondType>::from(values);
-            Arc::new(bounds.with_data_type(field.data_type().clone())) as ArrayRef
-        });
-        Ok(Arc::new(StructArray::new(fields.clone(), columns.collect(), None)))
+        Ok(Arc::new(between(starts, ends, None, values[0].data_type())?))
     }
 }
 

@@ -165,8 +165,8 @@ fn out_of_range(time_us: i64) -> datafusion::common::DataFusionError {
     exec_datafusion_err!("the window of the time {time_us} us has no TIMESTAMP as its start or end")
 }
 
-/// Windows from their starts, null where `nulls` says so.
-fn between(
+/// Windows from their starts and ends, null where `nulls` says so.
+pub(super) fn between(
     starts: Vec<i64>,
     ends: Vec<i64>,
     nulls: Option<NullBuffer>,

@@ -14,6 +14,7 @@ use super::cursor::{Cursor, Name};
 use super::diagnostic::{Diagnostic, Span};
 use super::lexer::{Lexed, Lexeme, SparkDialect};
 use super::trigger::parse_duration;
+use crate::functions::interval::is_unit;
 use crate::plan::stages::WITHIN_WATERMARK;
 
 /// `WATERMARK column DELAY OF INTERVAL ...` on a table that is read.
@@ -348,17 +349,11 @@ pub(super) fn can_name_a_table(lexeme: &Lexeme) -> bool {
         && !NOT_A_NAME.split_whitespace().any(|word| lexeme.is_word(word))
 }
 
-const UNITS: &[&str] =
-    &["MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR"];
-
 fn is_interval_part(lexeme: &Lexeme, first: bool) -> bool {
     match &lexeme.token {
         Token::Number(..) => true,
         Token::SingleQuotedString(_) => first,
-        Token::Word(_) => {
-            let word = lexeme.word().unwrap_or("").to_ascii_uppercase();
-            !first && UNITS.contains(&word.strip_suffix('S').unwrap_or(&word))
-        }
+        Token::Word(_) => !first && lexeme.word().is_some_and(is_unit),
         _ => false,
     }
 }

@@ -1,9 +1,10 @@
-//! When the next micro-batch starts, and Spark's words for lengths of time.
+//! When the next micro-batch starts, and options that are lengths of time.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::nearest::nearest;
+use crate::functions::interval::parse_interval;
 
 /// When the next micro-batch starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,61 +46,18 @@ impl FromStr for Trigger {
     }
 }
 
-/// Units, each with its length in microseconds.
-const UNITS: &[(&str, u64)] = &[
-    ("microsecond", 1),
-    ("millisecond", 1_000),
-    ("second", 1_000_000),
-    ("minute", 60_000_000),
-    ("hour", 3_600_000_000),
-    ("day", 86_400_000_000),
-    ("week", 604_800_000_000),
-];
-
-/// Reads `10 seconds`, `1 minute 30 seconds` or `interval 2 hours`.
+/// Reads `10 seconds`, `1 minute 30 seconds` or `interval 2 hours`: an interval in Spark's words
+/// that has a fixed length and is not below 0.
 ///
 /// # Errors
 /// What to write instead.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let lower = text.trim().to_lowercase();
-    let lower = lower.strip_prefix("interval").unwrap_or(&lower).trim();
-    let words: Vec<&str> = lower.split_whitespace().collect();
-    if words.is_empty() || words.len() % 2 == 1 {
-        return Err("an interval is numbers with units, such as '10 seconds'".into());
-    }
-    let mut total_us = 0_u64;
-    for pair in words.chunks(2) {
-        let unit_us = unit(pair[1])?;
-        let number: f64 = pair[0].parse().map_err(|_| format!("'{}' is no number", pair[0]))?;
-        if !(number >= 0.0 && number.is_finite()) {
-            return Err(format!("'{}' is not a length of time", pair[0]));
-        }
-        // Whole numbers stay exact; fractions are rounded to the microsecond.
-        let part_us = match pair[0].parse::<u64>() {
-            Ok(whole) => whole.checked_mul(unit_us),
-            Err(_) => Some((number * unit_us as f64).round() as u64),
-        };
-        let sum = part_us.and_then(|part_us| total_us.checked_add(part_us));
-        total_us = sum.ok_or_else(|| format!("'{text}' is too long"))?;
-    }
-    Ok(Duration::from_micros(total_us))
-}
-
-fn unit(word: &str) -> Result<u64, String> {
-    let singular = word.strip_suffix('s').unwrap_or(word);
-    if let Some((_, unit_us)) = UNITS.iter().find(|(name, _)| *name == singular) {
-        return Ok(*unit_us);
-    }
-    if singular == "month" || singular == "year" {
+    let interval = parse_interval(text).map_err(|error| error.to_string())?;
+    if interval.months != 0 {
         return Err("months and years have no fixed length; write days".into());
     }
-    if word == "ms" {
-        return Err("write 'milliseconds' for 'ms'".into());
-    }
-    match nearest(singular, UNITS.iter().map(|(name, _)| *name)) {
-        Some(known) => Err(format!("'{word}' is no unit of time, did you mean '{known}s'?")),
-        None => Err(format!("'{word}' is no unit of time")),
-    }
+    let us = u64::try_from(interval.us).map_err(|_| format!("'{text}' is below 0"))?;
+    Ok(Duration::from_micros(us))
 }
 
 #[cfg(test)]
@@ -131,8 +89,10 @@ mod tests {
             ("10", "such as '10 seconds'"),
             ("5 secnds", "did you mean 'seconds'"),
             ("1 month", "write days"),
-            ("100 ms", "write 'milliseconds'"),
-            ("-1 seconds", "not a length of time"),
+            ("100 ms", "did you mean 'milliseconds'"),
+            ("-1 seconds", "'-1 seconds' is below 0"),
+            ("1.5 minutes", "only seconds can have a fraction"),
+            ("1e3 seconds", "'1e3' is no number"),
         ];
         for (text, wanted) in cases {
             let help = text.parse::<Trigger>().unwrap_err();

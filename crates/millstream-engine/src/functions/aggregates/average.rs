@@ -1,5 +1,5 @@
-//! `avg`, `mean` and `try_avg`. Of decimals the average has four digits more on either side of the
-//! point, rounded half up; of anything else it is a DOUBLE.
+//! `avg`, `mean` and `try_avg`. Of decimals the average has four digits more after the point,
+//! rounded half up; of anything else it is a DOUBLE.
 
 use std::sync::Arc;
 
@@ -7,39 +7,48 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int6
 use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, DecimalType, Int64Type,
 };
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::{Result, ScalarValue, exec_datafusion_err};
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::logical_expr::function::AccumulatorArgs;
-use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use super::define::{Aggregate, Make, input};
+use super::grouped::{is_let_through, states_of_rows};
+use super::moving::{MovingDoubles, MovingSum};
 use super::sum::{sum_type, summand};
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
-    average("avg", &["mean"], |given| coerced("avg", given), |args| groups(args, true)),
-    average("try_avg", &[], |given| coerced("try_avg", given), |args| groups(args, false)),
+    Aggregate {
+        name: "avg",
+        aliases: &["mean"],
+        coerce: |given| coerced("avg", given),
+        make: Make::Groups(|args| groups(args, true)),
+        moving: Some(|args| Ok(moving(args, true))),
+        ..AVERAGE
+    },
+    Aggregate {
+        name: "try_avg",
+        coerce: |given| coerced("try_avg", given),
+        make: Make::Groups(|args| groups(args, false)),
+        moving: Some(|args| Ok(moving(args, false))),
+        ..AVERAGE
+    },
 ];
 
-const fn average(
-    name: &'static str,
-    aliases: &'static [&'static str],
-    coerce: fn(&[DataType]) -> Result<Vec<DataType>>,
-    make: fn(&AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>>,
-) -> Aggregate {
-    Aggregate {
-        name,
-        aliases,
-        coerce,
-        returns: |args| Ok(average_type(&args[0])),
-        state: |args| match &args[0] {
-            DataType::Decimal128(..) => vec![sum_type(&args[0]), DataType::Int64],
-            _ => vec![DataType::UInt64, DataType::Float64],
-        },
-        never_null: false,
-        make: Make::Groups(make),
-        sliding: Some(avg_udaf),
-    }
-}
+/// What both have in common.
+const AVERAGE: Aggregate = Aggregate {
+    name: "",
+    aliases: &[],
+    coerce: |given| coerced("avg", given),
+    returns: |args| Ok(average_type(&args[0])),
+    state: |args| match &args[0] {
+        DataType::Decimal128(..) => vec![sum_type(&args[0]), DataType::Int64],
+        _ => vec![DataType::UInt64, DataType::Float64],
+    },
+    never_null: false,
+    make: Make::Groups(|args| groups(args, true)),
+    moving: None,
+};
 
 fn coerced(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
     let summand = summand(name, given)?;
@@ -61,39 +70,34 @@ fn average_type(of: &DataType) -> DataType {
 }
 
 fn groups(args: &AccumulatorArgs<'_>, overflow_fails: bool) -> Result<Box<dyn GroupsAccumulator>> {
-    let (of, average) = (input(args, 0), args.return_type().clone());
-    match (&of, &average) {
-        (DataType::Decimal128(_, from), DataType::Decimal128(precision, to)) => {
-            Ok(Box::new(Averages {
-                sum: sum_type(&of),
-                average: average.clone(),
-                precision: *precision,
-                factor: 10_i128.pow(u32::try_from(to - from).unwrap_or(0)),
-                overflow_fails,
-                sums: Vec::new(),
-                counts: Vec::new(),
-            }))
-        }
-        _ => avg_udaf().create_groups_accumulator(AccumulatorArgs {
-            return_field: Arc::clone(&args.return_field),
-            schema: args.schema,
-            ignore_nulls: args.ignore_nulls,
-            order_bys: args.order_bys,
-            is_reversed: args.is_reversed,
-            name: args.name,
-            is_distinct: false,
-            exprs: args.exprs,
-            expr_fields: args.expr_fields,
-        }),
+    if let Some(averages) = Averages::of(args, overflow_fails) {
+        return Ok(Box::new(averages));
     }
+    let args = AccumulatorArgs { is_distinct: false, ..args.clone() };
+    avg_udaf().create_groups_accumulator(args)
+}
+
+fn moving(args: &AccumulatorArgs<'_>, overflow_fails: bool) -> Box<dyn Accumulator> {
+    let Some(averages) = Averages::of(args, overflow_fails) else {
+        return Box::new(MovingDoubles::average());
+    };
+    Box::new(MovingSum::new(Box::new(move |sum, count| {
+        let average = match sum {
+            Some(sum) => averages.average(sum, count)?,
+            None => averages.fail_or_null()?,
+        };
+        Ok(ScalarValue::Decimal128(average, averages.precision, averages.scale))
+    })))
 }
 
 /// For each group the sum of decimals and how many they are; a count below 0 says that the sum
 /// did not fit.
 struct Averages {
     sum: DataType,
-    average: DataType,
+    /// Of the average.
     precision: u8,
+    /// Of the average.
+    scale: i8,
     /// From the scale of the sum to that of the average.
     factor: i128,
     overflow_fails: bool,
@@ -104,6 +108,25 @@ struct Averages {
 const OVERFLOWED: i64 = -1;
 
 impl Averages {
+    /// Of no groups yet; none where the average is no decimal.
+    fn of(args: &AccumulatorArgs<'_>, overflow_fails: bool) -> Option<Self> {
+        let of = input(args, 0);
+        let (DataType::Decimal128(_, from), DataType::Decimal128(precision, scale)) =
+            (&of, args.return_type())
+        else {
+            return None;
+        };
+        Some(Self {
+            sum: sum_type(&of),
+            precision: *precision,
+            scale: *scale,
+            factor: 10_i128.pow(u32::try_from(scale - from).unwrap_or(0)),
+            overflow_fails,
+            sums: Vec::new(),
+            counts: Vec::new(),
+        })
+    }
+
     fn add(&mut self, group: usize, value: i128, count: i64) -> Result<()> {
         if self.counts[group] == OVERFLOWED {
             return Ok(());
@@ -163,8 +186,7 @@ impl GroupsAccumulator for Averages {
         self.counts.resize(count, 0);
         let values = values[0].as_primitive::<Decimal128Type>();
         for (row, group) in groups.iter().enumerate() {
-            let counts = filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
-            if counts && values.is_valid(row) {
+            if values.is_valid(row) && is_let_through(filter, row) {
                 self.add(*group, values.value(row), 1)?;
             }
         }
@@ -190,7 +212,7 @@ impl GroupsAccumulator for Averages {
         let averages = sums.into_iter().zip(counts);
         let averages = averages.map(|(sum, count)| self.average(sum, count));
         let averages = averages.collect::<Result<Decimal128Array>>()?;
-        Ok(Arc::new(averages.with_data_type(self.average.clone())))
+        Ok(Arc::new(averages.with_precision_and_scale(self.precision, self.scale)?))
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -204,16 +226,9 @@ impl GroupsAccumulator for Averages {
         values: &[ArrayRef],
         filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
-        let mut each = Self {
-            sum: self.sum.clone(),
-            average: self.average.clone(),
-            sums: Vec::new(),
-            counts: Vec::new(),
-            ..*self
-        };
-        let groups: Vec<usize> = (0..values[0].len()).collect();
-        each.update_batch(values, &groups, filter, groups.len())?;
-        each.state(EmitTo::All)
+        let (sums, counts) = (Vec::new(), Vec::new());
+        let empty = Self { sum: self.sum.clone(), sums, counts, ..*self };
+        states_of_rows(empty, values, filter)
     }
 
     fn size(&self) -> usize {

@@ -42,22 +42,12 @@ const fn collecting(name: &'static str, aliases: &'static [&'static str], make: 
         state: |args| vec![DataType::new_list(args[0].clone(), true)],
         never_null: true,
         make,
-        sliding: None,
+        moving: None,
     }
 }
 
 fn array_agg_args<'a>(args: &AccumulatorArgs<'a>, is_distinct: bool) -> AccumulatorArgs<'a> {
-    AccumulatorArgs {
-        return_field: Arc::clone(&args.return_field),
-        schema: args.schema,
-        ignore_nulls: true,
-        order_bys: args.order_bys,
-        is_reversed: args.is_reversed,
-        name: args.name,
-        is_distinct,
-        exprs: args.exprs,
-        expr_fields: args.expr_fields,
-    }
+    AccumulatorArgs { ignore_nulls: true, is_distinct, ..args.clone() }
 }
 
 /// Empty lists where there are none.

@@ -12,7 +12,7 @@ use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::Accumulator;
 use datafusion::logical_expr::function::AccumulatorArgs;
 
-use super::define::{Aggregate, Make, constant, counted, input, refused};
+use super::define::{Aggregate, Make, constant, counted, input, number, refused};
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
     Aggregate {
@@ -28,7 +28,7 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         state: counts_of,
         never_null: false,
         make: Make::Single(|args| counts(args, Question::Between(shares("percentile", args)?))),
-        sliding: None,
+        moving: None,
     },
     Aggregate {
         name: "median",
@@ -41,7 +41,7 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         state: counts_of,
         never_null: false,
         make: Make::Single(|args| counts(args, Question::Between(vec![0.5]))),
-        sliding: None,
+        moving: None,
     },
     Aggregate {
         name: "percentile_approx",
@@ -60,7 +60,7 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         state: counts_of,
         never_null: false,
         make: Make::Single(|args| counts(args, Question::At(shares("percentile_approx", args)?))),
-        sliding: None,
+        moving: None,
     },
     Aggregate {
         name: "mode",
@@ -73,18 +73,9 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         state: counts_of,
         never_null: false,
         make: Make::Single(|args| counts(args, Question::Most)),
-        sliding: None,
+        moving: None,
     },
 ];
-
-fn number(name: &str, given: &DataType) -> Result<DataType> {
-    match given {
-        found if found.is_numeric() || found.is_string() || found.is_null() => {
-            Ok(DataType::Float64)
-        }
-        other => refused(name, "a number", other),
-    }
-}
 
 /// The type of a share of the rows, or of several.
 fn share(given: &DataType) -> DataType {

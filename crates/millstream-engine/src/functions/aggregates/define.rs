@@ -1,8 +1,6 @@
 //! A short way to write an aggregate: its types, its partial state, and what accumulates.
 
 use std::collections::HashSet;
-use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::mem::size_of_val;
 use std::sync::Arc;
 
@@ -16,7 +14,9 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
+use super::super::define::known_by_name;
 use super::super::types::type_name;
+use super::frames::Frame;
 use super::grouped::OneGroup;
 
 /// An aggregate as its author writes it. Rows whose first argument is null do not count.
@@ -33,9 +33,13 @@ pub(super) struct Aggregate {
     /// Without rows the result is an empty list, not NULL.
     pub never_null: bool,
     pub make: Make,
-    /// What DataFusion makes of a frame that moves over ordered rows, if that is another one.
-    pub sliding: Option<fn() -> Arc<AggregateUDF>>,
+    /// What takes rows out again that a moving frame has left behind. Without it the rows of
+    /// each frame are aggregated afresh.
+    pub moving: Option<MakeOne>,
 }
+
+/// Makes an accumulator of one group for a call.
+pub(super) type MakeOne = fn(&AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>>;
 
 /// What accumulates the values of an aggregate.
 #[derive(Clone, Copy)]
@@ -43,7 +47,7 @@ pub(super) enum Make {
     /// Many groups at once.
     Groups(fn(&AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>>),
     /// One accumulator for each group.
-    Single(fn(&AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>>),
+    Single(MakeOne),
 }
 
 impl Aggregate {
@@ -53,6 +57,38 @@ impl Aggregate {
         let aliases = self.aliases.iter().map(|&alias| alias.to_owned()).collect();
         Arc::new(AggregateUDF::from(Defined { aggregate: self, signature, aliases }))
     }
+
+    /// What accumulates the rows of one group.
+    pub fn accumulator(&self, args: &AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        let inner = match self.make {
+            Make::Groups(make) => {
+                let inputs: Vec<DataType> =
+                    args.expr_fields.iter().map(|field| field.data_type().clone()).collect();
+                let empty = self.without_rows(args.return_type())?;
+                Box::new(OneGroup::new(make(args)?, empty, (self.state)(&inputs)))
+            }
+            Make::Single(make) => make(args)?,
+        };
+        if args.is_distinct {
+            for at in 1..args.exprs.len() {
+                constant(self.name, args, at)?;
+            }
+            let (seen, fresh) = (HashSet::new(), Vec::new());
+            return Ok(Box::new(Distinct { seen, fresh, inner, of: input(args, 0) }));
+        }
+        Ok(inner)
+    }
+
+    /// The result without rows.
+    fn without_rows(&self, data_type: &DataType) -> Result<ScalarValue> {
+        match data_type {
+            DataType::List(element) if self.never_null => {
+                let list = ScalarValue::new_list_nullable(&[], element.data_type());
+                Ok(ScalarValue::List(list))
+            }
+            other => ScalarValue::try_from(other),
+        }
+    }
 }
 
 struct Defined {
@@ -61,25 +97,7 @@ struct Defined {
     aliases: Vec<String>,
 }
 
-impl fmt::Debug for Defined {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.aggregate.name)
-    }
-}
-
-impl PartialEq for Defined {
-    fn eq(&self, other: &Self) -> bool {
-        self.aggregate.name == other.aggregate.name
-    }
-}
-
-impl Eq for Defined {}
-
-impl Hash for Defined {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.aggregate.name.hash(state);
-    }
-}
+known_by_name!(Defined);
 
 impl AggregateUDFImpl for Defined {
     fn name(&self) -> &str {
@@ -103,42 +121,23 @@ impl AggregateUDFImpl for Defined {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        let inner = match self.aggregate.make {
-            Make::Groups(make) => {
-                let inputs: Vec<DataType> =
-                    args.expr_fields.iter().map(|field| field.data_type().clone()).collect();
-                let empty = self.default_value(args.return_type())?;
-                let states = (self.aggregate.state)(&inputs);
-                Box::new(OneGroup::new(make(&args)?, empty, states))
-            }
-            Make::Single(make) => make(&args)?,
-        };
-        if args.is_distinct {
-            for at in 1..args.exprs.len() {
-                constant(self.name(), &args, at)?;
-            }
-            return Ok(Box::new(Distinct { seen: HashSet::new(), inner, of: input(&args, 0) }));
-        }
-        Ok(inner)
+        self.aggregate.accumulator(&args)
     }
 
     fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
-        match data_type {
-            DataType::List(element) if self.aggregate.never_null => {
-                let list = ScalarValue::new_list_nullable(&[], element.data_type());
-                Ok(ScalarValue::List(list))
-            }
-            other => ScalarValue::try_from(other),
-        }
+        self.aggregate.without_rows(data_type)
     }
 
     fn create_sliding_accumulator(
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
-        match self.aggregate.sliding {
-            Some(other) => other().create_sliding_accumulator(args),
-            None => self.accumulator(args),
+        match self.aggregate.moving {
+            Some(make) if !args.is_distinct => make(&args),
+            _ => {
+                let aggregate = self.aggregate;
+                Ok(Box::new(Frame::new(move |args| aggregate.accumulator(&args), &args)))
+            }
         }
     }
 
@@ -202,10 +201,22 @@ pub(super) fn refused<T>(name: &str, wanted: &str, given: &DataType) -> Result<T
     plan_err!("function '{name}' needs {wanted}, not a value of type {}", type_name(given))
 }
 
+/// The type to cast an argument to that must be a number.
+pub(super) fn number(name: &str, given: &DataType) -> Result<DataType> {
+    match given {
+        found if found.is_numeric() || found.is_string() || found.is_null() => {
+            Ok(DataType::Float64)
+        }
+        other => refused(name, "a number", other),
+    }
+}
+
 /// Lets every value count once.
 #[derive(Debug)]
 struct Distinct {
     seen: HashSet<ScalarValue>,
+    /// Those that the inner aggregate has not got yet.
+    fresh: Vec<ScalarValue>,
     inner: Box<dyn Accumulator>,
     of: DataType,
 }
@@ -213,7 +224,10 @@ struct Distinct {
 impl Distinct {
     fn see(&mut self, values: &ArrayRef) -> Result<()> {
         for row in (0..values.len()).filter(|row| values.is_valid(*row)) {
-            self.seen.insert(ScalarValue::try_from_array(values, row)?);
+            let value = ScalarValue::try_from_array(values, row)?;
+            if self.seen.insert(value.clone()) {
+                self.fresh.push(value);
+            }
         }
         Ok(())
     }
@@ -233,17 +247,17 @@ impl Accumulator for Distinct {
         Ok(vec![ScalarValue::List(ScalarValue::new_list_nullable(&seen, &self.of))])
     }
 
-    /// Ends the accumulation: the values go into the inner aggregate.
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let seen = std::mem::take(&mut self.seen);
-        if !seen.is_empty() {
-            self.inner.update_batch(&[ScalarValue::iter_to_array(seen)?])?;
+        let fresh = std::mem::take(&mut self.fresh);
+        if !fresh.is_empty() {
+            self.inner.update_batch(&[ScalarValue::iter_to_array(fresh)?])?;
         }
         self.inner.evaluate()
     }
 
     fn size(&self) -> usize {
-        let seen: usize = self.seen.iter().map(ScalarValue::size).sum();
-        size_of_val(self) + seen + self.inner.size()
+        let values = self.seen.iter().chain(&self.fresh);
+        let values: usize = values.map(ScalarValue::size).sum();
+        size_of_val(self) + values + self.inner.size()
     }
 }

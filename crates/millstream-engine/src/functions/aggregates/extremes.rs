@@ -38,7 +38,7 @@ const fn by(
         state: |args| args.to_vec(),
         never_null: false,
         make: Make::Single(make),
-        sliding: None,
+        moving: None,
     }
 }
 

@@ -1,21 +1,46 @@
-//! One group of an accumulator for many.
+//! Between accumulators of many groups and those of one.
 
 use std::fmt;
 use std::mem::size_of_val;
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use parking_lot::Mutex;
 
+/// True for a row that a call's FILTER lets through.
+pub(super) fn is_let_through(filter: Option<&BooleanArray>, row: usize) -> bool {
+    filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
+}
+
+/// The partial states of rows that are each a group of their own, from an accumulator without
+/// rows.
+pub(super) fn states_of_rows(
+    mut empty: impl GroupsAccumulator,
+    values: &[ArrayRef],
+    filter: Option<&BooleanArray>,
+) -> Result<Vec<ArrayRef>> {
+    let groups: Vec<usize> = (0..values[0].len()).collect();
+    empty.update_batch(values, &groups, filter, groups.len())?;
+    empty.state(EmitTo::All)
+}
+
 /// An accumulator of many groups in the place of one for a single group.
+///
+/// Over the rows of a window frame that grows, the result is asked for again and again. Many
+/// groups are done with once they have given theirs, so their partial state is kept and merged
+/// back when the next rows come.
 pub(super) struct OneGroup {
     /// Accumulators of one group can be shared between threads, those of many need not; a lock
     /// that is hardly ever taken makes up for it.
     groups: Mutex<Box<dyn GroupsAccumulator>>,
     /// An accumulator of many groups takes it that each has a row, so it is not asked without.
     has_rows: bool,
+    /// The partial state that `groups` does not have any longer.
+    kept: Option<Vec<ArrayRef>>,
+    /// The result of `kept`, if it was asked for.
+    result: Option<ScalarValue>,
     empty: ScalarValue,
     states: Vec<DataType>,
 }
@@ -27,7 +52,28 @@ impl OneGroup {
         empty: ScalarValue,
         states: Vec<DataType>,
     ) -> Self {
-        Self { groups: Mutex::new(groups), has_rows: false, empty, states }
+        let groups = Mutex::new(groups);
+        Self { groups, has_rows: false, kept: None, result: None, empty, states }
+    }
+
+    /// Makes `groups` ready for rows.
+    fn wake(&mut self) -> Result<&mut Box<dyn GroupsAccumulator>> {
+        self.has_rows = true;
+        self.result = None;
+        let groups = self.groups.get_mut();
+        if let Some(state) = self.kept.take() {
+            groups.merge_batch(&state, &[0], 1)?;
+        }
+        Ok(groups)
+    }
+
+    /// The partial state, which `groups` may have given away already.
+    fn keep(&mut self) -> Result<Vec<ArrayRef>> {
+        let state = match self.kept.take() {
+            Some(state) => state,
+            None => self.groups.get_mut().state(EmitTo::All)?,
+        };
+        Ok(self.kept.insert(state).clone())
     }
 }
 
@@ -40,39 +86,44 @@ impl fmt::Debug for OneGroup {
 impl Accumulator for OneGroup {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let groups = vec![0; values[0].len()];
-        self.has_rows |= !groups.is_empty();
-        if groups.is_empty() {
-            return Ok(());
+        match groups.is_empty() {
+            true => Ok(()),
+            false => self.wake()?.update_batch(values, &groups, None, 1),
         }
-        self.groups.get_mut().update_batch(values, &groups, None, 1)
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let groups = vec![0; states[0].len()];
-        self.has_rows |= !groups.is_empty();
-        if groups.is_empty() {
-            return Ok(());
+        match groups.is_empty() {
+            true => Ok(()),
+            false => self.wake()?.merge_batch(states, &groups, 1),
         }
-        self.groups.get_mut().merge_batch(states, &groups, 1)
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         if !self.has_rows {
             return self.states.iter().map(ScalarValue::try_from).collect();
         }
-        let states = self.groups.get_mut().state(EmitTo::All)?;
-        states.iter().map(|state| ScalarValue::try_from_array(state, 0)).collect()
+        self.keep()?.iter().map(|state| ScalarValue::try_from_array(state, 0)).collect()
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         if !self.has_rows {
             return Ok(self.empty.clone());
         }
-        let result = self.groups.get_mut().evaluate(EmitTo::All)?;
-        ScalarValue::try_from_array(&result, 0)
+        if let Some(result) = &self.result {
+            return Ok(result.clone());
+        }
+        let state = self.keep()?;
+        let groups = self.groups.get_mut();
+        groups.merge_batch(&state, &[0], 1)?;
+        let result = ScalarValue::try_from_array(&groups.evaluate(EmitTo::All)?, 0)?;
+        Ok(self.result.insert(result).clone())
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.groups.lock().size()
+        let kept = self.kept.iter().flatten().map(|state| state.get_array_memory_size());
+        let result = self.result.as_ref().map_or(0, ScalarValue::size);
+        size_of_val(self) + kept.sum::<usize>() + result + self.groups.lock().size()
     }
 }

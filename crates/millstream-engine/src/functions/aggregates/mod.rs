@@ -5,13 +5,18 @@
 //! otherwise. Calls that are other calls in disguise, as `count_if`, are rewritten in the text of
 //! the query instead.
 
+mod adapted;
 mod average;
 mod collect;
 mod counts;
 mod define;
 mod extremes;
+mod floats;
+mod frames;
 mod grouped;
 mod moments;
+mod moving;
+mod pairs;
 mod sum;
 
 #[cfg(test)]
@@ -30,10 +35,11 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         counts::AGGREGATES,
         extremes::AGGREGATES,
         moments::AGGREGATES,
+        pairs::AGGREGATES,
         sum::AGGREGATES,
     ];
     let ours = tables.into_iter().flatten().map(|aggregate| aggregate.udaf());
-    ours.chain(other_names()).collect()
+    ours.chain(adapted::functions()).chain(other_names()).collect()
 }
 
 /// DataFusion's aggregates that have another name in Spark.
@@ -44,11 +50,6 @@ fn other_names() -> Vec<Arc<AggregateUDF>> {
     vec![
         alias(theirs::first_last::first_value_udaf(), &["first", "any_value"]),
         alias(theirs::first_last::last_value_udaf(), &["last"]),
-        alias(theirs::approx_distinct::approx_distinct_udaf(), &["approx_count_distinct"]),
         alias(theirs::string_agg::string_agg_udaf(), &["listagg"]),
-        alias(theirs::bool_and_or::bool_and_udaf(), &["every"]),
-        alias(theirs::bool_and_or::bool_or_udaf(), &["any", "some"]),
-        alias(theirs::stddev::stddev_udaf(), &["std"]),
-        alias(theirs::variance::var_samp_udaf(), &["variance"]),
     ]
 }

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Accumulator;
 
-use super::define::{Aggregate, Make, counted, refused};
+use super::define::{Aggregate, Make, counted, number};
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
     of_moments(
@@ -45,18 +45,13 @@ const fn of_moments(
         state: |_| vec![DataType::Float64; 5],
         never_null: false,
         make,
-        sliding: None,
+        moving: None,
     }
 }
 
 fn coerced(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
     counted(name, given, 1, 1)?;
-    match &given[0] {
-        found if found.is_numeric() || found.is_string() || found.is_null() => {
-            Ok(vec![DataType::Float64])
-        }
-        other => refused(name, "a number", other),
-    }
+    Ok(vec![number(name, &given[0])?])
 }
 
 /// Sums over the values so far; `m2` is of the squares of the distances to the mean, and so on.

@@ -8,12 +8,14 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
     ArrowPrimitiveType, DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Int64Type,
 };
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::AccumulatorArgs;
-use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use super::define::{Aggregate, Make, counted, refused};
+use super::grouped::{is_let_through, states_of_rows};
+use super::moving::{MovingDoubles, MovingSum};
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
     Aggregate {
@@ -24,7 +26,7 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         state: |args| vec![sum_type(&args[0])],
         never_null: false,
         make: Make::Groups(|args| groups(args, Overflow::Fails)),
-        sliding: Some(sum_udaf),
+        moving: Some(|args| Ok(moving(args, Overflow::Fails))),
     },
     Aggregate {
         name: "try_sum",
@@ -37,7 +39,7 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
         },
         never_null: false,
         make: Make::Groups(|args| groups(args, Overflow::IsNull)),
-        sliding: None,
+        moving: Some(|args| Ok(moving(args, Overflow::IsNull))),
     },
 ];
 
@@ -45,7 +47,7 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
 pub(super) fn summand(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
     counted(name, given, 1, 1)?;
     let summand = match &given[0] {
-        found if found.is_signed_integer() => DataType::Int64,
+        found if found.is_integer() => DataType::Int64,
         DataType::Decimal128(..) => given[0].clone(),
         found if found.is_floating() || found.is_string() || found.is_null() => DataType::Float64,
         other => return refused(name, "a number", other),
@@ -77,23 +79,37 @@ fn groups(args: &AccumulatorArgs<'_>, overflow: Overflow) -> Result<Box<dyn Grou
             let bound = greatest(&sum);
             Ok(Box::new(Sums::<Decimal128Type>::new(sum, bound, overflow)))
         }
-        _ => theirs(args),
+        _ => {
+            let args = AccumulatorArgs { is_distinct: false, ..args.clone() };
+            sum_udaf().create_groups_accumulator(args)
+        }
     }
 }
 
-/// DataFusion's sum, for doubles.
-fn theirs(args: &AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-    sum_udaf().create_groups_accumulator(AccumulatorArgs {
-        return_field: Arc::clone(&args.return_field),
-        schema: args.schema,
-        ignore_nulls: args.ignore_nulls,
-        order_bys: args.order_bys,
-        is_reversed: args.is_reversed,
-        name: args.name,
-        is_distinct: false,
-        exprs: args.exprs,
-        expr_fields: args.expr_fields,
-    })
+fn moving(args: &AccumulatorArgs<'_>, overflow: Overflow) -> Box<dyn Accumulator> {
+    let sum_type = args.return_type().clone();
+    let most = match &sum_type {
+        DataType::Int64 => i128::from(i64::MAX),
+        DataType::Decimal128(..) => greatest(&sum_type).unwrap_or(i128::MAX),
+        _ => return Box::new(MovingDoubles::sum()),
+    };
+    Box::new(MovingSum::new(Box::new(move |sum, count| {
+        let fits = |sum: &i128| (-most..=most).contains(sum);
+        let sum = match sum.filter(fits) {
+            None if overflow == Overflow::Fails => return too_large(),
+            sum => sum.filter(|_| count > 0),
+        };
+        match &sum_type {
+            DataType::Decimal128(precision, scale) => {
+                Ok(ScalarValue::Decimal128(sum, *precision, *scale))
+            }
+            _ => Ok(ScalarValue::Int64(sum.and_then(|sum| i64::try_from(sum).ok()))),
+        }
+    })))
+}
+
+fn too_large<T>() -> Result<T> {
+    exec_err!("a sum is too large for its type; try_sum makes it NULL instead")
 }
 
 /// Adds where the sum fits its type.
@@ -152,9 +168,7 @@ impl<T: ArrowPrimitiveType> Sums<T> {
         match (added::<T>(self.sums[group], value, self.bound), self.overflow) {
             (Some(sum), _) => self.sums[group] = sum,
             (None, Overflow::IsNull) => self.overflowed[group] = true,
-            (None, Overflow::Fails) => {
-                return exec_err!("a sum is too large for its type; try_sum makes it NULL instead");
-            }
+            (None, Overflow::Fails) => return too_large(),
         }
         Ok(())
     }
@@ -168,12 +182,8 @@ impl<T: ArrowPrimitiveType> Sums<T> {
     ) -> Result<()> {
         self.make_room(count);
         let values = values.as_primitive::<T>();
-        let counts = |row: usize| {
-            values.is_valid(row)
-                && filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
-        };
         for (row, group) in groups.iter().enumerate() {
-            if counts(row) {
+            if values.is_valid(row) && is_let_through(filter, row) {
                 self.add(*group, values.value(row))?;
             }
         }
@@ -236,10 +246,8 @@ impl<T: ArrowPrimitiveType> GroupsAccumulator for Sums<T> {
         values: &[ArrayRef],
         filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
-        let mut each = Self::new(self.data_type.clone(), self.bound, self.overflow);
-        let groups: Vec<usize> = (0..values[0].len()).collect();
-        each.update_batch(values, &groups, filter, groups.len())?;
-        each.state(EmitTo::All)
+        let empty = Self::new(self.data_type.clone(), self.bound, self.overflow);
+        states_of_rows(empty, values, filter)
     }
 
     fn size(&self) -> usize {

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,
+    ArrayRef, AsArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
+    RecordBatch, StringArray,
 };
+use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::ScalarValue;
+use datafusion::common::config::ConfigOptions;
 use datafusion::logical_expr::{Accumulator, AggregateUDF, EmitTo};
+use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
-use datafusion::physical_expr::expressions::{col, lit};
+use datafusion::physical_expr::expressions::{cast, col, lit};
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::prelude::SessionConfig;
 
@@ -21,13 +25,13 @@ const OF_ONE: &[(&str, &[&str])] = &[
     ("avg", &["d", "n"]),
     ("try_avg", &["d", "n"]),
     ("count", &["i", "s"]),
-    ("min", &["i", "d", "n", "s"]),
-    ("max", &["i", "d", "n", "s"]),
+    ("min", &["i", "d", "f", "g", "n", "s"]),
+    ("max", &["i", "d", "f", "g", "n", "s"]),
     ("first_value", &["i", "s"]),
     ("last_value", &["i", "s"]),
     ("collect_list", &["i", "n", "s"]),
     ("collect_set", &["i", "s"]),
-    ("approx_distinct", &["i", "s"]),
+    ("approx_distinct", &["i", "f", "g", "s"]),
     ("median", &["d"]),
     ("mode", &["i", "s"]),
     ("stddev", &["d"]),
@@ -69,10 +73,16 @@ fn rows() -> RecordBatch {
     let n = n.with_precision_and_scale(5, 2).expect("the numbers fit");
     let s = StringArray::from(vec![Some("q"), Some("p"), None, Some("q"), Some("r"), None]);
     let b = BooleanArray::from(vec![Some(true), None, Some(false), Some(true), None, None]);
-    let columns: [(&str, ArrayRef); 6] = [
+    let (nan, infinite) = (f64::NAN, f64::INFINITY);
+    let f = [Some(-nan), Some(1.0), Some(infinite), Some(-infinite), Some(nan), None];
+    let g = Float32Array::from_iter(f.map(|value| value.map(|value| value as f32)));
+    let f = Float64Array::from_iter(f);
+    let columns: [(&str, ArrayRef); 8] = [
         ("i", Arc::new(i)),
         ("d", Arc::new(d)),
         ("e", Arc::new(e)),
+        ("f", Arc::new(f)),
+        ("g", Arc::new(g)),
         ("n", Arc::new(n)),
         ("s", Arc::new(s)),
         ("b", Arc::new(b)),
@@ -95,10 +105,21 @@ impl Call {
     fn new(name: &str, columns: &[&str], share: Option<f64>) -> Self {
         let schema = rows().schema();
         let columns = columns.iter().map(|name| col(name, &schema).expect("there is one"));
-        let args: Vec<_> = columns.chain(share.map(lit)).collect();
+        Self::of(name, columns.chain(share.map(lit)).collect())
+    }
+
+    fn of(name: &str, args: Vec<Arc<dyn PhysicalExpr>>) -> Self {
         let builder = AggregateExprBuilder::new(aggregate(name), args.clone());
-        let expr = builder.schema(schema).alias(name).build().expect("the types fit");
+        let expr = builder.schema(rows().schema()).alias(name).build().expect("the types fit");
         Self { expr, args }
+    }
+
+    fn distinct(mut self) -> Self {
+        let name = self.expr.fun().name();
+        let builder = AggregateExprBuilder::new(aggregate(name), self.args.clone());
+        let builder = builder.schema(rows().schema()).alias(name).distinct();
+        self.expr = builder.build().expect("the types fit");
+        self
     }
 
     fn values(&self, rows: &RecordBatch) -> Vec<ArrayRef> {
@@ -164,7 +185,7 @@ fn slices(cuts: &[usize]) -> Vec<RecordBatch> {
 fn alike(left: &ScalarValue, right: &ScalarValue) -> bool {
     match (left, right) {
         (ScalarValue::Float64(Some(left)), ScalarValue::Float64(Some(right))) => {
-            (left - right).abs() < 1e-9
+            left.total_cmp(right).is_eq() || (left - right).abs() < 1e-9
         }
         (ScalarValue::List(left), ScalarValue::List(right)) => {
             elements(&left.value(0)) == elements(&right.value(0))
@@ -243,4 +264,125 @@ fn a_sum_that_does_not_fit_is_remembered_in_its_state() {
     assert!(call.merged(&[small, rows.clone()]).is_null());
     let sum = Call::new("sum", &["i"], None);
     assert!(sum.accumulator().update_batch(&sum.values(&rows)).is_err());
+}
+
+#[test]
+fn a_result_is_there_again_and_again_while_rows_come() {
+    let mut calls = calls();
+    for (name, column) in [("sum", "i"), ("avg", "n"), ("collect_list", "s")] {
+        let call = Call::new(name, &[column], None).distinct();
+        calls.push((format!("{name}(DISTINCT {column})"), call));
+    }
+    for (text, call) in calls {
+        let mut growing = call.accumulator();
+        for (at, row) in slices(&[0, 1, 2, 3, 4, 5, 6]).iter().enumerate() {
+            growing.update_batch(&call.values(row)).expect("it accumulates");
+            let whole = call.whole(&slices(&[0, at + 1]));
+            for _ in 0..2 {
+                let found = growing.evaluate().expect("there is a result");
+                assert!(alike(&whole, &found), "{text} up to {at}: {found} for {whole}");
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_that_move_give_the_results_of_their_rows() {
+    let mut tried = 0;
+    for (text, call) in calls() {
+        let Ok(mut frame) = call.expr.create_sliding_accumulator() else { continue };
+        tried += 1;
+        let (mut start, mut end) = (0, 0);
+        for (new_start, new_end) in [(0, 2), (0, 3), (1, 4), (3, 5), (4, 5), (4, 6), (5, 6)] {
+            frame.update_batch(&call.values(&slices(&[end, new_end])[0])).expect("it takes rows");
+            let gone = call.values(&slices(&[start, new_start])[0]);
+            frame.retract_batch(&gone).expect("it loses rows");
+            (start, end) = (new_start, new_end);
+            let whole = call.whole(&slices(&[start, end]));
+            let found = frame.evaluate().expect("there is a result");
+            assert!(alike(&whole, &found), "{text}, {start} to {end}: {found} for {whole}");
+        }
+    }
+    assert!(tried > 60, "only {tried} calls have frames that move");
+}
+
+/// The least and the greatest, of one group and of two.
+fn extremes(values: &[f64]) -> [f64; 4] {
+    let values: ArrayRef = Arc::new(Float64Array::from(values.to_vec()));
+    let extreme = |name: &str| {
+        let call = Call::new(name, &["f"], None);
+        let mut one = call.accumulator();
+        one.update_batch(&[Arc::clone(&values)]).expect("it accumulates");
+        let one = one.evaluate().expect("there is a result");
+        let one = one.to_array().expect("it is a value");
+        let mut many = call.expr.create_groups_accumulator().expect("it is supported");
+        let groups = vec![1; values.len()];
+        many.update_batch(&[Arc::clone(&values)], &groups, None, 2).expect("it accumulates");
+        let many = many.evaluate(EmitTo::All).expect("there are results");
+        [one.as_primitive::<Float64Type>().value(0), many.as_primitive::<Float64Type>().value(1)]
+    };
+    let ([least, of_group_least], [greatest, of_group_greatest]) = (extreme("min"), extreme("max"));
+    [least, of_group_least, greatest, of_group_greatest]
+}
+
+#[test]
+fn nan_is_greater_than_all_numbers_wherever_it_comes() {
+    let (nan, infinite) = (f64::NAN, f64::INFINITY);
+    let cases = [
+        (vec![nan, 1.0], 1.0, nan),
+        (vec![1.0, nan], 1.0, nan),
+        (vec![1.0, nan, 2.0], 1.0, nan),
+        (vec![-nan, -infinite], -infinite, nan),
+        (vec![infinite, nan], infinite, nan),
+        (vec![nan, nan], nan, nan),
+        (vec![infinite, infinite], infinite, infinite),
+        (vec![-infinite, -infinite], -infinite, -infinite),
+        (vec![-1.5, -2.5, 0.5], -2.5, 0.5),
+    ];
+    for (values, least, greatest) in cases {
+        let found = extremes(&values).map(|value| value.to_string());
+        let (least, greatest) = (least.to_string(), greatest.to_string());
+        assert_eq!(found, [&*least, &*least, &*greatest, &*greatest], "{values:?}");
+    }
+}
+
+#[test]
+fn the_shares_of_a_percentile_may_be_computed_from_literals() {
+    let schema = rows().schema();
+    let column = || col("d", &schema).expect("there is one");
+    let share = cast(lit("0.4"), &schema, DataType::Float64).expect("text can be a number");
+    let call = Call::of("percentile", vec![column(), share]);
+    let wanted = Call::new("percentile", &["d"], Some(0.4)).whole(&[rows()]);
+    assert_eq!(call.whole(&[rows()]), wanted);
+    let state = session(SessionConfig::new(), &BatchClock::default()).state();
+    let array = Arc::clone(&state.scalar_functions()["make_array"]);
+    let (shares, options) = (vec![lit(0.4), lit(1.0)], Arc::new(ConfigOptions::new()));
+    let shares = ScalarFunctionExpr::try_new(array, shares, &schema, options);
+    let call = Call::of("percentile", vec![column(), Arc::new(shares.expect("it is a list"))]);
+    let found = call.whole(&[rows()]);
+    let ScalarValue::List(found) = found else { panic!("{found} is no list") };
+    let found: Vec<f64> = found.value(0).as_primitive::<Float64Type>().iter().flatten().collect();
+    let ScalarValue::Float64(Some(first)) = wanted else { panic!("{wanted} is no DOUBLE") };
+    assert_eq!(found, [first, 9.0]);
+}
+
+#[test]
+fn numbers_far_from_zero_correlate_as_those_near_it() {
+    let shifted = |by: f64| {
+        let d = Float64Array::from(
+            vec![1.0, 2.0, 4.0, 8.0].into_iter().map(|x| x + by).collect::<Vec<_>>(),
+        );
+        let e = Float64Array::from(vec![3.0, 1.0, 5.0, 6.0]);
+        let values: [ArrayRef; 2] = [Arc::new(d), Arc::new(e)];
+        let call = Call::new("corr", &["d", "e"], None);
+        let mut groups = call.expr.create_groups_accumulator().expect("it is supported");
+        groups.update_batch(&values, &[0; 4], None, 1).expect("it accumulates");
+        groups
+            .evaluate(EmitTo::All)
+            .expect("there is a result")
+            .as_primitive::<Float64Type>()
+            .value(0)
+    };
+    let (near, far) = (shifted(0.0), shifted(1.7e9));
+    assert!((near - far).abs() < 1e-9, "{far} for {near}");
 }
