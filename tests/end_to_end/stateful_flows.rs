@@ -1,5 +1,5 @@
-//! First rows and joins of streams, from a topic into a topic: whatever happens to the process, what
-//! is published is what follows from all rows together, each once.
+//! First rows and joins of streams, from a topic into a topic: whatever happens to the process,
+//! what is published is what follows from all rows together, each once.
 //!
 //! The numbers of a live producer are the same in each partition, ten milliseconds of event time
 //! apart. `MILLSTREAM_KILLS` says how often a process is ended at each step, and ten times as often

@@ -63,8 +63,8 @@ impl Options {
         }
     }
 
-    /// The value of `key` as a number of bytes, more than none: with `k`, `m` or `g` behind it, with
-    /// or without `b`.
+    /// The value of `key` as a number of bytes, more than none: with `k`, `m` or `g` behind it,
+    /// with or without `b`.
     pub fn parse_bytes(&self, key: &str) -> Result<Option<u64>, OptionError> {
         let Some(text) = self.get(key) else { return Ok(None) };
         let lower = text.trim().to_ascii_lowercase();

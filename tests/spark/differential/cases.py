@@ -191,6 +191,10 @@ FROM STREAM t GROUP BY k""", [rows(1, k="a", i=8, d=5.75), rows(2, k="b") + rows
             [rows(1, k="a"), rows(60, k="b"), rows(2, k="a"), rows(60, k="a")]),
     by_hand("no_event_time", f"SELECT ts, count(*) AS n FROM {T} GROUP BY ts",
             [rows(None, 1, k="a")], mode="update"),
+    by_hand("extremes_with_nan",
+            "SELECT k, min(d) AS low, max(d) AS high FROM STREAM t GROUP BY k",
+            [[line(1, k="a", d=1.5), line(1, k="a", d="NaN"), line(1, k="a", d=7.0)]],
+            mode="update"),
     by_hand("shares", "SELECT percentile_approx(i, 0.5) AS half FROM STREAM t",
             [rows(1, i=1) + rows(2, i=5)], mode="update"),
     Case("update_sliding_having", f"""SELECT window, k, count(*) AS n, count(d) AS nd

@@ -4,7 +4,6 @@ These are run like all others and have to be different: one that is equal stands
 """
 
 from .cases import KEYED, T, U, Case, rows
-from .events import line
 from .operators import JOINED
 
 COUNTS = f"""SELECT window.start AS begin, %s count(*) AS n
@@ -39,13 +38,6 @@ ROWS = [
     known("after a watermark that closes nothing Spark runs a micro-batch without input, here "
           "there is none: a row that comes next is late by the watermark of the micro-batch before",
           "late_after_idling", PLAIN, [rows(30), rows(5), rows(60)], stop_after=1),
-    known("NaN is the greatest value in Spark; here what came before it is forgotten",
-          "extremes_with_nan", "SELECT k, min(d) AS low, max(d) AS high FROM STREAM t GROUP BY k",
-          [[line(1, k="a", d=1.5), line(1, k="a", d="NaN"), line(1, k="a", d=7.0)]],
-          mode="update"),
-    known("where all values are equal Spark divides by zero and fails",
-          "correlation_of_equals", "SELECT corr(i, d) AS r FROM STREAM t",
-          [[line(1, i=1, d=2.5), line(2, i=2, d=2.5)]], mode="update"),
 ]
 
 PROGRESS = [
