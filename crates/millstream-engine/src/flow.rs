@@ -486,7 +486,7 @@ impl PlannedFlow {
             }
             let (sink, layout) = (&letters.sink, letters.layout.clone());
             let sink = letters.connector.sink(sink, layout.schema(), &context)?;
-            Ok::<_, Failure>(Outlet { sink, layout })
+            Ok::<_, Failure>(Outlet { name: letters.id(), sink, layout })
         };
         let mut told: Vec<&str> = Vec::new();
         let routes = self.streams.iter().map(|read| {

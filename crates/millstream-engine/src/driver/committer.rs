@@ -37,7 +37,8 @@ use millstream_store::storage::Durability;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Finished;
-use super::branches::{Acknowledgements, Branches};
+use super::branches::Branches;
+use super::handed_over::Acknowledgements;
 use super::tracking::{ProgressTracking, Schedule};
 use crate::progress::{Listener, Progress};
 use crate::sink::Delivery;

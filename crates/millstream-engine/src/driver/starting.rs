@@ -12,6 +12,7 @@ use millstream_store::recovery::Recovered;
 use millstream_store::storage::Durability;
 
 use super::committer::Committer;
+use super::letter_tables::{self, Found};
 use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{self, Replay, ResumeError};
 use super::stateful::{self, StateToResume};
@@ -40,6 +41,9 @@ impl Driver {
                 (resume.await?, None)
             }
         };
+        let is_finished = state.as_ref().map_or(resume.is_finished(), StateToResume::is_finished);
+        let letters = Found { is_finished, has_state };
+        letter_tables::settle(&query.checkpoint, &query.branches.letter_tables(), letters).await?;
         let log = LogWriter::start(&query.checkpoint, &query.env, query.log_settings);
         let log = Arc::new(log);
         let (listener, tracking) = (Arc::clone(&query.listener), query.tracking);
