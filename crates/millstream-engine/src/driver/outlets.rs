@@ -222,11 +222,8 @@ impl Outlets {
     /// The rows of letters, by sink; `found_ms` is the micro-batch's time.
     pub(super) fn rows(&self, letters: &Letters, found_ms: i64) -> LetterRows {
         let stamp = Stamp { flow: &self.flow, found_ms };
-        let rows = self.outlets.iter().zip(letters).map(|(outlet, groups)| {
-            let has_letters = groups.iter().any(|group| !group.letters.is_empty());
-            has_letters.then(|| outlet.layout.rows(groups, stamp)).into_iter().collect()
-        });
-        rows.collect()
+        let rows = self.outlets.iter().zip(letters);
+        rows.map(|(outlet, groups)| outlet.layout.rows(groups, stamp)).collect()
     }
 
     /// By sink, the schema of its letters' rows.
