@@ -274,7 +274,8 @@ impl CsvReader {
         };
         let Ok(Some(found)) = as_text(None) else {
             // It is not about a value, so there is none in it.
-            return error.to_string().replace(" for line 1,", ",");
+            let text = error.to_string().replace(" for line 1,", ",");
+            return text.trim_start_matches("Csv error: ").to_owned();
         };
         let Some(column) = (0..texts.len()).find(|column| as_text(Some(*column)).is_err()) else {
             return "the record cannot be read as its columns say".to_owned();
@@ -444,7 +445,7 @@ mod tests {
         // Together they have as many lines as there are records.
         let values = ["1,\"a", "2,b\",c", "3,d\n4,e", "5,f\r"].map(str::to_owned);
         let (malformed, rows, _) = pieces(&reader(&[]), &values);
-        assert_eq!((malformed, rows), (vec![1, 2], 2), "an open quote ends with its record");
+        assert_eq!((malformed, rows), (vec![0, 1, 2], 1), "a quote is closed in its own record");
         let whole = ["1,\"a\nb\"".to_owned(), "2,c".to_owned()];
         assert_eq!(pieces(&reader(&[]), &whole), (vec![], 2, 2));
     }
