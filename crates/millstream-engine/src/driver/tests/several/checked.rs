@@ -33,23 +33,31 @@ async fn branch_by_time(clock: &BatchClock, sink: Box<dyn Sink>) -> Branch {
     Branch { plan: QueryPlan::new(state, logical, vec![slots]).await.unwrap().into(), sink }
 }
 
-/// Runs with a sink for rows and one for letters, until that many moments are over.
-async fn run(several: &Several, moments: u64) -> Result<Finished, Failure> {
+/// Runs with a sink for rows and one for letters, until that many moments are over; also says what
+/// both together need.
+async fn run(several: &Several, moments: u64) -> (Result<Finished, Failure>, Delivery) {
     several.moments.left.store(moments, Ordering::Relaxed);
     let (_stopper, stop) = stop_pair();
     let batch_clock = BatchClock::default();
     let [rows, letters] = [0, 1].map(|place: usize| several.sink(&several.places[place]));
     let branches = Branches::new(vec![branch_by_time(&batch_clock, rows).await]);
     let outlets = outlets(vec![letters], vec![None], Action::DeadLetter(0));
+    let branches = branches.with_outlets(outlets);
+    let delivery = branches.delivery();
     let query = several.scene.query(Trigger::AvailableNow, stop).await;
-    Query { branches: branches.with_outlets(outlets), batch_clock, ..query }.run().await
+    (Query { branches, batch_clock, ..query }.run().await, delivery)
 }
 
 async fn crash(kinds: [Delivery; 2], seed: u64) {
     let mut chance = Chance(seed);
     let tracking =
         [ProgressTracking::EveryMicroBatch, SPARSE, ProgressTracking::Blocking][seed as usize % 3];
-    let mut several = Several::new(kinds.map(|delivery| Place::new(delivery, 0)).to_vec());
+    let can_gather = tracking != ProgressTracking::Blocking;
+    let place = |delivery| {
+        let gathered = if can_gather { chance.below(6) as usize } else { 0 };
+        Place::new(delivery, if delivery == Delivery::Answers { gathered } else { 0 })
+    };
+    let mut several = Several::new(kinds.map(place).to_vec());
     several.scene.tracking = tracking;
     let mut rows = 0;
     for round in 0..6 {
@@ -58,11 +66,14 @@ async fn crash(kinds: [Delivery; 2], seed: u64) {
         rows += more;
         several.scene.rows_max = 1 + chance.below(9) as usize;
         let moments = if round == 5 { u64::MAX } else { chance.below(80) };
-        let ended = run(&several, moments).await;
+        let (ended, delivery) = run(&several, moments).await;
         assert!(round < 5 || ended.is_ok(), "{kinds:?} {seed}: {ended:?}");
-        if ended.is_err() {
-            // What is lost of the logs without a power cut, or with one: intents are durable.
-            several.forget(chance.below(4) as usize, 0);
+        let (commits, intents) = (chance.below(4) as usize, chance.below(3) as usize);
+        match delivery {
+            _ if ended.is_ok() => {}
+            Delivery::IdempotentById => several.forget(commits, 0),
+            // Nobody waits for these intents, so a crash may be before they are written.
+            Delivery::Answers | Delivery::Repeats => several.forget(commits, intents),
         }
     }
     let mut found: Vec<i64> = several.places.iter().flat_map(|place| place.rows()).collect();
@@ -80,6 +91,53 @@ async fn what_the_time_decides_is_decided_once() {
             crash(kinds, seed).await;
         }
     }
+}
+
+/// Looks whether the intent of what it gets is in the log.
+struct AfterIntent(OutsideSink, std::path::PathBuf);
+
+#[async_trait]
+impl Sink for AfterIntent {
+    fn description(&self) -> String {
+        "AfterIntent".to_owned()
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Answers
+    }
+
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
+        self.0.open().await
+    }
+
+    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
+        let intent = self.1.join(format!("offsets/{}", output.batch_id));
+        assert!(intent.exists(), "{} is published without its intent", output.batch_id);
+        self.0.publish(output).await
+    }
+
+    async fn close(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_published_before_its_intent_is_there() {
+    let mut several = Several::new(vec![Place::new(Delivery::Answers, 0)]);
+    several.scene.topic.push(0..200);
+    several.scene.rows_max = 10;
+    several.moments.left.store(u64::MAX, Ordering::Relaxed);
+    let (_stopper, stop) = stop_pair();
+    let outside = Arc::clone(&several.scene.outside);
+    let path = several.scene.directory.path().to_owned();
+    let rows = Box::new(AfterIntent(OutsideSink(Arc::clone(&outside)), path));
+    let batch_clock = BatchClock::default();
+    let branches = Branches::new(vec![branch_by_time(&batch_clock, rows).await]);
+    let letters = vec![several.sink(&several.places[0])];
+    let branches = branches.with_outlets(outlets(letters, vec![None], Action::DeadLetter(0)));
+    let query = several.scene.query(Trigger::AvailableNow, stop).await;
+    Query { branches, batch_clock, ..query }.run().await.unwrap();
+    assert_eq!(outside.ids(), Vec::from_iter(0..20));
 }
 
 #[tokio::test(flavor = "multi_thread")]
