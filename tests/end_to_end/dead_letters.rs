@@ -322,6 +322,23 @@ fn what_is_not_read_is_checked_as_well() {
 }
 
 #[test]
+fn a_value_that_is_missing_in_a_column_declared_not_null_makes_a_letter_of_csv_too() {
+    let source = [("path", "input"), ("deadLetter", "bad")];
+    let pipeline = Pipeline::new(&format!(
+        "{}{}{}CREATE FLOW fed AS INSERT INTO good SELECT s FROM STREAM source;\n",
+        table("source", "(n BIGINT NOT NULL, s STRING)", "csv", &source),
+        json_table("good", "", "good"),
+        json_table("bad", "(payload STRING, error STRING)", "bad"),
+    ));
+    put(&pipeline, "input/rows", "1,a\n,b\nx,c\n2,\n");
+    pipeline.run_available().expect_success();
+    assert_eq!(sorted_lines(&pipeline.path("good")), [r#"{"s":"a"}"#, "{}"]);
+    let bad = sorted_lines(&pipeline.path("bad"));
+    let says = |words: &[&str]| bad.iter().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(bad.len() == 2 && says(&["\",b\"", "column n, which is NOT NULL"]), "{bad:?}");
+}
+
+#[test]
 fn progress_tells_of_letters() {
     let pipeline = files("json", "(payload STRING)");
     put(&pipeline, "input/rows", "{\"n\":1}\nbad\n{\"n\":2}\n");
@@ -354,8 +371,8 @@ fn constrain(pipeline: &Pipeline, constraints: &str, stream: &str) {
 #[test]
 fn rows_that_break_a_constraint_are_kept_or_dropped_and_counted() {
     let pipeline = constrained(
-        "CONSTRAINT named EXPECT (word IS NOT NULL) ON VIOLATION DROP ROW,\n\
-         CONSTRAINT small EXPECT (n < 2)",
+        "CONSTRAINT named EXPECT (Word IS NOT NULL) ON VIOLATION DROP ROW,\n\
+         CONSTRAINT small EXPECT (`N` < 2)",
     );
     let finished = pipeline.run(&["--trigger", "availableNow", "--progress", "json"]);
     let finished = finished.expect_success();
@@ -530,4 +547,163 @@ fn what_cannot_be_replayed_is_said() {
     other.without_internals().expect_exit(2).says(&["'good'", "deadLetter"]);
     let finished = replay(&pipeline, &["--where", "positon = ''"]).wait(wait::SOON);
     finished.without_internals().expect_exit(1).says(&["--where", "positon", "position STRING"]);
+}
+
+/// As [`mended`], with letters in files, and a constraint on the numbers.
+fn mended_from_files(pipeline: &Pipeline, n_type: &str, letters: &str, constraint: &str) {
+    let source = [("path", "input"), ("deadLetter", "bad")];
+    pipeline.rewrite(&format!(
+        "{}{}{}CREATE FLOW fed {constraint} AS INSERT INTO good SELECT CAST(n AS STRING) AS n\n\
+         FROM STREAM source;\n",
+        table("source", &format!("(n {n_type})"), "json", &source),
+        table("good", "", "delta", &[("path", "good"), COMMIT_SOON]),
+        json_table("bad", letters, "bad"),
+    ));
+}
+
+#[test]
+fn letters_in_files_are_replayed() {
+    for letters in ["", "(Payload STRING, Position STRING)"] {
+        let pipeline = Pipeline::new("");
+        mended_from_files(&pipeline, "BIGINT", letters, "");
+        put(&pipeline, "input/rows", "{\"n\":1}\n{\"n\":\"two\"}\nno json\n");
+        pipeline.run_available();
+        mended_from_files(&pipeline, "STRING", letters, "");
+        for says in [
+            "1 letter replayed, 0 replayed before, 1 still malformed",
+            "0 letters replayed, 1 replayed before, 1 still malformed",
+        ] {
+            let finished = replay(&pipeline, &[]).wait(wait::SOON).expect_success();
+            assert!(finished.stderr.contains(says), "{}", finished.stderr);
+        }
+        assert_eq!(numbers_in(&pipeline.path("good")), "1 two");
+        put(&pipeline, "input/more", "{\"n\":3}\nno json\n");
+        pipeline.run_available();
+        assert_eq!(sorted_lines(&pipeline.path("bad")).len(), 3, "the flow goes on with them");
+    }
+}
+
+#[test]
+fn a_payload_that_is_not_the_record_is_not_replayed() {
+    for (letters, says) in [
+        ("(payload STRING, position STRING)", "0 still malformed, 1 left out"),
+        ("(payload BINARY, position STRING)", "1 still malformed"),
+    ] {
+        let pipeline = Pipeline::new("");
+        mended_from_files(&pipeline, "BIGINT", letters, "");
+        let rows = b"{\"n\":\"t\xff\"}\n";
+        std::fs::create_dir(pipeline.path("input")).expect("the directory is writable");
+        std::fs::write(pipeline.path("input/rows"), rows).expect("the directory is writable");
+        pipeline.run_available();
+        mended_from_files(&pipeline, "STRING", letters, "");
+        let finished = replay(&pipeline, &[]).wait(wait::SOON).expect_success();
+        assert!(finished.stderr.contains(says), "{letters}: {}", finished.stderr);
+        assert_eq!(numbers_in_or_none(&pipeline.path("good")), "");
+    }
+}
+
+/// As [`numbers_in`], of a table that may not be there.
+fn numbers_in_or_none(table: &Path) -> String {
+    if table.exists() && versions(table) > 1 { numbers_in(table) } else { String::new() }
+}
+
+#[test]
+fn a_letter_that_breaks_a_constraint_is_named_before_any_is_recorded() {
+    let pipeline = Pipeline::new("");
+    mended(&pipeline, "BIGINT");
+    let rows = "{\"n\":\"one\"}\n{\"n\":\"two\"}\n{\"n\":\"three\"}\n";
+    put(&pipeline, "input/rows", rows);
+    pipeline.run_available();
+    mended(&pipeline, "STRING");
+    let text = std::fs::read_to_string(pipeline.path("pipeline.sql")).expect("it is there");
+    let constraint = "(CONSTRAINT known EXPECT (n <> 'two') ON VIOLATION FAIL UPDATE)";
+    pipeline.rewrite(&text.replace("FLOW fed", &format!("FLOW fed {constraint}")));
+    let refused = replay(&pipeline, &[]).wait(wait::SOON).without_internals().expect_exit(1);
+    refused.says(&["input/rows:2", "constraint known", "\"n\":\"two\"", "--where"]);
+    let others = ["--where", "position NOT LIKE '%:2'"];
+    let finished = replay(&pipeline, &others).wait(wait::SOON).expect_success();
+    assert!(finished.stderr.contains("2 letters replayed"), "{}", finished.stderr);
+    assert_eq!(numbers_in(&pipeline.path("good")), "one three");
+}
+
+/// A flow that counts by seconds, with letters and a constraint.
+fn counted(pipeline: &Pipeline, on_violation: &str) {
+    let source = [("path", "input"), ("deadLetter", "bad")];
+    pipeline.rewrite(&format!(
+        "{}{}{}CREATE FLOW counted (CONSTRAINT few EXPECT (rows < 2) ON VIOLATION {on_violation})\n\
+         AS INSERT INTO good SELECT unix_seconds(window.start) AS second, count(*) AS rows\n\
+         FROM STREAM source WATERMARK ts DELAY OF INTERVAL 0 SECONDS\n\
+         GROUP BY window(ts, '1 second');\n",
+        table("source", "(ts TIMESTAMP)", "json", &source),
+        json_table("good", "", "good"),
+        json_table("bad", "", "bad"),
+    ));
+}
+
+#[test]
+fn a_flow_with_state_says_what_helps_after_a_broken_constraint_and_refuses_a_replay() {
+    let pipeline = Pipeline::new("");
+    counted(&pipeline, "FAIL UPDATE");
+    let at = |second: u32| format!("{{\"ts\":\"2026-01-01T00:00:{second:02}Z\"}}\n");
+    let rows = [at(1), at(2), at(2), at(9), "no json\n".to_owned()].concat();
+    put(&pipeline, "input/rows", &rows);
+    for _ in 0..2 {
+        let failed = pipeline.run(&["--trigger", "availableNow"]).without_internals();
+        failed.expect_exit(1).says(&["constraint few", "state", "to DROP ROW or DEAD LETTER"]);
+    }
+    counted(&pipeline, "DROP ROW");
+    pipeline.run_available().expect_success();
+    let good = sorted_lines(&pipeline.path("good"));
+    assert_eq!(good.len(), 1, "{good:?}");
+    assert_eq!(sorted_lines(&pipeline.path("bad")).len(), 1, "told once");
+    let refused = replay(&pipeline, &[]).wait(wait::SOON).without_internals().expect_exit(1);
+    refused.says(&["'counted'", "depend on earlier rows", "has no state"]);
+}
+
+#[test]
+fn a_record_too_large_for_the_topic_of_letters_is_cut_and_stops_nothing() {
+    let broker = kafka::shared();
+    let (topics, servers) = (broker.topics(), broker.address());
+    for topic in ["letters_large", "letters_large_bad", "letters_large_out"] {
+        topics.create(topic, 1);
+    }
+    let large = format!("{{\"n\":\"{}\"}}", "x".repeat(60_000));
+    topics.produce("letters_large", [Record::of(large), Record::of("{\"n\":1}")]);
+    let servers = ("kafka.bootstrap.servers", servers.as_str());
+    let source = [
+        servers,
+        ("subscribe", "letters_large"),
+        ("startingOffsets", "earliest"),
+        ("deadLetter", "bad"),
+    ];
+    let declared = |n_type: &str| {
+        format!(
+            "{}{}{}CREATE FLOW kept AS INSERT INTO good SELECT CAST(n AS STRING) AS value\n\
+             FROM STREAM source;\n",
+            table("source", &format!("(n {n_type})"), "kafka", &source),
+            table("good", "", "kafka", &[servers, ("topic", "letters_large_out")]),
+            table(
+                "bad",
+                "",
+                "kafka",
+                &[servers, ("topic", "letters_large_bad"), ("kafka.max.request.size", "50000")],
+            ),
+        )
+    };
+    let pipeline = Pipeline::new(&declared("BIGINT"));
+    pipeline.run_available().expect_success();
+    let bad = topics.read("letters_large_bad");
+    let [letter] = &bad[..] else { panic!("{} letters", bad.len()) };
+    assert!((40_000..50_000).contains(&letter.value().len()), "{}", letter.value().len());
+    let header = |name: &str| {
+        let found = letter.headers.iter().find(|(known, _)| known == name);
+        String::from_utf8(found.and_then(|(_, value)| value.clone()).unwrap_or_default())
+    };
+    assert_eq!(header("millstream.payload_bytes").as_deref(), Ok("60008"));
+    assert!(header("millstream.error").is_ok_and(|error| error.contains("of 60008 bytes")));
+    assert_eq!(topics.read("letters_large_out").len(), 1);
+    pipeline.rewrite(&declared("STRING"));
+    let finished = replay(&pipeline, &[]).wait(wait::SOON).expect_success();
+    let says = "0 letters replayed, 0 replayed before, 0 still malformed, 1 left out";
+    assert!(finished.stderr.contains(says), "{}", finished.stderr);
 }

@@ -13,6 +13,7 @@
 pub mod console;
 pub mod delta;
 pub mod duration;
+mod excerpt;
 pub mod files;
 pub mod kafka;
 pub mod memory;

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use millstream_store::env::Env;
 
-use crate::dead_letters::{Form, Letter};
+use crate::dead_letters::{Form, Payloads};
 use crate::plan::stages::OutputMode;
 use crate::sink::{Failure, Sink};
-use crate::source::{Source, Split, StaticTable};
+use crate::source::{Source, StaticTable};
 
 /// Options of one `CREATE TABLE`, in the order written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -243,15 +243,19 @@ pub trait Connector: Send + Sync {
         table.clone()
     }
 
-    /// The payloads of `letters` as input of a source of `table`, decoded as the table says now.
-    /// What is rejected again comes back as the same letter with another error. `None` where
-    /// records of the connector cannot be malformed. The table passed `check_source`.
-    fn letters(
+    /// The largest record that one of its tables takes, in bytes, where dead letters have to be
+    /// made to fit.
+    fn dead_letter_bytes_max(&self, _table: &Table) -> Option<usize> {
+        None
+    }
+
+    /// What decodes payloads of letters as a source of `table` would now. `None` where records of
+    /// the connector cannot be malformed. The table passed `check_source`.
+    fn payloads(
         &self,
         _table: &Table,
-        _letters: Vec<Letter>,
         _context: &FlowContext,
-    ) -> Result<Option<Box<dyn Split>>, Failure> {
+    ) -> Result<Option<Arc<dyn Payloads>>, Failure> {
         Ok(None)
     }
 }

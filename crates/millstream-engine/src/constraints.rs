@@ -53,17 +53,56 @@ impl fmt::Display for Constraint {
     }
 }
 
+/// What can be done about a row that breaks a constraint with FAIL UPDATE. A restart finds the
+/// same row again, so it depends on where that takes it from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Remedy {
+    /// The row comes from the source alone.
+    #[default]
+    OfInput,
+    /// The row follows from what the query's state has kept.
+    OfState,
+    /// The row is that of a dead letter, of which nothing is recorded yet.
+    OfLetter,
+    /// The row is that of a dead letter whose replay is recorded.
+    OfRecordedLetter,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OfInput => {
+                "Nothing of its micro-batch was written. Mend the data, or change what happens ON \
+                 VIOLATION"
+            }
+            Self::OfState => {
+                "Nothing of its micro-batch was written, but the query's state has what the row \
+                 follows from: a restart finds it again, also when the source's data is mended. \
+                 Change what happens ON VIOLATION to DROP ROW or DEAD LETTER; the state stays good"
+            }
+            Self::OfLetter => {
+                "Nothing was replayed. Change what happens ON VIOLATION, or leave the letter out \
+                 with --where"
+            }
+            Self::OfRecordedLetter => {
+                "Nothing of the letters was written, but they are recorded: the next replay feeds \
+                 them first. Change what happens ON VIOLATION to DROP ROW or DEAD LETTER, and start \
+                 it again"
+            }
+        })
+    }
+}
+
 /// A row that breaks a constraint with FAIL UPDATE.
 #[derive(Debug, Error)]
-#[error(
-    "{constraint}. The row: {row}. Nothing of its micro-batch was written. Mend the data, or \
-     change what happens ON VIOLATION"
-)]
+#[error("{constraint}. The row: {row}. {remedy}")]
 pub struct BrokenConstraint {
     /// The constraint.
     pub constraint: Constraint,
     /// The row's columns as JSON.
     pub row: String,
+    /// What can be done.
+    pub remedy: Remedy,
 }
 
 impl Classified for BrokenConstraint {
@@ -76,6 +115,7 @@ impl Classified for BrokenConstraint {
 #[derive(Clone, Debug, Default)]
 pub struct Checks {
     constraints: Vec<Constraint>,
+    remedy: Remedy,
 }
 
 /// What came of checking a micro-batch.
@@ -92,7 +132,30 @@ pub struct Checked {
 impl Checks {
     /// Checks for a plan whose last columns are those of `constraints`.
     pub fn new(constraints: Vec<Constraint>) -> Self {
-        Self { constraints }
+        Self { constraints, remedy: Remedy::default() }
+    }
+
+    /// The same, for rows that come from elsewhere than the source alone.
+    pub fn with_remedy(self, remedy: Remedy) -> Self {
+        Self { remedy, ..self }
+    }
+
+    /// The same, with the tables of dead letters numbered anew.
+    pub fn with_tables(mut self, place: impl Fn(usize) -> usize) -> Self {
+        for constraint in &mut self.constraints {
+            if let Action::DeadLetter(table) = &mut constraint.action {
+                *table = place(*table);
+            }
+        }
+        self
+    }
+
+    /// The tables that get letters of a constraint.
+    pub fn tables(&self) -> impl Iterator<Item = usize> {
+        self.constraints.iter().filter_map(|constraint| match constraint.action {
+            Action::DeadLetter(table) => Some(table),
+            _ => None,
+        })
     }
 
     /// How many columns the plan has for them, behind those of the sink.
@@ -145,7 +208,7 @@ impl Checks {
                 continue;
             }
             if constraint.action == Action::Fail {
-                return Err(broken(constraint, holds, shown));
+                return Err(self.broken(constraint, holds, shown));
             }
             if let Action::DeadLetter(table) = constraint.action {
                 let letters = letters(constraint, holds, kept.as_ref(), shown);
@@ -163,12 +226,17 @@ impl Checks {
         };
         Ok((rows.num_rows() > 0).then_some(rows))
     }
-}
 
-fn broken(constraint: &Constraint, holds: &BooleanArray, shown: Option<&StringArray>) -> Failure {
-    let row = (0..holds.len()).find(|row| !holds.value(*row)).unwrap_or_default();
-    let row = shown.map(|shown| shown.value(row).to_owned()).unwrap_or_default();
-    BrokenConstraint { constraint: constraint.clone(), row }.into()
+    fn broken(
+        &self,
+        constraint: &Constraint,
+        holds: &BooleanArray,
+        shown: Option<&StringArray>,
+    ) -> Failure {
+        let row = (0..holds.len()).find(|row| !holds.value(*row)).unwrap_or_default();
+        let row = shown.map(|shown| shown.value(row).to_owned()).unwrap_or_default();
+        BrokenConstraint { constraint: constraint.clone(), row, remedy: self.remedy }.into()
+    }
 }
 
 /// The rows that `constraint` puts aside and none before it has.
@@ -262,5 +330,18 @@ mod tests {
         assert!(text.contains("constraint b does not hold: b > 0"), "{text}");
         assert!(text.contains("{\"n\":1}"), "{text}");
         assert_eq!(failed.kind(), Kind::Data);
+    }
+
+    #[test]
+    fn the_remedy_is_one_that_helps_where_the_row_comes_from() {
+        let text = |remedy| {
+            let checks = checks(Action::Keep, Action::Fail).with_remedy(remedy);
+            checks.apply(rows(TTFF, TFTF)).unwrap_err().to_string()
+        };
+        assert!(text(Remedy::OfInput).contains("Mend the data"));
+        for remedy in [Remedy::OfState, Remedy::OfRecordedLetter] {
+            assert!(text(remedy).contains("to DROP ROW or DEAD LETTER"), "{}", text(remedy));
+        }
+        assert!(text(Remedy::OfLetter).contains("--where"));
     }
 }

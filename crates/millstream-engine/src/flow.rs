@@ -7,7 +7,9 @@
 //! static tables and hands all of it to the driver. [`PlannedFlow::replay`] does the same over dead
 //! letters.
 
+mod letters;
 pub mod replay;
+mod trial;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -26,8 +28,8 @@ use millstream_store::log_writer::Settings;
 use thiserror::Error;
 
 use crate::connector::{FlowContext, ReadMode, Registry};
+use crate::constraints::Checks;
 use crate::driver::branches::Branches;
-use crate::driver::outlets::{Outlet, Outlets, Route};
 use crate::driver::stop::Stop;
 use crate::driver::tracking::Logging;
 use crate::driver::{self, Finished, Query, batch_query};
@@ -41,7 +43,6 @@ use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, stages};
 use crate::progress::{Listener, QueryStarted};
 use crate::sink::Sink;
 use crate::source::{Failure, Source, StaticTable};
-use crate::sql::dead_letters::DeadLetterTable;
 use crate::sql::diagnostic::Diagnostics;
 use crate::sql::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
 use crate::sql::prepare::{TableRead, Watermark};
@@ -399,15 +400,18 @@ impl PlannedFlow {
             declared.connector.source(&declared.table, ReadMode::Stream, &context)
         };
         let sources: Vec<_> = self.streams.iter().map(make).collect::<Result<_, _>>()?;
-        self.drive(checkpoint, &context, sources, settings).await
+        let checks = self.checks();
+        self.drive(checkpoint, &context, sources, checks, settings).await
     }
 
-    /// Runs the flow over `sources`, which stand for its streams.
+    /// Runs the flow over `sources`, which stand for its streams, and holds its rows against
+    /// `checks`.
     async fn drive(
         mut self,
         checkpoint: Checkpoint,
         context: &FlowContext,
         sources: Vec<Box<dyn Source>>,
+        checks: Option<Checks>,
         settings: RunSettings,
     ) -> Result<Finished, Failure> {
         self.narrow_tables()?;
@@ -425,7 +429,7 @@ impl PlannedFlow {
         let query = Query {
             watermarks: self.watermarks(),
             snapshots: self.flow.writer.snapshots,
-            branches: match self.outlets(context)? {
+            branches: match self.outlets(context, checks)? {
                 Some(outlets) => branches.with_outlets(outlets),
                 None => branches,
             },
@@ -453,7 +457,7 @@ impl PlannedFlow {
         self.narrow_tables()?;
         let rows_in = load_tables(&self.at_rest, &context).await?;
         let sinks = self.sinks(&context)?;
-        let mut outlets = self.outlets(&context)?;
+        let mut outlets = self.outlets(&context, self.checks())?;
         let batch_time_ms = self.env.now_ms();
         let mut rows_out = 0;
         for (planned, mut sink) in self.branches.into_iter().zip(sinks) {
@@ -476,38 +480,6 @@ impl PlannedFlow {
             branch.connector.sink(&branch.sink, &planned.output_schema, &context)
         };
         branches.map(make).collect()
-    }
-
-    /// Where dead letters go; `None` for a flow that has none. A table that is read twice is two
-    /// sources, the first of which tells of its malformed records.
-    fn outlets(&self, context: &FlowContext) -> Result<Option<Outlets>, Failure> {
-        let tables = &self.flow.dead_letters;
-        let checks = self.flow.branches[0].checks();
-        if tables.is_empty() && checks.is_none() {
-            return Ok(None);
-        }
-        let outlet = |letters: &DeadLetterTable| {
-            let mut context = context.clone();
-            if !context.query_id.is_empty() {
-                context.query_id = format!("{}-{}", context.query_id, letters.id());
-            }
-            let (sink, layout) = (&letters.sink, letters.layout.clone());
-            let sink = letters.connector.sink(sink, layout.schema(), &context)?;
-            Ok::<_, Failure>(Outlet { sink, layout })
-        };
-        let mut told: Vec<&str> = Vec::new();
-        let routes = self.streams.iter().map(|read| {
-            let name = read.declared.table.name.as_str();
-            let named = |letters: &DeadLetterTable| letters.sources.iter().any(|of| of == name);
-            let outlet = tables.iter().position(named)?;
-            let outlet = (!told.contains(&name)).then_some(outlet);
-            told.push(name);
-            let columns = read.schema.fields().len();
-            Some(Route { source_table: name.into(), columns, outlet })
-        });
-        let routes = routes.collect();
-        let outlets = tables.iter().map(outlet).collect::<Result<_, _>>()?;
-        Ok(Some(Outlets::new(&self.flow.name, routes, outlets).with_checks(checks)))
     }
 
     fn context(&self, query_id: &str) -> FlowContext {

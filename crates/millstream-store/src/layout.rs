@@ -6,6 +6,7 @@
 //! commits/<N>         micro-batch N is published
 //! sources/<id>/...    each source's own
 //! state/...           stateful operators
+//! dead-letters/<N>    the tables that dead letters go to
 //! ```
 //!
 //! Names that begin with a dot are nobody's entries: temporary files, entries set aside, Hadoop's
@@ -25,6 +26,8 @@ pub const SOURCES: &str = "sources";
 pub const STATE: &str = "state";
 /// A file in `state/` that says the state is in Millstream's own format.
 pub const STATE_MARKER: &str = "millstream-state";
+/// The directory of what is known of tables of dead letters.
+pub const DEAD_LETTERS: &str = "dead-letters";
 /// The lock of the process that runs the query; local checkpoints only.
 pub const LOCK: &str = ".millstream.lock";
 

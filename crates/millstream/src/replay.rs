@@ -83,8 +83,15 @@ fn choose(loaded: Vec<Loaded>, arguments: &ReplayArguments) -> Result<Loaded, Lo
 }
 
 fn told(flow: &str, tally: Tally, is_dry: bool) -> String {
-    let Tally { fed, fed_before, malformed } = tally;
+    let Tally { fed, fed_before, malformed, not_whole } = tally;
     let verb = if is_dry { "to replay" } else { "replayed" };
     let letters = human::counted(fed, "letter");
-    format!("{flow}: {letters} {verb}, {fed_before} replayed before, {malformed} still malformed")
+    let not_whole = match not_whole {
+        0 => String::new(),
+        some => format!(", {some} left out as their table does not have the record's own bytes"),
+    };
+    format!(
+        "{flow}: {letters} {verb}, {fed_before} replayed before, {malformed} still malformed\
+         {not_whole}"
+    )
 }

@@ -24,10 +24,8 @@ use millstream_engine::sql::spark_type;
 use super::error::FileError;
 use super::lines::{Block, Lines};
 use super::options::{CsvOptions, Format};
-use super::read::{Reader, line_error, project, record_batch};
-
-/// How much of a value a message shows.
-const EXCERPT_CHARACTERS_MAX: usize = 80;
+use super::read::{Reader, line_error, loose, project, record_batch};
+use crate::excerpt::excerpt;
 
 /// Errors if a column has a type that text does not convert to.
 pub(super) fn check(schema: &Schema, corrupt_record_column: &str) -> Result<(), OptionError> {
@@ -60,6 +58,7 @@ enum Fault {
     NotUtf8,
     Values { found: usize },
     Value { column: usize },
+    Null { column: usize },
 }
 
 /// The rows of one file.
@@ -104,10 +103,14 @@ impl CsvDecoder {
         let texts = self.split(block, &mut faults);
         let mut arrays: Vec<Option<ArrayRef>> = vec![None; self.reader.schema.fields().len()];
         for (text, &column) in texts.iter().zip(&self.columns) {
-            let values = cast(text, self.reader.schema.field(column).data_type());
+            let field = self.reader.schema.field(column);
+            let values = cast(text, field.data_type());
             for (row, fault) in faults.iter_mut().enumerate() {
-                if fault.is_none() && values.is_null(row) && text.is_valid(row) {
-                    *fault = Some(Fault::Value { column });
+                if fault.is_none() && values.is_null(row) {
+                    *fault = match text.is_valid(row) {
+                        true => Some(Fault::Value { column }),
+                        false => (!field.is_nullable()).then_some(Fault::Null { column }),
+                    };
                 }
             }
             arrays[column] = Some(values);
@@ -117,13 +120,18 @@ impl CsvDecoder {
             Some(values) => values.clone(),
             None => Arc::new(corrupt_records(block, &faults)) as ArrayRef,
         });
-        let rows = record_batch(&self.projected, columns.collect(), block.len())
+        let rows = record_batch(&loose(&self.projected), columns.collect(), block.len())
             .expect("columns have the types that were declared");
-        if self.reader.options.mode != ParseMode::DropMalformed {
-            return Ok(rows);
-        }
-        let sound: BooleanArray = faults.iter().map(|fault| Some(fault.is_none())).collect();
-        Ok(filter_record_batch(&rows, &sound).expect("a flag for each row"))
+        let rows = match self.reader.options.mode {
+            ParseMode::DropMalformed => {
+                let sound = faults.iter().map(|fault| Some(fault.is_none()));
+                let sound: BooleanArray = sound.collect();
+                filter_record_batch(&rows, &sound).expect("a flag for each row")
+            }
+            _ => rows,
+        };
+        Ok(record_batch(&self.projected, rows.columns().to_vec(), rows.num_rows())
+            .expect("rows with nulls that must not be are gone"))
     }
 
     /// The values of each column as text, null where there are none.
@@ -188,6 +196,10 @@ impl CsvDecoder {
             Fault::Values { found } => {
                 format!("the record has {found} values for {} columns", self.columns.len())
             }
+            Fault::Null { column } => {
+                let name = self.reader.schema.field(column).name();
+                format!("there is no value for column {name}, which is NOT NULL")
+            }
             Fault::Value { column } => {
                 let field = self.reader.schema.field(column);
                 self.splitter.split(block.line(row));
@@ -195,7 +207,7 @@ impl CsvDecoder {
                 let value = index.map_or(&b""[..], |index| self.splitter.value(index));
                 format!(
                     "'{}' is no {} for column {}",
-                    excerpt(&String::from_utf8_lossy(value)),
+                    excerpt(value),
                     spark_type(field.data_type()),
                     field.name()
                 )
@@ -213,14 +225,6 @@ impl Iterator for CsvRows {
             Ok(Some(block)) => Some(self.decoder.decode(&block, &self.path)),
             Err(error) => Some(Err(line_error(&self.path, Format::Csv, error))),
         }
-    }
-}
-
-/// The beginning of a value, for a message.
-fn excerpt(value: &str) -> String {
-    match value.char_indices().nth(EXCERPT_CHARACTERS_MAX) {
-        Some((end, _)) => format!("{}...", &value[..end]),
-        None => value.to_owned(),
     }
 }
 

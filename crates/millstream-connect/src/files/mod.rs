@@ -42,9 +42,10 @@ pub use error::FileError;
 use millstream_engine::connector::{
     Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
 };
+use millstream_engine::dead_letters::Payloads;
 use millstream_engine::plan::stages::OutputMode;
 use millstream_engine::sink::{Failure, Kind, Sink};
-use millstream_engine::source::{Letter, Source, Split, StaticTable};
+use millstream_engine::source::{Source, StaticTable};
 pub use options::{Format, ReadOptions, WriteOptions};
 pub use sink::FilesSink;
 pub use source::FilesSource;
@@ -163,15 +164,13 @@ impl Connector for Files {
         Table { columns: Some(columns.clone()), ..table.clone() }
     }
 
-    fn letters(
+    fn payloads(
         &self,
         table: &Table,
-        letters: Vec<Letter>,
         context: &FlowContext,
-    ) -> Result<Option<Box<dyn Split>>, Failure> {
+    ) -> Result<Option<Arc<dyn Payloads>>, Failure> {
         let (options, schema) =
             self.columns(table, ReadMode::Stream, &context.base_dir).map_err(config)?;
-        let reader = read::Reader::new(Arc::new(options), schema);
-        Ok(Some(Box::new(letters::LetterSplit { letters, reader })))
+        Ok(Some(Arc::new(read::Reader::new(Arc::new(options), schema))))
     }
 }

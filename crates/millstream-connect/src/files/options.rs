@@ -113,6 +113,8 @@ pub struct ReadOptions {
     pub ignore_missing_files: bool,
     /// What happens to malformed records.
     pub mode: ParseMode,
+    /// Whether they are dead letters.
+    pub apart: bool,
     /// The column that gets the text of malformed records, if it is declared.
     pub corrupt_record_column: String,
     /// For format `csv`.
@@ -138,6 +140,7 @@ impl ReadOptions {
             ignore_corrupt_files: options.parse_bool("ignoreCorruptFiles")?.unwrap_or(false),
             ignore_missing_files: options.parse_bool("ignoreMissingFiles")?.unwrap_or(false),
             mode: mode(options, format)?,
+            apart: options.get(dead_letters::OPTION).is_some(),
             corrupt_record_column: corrupt_record_column.unwrap_or("_corrupt_record").to_owned(),
             csv: csv(options)?,
         })
@@ -196,7 +199,7 @@ fn files_max(options: &Options) -> Result<Option<usize>, OptionError> {
 
 /// The option `mode`. Where malformed records are dead letters none of them becomes a row.
 fn mode(options: &Options, format: Format) -> Result<ParseMode, OptionError> {
-    let stated = stated_mode(options)?;
+    let stated = ParseMode::stated(options)?;
     if options.get(dead_letters::OPTION).is_none() {
         return Ok(stated);
     }
@@ -206,16 +209,6 @@ fn mode(options: &Options, format: Format) -> Result<ParseMode, OptionError> {
         return Err(OptionError::of(dead_letters::OPTION, problem, help));
     }
     Ok(ParseMode::DropMalformed)
-}
-
-fn stated_mode(options: &Options) -> Result<ParseMode, OptionError> {
-    let Some(text) = options.get("mode") else { return Ok(ParseMode::Permissive) };
-    match text.trim().to_ascii_uppercase().as_str() {
-        "PERMISSIVE" => Ok(ParseMode::Permissive),
-        "DROPMALFORMED" => Ok(ParseMode::DropMalformed),
-        "FAILFAST" => Ok(ParseMode::FailFast),
-        _ => Err(OptionError::invalid("mode", text, "PERMISSIVE, DROPMALFORMED or FAILFAST")),
-    }
 }
 
 fn csv(options: &Options) -> Result<CsvOptions, OptionError> {

@@ -46,7 +46,8 @@ pub(super) struct Reader {
 pub(super) type Rejected = Arc<Mutex<Vec<Letter>>>;
 
 /// The columns as they come out of files: those that may be null are nullable, whatever was
-/// declared. Errors if the format has no such columns.
+/// declared. Where malformed records are dead letters, one with a null in a column declared NOT
+/// NULL is malformed. Errors if the format has no such columns.
 pub(super) fn schema(declared: &Schema, options: &ReadOptions) -> Result<SchemaRef, OptionError> {
     let corrupt = &options.corrupt_record_column;
     match options.format {
@@ -68,7 +69,10 @@ pub(super) fn schema(declared: &Schema, options: &ReadOptions) -> Result<SchemaR
         }
         Format::Parquet => {}
     }
-    let nullable = |field: &Arc<Field>| Field::clone(field).with_nullable(true);
+    let nullable = |field: &Arc<Field>| {
+        let is_nullable = field.is_nullable() || !options.apart || field.name() == corrupt;
+        Field::clone(field).with_nullable(is_nullable)
+    };
     Ok(Arc::new(Schema::new(declared.fields().iter().map(nullable).collect::<Vec<_>>())))
 }
 
@@ -215,6 +219,12 @@ impl JsonRows {
         self.reader.counters.rows_malformed.fetch_add(decoded.malformed, Ordering::Relaxed);
         Ok(decoded.rows)
     }
+}
+
+/// The same columns, all of them nullable: what they are before malformed records are left out.
+pub(super) fn loose(schema: &Schema) -> SchemaRef {
+    let nullable = |field: &Arc<Field>| Field::clone(field).with_nullable(true);
+    Arc::new(Schema::new(schema.fields().iter().map(nullable).collect::<Vec<_>>()))
 }
 
 /// The schema with the columns `projection` only.

@@ -1,28 +1,38 @@
 //! Values that are lines of CSV.
 //!
-//! Lines of a chunk are parsed together, which is fast. Only if something is wrong among them are
-//! they parsed one by one, so that one bad record does not hide the good ones.
+//! Lines of a chunk are parsed together, which is fast. If something is wrong among them, each half
+//! is parsed by itself, and so on down to single records: one bad record neither hides the good
+//! ones nor makes them slow.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BinaryArray, RecordBatch, StringArray, new_empty_array, new_null_array,
+    Array, ArrayRef, AsArray, BinaryArray, RecordBatch, StringArray, new_empty_array,
+    new_null_array,
 };
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use arrow_csv::ReaderBuilder;
 use arrow_csv::reader::Decoder;
 use millstream_engine::connector::{OptionError, Options};
+use millstream_engine::dead_letters;
 use millstream_engine::json::ParseMode;
+use millstream_engine::sql::spark_type;
 use regex::Regex;
 
 use super::value::corrupt_column;
+use crate::excerpt::excerpt;
 
 /// How CSV is read.
 #[derive(Clone, Debug)]
 pub struct CsvFormat {
-    /// The columns of a line; the one for malformed records is not among them.
+    /// The columns of a line, all nullable; the one for malformed records is not among them.
     line: SchemaRef,
+    /// By column of a line, whether a null makes the record malformed: where those are dead letters
+    /// and the column was declared NOT NULL.
+    required: Vec<bool>,
     /// Where in the table's columns the one for malformed records stands.
     corrupt: Option<usize>,
     mode: ParseMode,
@@ -68,15 +78,22 @@ impl CsvFormat {
             let problem = "'header' cannot be true for a Kafka table";
             return Err(OptionError::of("header", problem, Some(help.to_owned())));
         }
-        let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
-        let schema = Schema::new(columns.fields().iter().map(nullable).collect::<Vec<_>>());
-        let mut line = schema.fields().to_vec();
+        let apart = options.get(dead_letters::OPTION).is_some();
+        let seen = |(index, field): (usize, &Arc<Field>)| {
+            let is_nullable = field.is_nullable() || !apart || Some(index) == corrupt;
+            field.as_ref().clone().with_nullable(is_nullable)
+        };
+        let schema = columns.fields().iter().enumerate().map(seen).collect::<Vec<_>>();
+        let mut line = schema.clone();
         if let Some(index) = corrupt {
             line.remove(index);
         }
+        let required = line.iter().map(|field| !field.is_nullable()).collect();
+        let line = line.into_iter().map(|field| field.with_nullable(true)).collect::<Vec<_>>();
         let separator = if options.get("delimiter").is_some() { "delimiter" } else { "sep" };
         let format = Self {
             line: Arc::new(Schema::new(line)),
+            required,
             corrupt,
             mode,
             delimiter: byte(options, separator)?.unwrap_or(b','),
@@ -84,7 +101,7 @@ impl CsvFormat {
             escape: byte(options, "escape")?.or(Some(b'\\')),
             null: null_value(options),
         };
-        Ok((Arc::new(schema), format))
+        Ok((Arc::new(Schema::new(schema)), format))
     }
 }
 
@@ -130,10 +147,7 @@ impl CsvReader {
     /// Reads all `values`.
     /// Errors: the first malformed record and what is wrong with it, if the mode is FAILFAST.
     pub fn read(&self, values: &BinaryArray) -> Result<Decoded, (usize, String)> {
-        match self.read_together(values) {
-            Some(lines) => Ok(self.assemble(&[lines], None, values.len(), 0)),
-            None => self.read_one_by_one(values, None),
-        }
+        self.read_all(values, None)
     }
 
     /// Reads `values` but for malformed ones, whatever the mode; `reject` hears of each.
@@ -142,17 +156,36 @@ impl CsvReader {
         values: &BinaryArray,
         reject: &mut dyn FnMut(usize, String),
     ) -> Decoded {
-        match self.read_together(values) {
-            Some(lines) => self.assemble(&[lines], None, values.len(), 0),
-            None => self
-                .read_one_by_one(values, Some(reject))
-                .expect("nothing fails where malformed records are told of"),
-        }
+        let decoded = self.read_all(values, Some(reject));
+        decoded.expect("nothing fails where malformed records are told of")
     }
 
-    fn decoder(&self, rows: usize) -> Decoder {
+    fn read_all<'a>(
+        &'a self,
+        values: &'a BinaryArray,
+        reject: Option<&'a mut (dyn FnMut(usize, String) + 'a)>,
+    ) -> Result<Decoded, (usize, String)> {
+        if let Some(lines) = self.read_together(values) {
+            return Ok(self.assemble(&[lines], None, values.len(), 0));
+        }
+        let mut pieces = Pieces {
+            reader: self,
+            values,
+            lines: Vec::new(),
+            corrupt: Vec::new(),
+            malformed: 0,
+            reject,
+        };
+        pieces.add(0..values.len())?;
+        let Pieces { lines, corrupt, malformed, .. } = pieces;
+        let rows = corrupt.len();
+        let corrupt = StringArray::from(corrupt);
+        Ok(self.assemble(&lines, Some(Arc::new(corrupt)), rows, malformed))
+    }
+
+    fn decoder(&self, line: SchemaRef, rows: usize) -> Decoder {
         let format = &self.format;
-        let mut builder = ReaderBuilder::new(format.line.clone())
+        let mut builder = ReaderBuilder::new(line)
             .with_header(false)
             .with_batch_size(rows)
             .with_delimiter(format.delimiter)
@@ -168,72 +201,89 @@ impl CsvReader {
 
     /// All rows, or `None` if anything is odd: a bad value, a null, or a line break in a value.
     fn read_together(&self, values: &BinaryArray) -> Option<RecordBatch> {
-        if values.null_count() > 0 || values.is_empty() {
+        if values.null_count() > 0 || values.is_empty() || has_line_breaks(values) {
             return None;
         }
-        let mut text = Vec::with_capacity(values.value_data().len() + values.len());
+        let mut text = Vec::with_capacity(values.value_data().len().min(1 << 20) + values.len());
         for value in values.iter().flatten() {
             text.extend_from_slice(value);
             text.push(b'\n');
         }
-        let lines = decode(self.decoder(values.len()), &text).ok()??;
-        (lines.num_rows() == values.len()).then_some(lines)
+        let lines = decode(self.decoder(self.format.line.clone(), values.len()), &text).ok()??;
+        let is_whole = lines.num_rows() == values.len() && self.missing(&lines).is_none();
+        is_whole.then_some(lines)
     }
 
-    fn read_one_by_one(
-        &self,
-        values: &BinaryArray,
-        mut reject: Option<&mut dyn FnMut(usize, String)>,
-    ) -> Result<Decoded, (usize, String)> {
-        let mut lines = Vec::with_capacity(values.len());
-        let mut corrupt = Vec::with_capacity(values.len());
-        let mut malformed = 0;
-        let nothing = || {
-            let columns = self.format.line.fields().iter();
-            let columns = columns.map(|field| new_null_array(field.data_type(), 1)).collect();
-            RecordBatch::try_new(self.format.line.clone(), columns).expect("one row of nulls")
+    /// The first column declared NOT NULL that has a null in `lines`.
+    fn missing(&self, lines: &RecordBatch) -> Option<&str> {
+        let columns = lines.columns().iter().zip(&self.format.required);
+        let is_missing =
+            |(column, required): (&ArrayRef, &bool)| *required && column.null_count() > 0;
+        let at = columns.map(is_missing).position(|missing| missing)?;
+        Some(self.format.line.field(at).name())
+    }
+
+    /// The record of no value, or a line.
+    fn read_one(&self, value: Option<&[u8]>) -> Result<RecordBatch, String> {
+        let Some(value) = value else {
+            let fields = self.format.line.fields().iter();
+            let columns = fields.map(|field| new_null_array(field.data_type(), 1)).collect();
+            let line = RecordBatch::try_new(self.format.line.clone(), columns);
+            return self.complete(line.expect("one row of nulls"));
         };
-        for (row, value) in values.iter().enumerate() {
-            let Some(value) = value else {
-                lines.push(nothing());
-                corrupt.push(None);
-                continue;
-            };
-            let problem = match self.read_one(value) {
-                Ok(line) => {
-                    lines.push(line);
-                    corrupt.push(None);
-                    continue;
-                }
-                Err(problem) => problem,
-            };
-            malformed += 1;
-            if let Some(reject) = &mut reject {
-                reject(row, problem);
-                continue;
-            }
-            if self.format.mode == ParseMode::FailFast {
-                return Err((row, problem));
-            }
-            if self.format.mode == ParseMode::Permissive {
-                lines.push(nothing());
-                corrupt.push(Some(String::from_utf8_lossy(value).into_owned()));
-            }
-        }
-        let rows = lines.len();
-        let corrupt = StringArray::from(corrupt);
-        Ok(self.assemble(&lines, Some(Arc::new(corrupt)), rows, malformed))
-    }
-
-    fn read_one(&self, value: &[u8]) -> Result<RecordBatch, String> {
-        let mut text = value.to_vec();
-        text.push(b'\n');
-        match decode(self.decoder(2), &text) {
-            Ok(Some(line)) if line.num_rows() == 1 => Ok(line),
+        match self.decode_one(&self.format.line, value) {
+            Ok(Some(line)) if line.num_rows() == 1 => self.complete(line),
             Ok(Some(lines)) => Err(format!("the record has {} lines", lines.num_rows())),
             Ok(None) => Err("the record is empty".to_owned()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(self.describe(value, &error)),
         }
+    }
+
+    fn complete(&self, line: RecordBatch) -> Result<RecordBatch, String> {
+        match self.missing(&line) {
+            None => Ok(line),
+            Some(column) => {
+                Err(format!("there is no value for column {column}, which is NOT NULL"))
+            }
+        }
+    }
+
+    fn decode_one(
+        &self,
+        line: &SchemaRef,
+        value: &[u8],
+    ) -> Result<Option<RecordBatch>, ArrowError> {
+        let mut text = value.to_vec();
+        text.push(b'\n');
+        decode(self.decoder(line.clone(), 2), &text)
+    }
+
+    /// What is wrong with a record, in words of our own: the parser's have all of its text.
+    fn describe(&self, value: &[u8], error: &ArrowError) -> String {
+        if std::str::from_utf8(value).is_err() {
+            return "the record is not UTF-8".to_owned();
+        }
+        let text = |field: &Arc<Field>| field.as_ref().clone().with_data_type(DataType::Utf8);
+        let texts: Vec<Field> = self.format.line.fields().iter().map(text).collect();
+        let as_text = |typed: Option<usize>| {
+            let mut fields = texts.clone();
+            if let Some(column) = typed {
+                fields[column] = self.format.line.field(column).clone();
+            }
+            self.decode_one(&Arc::new(Schema::new(fields)), value)
+        };
+        let Ok(Some(found)) = as_text(None) else {
+            // It is not about a value, so there is none in it.
+            let text = error.to_string().replace(" for line 1,", ",");
+            return text.trim_start_matches("Csv error: ").to_owned();
+        };
+        let Some(column) = (0..texts.len()).find(|column| as_text(Some(*column)).is_err()) else {
+            return "the record cannot be read as its columns say".to_owned();
+        };
+        let field = self.format.line.field(column);
+        let value = found.column(column).as_string::<i32>().value(0).as_bytes();
+        let wanted = spark_type(field.data_type());
+        format!("'{}' is no {wanted} for column {}", excerpt(value), field.name())
     }
 
     /// The projected columns of some lines.
@@ -265,15 +315,138 @@ impl CsvReader {
     }
 }
 
-fn decode(
-    mut decoder: Decoder,
-    mut text: &[u8],
-) -> Result<Option<RecordBatch>, arrow::error::ArrowError> {
+/// Records that are not all sound, read in pieces.
+struct Pieces<'a> {
+    reader: &'a CsvReader,
+    values: &'a BinaryArray,
+    /// The rows, in order.
+    lines: Vec<RecordBatch>,
+    /// By row, the text of a malformed record.
+    corrupt: Vec<Option<String>>,
+    malformed: u64,
+    reject: Option<&'a mut (dyn FnMut(usize, String) + 'a)>,
+}
+
+impl Pieces<'_> {
+    /// Reads the records `rows`: together, or else each half by itself.
+    fn add(&mut self, rows: Range<usize>) -> Result<(), (usize, String)> {
+        if rows.len() < 2 {
+            return rows.into_iter().try_for_each(|row| self.add_one(row));
+        }
+        if let Some(lines) = self.reader.read_together(&self.values.slice(rows.start, rows.len())) {
+            self.corrupt.extend(std::iter::repeat_n(None, rows.len()));
+            self.lines.push(lines);
+            return Ok(());
+        }
+        let middle = rows.start + rows.len() / 2;
+        self.add(rows.start..middle)?;
+        self.add(middle..rows.end)
+    }
+
+    fn add_one(&mut self, row: usize) -> Result<(), (usize, String)> {
+        let value = self.values.is_valid(row).then(|| self.values.value(row));
+        let problem = match self.reader.read_one(value) {
+            Ok(line) => {
+                self.lines.push(line);
+                self.corrupt.push(None);
+                return Ok(());
+            }
+            Err(problem) => problem,
+        };
+        self.malformed += 1;
+        if let Some(reject) = &mut self.reject {
+            reject(row, problem);
+            return Ok(());
+        }
+        match self.reader.format.mode {
+            ParseMode::FailFast => return Err((row, problem)),
+            ParseMode::DropMalformed => {}
+            ParseMode::Permissive => {
+                let nothing = self.reader.read_one(None);
+                self.lines.push(nothing.expect("nulls are malformed only where they are letters"));
+                let text = value.map(|value| String::from_utf8_lossy(value).into_owned());
+                self.corrupt.push(text);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a value has more than one line, or may have.
+fn has_line_breaks(values: &BinaryArray) -> bool {
+    let offsets = values.value_offsets();
+    let all = &values.value_data()[offsets[0] as usize..offsets[values.len()] as usize];
+    if !all.contains(&b'\n') && !all.contains(&b'\r') {
+        return false;
+    }
+    let breaks = |value: &[u8]| {
+        let value = value.strip_suffix(b"\r").unwrap_or(value);
+        value.contains(&b'\n') || value.contains(&b'\r')
+    };
+    values.iter().flatten().any(breaks)
+}
+
+fn decode(mut decoder: Decoder, mut text: &[u8]) -> Result<Option<RecordBatch>, ArrowError> {
     loop {
         let read = decoder.decode(text)?;
         text = &text[read..];
         if text.is_empty() || read == 0 {
             return decoder.flush();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(options: &[(&str, &str)]) -> CsvReader {
+        let fields =
+            vec![Field::new("n", DataType::Int64, true), Field::new("s", DataType::Utf8, true)];
+        let options = options.iter().map(|(key, value)| ((*key).into(), (*value).into()));
+        let options = Options::new(options);
+        let columns = Arc::new(Schema::new(fields));
+        let (_, format) = CsvFormat::new(&columns, ParseMode::DropMalformed, &options).unwrap();
+        CsvReader::new(&format, &[0, 1])
+    }
+
+    /// The rows that are malformed, the others, and in how many pieces those were parsed.
+    fn pieces(reader: &CsvReader, values: &[String]) -> (Vec<usize>, usize, usize) {
+        let values = BinaryArray::from_iter_values(values);
+        let mut malformed = Vec::new();
+        let mut reject = |row, _| malformed.push(row);
+        let mut pieces = Pieces {
+            reader,
+            values: &values,
+            lines: Vec::new(),
+            corrupt: Vec::new(),
+            malformed: 0,
+            reject: Some(&mut reject),
+        };
+        pieces.add(0..values.len()).unwrap();
+        let rows = pieces.lines.iter().map(RecordBatch::num_rows).sum();
+        let parsed = pieces.lines.len();
+        (malformed, rows, parsed)
+    }
+
+    #[test]
+    fn one_bad_record_leaves_the_others_together() {
+        let mut values: Vec<String> = (0..8_192).map(|n| format!("{n},a")).collect();
+        for bad in [0, 777, 8_191] {
+            values[bad] = "x,a".to_owned();
+        }
+        let (malformed, rows, parsed) = pieces(&reader(&[]), &values);
+        assert_eq!((malformed, rows), (vec![0, 777, 8_191], 8_189));
+        assert!(parsed < 40, "{parsed} pieces");
+    }
+
+    #[test]
+    fn a_line_break_in_one_record_takes_nothing_from_the_next() {
+        // Together they have as many lines as there are records.
+        let values = ["1,\"a", "2,b\",c", "3,d\n4,e", "5,f\r"].map(str::to_owned);
+        let (malformed, rows, _) = pieces(&reader(&[]), &values);
+        assert_eq!((malformed, rows), (vec![0, 1, 2], 1), "a quote is closed in its own record");
+        let whole = ["1,\"a\nb\"".to_owned(), "2,c".to_owned()];
+        assert_eq!(pieces(&reader(&[]), &whole), (vec![], 2, 2));
     }
 }

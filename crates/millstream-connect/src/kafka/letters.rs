@@ -2,24 +2,23 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{Array, AsArray, BinaryArray, RecordBatch};
 use millstream_engine::connector::{Options, Table};
-use millstream_engine::source::{Failure, Letter, Place, RecordBatches, Split};
+use millstream_engine::dead_letters::Payloads;
+use millstream_engine::source::{Failure, Letter, Place};
 
-use super::chunk::{Chunk, ChunkBuilder};
+use super::chunk::Chunk;
 use super::offsets::PartitionId;
-use super::split::KafkaSplit;
 use super::value::Rows;
 
 impl Chunk {
     /// The record in row `row` as a dead letter.
     pub fn letter(&self, id: &PartitionId, row: usize, error: String) -> Letter {
-        let bytes = |column: &arrow::array::BinaryArray| {
-            column.is_valid(row).then(|| column.value(row).to_vec())
-        };
+        let bytes = |column: &BinaryArray| column.is_valid(row).then(|| column.value(row).to_vec());
         let (partition, offset) = (id.partition, self.offset.value(row));
         Letter {
             payload: bytes(&self.value),
+            payload_bytes: None,
             key: bytes(&self.key),
             attributes: self.attributes(row),
             error,
@@ -63,49 +62,17 @@ pub fn readable(table: &Table) -> Table {
     Table { name: table.name.clone(), columns: None, options }
 }
 
-/// Payloads of letters, decoded as a table says now.
-pub struct LetterSplit {
-    letters: Vec<Letter>,
-    records: KafkaSplit,
-}
+/// Payloads of letters, decoded as the values of a table's records are now.
+pub struct ValuePayloads(pub Arc<Rows>);
 
-impl LetterSplit {
-    /// The letters as records of `rows`, in their order.
-    pub fn new(letters: Vec<Letter>, rows: Rows) -> Self {
-        let mut records = ChunkBuilder::new(false);
-        for (index, letter) in (0_i64..).zip(&letters) {
-            let time_ms = letter.record_time_us.unwrap_or_default() / 1_000;
-            records.push(letter.key.as_deref(), letter.payload.as_deref(), index, time_ms, 0);
-        }
-        // Which letter a record is shows in its offset, which no decoded column has.
-        let id = PartitionId::new("letters", 0);
-        let records = KafkaSplit { id, chunks: vec![records.finish(0)], rows: Arc::new(rows) };
-        Self { letters, records }
-    }
-}
-
-impl Split for LetterSplit {
-    fn rows(&self) -> u64 {
-        self.letters.len() as u64
-    }
-
-    fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
-        Box::new(self.records).read(projection)
-    }
-
-    fn read_apart(
-        self: Box<Self>,
+impl Payloads for ValuePayloads {
+    fn decode(
+        &self,
+        payloads: &[Option<&[u8]>],
         projection: &[usize],
-        letters: &mut Vec<Letter>,
-    ) -> Result<Vec<RecordBatch>, Failure> {
-        let Self { letters: mut own, records } = *self;
-        let mut rejected = Vec::new();
-        let rows = Box::new(records).read_apart(projection, &mut rejected)?;
-        for again in rejected {
-            let Some(Place::Record { offset, .. }) = again.place else { continue };
-            let index = usize::try_from(offset).expect("it was counted from zero");
-            letters.push(Letter { error: again.error, ..std::mem::take(&mut own[index]) });
-        }
-        Ok(rows)
+        reject: &mut dyn FnMut(usize, String),
+    ) -> Result<RecordBatch, Failure> {
+        let values: BinaryArray = payloads.iter().copied().collect();
+        self.0.reader(projection)?.read_values(&values, reject)
     }
 }

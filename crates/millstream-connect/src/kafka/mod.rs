@@ -47,9 +47,9 @@ use arrow::datatypes::SchemaRef;
 use millstream_engine::connector::{
     Connector, FlowContext, OptionError, OptionSpec, Options, ReadMode, Side, Table,
 };
-use millstream_engine::dead_letters::Form;
+use millstream_engine::dead_letters::{Form, Payloads};
 use millstream_engine::sink::{Failure, Kind, Sink};
-use millstream_engine::source::{Letter, Source, Split, StaticTable};
+use millstream_engine::source::{Source, StaticTable};
 
 pub use error::{DataLoss, MalformedValue, SinkError, SourceError};
 
@@ -227,14 +227,18 @@ impl Connector for KafkaConnector {
         letters::readable(table)
     }
 
-    fn letters(
+    fn dead_letter_bytes_max(&self, table: &Table) -> Option<usize> {
+        let settings = ClientSettings::parse(&table.options, Use::Producer).ok()?;
+        Some(settings.record_bytes_max())
+    }
+
+    fn payloads(
         &self,
         table: &Table,
-        letters: Vec<Letter>,
         _context: &FlowContext,
-    ) -> Result<Option<Box<dyn Split>>, Failure> {
+    ) -> Result<Option<Arc<dyn Payloads>>, Failure> {
         let (_, rows) = parse_source(table, ReadMode::Stream).map_err(unchecked)?;
-        Ok(Some(Box::new(letters::LetterSplit::new(letters, rows))))
+        Ok(Some(Arc::new(letters::ValuePayloads(Arc::new(rows)))))
     }
 }
 

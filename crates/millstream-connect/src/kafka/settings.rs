@@ -19,6 +19,9 @@ use super::native::known_settings;
 /// The prefix of options that are the client's.
 const PREFIX: &str = "kafka.";
 
+/// librdkafka's default of `message.max.bytes`.
+pub const RECORD_BYTES_MAX: usize = 1_000_000;
+
 /// `kafka.bootstrap.servers`, without the prefix.
 const SERVERS: &str = "bootstrap.servers";
 
@@ -191,6 +194,12 @@ impl ClientSettings {
     pub fn transaction_timeout(&self) -> Duration {
         let timeout = self.get(TRANSACTION_TIMEOUT).and_then(|text| text.trim().parse().ok());
         Duration::from_millis(timeout.unwrap_or(TRANSACTION_TIMEOUT_MS))
+    }
+
+    /// The largest record that a client with these settings sends, in bytes.
+    pub fn record_bytes_max(&self) -> usize {
+        let given = self.get("message.max.bytes").and_then(|text| text.trim().parse().ok());
+        given.unwrap_or(RECORD_BYTES_MAX)
     }
 
     /// Settings of the client that reads records.

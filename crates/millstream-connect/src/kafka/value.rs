@@ -150,16 +150,31 @@ impl Reader {
         chunk: &Chunk,
         letters: &mut Vec<Letter>,
     ) -> Result<RecordBatch, Failure> {
-        let mut reject = |row, error| letters.push(chunk.letter(id, row, error));
+        if let Decoding::Record(_) | Decoding::Raw = &self.decoding {
+            return self.read(id, chunk);
+        }
+        let reject = |row, error| letters.push(chunk.letter(id, row, error));
+        self.read_values(&chunk.value, reject)
+    }
+
+    /// The rows of `values`, but for malformed ones; `reject` hears which, and why.
+    /// Errors: `Bug` for a table whose columns are not decoded from values.
+    pub fn read_values(
+        &mut self,
+        values: &BinaryArray,
+        mut reject: impl FnMut(usize, String),
+    ) -> Result<RecordBatch, Failure> {
         let (columns, rows, malformed) = match &mut self.decoding {
-            Decoding::Record(_) | Decoding::Raw => return self.read(id, chunk),
+            Decoding::Record(_) | Decoding::Raw => {
+                return Err(Failure::new(Kind::Bug, "no value of the table is decoded"));
+            }
             Decoding::Json(decoder) => {
                 let reject = |record: MalformedRecord| reject(record.row, record.in_short());
-                let decoded = decoder.decode_apart(&chunk.value, reject);
+                let decoded = decoder.decode_apart(values, reject);
                 (decoded.rows.columns().to_vec(), decoded.rows.num_rows(), decoded.malformed)
             }
             Decoding::Csv(reader) => {
-                let decoded = reader.read_apart(&chunk.value, &mut reject);
+                let decoded = reader.read_apart(values, &mut reject);
                 (decoded.columns, decoded.rows, decoded.malformed)
             }
         };
@@ -240,22 +255,9 @@ fn text_column(values: &BinaryArray) -> StringArray {
 
 /// The option `mode`. Where malformed records are dead letters none of them becomes a row.
 fn parse_mode(options: &Options) -> Result<ParseMode, OptionError> {
-    let mode = stated_mode(options)?;
+    let mode = ParseMode::stated(options)?;
     let apart = options.get(dead_letters::OPTION).is_some();
     Ok(if apart { ParseMode::DropMalformed } else { mode })
-}
-
-fn stated_mode(options: &Options) -> Result<ParseMode, OptionError> {
-    let Some(text) = options.get("mode") else { return Ok(ParseMode::Permissive) };
-    match text.trim().to_ascii_uppercase().as_str() {
-        "PERMISSIVE" => Ok(ParseMode::Permissive),
-        "DROPMALFORMED" => Ok(ParseMode::DropMalformed),
-        "FAILFAST" => Ok(ParseMode::FailFast),
-        _ => {
-            let wanted = "PERMISSIVE, DROPMALFORMED or FAILFAST";
-            Err(OptionError::invalid("mode", text, wanted))
-        }
-    }
 }
 
 /// The option `columnNameOfCorruptRecord`.

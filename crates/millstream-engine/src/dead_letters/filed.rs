@@ -2,18 +2,23 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, RecordBatch, StringArray};
 use arrow::compute::{cast, concat_batches};
-use arrow::datatypes::{DataType, SchemaRef, TimeUnit, TimestampMicrosecondType};
-use datafusion::datasource::MemTable;
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType,
+};
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::{Expr, ident, lit};
+use datafusion::prelude::SessionContext;
 use thiserror::Error;
 
-use super::layout::{Form, Group, Layout, OWN_HEADER_PREFIX, Stamp};
+use super::layout::{self, Form, Group, Layout, OWN_HEADER_PREFIX, Stamp};
 use super::letter::{Letter, Place};
 use crate::functions::{self, BatchClock};
 use crate::plan::session::streaming_config;
 use crate::plan::stream_scan::from_datafusion;
 use crate::source::{Classified, Failure, Kind};
+use crate::sql::diagnostic::Diagnostics;
 
 /// A letter as it stands in its table.
 #[derive(Clone, Debug)]
@@ -22,6 +27,8 @@ pub struct Filed {
     pub source_table: Option<String>,
     /// Where the record was read: what tells it from others of the same source.
     pub position: String,
+    /// Whether the payload is the record as it was read, as far as the table tells.
+    pub is_whole: bool,
     /// The letter, without its place.
     pub letter: Letter,
 }
@@ -54,6 +61,9 @@ impl Classified for FiledError {
     }
 }
 
+/// Whether the payload is the record as it was read; ours, beside the table's columns.
+const IS_WHOLE: &str = "__is_whole";
+
 /// The letters of `flow` among `rows`, which are all of a dead-letter table, that decoding
 /// rejected and for which `condition` holds.
 pub async fn filed(
@@ -63,39 +73,104 @@ pub async fn filed(
     flow: &str,
     condition: Option<&str>,
 ) -> Result<Vec<Filed>, Failure> {
-    let (schema, rows) = match form {
-        Form::Table => (Arc::clone(schema), rows),
-        Form::Record => from_records(&rows)?,
+    let schema = match form {
+        Form::Table => spelled(schema),
+        Form::Record => {
+            let layout = Layout::new(None, Form::Table).expect("nothing is declared");
+            Arc::clone(layout.schema())
+        }
     };
     for column in ["payload", "position"] {
         if schema.column_with_name(column).is_none() {
             return Err(FiledError::NoColumn { column }.into());
         }
     }
-    let has = |column: &str| schema.column_with_name(column).is_some();
-    let mut conditions = vec!["position IS NOT NULL".to_owned()];
-    if has("constraint_name") {
-        conditions.push("constraint_name IS NULL".to_owned());
-    }
-    if has("flow_name") {
-        conditions.push(format!("flow_name = '{}'", flow.replace('\'', "''")));
-    }
-    conditions.extend(condition.map(|condition| format!("({condition})")));
-    let wrong = |problem: String| FiledError::Condition {
-        problem,
-        columns: crate::sql::spark_schema(&schema),
-    };
     let context = functions::session(streaming_config(), &BatchClock::default());
-    let table = MemTable::try_new(Arc::clone(&schema), vec![rows]).map_err(from_datafusion)?;
-    context.register_table("letters", Arc::new(table)).map_err(from_datafusion)?;
-    let sql = format!("SELECT * FROM letters WHERE {}", conditions.join(" AND "));
-    let chosen = context.sql(&sql).await.map_err(|error| wrong(error.message().into_owned()))?;
-    let chosen = chosen.collect().await.map_err(|error| wrong(error.message().into_owned()))?;
+    let chosen = chosen(&context, &schema, flow, condition)?;
     let mut filed = Vec::new();
-    for rows in &chosen {
-        of_rows(rows, &mut filed)?;
+    // One after the other: together, the payloads might be more than one column can hold.
+    for rows in rows {
+        let table = match form {
+            Form::Table => of_table(&rows, &schema)?,
+            Form::Record => of_records(&rows)?,
+        };
+        let found = context.read_batch(table).and_then(|all| all.filter(chosen.clone()));
+        let found = found.map_err(from_datafusion)?.collect().await;
+        for rows in found.map_err(|error| wrong(error.message().into_owned(), &schema))? {
+            of_rows(&rows, &mut filed)?;
+        }
     }
     Ok(filed)
+}
+
+/// The columns under the names that they have without a declaration: declared, each may be spelled
+/// in any case.
+fn spelled(schema: &SchemaRef) -> SchemaRef {
+    let field = |field: &FieldRef| {
+        let known = layout::spelling(field.name());
+        known.map_or(Arc::clone(field), |name| Arc::new(field.as_ref().clone().with_name(name)))
+    };
+    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
+}
+
+fn wrong(problem: String, schema: &Schema) -> FiledError {
+    FiledError::Condition { problem, columns: crate::sql::spark_schema(schema) }
+}
+
+/// Which rows of a table with the columns `schema` are asked for.
+fn chosen(
+    context: &SessionContext,
+    schema: &SchemaRef,
+    flow: &str,
+    condition: Option<&str>,
+) -> Result<Expr, Failure> {
+    let has = |column: &str| schema.column_with_name(column).is_some();
+    let mut chosen = ident("position").is_not_null();
+    if has("constraint_name") {
+        chosen = chosen.and(ident("constraint_name").is_null());
+    }
+    if has("flow_name") {
+        chosen = chosen.and(ident("flow_name").eq(lit(flow)));
+    }
+    if let Some(condition) = condition {
+        let columns = DFSchema::try_from(schema.as_ref().clone()).map_err(from_datafusion)?;
+        let condition = crate::sql::condition(&context.state(), condition, &columns, "--where");
+        let first = |wrong: Diagnostics| wrong.0.into_iter().next().map(|first| first.message);
+        let condition = condition.map_err(|found| wrong(first(found).unwrap_or_default(), schema));
+        chosen = chosen.and(condition?);
+    }
+    Ok(chosen)
+}
+
+/// Rows of a dead-letter table, and whether each payload is whole. A column of texts holds nothing
+/// but UTF-8: what was not shows in the character that stands for it.
+fn of_table(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Failure> {
+    let payload = schema.index_of("payload").map(|at| rows.column(at));
+    let payload = payload.map_err(|error| Failure::new(Kind::Bug, error))?;
+    let is_whole: BooleanArray = match payload.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+            let texts = cast(payload, &DataType::Utf8);
+            let texts = texts.map_err(|error| Failure::new(Kind::Data, error))?;
+            let whole = |text: Option<&str>| {
+                Some(text.is_none_or(|text| !text.contains(char::REPLACEMENT_CHARACTER)))
+            };
+            texts.as_string::<i32>().iter().map(whole).collect()
+        }
+        _ => std::iter::repeat_n(Some(true), rows.num_rows()).collect(),
+    };
+    with_is_whole(schema, rows.columns().to_vec(), is_whole)
+}
+
+fn with_is_whole(
+    schema: &SchemaRef,
+    mut columns: Vec<ArrayRef>,
+    is_whole: BooleanArray,
+) -> Result<RecordBatch, Failure> {
+    let own = Arc::new(Field::new(IS_WHOLE, DataType::Boolean, false));
+    let fields = schema.fields().iter().cloned().chain([own]);
+    columns.push(Arc::new(is_whole));
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(fields.collect::<Vec<_>>())), columns);
+    rows.map_err(|error| Failure::new(Kind::Bug, error))
 }
 
 fn column(rows: &RecordBatch, name: &str, wanted: &DataType) -> Result<Option<ArrayRef>, Failure> {
@@ -128,6 +203,7 @@ fn of_rows(rows: &RecordBatch, filed: &mut Vec<Filed>) -> Result<(), Failure> {
         filed.push(Filed {
             source_table: text_at(&source, row),
             position: text_at(&position, row).unwrap_or_default(),
+            is_whole: rows[IS_WHOLE].as_boolean().value(row),
             letter: Letter { payload, key, record_time_us, ..Letter::default() },
         });
     }
@@ -135,47 +211,46 @@ fn of_rows(rows: &RecordBatch, filed: &mut Vec<Filed>) -> Result<(), Failure> {
 }
 
 /// Records of a dead-letter topic as rows of a dead-letter table.
-fn from_records(rows: &[RecordBatch]) -> Result<(SchemaRef, Vec<RecordBatch>), Failure> {
+fn of_records(rows: &RecordBatch) -> Result<RecordBatch, Failure> {
     let layout = Layout::new(None, Form::Table).expect("nothing is declared");
-    let mut tables = Vec::new();
-    for rows in rows {
-        let (key, value) = (column(rows, "key", &DataType::Binary)?, &rows["value"]);
-        let headers = rows["headers"].as_list::<i32>();
-        for row in 0..rows.num_rows() {
-            let bytes = |column: &ArrayRef| {
-                let column: &BinaryArray = column.as_binary();
-                column.is_valid(row).then(|| column.value(row).to_vec())
-            };
-            let known = headers.is_valid(row).then(|| headers.value(row));
-            let (own, attributes) = known.map(|known| sorted(&known)).unwrap_or_default();
-            let own = |name: &str| {
-                own.iter().find(|(known, _)| known == name).map(|(_, text)| text.clone())
-            };
-            let time = |name: &str| {
-                let text = own(name)?;
-                chrono::DateTime::parse_from_rfc3339(&text).ok().map(|time| time.timestamp_micros())
-            };
-            let letter = Letter {
-                payload: bytes(value),
-                key: key.as_ref().and_then(&bytes),
-                attributes,
-                error: own("error").unwrap_or_default(),
-                place: place(&own),
-                record_time_us: time("record_time"),
-            };
-            let group = Group {
-                source_table: own("source_table").map(Into::into),
-                constraint: own("constraint_name").map(Into::into),
-                letters: vec![letter],
-            };
-            let flow = own("flow_name").unwrap_or_default();
-            let found_ms = time("found_time").unwrap_or_default() / 1_000;
-            tables.push(layout.rows(&[group], Stamp { flow: &flow, found_ms }));
-        }
+    let (mut tables, mut is_whole) = (Vec::new(), Vec::with_capacity(rows.num_rows()));
+    let (key, value) = (column(rows, "key", &DataType::Binary)?, &rows["value"]);
+    let headers = rows["headers"].as_list::<i32>();
+    for row in 0..rows.num_rows() {
+        let bytes = |column: &ArrayRef| {
+            let column: &BinaryArray = column.as_binary();
+            column.is_valid(row).then(|| column.value(row).to_vec())
+        };
+        let known = headers.is_valid(row).then(|| headers.value(row));
+        let (own, attributes) = known.map(|known| sorted(&known)).unwrap_or_default();
+        let own =
+            |name: &str| own.iter().find(|(known, _)| known == name).map(|(_, text)| text.clone());
+        let time = |name: &str| {
+            let text = own(name)?;
+            chrono::DateTime::parse_from_rfc3339(&text).ok().map(|time| time.timestamp_micros())
+        };
+        is_whole.push(own(layout::PAYLOAD_BYTES).is_none());
+        let letter = Letter {
+            payload: bytes(value),
+            payload_bytes: None,
+            key: key.as_ref().and_then(&bytes),
+            attributes,
+            error: own("error").unwrap_or_default(),
+            place: place(&own),
+            record_time_us: time("record_time"),
+        };
+        let group = Group {
+            source_table: own("source_table").map(Into::into),
+            constraint: own("constraint_name").map(Into::into),
+            letters: vec![letter],
+        };
+        let flow = own("flow_name").unwrap_or_default();
+        let found_ms = time("found_time").unwrap_or_default() / 1_000;
+        tables.extend(layout.rows(&[group], Stamp { flow: &flow, found_ms }));
     }
-    let schema = Arc::clone(layout.schema());
-    let all = concat_batches(&schema, &tables).map_err(|error| Failure::new(Kind::Bug, error))?;
-    Ok((schema, vec![all]))
+    let schema = layout.schema();
+    let all = concat_batches(schema, &tables).map_err(|error| Failure::new(Kind::Data, error))?;
+    with_is_whole(schema, all.columns().to_vec(), is_whole.into())
 }
 
 type Own = Vec<(String, String)>;
@@ -233,7 +308,7 @@ mod tests {
     async fn found(form: Form, flow: &str, condition: Option<&str>) -> Vec<String> {
         let layout = Layout::new(None, form).unwrap();
         let rows = layout.rows(&groups(), Stamp { flow: "f", found_ms: 7 });
-        let filed = filed(vec![rows], layout.schema(), form, flow, condition).await.unwrap();
+        let filed = filed(rows, layout.schema(), form, flow, condition).await.unwrap();
         let of = |filed: &Filed| {
             assert_eq!(filed.letter.record_time_us, Some(5_000));
             assert_eq!(filed.source_table.as_deref(), Some("source"));
@@ -248,8 +323,10 @@ mod tests {
         for form in [Form::Table, Form::Record] {
             let all = found(form, "f", None).await;
             assert_eq!(all, ["in[0]@1 bad 1", "in[0]@2 bad 2"], "{form:?}");
-            let second = found(form, "f", Some("`offset` > 1 AND topic = 'in'")).await;
-            assert_eq!(second, ["in[0]@2 bad 2"], "{form:?}");
+            for condition in ["`offset` > 1 AND topic = 'in'", "`Offset` > 1 AND TOPIC = 'in'"] {
+                let second = found(form, "f", Some(condition)).await;
+                assert_eq!(second, ["in[0]@2 bad 2"], "{form:?}");
+            }
             assert_eq!(found(form, "other", None).await, [""; 0], "{form:?}");
         }
     }
@@ -258,8 +335,48 @@ mod tests {
     async fn a_condition_that_cannot_be_is_refused_with_the_columns() {
         let layout = Layout::new(None, Form::Table).unwrap();
         let rows = layout.rows(&groups(), Stamp { flow: "f", found_ms: 7 });
-        let refused = filed(vec![rows], layout.schema(), Form::Table, "f", Some("nope = 1")).await;
+        let refused = filed(rows, layout.schema(), Form::Table, "f", Some("nope = 1")).await;
         let text = refused.unwrap_err().to_string();
         assert!(text.contains("nope") && text.contains("payload BINARY"), "{text}");
+    }
+    /// What a table finds that declares these columns.
+    async fn declared(fields: &[(&str, DataType)], groups: &[Group]) -> Vec<Filed> {
+        let fields =
+            fields.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let layout = Layout::new(Some(&schema), Form::Table).unwrap();
+        let rows = layout.rows(groups, Stamp { flow: "f", found_ms: 7 });
+        filed(rows, layout.schema(), Form::Table, "f", None).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn columns_may_be_declared_in_any_case() {
+        let text = DataType::Utf8;
+        let names = ["Payload", "POSITION", "Flow_Name", "Constraint_Name"];
+        let fields = names.map(|name| (name, text.clone()));
+        let found = declared(&fields, &groups()).await;
+        let positions: Vec<_> = found.iter().map(|filed| filed.position.as_str()).collect();
+        assert_eq!(positions, ["in[0]@1", "in[0]@2"], "not that of the constraint");
+    }
+
+    #[tokio::test]
+    async fn a_text_that_stands_for_other_bytes_is_not_the_record() {
+        let mut groups = groups();
+        groups[0].letters[1].payload = Some(b"\xff\xfe".to_vec());
+        for (data_type, whole) in [(DataType::Utf8, [true, false]), (DataType::Binary, [true; 2])] {
+            let fields = [("payload", data_type), ("position", DataType::Utf8)];
+            let found = declared(&fields, &groups[..1]).await;
+            assert_eq!(found.iter().map(|filed| filed.is_whole).collect::<Vec<_>>(), whole);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_record_whose_payload_was_cut_is_not_the_record() {
+        let layout = Layout::new(None, Form::Record).unwrap().with_bytes_max(Some(1_500));
+        let mut groups = groups();
+        groups[0].letters[0].payload = Some(vec![b'x'; 3_000]);
+        let rows = layout.rows(&groups[..1], Stamp { flow: "f", found_ms: 7 });
+        let found = filed(rows, layout.schema(), Form::Record, "f", None).await.unwrap();
+        assert_eq!(found.iter().map(|filed| filed.is_whole).collect::<Vec<_>>(), [false, true]);
     }
 }

@@ -13,11 +13,25 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 
+use super::fit;
 use super::letter::{Letter, Place};
 use crate::sql::nearest;
 
 /// What the names of our own headers begin with, in a table of records.
 pub const OWN_HEADER_PREFIX: &str = "millstream.";
+
+/// The header of our own that says how many bytes a payload had that is cut.
+pub(super) const PAYLOAD_BYTES: &str = "payload_bytes";
+
+/// What a record has in bytes beside its key, its value and its headers, and for each header.
+const RECORD_BYTES: usize = 128;
+const HEADER_BYTES: usize = 10;
+
+/// A record batch of letters ends when their bytes are that many: columns of texts and bytes have
+/// offsets of 32 bits.
+const BYTES_IN_RECORD_BATCH: usize = 64 << 20;
+/// And when it has so many rows.
+const ROWS_IN_RECORD_BATCH: usize = 8_192;
 
 /// What kind of rows a connector's tables hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +117,14 @@ pub struct LayoutError {
 pub struct Layout {
     schema: SchemaRef,
     columns: Vec<Column>,
+    /// The largest record that the table takes, in bytes.
+    bytes_max: Option<usize>,
+}
+
+/// The known column that `name` means, in any case.
+pub(super) fn spelling(name: &str) -> Option<&'static str> {
+    let mut known = TABLE.iter().map(|(known, _)| *known);
+    known.find(|known| known.eq_ignore_ascii_case(name))
 }
 
 impl Layout {
@@ -120,10 +142,16 @@ impl Layout {
             };
             let fields: Vec<Field> = known.iter().map(field).collect();
             let columns = known.iter().map(|(_, column)| *column).collect();
-            return Ok(Self { schema: Arc::new(Schema::new(fields)), columns });
+            return Ok(Self { schema: Arc::new(Schema::new(fields)), columns, bytes_max: None });
         };
         let columns = declared.fields().iter().map(|field| find(field, known));
-        Ok(Self { columns: columns.collect::<Result<_, _>>()?, schema: Arc::clone(declared) })
+        let (columns, schema) = (columns.collect::<Result<_, _>>()?, Arc::clone(declared));
+        Ok(Self { columns, schema, bytes_max: None })
+    }
+
+    /// The same, for a table that takes records of up to so many bytes.
+    pub fn with_bytes_max(self, bytes_max: Option<usize>) -> Self {
+        Self { bytes_max, ..self }
     }
 
     /// The columns.
@@ -131,16 +159,51 @@ impl Layout {
         &self.schema
     }
 
-    /// Letters as rows, in their order.
-    pub fn rows(&self, groups: &[Group], stamp: Stamp<'_>) -> RecordBatch {
-        let of_group = |group| move |letter| Row { group, letter, stamp };
-        let rows = groups.iter().flat_map(|group| group.letters.iter().map(of_group(group)));
+    /// Letters as rows, in their order, in record batches of some size.
+    pub fn rows(&self, groups: &[Group], stamp: Stamp<'_>) -> Vec<RecordBatch> {
+        let fitted: Vec<Option<Letter>> = match self.bytes_max {
+            Some(bytes_max) => all(groups, stamp).map(|row| row.fitted(bytes_max)).collect(),
+            None => Vec::new(),
+        };
+        let rows = all(groups, stamp).enumerate().map(|(index, row)| {
+            let fitted = fitted.get(index).and_then(Option::as_ref);
+            Row { letter: fitted.unwrap_or(row.letter), ..row }
+        });
         let rows: Vec<Row<'_>> = rows.collect();
+        let mut rest = &rows[..];
+        let mut record_batches = Vec::new();
+        while !rest.is_empty() {
+            let (first, others) = rest.split_at(fitting(rest));
+            record_batches.push(self.record_batch(first));
+            rest = others;
+        }
+        record_batches
+    }
+
+    fn record_batch(&self, rows: &[Row<'_>]) -> RecordBatch {
         let fields = self.schema.fields().iter().zip(&self.columns);
-        let columns = fields.map(|(field, column)| column.array(&rows, field.data_type()));
+        let columns = fields.map(|(field, column)| column.array(rows, field.data_type()));
         RecordBatch::try_new(Arc::clone(&self.schema), columns.collect())
             .expect("each column was made with its type, and none must be filled")
     }
+}
+
+/// All letters of `groups`, in their order.
+fn all<'a>(groups: &'a [Group], stamp: Stamp<'a>) -> impl Iterator<Item = Row<'a>> {
+    let of_group = move |group: &'a Group| {
+        group.letters.iter().map(move |letter| Row { group, letter, stamp })
+    };
+    groups.iter().flat_map(of_group)
+}
+
+/// How many of `rows` go into one record batch: one at least.
+fn fitting(rows: &[Row<'_>]) -> usize {
+    let mut bytes = 0;
+    let fits = |row: &&Row<'_>| {
+        bytes += row.letter.bytes();
+        bytes <= BYTES_IN_RECORD_BATCH
+    };
+    rows.iter().take(ROWS_IN_RECORD_BATCH).take_while(fits).count().max(1)
 }
 
 fn find(field: &Field, known: &[(&str, Column)]) -> Result<Column, LayoutError> {
@@ -205,7 +268,7 @@ impl<'a> Row<'a> {
         let Self { group, letter, stamp } = self;
         let owned = |text: &Arc<str>| text.to_string();
         match column {
-            Column::Error => Some(letter.error.clone()),
+            Column::Error => Some(fit::error(letter)),
             Column::SourceTable => group.source_table.as_ref().map(owned),
             Column::Position => letter.place.as_ref().map(Place::to_string),
             Column::Topic => self.record().map(|(topic, ..)| topic.to_owned()),
@@ -256,7 +319,24 @@ impl<'a> Row<'a> {
                 headers.push((format!("{OWN_HEADER_PREFIX}{name}"), Some(text.into_bytes())));
             }
         }
+        if let Some(bytes) = self.letter.payload_bytes {
+            let name = format!("{OWN_HEADER_PREFIX}{PAYLOAD_BYTES}");
+            headers.push((name, Some(bytes.to_string().into_bytes())));
+        }
         headers
+    }
+
+    /// The letter as a record of at most `bytes_max` bytes; `None` where it is one.
+    fn fitted(&self, bytes_max: usize) -> Option<Letter> {
+        fit::fitted(self.letter, bytes_max, |letter| {
+            let headers = Row { letter, ..*self }.headers();
+            let header = |(name, value): &(String, Option<Vec<u8>>)| {
+                name.len() + value.as_ref().map_or(0, Vec::len) + HEADER_BYTES
+            };
+            let bytes = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
+            let headers: usize = headers.iter().map(header).sum();
+            RECORD_BYTES + headers + bytes(&letter.payload) + bytes(&letter.key)
+        })
     }
 }
 
@@ -345,96 +425,4 @@ fn headers(rows: &[Row<'_>]) -> ArrayRef {
 }
 
 #[cfg(test)]
-mod tests {
-    use arrow::array::{Array, AsArray};
-    use arrow::datatypes::Int64Type;
-
-    use super::*;
-
-    fn letter(offset: i64) -> Letter {
-        let header = |value: &str| ("h".to_owned(), Some(value.as_bytes().to_vec()));
-        Letter {
-            payload: Some(b"{bad".to_vec()),
-            key: None,
-            attributes: vec![header("first"), header("last")],
-            error: "at byte 1: no".to_owned(),
-            place: Some(Place::Record { topic: "in".into(), partition: 3, offset }),
-            record_time_us: Some(1_000_000),
-        }
-    }
-
-    fn rows(layout: &Layout) -> RecordBatch {
-        let groups = [
-            Group {
-                source_table: Some("source".into()),
-                constraint: None,
-                letters: vec![letter(7), letter(8)],
-            },
-            Group {
-                source_table: None,
-                constraint: Some("c".into()),
-                letters: vec![Letter::default()],
-            },
-        ];
-        layout.rows(&groups, Stamp { flow: "f", found_ms: 2 })
-    }
-
-    #[test]
-    fn without_declared_columns_a_table_gets_all() {
-        let layout = Layout::new(None, Form::Table).unwrap();
-        let rows = rows(&layout);
-        assert_eq!((rows.num_rows(), rows.num_columns()), (3, TABLE.len()));
-        let offsets = rows["offset"].as_primitive::<Int64Type>();
-        assert_eq!(offsets.iter().collect::<Vec<_>>(), [Some(7), Some(8), None]);
-        assert_eq!(rows["position"].as_string::<i32>().value(1), "in[3]@8");
-        assert_eq!(rows["constraint_name"].as_string::<i32>().value(2), "c");
-        assert!(rows["constraint_name"].is_null(0) && rows["source_table"].is_null(2));
-        let attributes = rows["attributes"].as_map();
-        assert_eq!((attributes.value_length(0), attributes.value_length(2)), (1, 0));
-        assert_eq!(attributes.value(0).column(1).as_string::<i32>().value(0), "last");
-    }
-
-    #[test]
-    fn declared_columns_are_filled_by_name() {
-        let declared = |fields: Vec<Field>| Arc::new(Schema::new(fields));
-        let declared = declared(vec![
-            Field::new("Error", DataType::Utf8, true),
-            Field::new("payload", DataType::Utf8, true),
-            Field::new("attributes", DataType::Utf8, true),
-        ]);
-        let rows = rows(&Layout::new(Some(&declared), Form::Table).unwrap());
-        assert_eq!(rows.schema(), declared);
-        assert_eq!(rows["payload"].as_string::<i32>().value(0), "{bad");
-        assert_eq!(rows["attributes"].as_string::<i32>().value(0), r#"{"h":"last"}"#);
-    }
-
-    #[test]
-    fn columns_that_cannot_be_filled_are_named() {
-        let refused = |field: Field, form| {
-            let declared = Arc::new(Schema::new(vec![field]));
-            Layout::new(Some(&declared), form).unwrap_err()
-        };
-        let unknown = refused(Field::new("eror", DataType::Utf8, true), Form::Table);
-        assert!(unknown.help.contains("`error`"), "{unknown:?}");
-        let unfit = refused(Field::new("offset", DataType::Utf8, true), Form::Table);
-        assert!(unfit.help.contains("BIGINT"), "{unfit:?}");
-        let strict = refused(Field::new("key", DataType::Binary, false), Form::Table);
-        assert!(strict.help.contains("NOT NULL"), "{strict:?}");
-        let payload = refused(Field::new("payload", DataType::Binary, true), Form::Record);
-        assert!(payload.help.contains("value"), "{payload:?}");
-    }
-
-    #[test]
-    fn a_record_keeps_its_headers_and_gets_ours() {
-        let rows = rows(&Layout::new(None, Form::Record).unwrap());
-        assert_eq!(rows["value"].as_binary::<i32>().value(0), b"{bad");
-        let headers = rows["headers"].as_list::<i32>().value(0);
-        let headers = headers.as_struct();
-        let names: Vec<_> = headers.column(0).as_string::<i32>().iter().flatten().collect();
-        assert_eq!(names[..2], ["h", "h"]);
-        assert!(names.contains(&"millstream.position"), "{names:?}");
-        let at = names.iter().position(|name| *name == "millstream.found_time").unwrap();
-        let value = headers.column(1).as_binary::<i32>().value(at);
-        assert_eq!(value, b"1970-01-01T00:00:00.002000Z");
-    }
-}
+mod tests;

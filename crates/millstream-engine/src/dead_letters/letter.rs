@@ -11,6 +11,8 @@ use std::sync::Arc;
 pub struct Letter {
     /// The record as it came; `None` where it had no value.
     pub payload: Option<Vec<u8>>,
+    /// How many bytes the record had, where the payload is only their beginning.
+    pub payload_bytes: Option<usize>,
     /// The record's key, if it has one.
     pub key: Option<Vec<u8>>,
     /// The record's headers, in order.
@@ -21,6 +23,15 @@ pub struct Letter {
     pub place: Option<Place>,
     /// The record's own time, microseconds since the epoch.
     pub record_time_us: Option<i64>,
+}
+
+impl Letter {
+    /// About how many bytes it has.
+    pub fn bytes(&self) -> usize {
+        let bytes = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
+        let attributes = self.attributes.iter().map(|(name, value)| name.len() + bytes(value));
+        bytes(&self.payload) + bytes(&self.key) + self.error.len() + attributes.sum::<usize>()
+    }
 }
 
 /// Where a record was read. Displayed as `topic[partition]@offset` or `file:line`.

@@ -6,11 +6,15 @@
 //! under the micro-batch's number, to a sink of their own; [`Layout`] says which columns it gets.
 //! Once its cause is mended a letter is read back and fed to its flow by a [`LetterSource`].
 
+mod again;
 mod filed;
+mod fit;
 mod layout;
 mod letter;
 mod source;
 
+pub use again::Payloads;
+pub use filed::Filed;
 pub use layout::{Form, Group, Layout, LayoutError, OWN_HEADER_PREFIX, Stamp};
 pub use letter::{Letter, Place};
 pub use source::{LetterBox, LetterSource, ReplayError, Tally};

@@ -15,17 +15,14 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use thiserror::Error;
 
+use super::again::{self, LetterSplit, Payloads};
 use super::filed::{Filed, filed};
 use super::layout::Form;
-use super::letter::{Letter, Place};
 use crate::connector::{Connector, FlowContext, Table};
 use crate::source::{
     Admission, Classified, Failure, Kind, Source, SourceLog, SourceOffset, Split, StaticTable,
     Taken,
 };
-
-/// Letters that are decoded together.
-const LETTERS_IN_A_SPLIT: usize = 1_024;
 
 /// Where letters stand, and which of them are asked for.
 #[derive(Clone)]
@@ -49,6 +46,9 @@ pub struct Tally {
     pub fed_before: u64,
     /// Letters that still cannot be decoded.
     pub malformed: u64,
+    /// Letters whose payload in the table is not the record that was read: it was cut, or stands
+    /// in a column of texts and was none.
+    pub not_whole: u64,
 }
 
 /// Why letters cannot be fed.
@@ -108,6 +108,8 @@ pub struct LetterSource {
     log: Option<SourceLog>,
     /// Positions by log entry.
     entries: BTreeMap<i64, Vec<String>>,
+    /// What this run is to feed, until it is recorded.
+    chosen: Vec<Filed>,
     /// Letters that wait to be taken, and the entry that they end.
     queue: Option<(i64, Vec<Filed>)>,
     is_end_fixed: bool,
@@ -122,17 +124,17 @@ impl LetterSource {
         context: FlowContext,
         tally: Arc<Mutex<Tally>>,
     ) -> Self {
-        let (log, entries, queue, is_end_fixed) = (None, BTreeMap::new(), None, false);
         Self {
             letters,
             connector,
             table,
             schema,
             context,
-            log,
-            entries,
-            queue,
-            is_end_fixed,
+            log: None,
+            entries: BTreeMap::new(),
+            chosen: Vec::new(),
+            queue: None,
+            is_end_fixed: false,
             tally,
         }
     }
@@ -175,47 +177,47 @@ impl LetterSource {
     /// Takes letters that cannot be decoded out of `letters`, and says why.
     fn part(&self, letters: &mut Vec<Filed>) -> Result<Vec<(Filed, String)>, Failure> {
         let columns: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let payloads = self.payloads()?;
+        let (mut problems, mut first) = (BTreeMap::new(), 0);
+        for piece in again::cut(letters) {
+            let mut reject = |index: usize, problem: String| {
+                problems.insert(first + index, problem);
+            };
+            again::decode(&*payloads, piece, &columns, &mut reject)?;
+            first += piece.len();
+        }
         let (mut fit, mut unfit) = (Vec::with_capacity(letters.len()), Vec::new());
-        let mut all = std::mem::take(letters).into_iter().peekable();
-        while all.peek().is_some() {
-            let group: Vec<Filed> = all.by_ref().take(LETTERS_IN_A_SPLIT).collect();
-            let mut rejected = Vec::new();
-            self.split(&group)?.read_apart(&columns, &mut rejected)?;
-            let mut problems: HashMap<u64, String> = HashMap::new();
-            for Letter { place, error, .. } in rejected {
-                if let Some(Place::Line { line, .. }) = place {
-                    problems.insert(line, error);
-                }
-            }
-            for (index, filed) in (0..).zip(group) {
-                match problems.remove(&index) {
-                    Some(problem) => unfit.push((filed, problem)),
-                    None => fit.push(filed),
-                }
+        for (index, filed) in std::mem::take(letters).into_iter().enumerate() {
+            match problems.remove(&index) {
+                Some(problem) => unfit.push((filed, problem)),
+                None => fit.push(filed),
             }
         }
         *letters = fit;
         Ok(unfit)
     }
 
-    /// Letters as input of the source; each has its place among them.
-    fn split(&self, letters: &[Filed]) -> Result<Box<dyn Split>, Failure> {
-        let letter = |(line, filed): (u64, &Filed)| {
-            let place = Some(Place::Line { file: "".into(), line });
-            Letter { place, ..filed.letter.clone() }
-        };
-        let letters = (0..).zip(letters).map(letter).collect();
-        let split = self.connector.letters(&self.table, letters, &self.context)?;
+    fn payloads(&self) -> Result<Arc<dyn Payloads>, Failure> {
+        let payloads = self.connector.payloads(&self.table, &self.context)?;
         let table = self.table.name.clone();
-        split.ok_or_else(|| ReplayError::NothingToDecode { table }.into())
+        payloads.ok_or_else(|| ReplayError::NothingToDecode { table }.into())
+    }
+
+    /// Letters as input of the source.
+    pub fn splits(&self, letters: &[Filed]) -> Result<Vec<Box<dyn Split>>, Failure> {
+        let payloads = self.payloads()?;
+        let split = |letters: &[Filed]| {
+            let (letters, payloads) = (letters.to_vec(), Arc::clone(&payloads));
+            Box::new(LetterSplit { letters, payloads }) as Box<dyn Split>
+        };
+        Ok(again::cut(letters).map(split).collect())
     }
 
     fn taken(&self, end: SourceOffset, letters: &[Filed]) -> Result<Taken, Failure> {
-        let splits = letters.chunks(LETTERS_IN_A_SPLIT).map(|letters| self.split(letters));
         Ok(Taken {
             end,
             rows: letters.len() as u64,
-            splits: splits.collect::<Result<_, _>>()?,
+            splits: self.splits(letters)?,
             oldest_arrival_us: self.context.env.now_us(),
         })
     }
@@ -234,13 +236,17 @@ impl LetterSource {
         Ok(())
     }
 
-    /// Chooses what to feed: letters that no run has fed, and that can be decoded now.
-    pub async fn choose(&self) -> Result<Vec<Filed>, Failure> {
+    /// Chooses what this run feeds: letters that no run has fed, and that can be decoded now. To be
+    /// called once, when the log is open.
+    pub async fn choose(&mut self) -> Result<(), Failure> {
         let mut letters = self.read(self.letters.condition.as_deref()).await?;
         let all = letters.len();
         let known: BTreeSet<&String> = self.entries.values().flatten().collect();
         letters.retain(|filed| !known.contains(&filed.position));
         let fed_before = (all - letters.len()) as u64;
+        let before = letters.len();
+        letters.retain(|filed| filed.is_whole);
+        let not_whole = (before - letters.len()) as u64;
         let unfit = self.part(&mut letters)?;
         for (filed, problem) in &unfit {
             tracing::info!(position = filed.position, problem, "a letter cannot be decoded");
@@ -248,8 +254,16 @@ impl LetterSource {
         let mut tally = self.tally.lock();
         tally.fed_before += fed_before;
         tally.malformed += unfit.len() as u64;
+        tally.not_whole += not_whole;
         tally.fed += letters.len() as u64;
-        Ok(letters)
+        drop(tally);
+        self.chosen = letters;
+        Ok(())
+    }
+
+    /// What was chosen.
+    pub fn chosen(&self) -> &[Filed] {
+        &self.chosen
     }
 
     fn last_entry(&self) -> i64 {
@@ -307,7 +321,7 @@ impl Source for LetterSource {
     }
 
     async fn fix_end(&mut self) -> Result<(), Failure> {
-        let chosen = self.choose().await?;
+        let chosen = std::mem::take(&mut self.chosen);
         if !chosen.is_empty() {
             let number = self.last_entry() + 1;
             let positions: Vec<String> =

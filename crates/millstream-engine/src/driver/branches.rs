@@ -25,23 +25,22 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use arrow::error::ArrowError;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
-use millstream_store::error::Kind;
 use millstream_store::log_writer::Ticket;
 use millstream_store::offset::BatchId;
 
 use super::MICRO_BATCHES_IN_FLIGHT_MAX;
-use super::decoded::{self, Reading};
+use super::decoded::{self, Decoded, Reading};
+use super::handed_over::HandedOver;
+use super::letter_tables::LetterTable;
 use super::outlets::{LetterRows, Outlets, logged_for};
 use crate::plan::stateful_plan::Ran;
 use crate::plan::stream_scan::from_datafusion;
 use crate::plan::{StatefulPlan, StreamPlan};
-use crate::progress::{ConstraintProgress, SinkProgress};
+use crate::progress::SinkProgress;
 use crate::sink::{Acknowledgement, Delivery, Output, Published, Reached, Sink};
 use crate::source::{Failure, Split};
-use crate::state::codec;
 use crate::state::event_times::{EventTimes, NewestTimes};
 use crate::state::operator::MicroBatchFacts;
 
@@ -98,22 +97,6 @@ impl Again<'_> {
     pub(super) const NONE: Self = Self { wanted: &[], splits: None };
 }
 
-/// What came of a micro-batch.
-pub(super) struct HandedOver {
-    pub(super) acknowledgements: Acknowledgements,
-    pub(super) rows_out: u64,
-    /// What each sink got; empty where the query has one.
-    pub(super) sinks: Vec<SinkProgress>,
-    /// How many rows met each constraint.
-    pub(super) constraints: Vec<ConstraintProgress>,
-}
-
-/// Completes when every sink has accepted a micro-batch.
-pub(super) struct Acknowledgements {
-    first: Acknowledgement,
-    others: Vec<Acknowledgement>,
-}
-
 impl Branches {
     /// The branches of one query, whose plans read the same sources in the same order.
     pub fn new(branches: Vec<Branch>) -> Self {
@@ -142,7 +125,7 @@ impl Branches {
                 seen.follow(None);
             }
         }
-        if self.are_several() {
+        if self.decodes_once() {
             let plans = self.branches.iter().map(|branch| branch.plan.columns_read());
             let mut columns = decoded::columns_of_any(plans);
             if let Some(outlets) = &self.outlets {
@@ -163,6 +146,26 @@ impl Branches {
     /// Whether there is more than one plan and its sink.
     fn are_several(&self) -> bool {
         self.branches.len() > 1 || self.outlets.is_some()
+    }
+
+    /// Whether splits are decoded before any plan runs: for several plans, or to gather letters.
+    pub(super) fn decodes_once(&self) -> bool {
+        let takes_apart = |outlets: &Outlets| outlets.apart().contains(&true);
+        self.branches.len() > 1 || self.outlets.as_ref().is_some_and(takes_apart)
+    }
+
+    /// Decodes `splits` for all plans; gives them back where the only plan does that.
+    async fn decode(
+        &mut self,
+        env: &Env,
+        splits: Splits,
+    ) -> Result<(Option<Decoded>, Splits), Failure> {
+        if !self.decodes_once() {
+            return Ok((None, splits));
+        }
+        let partitions = self.branches[0].plan.partitions();
+        let decoded = decoded::decode(env, splits, &self.readings, partitions).await?;
+        Ok((Some(decoded), Splits::new()))
     }
 
     /// Where the event times of a source are seen, by the first plan that asks for them.
@@ -189,10 +192,20 @@ impl Branches {
         }
     }
 
+    /// The tables of dead letters.
+    pub(super) fn letter_tables(&self) -> Vec<LetterTable> {
+        self.outlets.iter().flat_map(Outlets::tables).collect()
+    }
+
     /// What all sinks together need. Settled once they are open.
     pub(super) fn delivery(&self) -> Delivery {
         let any = |wanted| self.sinks().any(|sink| sink.delivery() == wanted);
         match () {
+            // Which rows are letters may follow from the time of the micro-batch. A restart has to
+            // decide it again for the same micro-batches, and not for what they come to together.
+            () if self.outlets.as_ref().is_some_and(Outlets::choose_rows) => {
+                Delivery::IdempotentById
+            }
             () if any(Delivery::IdempotentById) => Delivery::IdempotentById,
             () if any(Delivery::Answers) => Delivery::Answers,
             () => Delivery::Repeats,
@@ -298,11 +311,11 @@ impl Branches {
             computed.add(only.run_with_state(env, facts, splits).await?);
             return Ok(computed);
         }
-        let partitions = self.branches[0].plan.partitions();
-        let mut input = decoded::decode(env, splits, &self.readings, partitions).await?;
-        let rejected = input.take_letters();
+        let (mut input, mut splits) = self.decode(env, splits).await?;
+        let rejected = input.as_mut().map(Decoded::take_letters).unwrap_or_default();
         for branch in &mut self.branches {
-            computed.add(branch.run_with_state(env, facts, input.splits()).await?);
+            let splits = decoded::input(input.as_ref(), &mut splits);
+            computed.add(branch.run_with_state(env, facts, splits).await?);
         }
         if let Some(outlets) = &self.outlets {
             computed.letters = outlets.rows(&outlets.sort(rejected), batch_time_ms);
@@ -361,9 +374,9 @@ impl Branches {
         }
         // The entry's own facts have what was seen of these rows.
         self.forget_event_times();
-        let decoded = rest.iter().map(|bytes| codec::decode(bytes)).collect::<Result<_, _>>();
-        let damaged = |error: ArrowError| Failure::new(Kind::Data, error.to_string());
-        computed.letters = decoded.map_err(damaged)?;
+        if let Some(outlets) = self.outlets.as_ref().filter(|_| !again.wanted.is_empty()) {
+            computed.letters = outlets.letters_again(rest)?;
+        }
         Ok(computed)
     }
 
@@ -435,10 +448,9 @@ impl Branches {
         splits: Splits,
         mut order: Order<'_>,
     ) -> Result<HandedOver, Failure> {
-        let partitions = self.branches[0].plan.partitions();
-        let mut input = decoded::decode(env, splits, &self.readings, partitions).await?;
+        let (mut input, mut splits) = self.decode(env, splits).await?;
         let mut handed_over = HandedOver::new(Acknowledgement::Done);
-        let rejected = input.take_letters();
+        let rejected = input.as_mut().map(Decoded::take_letters).unwrap_or_default();
         let mut letters = self.outlets.as_ref().map(|outlets| outlets.sort(rejected));
         let sinks = order.sinks;
         let is_meant = |index: &usize| sinks.is_none_or(|sinks| sinks.contains(index));
@@ -450,16 +462,18 @@ impl Branches {
             let has_checks = self.outlets.as_ref().is_some_and(Outlets::has_checks);
             let mut partitions = Vec::new();
             if is_meant(&index) || has_checks {
-                partitions = branch.run(env, input.splits()).await?;
+                let splits = decoded::input(input.as_ref(), &mut splits);
+                partitions = branch.run(env, splits).await?;
             }
             if let (Some(outlets), Some(letters)) = (&self.outlets, &mut letters) {
                 (partitions, handed_over.constraints) = outlets.check(partitions, letters)?;
             }
             if is_meant(&index) {
-                match &self.outlets {
-                    None => logged(order.intent.take()).await?,
-                    // That the letters' sink needs it is no reason for others to wait.
-                    Some(_) => logged_for(branch.sink.delivery(), &mut order.intent).await?,
+                // That the letters' sink needs it is no reason for others to wait.
+                let needs_none = |outlets: &Outlets| !outlets.choose_rows();
+                match self.outlets.as_ref().is_some_and(needs_none) {
+                    true => logged_for(branch.sink.delivery(), &mut order.intent).await?,
+                    false => logged(order.intent.take()).await?,
                 }
                 let reached = order.reached.clone();
                 let output = Output { batch_id: order.id, partitions, reached };
@@ -567,45 +581,4 @@ async fn logged(intent: Option<Ticket>) -> Result<(), Failure> {
         ticket.written().await?;
     }
     Ok(())
-}
-
-impl HandedOver {
-    fn new(first: Acknowledgement) -> Self {
-        let acknowledgements = Acknowledgements { first, others: Vec::new() };
-        let (sinks, constraints) = (Vec::new(), Vec::new());
-        Self { acknowledgements, rows_out: 0, sinks, constraints }
-    }
-
-    fn add_letters(&mut self, published: Vec<(SinkProgress, Acknowledgement)>) {
-        for (progress, acknowledgement) in published {
-            self.sinks.push(progress);
-            self.acknowledgements.others.push(acknowledgement);
-        }
-    }
-}
-
-impl Acknowledgements {
-    fn set(&mut self, index: usize, acknowledgement: Acknowledgement) {
-        match index {
-            0 => self.first = acknowledgement,
-            _ => self.others.push(acknowledgement),
-        }
-    }
-
-    /// Waits for all of them. Gives the moment of the last, microseconds since the epoch, and
-    /// tells `each` those of all; a sink that had accepted at once did at `handed_over_us`.
-    pub(super) async fn accepted(
-        self,
-        handed_over_us: i64,
-        mut each: impl FnMut(usize, i64),
-    ) -> Result<i64, Failure> {
-        let mut last_us = self.first.accepted().await?.unwrap_or(handed_over_us);
-        each(0, last_us);
-        for (index, other) in self.others.into_iter().enumerate() {
-            let moment_us = other.accepted().await?.unwrap_or(handed_over_us);
-            each(index + 1, moment_us);
-            last_us = last_us.max(moment_us);
-        }
-        Ok(last_us)
-    }
 }

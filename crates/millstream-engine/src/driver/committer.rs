@@ -37,7 +37,8 @@ use millstream_store::storage::Durability;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Finished;
-use super::branches::{Acknowledgements, Branches};
+use super::branches::Branches;
+use super::handed_over::Acknowledgements;
 use super::tracking::{ProgressTracking, Schedule};
 use crate::progress::{Listener, Progress};
 use crate::sink::Delivery;
@@ -352,11 +353,15 @@ impl Worker {
         self.log_held_back().await?;
         self.schedule.logged(self.env.monotonic());
         let last = entries.last().map(|(id, _)| *id);
+        let mut tickets = Vec::with_capacity(entries.len());
         for (id, entry) in entries {
             // Each says where the foremost sink was, and is known by those beside it as one that
             // need not agree with a sink that was behind: a power cut must not take them apart.
             self.log.intent(id, entry, Durability::Power).await;
-            self.log.commit(id, commit_log::Entry::default()).await;
+            tickets.push(self.log.commit(id, commit_log::Entry::default()).await);
+        }
+        for ticket in tickets {
+            ticket.written().await?;
         }
         last.map_or(Ok(()), |last| self.tell_committed(last, ends))
     }

@@ -93,6 +93,17 @@ pub async fn decode(
     Ok(Decoded { sources, letters })
 }
 
+/// The input of one plan: what was decoded, or else `splits` themselves, once.
+pub fn input(
+    decoded: Option<&Decoded>,
+    splits: &mut Vec<Vec<Box<dyn Split>>>,
+) -> Vec<Vec<Box<dyn Split>>> {
+    match decoded {
+        Some(decoded) => decoded.splits(),
+        None => std::mem::take(splits),
+    }
+}
+
 impl Decoded {
     /// What was rejected, by source; once.
     pub fn take_letters(&mut self) -> Vec<Vec<Letter>> {

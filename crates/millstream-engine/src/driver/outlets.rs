@@ -6,8 +6,13 @@
 //! the range and the table's columns alone, not from what the query reads of them, so a replay
 //! finds the same ones.
 //!
+//! With constraints it follows from the micro-batch's time, too, if a condition names that. Then
+//! each micro-batch has its intent in the log, durable, before any sink publishes.
+//!
 //! A micro-batch without letters is not handed over, and nobody asks whether such a sink is ready:
-//! good rows do not wait for a table of bad ones.
+//! good rows do not wait until a table of bad ones commits. What is waited for is the hand-over of
+//! letters, after that of the rows: until the sink has room for them, or, of a sink that publishes
+//! at once as a directory of files does, until they are published.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +23,13 @@ use millstream_store::log_writer::Ticket;
 use millstream_store::offset::BatchId;
 
 use super::decoded::Columns;
+use super::letter_tables::LetterTable;
 use crate::constraints::Checks;
 use crate::dead_letters::{Group, Layout, Letter, Stamp};
 use crate::progress::{ConstraintProgress, SinkProgress};
 use crate::sink::{Acknowledgement, Delivery, Output, Reached, Sink};
-use crate::source::Failure;
+use crate::source::{Failure, Kind};
+use crate::state::codec;
 
 /// The sinks of a query's dead letters, and what goes to which.
 pub struct Outlets {
@@ -50,6 +57,8 @@ pub struct Route {
 
 /// A sink of dead letters.
 pub struct Outlet {
+    /// What tells it from the others: its table's name in lower case.
+    pub name: String,
     /// The sink.
     pub sink: Box<dyn Sink>,
     /// Which columns it gets.
@@ -79,6 +88,39 @@ impl Outlets {
     /// Whether a plan has to run though its own sink has the micro-batch: its rows may be letters.
     pub(super) fn has_checks(&self) -> bool {
         self.checks.is_some()
+    }
+
+    /// Whether constraints decide which rows are letters.
+    pub(super) fn choose_rows(&self) -> bool {
+        self.checks.as_ref().is_some_and(|checks| checks.tables().next().is_some())
+    }
+
+    /// The tables, as the checkpoint knows them.
+    pub(super) fn tables(&self) -> impl Iterator<Item = LetterTable> {
+        self.outlets.iter().map(|outlet| LetterTable {
+            name: outlet.name.clone(),
+            columns: crate::sql::spark_schema(outlet.layout.schema()),
+        })
+    }
+
+    /// Letters of decoding out of the sections of an entry of the state log, by sink. A table that
+    /// was added since has none.
+    ///
+    /// Errors: sections that are not of these tables.
+    pub(super) fn letters_again(&self, sections: &[Vec<u8>]) -> Result<LetterRows, Failure> {
+        let mut letters = LetterRows::with_capacity(self.outlets.len());
+        for (index, schema) in self.schemas().enumerate() {
+            let section = sections.get(index).map_or(&[][..], Vec::as_slice);
+            let rows = codec::decode(section);
+            let rows = rows.map_err(|error| Failure::new(Kind::Data, error.to_string()))?;
+            if rows.iter().any(|rows| rows.schema() != schema) {
+                let name = &self.outlets[index].name;
+                let text = format!("the state log has letters that are not of the table '{name}'");
+                return Err(Failure::new(Kind::Data, text));
+            }
+            letters.push(rows);
+        }
+        Ok(letters)
     }
 
     /// Holds rows against the constraints. What they reject is added to `letters`.
@@ -180,11 +222,8 @@ impl Outlets {
     /// The rows of letters, by sink; `found_ms` is the micro-batch's time.
     pub(super) fn rows(&self, letters: &Letters, found_ms: i64) -> LetterRows {
         let stamp = Stamp { flow: &self.flow, found_ms };
-        let rows = self.outlets.iter().zip(letters).map(|(outlet, groups)| {
-            let has_letters = groups.iter().any(|group| !group.letters.is_empty());
-            has_letters.then(|| outlet.layout.rows(groups, stamp)).into_iter().collect()
-        });
-        rows.collect()
+        let rows = self.outlets.iter().zip(letters);
+        rows.map(|(outlet, groups)| outlet.layout.rows(groups, stamp)).collect()
     }
 
     /// By sink, the schema of its letters' rows.

@@ -276,6 +276,11 @@ fn stands(
 }
 
 impl Resume {
+    /// Whether all sinks have everything, and the logs say so.
+    pub fn is_finished(&self) -> bool {
+        self.commit_only.is_empty() && self.mend.is_empty() && self.replays.is_empty()
+    }
+
     /// Tells intents without commit entry that are published from those to run again, and for
     /// which sinks.
     fn sort_unfinished(&mut self, recovered: Recovered, published: &[Option<Published>]) {

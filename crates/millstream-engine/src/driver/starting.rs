@@ -12,6 +12,7 @@ use millstream_store::recovery::Recovered;
 use millstream_store::storage::Durability;
 
 use super::committer::Committer;
+use super::letter_tables::{self, Found};
 use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{self, Replay, ResumeError};
 use super::stateful::{self, StateToResume};
@@ -40,6 +41,9 @@ impl Driver {
                 (resume.await?, None)
             }
         };
+        let is_finished = state.as_ref().map_or(resume.is_finished(), StateToResume::is_finished);
+        let letters = Found { is_finished, has_state };
+        letter_tables::settle(&query.checkpoint, &query.branches.letter_tables(), letters).await?;
         let log = LogWriter::start(&query.checkpoint, &query.env, query.log_settings);
         let log = Arc::new(log);
         let (listener, tracking) = (Arc::clone(&query.listener), query.tracking);
@@ -91,9 +95,15 @@ impl Driver {
             tracing::info!(first = first.0, last = last.0, "logging what the sink has published");
         }
         if resume.replays.is_empty() {
+            let mut tickets = Vec::with_capacity(resume.mend.len());
             for (id, entry) in resume.mend {
                 self.log.intent(id, entry, Durability::Process).await;
-                self.log.commit(id, commit_log::Entry::default()).await;
+                tickets.push(self.log.commit(id, commit_log::Entry::default()).await);
+            }
+            // Only while the foremost sink stands where they say can half of them be told from a
+            // contradiction.
+            for ticket in tickets {
+                ticket.written().await?;
             }
         } else {
             self.replay_all(resume.replays, resume.mend).await?;
@@ -159,6 +169,7 @@ impl Driver {
         }
         self.positions = replay.starts;
         let is_logged = completes || !mend.is_empty();
+        let mended = mend.last().map(|(id, _)| *id);
         let micro_batch = MicroBatch {
             id: replay.id,
             fired: Fired { began, batch_time_ms: replay.batch_time_ms },
@@ -171,10 +182,23 @@ impl Driver {
             permit: self.committer.permit().await,
         };
         self.execute(micro_batch).await?;
-        if is_logged {
-            self.wait_if_blocking().await;
+        match mended {
+            Some(mended) => self.wait_until_mended(mended).await,
+            None if is_logged => self.wait_if_blocking().await,
+            None => {}
         }
         Ok(())
+    }
+
+    /// Waits until the entries up to `last` are written: nothing new is published before.
+    async fn wait_until_mended(&mut self, last: BatchId) {
+        self.query.branches.flush().await;
+        while let Some(committed) = self.committer.committed().await {
+            self.tell_committed(&committed);
+            if committed.id >= last {
+                return;
+            }
+        }
     }
 }
 

@@ -29,7 +29,8 @@ use millstream_store::recovery::Recovered;
 use millstream_store::state_log::{self, Entry, Facts, StateLog, StateReader, WriteSettings};
 use thiserror::Error;
 
-use super::branches::{Again, Branches, HandedOver, Order, Splits};
+use super::branches::{Again, Branches, Order, Splits};
+use super::handed_over::HandedOver;
 use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{Resume, ResumeError};
 use super::snapshots::Snapshots;
@@ -125,6 +126,13 @@ pub(super) struct StateToResume {
     committed: Option<BatchId>,
     logged: Option<BatchId>,
     published: Vec<Option<BatchId>>,
+}
+
+impl StateToResume {
+    /// Whether all sinks have everything.
+    pub(super) fn is_finished(&self) -> bool {
+        self.reader.last().map(Facts::id) <= self.committed
+    }
 }
 
 /// Refuses a checkpoint with state for a query that has none.

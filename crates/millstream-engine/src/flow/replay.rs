@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::{Failure, FlowContext, PlannedFlow, RunSettings};
 use crate::connector::Connector;
+use crate::constraints::Remedy;
 use crate::dead_letters::{LetterBox, LetterSource, Tally};
 use crate::source::{Classified, Kind, Source};
 use crate::sql::dead_letters::DeadLetterTable;
@@ -50,11 +51,35 @@ pub enum NotReplayed {
         /// Its connector.
         connector: &'static str,
     },
+    /// The flow has state, which a replay would not see.
+    #[error(
+        "letters of flow '{flow}' cannot be replayed: its results depend on earlier rows, and a \
+         replay, a query of its own, has none of them: it would give results of the letters alone, \
+         such as a second count of a window. Write the source's rows to a table with a flow that \
+         has no state, let '{flow}' read that table, and replay the letters of the first"
+    )]
+    HasState {
+        /// The flow.
+        flow: String,
+    },
+    /// The flow cannot go on with the rows of a letter.
+    #[error("the letter of {position} cannot be replayed: {problem}")]
+    Refused {
+        /// Where its record was read.
+        position: String,
+        /// What the flow says about it.
+        problem: Failure,
+    },
 }
 
 impl Classified for NotReplayed {
     fn kind(&self) -> Kind {
-        Kind::Config
+        match self {
+            Self::Refused { problem, .. } => problem.kind(),
+            Self::OtherTable { .. } | Self::WriteOnly { .. } | Self::HasState { .. } => {
+                Kind::Config
+            }
+        }
     }
 }
 
@@ -63,6 +88,9 @@ impl PlannedFlow {
     pub async fn replay(mut self, replay: Replay) -> Result<Tally, Failure> {
         let Replay { from, condition, is_dry, settings } = replay;
         let letters = self.letters(&from)?.clone();
+        if self.has_state() {
+            return Err(NotReplayed::HasState { flow: self.flow.name.clone() }.into());
+        }
         let location =
             format!("{}/replay/{}", settings.checkpoint.trim_end_matches('/'), letters.id());
         let checkpoint = Checkpoint::open(&location, &self.env).await?;
@@ -76,17 +104,19 @@ impl PlannedFlow {
             let tally = Arc::clone(&tally);
             sources.push(LetterSource::new(of_flow.clone(), of, context.clone(), tally));
         }
-        if is_dry {
-            for (index, source) in sources.iter_mut().enumerate() {
-                source.open_log(checkpoint.source_log(index)).await?;
-                source.choose().await?;
-            }
-        } else {
+        for (index, source) in sources.iter_mut().enumerate() {
+            source.open_log(checkpoint.source_log(index)).await?;
+            source.choose().await?;
+        }
+        if !is_dry {
+            // Once they are recorded there is no choice any more.
+            self.try_letters(&sources, &context).await?;
             // What decoding rejects never leaves its table; constraints may still add letters.
             self.flow.dead_letters.iter_mut().for_each(|table| table.sources.clear());
             let boxed = |source| Box::new(source) as Box<dyn Source>;
             let sources = sources.into_iter().map(boxed).collect();
-            self.drive(checkpoint, &context, sources, settings).await?;
+            let checks = self.checks().map(|checks| checks.with_remedy(Remedy::OfRecordedLetter));
+            self.drive(checkpoint, &context, sources, checks, settings).await?;
         }
         let tally = *tally.lock();
         Ok(tally)

@@ -19,6 +19,7 @@ use thiserror::Error;
 use super::column::{Column, Fit, nullable};
 use super::keys::{Found, Keys, key_text};
 use super::scan::{self, Kind, Problem, Scanner};
+use crate::connector::{OptionError, Options};
 use crate::functions::types::type_name;
 use crate::source::{self, Classified};
 
@@ -32,6 +33,24 @@ pub enum ParseMode {
     DropMalformed,
     /// The query fails.
     FailFast,
+}
+
+impl ParseMode {
+    /// The option `mode`, for whatever text a table is read from.
+    ///
+    /// Errors: a value that is none of the three.
+    pub fn stated(options: &Options) -> Result<Self, OptionError> {
+        let Some(text) = options.get("mode") else { return Ok(Self::Permissive) };
+        match text.trim().to_ascii_uppercase().as_str() {
+            "PERMISSIVE" => Ok(Self::Permissive),
+            "DROPMALFORMED" => Ok(Self::DropMalformed),
+            "FAILFAST" => Ok(Self::FailFast),
+            _ => {
+                let wanted = "PERMISSIVE, DROPMALFORMED or FAILFAST";
+                Err(OptionError::invalid("mode", text, wanted))
+            }
+        }
+    }
 }
 
 /// How JSON is read.
@@ -220,12 +239,15 @@ impl Decoder {
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let names = loose.iter().map(|field| field.name().as_str()).enumerate();
         let names = names.filter(|(at, _)| Some(*at) != corrupt);
-        let strict = |(field, declared): (&Field, &&Field)| {
-            // A permissive query goes on with nulls in columns declared NOT NULL.
-            let can_be_null = declared.is_nullable() || options.mode == ParseMode::Permissive;
+        let strict = |(at, (field, declared)): (usize, (&Field, &&Field))| {
+            // A permissive query goes on with nulls in columns declared NOT NULL, and sound records
+            // have nothing in the column for malformed ones.
+            let is_permissive = options.mode == ParseMode::Permissive;
+            let can_be_null = declared.is_nullable() || is_permissive || Some(at) == corrupt;
             field.clone().with_nullable(can_be_null)
         };
-        let strict: Vec<Field> = loose.iter().zip(&declared).map(strict).collect();
+        let strict = loose.iter().zip(&declared).enumerate().map(strict);
+        let strict: Vec<Field> = strict.collect();
         Ok(Self {
             mode: options.mode,
             required: declared.iter().map(|field| !field.is_nullable()).collect(),

@@ -4,11 +4,13 @@
 //! Conditions see the columns of the flow's query, under the names that they have there, before
 //! they are fitted to the sink. A condition that is null counts as one that does not hold.
 
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{Column, DataFusionError};
+use datafusion::common::{Column, DFSchema, DataFusionError};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, ScalarUDF, lit, when,
@@ -148,7 +150,9 @@ pub(super) fn add(
     let mut found = Diagnostics::default();
     let (mut columns, mut showing) = (projection.expr.clone(), Vec::new());
     for (index, planned) in constraints.iter().enumerate() {
-        let condition = condition(&spark, &lexed, text, planned, &query);
+        let (tokens, what) = (planned.tokens.clone(), "a constraint");
+        let condition = Condition { lexed: &lexed, tokens, span: planned.span, what };
+        let condition = condition.plan(&spark, query.schema());
         let Some(holds) = found.take(condition) else { continue };
         if planned.constraint.action.shows_row() {
             showing.push(holds.clone());
@@ -185,37 +189,92 @@ fn shown(state: &SessionState, query: &LogicalPlan, all: Expr) -> Result<Expr, D
     when(Expr::Not(Box::new(all)), row).end()
 }
 
-/// Whether the condition holds: true or false, never null.
-fn condition(
+/// `text` as a condition on rows of `schema`: true or false, never null. Names are looked up
+/// without regard to case, and functions are Spark's, as in a query. `what` is what the condition
+/// is called.
+///
+/// # Errors
+/// A text that cannot be planned or is none, pointing into it.
+pub(crate) fn condition(
     state: &SessionState,
-    lexed: &Lexed,
     text: &str,
-    planned: &Planned,
-    query: &LogicalPlan,
+    schema: &DFSchema,
+    what: &str,
 ) -> Result<Expr, Diagnostics> {
-    let prepared = prepare(lexed, text, planned)?;
-    let Statement::Query(wrapped) = &prepared.statement else { unreachable!("it was made so") };
-    let expr = the_only(wrapped).expect("the query has one expression").clone();
-    let expr = ExprWithAlias { expr, alias: None };
-    let schema = query.schema();
-    let blamed = |error: DataFusionError| blame::blame(state, &prepared, &error);
-    let expr = state.create_logical_expr_from_sql_expr(expr, schema).map_err(blamed)?;
-    let needs_more = expr.exists(|expr| Ok(is_of_several_rows(expr))).unwrap_or(false);
-    if needs_more {
-        let message = "a constraint is a condition on one row";
-        return Err(Diagnostic::at(planned.span, message)
-            .help(
-                "leave aggregates, window functions and subqueries out; compute them in the query",
-            )
-            .into());
-    }
-    match expr.get_type(schema).map_err(blamed)? {
-        DataType::Boolean => Ok(Expr::IsTrue(Box::new(expr))),
-        other => {
-            let message =
-                format!("a constraint is a condition, but this is {}", spark_type(&other));
-            Err(Diagnostic::at(planned.span, message).help("compare it with something").into())
+    let lexed = Lexed::new(text)?;
+    let (Some(first), Some(last)) = (lexed.lexemes.first(), lexed.lexemes.last()) else {
+        return Err(Diagnostic::at(Span::new(0, 0), format!("{what} is empty")).into());
+    };
+    let (tokens, span) = (0..lexed.lexemes.len(), first.span.to(last.span));
+    let condition = Condition { lexed: &lexed, tokens, span, what };
+    condition.plan(&logical::spark_state(state), schema)
+}
+
+/// A condition on one row, as it stands in a text.
+struct Condition<'a> {
+    lexed: &'a Lexed,
+    tokens: Range<usize>,
+    span: Span,
+    /// What it is called in messages.
+    what: &'a str,
+}
+
+/// The name under which a condition sees the columns; no query has it.
+const ROW: &str = "__row";
+
+impl Condition<'_> {
+    /// Whether it holds: true or false, never null.
+    fn plan(&self, state: &SessionState, schema: &DFSchema) -> Result<Expr, Diagnostics> {
+        let prepared = self.prepare(schema)?;
+        let Statement::Query(wrapped) = &prepared.statement else { unreachable!("it was made so") };
+        let expr = the_only(wrapped).expect("the query has one expression").clone();
+        let expr = ExprWithAlias { expr, alias: None };
+        let blamed = |error: DataFusionError| blame::blame(state, &prepared, &error);
+        let expr = state.create_logical_expr_from_sql_expr(expr, schema).map_err(blamed)?;
+        let needs_more = expr.exists(|expr| Ok(is_of_several_rows(expr))).unwrap_or(false);
+        if needs_more {
+            let message = format!("{} is a condition on one row", self.what);
+            let help = "leave aggregates, window functions and subqueries out; compute them in \
+                        the query";
+            return Err(Diagnostic::at(self.span, message).help(help).into());
         }
+        match expr.get_type(schema).map_err(blamed)? {
+            DataType::Boolean => Ok(Expr::IsTrue(Box::new(expr))),
+            other => {
+                let other = spark_type(&other);
+                let message = format!("{} is a condition, but this is {other}", self.what);
+                Err(Diagnostic::at(self.span, message).help("compare it with something").into())
+            }
+        }
+    }
+
+    /// The condition as a query, `SELECT condition FROM __row`, in DataFusion's words.
+    fn prepare(&self, schema: &DFSchema) -> Result<PreparedQuery, Diagnostics> {
+        let Self { lexed, tokens, span, .. } = self;
+        let tokens = super::streams::extract(lexed, std::slice::from_ref(tokens))?.tokens;
+        let mut parser = Parser::new(&SparkDialect).with_tokens_with_locations(tokens);
+        let unreadable = |error| super::prepare::unreadable(lexed, &error, span.end);
+        let expr = parser.parse_expr().map_err(unreadable)?;
+        let next = parser.peek_token();
+        if next.token != Token::EOF {
+            let at = lexed.span(next.span).unwrap_or(*span);
+            let message = format!("the condition ends before `{}`", &lexed.text[at.range()]);
+            return Err(Diagnostic::at(at, message).help("is an operator missing?").into());
+        }
+        let mut query = Parser::new(&SparkDialect)
+            .try_with_sql(&format!("SELECT 1 FROM {ROW}"))
+            .and_then(|mut parser| parser.parse_query())
+            .map_err(unreadable)?;
+        *the_only_mut(&mut query).expect("it has one expression") = expr;
+        let columns = Arc::new(schema.as_arrow().clone());
+        rewrite::rewrite_over(lexed, &mut query, HashMap::from([(ROW.to_owned(), columns)]))?;
+        Ok(PreparedQuery {
+            statement: Statement::Query(query),
+            reads: Vec::new(),
+            span: *span,
+            pieces: vec![*span],
+            text: lexed.text.to_owned(),
+        })
     }
 }
 
@@ -229,35 +288,6 @@ fn is_of_several_rows(expr: &Expr) -> bool {
             | Expr::Exists(_)
             | Expr::Unnest(_)
     )
-}
-
-/// The condition as a query without tables, `SELECT condition`, in DataFusion's words.
-fn prepare(lexed: &Lexed, text: &str, planned: &Planned) -> Result<PreparedQuery, Diagnostics> {
-    let tokens = super::streams::extract(lexed, std::slice::from_ref(&planned.tokens))?.tokens;
-    let mut parser = Parser::new(&SparkDialect).with_tokens_with_locations(tokens);
-    let at = planned.span;
-    let unreadable = |error| super::prepare::unreadable(lexed, &error, at.end);
-    let expr = parser.parse_expr().map_err(unreadable)?;
-    let next = parser.peek_token();
-    if next.token != Token::EOF {
-        let at = lexed.span(next.span).unwrap_or(at);
-        let message = format!("the condition ends before `{}`", &lexed.text[at.range()]);
-        return Err(Diagnostic::at(at, message).help("is an operator missing?").into());
-    }
-    let mut query = Parser::new(&SparkDialect)
-        .try_with_sql("SELECT 1")
-        .and_then(|mut parser| parser.parse_query())
-        .map_err(unreadable)?;
-    *the_only_mut(&mut query).expect("it has one expression") = expr;
-    rewrite::rewrite(lexed, &mut query, &[])?;
-    let statement = Statement::Query(query);
-    Ok(PreparedQuery {
-        statement,
-        reads: Vec::new(),
-        span: at,
-        pieces: vec![at],
-        text: text.into(),
-    })
 }
 
 fn the_only(query: &Query) -> Option<&datafusion::sql::sqlparser::ast::Expr> {

@@ -163,7 +163,7 @@ impl Surroundings<'_> {
                 wrong(problem, help)
             }
         })?;
-        Ok(layout)
+        Ok(layout.with_bytes_max(declared.connector.dead_letter_bytes_max(table)))
     }
 
     fn column_span(&self, table: &str, column: &str) -> Option<Span> {

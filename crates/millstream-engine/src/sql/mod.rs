@@ -44,6 +44,7 @@ pub mod types;
 mod window_calls;
 pub mod windows;
 
+pub(crate) use constraints::condition;
 pub use constraints::{ConstraintDeclaration, OnViolation};
 pub use cursor::Name;
 pub use diagnostic::{Diagnostic, Diagnostics, Note, Span};

@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast;
 
 use super::aggregates;
@@ -38,8 +38,16 @@ pub(super) fn rewrite(
     query: &mut Query,
     reads: &[TableRead],
 ) -> Result<(), Diagnostics> {
-    let tables: HashMap<_, _> =
-        reads.iter().map(|read| (read.registered_as.clone(), read.schema.clone())).collect();
+    let tables = reads.iter().map(|read| (read.registered_as.clone(), read.schema.clone()));
+    rewrite_over(lexed, query, tables.collect())
+}
+
+/// Rewrites `query` over `tables`, which are columns by name, in place.
+pub(super) fn rewrite_over(
+    lexed: &Lexed,
+    query: &mut Query,
+    tables: HashMap<String, SchemaRef>,
+) -> Result<(), Diagnostics> {
     let mut rewriter = Rewriter {
         lexed,
         scopes: Scopes::new(tables),

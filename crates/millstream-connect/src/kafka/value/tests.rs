@@ -160,6 +160,40 @@ fn malformed_records_are_letters_whatever_the_format() {
     }
 }
 
+/// The letters among `values` of a table with the columns [`columns`], and how many rows there are.
+fn apart(format: &str, values: &[Option<&str>]) -> (Vec<Letter>, usize) {
+    let options = [("value.format", format), ("deadLetter", "bad")];
+    let rows = Rows::of_table(&table(Some(columns()), &options), false).unwrap();
+    let (id, chunks) = (PartitionId::new("in", 3), vec![chunk(values)]);
+    let split = Box::new(KafkaSplit { id, chunks, rows: Arc::new(rows) });
+    let mut letters = Vec::new();
+    let batches = split.read_apart(&[0, 1, 2], &mut letters).unwrap();
+    (letters, batches.iter().map(RecordBatch::num_rows).sum())
+}
+
+#[test]
+fn a_null_in_a_column_declared_not_null_is_malformed_whatever_the_format() {
+    let json = [Some("{\"id\":1}"), Some("{\"x\":2}"), None, Some("{\"id\":null}")];
+    for (format, values) in [("json", json), ("csv", [Some("1,"), Some(",2"), None, Some(",")])] {
+        let (letters, rows) = apart(format, &values);
+        assert_eq!((letters.len(), rows), (3, 1), "{format}: {letters:?}");
+        assert!(letters.iter().all(|letter| letter.error.contains("id")), "{letters:?}");
+        assert_eq!(letters[1].payload, None, "{format}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_csv_is_said_without_the_record() {
+    let long = "y".repeat(10_000);
+    let values = [format!("{long},1"), format!("1,2,{long}"), format!("1,{long}")];
+    let (letters, _) = apart("csv", &values.each_ref().map(|value| Some(value.as_str())));
+    let errors: Vec<&str> = letters.iter().map(|letter| letter.error.as_str()).collect();
+    assert!(errors.iter().all(|error| error.len() < 200), "{errors:?}");
+    assert!(errors[0].ends_with("yyy...' is no INT for column id"), "{errors:?}");
+    assert_eq!(errors[1], "incorrect number of fields, expected 2 got 3");
+    assert!(errors[2].ends_with("is no DOUBLE for column x"), "{errors:?}");
+}
+
 #[test]
 fn tables_without_malformed_records_have_no_letters() {
     let text = vec![Field::new("v", DataType::Utf8, true)];

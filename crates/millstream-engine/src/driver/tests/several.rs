@@ -1,6 +1,7 @@
 //! Queries with several sinks, crashes in between: each sink has every row of its own once and in
 //! order, whatever the others have.
 
+mod checked;
 mod letters;
 
 use std::sync::atomic::AtomicU64;
@@ -77,6 +78,14 @@ impl PlaceSink {
     }
 }
 
+/// The first column, of numbers or of their texts.
+fn numbers(rows: &RecordBatch) -> Vec<i64> {
+    match rows.column(0).as_string_opt::<i32>() {
+        Some(texts) => texts.iter().flatten().map(|text| text.parse().unwrap()).collect(),
+        None => rows.column(0).as_primitive::<Int64Type>().values().to_vec(),
+    }
+}
+
 fn gone() -> Failure {
     Failure::new(Kind::Retry, "gone")
 }
@@ -105,10 +114,7 @@ impl Sink for PlaceSink {
     }
 
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
-        let rows = output.record_batches().flat_map(|rows| {
-            rows.column(0).as_primitive::<Int64Type>().values().iter().copied().collect::<Vec<_>>()
-        });
-        let rows: Vec<_> = rows.collect();
+        let rows: Vec<_> = output.record_batches().flat_map(numbers).collect();
         if self.moments.are_over() {
             return Err(gone());
         }
@@ -316,6 +322,70 @@ async fn a_sink_that_is_added_begins_at_the_last_commit_entry() {
     let added = expected(2, 200).into_iter().filter(|v| *v >= 100).collect::<Vec<_>>();
     assert_eq!(places[2].rows(), added, "what came after it was added");
     assert_eq!(places[1].rows(), expected(1, 200));
+}
+
+/// Looks whether what was published before a crash is in the logs when something new comes.
+struct AfterMending {
+    sink: Box<dyn Sink>,
+    commits: std::path::PathBuf,
+    first_new: u64,
+}
+
+#[async_trait]
+impl Sink for AfterMending {
+    fn description(&self) -> String {
+        self.sink.description()
+    }
+
+    fn delivery(&self) -> Delivery {
+        self.sink.delivery()
+    }
+
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
+        let published = self.sink.open().await?;
+        self.first_new = published.as_ref().map_or(0, |published| published.batch_id.next().0);
+        Ok(published)
+    }
+
+    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
+        let (id, last) = (output.batch_id.0, self.first_new - 1);
+        let is_logged = self.commits.join(last.to_string()).exists();
+        assert!(id < self.first_new || is_logged, "{id} comes before {last} is logged");
+        self.sink.publish(output).await
+    }
+
+    async fn flush(&mut self) {
+        self.sink.flush().await;
+    }
+
+    async fn close(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_logs_are_mended_before_anything_new_is_published() {
+    // The second sink has caught up when the logs are mended, or has to catch up first.
+    for last_of_second in [9, 6] {
+        let places = [Delivery::Answers; 2].map(|delivery| Place::new(delivery, 0));
+        let mut several = Several::new(places.to_vec());
+        several.scene.topic.push(0..100);
+        several.scene.rows_max = 10;
+        several.run(u64::MAX).await.unwrap();
+        several.forget(7, 7);
+        let second = &several.places[1];
+        second.kept.lock().retain(|(id, ..)| *id <= last_of_second);
+        several.scene.topic.push(100..150);
+        let commits = several.scene.directory.path().join("commits");
+        let sink = several.sink(&several.places[0]);
+        let first = Box::new(AfterMending { sink, commits, first_new: 0 });
+        let (_stopper, stop) = stop_pair();
+        let branches =
+            vec![branch(QUERIES[0], first).await, branch(QUERIES[1], several.sink(second)).await];
+        let query = several.scene.query(Trigger::AvailableNow, stop).await;
+        Query { branches: Branches::new(branches), ..query }.run().await.unwrap();
+        several.assert_all(150, &format!("a second sink that stood at {last_of_second}"));
+    }
 }
 
 /// Gathers, and is not ready again before it is told so.

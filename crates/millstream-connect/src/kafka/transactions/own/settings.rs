@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::super::super::settings::{ClientSettings, Transactions};
+use super::super::super::settings::{ClientSettings, RECORD_BYTES_MAX, Transactions};
 use super::super::super::wire::answers::Address;
 
 const PORT: u16 = 9092;
-/// librdkafka's defaults.
-const RECORD_BYTES_MAX: usize = 1_000_000;
+/// librdkafka's default.
 const BATCH_BYTES_MAX: usize = 1_000_000;
 /// Settings whose only values that may be set are those in force anyway.
 const FIXED: [(&str, &[&str]); 8] = [

@@ -3,6 +3,7 @@
 use super::*;
 use crate::dead_letters::{Form, Layout};
 use crate::driver::outlets::{Outlet, Outlets, Route};
+use crate::state::codec;
 
 impl Several {
     /// The outlet of the last place, which gets the offsets of letters.
@@ -10,10 +11,47 @@ impl Several {
         let place = self.places.last().expect("there is a place for letters");
         let declared = Schema::new(vec![Field::new("offset", DataType::Int64, true)]);
         let layout = Layout::new(Some(&Arc::new(declared)), Form::Table).unwrap();
-        let outlet = Outlet { sink: self.sink(place), layout };
+        let outlet = Outlet { name: "bad".to_owned(), sink: self.sink(place), layout };
         let route = Route { source_table: "input".into(), columns: 1, outlet: Some(0) };
         Outlets::new("flow", vec![Some(route)], vec![outlet])
     }
+}
+
+#[test]
+fn letters_of_the_state_log_are_those_of_each_table() {
+    let outlets = lettered(&[Delivery::Answers]).outlets();
+    let rows = |name: &str| {
+        let offsets = Arc::new(Int64Array::from(vec![5]));
+        let schema = Arc::new(Schema::new(vec![Field::new(name, DataType::Int64, true)]));
+        RecordBatch::try_new(schema, vec![offsets]).unwrap()
+    };
+    let section = |name| codec::encode(&rows(name).schema(), &[rows(name)]).unwrap();
+    assert_eq!(outlets.letters_again(&[section("offset")]).unwrap(), [[rows("offset")]]);
+    // A table that was added has no section, and may have letters of constraints all the same.
+    assert_eq!(outlets.letters_again(&[]).unwrap(), [[]]);
+    let refused = outlets.letters_again(&[section("other")]).unwrap_err();
+    assert!(refused.kind() == Kind::Data && refused.to_string().contains("'bad'"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_work_does_not_go_on_without_its_table() {
+    let mut several = lettered(&[Delivery::Answers, Delivery::IdempotentById]);
+    several.scene.topic.push(0..50);
+    several.scene.rows_max = 5;
+    several.run(20).await.unwrap_err();
+    several.has_letters = false;
+    let both = several.places.clone();
+    several.places.truncate(1);
+    let refused = several.run(u64::MAX).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Config);
+    assert!(refused.to_string().contains("'bad'"), "{refused}");
+
+    (several.has_letters, several.places) = (true, both);
+    several.run(u64::MAX).await.unwrap();
+    several.assert_all(50, "a run with the table again");
+    several.has_letters = false;
+    several.places.truncate(1);
+    several.run(u64::MAX).await.unwrap();
 }
 
 fn lettered(kinds: &[Delivery]) -> Several {
@@ -66,7 +104,8 @@ async fn a_micro_batch_without_letters_is_not_handed_over() {
 async fn a_table_of_letters_that_is_not_ready_holds_nothing_back() {
     let several = lettered(&[Delivery::Answers, Delivery::Answers]);
     let (stopper, stop) = stop_pair();
-    let never_ready = NeverReady(OutsideSink(Arc::new(Outside::which(Delivery::Answers))));
+    let bad = Arc::new(Outside::which(Delivery::Answers));
+    let never_ready = NeverReady(OutsideSink(Arc::clone(&bad)));
     let mut outlets = several.outlets();
     *outlets.sinks_mut().next().unwrap() = Box::new(never_ready);
     let rows = OutsideSink(Arc::clone(&several.scene.outside));
@@ -76,9 +115,11 @@ async fn a_table_of_letters_that_is_not_ready_holds_nothing_back() {
     let env = query.env.clone();
     let running = env.spawn("query", query.run());
     for round in 1..=200 {
-        several.scene.topic.push([round as i64 * 7]);
+        // A good row, and one that is malformed.
+        several.scene.topic.push([round as i64 * 7, round as i64 * 7 + 5]);
         until_kept(&several.scene.outside, round, &env).await;
     }
     stopper.stop();
     running.join().await.unwrap();
+    assert_eq!(bad.rows(), Vec::from_iter((1..=200).map(|round| round * 7 + 5)));
 }

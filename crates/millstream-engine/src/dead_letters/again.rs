@@ -1,0 +1,115 @@
+//! Payloads of letters as input of a source once more.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+
+use super::filed::Filed;
+use super::letter::Letter;
+use super::source::ReplayError;
+use crate::source::{Failure, RecordBatches, Split};
+
+/// Letters that are decoded together.
+const LETTERS_IN_A_SPLIT: usize = 1_024;
+/// And the bytes of their payloads, but for one that has more by itself.
+const BYTES_IN_A_SPLIT: usize = 16 << 20;
+
+/// Decodes payloads of letters as a table is declared now.
+pub trait Payloads: Send + Sync {
+    /// The columns `projection` of the payloads that can be decoded, in order. `reject` hears which
+    /// of them cannot, and why; `None` is a record that had no value.
+    fn decode(
+        &self,
+        payloads: &[Option<&[u8]>],
+        projection: &[usize],
+        reject: &mut dyn FnMut(usize, String),
+    ) -> Result<RecordBatch, Failure>;
+}
+
+/// Some letters of one source.
+pub(super) struct LetterSplit {
+    pub(super) letters: Vec<Filed>,
+    pub(super) payloads: Arc<dyn Payloads>,
+}
+
+/// `letters` in pieces that can be decoded together, in order.
+pub(super) fn cut(letters: &[Filed]) -> impl Iterator<Item = &[Filed]> {
+    let mut rest = letters;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |filed: &&Filed| {
+            bytes += filed.letter.payload.as_ref().map_or(0, Vec::len);
+            bytes <= BYTES_IN_A_SPLIT
+        };
+        let count = rest.iter().take(LETTERS_IN_A_SPLIT).take_while(fits).count();
+        let (piece, others) = rest.split_at(count.max(1).min(rest.len()));
+        rest = others;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// The columns `projection` of `letters`; `reject` hears which cannot be decoded, and why.
+pub(super) fn decode(
+    payloads: &dyn Payloads,
+    letters: &[Filed],
+    projection: &[usize],
+    reject: &mut dyn FnMut(usize, String),
+) -> Result<RecordBatch, Failure> {
+    let bytes: Vec<_> = letters.iter().map(|filed| filed.letter.payload.as_deref()).collect();
+    payloads.decode(&bytes, projection, reject)
+}
+
+impl Split for LetterSplit {
+    fn rows(&self) -> u64 {
+        self.letters.len() as u64
+    }
+
+    /// Errors: a letter that could be decoded when it was chosen, and cannot any more.
+    fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
+        let mut unfit = None;
+        let mut reject = |index: usize, problem| {
+            let position = self.letters[index].position.clone();
+            unfit.get_or_insert(ReplayError::Unfit { position, problem });
+        };
+        let rows = decode(&*self.payloads, &self.letters, projection, &mut reject);
+        Box::new(std::iter::once(match unfit {
+            Some(unfit) => Err(unfit.into()),
+            None => rows,
+        }))
+    }
+
+    fn read_apart(
+        self: Box<Self>,
+        projection: &[usize],
+        letters: &mut Vec<Letter>,
+    ) -> Result<Vec<RecordBatch>, Failure> {
+        let mut reject = |index: usize, error| {
+            letters.push(Letter { error, ..self.letters[index].letter.clone() });
+        };
+        Ok(vec![decode(&*self.payloads, &self.letters, projection, &mut reject)?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letters(bytes: &[usize]) -> Vec<Filed> {
+        let filed = |bytes: &usize| {
+            let letter = Letter { payload: Some(vec![b'x'; *bytes]), ..Letter::default() };
+            Filed { source_table: None, position: String::new(), is_whole: true, letter }
+        };
+        bytes.iter().map(filed).collect()
+    }
+
+    #[test]
+    fn pieces_are_bounded_by_number_and_by_bytes() {
+        let lengths = |letters: &[Filed]| cut(letters).map(<[Filed]>::len).collect::<Vec<_>>();
+        assert_eq!(lengths(&[]), [0; 0]);
+        assert_eq!(lengths(&letters(&[1; 2_500])), [1_024, 1_024, 452]);
+        let third = BYTES_IN_A_SPLIT / 3;
+        assert_eq!(lengths(&letters(&[third; 7])), [3, 3, 1]);
+        let over = BYTES_IN_A_SPLIT + 1;
+        assert_eq!(lengths(&letters(&[1, over, over, 1])), [1, 1, 1, 1], "one of them may be over");
+    }
+}

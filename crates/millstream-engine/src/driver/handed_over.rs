@@ -1,0 +1,62 @@
+//! What came of a micro-batch that was handed to its sinks.
+
+use crate::progress::{ConstraintProgress, SinkProgress};
+use crate::sink::Acknowledgement;
+use crate::source::Failure;
+
+/// What came of a micro-batch.
+pub(super) struct HandedOver {
+    pub(super) acknowledgements: Acknowledgements,
+    pub(super) rows_out: u64,
+    /// What each sink got; empty where the query has one.
+    pub(super) sinks: Vec<SinkProgress>,
+    /// How many rows met each constraint.
+    pub(super) constraints: Vec<ConstraintProgress>,
+}
+
+/// Completes when every sink has accepted a micro-batch.
+pub(super) struct Acknowledgements {
+    first: Acknowledgement,
+    others: Vec<Acknowledgement>,
+}
+
+impl HandedOver {
+    pub(super) fn new(first: Acknowledgement) -> Self {
+        let acknowledgements = Acknowledgements { first, others: Vec::new() };
+        let (sinks, constraints) = (Vec::new(), Vec::new());
+        Self { acknowledgements, rows_out: 0, sinks, constraints }
+    }
+
+    pub(super) fn add_letters(&mut self, published: Vec<(SinkProgress, Acknowledgement)>) {
+        for (progress, acknowledgement) in published {
+            self.sinks.push(progress);
+            self.acknowledgements.others.push(acknowledgement);
+        }
+    }
+}
+
+impl Acknowledgements {
+    pub(super) fn set(&mut self, index: usize, acknowledgement: Acknowledgement) {
+        match index {
+            0 => self.first = acknowledgement,
+            _ => self.others.push(acknowledgement),
+        }
+    }
+
+    /// Waits for all of them. Gives the moment of the last, microseconds since the epoch, and
+    /// tells `each` those of all; a sink that had accepted at once did at `handed_over_us`.
+    pub(super) async fn accepted(
+        self,
+        handed_over_us: i64,
+        mut each: impl FnMut(usize, i64),
+    ) -> Result<i64, Failure> {
+        let mut last_us = self.first.accepted().await?.unwrap_or(handed_over_us);
+        each(0, last_us);
+        for (index, other) in self.others.into_iter().enumerate() {
+            let moment_us = other.accepted().await?.unwrap_or(handed_over_us);
+            each(index + 1, moment_us);
+            last_us = last_us.max(moment_us);
+        }
+        Ok(last_us)
+    }
+}

@@ -1,0 +1,65 @@
+//! Where a flow's dead letters go when it runs, and what its rows are held against.
+
+use super::{Body, Failure, FlowContext, PlannedFlow};
+use crate::constraints::{Checks, Remedy};
+use crate::driver::outlets::{Outlet, Outlets, Route};
+use crate::sql::dead_letters::DeadLetterTable;
+
+impl PlannedFlow {
+    /// Where dead letters go; `None` for a flow that has none and checks nothing. A table that is
+    /// read twice is two sources, the first of which tells of its malformed records.
+    ///
+    /// Only tables that can get a letter are opened: opening one takes it for this query.
+    pub(super) fn outlets(
+        &self,
+        context: &FlowContext,
+        checks: Option<Checks>,
+    ) -> Result<Option<Outlets>, Failure> {
+        let tables = &self.flow.dead_letters;
+        let of_checks: Vec<usize> = checks.iter().flat_map(Checks::tables).collect();
+        let is_used = |at: &usize| !tables[*at].sources.is_empty() || of_checks.contains(at);
+        let used: Vec<usize> = (0..tables.len()).filter(is_used).collect();
+        if used.is_empty() && checks.is_none() {
+            return Ok(None);
+        }
+        let place = |table| used.binary_search(&table).expect("it gets letters of somebody");
+        let mut told: Vec<&str> = Vec::new();
+        let routes = self.streams.iter().map(|read| {
+            let name = read.declared.table.name.as_str();
+            let named = |letters: &DeadLetterTable| letters.sources.iter().any(|of| of == name);
+            let outlet = tables.iter().position(named).map(place)?;
+            let outlet = (!told.contains(&name)).then_some(outlet);
+            told.push(name);
+            let columns = read.schema.fields().len();
+            Some(Route { source_table: name.into(), columns, outlet })
+        });
+        let routes = routes.collect();
+        let outlets = used.iter().map(|table| outlet(&tables[*table], context));
+        let outlets = outlets.collect::<Result<_, _>>()?;
+        let checks = checks.map(|checks| checks.with_tables(place));
+        Ok(Some(Outlets::new(&self.flow.name, routes, outlets).with_checks(checks)))
+    }
+
+    /// What the flow's rows are held against.
+    pub(super) fn checks(&self) -> Option<Checks> {
+        let has_state = self.has_state();
+        let remedy = if has_state { Remedy::OfState } else { Remedy::OfInput };
+        Some(self.flow.branches[0].checks()?.with_remedy(remedy))
+    }
+
+    /// Whether a micro-batch's result depends on those before.
+    pub(super) fn has_state(&self) -> bool {
+        let mut bodies = self.branches.iter().map(|branch| &branch.body);
+        bodies.any(|body| matches!(body, Body::Stream(plan) if plan.stateful().is_some()))
+    }
+}
+
+fn outlet(letters: &DeadLetterTable, context: &FlowContext) -> Result<Outlet, Failure> {
+    let mut context = context.clone();
+    if !context.query_id.is_empty() {
+        context.query_id = format!("{}-{}", context.query_id, letters.id());
+    }
+    let (sink, layout) = (&letters.sink, letters.layout.clone());
+    let sink = letters.connector.sink(sink, layout.schema(), &context)?;
+    Ok(Outlet { name: letters.id(), sink, layout })
+}
