@@ -51,7 +51,7 @@ fn pairs(produced: u64) -> Pairs {
     let passed = produced.saturating_sub(1 + 50 + 30);
     let of = |number: u64| {
         let partner = number + PARTNER_AFTER;
-        match partner % 3 == 0 {
+        match partner.is_multiple_of(3) {
             true => (number < passed).then_some(((number, None), partitions)),
             false => {
                 let pair = (number, Some(partner));
