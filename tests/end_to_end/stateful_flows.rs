@@ -150,3 +150,37 @@ fn a_crash_at_any_step_loses_and_doubles_no_pair() {
     flow.numbers.crash_at_steps(&flow.pipeline, &[&STEPS[..], &STATE_STEPS[..]].concat());
     flow.assert_exactly_once();
 }
+
+#[test]
+fn what_streams_cannot_tell_is_refused_with_a_remedy() {
+    const WATERMARK: &str = "WATERMARK ts DELAY OF INTERVAL 1 SECOND";
+    let refused = |query: &str, words: &[&str]| {
+        let pipeline = Pipeline::new(&format!(
+            "CREATE TABLE t (ts TIMESTAMP, n BIGINT) USING json OPTIONS ('path' = 'in');\n\
+             CREATE TABLE o USING json OPTIONS ('path' = 'out');\n\
+             INSERT INTO o\n{query};\n"
+        ));
+        pipeline.run(&[]).expect_exit(2).says(words);
+    };
+    refused(
+        "SELECT a.n FROM STREAM t AS a JOIN STREAM t AS b ON a.n < b.n",
+        &["needs an equality", "JOIN ... ON a.id = b.id"],
+    );
+    refused(
+        "SELECT a.n FROM STREAM t AS a LEFT JOIN STREAM t AS b ON a.n = b.n",
+        &["a row of the left stream without a partner", "b.ts BETWEEN a.ts AND"],
+    );
+    refused(
+        "SELECT DISTINCT ON (n) WITHIN WATERMARK n FROM STREAM t",
+        &["needs an event time with a watermark", "WATERMARK ts DELAY OF"],
+    );
+    let of_subquery = |select: &str| {
+        format!(
+            "SELECT count(*) AS c FROM ({select}) {WATERMARK} AS x GROUP BY window(ts, '1 minute')"
+        )
+    };
+    refused(&of_subquery("SELECT n FROM STREAM t"), &["`ts` is no column", "--> ", "WATERMARK ts"]);
+    refused(&of_subquery("SELECT n AS ts FROM STREAM t"), &["`ts` is no TIMESTAMP", "cast it"]);
+    let twice = of_subquery(&format!("SELECT ts FROM STREAM t {WATERMARK}"));
+    refused(&twice, &["has a watermark already"]);
+}

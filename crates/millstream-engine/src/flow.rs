@@ -7,6 +7,7 @@
 //! static tables and hands all of it to the driver. [`PlannedFlow::replay`] does the same over dead
 //! letters.
 
+mod computed;
 mod letters;
 pub mod replay;
 mod trial;
@@ -14,6 +15,7 @@ mod trial;
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -27,6 +29,7 @@ use millstream_store::env::Env;
 use millstream_store::log_writer::Settings;
 use thiserror::Error;
 
+use self::computed::{Computed, watermarked};
 use crate::connector::{FlowContext, ReadMode, Registry};
 use crate::constraints::Checks;
 use crate::driver::branches::Branches;
@@ -48,6 +51,7 @@ use crate::sql::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
 use crate::sql::prepare::{TableRead, Watermark};
 use crate::sql::relations::STREAM_PREFIX;
 use crate::sql::trigger::Trigger;
+use crate::state::event_times::Time;
 use crate::state::sharded::Means;
 use crate::state::watermark::Watermarks;
 
@@ -123,6 +127,8 @@ pub struct PlannedFlow {
 /// One sink of a flow with its plan.
 struct PlannedBranch {
     output_schema: SchemaRef,
+    /// By stream, the delay of a watermark on what a subquery computes of it.
+    delays: Vec<Option<Duration>>,
     body: Body,
 }
 
@@ -272,11 +278,18 @@ impl PlannedFlow {
         let schema = logical.schema().as_arrow();
         let of_sink: Vec<usize> = (0..schema.fields().len() - checks).collect();
         let output_schema = Arc::new(schema.project(&of_sink).expect("they are columns of it"));
+        let mut delays = Vec::new();
         let body = match self.flow.is_stream {
-            true => Body::Stream(Box::new(self.stream_plan(branch, state, logical, scans).await?)),
+            true => {
+                let computed = self.computed_times(branch, &logical, &state)?;
+                delays =
+                    computed.iter().map(|of| of.as_ref().map(|of| of.watermark.delay)).collect();
+                let plan = self.stream_plan(branch, state, logical, scans, computed).await?;
+                Body::Stream(Box::new(plan))
+            }
             false => Body::Once { state: Box::new(state), logical: Box::new(logical) },
         };
-        Ok(PlannedBranch { output_schema, body })
+        Ok(PlannedBranch { output_schema, delays, body })
     }
 
     /// The plan of a branch over streams: in pieces, where it has stateful operators.
@@ -286,6 +299,7 @@ impl PlannedFlow {
         state: SessionState,
         logical: LogicalPlan,
         scans: Vec<Arc<Slots>>,
+        computed: Vec<Option<Computed>>,
     ) -> Result<StreamPlan, FlowError> {
         let failed = |error| FlowError::Failure(from_datafusion(error));
         let mode = self.flow.writer.output_mode;
@@ -305,18 +319,21 @@ impl PlannedFlow {
         }
         for (read, slots) in self.streams.iter().zip(&scans) {
             if let Some(column) = read.event_time() {
-                slots.watch_event_time(column);
+                slots.watch_event_time(Time::Column(column));
+            }
+        }
+        let of_subqueries: Vec<_> = computed.iter().flatten().map(Computed::watermarked).collect();
+        for (computed, slots) in computed.into_iter().zip(&scans) {
+            if let Some(computed) = computed {
+                slots.watch_event_time(computed.time);
             }
         }
         let with_watermark = self.streams.iter().filter_map(|read| {
             let watermark = read.watermark.as_ref()?;
-            let column = watermark.column.text.clone();
-            let delay_us = i64::try_from(watermark.delay.as_micros()).unwrap_or(i64::MAX);
-            let watermark = stages::Watermarked { column, delay_us };
-            Some((read.registered_as.clone(), watermark))
+            Some((read.registered_as.clone(), watermarked(watermark)))
         });
         let partitions = scans[0].partitions();
-        let watermarks = with_watermark.collect();
+        let watermarks = with_watermark.chain(of_subqueries).collect();
         let stream_prefix = STREAM_PREFIX;
         let context = stages::Context { stream_prefix, watermarks: &watermarks, mode, partitions };
         let cut = stages::cut(logical, &context).map_err(|error| match error {
@@ -332,8 +349,13 @@ impl PlannedFlow {
 
     /// The sources' watermarks.
     fn watermarks(&self) -> Watermarks {
-        let delays = self.streams.iter();
-        let delays = delays.map(|read| read.watermark.as_ref().map(|watermark| watermark.delay));
+        let computed = |index: usize| {
+            self.branches.iter().find_map(|branch| branch.delays.get(index).copied().flatten())
+        };
+        let delays = self.streams.iter().enumerate();
+        let delays = delays.map(|(index, read)| {
+            read.watermark.as_ref().map(|watermark| watermark.delay).or_else(|| computed(index))
+        });
         let delays: Vec<_> = delays.collect();
         let writer = &self.flow.writer;
         Watermarks::new(&delays, writer.watermark_policy, writer.idling)
@@ -416,6 +438,7 @@ impl PlannedFlow {
     ) -> Result<Finished, Failure> {
         self.narrow_tables()?;
         load_tables(&self.at_rest, context).await?;
+        let watermarks = self.watermarks();
         let sinks = self.sinks(context)?;
         let mut branches = Vec::with_capacity(sinks.len());
         for (planned, sink) in std::mem::take(&mut self.branches).into_iter().zip(sinks) {
@@ -427,7 +450,7 @@ impl PlannedFlow {
         }
         let branches = Branches::new(branches);
         let query = Query {
-            watermarks: self.watermarks(),
+            watermarks,
             snapshots: self.flow.writer.snapshots,
             branches: match self.outlets(context, checks)? {
                 Some(outlets) => branches.with_outlets(outlets),

@@ -129,7 +129,7 @@ GROUP BY window(ts, '10 seconds'), o.w"""),
 CAST(d AS DECIMAL(6, 2)) AS exact, struct(k, i) AS pair, array(k, s) AS both_texts, count(*) AS n
 FROM {T} GROUP BY window(ts, '20 seconds'), CAST(ts AS DATE), i > 4, CAST(d AS DECIMAL(6, 2)),
 struct(k, i), array(k, s)"""),
-    Case("odd_doubles", f"""SELECT window.start AS begin, d, count(*) AS n, min(d) AS low
+    Case("odd_doubles", f"""SELECT window.start AS begin, d, count(*) AS n, min(d + 0D) AS low
 FROM {T} GROUP BY window(ts, '10 seconds'), d""", events={"t": [
         [line(1, d=0.0), line(1, d="NaN"), line(1, d=-0.0), line(1, d="-Infinity")],
         [line(2, d=-0.0), line(2, d="NaN"), line(1, d=0), line(2)], rows(60)]}),
@@ -175,6 +175,11 @@ GROUP BY window(ts, '10 seconds')""", tables=("t", "u"), events="punctual", recu
 ]
 
 
+COMPUTED = """SELECT window.start AS begin, k, count(*) AS n
+FROM (SELECT ts + INTERVAL 1 HOUR AS at, k FROM STREAM t %s)
+WATERMARK at DELAY OF INTERVAL 10 SECONDS AS later GROUP BY window(at, '10 seconds'), k"""
+
+
 def by_hand(name, query, written, **more):
     """A case over these files of the one table."""
     return Case(name, query, events={"t": written}, **more)
@@ -188,7 +193,7 @@ FROM STREAM t GROUP BY k""", [rows(1, k="a", i=8, d=5.75), rows(2, k="b") + rows
             mode="update"),
     by_hand("filter_and_watermark",
             (BY_WINDOW % "count(*) AS n").replace(" GROUP", " WHERE k = 'a' GROUP"),
-            [rows(1, k="a"), rows(60, k="b"), rows(2, k="a"), rows(60, k="a")]),
+            [rows(1, k="a"), rows(60, k="b") + rows(1, k="a"), rows(2, k="a"), rows(60, k="a")]),
     by_hand("no_event_time", f"SELECT ts, count(*) AS n FROM {T} GROUP BY ts",
             [rows(None, 1, k="a")], mode="update"),
     by_hand("extremes_with_nan",
@@ -212,6 +217,12 @@ FROM {T} GROUP BY window(ts, '10 seconds'), s""", mode="update", events="many"),
     Case("complete_all", "SELECT count(*) AS n, max(s) AS s FROM STREAM t", mode="complete"),
 ]
 
+COMPUTED_TIMES = [
+    Case("computed_time", COMPUTED % ""),
+    Case("computed_time_filtered", COMPUTED % "WHERE i > 3"),
+    Case("computed_time_restarted", COMPUTED % "", stop_after=3),
+]
+
 RESTARTED = [
     Case("restarted", KEYED, stop_after=3),
     Case("restarted_twice", TWICE, stop_after=3),
@@ -223,4 +234,4 @@ RESTARTED = [
     Case("restarted_union", BOTH, tables=("t", "u"), stop_after=3),
 ]
 
-CASES = [*APPEND, *BY_HAND, *TWO_STREAMS, *UPDATE, *RESTARTED]
+CASES = [*COMPUTED_TIMES, *APPEND, *BY_HAND, *TWO_STREAMS, *UPDATE, *RESTARTED]

@@ -31,7 +31,7 @@ use futures::stream;
 use parking_lot::Mutex;
 
 use crate::source::{Failure, Split};
-use crate::state::event_times::{EventTimes, watched_read};
+use crate::state::event_times::{EventTimes, Time, watched_read};
 
 /// What a stream pretends to hold, so that the optimizer builds a join's hash table from the
 /// static side, however large that is.
@@ -52,9 +52,9 @@ impl Slots {
         Arc::new(Self { slots, event_time: OnceLock::new() })
     }
 
-    /// Has the event times in `column`, which has a watermark, watched from now on.
-    pub fn watch_event_time(&self, column: usize) {
-        let _ = self.event_time.set(Arc::new(EventTimes::new(column)));
+    /// Has event times, which have a watermark, watched from now on.
+    pub fn watch_event_time(&self, time: Time) {
+        let _ = self.event_time.set(Arc::new(EventTimes::new(time)));
     }
 
     /// The event times seen, where they are watched.

@@ -58,9 +58,9 @@ fn over_scan(
 
 fn follow(slots: &Arc<Slots>, scan: &StreamScan, parts: &Parts) {
     let (Some(columns), Some(seen)) = (scan.columns_of(slots), slots.event_times()) else { return };
-    let Some(time) = columns.iter().position(|column| *column == seen.column()) else { return };
     let looks_at_time = |part: &Arc<dyn PhysicalExpr>| {
-        collect_columns(part).iter().any(|column| column.index() == time)
+        let of_part = collect_columns(part);
+        of_part.iter().any(|column| seen.columns().contains(&columns[column.index()]))
     };
     let parts = parts.iter().filter(|part| !looks_at_time(part) && !is_volatile(part));
     let parts: Parts = parts.map(Arc::clone).collect();

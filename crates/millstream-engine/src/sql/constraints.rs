@@ -271,6 +271,7 @@ impl Condition<'_> {
         Ok(PreparedQuery {
             statement: Statement::Query(query),
             reads: Vec::new(),
+            subquery_watermarks: Vec::new(),
             span: *span,
             pieces: vec![*span],
             text: lexed.text.to_owned(),

@@ -19,8 +19,8 @@ use crate::connector::ReadMode;
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::lexer::{Lexed, Lexeme, SparkDialect};
 use super::nearest::{nearest, suggest};
-pub use super::streams::Watermark;
 use super::streams::{self, Mark};
+pub use super::streams::{SubqueryWatermark, Watermark};
 use super::{relations, rewrite, stateless};
 
 /// A query that is ready to be planned.
@@ -31,6 +31,8 @@ pub struct PreparedQuery {
     /// The tables it reads. Two reads of one stream are two entries, each a source of its own;
     /// a table that is read as a batch has one entry however often it is named.
     pub reads: Vec<TableRead>,
+    /// Its subqueries with a watermark.
+    pub subquery_watermarks: Vec<SubqueryWatermark>,
     /// Where the query stands in the pipeline file, without a FROM clause that it shares.
     pub span: Span,
     /// All its pieces, in the order in which they are read.
@@ -104,13 +106,14 @@ pub(super) fn prepare(
         return Err(Diagnostic::nowhere("there is no query").into());
     };
     let span = piece(lexed, last).map_or(*first, |last| first.to(last));
-    let (mut query, marks) = parse(lexed, ranges)?;
-    let reads = relations::resolve(lexed, &mut query, marks, catalog)?;
+    let (mut query, marks, mut subquery_watermarks) = parse(lexed, ranges)?;
+    let reads = relations::resolve(lexed, &mut query, marks, &mut subquery_watermarks, catalog)?;
     check_watermarks(&reads)?;
     stateless::check(lexed, &query, &reads)?;
     rewrite::rewrite(lexed, &mut query, &reads)?;
     let statement = Statement::Query(Box::new(query));
-    Ok(PreparedQuery { statement, reads, span, pieces, text: lexed.text.clone() })
+    let text = lexed.text.clone();
+    Ok(PreparedQuery { statement, reads, subquery_watermarks, span, pieces, text })
 }
 
 /// Where some tokens stand; `None` where there are none.
@@ -123,7 +126,7 @@ fn piece(lexed: &Lexed, range: &Range<usize>) -> Option<Span> {
 pub(super) fn parse(
     lexed: &Lexed,
     ranges: &[Range<usize>],
-) -> Result<(Query, HashMap<usize, Mark>), Diagnostic> {
+) -> Result<(Query, HashMap<usize, Mark>, Vec<SubqueryWatermark>), Diagnostic> {
     let end = ranges.iter().filter_map(|range| piece(lexed, range)).map(|piece| piece.end);
     let end = end.max().unwrap_or(0);
     let extracted = streams::extract(lexed, ranges)?;
@@ -134,7 +137,7 @@ pub(super) fn parse(
         let at = lexed.span(next.span).unwrap_or(Span::new(end, end));
         return Err(unexpected(lexed, at, "the end of the query"));
     }
-    Ok((*query, extracted.marks))
+    Ok((*query, extracted.marks, extracted.subqueries))
 }
 
 /// sqlparser's error at its place; `end` is where the query ends.

@@ -17,7 +17,7 @@ use crate::connector::ReadMode;
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::lexer::Lexed;
 use super::nearest::suggest;
-use super::prepare::{self, TableCatalog, TableRead};
+use super::prepare::{self, SubqueryWatermark, TableCatalog, TableRead};
 use super::streams::Mark;
 
 /// Starts the names of relations that are streams.
@@ -28,12 +28,14 @@ pub(super) fn resolve(
     lexed: &Lexed,
     query: &mut Query,
     marks: HashMap<usize, Mark>,
+    subqueries: &mut Vec<SubqueryWatermark>,
     catalog: &dyn TableCatalog,
 ) -> Result<Vec<TableRead>, Diagnostics> {
     let mut resolver = Resolver {
         lexed,
         catalog,
         marks,
+        subqueries,
         ctes: Vec::new(),
         taken: Vec::new(),
         views: Vec::new(),
@@ -49,6 +51,8 @@ struct Resolver<'a> {
     lexed: &'a Lexed,
     catalog: &'a dyn TableCatalog,
     marks: HashMap<usize, Mark>,
+    /// Where those of views are added.
+    subqueries: &'a mut Vec<SubqueryWatermark>,
     /// Names of the common table expressions in sight, innermost last.
     ctes: Vec<String>,
     /// WITH clauses taken out of the queries being visited, and how many names were in sight.
@@ -209,8 +213,10 @@ impl Resolver<'_> {
         if self.views.contains(&view) {
             return Err(Diagnostic::at(span, "this view reads itself"));
         }
-        let (mut query, marks) = prepare::parse(self.lexed, std::slice::from_ref(&view))?;
+        let (mut query, marks, subqueries) =
+            prepare::parse(self.lexed, std::slice::from_ref(&view))?;
         self.marks.extend(marks);
+        self.subqueries.extend(subqueries);
         let alias = alias
             .take()
             .or_else(|| name.0.last().and_then(ObjectNamePart::as_ident).cloned().map(plain_alias));

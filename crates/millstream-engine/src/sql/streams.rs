@@ -15,7 +15,7 @@ use super::diagnostic::{Diagnostic, Span};
 use super::lexer::{Lexed, Lexeme, SparkDialect};
 use super::trigger::parse_duration;
 use crate::functions::interval::is_unit;
-use crate::plan::stages::WITHIN_WATERMARK;
+use crate::plan::stages::{SUBQUERY_PREFIX, WITHIN_WATERMARK};
 
 /// `WATERMARK column DELAY OF INTERVAL ...` on a table that is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,10 +36,20 @@ pub(super) struct Mark {
     pub(super) watermark: Option<Watermark>,
 }
 
+/// `(SELECT ...) WATERMARK column DELAY OF INTERVAL ...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubqueryWatermark {
+    /// The name of the subquery in the plan.
+    pub alias: String,
+    /// The clause.
+    pub watermark: Watermark,
+}
+
 /// A query for sqlparser, and the marks by the first byte of the table's name.
 pub(super) struct Extracted {
     pub(super) tokens: Vec<TokenWithSpan>,
     pub(super) marks: HashMap<usize, Mark>,
+    pub(super) subqueries: Vec<SubqueryWatermark>,
 }
 
 /// Stands for `*` within `struct(*)`, where sqlparser takes only expressions.
@@ -68,7 +78,7 @@ pub(super) fn extract(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Extracte
         cursor: Cursor::new(lexed, 0, 0),
         parts: vec![Part::Other],
         last_table: None,
-        out: Extracted { tokens: Vec::new(), marks: HashMap::new() },
+        out: Extracted { tokens: Vec::new(), marks: HashMap::new(), subqueries: Vec::new() },
     };
     for range in ranges {
         extraction.cursor = Cursor::new(lexed, range.start, range.end);
@@ -237,6 +247,10 @@ impl Extraction<'_> {
             Diagnostic::at(span, "this is not an interval").help(help)
         })?;
         let watermark = Watermark { column, delay, span: start.to(self.cursor.last_span()) };
+        if let Some(open) = subquery_at_end(&self.out.tokens) {
+            self.name_subquery(open, watermark);
+            return Ok(());
+        }
         let table = self.last_table.expect("follows_a_table was checked");
         let marks = &mut self.out.marks;
         let mark = marks.entry(table).or_insert(Mark { stream: None, watermark: None });
@@ -245,6 +259,20 @@ impl Extraction<'_> {
         }
         mark.watermark = Some(watermark);
         Ok(())
+    }
+
+    /// Makes `(SELECT * FROM (subquery) AS name)` of the subquery that the tokens end with.
+    fn name_subquery(&mut self, open: usize, watermark: Watermark) {
+        let alias = format!("{SUBQUERY_PREFIX}{}", watermark.span.start);
+        let tokens = &mut self.out.tokens;
+        let (front, back) = (tokens[open].span, tokens[tokens.len() - 1].span);
+        let word = |word: &str| Token::make_word(word, None);
+        let before = [Token::LParen, word("SELECT"), Token::Mul, word("FROM")];
+        let before = before.map(|token| TokenWithSpan { token, span: front });
+        tokens.splice(open..open, before);
+        let after = [word("AS"), Token::make_word(&alias, Some('`')), Token::RParen];
+        tokens.extend(after.map(|token| TokenWithSpan { token, span: back }));
+        self.out.subqueries.push(SubqueryWatermark { alias, watermark });
     }
 
     /// Takes `WITHIN WATERMARK` behind `DISTINCT ON (...)`, and makes a first key of it.
@@ -381,8 +409,8 @@ fn refuse_window_table_functions(cursor: &Cursor<'_>) -> Result<(), Diagnostic> 
         .help(format!("write {help}")))
 }
 
-/// Where the parenthesis of `DISTINCT ON (...)` begins that the tokens end with.
-fn keys_of_distinct(tokens: &[TokenWithSpan]) -> Option<usize> {
+/// Where the parenthesis begins that the tokens end with.
+fn parenthesis_at_end(tokens: &[TokenWithSpan]) -> Option<usize> {
     let mut depth = 0_usize;
     let open = tokens.iter().rposition(|token| {
         match token.token {
@@ -392,10 +420,26 @@ fn keys_of_distinct(tokens: &[TokenWithSpan]) -> Option<usize> {
         }
         depth == 0
     })?;
-    let is_word = |at: usize, word: &str| match &tokens[at].token {
-        Token::Word(found) => found.value.eq_ignore_ascii_case(word),
+    (tokens[open].token == Token::LParen).then_some(open)
+}
+
+fn is_word(tokens: &[TokenWithSpan], at: usize, words: &[&str]) -> bool {
+    match tokens.get(at).map(|token| &token.token) {
+        Some(Token::Word(found)) => words.iter().any(|word| found.value.eq_ignore_ascii_case(word)),
         _ => false,
-    };
-    let follows = open >= 2 && is_word(open - 1, "ON") && is_word(open - 2, "DISTINCT");
-    (follows && tokens[open].token == Token::LParen).then_some(open)
+    }
+}
+
+/// Where the parenthesis of `DISTINCT ON (...)` begins that the tokens end with.
+fn keys_of_distinct(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let open = parenthesis_at_end(tokens)?;
+    let follows =
+        open >= 2 && is_word(tokens, open - 1, &["ON"]) && is_word(tokens, open - 2, &["DISTINCT"]);
+    follows.then_some(open)
+}
+
+/// Where the subquery begins that the tokens end with.
+fn subquery_at_end(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let open = parenthesis_at_end(tokens)?;
+    is_word(tokens, open + 1, &["SELECT", "WITH", "FROM", "VALUES"]).then_some(open)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch, TimestampMicrosecondArray};
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
@@ -14,24 +14,40 @@ use crate::source::{Lane, RecordBatches, Split};
 
 /// The newest event time of each lane since it was last asked for.
 pub struct EventTimes {
-    column: usize,
+    time: Time,
     newest_us: Mutex<NewestTimes>,
     /// Which rows count; `None` for all.
     condition: Mutex<Option<Arc<dyn PhysicalExpr>>>,
+}
+
+/// Where a row's event time comes from.
+pub enum Time {
+    /// A column of the source.
+    Column(usize),
+    /// Something that is computed of columns of the source, which it names.
+    Computed {
+        /// A timestamp in microseconds.
+        time: Arc<dyn PhysicalExpr>,
+        /// The columns.
+        columns: Vec<usize>,
+    },
 }
 
 /// Event times by lane, microseconds since the epoch; `None` stands for rows without a lane.
 pub type NewestTimes = BTreeMap<Option<Lane>, i64>;
 
 impl EventTimes {
-    /// Of a source whose column `column` has a watermark.
-    pub fn new(column: usize) -> Self {
-        Self { column, newest_us: Mutex::default(), condition: Mutex::default() }
+    /// Of a source whose rows have a watermark by `time`.
+    pub fn new(time: Time) -> Self {
+        Self { time, newest_us: Mutex::default(), condition: Mutex::default() }
     }
 
-    /// The column among those of the source.
-    pub fn column(&self) -> usize {
-        self.column
+    /// The columns of the source that the event time comes from.
+    pub fn columns(&self) -> &[usize] {
+        match &self.time {
+            Time::Column(column) => std::slice::from_ref(column),
+            Time::Computed { columns, .. } => columns,
+        }
     }
 
     /// Counts only rows for which `condition`, over columns of the source's names, is true; `None`
@@ -45,39 +61,51 @@ impl EventTimes {
         std::mem::take(&mut self.newest_us.lock())
     }
 
+    /// Whether rows with the columns `projection` of the source have their event times.
+    fn is_in(&self, projection: &[usize]) -> bool {
+        self.columns().iter().all(|column| projection.contains(column))
+    }
+
     /// Sees rows that have the columns `projection` of the source.
     pub fn see_columns(&self, lane: Option<Lane>, projection: &[usize], rows: &RecordBatch) {
-        if let Some(place) = projection.iter().position(|column| *column == self.column) {
-            self.see(lane, place, rows);
+        if self.is_in(projection) {
+            self.see(lane, projection, rows);
         }
     }
 
-    fn see(&self, lane: Option<Lane>, place: usize, rows: &RecordBatch) {
-        let times = rows.column(place).as_primitive_opt::<TimestampMicrosecondType>();
-        let condition = self.condition.lock().clone();
-        let newest = match condition {
-            None => times.and_then(arrow::compute::max),
-            // What fails here fails in the plan as well, and that tells of it.
-            Some(condition) => times.and_then(|times| passing(&condition, rows, times).ok()?),
-        };
-        let Some(newest) = newest else { return };
+    fn see(&self, lane: Option<Lane>, projection: &[usize], rows: &RecordBatch) {
+        // What fails here fails in the plan as well, and that tells of it.
+        let Ok(Some(newest)) = self.newest(projection, rows) else { return };
         let mut newest_us = self.newest_us.lock();
         let known = newest_us.entry(lane).or_insert(newest);
         *known = newest.max(*known);
     }
+
+    /// The newest of the times whose rows meet the condition.
+    fn newest(&self, projection: &[usize], rows: &RecordBatch) -> Result<Option<i64>> {
+        let times = match &self.time {
+            Time::Column(column) => {
+                let place = projection.iter().position(|other| other == column);
+                place.map(|place| Arc::clone(rows.column(place)))
+            }
+            Time::Computed { time, .. } => Some(evaluated(time, rows)?),
+        };
+        let times = times.as_ref();
+        let times = times.and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>());
+        let (Some(times), condition) = (times, self.condition.lock().clone()) else {
+            return Ok(None);
+        };
+        let Some(condition) = condition else { return Ok(arrow::compute::max(times)) };
+        let meets = evaluated(&condition, rows)?;
+        let met = times.iter().zip(meets.as_boolean()).filter(|(_, meets)| *meets == Some(true));
+        Ok(met.filter_map(|(time, _)| time).max())
+    }
 }
 
-/// The newest of the times whose rows meet the condition.
-fn passing(
-    condition: &Arc<dyn PhysicalExpr>,
-    rows: &RecordBatch,
-    times: &TimestampMicrosecondArray,
-) -> Result<Option<i64>> {
-    let condition = reassign_expr_columns(Arc::clone(condition), rows.schema_ref())?;
-    let meets = condition.evaluate(rows)?.into_array(rows.num_rows())?;
-    let meets = meets.as_boolean();
-    let met = times.iter().zip(meets).filter(|(_, meets)| *meets == Some(true));
-    Ok(met.filter_map(|(time, _)| time).max())
+/// What an expression over columns of these names gives.
+fn evaluated(expr: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<ArrayRef> {
+    let expr = reassign_expr_columns(Arc::clone(expr), rows.schema_ref())?;
+    expr.evaluate(rows)?.into_array(rows.num_rows())
 }
 
 /// The rows of `split`, whose event times are seen by `watched` on the way.
@@ -86,14 +114,13 @@ pub fn watched_read(
     projection: &[usize],
     watched: Option<Arc<EventTimes>>,
 ) -> RecordBatches {
-    let Some(watched) = watched else { return split.read(projection) };
-    let Some(place) = projection.iter().position(|column| *column == watched.column) else {
+    let Some(watched) = watched.filter(|watched| watched.is_in(projection)) else {
         return split.read(projection);
     };
-    let lane = split.lane();
+    let (lane, columns) = (split.lane(), projection.to_vec());
     Box::new(split.read(projection).inspect(move |rows| {
         if let Ok(rows) = rows {
-            watched.see(lane, place, rows);
+            watched.see(lane, &columns, rows);
         }
     }))
 }

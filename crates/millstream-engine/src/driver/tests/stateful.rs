@@ -11,6 +11,7 @@ use super::*;
 use crate::driver::branches::Branch;
 use crate::plan::stages::{self, OutputMode};
 use crate::plan::{StatefulPlan, StreamPlan};
+use crate::state::event_times::Time;
 use crate::state::sharded::Means;
 
 fn timed_schema() -> SchemaRef {
@@ -107,7 +108,7 @@ impl Stateful {
 
 fn timed_input() -> (Arc<Slots>, SessionState) {
     let slots = Slots::new(2);
-    slots.watch_event_time(1);
+    slots.watch_event_time(Time::Column(1));
     let context = SessionContext::new_with_config(streaming_config());
     let table = StreamTable::new("input".to_owned(), timed_schema(), Arc::clone(&slots));
     context.register_table("__stream_input", Arc::new(table)).unwrap();

@@ -29,7 +29,7 @@ pub enum EventTime {
 
 /// Finds event times; see the module's head.
 pub struct Lineage<'a> {
-    /// By the name of a stream in the plan, its watermark.
+    /// By the name of a stream or a subquery in the plan, its watermark.
     pub streams: &'a HashMap<String, Watermarked>,
     /// By the name of an operator in the plan, what is known of its rows.
     pub operators: &'a HashMap<String, OperatorTable>,
@@ -89,7 +89,14 @@ impl Lineage<'_> {
                 let first = all.next()??;
                 all.all(|other| other == Some(first)).then_some(first)
             }
-            LogicalPlan::SubqueryAlias(alias) => self.of_column(&alias.input, index),
+            LogicalPlan::SubqueryAlias(alias) => {
+                let watermark = self.streams.get(alias.alias.table());
+                let (_, field) = plan.schema().qualified_field(index);
+                match watermark.filter(|time| field.name().eq_ignore_ascii_case(&time.column)) {
+                    Some(_) => Some(EventTime::Instant),
+                    None => self.of_column(&alias.input, index),
+                }
+            }
             LogicalPlan::Filter(filter) => self.of_column(&filter.input, index),
             _ => None,
         }

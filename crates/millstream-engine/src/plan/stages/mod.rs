@@ -10,6 +10,7 @@
 //! let the operators close what is complete.
 
 mod aggregate;
+mod computed_times;
 mod deduplicate;
 mod join;
 mod lineage;
@@ -27,6 +28,7 @@ use thiserror::Error;
 use super::stream_scan::{Slots, StreamTable};
 use crate::state::aggregate::spec::TimeKey;
 pub use aggregate::PartialAggregate;
+pub use computed_times::{ComputedTime, SUBQUERY_PREFIX, computed_time};
 pub use deduplicate::{Deduplication, WITHIN_WATERMARK, is_within_watermark};
 pub use join::{JoinSide, StreamedJoin};
 pub use lineage::{EventTime, Lineage};
@@ -166,7 +168,7 @@ pub struct Cut {
 pub struct Context<'a> {
     /// The prefix of the names under which plans know streams.
     pub stream_prefix: &'a str,
-    /// By such a name, the watermark.
+    /// By such a name, or that of a subquery with a watermark, the watermark.
     pub watermarks: &'a HashMap<String, Watermarked>,
     /// The query's output mode.
     pub mode: OutputMode,
@@ -193,12 +195,18 @@ pub fn reads_stream(plan: &LogicalPlan, stream_prefix: &str) -> bool {
         .any(|name| name.starts_with(stream_prefix) || name.starts_with(OPERATOR_PREFIX))
 }
 
-/// The tables that `plan` reads.
+/// The tables that `plan` reads, and its subqueries with a watermark.
 fn scans(plan: &LogicalPlan) -> Vec<String> {
     let mut scans = Vec::new();
     let visited = plan.apply(|node| {
-        if let LogicalPlan::TableScan(scan) = node {
-            scans.push(scan.table_name.table().to_owned());
+        match node {
+            LogicalPlan::TableScan(scan) => scans.push(scan.table_name.table().to_owned()),
+            LogicalPlan::SubqueryAlias(alias)
+                if alias.alias.table().starts_with(SUBQUERY_PREFIX) =>
+            {
+                scans.push(alias.alias.table().to_owned());
+            }
+            _ => {}
         }
         Ok(TreeNodeRecursion::Continue)
     });

@@ -1,0 +1,77 @@
+//! Event times that a subquery computes: `FROM (SELECT ...) WATERMARK ts DELAY OF ...`.
+//!
+//! The parser gives such a subquery a name of its own. The time is watched where rows are read, so
+//! what the subquery computes is brought down to the source's columns: through projections, whose
+//! expressions take the place of their names, and past filters.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, LogicalPlan, SubqueryAlias, col};
+use datafusion::prelude::Column;
+
+/// Names of subqueries with a watermark begin with this.
+pub const SUBQUERY_PREFIX: &str = "__watermarked_";
+
+/// An event time over the columns of a stream.
+#[derive(Debug)]
+pub struct ComputedTime {
+    /// The stream's name in the plan.
+    pub stream: String,
+    /// The time, over columns without a relation.
+    pub time: Expr,
+}
+
+/// What the column `column` of the subquery `alias` is; `None` where there is no such column, or it
+/// does not come from one stream's rows alone.
+pub fn computed_time(plan: &LogicalPlan, alias: &str, column: &str) -> Option<ComputedTime> {
+    let mut found = None;
+    let visited = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::SubqueryAlias(subquery) = node
+            && subquery.alias.table() == alias
+        {
+            found = of_subquery(subquery, column);
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visited.ok().and(found)
+}
+
+fn of_subquery(subquery: &SubqueryAlias, column: &str) -> Option<ComputedTime> {
+    let mut fields = subquery.input.schema().fields().iter();
+    let index = fields.position(|field| field.name().eq_ignore_ascii_case(column))?;
+    let mut stream = None;
+    let time = brought_down(&subquery.input, index, &mut stream)?;
+    Some(ComputedTime { stream: stream?, time })
+}
+
+/// A column of a plan over the columns of the one stream below.
+fn brought_down(plan: &LogicalPlan, index: usize, stream: &mut Option<String>) -> Option<Expr> {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => brought_down(&alias.input, index, stream),
+        LogicalPlan::Filter(filter) => brought_down(&filter.input, index, stream),
+        LogicalPlan::Projection(projection) => {
+            let expr = projection.expr.get(index)?.clone().unalias();
+            let below = expr.transform(|part| match &part {
+                Expr::Column(column) => {
+                    let input: &Arc<LogicalPlan> = &projection.input;
+                    let below = input.schema().maybe_index_of_column(column);
+                    let below = below.and_then(|index| brought_down(input, index, stream));
+                    let below = below.ok_or_else(|| DataFusionError::Plan(String::new()))?;
+                    Ok(Transformed::new(below, true, TreeNodeRecursion::Jump))
+                }
+                _ => Ok(Transformed::no(part)),
+            });
+            Some(below.ok()?.data)
+        }
+        LogicalPlan::TableScan(scan) => {
+            let name = scan.table_name.table();
+            let known = stream.get_or_insert_with(|| name.to_owned());
+            let (_, field) = scan.projected_schema.qualified_field(index);
+            (known == name).then(|| col(Column::new_unqualified(field.name())))
+        }
+        _ => None,
+    }
+}
