@@ -176,11 +176,15 @@ fn what_streams_cannot_tell_is_refused_with_a_remedy() {
     );
     let of_subquery = |select: &str| {
         format!(
-            "SELECT count(*) AS c FROM ({select}) {WATERMARK} AS x GROUP BY window(ts, '1 minute')"
+            "SELECT count(*) AS c FROM ({select}) {WATERMARK} AS x GROUP BY window(at, '1 hour')"
         )
     };
-    refused(&of_subquery("SELECT n FROM STREAM t"), &["`ts` is no column", "--> ", "WATERMARK ts"]);
-    refused(&of_subquery("SELECT n AS ts FROM STREAM t"), &["`ts` is no TIMESTAMP", "cast it"]);
-    let twice = of_subquery(&format!("SELECT ts FROM STREAM t {WATERMARK}"));
+    let other = of_subquery("SELECT ts AS at FROM STREAM t");
+    refused(&other, &["`ts` is no column", "--> ", "WATERMARK ts"]);
+    let number = of_subquery("SELECT n AS ts, ts AS at FROM STREAM t");
+    refused(&number, &["`ts` is no TIMESTAMP", "cast it"]);
+    let of_two = "SELECT a.ts, a.ts AS at FROM STREAM t AS a JOIN STREAM t AS b ON a.n = b.n";
+    refused(&of_subquery(of_two), &["`ts` is no column"]);
+    let twice = of_subquery(&format!("SELECT ts, ts AS at FROM STREAM t {WATERMARK}"));
     refused(&twice, &["has a watermark already"]);
 }
