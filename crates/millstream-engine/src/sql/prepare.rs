@@ -122,11 +122,12 @@ fn piece(lexed: &Lexed, range: &Range<usize>) -> Option<Span> {
     Some(lexemes.first()?.span.to(lexemes.last()?.span))
 }
 
-/// Reads a query and the marks of its tables.
-pub(super) fn parse(
-    lexed: &Lexed,
-    ranges: &[Range<usize>],
-) -> Result<(Query, HashMap<usize, Mark>, Vec<SubqueryWatermark>), Diagnostic> {
+/// A query, the marks of its tables by the first byte of each one's name, and its subqueries with a
+/// watermark.
+type Parsed = (Query, HashMap<usize, Mark>, Vec<SubqueryWatermark>);
+
+/// Reads a query.
+pub(super) fn parse(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Parsed, Diagnostic> {
     let end = ranges.iter().filter_map(|range| piece(lexed, range)).map(|piece| piece.end);
     let end = end.max().unwrap_or(0);
     let extracted = streams::extract(lexed, ranges)?;
