@@ -4,9 +4,9 @@
 //! For windows that is not much more than the state itself, since they close and their entries go.
 //! For groups that stay it would be everything since the query began. So when the entries that are
 //! needed have grown by so many bytes, or the user's interval has passed, a snapshot is made from
-//! the log ([`Replica`]) up to what all sinks have acknowledged, on a thread of low priority. State
-//! that is larger than that grows by its own size first: to write it again costs no more than what
-//! came in since.
+//! the log ([`QueryReplica`]) up to what all sinks have acknowledged, on a thread of low priority.
+//! State that is larger than that grows by its own size first: to write it again costs no more than
+//! what came in since.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::{Env, Thread};
 use millstream_store::error::Kind;
 use millstream_store::offset::BatchId;
-use millstream_store::state_log::{Entry, Facts, StateLog, StateReader};
+use millstream_store::state_log::{Facts, StateLog, StateReader};
 use tokio::sync::oneshot;
 
 use super::stateful::watermark_of;
 use crate::source::Failure;
 use crate::state::operator::MicroBatchFacts;
-use crate::state::replica::Replica;
+use crate::state::replica::QueryReplica;
 
 /// When snapshots are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Snapshots {
         checkpoint: &Checkpoint,
         env: &Env,
         log: &Arc<StateLog>,
-        replica: Replica,
+        replica: QueryReplica,
         end: BatchId,
     ) {
         self.begun = env.monotonic();
@@ -146,7 +146,7 @@ impl Snapshots {
         let is_given_up = Arc::clone(&given_up);
         let thread = env.background_thread("state-snapshot", move || {
             let is_given_up = || is_given_up.load(Ordering::Relaxed);
-            let making = make(&checkpoint, &of_thread, &log, replica, end, is_given_up);
+            let making = make(&checkpoint, &log, replica, end, is_given_up);
             if let Some(outcome) = of_thread.block_on_cores(making).transpose() {
                 // The query may have ended meanwhile.
                 let _ = made.send(outcome);
@@ -159,19 +159,23 @@ impl Snapshots {
 /// Makes one; `None` where it was given up on the way.
 async fn make(
     checkpoint: &Checkpoint,
-    env: &Env,
     log: &StateLog,
-    mut replica: Replica,
+    mut replica: QueryReplica,
     end: BatchId,
     is_given_up: impl Fn() -> bool,
 ) -> Result<Option<Made>, Failure> {
     let mut reader = StateReader::beside_a_writer(checkpoint).await?;
     let failed = |error: DataFusionError| Failure::new(Kind::Bug, error.to_string());
     let mut facts: Option<Facts> = None;
-    if let Some(Entry { facts: of_snapshot, sections }) = reader.snapshot().await? {
-        let before = MicroBatchFacts::of_snapshot(of_snapshot.id());
-        replica.apply(env, &before, &sections).await.map_err(failed)?;
-        facts = Some(of_snapshot);
+    if let Some(mut snapshot) = reader.snapshot().await? {
+        let before = MicroBatchFacts::of_snapshot(snapshot.facts().id());
+        while let Some(piece) = snapshot.next().await? {
+            if is_given_up() {
+                return Ok(None);
+            }
+            replica.apply(&before, &piece).map_err(failed)?;
+        }
+        facts = Some(snapshot.facts().clone());
     }
     let follows = facts.is_some();
     let mut next = facts.as_ref().map(|facts| facts.id().next());
@@ -185,7 +189,7 @@ async fn make(
             return Err(reader.missing(missing).into());
         }
         let of_batch = MicroBatchFacts::new(id, watermark_of(&entry.facts));
-        replica.apply(env, &of_batch, &entry.sections).await.map_err(failed)?;
+        replica.apply(&of_batch, &entry.sections).map_err(failed)?;
         first.get_or_insert(id);
         next = Some(id.next());
         facts = Some(entry.facts);
@@ -197,9 +201,13 @@ async fn make(
     if !follows && first.is_some_and(|first| first > needs) {
         return Err(reader.missing(needs).into());
     }
-    let sections = replica.into_sections().map_err(failed)?;
-    let bytes = sections.iter().map(|section| section.len() as u64).sum();
-    let snapshot = Entry { facts, sections };
-    log.snapshot(&snapshot).await?;
-    Ok(Some(Made { id: snapshot.id(), bytes }))
+    let id = facts.id();
+    let mut snapshot = log.begin_snapshot(facts);
+    while let Some(piece) = replica.next_piece().map_err(failed)? {
+        if is_given_up() {
+            return Ok(None);
+        }
+        snapshot.add(piece).await?;
+    }
+    Ok(Some(Made { id, bytes: snapshot.finish().await? }))
 }

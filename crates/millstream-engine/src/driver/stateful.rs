@@ -26,7 +26,9 @@ use millstream_store::log_writer::WriteError;
 use millstream_store::offset::BatchId;
 use millstream_store::offset_log;
 use millstream_store::recovery::Recovered;
-use millstream_store::state_log::{self, Entry, Facts, StateLog, StateReader, WriteSettings};
+use millstream_store::state_log::{
+    self, Entry, Facts, SnapshotReader, StateLog, StateReader, WriteSettings,
+};
 use thiserror::Error;
 
 use super::branches::{Again, Branches, Order, Splits};
@@ -35,14 +37,13 @@ use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{Resume, ResumeError};
 use super::snapshots::Snapshots;
 use super::{Driver, Query};
-use crate::plan::StatefulPlan;
 use crate::plan::stream_scan::from_datafusion;
 use crate::progress::Durations;
 use crate::sink::{Published, Reached};
 use crate::source::{Failure, Lane};
 use crate::state::codec;
-use crate::state::operator::{MicroBatchFacts, Operator, OperatorMetrics};
-use crate::state::replica::Replica;
+use crate::state::operator::{MicroBatchFacts, OperatorMetrics};
+use crate::state::replica::QueryReplica;
 use crate::state::watermark::{Watermark, Watermarks};
 
 /// How often the watermark is looked at while nothing comes, where it may move by itself.
@@ -121,7 +122,7 @@ pub(super) struct QueryState {
 /// What a restart finds of a query with state.
 pub(super) struct StateToResume {
     reader: StateReader,
-    snapshot: Option<Entry>,
+    snapshot: Option<SnapshotReader>,
     /// Up to here, all sinks have everything.
     committed: Option<BatchId>,
     logged: Option<BatchId>,
@@ -188,7 +189,7 @@ pub(super) async fn find(
     }
     let in_log = recovered.last_commit.as_ref().map(|(id, _)| *id);
     let known = last.as_ref().and_then(|facts| facts.acknowledged).map(BatchId);
-    let committed = in_log.max(known).max(snapshot.as_ref().map(Entry::id));
+    let committed = in_log.max(known).max(snapshot.as_ref().map(|snapshot| snapshot.facts().id()));
     let published: Vec<_> =
         published.iter().map(|sink| sink.as_ref().map(|sink| sink.batch_id)).collect();
     let foremost = published.iter().flatten().max().copied();
@@ -232,7 +233,7 @@ pub(super) fn watermark_of(facts: &Facts) -> Watermark {
 impl Driver {
     /// Rebuilds the state, and publishes what sinks lack of it.
     pub(super) async fn resume_state(&mut self, found: StateToResume) -> Result<(), Failure> {
-        let StateToResume { mut reader, snapshot, committed, logged, published } = found;
+        let StateToResume { mut reader, mut snapshot, committed, logged, published } = found;
         let log = StateLog::start(
             &self.query.checkpoint,
             &self.query.env,
@@ -240,15 +241,17 @@ impl Driver {
             &reader,
         );
         let mut next = None;
-        if let Some(Entry { facts, sections }) = &snapshot {
-            let id = facts.id();
+        if let Some(snapshot) = &mut snapshot {
+            let id = snapshot.facts().id();
             let of_snapshot = MicroBatchFacts::of_snapshot(id);
             let Query { branches, env, .. } = &mut self.query;
-            branches.apply(env, &of_snapshot, sections, Again::NONE).await?;
+            while let Some(piece) = snapshot.next().await? {
+                branches.apply(env, &of_snapshot, &piece, Again::NONE).await?;
+            }
             next = Some(id.next());
         }
         let needed = reader.last().map(|last| BatchId(last.needs));
-        let mut last_facts = snapshot.as_ref().map(|snapshot| snapshot.facts.clone());
+        let mut last_facts = snapshot.as_ref().map(|snapshot| snapshot.facts().clone());
         self.state = Some(QueryState {
             log: Arc::new(log),
             watermarks: {
@@ -261,7 +264,7 @@ impl Driver {
             acknowledged: committed,
             snapshots: Snapshots::new(
                 self.query.snapshots,
-                snapshot.as_ref().map(Entry::id),
+                snapshot.as_ref().map(|snapshot| snapshot.facts().id()),
                 self.query.env.monotonic(),
             ),
             bytes: Vec::new(),
@@ -402,6 +405,7 @@ impl Driver {
             seen_ms: state.watermarks.seen_ms().to_vec(),
             needs: needs.0,
             acknowledged: state.acknowledged.map(|id| id.0),
+            pieces: Vec::new(),
         };
         let next_watermark_ms = facts.next_watermark_ms;
         let has_rows = computed.has_rows();
@@ -410,12 +414,9 @@ impl Driver {
         let bytes = sections.iter().map(|rows| codec::encoded_bytes(rows)).sum();
         let ticket = append(&state.log, facts, schemas, sections, bytes).await;
         state.snapshots.grown(id, bytes, needs);
-        // One of state beyond the limit of memory would need that memory.
-        let fits = !branches.stateful().any(StatefulPlan::has_spilled);
-        if fits && state.snapshots.are_due(state.acknowledged, env.monotonic()) {
-            let operators = branches.fresh_operators().map_err(from_datafusion)?;
+        if state.snapshots.are_due(state.acknowledged, env.monotonic()) {
+            let replica = branches.replica().map_err(from_datafusion)?;
             let end = state.acknowledged.expect("there is something to make one of");
-            let replica = Replica::new(operators);
             state.snapshots.make(checkpoint, env, &state.log, replica, end);
         }
         if has_rows {
@@ -506,13 +507,10 @@ async fn append(
 }
 
 impl Branches {
-    fn fresh_operators(&self) -> datafusion::common::Result<Vec<Box<dyn Operator>>> {
-        let of_plans = self.stateful().map(|plan| plan.fresh_operators());
-        Ok(of_plans
-            .collect::<datafusion::common::Result<Vec<_>>>()?
-            .into_iter()
-            .flatten()
-            .collect())
+    fn replica(&self) -> datafusion::common::Result<QueryReplica> {
+        let of_plans = self.stateful().map(|plan| plan.replica());
+        let of_plans = of_plans.collect::<datafusion::common::Result<Vec<_>>>()?;
+        Ok(QueryReplica::new(of_plans.into_iter().flatten().collect()))
     }
 
     fn needs_from(&self) -> Option<BatchId> {

@@ -27,6 +27,7 @@ use crate::state::codec;
 use crate::state::deduplicate::{Deduplicate, DeduplicateSpec};
 use crate::state::join::{Evict, JoinSpec, SideSpec, StreamJoin};
 use crate::state::operator::{Applied, MicroBatchFacts, Operator, OperatorMetrics};
+use crate::state::replica::Part;
 use crate::state::sharded::Means;
 
 /// By operator, by input: the rows it was given in a micro-batch.
@@ -242,19 +243,18 @@ impl StatefulPlan {
         self.stages.iter().filter_map(|stage| stage.operator.needs_from()).min()
     }
 
-    /// The operators without state, each for one core.
-    pub fn fresh_operators(&self) -> Result<Vec<Box<dyn Operator>>> {
-        self.stages.iter().map(|stage| stage.operator.fresh()).collect()
+    /// What makes a snapshot of the operators' state.
+    pub fn replica(&self) -> Result<Vec<Part>> {
+        let part = |PlannedStage { operator, delay_us, .. }: &PlannedStage| {
+            let (replica, schemas) = (operator.replica()?, operator.input_schemas());
+            Ok(Part { replica, schemas, delay_us: *delay_us })
+        };
+        self.stages.iter().map(part).collect()
     }
 
     /// What the operators have and did, without the memory of it.
     pub fn metrics(&self) -> Vec<OperatorMetrics> {
         self.stages.iter().map(|stage| stage.operator.metrics()).collect()
-    }
-
-    /// Whether state is in files, since it is more than fits into memory.
-    pub fn has_spilled(&self) -> bool {
-        self.stages.iter().any(|stage| stage.operator.metrics().spilled_bytes > 0)
     }
 
     /// The memory of each operator's state, in bytes.

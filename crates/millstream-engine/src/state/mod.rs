@@ -25,6 +25,7 @@ mod leaving;
 pub mod operator;
 pub mod replica;
 mod row_log;
+mod shard_replica;
 pub mod sharded;
 mod slot;
 mod spill;

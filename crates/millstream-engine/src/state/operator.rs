@@ -7,6 +7,7 @@ use datafusion::common::Result;
 use millstream_store::env::Env;
 use millstream_store::offset::BatchId;
 
+use super::replica::Replica;
 use super::watermark::Watermark;
 
 /// What an operator is told of a micro-batch besides its rows.
@@ -22,6 +23,9 @@ pub struct MicroBatchFacts {
 }
 
 impl MicroBatchFacts {
+    /// With this nothing is late, and nothing closes.
+    pub const NOTHING_LATE: Watermark = Watermark { evict_ms: i64::MIN, late_ms: i64::MIN };
+
     /// Of a micro-batch.
     pub fn new(id: BatchId, watermark: Watermark) -> Self {
         Self { id, watermark, is_snapshot: false }
@@ -30,8 +34,7 @@ impl MicroBatchFacts {
     /// Of a snapshot of the state up to the micro-batch `id`: nothing in it is late, and nothing
     /// closes.
     pub fn of_snapshot(id: BatchId) -> Self {
-        let watermark = Watermark { evict_ms: i64::MIN, late_ms: i64::MIN };
-        Self { id, watermark, is_snapshot: true }
+        Self { id, watermark: Self::NOTHING_LATE, is_snapshot: true }
     }
 }
 
@@ -44,7 +47,7 @@ pub struct Applied {
     pub changes: Vec<Vec<RecordBatch>>,
 }
 
-/// All of an operator's state as rows of its inputs, by input.
+/// State of an operator as rows of its inputs, by input.
 pub type Snapshot = Vec<Vec<RecordBatch>>;
 
 /// What an operator has, and did in the last micro-batch; names as in Spark's progress.
@@ -98,10 +101,6 @@ pub trait Operator: Send {
     /// The memory of its state, in bytes; may take a walk through all of it.
     fn bytes(&self) -> u64;
 
-    /// The same operator without state, for one core.
-    fn fresh(&self) -> Result<Box<dyn Operator>>;
-
-    /// All state, as rows that a fresh operator takes by [`Self::apply`] with
-    /// [`MicroBatchFacts::of_snapshot`].
-    fn snapshot(self: Box<Self>) -> Result<Snapshot>;
+    /// What makes a snapshot of its state, without state yet.
+    fn replica(&self) -> Result<Box<dyn Replica>>;
 }

@@ -2,53 +2,79 @@
 //!
 //! The state of a running operator cannot be read without taking it away, and copying it would hold
 //! up the query. So a snapshot is made from what the state log has: the snapshot before and the
-//! entries since, applied to operators of their own, on one thread that nobody waits for.
+//! entries since, applied to operators of their own, on one thread that nobody waits for. It is
+//! made in pieces, since all of it may be more than the query may keep in memory.
 
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use datafusion::common::Result;
-use millstream_store::env::Env;
 
 use super::codec;
-use super::operator::{MicroBatchFacts, Operator};
+use super::operator::{MicroBatchFacts, Snapshot};
 
-/// See the module's head.
-pub struct Replica {
-    operators: Vec<Box<dyn Operator>>,
+/// The state of one operator, without what comes of it.
+pub trait Replica: Send {
+    /// Takes what the operator was given in a micro-batch, by input.
+    fn apply(&mut self, facts: &MicroBatchFacts, inputs: Vec<Vec<RecordBatch>>) -> Result<()>;
+
+    /// A piece of the state after what was taken, as rows that an operator without state takes with
+    /// [`MicroBatchFacts::of_snapshot`]; `None` after the last. Nothing is taken after the first.
+    fn next_piece(&mut self) -> Result<Option<Snapshot>>;
 }
 
-impl Replica {
-    /// Of operators without state, in the order of the state log's sections.
-    pub fn new(operators: Vec<Box<dyn Operator>>) -> Self {
-        Self { operators }
+/// One operator's part of a query's replica.
+pub struct Part {
+    /// Without state.
+    pub replica: Box<dyn Replica>,
+    /// By input, the schema of its rows.
+    pub schemas: Vec<SchemaRef>,
+    /// By how much its input may be behind the query's watermark, microseconds.
+    pub delay_us: i64,
+}
+
+/// All operators; see the module's head.
+pub struct QueryReplica {
+    parts: Vec<Part>,
+    /// The one whose pieces are given.
+    at: usize,
+}
+
+impl QueryReplica {
+    /// Of operators in the order of the state log's sections.
+    pub fn new(parts: Vec<Part>) -> Self {
+        Self { parts, at: 0 }
     }
 
-    /// Applies an entry of the state log.
-    pub async fn apply(
-        &mut self,
-        env: &Env,
-        facts: &MicroBatchFacts,
-        sections: &[Vec<u8>],
-    ) -> Result<()> {
+    /// Applies an entry of the state log, or a piece of a snapshot.
+    pub fn apply(&mut self, facts: &MicroBatchFacts, sections: &[Vec<u8>]) -> Result<()> {
         let mut sections = sections.iter();
-        for operator in &mut self.operators {
-            let inputs = operator.input_schemas().len();
-            let rows = sections.by_ref().take(inputs).map(|bytes| codec::decode(bytes));
-            let rows = rows.collect::<std::result::Result<Vec<_>, ArrowError>>()?;
-            operator.apply(env, facts, rows).await?;
+        for part in &mut self.parts {
+            let rows = sections.by_ref().take(part.schemas.len()).map(|bytes| codec::decode(bytes));
+            let mut rows = rows.collect::<std::result::Result<Vec<_>, ArrowError>>()?;
+            rows.resize(part.schemas.len(), Vec::new());
+            let watermark = facts.watermark.before(part.delay_us);
+            part.replica.apply(&MicroBatchFacts { watermark, ..*facts }, rows)?;
         }
         Ok(())
     }
 
-    /// All state, as sections that operators without state take like an entry's.
-    pub fn into_sections(self) -> Result<Vec<Vec<u8>>> {
-        let mut sections = Vec::new();
-        for operator in self.operators {
-            let schemas = operator.input_schemas();
-            let rows = operator.snapshot()?;
-            for (schema, rows) in schemas.iter().zip(rows) {
-                sections.push(codec::encode(schema, &rows)?);
-            }
+    /// The next piece of all state, as sections of an entry; `None` after the last.
+    pub fn next_piece(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
+        while let Some(part) = self.parts.get_mut(self.at) {
+            let Some(rows) = part.replica.next_piece()? else {
+                self.at += 1;
+                continue;
+            };
+            let sections = part.schemas.iter().zip(&rows);
+            let own = sections.map(|(schema, rows)| codec::encode(schema, rows));
+            let own = own.collect::<std::result::Result<Vec<_>, ArrowError>>()?;
+            let inputs = |parts: &[Part]| parts.iter().map(|part| part.schemas.len()).sum();
+            let mut all = vec![Vec::new(); inputs(&self.parts[..self.at])];
+            all.extend(own);
+            all.resize(inputs(&self.parts), Vec::new());
+            return Ok(Some(all));
         }
-        Ok(sections)
+        Ok(None)
     }
 }

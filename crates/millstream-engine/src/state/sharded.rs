@@ -18,6 +18,8 @@ use millstream_store::env::Env;
 use millstream_store::offset::BatchId;
 
 use super::operator::{Applied, MicroBatchFacts, Operator, OperatorMetrics, Snapshot};
+use super::replica::Replica;
+use super::shard_replica::{InFiles, InMemory};
 use super::slot::{Aside, Slot};
 use super::spread::Spread;
 
@@ -52,6 +54,9 @@ pub trait ShardSpec: Send + Sync + 'static {
 pub trait Shard: Send + Sized + 'static {
     /// What it shares with the others.
     type Spec: ShardSpec;
+
+    /// Whether all state is published in each micro-batch, be there rows or not.
+    const PUBLISHES_ALL: bool = false;
 
     /// No state yet.
     fn new(spec: &Self::Spec) -> Result<Self>;
@@ -293,18 +298,12 @@ impl<S: Shard> Operator for Sharded<S> {
         self.slots.iter().map(Slot::bytes).sum()
     }
 
-    fn fresh(&self) -> Result<Box<dyn Operator>> {
-        let means = Means { cores: 1, ..self.means };
-        Ok(Box::new(Self::new(Arc::clone(&self.spec), means)?))
-    }
-
-    fn snapshot(self: Box<Self>) -> Result<Snapshot> {
-        let mut snapshot: Snapshot = vec![Vec::new(); self.spec.inputs().len()];
-        for slot in self.slots {
-            let of_shard = slot.into_shard(&self.spec)?.snapshot(&self.spec)?;
-            snapshot.iter_mut().zip(of_shard).for_each(|(all, rows)| all.extend(rows));
-        }
-        Ok(snapshot)
+    fn replica(&self) -> Result<Box<dyn Replica>> {
+        let spec = Arc::clone(&self.spec);
+        Ok(match self.means.memory_bytes {
+            None => Box::new(InMemory::<S>::new(spec)?),
+            Some(bytes) => Box::new(InFiles::<S>::new(spec, SHARDS_WITHIN_LIMIT, bytes)),
+        })
     }
 }
 

@@ -51,17 +51,21 @@ impl<S: Shard> Slot<S> {
         facts: &MicroBatchFacts,
         inputs: Vec<Vec<RecordBatch>>,
     ) -> Result<Outcome> {
+        let evict_us = facts.watermark.evict_us();
         if let Self::Away(away) = self
-            && !away.is_due(facts.watermark.evict_us())
+            && !S::PUBLISHES_ALL
+            && !is_due(away.due_us, evict_us)
         {
             if inputs.iter().flatten().all(|rows| rows.num_rows() == 0) {
                 return Ok(Outcome::default());
             }
-            if let Some(aside) = S::put_aside(spec, facts, &inputs)? {
+            // Rows that close at once, though they are not late, cannot wait.
+            let aside = S::put_aside(spec, facts, &inputs)?;
+            if let Some(aside) = aside.filter(|aside| !is_due(aside.due_us, evict_us)) {
                 return away.add(spec, facts.id, aside);
             }
         }
-        self.here(spec)?.apply(spec, facts, inputs)
+        self.here(spec, facts)?.apply(spec, facts, inputs)
     }
 
     /// Whether it is in memory.
@@ -69,14 +73,17 @@ impl<S: Shard> Slot<S> {
         matches!(self, Self::Here(_))
     }
 
-    /// The shard, in memory.
-    fn here(&mut self, spec: &S::Spec) -> Result<&mut S> {
+    /// The shard, in memory, as it is before the micro-batch of `facts`.
+    fn here(&mut self, spec: &S::Spec, facts: &MicroBatchFacts) -> Result<&mut S> {
         if let Self::Away(_) = self {
             let Self::Away(away) = std::mem::replace(self, Self::Here(S::new(spec)?)) else {
                 unreachable!("it was looked at")
             };
             if let Self::Here(shard) = self {
                 away.read_into(spec, shard)?;
+                // Micro-batches without rows for it have let state go all the same.
+                let before = MicroBatchFacts { watermark: facts.watermark.of_before(), ..*facts };
+                shard.apply(spec, &before, vec![Vec::new(); spec.inputs().len()])?;
             }
         }
         match self {
@@ -136,22 +143,13 @@ impl<S: Shard> Slot<S> {
             Self::Away(away) => away.file.bytes(),
         }
     }
+}
 
-    /// The shard with all its state.
-    pub fn into_shard(mut self, spec: &S::Spec) -> Result<S> {
-        self.here(spec)?;
-        match self {
-            Self::Here(shard) => Ok(shard),
-            Self::Away(_) => unreachable!("it was read"),
-        }
-    }
+fn is_due(due_us: Option<i64>, evict_us: i64) -> bool {
+    due_us.is_some_and(|due_us| due_us <= evict_us)
 }
 
 impl Away {
-    fn is_due(&self, evict_us: i64) -> bool {
-        self.due_us.is_some_and(|due_us| due_us <= evict_us)
-    }
-
     fn add<S: ShardSpec>(&mut self, spec: &S, id: BatchId, aside: Aside) -> Result<Outcome> {
         self.first = Some(self.first.map_or(id, |first| first.min(id)));
         self.due_us = self.due_us.into_iter().chain(aside.due_us).min();
@@ -173,12 +171,7 @@ impl Away {
     fn read_into<S: Shard>(self, spec: &S::Spec, shard: &mut S) -> Result<()> {
         let id = self.first.unwrap_or(BatchId(0));
         let facts = MicroBatchFacts::of_snapshot(id);
-        let inputs = spec.inputs().len();
-        self.file.read(|input, rows| {
-            let mut of_inputs = vec![Vec::new(); inputs];
-            of_inputs[input] = rows;
-            shard.apply(spec, &facts, of_inputs).map(drop)
-        })?;
+        self.file.read(|_, inputs| shard.apply(spec, &facts, inputs).map(drop))?;
         shard.apply(spec, &facts, self.pending).map(drop)
     }
 }

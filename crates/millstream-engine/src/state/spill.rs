@@ -19,21 +19,16 @@ use crate::source::Failure;
 /// Rows of an operator's inputs in a file.
 pub struct SpillFile {
     file: File,
-    pieces: Vec<Piece>,
+    /// By step, by input, the bytes of its rows.
+    steps: Vec<Vec<usize>>,
     bytes: u64,
-}
-
-/// Rows of one input, in the order in which they came.
-struct Piece {
-    input: usize,
-    bytes: usize,
 }
 
 impl SpillFile {
     /// A file without rows, in the directory for temporary files.
     pub fn new() -> Result<Self> {
         let file = tempfile::tempfile().map_err(failed)?;
-        Ok(Self { file, pieces: Vec::new(), bytes: 0 })
+        Ok(Self { file, steps: Vec::new(), bytes: 0 })
     }
 
     /// How many bytes it has.
@@ -41,35 +36,33 @@ impl SpillFile {
         self.bytes
     }
 
-    fn add(&mut self, input: usize, schema: &SchemaRef, rows: &[RecordBatch]) -> Result<()> {
-        let encoded = codec::encode(schema, rows)?;
-        if encoded.is_empty() {
-            return Ok(());
+    /// Adds rows by input, as one step.
+    pub fn add_all(&mut self, schemas: &[SchemaRef], inputs: &[Vec<RecordBatch>]) -> Result<()> {
+        let mut step = Vec::with_capacity(inputs.len());
+        for (schema, rows) in schemas.iter().zip(inputs) {
+            let encoded = codec::encode(schema, rows)?;
+            self.file.write_all(&encoded).map_err(failed)?;
+            self.bytes += encoded.len() as u64;
+            step.push(encoded.len());
         }
-        self.file.write_all(&encoded).map_err(failed)?;
-        self.bytes += encoded.len() as u64;
-        self.pieces.push(Piece { input, bytes: encoded.len() });
+        self.steps.push(step);
         Ok(())
     }
 
-    /// Gives the rows to `each`, some of one input at a time, in the order in which they came.
+    /// Gives each step's number and rows, by input, to `each`, in the order in which they came.
     pub fn read(
         mut self,
-        mut each: impl FnMut(usize, Vec<RecordBatch>) -> Result<()>,
+        mut each: impl FnMut(usize, Vec<Vec<RecordBatch>>) -> Result<()>,
     ) -> Result<()> {
         self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        for Piece { input, bytes } in self.pieces {
-            let mut encoded = vec![0; bytes];
-            self.file.read_exact(&mut encoded).map_err(failed)?;
-            each(input, codec::decode(&encoded)?)?;
-        }
-        Ok(())
-    }
-
-    /// Adds rows by input.
-    pub fn add_all(&mut self, schemas: &[SchemaRef], snapshot: &[Vec<RecordBatch>]) -> Result<()> {
-        for (input, (schema, rows)) in schemas.iter().zip(snapshot).enumerate() {
-            self.add(input, schema, rows)?;
+        for (step, bytes) in self.steps.into_iter().enumerate() {
+            let mut inputs = Vec::with_capacity(bytes.len());
+            for bytes in bytes {
+                let mut encoded = vec![0; bytes];
+                self.file.read_exact(&mut encoded).map_err(failed)?;
+                inputs.push(codec::decode(&encoded)?);
+            }
+            each(step, inputs)?;
         }
         Ok(())
     }

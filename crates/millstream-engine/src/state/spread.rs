@@ -51,3 +51,44 @@ impl Spread {
         Ok(shares)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int64Array, StringArray, TimestampMicrosecondArray};
+
+    use super::*;
+
+    #[test]
+    fn keys_of_any_kind_are_spread_evenly() {
+        const KEYS: i64 = 64_000;
+        let minutes =
+            TimestampMicrosecondArray::from_iter_values((0..KEYS).map(|at| at * 60_000_000));
+        let numbers = Int64Array::from_iter_values(0..KEYS);
+        let rounded = Int64Array::from_iter_values((0..KEYS).map(|at| at << 32));
+        let texts = StringArray::from_iter_values((0..KEYS).map(|at| at.to_string()));
+        let columns: [(&str, ArrayRef); 4] = [
+            ("minutes", Arc::new(minutes)),
+            ("numbers", Arc::new(numbers)),
+            ("rounded", Arc::new(rounded)),
+            ("texts", Arc::new(texts)),
+        ];
+        for (name, keys) in columns {
+            let rows = RecordBatch::try_from_iter([(name, keys)]).unwrap();
+            for shards in [2, 3, 64] {
+                let spread = Spread::new(shards);
+                let shares =
+                    spread.rows(std::slice::from_ref(&rows), |rows| rows.columns().to_vec());
+                let mean = KEYS as usize / shards;
+                for share in shares.unwrap() {
+                    let found: usize = share.iter().map(RecordBatch::num_rows).sum();
+                    assert!(
+                        found.abs_diff(mean) < mean / 3,
+                        "{name}: {found} of {mean} in {shards}"
+                    );
+                }
+            }
+        }
+    }
+}

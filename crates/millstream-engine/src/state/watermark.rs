@@ -57,6 +57,11 @@ impl Watermark {
         Self { evict_ms: before(self.evict_ms), late_ms: before(self.late_ms) }
     }
 
+    /// What the micro-batch before has closed.
+    pub fn of_before(self) -> Self {
+        Self { evict_ms: self.late_ms, late_ms: self.late_ms }
+    }
+
     /// As [`Self::evict_ms`], microseconds.
     pub fn evict_us(self) -> i64 {
         self.evict_ms.saturating_mul(1_000)

@@ -7,7 +7,8 @@
 //! ```text
 //! state/millstream-state     says whose state it is: the form of the operators, in JSON
 //! state/changes-<N>          the entries of micro-batches N, N+1, ...; see [`file`] for the bytes
-//! state/snapshot-<N>         all state after micro-batch N
+//! state/snapshot-<N>         all state after micro-batch N, or the names of its pieces
+//! state/piece-<N>-<random>   a piece of it, where it has several
 //! ```
 //!
 //! Entries are handed over one by one and written several to a file, in the background: a file is
@@ -21,9 +22,11 @@
 
 pub mod file;
 mod read;
+mod snapshot;
 mod write;
 
 pub use read::{ReadError, StateReader};
+pub use snapshot::{Piece, SnapshotReader, SnapshotWriter};
 pub use write::{StateLog, Ticket, WriteSettings};
 
 use serde::{Deserialize, Serialize};
@@ -58,6 +61,9 @@ pub struct Facts {
     /// The last micro-batch that all sinks had acknowledged by then.
     #[serde(default)]
     pub acknowledged: Option<u64>,
+    /// The files with the pieces of a snapshot, in order; none where it is in one piece.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pieces: Vec<String>,
 }
 
 impl Facts {
@@ -85,6 +91,7 @@ impl Entry {
 
 const CHANGES: &str = "changes-";
 const SNAPSHOT: &str = "snapshot-";
+const PIECE: &str = "piece-";
 
 fn changes_name(first: BatchId) -> String {
     format!("{}/{CHANGES}{first}", layout::STATE)

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use thiserror::Error;
 
 use super::file::{self, DecodeError};
+use super::snapshot::SnapshotReader;
 use super::{CHANGES, Entry, Facts, SNAPSHOT, changes_name, ids_of, snapshot_name};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Classified, Kind};
@@ -155,18 +156,18 @@ impl StateReader {
         }
     }
 
-    /// The newest whole snapshot; the entries up to it are then passed over.
-    pub async fn snapshot(&mut self) -> Result<Option<Entry>, ReadError> {
+    /// The newest snapshot; the entries up to it are then passed over.
+    pub async fn snapshot(&mut self) -> Result<Option<SnapshotReader>, ReadError> {
         while let Some(id) = self.snapshots.pop() {
             let name = snapshot_name(id);
-            match read(&self.storage, &name).await? {
-                Ok(entries) => {
-                    let snapshot = entries.into_iter().next();
+            match read(&self.storage, &name).await?.map(|entries| entries.into_iter().next()) {
+                Ok(Some(snapshot)) => {
                     self.pass_over(id).await?;
-                    let of_snapshot = snapshot.as_ref().map(|snapshot| snapshot.facts.clone());
-                    self.last = self.last.take().or(of_snapshot);
-                    return Ok(snapshot);
+                    let snapshot = SnapshotReader::new(self.storage.clone(), snapshot);
+                    self.last.get_or_insert_with(|| snapshot.facts().clone());
+                    return Ok(Some(snapshot));
                 }
+                Ok(None) => {}
                 // An older one with more entries behind it gives the same state.
                 Err(problem) => tracing::warn!(
                     name = self.storage.path_of(&name),
@@ -239,7 +240,7 @@ impl StateReader {
     }
 }
 
-async fn read(
+pub(super) async fn read(
     storage: &Storage,
     name: &str,
 ) -> Result<Result<Vec<Entry>, DecodeError>, StorageError> {

@@ -7,6 +7,7 @@ use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::env::Env;
 use crate::error::{Classified, Kind};
+use crate::layout;
 use crate::offset::SourceOffset;
 use crate::storage::Storage;
 
@@ -105,14 +106,70 @@ async fn entries_that_are_not_needed_go_and_a_snapshot_stands_for_them() {
     for id in 0..200 {
         append(&log, id, 0).await.written().await.unwrap();
     }
-    log.snapshot(&entry(150, vec![b"all".to_vec()])).await.unwrap();
+    let mut snapshot = log.begin_snapshot(entry(150, vec![]).facts);
+    snapshot.add(vec![b"all".to_vec()]).await.unwrap();
+    assert_eq!(snapshot.finish().await.unwrap(), 3);
     append(&log, 200, 151).await.written().await.unwrap();
     log.close().await.unwrap();
     let mut reader = StateReader::open(&checkpoint).await.unwrap();
     assert_eq!(reader.files().first(), Some(&(BatchId(151), BatchId(151))));
-    let snapshot = reader.snapshot().await.unwrap().unwrap();
-    assert_eq!((snapshot.id(), &snapshot.sections[..]), (BatchId(150), &[b"all".to_vec()][..]));
+    let mut snapshot = reader.snapshot().await.unwrap().unwrap();
+    assert_eq!(snapshot.facts().id(), BatchId(150));
+    assert_eq!(pieces(&mut snapshot).await, [[b"all".to_vec()]]);
     assert_eq!(ids(&mut reader).await, (151..=200).collect::<Vec<_>>());
+}
+
+async fn pieces(snapshot: &mut SnapshotReader) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    while let Some(piece) = snapshot.next().await.unwrap() {
+        pieces.push(piece);
+    }
+    pieces
+}
+
+#[tokio::test]
+async fn a_snapshot_in_pieces_is_there_with_its_last_file() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let checkpoint = checkpoint(directory.path(), &env).await;
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    let log = StateLog::start(&checkpoint, &env, settings(0), &reader);
+    let names = || {
+        let found = std::fs::read_dir(directory.path().join(layout::STATE)).unwrap();
+        let names = found.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| !name.starts_with(CHANGES)).collect::<Vec<_>>()
+    };
+    for id in [3, 5] {
+        append(&log, id, 0).await.written().await.unwrap();
+        // One that a crash cuts off, and one that comes to its end.
+        let all: Vec<Piece> = (0..3).map(|at| vec![vec![], vec![at; 7]]).collect();
+        let mut cut_off = log.begin_snapshot(entry(id, vec![]).facts);
+        let mut whole = log.begin_snapshot(entry(id, vec![]).facts);
+        for piece in &all {
+            cut_off.add(piece.clone()).await.unwrap();
+            whole.add(piece.clone()).await.unwrap();
+        }
+        drop(cut_off);
+        let mut reader = StateReader::open(&checkpoint).await.unwrap();
+        let before = reader.snapshot().await.unwrap().map(|known| known.facts().id());
+        assert_eq!(before, (id == 5).then_some(BatchId(3)));
+        assert_eq!(whole.finish().await.unwrap(), 21);
+        let mut reader = StateReader::open(&checkpoint).await.unwrap();
+        let mut snapshot = reader.snapshot().await.unwrap().unwrap();
+        assert_eq!(snapshot.facts().id(), BatchId(id));
+        assert_eq!(pieces(&mut snapshot).await, all);
+        assert_eq!(names().len(), 4, "{:?}", names());
+    }
+    let piece = names().into_iter().find(|name| name.starts_with(PIECE)).unwrap();
+    std::fs::remove_file(directory.path().join(layout::STATE).join(piece)).unwrap();
+    let mut reader = StateReader::open(&checkpoint).await.unwrap();
+    let mut snapshot = reader.snapshot().await.unwrap().unwrap();
+    let error = loop {
+        match snapshot.next().await {
+            Ok(piece) => assert!(piece.is_some(), "a piece is missing"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), Kind::Data, "{error}");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::file::Encoder;
-use super::{Entry, Facts, StateReader, changes_name, snapshot_name};
+use super::{Entry, Facts, SnapshotWriter, StateReader, changes_name};
 use crate::checkpoint::Checkpoint;
 use crate::crash_points::{self, Step};
 use crate::env::{Env, Task};
@@ -51,11 +51,11 @@ pub struct StateLog {
     writer: Mutex<Option<Task<()>>>,
 }
 
-struct Shared {
-    storage: Storage,
-    env: Env,
+pub(super) struct Shared {
+    pub(super) storage: Storage,
+    pub(super) env: Env,
     settings: WriteSettings,
-    queue: Mutex<Queue>,
+    pub(super) queue: Mutex<Queue>,
     /// Something was handed over, or somebody waits.
     work: Notify,
     /// Something was written.
@@ -63,7 +63,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Queue {
+pub(super) struct Queue {
     entries: VecDeque<Queued>,
     bytes: usize,
     /// Entries up to here are waited for.
@@ -75,7 +75,7 @@ struct Queue {
     /// Files that are there, first and last entry of each, ascending.
     files: VecDeque<(BatchId, BatchId)>,
     /// Snapshots that are there, ascending.
-    snapshots: Vec<BatchId>,
+    pub(super) snapshots: Vec<BatchId>,
     /// Entries below are not needed any more.
     needed_from: Option<BatchId>,
     ends: bool,
@@ -129,21 +129,10 @@ impl StateLog {
         Ticket { shared: Arc::clone(shared), id }
     }
 
-    /// Writes all state after a micro-batch, and deletes older snapshots. The entries that it
-    /// replaces go once a later one says that it does not need them.
-    pub async fn snapshot(&self, snapshot: &Entry) -> Result<(), WriteError> {
-        let shared = &self.shared;
-        let mut encoder = Encoder::default();
-        encoder.add(snapshot);
-        let id = snapshot.id();
-        let name = snapshot_name(id);
-        shared.storage.put_if_absent(&name, encoder.finish(), Durability::Power).await?;
-        let older = std::mem::replace(&mut shared.queue.lock().snapshots, vec![id]);
-        let older = older.into_iter().filter(|older| *older < id).map(snapshot_name).collect();
-        if let Err(error) = shared.storage.delete_many(older).await {
-            tracing::warn!(%error, "old snapshots of the state cannot be deleted");
-        }
-        Ok(())
+    /// Begins to write all state after the micro-batch of `facts`. The entries that it replaces
+    /// go once a later one says that it does not need them.
+    pub fn begin_snapshot(&self, facts: Facts) -> SnapshotWriter {
+        SnapshotWriter::new(Arc::clone(&self.shared), facts)
     }
 
     /// The failure that ended writing, if there was one.

@@ -14,13 +14,13 @@ use crate::plan::{StatefulPlan, StreamPlan};
 use crate::state::event_times::Time;
 use crate::state::sharded::Means;
 
-fn timed_schema() -> SchemaRef {
+pub(super) fn timed_schema() -> SchemaRef {
     let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
     let fields = vec![Field::new("v", DataType::Int64, false), Field::new("ts", timestamp, true)];
     Arc::new(Schema::new(fields))
 }
 
-struct Timed(Vec<i64>);
+pub(super) struct Timed(pub(super) Vec<i64>);
 
 impl Split for Timed {
     fn rows(&self) -> u64 {

@@ -41,6 +41,8 @@ pub struct Changing<const COMPLETE: bool> {
 impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
     type Spec = AggregateSpec;
 
+    const PUBLISHES_ALL: bool = COMPLETE;
+
     fn new(spec: &AggregateSpec) -> Result<Self> {
         let keys: Vec<_> = spec.input().fields()[..spec.key_count()].to_vec();
         let keys = Arc::new(Schema::new(keys));

@@ -86,6 +86,8 @@ struct Merged {
 impl<const COMPLETE: bool> Shard for Sessions<COMPLETE> {
     type Spec = AggregateSpec;
 
+    const PUBLISHES_ALL: bool = COMPLETE;
+
     fn new(spec: &AggregateSpec) -> Result<Self> {
         let mut fields: Vec<_> = spec.others().fields().to_vec();
         fields.push(Arc::new(Field::new("start", time_type(), false)));

@@ -1,0 +1,144 @@
+//! Snapshots, written and read in pieces: all state may be more than fits into memory.
+//!
+//! A snapshot of one piece is one file, an entry like any other. One of several has each piece in a
+//! file of its own, and last comes the file that says which they are: before that there is no
+//! snapshot. The pieces' names have something random in them, so that a crash in between leaves
+//! nothing that the next try would meet; what it leaves goes with the next snapshot.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::file::Encoder;
+use super::read::{self, ReadError};
+use super::write::Shared;
+use super::{Entry, Facts, PIECE, snapshot_name};
+use crate::layout;
+use crate::log_writer::WriteError;
+use crate::offset::BatchId;
+use crate::storage::{Durability, Storage};
+
+/// The sections of a piece, as an entry has them: by operator input, rows; empty for none.
+pub type Piece = Vec<Vec<u8>>;
+
+/// Writes one snapshot. Dropped before [`Self::finish`], there is none.
+pub struct SnapshotWriter {
+    shared: Arc<Shared>,
+    facts: Facts,
+    /// Not written yet: it may be the only one.
+    held: Piece,
+    names: Vec<String>,
+    bytes: u64,
+}
+
+impl SnapshotWriter {
+    pub(super) fn new(shared: Arc<Shared>, facts: Facts) -> Self {
+        Self { shared, facts, held: Vec::new(), names: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds a piece.
+    ///
+    /// # Errors
+    ///
+    /// A piece before it cannot be written.
+    pub async fn add(&mut self, piece: Piece) -> Result<(), WriteError> {
+        self.bytes += piece.iter().map(|section| section.len() as u64).sum::<u64>();
+        let held = std::mem::replace(&mut self.held, piece);
+        if !held.is_empty() {
+            self.put_piece(held).await?;
+        }
+        Ok(())
+    }
+
+    async fn put_piece(&mut self, sections: Piece) -> Result<(), WriteError> {
+        let (id, random) = (self.facts.id(), self.shared.env.random_uuid());
+        let name = format!("{PIECE}{id}-{random}");
+        self.put(&format!("{}/{name}", layout::STATE), sections, Vec::new()).await?;
+        self.names.push(name);
+        Ok(())
+    }
+
+    async fn put(
+        &self,
+        name: &str,
+        sections: Piece,
+        pieces: Vec<String>,
+    ) -> Result<(), WriteError> {
+        let mut encoder = Encoder::default();
+        encoder.add(&Entry { facts: Facts { pieces, ..self.facts.clone() }, sections });
+        Ok(self.shared.storage.put_if_absent(name, encoder.finish(), Durability::Power).await?)
+    }
+
+    /// Makes it the snapshot, and deletes older ones. Gives the bytes of its sections.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written; the one before is still there then.
+    pub async fn finish(mut self) -> Result<u64, WriteError> {
+        let mut last = std::mem::take(&mut self.held);
+        if !self.names.is_empty() {
+            self.put_piece(std::mem::take(&mut last)).await?;
+        }
+        let id = self.facts.id();
+        self.put(&snapshot_name(id), last, self.names.clone()).await?;
+        let older = std::mem::replace(&mut self.shared.queue.lock().snapshots, vec![id]);
+        self.delete(older.into_iter().filter(|older| *older < id)).await;
+        Ok(self.bytes)
+    }
+
+    /// Deletes `older` snapshots, and pieces of any but this one.
+    async fn delete(&self, older: impl Iterator<Item = BatchId>) {
+        let storage = &self.shared.storage;
+        let mut names: Vec<String> = older.map(snapshot_name).collect();
+        match storage.list(layout::STATE).await {
+            Ok(found) => {
+                let is_old = |name: &String| name.starts_with(PIECE) && !self.names.contains(name);
+                let old = found.into_iter().filter(is_old);
+                names.extend(old.map(|name| format!("{}/{name}", layout::STATE)));
+            }
+            Err(error) => tracing::warn!(%error, "old snapshots of the state cannot be listed"),
+        }
+        if let Err(error) = storage.delete_many(names).await {
+            tracing::warn!(%error, "old snapshots of the state cannot be deleted");
+        }
+    }
+}
+
+/// Reads one snapshot, piece by piece.
+pub struct SnapshotReader {
+    storage: Storage,
+    facts: Facts,
+    /// The first one where there is only one.
+    whole: Option<Piece>,
+    names: VecDeque<String>,
+}
+
+impl SnapshotReader {
+    pub(super) fn new(storage: Storage, snapshot: Entry) -> Self {
+        let Entry { mut facts, sections } = snapshot;
+        let names = VecDeque::from(std::mem::take(&mut facts.pieces));
+        let whole = names.is_empty().then_some(sections);
+        Self { storage, facts, whole, names }
+    }
+
+    /// Where the query stood.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The next piece.
+    ///
+    /// # Errors
+    ///
+    /// It is damaged, or cannot be read.
+    pub async fn next(&mut self) -> Result<Option<Piece>, ReadError> {
+        if let Some(whole) = self.whole.take() {
+            return Ok(Some(whole));
+        }
+        let Some(name) = self.names.pop_front() else { return Ok(None) };
+        let name = format!("{}/{name}", layout::STATE);
+        match read::read(&self.storage, &name).await? {
+            Ok(entries) => Ok(entries.into_iter().next().map(|piece| piece.sections)),
+            Err(problem) => Err(ReadError::Damaged { path: self.storage.path_of(&name), problem }),
+        }
+    }
+}
