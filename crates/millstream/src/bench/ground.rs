@@ -95,8 +95,29 @@ impl Ground {
         partitions: i32,
         work: impl FnOnce(&str) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        self.with_topic_of(label, partitions, &[], work)
+    }
+
+    /// As [`Self::with_topic`], for records that are read at once: of a long run, old ones go.
+    pub fn with_live_topic<T>(
+        &self,
+        label: &str,
+        partitions: i32,
+        work: impl FnOnce(&str) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let options = [("retention.bytes", "1073741824"), ("segment.bytes", "134217728")];
+        self.with_topic_of(label, partitions, &options, work)
+    }
+
+    fn with_topic_of<T>(
+        &self,
+        label: &str,
+        partitions: i32,
+        options: &[(&str, &str)],
+        work: impl FnOnce(&str) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let topic = format!("{}-{}-{label}", self.name, std::process::id());
-        self.broker.topics.create(&topic, partitions)?;
+        self.broker.topics.create(&topic, partitions, options)?;
         let outcome = work(&topic);
         let deleted = self.broker.topics.delete(&[&topic]);
         // What failed first is what is told.

@@ -95,6 +95,13 @@ impl Process {
         sum
     }
 
+    /// The memory that it and what it has started have in RAM.
+    pub fn resident_mb(&self) -> f64 {
+        let status = |pid| fs::read_to_string(format!("/proc/{pid}/status")).ok();
+        let statuses = family(self.child.id()).into_iter().filter_map(status);
+        statuses.filter_map(|status| status_mb(&status, "VmRSS:")).sum()
+    }
+
     /// Waits until it ends by itself, and gives what it has used. Nothing else may be started or
     /// ended meanwhile by this program, whose children's times the kernel adds up.
     pub fn wait(&mut self, env: &Env, limit: Duration) -> Result<Usage, Error> {
@@ -268,7 +275,7 @@ fn before_exec(command: &mut Command) {
 fn usage_of(pid: u32) -> Option<Usage> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    Some(Usage { cpu_seconds: cpu_seconds(&stat)?, peak_rss_mb: peak_rss_mb(&status)? })
+    Some(Usage { cpu_seconds: cpu_seconds(&stat)?, peak_rss_mb: status_mb(&status, "VmHWM:")? })
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
@@ -295,9 +302,9 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
     Some((user + system) as f64 / TICKS_PER_SECOND)
 }
 
-/// The line `VmHWM:   123 kB` of `/proc/PID/status`; the kernel's kB is 1024 bytes.
-fn peak_rss_mb(status: &str) -> Option<f64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+/// A line such as `VmHWM:   123 kB` of `/proc/PID/status`; the kernel's kB is 1024 bytes.
+fn status_mb(status: &str, name: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib / 1024.0)
 }
@@ -311,9 +318,9 @@ mod tests {
         let stat = "7 (a) b) 1 (2) S 1 7 7 0 -1 4194560 1 2 3 4 250 50 0 0 20 0 1 0 5 6 7";
         assert_eq!(cpu_seconds(stat), Some(3.0));
         assert_eq!(parent(stat), Some(1));
-        assert_eq!(peak_rss_mb("Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t 2048 kB\n"), Some(2.0));
+        assert_eq!(status_mb("Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t 2048 kB\n", "VmHWM:"), Some(2.0));
         assert_eq!(cpu_seconds("7 (a) S"), None);
-        assert_eq!(peak_rss_mb("Name:\tx\n"), None);
+        assert_eq!(status_mb("Name:\tx\n", "VmHWM:"), None);
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct Told {
     pub state_rows: u64,
     /// Bytes of memory of the state; measured about once a second.
     pub state_bytes: u64,
+    /// Bytes of the state in files.
+    pub spilled_bytes: u64,
     /// Rows left out because they came late.
     pub rows_late: u64,
 }
@@ -131,6 +133,8 @@ struct EventTime {
 struct StateOperator {
     num_rows_total: u64,
     memory_used_bytes: u64,
+    #[serde(default)]
+    spilled_bytes: u64,
     num_rows_dropped_by_watermark: u64,
 }
 
@@ -164,6 +168,7 @@ fn parse(line: &str, told_us: i64) -> Result<Told, String> {
         ends: object.sources.first().map(|source| ends(&source.end_offset)).unwrap_or_default(),
         state_rows: of_operators(|operator| operator.num_rows_total),
         state_bytes: of_operators(|operator| operator.memory_used_bytes),
+        spilled_bytes: of_operators(|operator| operator.spilled_bytes),
         rows_late: of_operators(|operator| operator.num_rows_dropped_by_watermark),
     })
 }
@@ -196,7 +201,7 @@ mod tests {
         "batchDuration":40,"numInputRows":7,"durationMs":{"addBatch":9,"commitOffsets":30},
         "eventTime":{"watermark":"2026-01-01T00:00:00.250Z"},
         "stateOperators":[{"operatorName":"a","numRowsTotal":5,"numRowsUpdated":5,
-            "numRowsRemoved":0,"memoryUsedBytes":100,"numRowsDroppedByWatermark":2}],
+            "numRowsRemoved":0,"memoryUsedBytes":100,"spilledBytes":50,"numRowsDroppedByWatermark":2}],
         "sources":[{"description":"KafkaV2[Subscribe[in]]","startOffset":null,
             "endOffset":{"in":{"0":23,"3":4,"2":9,"1":17}},"latestOffset":null,"numInputRows":7}],
         "sink":{"description":"s","numOutputRows":2}
@@ -217,6 +222,7 @@ mod tests {
             ends: vec![23, 17, 9, 4],
             state_rows: 5,
             state_bytes: 100,
+            spilled_bytes: 50,
             rows_late: 2,
         };
         assert_eq!(told, expected);

@@ -129,8 +129,8 @@ impl<'a> Stage<'a> {
     ) -> Result<Outcome, Error> {
         let name = format!("bench-{}-{label}", std::process::id());
         let (from, to) = (format!("{name}-in"), format!("{name}-out"));
-        self.broker.topics.create(&from, load.partitions)?;
-        self.broker.topics.create(&to, load.partitions)?;
+        self.broker.topics.create(&from, load.partitions, &[])?;
+        self.broker.topics.create(&to, load.partitions, &[])?;
         let directory = self.work.subdirectory(&name)?;
         let outcome = self.measure(contender, load, round, (&from, &to), &directory);
         self.broker.topics.delete(&[&from, &to])?;

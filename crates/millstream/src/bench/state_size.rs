@@ -12,6 +12,8 @@ pub struct StateSize {
     state_rows_max: u64,
     /// Their memory, as the engine measures it about once a second.
     state_mb_max: f64,
+    /// Bytes of it in files, in millions, where its memory has a limit.
+    spilled_mb_max: f64,
     /// Rows that were left out because they came late.
     rows_late: u64,
 }
@@ -19,10 +21,13 @@ pub struct StateSize {
 impl StateSize {
     /// Of a run.
     pub fn of(told: &[Told]) -> Self {
-        let bytes = told.iter().map(|told| told.state_bytes).max().unwrap_or(0);
+        let mb = |bytes: fn(&Told) -> u64| {
+            report::rounded(told.iter().map(bytes).max().unwrap_or(0) as f64 / 1e6, 1)
+        };
         Self {
             state_rows_max: told.iter().map(|told| told.state_rows).max().unwrap_or(0),
-            state_mb_max: report::rounded(bytes as f64 / 1e6, 1),
+            state_mb_max: mb(|told| told.state_bytes),
+            spilled_mb_max: mb(|told| told.spilled_bytes),
             rows_late: told.iter().map(|told| told.rows_late).sum(),
         }
     }

@@ -43,10 +43,16 @@ impl Topics {
     }
 
     /// Makes a topic and waits until every partition has a leader.
-    pub fn create(&self, topic: &str, partitions: i32) -> Result<(), Error> {
+    pub fn create(
+        &self,
+        topic: &str,
+        partitions: i32,
+        options: &[(&str, &str)],
+    ) -> Result<(), Error> {
         // Records carry times of their own, which may be long past: the broker would delete them.
         let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
         let new = new.set("retention.ms", "-1");
+        let new = options.iter().fold(new, |new, (name, value)| new.set(name, value));
         let made = block_on(self.admin.create_topics(&[new], &admin_options()));
         settled(made, format!("making topic {topic}"))?;
         let asked = self.env.monotonic();

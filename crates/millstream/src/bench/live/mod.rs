@@ -102,6 +102,8 @@ pub struct Ran {
     usage: Usage,
     /// How long that was.
     elapsed: Duration,
+    /// Each second, microseconds since the epoch, the memory that the engine had in RAM, in MB.
+    pub resident: Vec<(i64, f64)>,
 }
 
 /// The part of a result line that is the same for all live runs.
@@ -145,13 +147,18 @@ impl Live<'_> {
         let plan = self.plan(clock.now_us() + SETTLE_US);
         feed.sender.wait_until(plan.start_us);
         let (began, before) = (env.monotonic(), engine.process.usage());
-        let late = self.send(&plan, &mut feed, &clock, &mut engine, &mut each)?;
+        let mut resident = Vec::new();
+        let mut second = |engine: &mut Telling| {
+            resident.push((clock.now_us(), engine.process.resident_mb()));
+            engine.process.check()
+        };
+        let late = self.send(&plan, &mut feed, &clock, &mut each, || second(&mut engine))?;
         let (elapsed, after) = (env.monotonic() - began, engine.process.usage());
         let ended = self.close(&plan, &mut feed)?;
         self.wait(&mut engine, SILENCE_MAX, |told| ended.is_reached(told))?;
         self.stop(engine).map(|told| {
             let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
-            Ran { plan, told, late, usage: Usage { cpu_seconds, ..after }, elapsed }
+            Ran { plan, told, late, usage: Usage { cpu_seconds, ..after }, elapsed, resident }
         })
     }
 
@@ -167,8 +174,8 @@ impl Live<'_> {
         plan: &Plan,
         feed: &mut Feed,
         clock: &Clock,
-        engine: &mut Telling,
         each: &mut impl FnMut(u64, i64),
+        mut each_second: impl FnMut() -> Result<(), Error>,
     ) -> Result<Quantiles, Error> {
         let mut late = Latencies::new();
         for due in plan.schedule() {
@@ -179,7 +186,7 @@ impl Live<'_> {
             each(feed.send(partition, time_ms)?, time_ms);
             late.add(clock.now_us() - due.due_us);
             if due.number % self.flags.rate == 0 {
-                engine.process.check()?;
+                each_second()?;
             }
         }
         feed.sender.flush()?;

@@ -28,6 +28,8 @@ pub struct Plan {
 /// What one window tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
+    /// The former moment, microseconds since the epoch.
+    pub due_us: i64,
     /// From the moment that the record which takes the watermark past its end was due, to the
     /// moment that its results were published. Microseconds.
     pub latency_us: i64,
@@ -68,6 +70,38 @@ impl Plan {
     /// was in. Those that no line covers are left out.
     pub fn latencies(&self, told: &[Told], moment: impl Fn(&Told) -> i64) -> Latencies {
         let mut latencies = Latencies::new();
+        self.each_latency(told, moment, |_, latency_us| latencies.add(latency_us));
+        latencies
+    }
+
+    /// As [`Self::latencies`], by slices of so many seconds behind the warm-up.
+    pub fn slices(
+        &self,
+        told: &[Told],
+        seconds: u64,
+        moment: impl Fn(&Told) -> i64,
+    ) -> Vec<Latencies> {
+        let mut slices: Vec<Latencies> = Vec::new();
+        self.each_latency(told, moment, |due_us, latency_us| {
+            let slice = self.slice(due_us, seconds).expect("it is behind the warm-up");
+            slices.resize_with(slices.len().max(slice + 1), Latencies::new);
+            slices[slice].add(latency_us);
+        });
+        slices
+    }
+
+    /// Which slice of so many seconds a moment belongs to; `None` in the warm-up.
+    pub fn slice(&self, at_us: i64, seconds: u64) -> Option<usize> {
+        usize::try_from((at_us - self.measured_from_us()).div_euclid(microseconds(seconds))).ok()
+    }
+
+    /// Gives each record's due moment and its latency to `each`.
+    fn each_latency(
+        &self,
+        told: &[Told],
+        moment: impl Fn(&Told) -> i64,
+        mut each: impl FnMut(i64, i64),
+    ) {
         let mut lines = vec![0; self.partitions];
         for due in self.schedule() {
             let (partition, offset) = self.place(due.number);
@@ -79,10 +113,9 @@ impl Plan {
             if due.due_us >= self.measured_from_us()
                 && let Some(told) = told.get(*line)
             {
-                latencies.add(moment(told) - due.due_us);
+                each(due.due_us, moment(told) - due.due_us);
             }
         }
-        latencies
     }
 
     /// What the windows tell whose ends the watermark passes behind the warm-up: those of
@@ -99,7 +132,7 @@ impl Plan {
             let Some(told) = lines.peek() else { break };
             if due.due_us >= self.measured_from_us() {
                 let latency_us = told.published_us - due.due_us;
-                closed.push(Closed { latency_us, rows: told.rows_out });
+                closed.push(Closed { due_us: due.due_us, latency_us, rows: told.rows_out });
             }
             end_ms += window_ms;
         }
@@ -140,6 +173,9 @@ mod tests {
         let without_last = plan.latencies(&lines[..2], |told| told.published_us);
         assert_eq!(without_last.count(), 19);
         assert_eq!(without_last.of_stage().max_ms, (4_000_000 - due[12]) as f64 / 1e3);
+        let slices = plan.slices(&lines, 1, |told| told.published_us);
+        assert_eq!(slices.iter().map(Latencies::count).collect::<Vec<_>>(), [10, 10]);
+        assert_eq!((plan.slice(999_999, 1), plan.slice(2_000_000, 1)), (None, Some(1)));
     }
 
     #[test]
@@ -158,10 +194,11 @@ mod tests {
             let mut due = plan.schedule().map(|due| due.due_us);
             due.find(|due_us| due_us / 1_000 >= ms).expect("there is one")
         };
-        let expected = [
-            Closed { latency_us: 1_700_000 - first_from(1_500), rows: 7 },
-            Closed { latency_us: 5_000_000 - first_from(2_500), rows: 8 },
-        ];
+        let expected = [(1_500, 1_700_000, 7), (2_500, 5_000_000, 8)];
+        let expected = expected.map(|(from_ms, published_us, rows)| {
+            let due_us = first_from(from_ms);
+            Closed { due_us, latency_us: published_us - due_us, rows }
+        });
         assert_eq!(closed, expected);
     }
 }

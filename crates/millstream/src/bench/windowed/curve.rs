@@ -72,7 +72,7 @@ fn live(
         window_s: flags.window_seconds,
         delay_s: flags.delay_seconds,
         round,
-        of_writer: &[],
+        of_writer: &flags.of_writer(),
     };
-    run.run(|_| Ok(()))
+    run.run(|_, _| Ok(()))
 }

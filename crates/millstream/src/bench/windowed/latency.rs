@@ -48,9 +48,9 @@ pub fn run(flags: &Flags, ground: &Ground, report: &Report) -> Result<bool, Erro
                 window_s: flags.window_seconds,
                 delay_s: flags.delay_seconds,
                 round,
-                of_writer: &[],
+                of_writer: &flags.of_writer(),
             };
-            let line = run.run(|_| Ok(()))?;
+            let line = run.run(|_, _| Ok(()))?;
             report.line("latency", &line)?;
             eprintln!("{}", table_row(&line, WIDTH));
             lines.push(line);

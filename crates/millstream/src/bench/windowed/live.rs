@@ -73,19 +73,19 @@ pub struct Line {
 }
 
 impl LiveWindows<'_> {
-    /// Runs it. `look` gets the directory of the checkpoint at the end.
-    pub fn run(&self, look: impl FnOnce(&Path) -> Result<(), Error>) -> Result<Line, Error> {
+    /// Runs it. `look` gets the directory of the checkpoint at the end, and what the run gave.
+    pub fn run(&self, look: impl FnOnce(&Path, &Ran) -> Result<(), Error>) -> Result<Line, Error> {
         let label = format!("{}-{}-live", self.configuration, self.round);
-        self.ground.with_topic(&label, self.topic.partitions, |topic| {
+        self.ground.with_live_topic(&label, self.topic.partitions, |topic| {
             self.ground.with_directory(&label, |directory| {
-                let line = self.measure(topic, directory)?;
-                look(&directory.join("checkpoint"))?;
+                let (line, ran) = self.measure(topic, directory)?;
+                look(&directory.join("checkpoint"), &ran)?;
                 Ok(line)
             })
         })
     }
 
-    fn measure(&self, topic: &str, directory: &Path) -> Result<Line, Error> {
+    fn measure(&self, topic: &str, directory: &Path) -> Result<(Line, Ran), Error> {
         let ground = self.ground;
         let (window_ms, delay_ms) = (ms(self.window_s), ms(self.delay_s));
         let closing = |last_ms: i64| {
@@ -110,7 +110,8 @@ impl LiveWindows<'_> {
         })?;
         let found = query::read(&ground.env, &table)?;
         let surplus_rows = found.surplus(&sent.found, &table)?;
-        self.line(&ran, (window_ms, delay_ms), found.groups, surplus_rows, &table)
+        let line = self.line(&ran, (window_ms, delay_ms), found.groups, surplus_rows, &table)?;
+        Ok((line, ran))
     }
 
     fn pipeline(&self, topic: &str, table: &Path) -> String {

@@ -18,6 +18,7 @@ mod latency;
 mod live;
 mod query;
 mod snapshots;
+mod soak;
 
 use std::path::Path;
 
@@ -70,6 +71,12 @@ pub struct Flags {
     /// Measure throughput and latency with more and more keys
     #[arg(long, conflicts_with_all = ["latency", "snapshots"])]
     curve: bool,
+    /// Run for --seconds once, and tell of each minute
+    #[arg(long, conflicts_with_all = ["latency", "snapshots", "curve"])]
+    soak: bool,
+    /// The most memory for the state, such as 64mb; the rest goes to files
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
     /// How many keys, for --curve
     #[arg(long, value_delimiter = ',', default_value = "1000,10000,100000,999999")]
     curve_keys: Vec<u64>,
@@ -80,7 +87,7 @@ pub struct Flags {
     #[arg(long, default_value_t = 1)]
     delay_seconds: u32,
     /// Where messages come from
-    #[arg(long, default_value = "kafka", conflicts_with_all = ["latency", "snapshots", "curve"])]
+    #[arg(long, default_value = "kafka", conflicts_with_all = ["latency", "snapshots", "curve", "soak"])]
     source: InputKind,
     #[command(flatten)]
     live: LiveFlags,
@@ -137,6 +144,9 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     if flags.snapshots {
         return snapshots::run(flags, &ground, &report);
     }
+    if flags.soak {
+        return soak::run(flags, &ground, &report);
+    }
     ground.with_topic("in", flags.topic.partitions, |topic| {
         Bench { flags, ground: &ground, topic, keys: flags.keys }.run(&report)
     })
@@ -166,6 +176,11 @@ impl Flags {
             "{} messages/s; windows of {} s, watermark {} s behind; the table commits every {}",
             self.live.rate, self.window_seconds, self.delay_seconds, self.live.commit_interval
         )
+    }
+
+    /// Options of the sink that the user asked for.
+    fn of_writer(&self) -> Vec<(&str, &str)> {
+        self.memory_limit.iter().map(|limit| ("memoryLimit", limit.as_str())).collect()
     }
 
     fn forms(&self) -> impl Iterator<Item = Form> {
@@ -251,14 +266,15 @@ impl Bench<'_> {
 
     fn pipeline(&self, form: Form, table: &Path) -> String {
         let source = self.ground.source(self.topic);
-        let of_writer: &[_] = &[("trigger", "availableNow")];
+        let mut of_writer = self.flags.of_writer();
+        of_writer.push(("trigger", "availableNow"));
         Query {
             form,
             source: &source,
             table: Some(table),
             window_s: WINDOW_S,
             delay_s: 0,
-            of_writer,
+            of_writer: &of_writer,
         }
         .pipeline()
     }

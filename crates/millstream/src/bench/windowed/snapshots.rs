@@ -82,9 +82,9 @@ fn measure(
         window_s: flags.window_seconds,
         delay_s: flags.delay_seconds,
         round,
-        of_writer,
+        of_writer: &[&flags.of_writer(), of_writer].concat(),
     };
-    run.run(|checkpoint| expect_snapshots(checkpoint, name == OFTEN.0))
+    run.run(|checkpoint, _| expect_snapshots(checkpoint, name == OFTEN.0))
 }
 
 fn configuration(form: Form, (name, _): Variant) -> String {
