@@ -65,7 +65,8 @@ impl SnapshotWriter {
     ) -> Result<(), WriteError> {
         let mut encoder = Encoder::default();
         encoder.add(&Entry { facts: Facts { pieces, ..self.facts.clone() }, sections });
-        Ok(self.shared.storage.put_if_absent(name, encoder.finish(), Durability::Power).await?)
+        let (storage, bytes) = (&self.shared.storage, encoder.finish());
+        Ok(storage.put_if_absent(name, bytes, Durability::PowerAside).await?)
     }
 
     /// Makes it the snapshot, and deletes older ones. Gives the bytes of its sections.

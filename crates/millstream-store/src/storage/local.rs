@@ -23,6 +23,8 @@ use super::{Durability, PutError, StorageError};
 use crate::env::Env;
 use crate::error::Kind;
 
+/// Bytes that are flushed together aside: some milliseconds' worth.
+const PIECE_BYTES: usize = 512 << 10;
 /// Emptied files kept per directory: what one purge sets free.
 const SPARES_MAX: usize = 128;
 
@@ -63,7 +65,7 @@ impl Directory {
         self.inner.root.join(name).display().to_string()
     }
 
-    /// Writes `name` whole unless it exists. `Power` flushes the content; the name is flushed
+    /// Writes `name` whole unless it exists. All but `Process` flush the content; the name is flushed
     /// apart ([`Self::flush_names`]), so that many files can share that.
     pub(crate) fn put(
         &self,
@@ -74,10 +76,12 @@ impl Directory {
         let path = self.inner.root.join(name);
         let failed = |error| put_error(&path, &error);
         let (temporary, mut file) = self.temporary(&path).map_err(failed)?;
-        let written = file.write_all(bytes).and_then(|()| match durability {
-            Durability::Process => Ok(()),
-            Durability::Power => file.sync_data(),
-        });
+        let mut write_flushed = |bytes| file.write_all(bytes).and_then(|()| file.sync_data());
+        let written = match durability {
+            Durability::Power => write_flushed(bytes),
+            Durability::PowerAside => bytes.chunks(PIECE_BYTES).try_for_each(write_flushed),
+            Durability::Process => file.write_all(bytes),
+        };
         drop(file);
         written.and_then(|()| rename_if_absent(&temporary, &path)).map_err(|error| {
             // The first error is the one to report.

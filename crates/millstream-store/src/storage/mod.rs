@@ -29,6 +29,9 @@ pub enum Durability {
     Process,
     /// The end of the power: flushed to the disk. An object store always gives this.
     Power,
+    /// The same, for a large file that nobody waits for: flushed piece by piece, since a flush of
+    /// any other file waits for what has been written since the last one.
+    PowerAside,
 }
 
 /// Why a file could not be written.
@@ -181,7 +184,9 @@ impl Storage {
                         directory.put(&name, &bytes, durability)?;
                         match durability {
                             Durability::Process => Ok(()),
-                            Durability::Power => directory.flush_names(&name),
+                            Durability::Power | Durability::PowerAside => {
+                                directory.flush_names(&name)
+                            }
                         }
                     })
                     .await
