@@ -52,6 +52,18 @@ type Counts = BTreeMap<u64, Vec<(u64, u64)>>;
 
 impl<'a> Counted<'a> {
     fn new(broker: &'a Broker, name: &str, target: Target, sink: &[(&str, &str)]) -> Self {
+        let input = "STREAM source WATERMARK ts DELAY OF INTERVAL 500 MILLISECONDS";
+        Self::of(broker, name, target, sink, input)
+    }
+
+    /// With the windows of `ts` of `input`.
+    fn of(
+        broker: &'a Broker,
+        name: &str,
+        target: Target,
+        sink: &[(&str, &str)],
+        input: &str,
+    ) -> Self {
         let (topics, output) = (broker.topics(), format!("{name}_out"));
         let numbers = Numbers::written(topics, format!("{name}_in"), event_of);
         let servers = broker.address();
@@ -74,8 +86,7 @@ impl<'a> Counted<'a> {
         };
         let pipeline = Pipeline::new(&format!(
             "{}{to}CREATE FLOW counted AS INSERT INTO target\nSELECT {select}\n\
-             FROM STREAM source WATERMARK ts DELAY OF INTERVAL 500 MILLISECONDS\n\
-             GROUP BY window(ts, '1 second');\n",
+             FROM {input}\nGROUP BY window(ts, '1 second');\n",
             table("source", "(ts TIMESTAMP, n BIGINT)", "kafka", &source),
         ));
         Self { topics, numbers, pipeline, output, target }
@@ -222,4 +233,29 @@ fn a_window_is_published_soon_after_the_watermark_has_passed_it() {
     assert_eq!(counted.counts().len(), 1);
     running.stop().expect_success();
     counted.assert_exactly_once();
+}
+
+#[test]
+fn windows_are_those_of_the_clock_where_it_is_the_event_time() {
+    let input = "(SELECT current_timestamp() AS ts, n FROM STREAM source) \
+                 WATERMARK ts DELAY OF INTERVAL 0 SECONDS";
+    let broker = kafka::shared();
+    let counted = Counted::of(broker, "windows_clock", Target::Topic, &[], input);
+    let mut running = counted.pipeline.start(&[]);
+    let rows = || counted.counts().values().flatten().map(|(rows, _)| *rows).sum::<u64>();
+    let mut produced = 0;
+    for round in 1..=3 {
+        counted.numbers.produce(50);
+        // Later rows move the watermark, and some of the first lie in windows that it passes.
+        running.wait_while_running("a window", || {
+            wait::pause(Duration::from_millis(300));
+            counted.numbers.produce(1);
+            produced += 1;
+            rows() >= round * 50 * PARTITIONS as u64
+        });
+    }
+    running.stop().expect_success();
+    let counts = counted.counts();
+    assert!(counts.len() >= 3 && counts.values().all(|found| found.len() == 1), "{counts:?}");
+    assert!(rows() <= (150 + produced) * PARTITIONS as u64, "{counts:?} of {produced}");
 }

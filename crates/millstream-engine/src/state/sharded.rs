@@ -234,10 +234,8 @@ impl<S: Shard> Group<S> {
         let mut total: u64 = bytes.iter().sum();
         // Some room, so that this is not done again for the next rows.
         while total > limit / 4 * 3 {
-            let here = (0..self.slots.len()).filter(|at| self.slots[*at].is_here());
-            let Some(largest) = here.max_by_key(|at| bytes[*at]).filter(|at| bytes[*at] > 0) else {
-                break;
-            };
+            let largest = (0..self.slots.len()).max_by_key(|at| bytes[*at]);
+            let Some(largest) = largest.filter(|at| bytes[*at] > 0) else { break };
             self.slots[largest].spill(spec)?;
             total -= std::mem::replace(&mut bytes[largest], 0);
         }

@@ -92,9 +92,12 @@ impl<S: Shard> Slot<S> {
         }
     }
 
-    /// Puts the state into a file.
+    /// Puts the state into a file, and what has come for it since.
     pub fn spill(&mut self, spec: &S::Spec) -> Result<()> {
-        let Self::Here(shard) = self else { return Ok(()) };
+        let shard = match self {
+            Self::Here(shard) => shard,
+            Self::Away(away) => return away.write_pending(spec),
+        };
         let (first, due_us, rows) = (shard.needs_from(), shard.due_us(spec), shard.rows());
         let shard = std::mem::replace(shard, S::new(spec)?);
         let mut file = SpillFile::new()?;
@@ -161,11 +164,16 @@ impl Away {
             }
         }
         if self.pending_bytes >= WRITTEN_TOGETHER_BYTES {
-            self.file.add_all(&spec.inputs(), &self.pending)?;
-            self.pending.iter_mut().for_each(Vec::clear);
-            self.pending_bytes = 0;
+            self.write_pending(spec)?;
         }
         Ok(Outcome { late: aside.late, ..Outcome::default() })
+    }
+
+    fn write_pending<S: ShardSpec>(&mut self, spec: &S) -> Result<()> {
+        self.file.add_all(&spec.inputs(), &self.pending)?;
+        self.pending.iter_mut().for_each(Vec::clear);
+        self.pending_bytes = 0;
+        Ok(())
     }
 
     fn read_into<S: Shard>(self, spec: &S::Spec, shard: &mut S) -> Result<()> {

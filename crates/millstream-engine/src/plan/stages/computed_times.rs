@@ -44,7 +44,20 @@ fn of_subquery(subquery: &SubqueryAlias, column: &str) -> Option<ComputedTime> {
     let index = fields.position(|field| field.name().eq_ignore_ascii_case(column))?;
     let mut stream = None;
     let time = brought_down(&subquery.input, index, &mut stream)?;
-    Some(ComputedTime { stream: stream?, time })
+    // What needs no column is the clock's: it belongs to the rows all the same.
+    let stream = stream.or_else(|| stream_below(&subquery.input))?;
+    Some(ComputedTime { stream, time })
+}
+
+/// The stream that a plan of projections and filters reads.
+fn stream_below(plan: &LogicalPlan) -> Option<String> {
+    match plan {
+        LogicalPlan::SubqueryAlias(_) | LogicalPlan::Filter(_) | LogicalPlan::Projection(_) => {
+            plan.inputs().into_iter().find_map(stream_below)
+        }
+        LogicalPlan::TableScan(scan) => Some(scan.table_name.table().to_owned()),
+        _ => None,
+    }
 }
 
 /// A column of a plan over the columns of the one stream below.
