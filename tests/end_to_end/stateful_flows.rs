@@ -62,6 +62,9 @@ fn pairs(produced: u64) -> Pairs {
     (0..produced).filter_map(of).collect()
 }
 
+/// Makes one as often as there is time for it.
+const SNAPSHOTS: (&str, &str) = ("stateSnapshotInterval", "1 millisecond");
+
 impl<'a> Flow<'a> {
     fn new(broker: &'a Broker, name: &str, select: &str, sink: &[(&str, &str)]) -> Self {
         let (topics, output) = (broker.topics(), format!("{name}_out"));
@@ -108,6 +111,13 @@ impl<'a> Flow<'a> {
         self.pipeline.checkpoint().assert_entries_well_formed(self.sources);
     }
 
+    /// Whether the state has a file whose name begins like this.
+    fn has_in_state(&self, prefix: &str) -> bool {
+        let state = self.pipeline.checkpoint().path("state");
+        let mut files = std::fs::read_dir(state).expect("there is state").flatten();
+        files.any(|file| file.file_name().to_string_lossy().starts_with(prefix))
+    }
+
     fn kill_at_random_moments(&self) {
         let wait_for_more = |running: &mut Running| self.wait_for_more(running);
         self.numbers.kill_at_random(&self.pipeline, kills(1) * 5, wait_for_more);
@@ -140,8 +150,19 @@ fn kills_at_random_moments_lose_and_double_no_pair() {
 
 #[test]
 fn kills_lose_and_double_nothing_of_state_in_files() {
-    let little = [("memoryLimit", "20k")];
-    Flow::new(kafka::shared(), "pairs_killed_files", PAIRS, &little).kill_at_random_moments();
+    let little = [("memoryLimit", "20k"), SNAPSHOTS];
+    let flow = Flow::new(kafka::shared(), "pairs_killed_files", PAIRS, &little);
+    flow.kill_at_random_moments();
+    assert!(flow.has_in_state("piece-"), "a snapshot in pieces");
+}
+
+#[test]
+fn kills_lose_and_double_nothing_where_snapshots_are_made() {
+    for (name, select) in [("first_snapshots", FIRST_ONES), ("pairs_snapshots", PAIRS)] {
+        let flow = Flow::new(kafka::shared(), name, select, &[SNAPSHOTS]);
+        flow.kill_at_random_moments();
+        assert!(flow.has_in_state("snapshot-"), "{name}");
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::{Env, Thread};
 use millstream_store::error::Kind;
 use millstream_store::offset::BatchId;
-use millstream_store::state_log::{Facts, StateLog, StateReader};
+use millstream_store::state_log::{Facts, SnapshotWriter, StateLog, StateReader};
 use tokio::sync::oneshot;
 
 use super::stateful::watermark_of;
@@ -165,7 +165,6 @@ async fn make(
     is_given_up: impl Fn() -> bool,
 ) -> Result<Option<Made>, Failure> {
     let mut reader = StateReader::beside_a_writer(checkpoint).await?;
-    let failed = |error: DataFusionError| Failure::new(Kind::Bug, error.to_string());
     let mut facts: Option<Facts> = None;
     if let Some(mut snapshot) = reader.snapshot().await? {
         let before = MicroBatchFacts::of_snapshot(snapshot.facts().id());
@@ -203,11 +202,28 @@ async fn make(
     }
     let id = facts.id();
     let mut snapshot = log.begin_snapshot(facts);
+    let written = write(&mut snapshot, &mut replica, is_given_up).await;
+    if !matches!(written, Ok(Some(_))) {
+        snapshot.abandon().await;
+    }
+    Ok(written?.map(|bytes| Made { id, bytes }))
+}
+
+/// Gives its bytes; `None` where it was given up on the way.
+async fn write(
+    snapshot: &mut SnapshotWriter,
+    replica: &mut QueryReplica,
+    is_given_up: impl Fn() -> bool,
+) -> Result<Option<u64>, Failure> {
     while let Some(piece) = replica.next_piece().map_err(failed)? {
         if is_given_up() {
             return Ok(None);
         }
         snapshot.add(piece).await?;
     }
-    Ok(Some(Made { id, bytes: snapshot.finish().await? }))
+    Ok(Some(snapshot.finish().await?))
+}
+
+fn failed(error: DataFusionError) -> Failure {
+    Failure::new(Kind::Bug, error.to_string())
 }

@@ -20,7 +20,7 @@ use crate::storage::{Durability, Storage};
 /// The sections of a piece, as an entry has them: by operator input, rows; empty for none.
 pub type Piece = Vec<Vec<u8>>;
 
-/// Writes one snapshot. Dropped before [`Self::finish`], there is none.
+/// Writes one snapshot. Before [`Self::finish`] there is none.
 pub struct SnapshotWriter {
     shared: Arc<Shared>,
     facts: Facts,
@@ -52,9 +52,17 @@ impl SnapshotWriter {
     async fn put_piece(&mut self, sections: Piece) -> Result<(), WriteError> {
         let (id, random) = (self.facts.id(), self.shared.env.random_uuid());
         let name = format!("{PIECE}{id}-{random}");
-        self.put(&format!("{}/{name}", layout::STATE), sections, Vec::new()).await?;
+        self.put(&path_of(&name), sections, Vec::new()).await?;
         self.names.push(name);
         Ok(())
+    }
+
+    /// Deletes what is written of one that is not finished, so that it takes no room from the next.
+    pub async fn abandon(self) {
+        let names = self.names.iter().map(|name| path_of(name)).collect();
+        if let Err(error) = self.shared.storage.delete_many(names).await {
+            tracing::warn!(%error, "pieces of a snapshot of the state cannot be deleted");
+        }
     }
 
     async fn put(
@@ -69,32 +77,35 @@ impl SnapshotWriter {
         Ok(storage.put_if_absent(name, bytes, Durability::PowerAside).await?)
     }
 
-    /// Makes it the snapshot, and deletes older ones. Gives the bytes of its sections.
+    /// Makes it the snapshot, and deletes older ones. Gives the bytes of its sections. Nothing is
+    /// added afterwards.
     ///
     /// # Errors
     ///
     /// It cannot be written; the one before is still there then.
-    pub async fn finish(mut self) -> Result<u64, WriteError> {
+    pub async fn finish(&mut self) -> Result<u64, WriteError> {
         let mut last = std::mem::take(&mut self.held);
         if !self.names.is_empty() {
             self.put_piece(std::mem::take(&mut last)).await?;
         }
         let id = self.facts.id();
-        self.put(&snapshot_name(id), last, self.names.clone()).await?;
+        // From here on they may be needed: also a put that has failed may have been done.
+        let pieces = std::mem::take(&mut self.names);
+        self.put(&snapshot_name(id), last, pieces.clone()).await?;
         let older = std::mem::replace(&mut self.shared.queue.lock().snapshots, vec![id]);
-        self.delete(older.into_iter().filter(|older| *older < id)).await;
+        self.delete(older.into_iter().filter(|older| *older < id), &pieces).await;
         Ok(self.bytes)
     }
 
-    /// Deletes `older` snapshots, and pieces of any but this one.
-    async fn delete(&self, older: impl Iterator<Item = BatchId>) {
+    /// Deletes `older` snapshots, and all pieces but `own`.
+    async fn delete(&self, older: impl Iterator<Item = BatchId>, own: &[String]) {
         let storage = &self.shared.storage;
         let mut names: Vec<String> = older.map(snapshot_name).collect();
         match storage.list(layout::STATE).await {
             Ok(found) => {
-                let is_old = |name: &String| name.starts_with(PIECE) && !self.names.contains(name);
+                let is_old = |name: &String| name.starts_with(PIECE) && !own.contains(name);
                 let old = found.into_iter().filter(is_old);
-                names.extend(old.map(|name| format!("{}/{name}", layout::STATE)));
+                names.extend(old.map(|name| path_of(&name)));
             }
             Err(error) => tracing::warn!(%error, "old snapshots of the state cannot be listed"),
         }
@@ -136,10 +147,14 @@ impl SnapshotReader {
             return Ok(Some(whole));
         }
         let Some(name) = self.names.pop_front() else { return Ok(None) };
-        let name = format!("{}/{name}", layout::STATE);
+        let name = path_of(&name);
         match read::read(&self.storage, &name).await? {
             Ok(entries) => Ok(entries.into_iter().next().map(|piece| piece.sections)),
             Err(problem) => Err(ReadError::Damaged { path: self.storage.path_of(&name), problem }),
         }
     }
+}
+
+fn path_of(name: &str) -> String {
+    format!("{}/{name}", layout::STATE)
 }
