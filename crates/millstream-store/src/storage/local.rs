@@ -65,8 +65,8 @@ impl Directory {
         self.inner.root.join(name).display().to_string()
     }
 
-    /// Writes `name` whole unless it exists. All but `Process` flush the content; the name is flushed
-    /// apart ([`Self::flush_names`]), so that many files can share that.
+    /// Writes `name` whole unless it exists. All but `Process` flush the content; the name is
+    /// flushed apart ([`Self::flush_names`]), so that many files can share that.
     pub(crate) fn put(
         &self,
         name: &str,
