@@ -166,7 +166,11 @@ async fn make(
 ) -> Result<Option<Made>, Failure> {
     let mut reader = StateReader::beside_a_writer(checkpoint).await?;
     let mut facts: Option<Facts> = None;
-    if let Some(mut snapshot) = reader.snapshot().await? {
+    let before = reader.snapshot().await?;
+    let first_id = reader.next_id().await?;
+    // Where entries behind it are gone, nothing of it is in the state any more.
+    let goes_on = |id: BatchId| first_id.is_none_or(|first| first == id.next());
+    if let Some(mut snapshot) = before.filter(|before| goes_on(before.facts().id())) {
         let before = MicroBatchFacts::of_snapshot(snapshot.facts().id());
         while let Some(piece) = snapshot.next().await? {
             if is_given_up() {

@@ -241,16 +241,22 @@ impl Driver {
             &reader,
         );
         let mut next = None;
-        if let Some(snapshot) = &mut snapshot {
-            let id = snapshot.facts().id();
-            let of_snapshot = MicroBatchFacts::of_snapshot(id);
-            let Query { branches, env, .. } = &mut self.query;
-            while let Some(piece) = snapshot.next().await? {
-                branches.apply(env, &of_snapshot, &piece, Again::NONE).await?;
-            }
-            next = Some(id.next());
-        }
         let needed = reader.last().map(|last| BatchId(last.needs));
+        // Where later entries alone are needed, nothing of the snapshot is in the state any more,
+        // and those between may be gone.
+        let is_of_use = |id: BatchId| needed.is_none_or(|needed| needed <= id.next());
+        match &mut snapshot {
+            Some(snapshot) if is_of_use(snapshot.facts().id()) => {
+                let id = snapshot.facts().id();
+                let of_snapshot = MicroBatchFacts::of_snapshot(id);
+                let Query { branches, env, .. } = &mut self.query;
+                while let Some(piece) = snapshot.next().await? {
+                    branches.apply(env, &of_snapshot, &piece, Again::NONE).await?;
+                }
+                next = Some(id.next());
+            }
+            _ => reader.pass_below(needed.unwrap_or(BatchId(0))).await?,
+        }
         let mut last_facts = snapshot.as_ref().map(|snapshot| snapshot.facts().clone());
         self.state = Some(QueryState {
             log: Arc::new(log),

@@ -133,11 +133,10 @@ impl<S: Shard> Replica for InFiles<S> {
 }
 
 impl Backlog {
-    /// Where rows of a micro-batch are put, by input: together with those of the one before where
-    /// no watermark has moved in between.
+    /// Where rows of a micro-batch are put, by input.
     fn of(&mut self, facts: &MicroBatchFacts, inputs: usize) -> &mut Snapshot {
         let goes_on = |(last, _): &(MicroBatchFacts, _)| {
-            last.is_snapshot == facts.is_snapshot && last.watermark == facts.watermark
+            last.id == facts.id && last.is_snapshot == facts.is_snapshot
         };
         if !self.pending.last().is_some_and(goes_on) {
             self.pending.push((*facts, vec![Vec::new(); inputs]));
@@ -147,7 +146,7 @@ impl Backlog {
 
     fn write(&mut self, schemas: &[SchemaRef]) -> Result<()> {
         for (facts, inputs) in self.pending.drain(..) {
-            // Many entries may have a row or two each.
+            // Pieces of a snapshot may have a row or two each.
             let together = |(schema, rows): (&SchemaRef, &Vec<RecordBatch>)| {
                 Ok(vec![concat_batches(schema, rows)?])
             };

@@ -214,7 +214,8 @@ impl<S: Shard> Group<S> {
             let taken = self.memory.limit_bytes.map_or(0, |_| bytes_of(&share));
             outcomes.push(self.slots[at].apply(spec, facts, share)?);
             if self.memory.limit_bytes.is_some() {
-                let read = if was_here { 0 } else { self.slots[at].bytes() };
+                let was_read = !was_here && self.slots[at].is_here();
+                let read = if was_read { self.slots[at].bytes() } else { 0 };
                 self.memory.since_bytes += taken + read;
                 self.make_room(spec)?;
             }

@@ -53,7 +53,7 @@ impl<S: Shard> Slot<S> {
     ) -> Result<Outcome> {
         let evict_us = facts.watermark.evict_us();
         if let Self::Away(away) = self
-            && !S::PUBLISHES_ALL
+            && (!S::PUBLISHES_ALL || facts.is_snapshot)
             && !is_due(away.due_us, evict_us)
         {
             if inputs.iter().flatten().all(|rows| rows.num_rows() == 0) {
@@ -81,9 +81,12 @@ impl<S: Shard> Slot<S> {
             };
             if let Self::Here(shard) = self {
                 away.read_into(spec, shard)?;
-                // Micro-batches without rows for it have let state go all the same.
-                let before = MicroBatchFacts { watermark: facts.watermark.of_before(), ..*facts };
-                shard.apply(spec, &before, vec![Vec::new(); spec.inputs().len()])?;
+                if !S::PUBLISHES_ALL && !facts.is_snapshot {
+                    // Micro-batches without rows for it have let state go all the same.
+                    let watermark = facts.watermark.of_before();
+                    let before = MicroBatchFacts { watermark, ..*facts };
+                    shard.apply(spec, &before, vec![Vec::new(); spec.inputs().len()])?;
+                }
             }
         }
         match self {

@@ -157,36 +157,56 @@ impl StateReader {
     }
 
     /// The newest snapshot; the entries up to it are then passed over.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read; or a snapshot is damaged, and its rows are nowhere else.
     pub async fn snapshot(&mut self) -> Result<Option<SnapshotReader>, ReadError> {
+        let mut damaged = None;
         while let Some(id) = self.snapshots.pop() {
             let name = snapshot_name(id);
-            match read(&self.storage, &name).await?.map(|entries| entries.into_iter().next()) {
-                Ok(Some(snapshot)) => {
-                    self.pass_over(id).await?;
-                    let snapshot = SnapshotReader::new(self.storage.clone(), snapshot);
+            let problem = match read(&self.storage, &name).await? {
+                Ok(mut entries) if !entries.is_empty() => {
+                    self.pass_below(id.next()).await?;
+                    let snapshot =
+                        SnapshotReader::new(self.storage.clone(), entries.swap_remove(0));
                     self.last.get_or_insert_with(|| snapshot.facts().clone());
                     return Ok(Some(snapshot));
                 }
-                Ok(None) => {}
-                // An older one with more entries behind it gives the same state.
-                Err(problem) => tracing::warn!(
-                    name = self.storage.path_of(&name),
-                    %problem,
-                    "a state snapshot cannot be read; going on from an older one"
-                ),
-            }
+                Ok(_) => DecodeError::CutOff,
+                Err(problem) => problem,
+            };
+            let path = self.storage.path_of(&name);
+            // An older one with more entries behind it gives the same state.
+            tracing::warn!(path, %problem, "a state snapshot cannot be read");
+            damaged.get_or_insert((id, ReadError::Damaged { path, problem }));
         }
-        Ok(None)
+        // The last entry needs what came behind the snapshot, as far as it knows; whether it
+        // would need older ones without it is not known.
+        match damaged {
+            Some((id, error))
+                if self.last.as_ref().is_none_or(|last| last.needs == id.next().0) =>
+            {
+                Err(error)
+            }
+            _ => Ok(None),
+        }
     }
 
-    async fn pass_over(&mut self, id: BatchId) -> Result<(), ReadError> {
-        while self.files.get(1).is_some_and(|next| *next <= id.next()) {
+    /// Passes over the entries below `first`.
+    pub async fn pass_below(&mut self, first: BatchId) -> Result<(), ReadError> {
+        while self.files.get(1).is_some_and(|next| *next <= first) {
             self.files.pop_front();
         }
-        while self.peek().await?.is_some_and(|entry| entry.id() <= id) {
+        while self.peek().await?.is_some_and(|entry| entry.id() < first) {
             self.decoded.pop_front();
         }
         Ok(())
+    }
+
+    /// The micro-batch of the next entry.
+    pub async fn next_id(&mut self) -> Result<Option<BatchId>, ReadError> {
+        Ok(self.peek().await?.map(Entry::id))
     }
 
     /// The files that are there, first and last entry of each, ascending.

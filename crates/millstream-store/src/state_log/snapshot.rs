@@ -97,13 +97,18 @@ impl SnapshotWriter {
         Ok(self.bytes)
     }
 
-    /// Deletes `older` snapshots, and all pieces but `own`.
+    /// Deletes `older` snapshots, and pieces of those and of tries that came to nothing, but not
+    /// `own`. Later ones are another process's, which has taken over.
     async fn delete(&self, older: impl Iterator<Item = BatchId>, own: &[String]) {
         let storage = &self.shared.storage;
         let mut names: Vec<String> = older.map(snapshot_name).collect();
         match storage.list(layout::STATE).await {
             Ok(found) => {
-                let is_old = |name: &String| name.starts_with(PIECE) && !own.contains(name);
+                let is_old = |name: &String| {
+                    let id = name.strip_prefix(PIECE).and_then(|rest| rest.split('-').next());
+                    let id = id.and_then(layout::batch_id);
+                    id.is_some_and(|id| id <= self.facts.id()) && !own.contains(name)
+                };
                 let old = found.into_iter().filter(is_old);
                 names.extend(old.map(|name| path_of(&name)));
             }

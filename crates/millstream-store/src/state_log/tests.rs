@@ -178,6 +178,31 @@ async fn a_snapshot_in_pieces_is_there_with_its_last_file() {
 }
 
 #[tokio::test]
+async fn a_damaged_snapshot_is_told_where_its_rows_are_nowhere_else() {
+    for (needs, is_refused) in [(4, true), (5, false), (0, false)] {
+        let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+        let checkpoint = checkpoint(directory.path(), &env).await;
+        let reader = StateReader::open(&checkpoint).await.unwrap();
+        let log = StateLog::start(&checkpoint, &env, settings(0), &reader);
+        for id in 0..=3 {
+            append(&log, id, 0).await.written().await.unwrap();
+        }
+        let mut snapshot = log.begin_snapshot(entry(3, vec![]).facts);
+        snapshot.add(vec![b"all".to_vec()]).await.unwrap();
+        snapshot.finish().await.unwrap();
+        append(&log, 4, needs).await.written().await.unwrap();
+        std::fs::write(directory.path().join(snapshot_name(BatchId(3))), "MLSTATE1 no").unwrap();
+        let mut reader = StateReader::open(&checkpoint).await.unwrap();
+        match reader.snapshot().await {
+            Err(error) => {
+                assert!(is_refused && error.to_string().contains("snapshot-3"), "{error}")
+            }
+            Ok(found) => assert!(!is_refused && found.is_none(), "{needs}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_second_process_that_goes_on_from_the_same_place_is_stopped() {
     let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
     let checkpoint = checkpoint(directory.path(), &env).await;

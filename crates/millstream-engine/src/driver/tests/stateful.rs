@@ -9,6 +9,7 @@ use datafusion::execution::SessionState;
 
 use super::*;
 use crate::driver::branches::Branch;
+use crate::driver::snapshots::SnapshotSettings;
 use crate::plan::stages::{self, OutputMode};
 use crate::plan::{StatefulPlan, StreamPlan};
 use crate::state::event_times::Time;
@@ -44,6 +45,7 @@ struct Stateful {
     delay_s: u64,
     idling: Idling,
     memory_bytes: Option<u64>,
+    snapshots: SnapshotSettings,
     /// Where all rows go as they are, by a plan without state.
     beside: Option<Arc<Outside>>,
 }
@@ -54,7 +56,9 @@ impl Stateful {
     fn new(rows: impl IntoIterator<Item = i64>, outside: Outside) -> Self {
         let scene = Scene::new(rows, outside);
         let (mode, idling) = (OutputMode::Append, Idling::default());
-        Self { scene, sql: SUMS, mode, delay_s: 0, idling, memory_bytes: None, beside: None }
+        let snapshots = SnapshotSettings::default();
+        let (sql, delay_s, memory_bytes, beside) = (SUMS, 0, None, None);
+        Self { scene, sql, mode, delay_s, idling, memory_bytes, snapshots, beside }
     }
 
     async fn plan(&self) -> StreamPlan {
@@ -91,6 +95,7 @@ impl Stateful {
             branches.push(Branch { plan, sink: Box::new(OutsideSink(Arc::clone(beside))) });
         }
         query.branches = Branches::new(branches);
+        query.snapshots = self.snapshots;
         let delay = Some(std::time::Duration::from_secs(self.delay_s));
         query.watermarks = Watermarks::new(&[delay], Policy::Min, self.idling);
         let split = |rows| Box::new(Timed(rows)) as Box<dyn Split>;
@@ -251,6 +256,38 @@ async fn a_group_that_was_gone_comes_back_without_old_entries() {
     assert!(files < 40, "{files} files: entries of groups that are gone have gone");
     let found = query.published().len();
     assert_eq!(found, 39);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_whose_rows_have_gone_is_in_nobodys_way() {
+    let mut query = Stateful::new(10..20, Outside::which(Delivery::Answers));
+    query.scene.rows_max = 10;
+    let names = |query: &Stateful, prefix: &str| {
+        let files = std::fs::read_dir(query.scene.directory.path().join("state")).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with(prefix)).collect::<Vec<_>>()
+    };
+    let (mut round, mut snapshot, mut left) = (0, None, 100);
+    while left > 0 {
+        let interval = snapshot.is_none().then_some(std::time::Duration::ZERO);
+        query.snapshots = SnapshotSettings { interval, ..SnapshotSettings::default() };
+        query.run(Trigger::AvailableNow).await.unwrap();
+        round += 1;
+        assert!(round < 2_000, "no snapshot is made");
+        query.scene.topic.push(round * 100..round * 100 + 10);
+        snapshot = snapshot.or_else(|| names(&query, "snapshot-").pop());
+        left -= u32::from(snapshot.is_some());
+    }
+    assert!(names(&query, "changes-").len() < 60, "entries behind the snapshot have gone");
+    assert_eq!(query.published().len(), usize::try_from(round).unwrap());
+    // Snapshots go on behind it.
+    query.snapshots.interval = Some(std::time::Duration::ZERO);
+    while names(&query, "snapshot-").pop() == snapshot {
+        query.run(Trigger::AvailableNow).await.unwrap();
+        round += 1;
+        assert!(round < 4_000, "no other snapshot is made");
+        query.scene.topic.push(round * 100..round * 100 + 10);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
