@@ -70,6 +70,9 @@ FROM (SELECT window AS w, k, count(*) AS n, sum(d) AS total
 GROUP BY window(window_time(w), '20 seconds')"""
 BY_WINDOW = f"""SELECT window.start AS begin, %s
 FROM {T} GROUP BY window(ts, '10 seconds')"""
+NOT_IN = f"""SELECT window.start AS begin, k, count(*) AS n
+FROM {T} WHERE k NOT IN (SELECT o.k FROM (VALUES ('b'), ('d')) AS o(k))
+GROUP BY window(ts, '10 seconds'), k"""
 # The second stream's keys are its own.
 BOTH = f"""SELECT window.start AS begin, k, count(*) AS n, sum(i) AS total
 FROM (SELECT ts, k, i FROM {T}
@@ -125,6 +128,9 @@ GROUP BY window(ts, '10 seconds'), x"""),
 sum(i * o.w) AS total
 FROM {T} LEFT JOIN (VALUES ('a', 2), ('b', 3)) AS o(k, w) ON t.k = o.k
 GROUP BY window(ts, '10 seconds'), o.w"""),
+    Case("static_bound", f"""SELECT window.start AS begin, k, count(*) AS n, sum(i) AS total
+FROM {T} WHERE i < (SELECT max(o.i) FROM (VALUES (9), (4)) AS o(i))
+GROUP BY window(ts, '10 seconds'), k"""),
     Case("key_types", f"""SELECT window.start AS begin, CAST(ts AS DATE) AS day, i > 4 AS big,
 CAST(d AS DECIMAL(6, 2)) AS exact, struct(k, i) AS pair, array(k, s) AS both_texts, count(*) AS n
 FROM {T} GROUP BY window(ts, '20 seconds'), CAST(ts AS DATE), i > 4, CAST(d AS DECIMAL(6, 2)),
@@ -151,10 +157,27 @@ BY_HAND = [
     # A file without any time moves no watermark; one without rows is a micro-batch.
     Case("no_times", BY_WINDOW % "count(*) AS n",
          events={"t": [[], rows(None), rows(12), rows(None), [], rows(40)]}),
+    # Those of a key that the table has are never the newest.
+    Case("not_in_a_table", NOT_IN, events={"t": [
+        rows(1, k="a") + rows(1, k="b"), rows(2, k="b") + rows(3, k="c"),
+        rows(31, k="c") + rows(4, k="a") + rows(30, k="d"), rows(5, 60, k="a")]}),
     # On the edge: a window is closed, and a row late, when the watermark is at the end.
     Case("edges", BY_WINDOW % "count(*) AS n, max(ts) AS newest",
          events={"t": [rows(0, 9.999999), rows(20), rows(0, 10), rows(20.000999), rows(9.5, 19),
                        rows(20.001), rows(9.5), rows(30), rows(19), rows(30.5, 60)]}),
+]
+
+# What each micro-batch has with a table's rows is its own: nothing of an earlier one is in it.
+STATIC = "(VALUES ('a', 2), ('b', 3), ('d', 5)) AS o(k, w)"
+WITH_A_TABLE = [
+    Case("not_in", f"SELECT k, i FROM STREAM t WHERE k NOT IN (SELECT o.k FROM {STATIC})"),
+    Case("in_or", f"SELECT k, i FROM STREAM t WHERE i = 2 OR k IN (SELECT o.k FROM {STATIC})"),
+    Case("not_exists", f"""SELECT k, i FROM STREAM t
+WHERE NOT EXISTS (SELECT 1 FROM {STATIC} WHERE o.k = t.k)"""),
+    Case("below_the_greatest", f"SELECT k, i FROM STREAM t WHERE i < (SELECT max(w) FROM {STATIC})"),
+    Case("joined_by_order", f"SELECT t.k, i, w FROM STREAM t LEFT JOIN {STATIC} ON i < w"),
+    Case("without_partner", f"SELECT t.k, i FROM STREAM t LEFT ANTI JOIN {STATIC} ON i < w"),
+    Case("joined_to_all", f"SELECT t.k, i, w FROM STREAM t CROSS JOIN {STATIC}"),
 ]
 
 TWO_STREAMS = [
@@ -234,4 +257,4 @@ RESTARTED = [
     Case("restarted_union", BOTH, tables=("t", "u"), stop_after=3),
 ]
 
-CASES = [*COMPUTED_TIMES, *APPEND, *BY_HAND, *TWO_STREAMS, *UPDATE, *RESTARTED]
+CASES = [*COMPUTED_TIMES, *APPEND, *BY_HAND, *WITH_A_TABLE, *TWO_STREAMS, *UPDATE, *RESTARTED]

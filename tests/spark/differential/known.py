@@ -3,7 +3,7 @@
 These are run like all others and have to be different: one that is equal stands in the wrong list.
 """
 
-from .cases import KEYED, T, U, Case, rows
+from .cases import KEYED, NOT_IN, T, U, Case, rows
 from .operators import JOINED
 
 COUNTS = f"""SELECT window.start AS begin, %s count(*) AS n
@@ -30,6 +30,9 @@ ROWS = [
           "that it takes away do not move the watermark. Here they do",
           "having_moves_watermark", COUNTS % ("k,", "", ", k HAVING k = 'a'"),
           [rows(1, k="a"), rows(60, k="b")]),
+    known("Spark looks rows up in a table below the watermark too: those that IN, EXISTS or a semi "
+          "or anti join takes away do not move it. Here they do",
+          "not_in_moves_watermark", NOT_IN, [rows(1, k="a"), rows(60, k="b")]),
     known("of 0.0 and -0.0 the one that came first is Spark's least; here -0.0 is",
           "least_of_zeros", "SELECT k, min(d) AS low FROM STREAM t GROUP BY k",
           [rows(1, k="a", d=0.0), rows(2, k="a", d=-0.0)], mode="update"),

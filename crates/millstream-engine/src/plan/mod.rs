@@ -11,6 +11,7 @@
 //! [`StreamScan`]: stream_scan::StreamScan
 
 pub mod query_plan;
+mod renewal;
 pub mod session;
 pub mod stages;
 pub mod stateful_plan;

@@ -7,19 +7,14 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::TryStreamExt;
 use millstream_store::env::Env;
 
+use super::renewal::Renewal;
 use super::straight_line::StraightLine;
 use super::stream_scan::{Slots, StreamScan, from_datafusion};
 use crate::source::{Failure, Split};
-
-/// Runs after which the plan's nodes are renewed. Each run adds its own counters to every node,
-/// which nobody reads; renewing lets go of them. A join's hash table is built again then too, so
-/// this is rare.
-const RUNS_PER_RENEWAL: u32 = 10_000;
 
 /// A planned streaming query.
 ///
@@ -35,7 +30,7 @@ pub struct QueryPlan {
     context: Arc<TaskContext>,
     /// Made of what DataFusion plans.
     finish: Option<Finish>,
-    runs: u32,
+    renewal: Renewal,
 }
 
 /// Makes a plan's last steps.
@@ -54,7 +49,8 @@ impl QueryPlan {
         let physical = state.query_planner().create_physical_plan(&logical, &state).await?;
         let (context, straight) = (state.task_ctx(), StraightLine::of(&physical).map(Arc::new));
         let (state, logical) = (Arc::new(state), Arc::new(logical));
-        Ok(Self { state, logical, physical, straight, scans, context, finish: None, runs: 0 })
+        let renewal = Renewal::of(&physical);
+        Ok(Self { state, logical, physical, straight, scans, context, finish: None, renewal })
     }
 
     /// The optimised logical plan.
@@ -69,17 +65,21 @@ impl QueryPlan {
         if let Some(finish) = &self.finish {
             self.physical = finish(Arc::clone(&self.physical))?;
         }
-        self.straight = StraightLine::of(&self.physical).map(Arc::new);
-        self.runs = 0;
+        self.ready_to_run();
         Ok(())
     }
 
     /// Has `finish` make what runs of what DataFusion plans, now and whenever it plans again.
     pub fn finish_with(&mut self, finish: Finish) -> Result<()> {
         self.physical = finish(Arc::clone(&self.physical))?;
-        self.straight = StraightLine::of(&self.physical).map(Arc::new);
         self.finish = Some(finish);
+        self.ready_to_run();
         Ok(())
+    }
+
+    fn ready_to_run(&mut self) {
+        self.straight = StraightLine::of(&self.physical).map(Arc::new);
+        self.renewal = Renewal::of(&self.physical);
     }
 
     /// The physical plan.
@@ -139,21 +139,13 @@ impl QueryPlan {
             results[0] = straight.run().map_err(from_datafusion)?;
             return Ok(results);
         }
-        self.renew_if_due().map_err(from_datafusion)?;
+        let renewed = self.renewal.before_run(env, &mut self.physical, &self.context);
+        renewed.map_err(from_datafusion)?;
         if parallel {
             self.run_in_tasks(env, partitions).await
         } else {
             self.run_here(partitions).await
         }
-    }
-
-    fn renew_if_due(&mut self) -> Result<()> {
-        self.runs += 1;
-        if self.runs > RUNS_PER_RENEWAL {
-            self.physical = reset_plan_states(Arc::clone(&self.physical))?;
-            self.runs = 1;
-        }
-        Ok(())
     }
 
     async fn run_here(&self, partitions: usize) -> Result<Vec<Vec<RecordBatch>>, Failure> {
