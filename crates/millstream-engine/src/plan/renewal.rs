@@ -184,20 +184,9 @@ mod tests {
     use super::*;
     use crate::plan::QueryPlan;
     use crate::plan::session::streaming_config;
+    use crate::plan::stateful_plan::InMemory;
     use crate::plan::stream_scan::{Slots, StreamTable};
-    use crate::source::{RecordBatches, Split};
-
-    struct Rows(RecordBatch);
-
-    impl Split for Rows {
-        fn rows(&self) -> u64 {
-            self.0.num_rows() as u64
-        }
-
-        fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
-            Box::new(std::iter::once(Ok(self.0.project(projection).unwrap())))
-        }
-    }
+    use crate::source::Split;
 
     fn numbers(values: impl IntoIterator<Item = Option<i64>>) -> RecordBatch {
         let v: ArrayRef = Arc::new(values.into_iter().collect::<Int64Array>());
@@ -227,7 +216,7 @@ mod tests {
 
     /// The first column of what the plan makes of one micro-batch, sorted.
     async fn run(plan: &mut QueryPlan, env: &Env, values: &[Option<i64>]) -> Vec<Option<i64>> {
-        let split: Box<dyn Split> = Box::new(Rows(numbers(values.iter().copied())));
+        let split: Box<dyn Split> = Box::new(InMemory(vec![numbers(values.iter().copied())]));
         let partitions = plan.run(env, vec![vec![split]]).await.unwrap();
         let mut found = Vec::new();
         for rows in partitions.iter().flatten() {
@@ -312,7 +301,7 @@ mod tests {
         assert_eq!(rows_hashed(&fresh), 0);
         build_hash_tables(&fresh, &context).await.unwrap();
         assert_eq!(rows_hashed(&fresh), STATIC_ROWS);
-        plan.scans()[0].fill(vec![Box::new(Rows(numbers([Some(5), None])))]);
+        plan.scans()[0].fill(vec![Box::new(InMemory(vec![numbers([Some(5), None])]))]);
         let rows = collect(Arc::clone(&fresh), context).await.unwrap();
         assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
         assert_eq!(rows_hashed(&fresh), STATIC_ROWS, "the table was there already");

@@ -483,7 +483,7 @@ impl Rows {
 }
 
 /// Rows of an operator's output.
-struct InMemory(Vec<RecordBatch>);
+pub(super) struct InMemory(pub(super) Vec<RecordBatch>);
 
 impl Split for InMemory {
     fn rows(&self) -> u64 {

@@ -119,20 +119,8 @@ mod tests {
 
     use super::*;
     use crate::plan::session::streaming_config;
+    use crate::plan::stateful_plan::InMemory;
     use crate::plan::stream_scan::{Slots, StreamTable};
-    use crate::source::{RecordBatches, Split};
-
-    struct Rows(RecordBatch);
-
-    impl Split for Rows {
-        fn rows(&self) -> u64 {
-            self.0.num_rows() as u64
-        }
-
-        fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
-            Box::new(std::iter::once(Ok(self.0.project(projection).unwrap())))
-        }
-    }
 
     fn input() -> RecordBatch {
         let v: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(30), Some(4)]));
@@ -151,7 +139,10 @@ mod tests {
     }
 
     fn fill(slots: &Slots) {
-        slots.fill(vec![Box::new(Rows(input())), Box::new(Rows(input().slice(1, 2)))]);
+        slots.fill(vec![
+            Box::new(InMemory(vec![input()])),
+            Box::new(InMemory(vec![input().slice(1, 2)])),
+        ]);
     }
 
     #[tokio::test]

@@ -182,6 +182,28 @@ impl Several {
         Self { scene, places, has_letters: false, moments: Arc::default() }
     }
 
+    /// With sinks of these kinds; `seed` decides how progress is written.
+    fn at_random(kinds: &[Delivery], seed: u64, chance: &mut Chance) -> Self {
+        let trackings = [ProgressTracking::EveryMicroBatch, SPARSE, ProgressTracking::Blocking];
+        let tracking = trackings[seed as usize % 3];
+        let can_gather = tracking != ProgressTracking::Blocking;
+        let place = |delivery: &Delivery| {
+            let gathered = if can_gather { chance.below(6) as usize } else { 0 };
+            Place::new(*delivery, if *delivery == Delivery::Answers { gathered } else { 0 })
+        };
+        let mut several = Self::new(kinds.iter().map(place).collect());
+        several.scene.tracking = tracking;
+        several
+    }
+
+    /// Adds some rows to the `rows` there are, and gives their number then.
+    fn more_rows(&mut self, rows: i64, chance: &mut Chance) -> i64 {
+        let more = 20 + chance.below(60) as i64;
+        self.scene.topic.push(rows..rows + more);
+        self.scene.rows_max = 1 + chance.below(9) as usize;
+        rows + more
+    }
+
     fn sink(&self, place: &Arc<Place>) -> Box<dyn Sink> {
         let (place, moments) = (Arc::clone(place), Arc::clone(&self.moments));
         Box::new(PlaceSink { place, moments, gathered: Vec::new(), waiting: Vec::new() })
@@ -249,22 +271,11 @@ const SPARSE: ProgressTracking = ProgressTracking::Interval(Duration::from_micro
 async fn crash_at_random(kinds: &[Delivery], has_letters: bool, seed: u64) {
     use Delivery::IdempotentById;
     let mut chance = Chance(seed);
-    let tracking =
-        [ProgressTracking::EveryMicroBatch, SPARSE, ProgressTracking::Blocking][seed as usize % 3];
-    let can_gather = tracking != ProgressTracking::Blocking;
-    let place = |delivery: &Delivery| {
-        let gathered = if can_gather { chance.below(6) as usize } else { 0 };
-        Place::new(*delivery, if *delivery == Delivery::Answers { gathered } else { 0 })
-    };
-    let mut several = Several::new(kinds.iter().map(place).collect());
+    let mut several = Several::at_random(kinds, seed, &mut chance);
     several.has_letters = has_letters;
-    several.scene.tracking = tracking;
     let mut rows = 0;
     for round in 0..6 {
-        let more = 20 + chance.below(60) as i64;
-        several.scene.topic.push(rows..rows + more);
-        rows += more;
-        several.scene.rows_max = 1 + chance.below(9) as usize;
+        rows = several.more_rows(rows, &mut chance);
         let moments = if round == 5 { u64::MAX } else { chance.below(80) };
         let ended = several.run(moments).await;
         // Entries of sparse logs are not to be taken off one log alone: both are written at once.

@@ -50,21 +50,10 @@ async fn run(several: &Several, moments: u64) -> (Result<Finished, Failure>, Del
 
 async fn crash(kinds: [Delivery; 2], seed: u64) {
     let mut chance = Chance(seed);
-    let tracking =
-        [ProgressTracking::EveryMicroBatch, SPARSE, ProgressTracking::Blocking][seed as usize % 3];
-    let can_gather = tracking != ProgressTracking::Blocking;
-    let place = |delivery| {
-        let gathered = if can_gather { chance.below(6) as usize } else { 0 };
-        Place::new(delivery, if delivery == Delivery::Answers { gathered } else { 0 })
-    };
-    let mut several = Several::new(kinds.map(place).to_vec());
-    several.scene.tracking = tracking;
+    let mut several = Several::at_random(&kinds, seed, &mut chance);
     let mut rows = 0;
     for round in 0..6 {
-        let more = 20 + chance.below(60) as i64;
-        several.scene.topic.push(rows..rows + more);
-        rows += more;
-        several.scene.rows_max = 1 + chance.below(9) as usize;
+        rows = several.more_rows(rows, &mut chance);
         let moments = if round == 5 { u64::MAX } else { chance.below(80) };
         let (ended, delivery) = run(&several, moments).await;
         assert!(round < 5 || ended.is_ok(), "{kinds:?} {seed}: {ended:?}");
