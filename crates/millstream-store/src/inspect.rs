@@ -112,8 +112,11 @@ pub async fn inspect_in(storage: &Storage) -> Result<Inspection, InspectError> {
             decoded.map_err(|error| format!("the file `metadata` is damaged: {error}"))
         }
     };
-    let moved_aside = [(layout::OFFSETS, &offsets), (layout::COMMITS, &commits)]
+    let of_state = storage.list(layout::STATE).await?;
+    let logs = [(layout::OFFSETS, &offsets), (layout::COMMITS, &commits)];
+    let moved_aside = logs
         .into_iter()
+        .chain([(layout::STATE, &of_state)])
         .flat_map(|(log, names)| names.iter().map(move |name| format!("{log}/{name}")))
         .filter(|name| name.contains(".torn-"))
         .collect();

@@ -88,6 +88,10 @@ FROM {T} GROUP BY window(ts, '10 seconds', '4 seconds', '1 second')"""),
 FROM {T} GROUP BY window(ts, '10 seconds'), k HAVING count(*) > 1 AND sum(i) < 12"""),
     Case("event_time_itself", f"""SELECT ts, k, count(*) AS n, sum(d) AS total
 FROM {T} WHERE ts IS NOT NULL GROUP BY ts, k"""),
+    Case("event_time_nullif", """SELECT at, count(*) AS n
+FROM (SELECT nullif(ts, TIMESTAMP '2026-01-01 00:00:20') AS at FROM STREAM t)
+WATERMARK at DELAY OF INTERVAL 10 SECONDS GROUP BY at""",
+         events={"t": [rows(5, 20, None), rows(20, 45), rows(46, 80)]}),
     Case("several_keys", f"""SELECT window.start AS begin, upper(k) AS u, s, i > 4 AS big,
 count(*) AS n FROM {T} GROUP BY window(ts, '20 seconds'), upper(k), s, i > 4"""),
     Case("twice", TWICE),

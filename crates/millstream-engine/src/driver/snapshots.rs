@@ -26,6 +26,9 @@ use crate::source::Failure;
 use crate::state::operator::MicroBatchFacts;
 use crate::state::replica::QueryReplica;
 
+/// After a try that has failed, so much time passes until the next: each reads the whole log.
+const RETRY: Duration = Duration::from_secs(60);
+
 /// When snapshots are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotSettings {
@@ -49,8 +52,10 @@ pub(super) struct Snapshots {
     last: Option<BatchId>,
     /// When it was begun, or the run was, on the monotonic clock.
     begun: Duration,
-    /// The bytes of the last one that was made in this run.
+    /// The bytes of the last one.
     last_bytes: u64,
+    /// Before this moment none is begun: the last try has failed.
+    retry_at: Duration,
     /// The entries since that are needed still, with their bytes.
     grown: VecDeque<(BatchId, u64)>,
     /// The bytes of those.
@@ -77,9 +82,15 @@ impl Drop for Making {
 }
 
 impl Snapshots {
-    pub(super) fn new(settings: SnapshotSettings, last: Option<BatchId>, now: Duration) -> Self {
-        let (last_bytes, grown, bytes) = (0, VecDeque::new(), 0);
-        Self { settings, last, begun: now, last_bytes, grown, bytes, making: None }
+    /// After `last`, with its bytes.
+    pub(super) fn new(
+        settings: SnapshotSettings,
+        last: Option<(BatchId, u64)>,
+        now: Duration,
+    ) -> Self {
+        let (last, last_bytes) = (last.map(|(id, _)| id), last.map_or(0, |(_, bytes)| bytes));
+        let (grown, bytes, retry_at) = (VecDeque::new(), 0, now);
+        Self { settings, last, begun: now, last_bytes, retry_at, grown, bytes, making: None }
     }
 
     /// The micro-batch of the last one.
@@ -104,14 +115,15 @@ impl Snapshots {
 
     /// Whether it is time for a snapshot up to `acknowledged`.
     pub(super) fn are_due(&mut self, acknowledged: Option<BatchId>, now: Duration) -> bool {
-        self.look();
+        self.look(now);
         let passed = now.saturating_sub(self.begun);
         let is_due = self.bytes >= self.settings.after_bytes.max(self.last_bytes)
             || self.settings.interval.is_some_and(|interval| passed >= interval);
-        is_due && self.bytes > 0 && self.making.is_none() && acknowledged > self.last
+        let may_be = now >= self.retry_at && self.bytes > 0;
+        is_due && may_be && self.making.is_none() && acknowledged > self.last
     }
 
-    fn look(&mut self) {
+    fn look(&mut self, now: Duration) {
         let Some(making) = &mut self.making else { return };
         match making.made.try_recv() {
             Err(oneshot::error::TryRecvError::Empty) => return,
@@ -120,9 +132,11 @@ impl Snapshots {
                 self.drop_below(id.next());
             }
             Ok(Err(failure)) => {
+                self.retry_at = now + RETRY;
                 tracing::warn!(%failure, "a snapshot of the state could not be made");
             }
             Err(oneshot::error::TryRecvError::Closed) => {
+                self.retry_at = now + RETRY;
                 tracing::warn!("a snapshot of the state was given up");
             }
         }
@@ -164,6 +178,8 @@ async fn make(
     end: BatchId,
     is_given_up: impl Fn() -> bool,
 ) -> Result<Option<Made>, Failure> {
+    // What the query needs no more while this is read is not to go under its eyes.
+    let kept = log.keep_files().await;
     let mut reader = StateReader::beside_a_writer(checkpoint).await?;
     let mut facts: Option<Facts> = None;
     let before = reader.snapshot().await?;
@@ -200,6 +216,7 @@ async fn make(
     let Some(facts) = facts.filter(|facts| facts.id() == end) else {
         return Err(reader.missing(end).into());
     };
+    drop(kept);
     let needs = BatchId(facts.needs);
     if !follows && first.is_some_and(|first| first > needs) {
         return Err(reader.missing(needs).into());

@@ -240,7 +240,7 @@ impl Driver {
             WriteSettings::of(&self.query.checkpoint),
             &reader,
         );
-        let mut next = None;
+        let (mut next, mut snapshot_bytes) = (None, 0);
         let needed = reader.last().map(|last| BatchId(last.needs));
         // Where later entries alone are needed, nothing of the snapshot is in the state any more,
         // and those between may be gone.
@@ -251,6 +251,7 @@ impl Driver {
                 let of_snapshot = MicroBatchFacts::of_snapshot(id);
                 let Query { branches, env, .. } = &mut self.query;
                 while let Some(piece) = snapshot.next().await? {
+                    snapshot_bytes += piece.iter().map(|section| section.len() as u64).sum::<u64>();
                     branches.apply(env, &of_snapshot, &piece, Again::NONE).await?;
                 }
                 next = Some(id.next());
@@ -270,7 +271,7 @@ impl Driver {
             acknowledged: committed,
             snapshots: Snapshots::new(
                 self.query.snapshots,
-                snapshot.as_ref().map(|snapshot| snapshot.facts().id()),
+                snapshot.as_ref().map(|snapshot| (snapshot.facts().id(), snapshot_bytes)),
                 self.query.env.monotonic(),
             ),
             bytes: Vec::new(),

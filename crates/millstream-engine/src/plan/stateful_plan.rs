@@ -194,6 +194,7 @@ impl StatefulPlan {
         changes: Changes,
         is_wanted: bool,
     ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+        let facts = &MicroBatchFacts { is_wanted: is_wanted && facts.is_wanted, ..*facts };
         let mut rows = Rows { sources: Vec::new(), operators: vec![None; self.stages.len()] };
         for (index, (stage, given)) in self.stages.iter_mut().zip(changes).enumerate() {
             rows.operators[index] = Some(stage.apply(env, facts, given).await?.output);
@@ -232,7 +233,7 @@ impl StatefulPlan {
         Ok(changes)
     }
 
-    /// Whether a watermark of `evict_us` would give output or let state go without input.
+    /// Whether a watermark of `evict_us` would give output without input.
     pub fn is_due(&self, evict_us: i64) -> bool {
         let of_stage = |stage: &PlannedStage| stage.operator.is_due(evict_us - stage.delay_us);
         self.stages.iter().any(of_stage)

@@ -3,7 +3,7 @@
 
 use std::io::Cursor;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
@@ -29,7 +29,11 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<RecordBatch>, ArrowError> {
     StreamReader::try_new(Cursor::new(bytes), None)?.collect()
 }
 
-/// About how many bytes [`encode`] makes of `rows`.
+/// About how many bytes [`encode`] makes of `rows`: of a slice only its own.
 pub fn encoded_bytes(rows: &[RecordBatch]) -> usize {
-    rows.iter().map(RecordBatch::get_array_memory_size).sum()
+    let own = |column: &ArrayRef| {
+        let bytes = column.to_data().get_slice_memory_size();
+        bytes.unwrap_or_else(|_| column.get_array_memory_size())
+    };
+    rows.iter().flat_map(RecordBatch::columns).map(own).sum()
 }

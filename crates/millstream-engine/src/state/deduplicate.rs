@@ -13,11 +13,11 @@ use arrow::array::{
     Array, ArrayRef, AsArray, RecordBatch, TimestampMicrosecondArray, UInt32Array, new_null_array,
 };
 use arrow::compute::take_record_batch;
-use arrow::datatypes::{Schema, SchemaRef, TimestampMicrosecondType};
+use arrow::datatypes::{FieldRef, Schema, SchemaRef, TimestampMicrosecondType};
 use datafusion::common::Result;
 use millstream_store::offset::BatchId;
 
-use super::keyed::KeyFormat;
+use super::keyed::{KeyFormat, ROWS_TOGETHER};
 use super::late;
 use super::leaving::Leaving;
 use super::operator::{MicroBatchFacts, Snapshot};
@@ -83,20 +83,21 @@ impl DeduplicateSpec {
         }
     }
 
-    /// Rows with these keys, all of which leave at `at`, and nothing else.
-    fn rows_of(&self, keys: Vec<ArrayRef>, count: usize, at: Option<i64>) -> Result<RecordBatch> {
-        let mut columns: Vec<ArrayRef> = self
-            .input
-            .fields()
-            .iter()
-            .map(|field| new_null_array(field.data_type(), count))
-            .collect();
-        if let (Some(time), Some(at)) = (self.time, at) {
-            let first = match self.stays {
-                Stays::After(delay_us) => at.saturating_sub(delay_us),
-                _ => at,
+    /// Rows with these keys and nothing else, each of which leaves at its moment of `at`.
+    fn rows_of(
+        &self,
+        keys: Vec<ArrayRef>,
+        at: impl ExactSizeIterator<Item = Option<i64>>,
+    ) -> Result<RecordBatch> {
+        let nulls = |field: &FieldRef| new_null_array(field.data_type(), at.len());
+        let mut columns: Vec<ArrayRef> = self.input.fields().iter().map(nulls).collect();
+        if let Some(time) = self.time {
+            let delay_us = match self.stays {
+                Stays::After(delay_us) => delay_us,
+                Stays::ForEver | Stays::UntilItsTime => 0,
             };
-            let times = TimestampMicrosecondArray::from_value(first, count);
+            let times = at.map(|at| Some(at?.saturating_sub(delay_us)));
+            let times = times.collect::<TimestampMicrosecondArray>();
             let data_type = self.input.field(time).data_type().clone();
             columns[time] = Arc::new(times.with_data_type(data_type));
         }
@@ -158,7 +159,7 @@ impl Shard for Seen {
             outcome.late += (before - rows.num_rows()) as u64;
             let first_ones = self.first_ones(spec, facts.id, &rows)?;
             outcome.dropped += (rows.num_rows() - first_ones.num_rows()) as u64;
-            if first_ones.num_rows() > 0 && !facts.is_snapshot {
+            if first_ones.num_rows() > 0 && facts.is_wanted {
                 let columns = first_ones.columns()[..spec.output.fields().len()].to_vec();
                 outcome.published.push(RecordBatch::try_new(Arc::clone(&spec.output), columns)?);
                 changes.push(first_ones);
@@ -184,22 +185,25 @@ impl Shard for Seen {
 
     fn bytes(&self) -> u64 {
         let of_key = 2 * size_of::<Arc<[u8]>>() + 2 * size_of::<usize>();
-        (self.key_bytes + self.keys.capacity() * of_key) as u64
+        (self.key_bytes + self.keys.capacity() * of_key + self.leaving.bytes(0)) as u64
     }
 
     fn snapshot(self, spec: &DeduplicateSpec) -> Result<Snapshot> {
         let mut staying = self.keys;
-        let mut rows = Vec::new();
+        let mut all = Vec::with_capacity(staying.len());
         for (at, keys) in self.leaving.into_all() {
-            for key in &keys {
-                staying.remove(key);
+            for key in keys {
+                staying.remove(&key);
+                all.push((key, Some(at)));
             }
-            let columns = self.format.columns(keys.iter().map(|key| &**key))?;
-            rows.push(spec.rows_of(columns, keys.len(), Some(at))?);
         }
-        let columns = self.format.columns(staying.iter().map(|key| &**key))?;
-        rows.push(spec.rows_of(columns, staying.len(), None)?);
-        Ok(vec![rows])
+        all.extend(staying.into_iter().map(|key| (key, None)));
+        let format = self.format;
+        let rows = all.chunks(ROWS_TOGETHER).map(|keys| {
+            let columns = format.columns(keys.iter().map(|(key, _)| &**key))?;
+            spec.rows_of(columns, keys.iter().map(|(_, at)| *at))
+        });
+        Ok(vec![rows.collect::<Result<_>>()?])
     }
 }
 
@@ -328,5 +332,15 @@ mod tests {
             };
             assert_eq!((again.rows(), then.removed), (left, 4 - left), "{stays:?}");
         }
+    }
+    #[test]
+    fn a_snapshot_of_keys_with_times_of_their_own_is_one_record_batch() {
+        let spec = spec(Stays::UntilItsTime);
+        let mut seen = Seen::new(&spec).unwrap();
+        let all: Vec<(i64, i64)> = (0..1_000).map(|key| (key, 10 + key)).collect();
+        seen.apply(&spec, &facts(0, 0, 0), rows(&all)).unwrap();
+        let snapshot = seen.snapshot(&spec).unwrap();
+        let of_batches: Vec<usize> = snapshot[0].iter().map(RecordBatch::num_rows).collect();
+        assert_eq!(of_batches, [1_000]);
     }
 }

@@ -16,11 +16,15 @@ use datafusion::common::Result;
 /// Fewer rows than this are not worth tidying.
 const TIDY_ROWS_MIN: usize = 4_096;
 
+/// No more rows than this are put together in one record batch: the offsets of a column of texts
+/// have 32 bits.
+pub const ROWS_TOGETHER: usize = 65_536;
+
 /// A key's bytes.
 pub type Key = Box<[u8]>;
 
 /// Where a row is: its record batch, and its place there.
-type Place = (usize, usize);
+pub type Place = (usize, usize);
 
 /// Turns key columns into keys.
 pub struct KeyFormat(Option<RowConverter>);
@@ -109,26 +113,24 @@ impl Keyed {
         Ok((self.gather(&places)?, at))
     }
 
-    /// All rows, in no order.
-    pub fn all(&self) -> Result<RecordBatch> {
+    /// All rows, in the order in which they came.
+    pub fn all(&self) -> Result<Vec<RecordBatch>> {
         let mut places: Vec<Place> = self.index.values().copied().collect();
-        // In the order in which they came: a hash table's own differs from run to run.
+        // A hash table's own order differs from run to run.
         places.sort_unstable();
-        self.gather(&places)
+        places.chunks(ROWS_TOGETHER).map(|places| self.gather(places)).collect()
     }
 
     fn gather(&self, places: &[Place]) -> Result<RecordBatch> {
-        if places.is_empty() {
-            return Ok(RecordBatch::new_empty(Arc::clone(&self.schema)));
+        match places.is_empty() {
+            true => Ok(RecordBatch::new_empty(Arc::clone(&self.schema))),
+            false => gather(places, |of| &self.record_batches[of]),
         }
-        // Those that are asked for alone: there may be many more.
-        let mut asked: Vec<usize> = places.iter().map(|(of, _)| *of).collect();
-        asked.sort_unstable();
-        asked.dedup();
-        let place = |(of, at): &Place| (asked.partition_point(|other| other < of), *at);
-        let places: Vec<Place> = places.iter().map(place).collect();
-        let asked: Vec<&RecordBatch> = asked.iter().map(|of| &self.record_batches[*of]).collect();
-        Ok(interleave_record_batch(&asked, &places)?)
+    }
+
+    /// The bytes of a key, about.
+    pub fn mean_key_bytes(&self) -> usize {
+        self.key_bytes / self.index.len().max(1)
     }
 
     /// Puts a row for each of `keys`, which are different, in the place of the one there. Tells
@@ -179,13 +181,25 @@ impl Keyed {
         places.sort_unstable_by_key(|(place, _)| *place);
         let order: Vec<Place> = places.iter().map(|(place, _)| *place).collect();
         for (at, (_, place)) in places.into_iter().enumerate() {
-            *place = (0, at);
+            *place = (at / ROWS_TOGETHER, at % ROWS_TOGETHER);
         }
-        let rows = self.gather(&order)?;
-        self.stored = rows.num_rows();
-        self.record_batches = vec![rows];
+        let tidied = order.chunks(ROWS_TOGETHER).map(|places| self.gather(places));
+        self.record_batches = tidied.collect::<Result<_>>()?;
+        self.stored = order.len();
         Ok(())
     }
+}
+
+/// The rows at `places`, of which there is at least one, in record batches that `at` knows.
+pub fn gather<'a>(places: &[Place], at: impl Fn(usize) -> &'a RecordBatch) -> Result<RecordBatch> {
+    // Those that are asked for alone: there may be many more.
+    let mut asked: Vec<usize> = places.iter().map(|(of, _)| *of).collect();
+    asked.sort_unstable();
+    asked.dedup();
+    let place = |(of, at): &Place| (asked.partition_point(|other| other < of), *at);
+    let places: Vec<Place> = places.iter().map(place).collect();
+    let asked: Vec<&RecordBatch> = asked.iter().map(|of| at(*of)).collect();
+    Ok(interleave_record_batch(&asked, &places)?)
 }
 
 #[cfg(test)]
@@ -228,7 +242,7 @@ mod tests {
         let (found, at) = keyed.rows_of(keys(&format, &asked).iter()).unwrap();
         assert_eq!((values(&found), at), (vec![30, 20], vec![0, 2]));
         assert!(keyed.remove(keys(&format, &asked).at(2)) && !keyed.remove(b"x"));
-        assert_eq!(values(&keyed.all().unwrap()), [1, 30]);
+        assert_eq!(values(&keyed.all().unwrap()[0]), [1, 30]);
     }
 
     #[test]
@@ -246,6 +260,6 @@ mod tests {
             }
         }
         assert!(keyed.bytes() < after_first * 100, "{} from {after_first}", keyed.bytes());
-        assert_eq!(values(&keyed.all().unwrap()), vec![499; 100]);
+        assert_eq!(values(&keyed.all().unwrap()[0]), vec![499; 100]);
     }
 }

@@ -18,6 +18,7 @@ pub mod aggregate;
 pub mod codec;
 pub mod deduplicate;
 pub mod event_times;
+mod firsts;
 pub mod join;
 mod keyed;
 mod late;

@@ -17,9 +17,11 @@ pub struct MicroBatchFacts {
     pub id: BatchId,
     /// Its watermarks.
     pub watermark: Watermark,
-    /// Whether the rows are those of a snapshot: they make the state again, and what comes of them
-    /// is not looked at.
+    /// Whether the rows are those of a snapshot: they make the state again.
     pub is_snapshot: bool,
+    /// Whether what comes of them is looked at. Where it is not, only the state matters, and there
+    /// need be no output.
+    pub is_wanted: bool,
 }
 
 impl MicroBatchFacts {
@@ -28,13 +30,18 @@ impl MicroBatchFacts {
 
     /// Of a micro-batch.
     pub fn new(id: BatchId, watermark: Watermark) -> Self {
-        Self { id, watermark, is_snapshot: false }
+        Self { id, watermark, is_snapshot: false, is_wanted: true }
     }
 
     /// Of a snapshot of the state up to the micro-batch `id`: nothing in it is late, and nothing
     /// closes.
     pub fn of_snapshot(id: BatchId) -> Self {
-        Self { id, watermark: Self::NOTHING_LATE, is_snapshot: true }
+        Self { id, watermark: Self::NOTHING_LATE, is_snapshot: true, is_wanted: false }
+    }
+
+    /// The same where nobody looks at the output.
+    pub fn for_state_alone(self) -> Self {
+        Self { is_wanted: false, ..self }
     }
 }
 
@@ -88,8 +95,8 @@ pub trait Operator: Send {
     /// The schema of each input's rows.
     fn input_schemas(&self) -> Vec<SchemaRef>;
 
-    /// Whether a watermark of `evict_us`, microseconds since the epoch, would give output or let
-    /// state go without any input.
+    /// Whether a watermark of `evict_us`, microseconds since the epoch, would give output without
+    /// any input.
     fn is_due(&self, evict_us: i64) -> bool;
 
     /// The first micro-batch whose rows are still in the state; `None` where there is none.

@@ -54,7 +54,8 @@ impl QueryReplica {
             let mut rows = rows.collect::<std::result::Result<Vec<_>, ArrowError>>()?;
             rows.resize(part.schemas.len(), Vec::new());
             let watermark = facts.watermark.before(part.delay_us);
-            part.replica.apply(&MicroBatchFacts { watermark, ..*facts }, rows)?;
+            let facts = MicroBatchFacts { watermark, ..*facts }.for_state_alone();
+            part.replica.apply(&facts, rows)?;
         }
         Ok(())
     }

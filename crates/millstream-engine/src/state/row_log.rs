@@ -6,17 +6,22 @@
 //! points at rows has nothing to do. What was let go of is dropped when chunks are merged, or when
 //! it is more than half of its chunk.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch, interleave_record_batch};
+use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use millstream_store::offset::BatchId;
 
+use super::firsts::Firsts;
+use super::keyed::{ROWS_TOGETHER, gather};
+
 /// Chunks of fewer rows than this are not worth tidying by themselves.
 const TIDY_ROWS_MIN: usize = 1_024;
+/// Fewer starts of micro-batches are not worth tidying.
+const STARTS_TIDY_MIN: usize = 64;
 
 /// See the module's head.
 pub struct RowLog {
@@ -25,7 +30,7 @@ pub struct RowLog {
     next: u64,
     live: usize,
     /// By micro-batch, how many of its rows are there.
-    firsts: BTreeMap<BatchId, usize>,
+    firsts: Firsts,
     /// The first number of each micro-batch, ascending.
     starts: VecDeque<(u64, BatchId)>,
 }
@@ -42,7 +47,7 @@ struct Chunk {
 impl RowLog {
     /// No rows yet; they will have `schema`.
     pub fn new(schema: SchemaRef) -> Self {
-        let (chunks, firsts, starts) = (Vec::new(), BTreeMap::new(), VecDeque::new());
+        let (chunks, firsts, starts) = (Vec::new(), Firsts::default(), VecDeque::new());
         Self { schema, chunks, next: 0, live: 0, firsts, starts }
     }
 
@@ -61,7 +66,7 @@ impl RowLog {
 
     /// The first micro-batch of which a row is there.
     pub fn first(&self) -> Option<BatchId> {
-        self.firsts.keys().next().copied()
+        self.firsts.first()
     }
 
     /// Adds rows of the micro-batch `id`, some of them marked; gives the first one's number. The
@@ -75,7 +80,7 @@ impl RowLog {
         let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
         self.next += count as u64;
         self.live += count;
-        *self.firsts.entry(id).or_default() += count;
+        self.firsts.add(id, count);
         self.starts.push_back((first, id));
         let (numbers, is_live) = ((first..self.next).collect(), vec![true; count]);
         self.chunks.push(Chunk { numbers, rows, is_live, is_marked, live: count });
@@ -89,8 +94,7 @@ impl RowLog {
             return Ok(RecordBatch::new_empty(Arc::clone(&self.schema)));
         }
         let places: Vec<_> = numbers.iter().map(|number| self.place(*number)).collect();
-        let chunks: Vec<&RecordBatch> = self.chunks.iter().map(|chunk| &chunk.rows).collect();
-        Ok(interleave_record_batch(&chunks, &places)?)
+        gather(&places, |chunk| &self.chunks[chunk].rows)
     }
 
     /// All rows, and which are marked.
@@ -133,15 +137,14 @@ impl RowLog {
 
     fn count_down(&mut self, number: u64) {
         let at = self.starts.partition_point(|(first, _)| *first <= number) - 1;
-        let id = self.starts[at].1;
-        if let Some(count) = self.firsts.get_mut(&id) {
-            *count -= 1;
-            if *count == 0 {
-                self.firsts.remove(&id);
-            }
-        }
-        while self.starts.front().is_some_and(|(_, id)| !self.firsts.contains_key(id)) {
+        self.firsts.remove(self.starts[at].1);
+        while self.starts.front().is_some_and(|(_, id)| !self.firsts.has(*id)) {
             self.starts.pop_front();
+        }
+        // Behind a row that stays, others come and go.
+        if self.starts.len() > STARTS_TIDY_MIN + 2 * self.firsts.len() {
+            let firsts = &self.firsts;
+            self.starts.retain(|(_, id)| firsts.has(*id));
         }
     }
 
@@ -159,6 +162,7 @@ impl RowLog {
     fn merge_small(&mut self) -> Result<()> {
         while let [.., before, last] = &self.chunks[..]
             && last.live * 2 >= before.live
+            && last.live + before.live <= ROWS_TOGETHER
         {
             let last = self.chunks.pop().expect("there are two").tidied()?;
             let before = self.chunks.pop().expect("there are two").tidied()?;
@@ -224,7 +228,7 @@ mod tests {
             steps in proptest::collection::vec((1..40_usize, 0..60_usize), 1..60)
         ) {
             let mut log = RowLog::new(schema());
-            let mut known: BTreeMap<u64, (i64, u64)> = BTreeMap::new();
+            let mut known: std::collections::BTreeMap<u64, (i64, u64)> = std::collections::BTreeMap::new();
             for (id, (adds, removes)) in (0_u64..).zip(steps) {
                 let new: Vec<i64> = (0_i64..).take(adds).map(|v| v + 1_000 * id as i64).collect();
                 let first = log.add(BatchId(id), rows(&new), vec![false; adds]).unwrap();

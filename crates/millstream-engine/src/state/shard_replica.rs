@@ -4,6 +4,7 @@
 //! the entries have for a shard is put into a file first, and the shards are made one after the
 //! other: each row is written and read once, and no more than one shard is in memory.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -19,6 +20,8 @@ use super::spill::SpillFile;
 use super::spread::Spread;
 use super::watermark::Watermark;
 
+/// A piece of a snapshot has about so many bytes, or one record batch.
+const PIECE_BYTES: usize = 64 << 20;
 /// Rows that are not in files yet take no more of the limit than one part in this.
 const PENDING_PART: u64 = 8;
 /// Nor more than this, in bytes.
@@ -28,13 +31,15 @@ const PENDING_MAX: u64 = 64 << 20;
 pub struct InMemory<S: Shard> {
     spec: Arc<S::Spec>,
     shard: Option<S>,
+    /// What is left of its state once pieces are given, with the input of each.
+    rows: VecDeque<(usize, RecordBatch)>,
 }
 
 impl<S: Shard> InMemory<S> {
     /// Without state.
     pub fn new(spec: Arc<S::Spec>) -> Result<Self> {
         let shard = Some(S::new(&spec)?);
-        Ok(Self { spec, shard })
+        Ok(Self { spec, shard, rows: VecDeque::new() })
     }
 }
 
@@ -45,7 +50,19 @@ impl<S: Shard> Replica for InMemory<S> {
     }
 
     fn next_piece(&mut self) -> Result<Option<Snapshot>> {
-        self.shard.take().map(|shard| shard.snapshot(&self.spec)).transpose()
+        if let Some(shard) = self.shard.take() {
+            for (input, rows) in shard.snapshot(&self.spec)?.into_iter().enumerate() {
+                self.rows.extend(rows.into_iter().map(|rows| (input, rows)));
+            }
+        }
+        let (mut piece, mut bytes) = (vec![Vec::new(); self.spec.inputs().len()], 0);
+        while bytes < PIECE_BYTES
+            && let Some((input, rows)) = self.rows.pop_front()
+        {
+            bytes += rows.get_array_memory_size().max(1);
+            piece[input].push(rows);
+        }
+        Ok((bytes > 0).then_some(piece))
     }
 }
 

@@ -17,6 +17,7 @@ use datafusion::common::Result;
 use millstream_store::env::Env;
 use millstream_store::offset::BatchId;
 
+use super::codec;
 use super::operator::{Applied, MicroBatchFacts, Operator, OperatorMetrics, Snapshot};
 use super::replica::Replica;
 use super::shard_replica::{InFiles, InMemory};
@@ -69,8 +70,8 @@ pub trait Shard: Send + Sized + 'static {
         inputs: Vec<Vec<RecordBatch>>,
     ) -> Result<Outcome>;
 
-    /// The watermark, microseconds since the epoch, that would give output or let state go without
-    /// any rows; `None` where none would.
+    /// The watermark, microseconds since the epoch, that would give output without any rows;
+    /// `None` where none would.
     fn due_us(&self, spec: &Self::Spec) -> Option<i64>;
 
     /// What is left of a micro-batch's rows where they can wait until the watermark has come to a
@@ -246,7 +247,7 @@ impl<S: Shard> Group<S> {
 }
 
 fn bytes_of(share: &[Vec<RecordBatch>]) -> u64 {
-    share.iter().flatten().map(|rows| rows.get_array_memory_size() as u64).sum()
+    share.iter().map(|rows| codec::encoded_bytes(rows) as u64).sum()
 }
 
 #[async_trait]

@@ -53,7 +53,7 @@ impl<S: Shard> Slot<S> {
     ) -> Result<Outcome> {
         let evict_us = facts.watermark.evict_us();
         if let Self::Away(away) = self
-            && (!S::PUBLISHES_ALL || facts.is_snapshot)
+            && (!S::PUBLISHES_ALL || !facts.is_wanted)
             && !is_due(away.due_us, evict_us)
         {
             if inputs.iter().flatten().all(|rows| rows.num_rows() == 0) {
@@ -84,7 +84,7 @@ impl<S: Shard> Slot<S> {
                 if !S::PUBLISHES_ALL && !facts.is_snapshot {
                     // Micro-batches without rows for it have let state go all the same.
                     let watermark = facts.watermark.of_before();
-                    let before = MicroBatchFacts { watermark, ..*facts };
+                    let before = MicroBatchFacts { watermark, ..*facts }.for_state_alone();
                     shard.apply(spec, &before, vec![Vec::new(); spec.inputs().len()])?;
                 }
             }

@@ -27,7 +27,7 @@ mod write;
 
 pub use read::{ReadError, StateReader};
 pub use snapshot::{Piece, SnapshotReader, SnapshotWriter};
-pub use write::{StateLog, Ticket, WriteSettings};
+pub use write::{KeptFiles, StateLog, Ticket, WriteSettings};
 
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +99,10 @@ fn changes_name(first: BatchId) -> String {
 
 fn snapshot_name(id: BatchId) -> String {
     format!("{}/{SNAPSHOT}{id}", layout::STATE)
+}
+
+fn path_of(name: &str) -> String {
+    format!("{}/{name}", layout::STATE)
 }
 
 /// The ids in the names that begin with `prefix`, ascending.

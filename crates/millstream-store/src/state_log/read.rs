@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::file::{self, DecodeError};
 use super::snapshot::SnapshotReader;
-use super::{CHANGES, Entry, Facts, SNAPSHOT, changes_name, ids_of, snapshot_name};
+use super::{CHANGES, Entry, Facts, PIECE, SNAPSHOT, changes_name, ids_of, path_of, snapshot_name};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Classified, Kind};
 use crate::layout;
@@ -82,14 +82,21 @@ pub struct StateReader {
     last: Option<Facts>,
     /// First entries of all files, and all snapshots, as they were listed.
     listed: (Vec<BatchId>, Vec<BatchId>),
+    /// Pieces of snapshots that nobody else writes.
+    pieces: Vec<String>,
 }
 
 impl StateReader {
-    /// Lists what there is, and moves a last file aside that a power cut has torn: nobody was told
-    /// that it is written.
+    /// Lists what there is, deletes what a crash left half-written, and moves a last file aside
+    /// that a power cut has torn: nobody was told that it is written.
     pub async fn open(checkpoint: &Checkpoint) -> Result<Self, ReadError> {
         let storage = checkpoint.storage().clone();
         let names = storage.list(layout::STATE).await?;
+        let is_alone = matches!(storage, Storage::Local(_));
+        if is_alone {
+            let half_written = names.iter().filter(|name| layout::is_temporary(name));
+            storage.delete_many(half_written.map(|name| path_of(name)).collect()).await?;
+        }
         let (mut files, mut last) = (ids_of(&names, CHANGES), None);
         while let Some(first) = files.last() {
             let name = changes_name(*first);
@@ -98,7 +105,7 @@ impl StateReader {
                     last = entries.last().map(|entry| entry.facts.clone());
                     break;
                 }
-                Err(DecodeError::CutOff) if matches!(storage, Storage::Local(_)) => {
+                Err(DecodeError::CutOff) if is_alone => {
                     let aside = format!(
                         "{}/.{CHANGES}{first}.torn-{}",
                         layout::STATE,
@@ -114,7 +121,9 @@ impl StateReader {
                 }
             }
         }
-        Ok(Self::of(storage, files, ids_of(&names, SNAPSHOT), last))
+        let reader = Self::of(storage, files, ids_of(&names, SNAPSHOT), last);
+        let pieces = names.into_iter().filter(|name| is_alone && name.starts_with(PIECE));
+        Ok(Self { pieces: pieces.collect(), ..reader })
     }
 
     /// As [`Self::open`], while somebody writes: nothing is mended, and there is no last entry.
@@ -132,7 +141,7 @@ impl StateReader {
     ) -> Self {
         let listed = (files.clone(), snapshots.clone());
         let (files, decoded) = (files.into(), VecDeque::new());
-        Self { storage, snapshots, files, decoded, last, listed }
+        Self { storage, snapshots, files, decoded, last, listed, pieces: Vec::new() }
     }
 
     /// Holds what the state's marker says of the query against `form`; the first time it is
@@ -156,7 +165,8 @@ impl StateReader {
         }
     }
 
-    /// The newest snapshot; the entries up to it are then passed over.
+    /// The newest snapshot; the entries up to it are then passed over. Pieces of others go, where
+    /// nobody else writes.
     ///
     /// # Errors
     ///
@@ -168,8 +178,9 @@ impl StateReader {
             let problem = match read(&self.storage, &name).await? {
                 Ok(mut entries) if !entries.is_empty() => {
                     self.pass_below(id.next()).await?;
-                    let snapshot =
-                        SnapshotReader::new(self.storage.clone(), entries.swap_remove(0));
+                    let snapshot = entries.swap_remove(0);
+                    self.delete_pieces_but(&snapshot.facts.pieces).await?;
+                    let snapshot = SnapshotReader::new(self.storage.clone(), snapshot);
                     self.last.get_or_insert_with(|| snapshot.facts().clone());
                     return Ok(Some(snapshot));
                 }
@@ -183,6 +194,9 @@ impl StateReader {
         }
         // The last entry needs what came behind the snapshot, as far as it knows; whether it
         // would need older ones without it is not known.
+        if damaged.is_none() {
+            self.delete_pieces_but(&[]).await?;
+        }
         match damaged {
             Some((id, error))
                 if self.last.as_ref().is_none_or(|last| last.needs == id.next().0) =>
@@ -191,6 +205,14 @@ impl StateReader {
             }
             _ => Ok(None),
         }
+    }
+
+    /// A try that was killed has left its pieces; with many of them there may be no room for the
+    /// next.
+    async fn delete_pieces_but(&mut self, own: &[String]) -> Result<(), StorageError> {
+        let mut others = std::mem::take(&mut self.pieces);
+        others.retain(|name| !own.contains(name));
+        self.storage.delete_many(others.iter().map(|name| path_of(name)).collect()).await
     }
 
     /// Passes over the entries below `first`.

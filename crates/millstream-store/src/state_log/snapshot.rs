@@ -3,7 +3,7 @@
 //! A snapshot of one piece is one file, an entry like any other. One of several has each piece in a
 //! file of its own, and last comes the file that says which they are: before that there is no
 //! snapshot. The pieces' names have something random in them, so that a crash in between leaves
-//! nothing that the next try would meet; what it leaves goes with the next snapshot.
+//! nothing that the next try would meet; what it leaves goes at the next restart.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::file::Encoder;
 use super::read::{self, ReadError};
 use super::write::Shared;
-use super::{Entry, Facts, PIECE, snapshot_name};
+use super::{Entry, Facts, PIECE, path_of, snapshot_name};
 use crate::layout;
 use crate::log_writer::WriteError;
 use crate::offset::BatchId;
@@ -158,8 +158,4 @@ impl SnapshotReader {
             Err(problem) => Err(ReadError::Damaged { path: self.storage.path_of(&name), problem }),
         }
     }
-}
-
-fn path_of(name: &str) -> String {
-    format!("{}/{name}", layout::STATE)
 }

@@ -152,7 +152,7 @@ async fn a_snapshot_in_pieces_is_there_with_its_last_file() {
             3 => drop(cut_off),
             _ => cut_off.abandon().await,
         }
-        let mut reader = StateReader::open(&checkpoint).await.unwrap();
+        let mut reader = StateReader::beside_a_writer(&checkpoint).await.unwrap();
         let before = reader.snapshot().await.unwrap().map(|known| known.facts().id());
         assert_eq!(before, (id == 5).then_some(BatchId(3)));
         // Two pieces of each try, and of the snapshot before three and its last file.
@@ -175,6 +175,59 @@ async fn a_snapshot_in_pieces_is_there_with_its_last_file() {
         }
     };
     assert_eq!(error.kind(), Kind::Data, "{error}");
+}
+
+#[tokio::test]
+async fn what_a_killed_process_left_goes_at_the_restart_and_nothing_else() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let checkpoint = checkpoint(directory.path(), &env).await;
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    let log = StateLog::start(&checkpoint, &env, settings(0), &reader);
+    append(&log, 3, 0).await.written().await.unwrap();
+    for is_killed in [false, true] {
+        let mut snapshot = log.begin_snapshot(entry(3, vec![]).facts);
+        for piece in 0..3 {
+            snapshot.add(vec![vec![piece; 7]]).await.unwrap();
+        }
+        if !is_killed {
+            snapshot.finish().await.unwrap();
+        }
+    }
+    log.close().await.unwrap();
+    let state = directory.path().join(layout::STATE);
+    for name in [".piece-3-x.0b9e.tmp", ".changes-4.0b9e.tmp", ".changes-4.torn-0b9e"] {
+        std::fs::write(state.join(name), "half").unwrap();
+    }
+    let count = || std::fs::read_dir(&state).unwrap().count();
+    let before = count();
+    let mut beside = StateReader::beside_a_writer(&checkpoint).await.unwrap();
+    beside.snapshot().await.unwrap().unwrap();
+    assert_eq!(count(), before, "who reads beside a writer deletes nothing");
+    let mut reader = StateReader::open(&checkpoint).await.unwrap();
+    let mut snapshot = reader.snapshot().await.unwrap().unwrap();
+    assert_eq!(pieces(&mut snapshot).await.len(), 3);
+    // Two pieces of the killed try, and what was half-written.
+    assert_eq!(count(), before - 4);
+    assert!(state.join(".changes-4.torn-0b9e").exists(), "it may be all there is of an entry");
+}
+
+#[tokio::test]
+async fn files_stay_while_they_are_read() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let checkpoint = checkpoint(directory.path(), &env).await;
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    let log = StateLog::start(&checkpoint, &env, settings(0), &reader);
+    let kept = log.keep_files().await;
+    for id in 0..100 {
+        append(&log, id, id).await.written().await.unwrap();
+    }
+    let mut reader = StateReader::beside_a_writer(&checkpoint).await.unwrap();
+    assert_eq!(ids(&mut reader).await, (0..100).collect::<Vec<_>>());
+    drop(kept);
+    append(&log, 100, 100).await.written().await.unwrap();
+    log.close().await.unwrap();
+    let mut reader = StateReader::beside_a_writer(&checkpoint).await.unwrap();
+    assert_eq!(ids(&mut reader).await, [100]);
 }
 
 #[tokio::test]

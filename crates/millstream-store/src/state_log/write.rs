@@ -78,6 +78,10 @@ pub(super) struct Queue {
     pub(super) snapshots: Vec<BatchId>,
     /// Entries below are not needed any more.
     needed_from: Option<BatchId>,
+    /// Whether such files are being deleted.
+    is_deleting: bool,
+    /// How many read the log while it is written.
+    readers: usize,
     ends: bool,
 }
 
@@ -135,6 +139,19 @@ impl StateLog {
         SnapshotWriter::new(Arc::clone(&self.shared), facts)
     }
 
+    /// Keeps the files that there are until what this gives is dropped, for one who reads them
+    /// while the log is written.
+    pub async fn keep_files(&self) -> KeptFiles {
+        loop {
+            self.shared.wait_for(|queue| !queue.is_deleting).await;
+            let mut queue = self.shared.queue.lock();
+            if !queue.is_deleting {
+                queue.readers += 1;
+                return KeptFiles(Arc::clone(&self.shared));
+            }
+        }
+    }
+
     /// The failure that ended writing, if there was one.
     pub fn failure(&self) -> Option<Arc<WriteError>> {
         self.shared.queue.lock().failure.clone()
@@ -159,6 +176,15 @@ impl Drop for StateLog {
     fn drop(&mut self) {
         self.shared.queue.lock().ends = true;
         self.shared.work.notify_one();
+    }
+}
+
+/// While this is there no file of the log is deleted. See [`StateLog::keep_files`].
+pub struct KeptFiles(Arc<Shared>);
+
+impl Drop for KeptFiles {
+    fn drop(&mut self) {
+        self.0.queue.lock().readers -= 1;
     }
 }
 
@@ -290,14 +316,17 @@ impl Shared {
             // The last file says where the query stands.
             let old = queue.files.iter().take_while(|(_, last)| Some(*last) < needed_from);
             let old = old.count().min(queue.files.len().saturating_sub(1));
-            if old < FORGOTTEN_AT_ONCE {
+            if old < FORGOTTEN_AT_ONCE || queue.readers > 0 {
                 return;
             }
+            queue.is_deleting = true;
             queue.files.drain(..old).map(|(first, _)| changes_name(first)).collect()
         };
         if let Err(error) = self.storage.delete_many(names).await {
             tracing::warn!(%error, "state files that are not needed cannot be deleted");
         }
+        self.queue.lock().is_deleting = false;
+        self.written.notify_waiters();
     }
 }
 

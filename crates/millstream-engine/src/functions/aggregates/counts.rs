@@ -4,6 +4,7 @@
 //! accuracy says, at the price of a state that grows with the number of different values.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::mem::size_of_val;
 
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -125,12 +126,14 @@ enum Question {
 
 fn counts(args: &AccumulatorArgs<'_>, question: Question) -> Result<Box<dyn Accumulator>> {
     let (of, returns) = (input(args, 0), args.return_type().clone());
-    Ok(Box::new(Counts { counts: HashMap::new(), question, of, returns }))
+    Ok(Box::new(Counts { counts: HashMap::new(), value_bytes: 0, question, of, returns }))
 }
 
 #[derive(Debug)]
 struct Counts {
     counts: HashMap<ScalarValue, i64>,
+    /// What the values take: asked for so often that they are not walked through.
+    value_bytes: usize,
     question: Question,
     /// The type of the values.
     of: DataType,
@@ -150,7 +153,13 @@ impl Counts {
                 return plan_err!("function 'percentile' needs frequencies that are not below 0");
             }
             if times > 0 {
-                *self.counts.entry(ScalarValue::try_from_array(values, row)?).or_default() += times;
+                match self.counts.entry(ScalarValue::try_from_array(values, row)?) {
+                    Entry::Occupied(mut known) => *known.get_mut() += times,
+                    Entry::Vacant(new) => {
+                        self.value_bytes += new.key().size() + size_of::<i64>();
+                        new.insert(times);
+                    }
+                }
             }
         }
         Ok(())
@@ -264,7 +273,6 @@ impl Accumulator for Counts {
     }
 
     fn size(&self) -> usize {
-        let values: usize = self.counts.keys().map(|value| value.size() + size_of::<i64>()).sum();
-        size_of_val(self) + values
+        size_of_val(self) + self.value_bytes
     }
 }

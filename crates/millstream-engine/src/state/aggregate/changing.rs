@@ -15,7 +15,7 @@ use datafusion::physical_plan::aggregates::group_values::new_group_values;
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use millstream_store::offset::BatchId;
 
-use super::spec::{AggregateSpec, results_of};
+use super::spec::{AggregateSpec, results_of, results_of_all};
 use crate::state::keyed::{Key, KeyFormat, Keyed, Keys};
 use crate::state::late;
 use crate::state::leaving::Leaving;
@@ -70,16 +70,14 @@ impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
         }
         if !fresh.is_empty() {
             let changed = self.merge(spec, facts.id, &fresh)?;
-            if !COMPLETE {
+            if !COMPLETE && facts.is_wanted {
                 outcome.published.push(results_of(spec, &changed)?);
             }
         }
-        if COMPLETE {
-            if self.states.len() > 0 {
-                outcome.published.push(results_of(spec, &self.states.all()?)?);
-            }
-        } else {
+        if !COMPLETE {
             outcome.removed = self.evict(facts.watermark.evict_us());
+        } else if facts.is_wanted {
+            outcome.published = results_of_all(spec, &self.states)?;
         }
         Ok(outcome)
     }
@@ -97,11 +95,11 @@ impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
     }
 
     fn bytes(&self) -> u64 {
-        self.states.bytes() as u64
+        (self.states.bytes() + self.leaving.bytes(self.states.mean_key_bytes())) as u64
     }
 
     fn snapshot(self, _: &AggregateSpec) -> Result<Snapshot> {
-        Ok(vec![vec![self.states.all()?]])
+        Ok(vec![self.states.all()?])
     }
 }
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
-use arrow::compute::take;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::compute::{filter_record_batch, is_not_null, take};
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::common::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
@@ -51,7 +51,9 @@ impl Shard for Closing {
         let rows = inputs.pop().unwrap_or_default();
         let mut outcome = Outcome::default();
         for rows in rows {
-            for (at, columns, count) in by_time(spec, &rows)? {
+            let timely = with_times(spec, &rows)?;
+            outcome.dropped += (rows.num_rows() - timely.num_rows()) as u64;
+            for (at, columns, count) in by_time(spec, &timely)? {
                 if at <= facts.watermark.late_us() {
                     outcome.late += count as u64;
                     continue;
@@ -65,9 +67,10 @@ impl Shard for Closing {
         }
         let open = self.buckets.split_off(&facts.watermark.evict_us().saturating_add(1));
         for (at, bucket) in std::mem::replace(&mut self.buckets, open) {
-            let closed = bucket.close(spec, at)?;
-            outcome.removed += closed.num_rows() as u64;
-            outcome.published.push(closed);
+            outcome.removed += bucket.groups() as u64;
+            if facts.is_wanted {
+                outcome.published.push(bucket.close(spec, at)?);
+            }
         }
         Ok(outcome)
     }
@@ -111,6 +114,15 @@ impl Shard for Closing {
         let rows = self.buckets.into_iter().map(|(at, bucket)| bucket.partial_rows(spec, at));
         Ok(vec![rows.collect::<Result<_>>()?])
     }
+}
+
+/// The rows that have a time: others would never close.
+fn with_times(spec: &AggregateSpec, rows: &RecordBatch) -> Result<RecordBatch> {
+    let times = rows.column(spec.time().expect("it was asked for").column);
+    if times.null_count() == 0 {
+        return Ok(rows.clone());
+    }
+    Ok(filter_record_batch(rows, &is_not_null(times)?)?)
 }
 
 /// Splits rows by the time at which their groups close: the time, the columns, how many rows.

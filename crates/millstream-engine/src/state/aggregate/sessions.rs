@@ -10,7 +10,7 @@
 //! A session is published when the watermark has passed its end. With output mode `complete` all
 //! are, every time, and none goes; late rows are left out all the same, as in Spark.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{
@@ -21,7 +21,8 @@ use arrow::datatypes::{DataType, Field, Schema, TimestampMicrosecondType};
 use datafusion::common::{Result, internal_err};
 use millstream_store::offset::BatchId;
 
-use super::spec::{AggregateSpec, results_of};
+use super::spec::{AggregateSpec, results_of, results_of_all};
+use crate::state::firsts::Firsts;
 use crate::state::keyed::{Key, KeyFormat, Keyed};
 use crate::state::late;
 use crate::state::operator::{MicroBatchFacts, Snapshot};
@@ -45,7 +46,7 @@ pub struct Sessions<const COMPLETE: bool> {
     /// Ends and keys of all sessions.
     ends: BTreeSet<(i64, Arc<[u8]>)>,
     /// By micro-batch, how many sessions began to need the state log there.
-    firsts: BTreeMap<BatchId, usize>,
+    firsts: Firsts,
 }
 
 /// A session; times in microseconds since the epoch.
@@ -98,7 +99,7 @@ impl<const COMPLETE: bool> Shard for Sessions<COMPLETE> {
             states: Keyed::new(Arc::clone(spec.input())),
             of_keys: HashMap::new(),
             ends: BTreeSet::new(),
-            firsts: BTreeMap::new(),
+            firsts: Firsts::default(),
         })
     }
 
@@ -116,12 +117,10 @@ impl<const COMPLETE: bool> Shard for Sessions<COMPLETE> {
         if fresh.rows.num_rows() > 0 {
             self.merge(spec, facts.id, &fresh)?;
         }
-        if COMPLETE {
-            if self.states.len() > 0 {
-                outcome.published.push(results_of(spec, &self.states.all()?)?);
-            }
-        } else {
-            self.close(spec, facts.watermark.evict_us(), &mut outcome)?;
+        if !COMPLETE {
+            self.close(spec, facts, &mut outcome)?;
+        } else if facts.is_wanted {
+            outcome.published = results_of_all(spec, &self.states)?;
         }
         Ok(outcome)
     }
@@ -131,7 +130,7 @@ impl<const COMPLETE: bool> Shard for Sessions<COMPLETE> {
     }
 
     fn needs_from(&self) -> Option<BatchId> {
-        self.firsts.keys().next().copied()
+        self.firsts.first()
     }
 
     fn rows(&self) -> u64 {
@@ -144,7 +143,7 @@ impl<const COMPLETE: bool> Shard for Sessions<COMPLETE> {
     }
 
     fn snapshot(self, _: &AggregateSpec) -> Result<Snapshot> {
-        Ok(vec![vec![self.states.all()?]])
+        Ok(vec![self.states.all()?])
     }
 }
 
@@ -239,7 +238,7 @@ impl<const COMPLETE: bool> Sessions<COMPLETE> {
     fn add(&mut self, merged: Merged, row: Key) {
         let Merged { key, start, end, first, .. } = merged;
         self.ends.insert((end, Arc::clone(&key)));
-        *self.firsts.entry(first).or_default() += 1;
+        self.firsts.add(first, 1);
         let sessions = self.of_keys.entry(key).or_default();
         let place = sessions.partition_point(|session| session.start < start);
         sessions.insert(place, Session { start, end, first, row });
@@ -248,16 +247,17 @@ impl<const COMPLETE: bool> Sessions<COMPLETE> {
     /// Takes a session of `key` out of all but the map by key.
     fn forget(&mut self, key: &Arc<[u8]>, session: &Session) {
         self.ends.remove(&(session.end, Arc::clone(key)));
-        if let Some(count) = self.firsts.get_mut(&session.first) {
-            *count -= 1;
-            if *count == 0 {
-                self.firsts.remove(&session.first);
-            }
-        }
+        self.firsts.remove(session.first);
     }
 
     /// Publishes the sessions that the watermark has passed, and lets them go.
-    fn close(&mut self, spec: &AggregateSpec, evict_us: i64, outcome: &mut Outcome) -> Result<()> {
+    fn close(
+        &mut self,
+        spec: &AggregateSpec,
+        facts: &MicroBatchFacts,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let evict_us = facts.watermark.evict_us();
         let mut closed: Vec<Key> = Vec::new();
         while self.ends.first().is_some_and(|(end, _)| *end <= evict_us) {
             let Some((end, key)) = self.ends.pop_first() else { break };
@@ -273,8 +273,10 @@ impl<const COMPLETE: bool> Sessions<COMPLETE> {
         if closed.is_empty() {
             return Ok(());
         }
-        let (rows, _) = self.states.rows_of(closed.iter().map(|key| &**key))?;
-        outcome.published.push(results_of(spec, &rows)?);
+        if facts.is_wanted {
+            let (rows, _) = self.states.rows_of(closed.iter().map(|key| &**key))?;
+            outcome.published.push(results_of(spec, &rows)?);
+        }
         outcome.removed = closed.len() as u64;
         closed.iter().for_each(|key| {
             self.states.remove(key);

@@ -10,6 +10,7 @@ use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
+use crate::state::keyed::Keyed;
 use crate::state::sharded::ShardSpec;
 
 /// The group column by which groups are closed.
@@ -73,11 +74,6 @@ impl AggregateSpec {
     /// The schema of the partial rows.
     pub fn input(&self) -> &SchemaRef {
         &self.input
-    }
-
-    /// The schema of the results.
-    pub fn output(&self) -> &SchemaRef {
-        &self.output
     }
 
     /// The group column by which groups are closed.
@@ -194,6 +190,11 @@ pub fn results_of(spec: &AggregateSpec, states: &RecordBatch) -> Result<RecordBa
     let mut accumulators = spec.accumulators()?;
     spec.merge(&mut accumulators, states.columns(), &groups, groups.len())?;
     spec.results(&states.columns()[..spec.key_count()], &mut accumulators)
+}
+
+/// As [`results_of`], of everything in `states`.
+pub fn results_of_all(spec: &AggregateSpec, states: &Keyed) -> Result<Vec<RecordBatch>> {
+    states.all()?.iter().map(|states| results_of(spec, states)).collect()
 }
 
 impl ShardSpec for AggregateSpec {

@@ -61,14 +61,22 @@ impl Shard for Joined {
     ) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         for (side, rows) in inputs.into_iter().enumerate() {
+            if facts.is_snapshot {
+                self.keep_as_they_are(spec, side, facts.id, rows)?;
+                continue;
+            }
             let late_us = facts.watermark.late_us();
             let fresh = self.sides[side].fresh(&spec.sides[side], rows, late_us)?;
             let Some((fresh, late)) = fresh else { continue };
             outcome.late += late;
-            self.take(spec, side, facts.id, fresh, &mut outcome)?;
+            match facts.is_wanted || spec.kind != JoinKind::Inner {
+                true => self.take(spec, side, facts, fresh, &mut outcome)?,
+                // Nobody asks which rows of an inner join have met.
+                false => self.sides[side].keep(&spec.sides[side], facts.id, fresh)?,
+            }
         }
         for side in 0..2 {
-            self.evict(spec, side, facts.watermark.evict_us(), &mut outcome)?;
+            self.evict(spec, side, facts, &mut outcome)?;
         }
         Ok(outcome)
     }
@@ -98,12 +106,31 @@ impl Shard for Joined {
 }
 
 impl Joined {
+    /// Keeps rows of a snapshot: they have met, and their marks say so.
+    fn keep_as_they_are(
+        &mut self,
+        spec: &JoinSpec,
+        side: usize,
+        id: BatchId,
+        rows: Vec<RecordBatch>,
+    ) -> Result<()> {
+        let late_us = MicroBatchFacts::NOTHING_LATE.late_us();
+        for rows in rows {
+            if let Some((fresh, _)) =
+                self.sides[side].fresh(&spec.sides[side], vec![rows], late_us)?
+            {
+                self.sides[side].keep(&spec.sides[side], id, fresh)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Has fresh rows of a side meet the other side's, and keeps them.
     fn take(
         &mut self,
         spec: &JoinSpec,
         side: usize,
-        id: BatchId,
+        facts: &MicroBatchFacts,
         mut fresh: Fresh,
         outcome: &mut Outcome,
     ) -> Result<()> {
@@ -116,24 +143,25 @@ impl Joined {
             pairs.fresh.resize(pairs.known.len(), place);
             if pairs.fresh.len() >= PAIRS_MAX {
                 let full = std::mem::take(&mut pairs);
-                self.meet(spec, side, &mut fresh, full, outcome)?;
+                let published = self.meet(spec, side, &mut fresh, full)?;
+                outcome.published.extend(published.filter(|_| facts.is_wanted));
             }
         }
         if !pairs.fresh.is_empty() {
-            self.meet(spec, side, &mut fresh, pairs, outcome)?;
+            let published = self.meet(spec, side, &mut fresh, pairs)?;
+            outcome.published.extend(published.filter(|_| facts.is_wanted));
         }
-        self.sides[side].keep(&spec.sides[side], id, fresh)
+        self.sides[side].keep(&spec.sides[side], facts.id, fresh)
     }
 
-    /// Publishes the pairs that meet the rest of the condition, and marks their rows.
+    /// The pairs that meet the rest of the condition, whose rows are marked.
     fn meet(
         &mut self,
         spec: &JoinSpec,
         side: usize,
         fresh: &mut Fresh,
         pairs: Pairs,
-        outcome: &mut Outcome,
-    ) -> Result<()> {
+    ) -> Result<Option<RecordBatch>> {
         let other = 1 - side;
         let fresh_rows = take_record_batch(&fresh.rows, &UInt32Array::from(pairs.fresh.clone()))?;
         let known_rows = self.sides[other].rows(&pairs.known)?;
@@ -164,14 +192,14 @@ impl Joined {
                 published.push(at);
             }
         }
-        if !published.is_empty() {
-            let picked = match published.len() == joined.num_rows() {
-                true => joined,
-                false => take_record_batch(&joined, &UInt32Array::from(published))?,
-            };
-            outcome.published.push(spec.output_of(&picked)?);
+        if published.is_empty() {
+            return Ok(None);
         }
-        Ok(())
+        let picked = match published.len() == joined.num_rows() {
+            true => joined,
+            false => take_record_batch(&joined, &UInt32Array::from(published))?,
+        };
+        Ok(Some(spec.output_of(&picked)?))
     }
 
     /// Lets rows of a side go that no partner can come for.
@@ -179,14 +207,15 @@ impl Joined {
         &mut self,
         spec: &JoinSpec,
         side: usize,
-        evict_us: i64,
+        facts: &MicroBatchFacts,
         outcome: &mut Outcome,
     ) -> Result<()> {
+        let evict_us = facts.watermark.evict_us();
         let Some(gone) = self.sides[side].evict(&spec.sides[side], evict_us)? else {
             return Ok(());
         };
         outcome.removed += gone.rows.num_rows() as u64;
-        if !spec.kind.keeps(side) {
+        if !spec.kind.keeps(side) || !facts.is_wanted {
             return Ok(());
         }
         let alone = gone.is_marked.iter().zip(0_u32..).filter(|(marked, _)| !**marked);
