@@ -1,10 +1,11 @@
 //! What touches the world: one module per connector.
 //!
 //! A connector is a name that stands after `USING` in a pipeline file. It checks its options
-//! without touching anything, and then makes sources and sinks against the traits of
-//! `millstream-engine`; nothing here knows SQL or the micro-batch driver. [`registry`] lists what
-//! this crate has.
+//! without touching anything but a table whose columns are not declared, and then makes sources and
+//! sinks against the traits of `millstream-engine`; nothing here knows SQL or the micro-batch
+//! driver. [`registry`] lists what this crate has.
 //!
+//! - [`kafka`]: topics, read and written.
 //! - [`rate`]: rows on a clock, for tries, demonstrations and benchmarks.
 //! - [`files`]: directories of JSON, CSV, Parquet and text, read and written.
 //! - [`delta`]: tables of Delta Lake.

@@ -195,7 +195,8 @@ pub trait Connector: Send + Sync {
     /// Every option it knows, the writer options of the driver aside.
     fn options(&self) -> &'static [OptionSpec];
 
-    /// Checks a table that is read, touching nothing, and gives the columns a query sees.
+    /// Checks a table that is read, touching nothing but one whose columns are not declared, and
+    /// gives the columns a query sees.
     fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError>;
 
     /// Checks a table that is written, for rows of `schema`, touching nothing.

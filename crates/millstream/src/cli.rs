@@ -25,7 +25,7 @@ pub struct Cli {
 pub enum Command {
     /// Run every flow of a pipeline file.
     Run(RunArguments),
-    /// Check a pipeline file and show its flows, schemas and plans; touches nothing.
+    /// Check a pipeline file and show its flows, schemas and plans; writes nothing.
     Validate(ValidateArguments),
     /// Feed dead letters to their flow again, each once.
     Replay(ReplayArguments),

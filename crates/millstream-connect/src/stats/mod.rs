@@ -35,7 +35,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "reportInterval",
         side: Side::Sink,
-        about: "how often a line about the time since the last one is written (default: never)",
+        about: "how often a line about the time since the last one is written (default: only at the end)",
     },
     OptionSpec {
         name: "output",

@@ -74,7 +74,7 @@ fn refuse_state(prepared: &PreparedQuery, plan: &LogicalPlan) -> Result<(), Diag
     });
     let Some(what) = refused else { return Ok(()) };
     let at = blame::first_word(prepared);
-    let message = format!("{what} over a stream needs state, which Millstream does not have yet");
+    let message = format!("{what} over a stream is not supported");
     let help = "without STREAM the same query runs as a batch query";
     Err(Diagnostic::at(at, message).help(help).into())
 }

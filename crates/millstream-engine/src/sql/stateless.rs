@@ -100,15 +100,13 @@ impl Visitor for Check<'_> {
         };
         if let Some(table) = self.stream_of_query(subquery) {
             let at = self.read_span(&table).or_else(|| self.lexed.span(expr.span()));
-            let message = format!("{what} over a stream needs state, which {OURS}");
+            let message = format!("{what} over a stream is not supported");
             let help = format!("read `{table}` without STREAM here: it is read as a batch");
             self.push(at, message, help);
         }
         ControlFlow::Continue(())
     }
 }
-
-const OURS: &str = "Millstream does not have yet";
 
 impl Check<'_> {
     fn push(&mut self, at: Option<Span>, message: String, help: impl Into<String>) {
@@ -117,7 +115,7 @@ impl Check<'_> {
     }
 
     fn needs_state(&mut self, at: Option<Span>, what: &str) {
-        let message = format!("{what} over a stream needs state, which {OURS}");
+        let message = format!("{what} over a stream is not supported");
         self.push(at, message, WITHOUT_STREAM);
     }
 
