@@ -1,6 +1,7 @@
 """Sessions, first rows and joins of two streams."""
 
 from .cases import T, U, Case
+from .events import line
 
 SESSION = f"""SELECT session_window.start AS begin, session_window.end AS until, k, count(*) AS n,
 sum(d) AS total, max(i) AS high FROM {T} GROUP BY session_window(ts, %s), k"""
@@ -80,6 +81,11 @@ FROM {T} AS l LEFT SEMI JOIN {U} AS r ON {NEAR}"""),
     join("join_then_window", f"""SELECT window.start AS begin, count(*) AS pairs
 FROM (SELECT l.ts AS at FROM {T} AS l JOIN {U} AS r ON {NEAR}) AS pairs
 GROUP BY window(at, '10 seconds')"""),
+    Case("join_on_doubles", f"""SELECT l.i AS i, r.i AS ri, l.d AS d, r.d AS rd
+FROM {T} AS l JOIN {U} AS r ON l.d = r.d""", tables=("t", "u"), events={
+        "t": [[line(1, d=0.0, i=1), line(2, d=-0.0, i=2), line(3, d=0.25, i=3)],
+              [line(4, d="NaN", i=4)]],
+        "u": [[line(1, d=-0.0, i=5), line(2, d="NaN", i=6)], [line(3, d=0.0, i=7)]]}),
     Case("join_left_restarted", JOINED % "LEFT OUTER", tables=("t", "u"), stop_after=3),
     Case("join_without_watermark", """SELECT l.k AS k, l.i AS i, r.d AS d
 FROM STREAM t AS l JOIN STREAM u AS r ON l.k = r.k AND l.i = r.i AND l.s = r.s""",

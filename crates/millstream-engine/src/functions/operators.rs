@@ -69,11 +69,17 @@ impl ExprPlanner for SparkOperators {
     }
 }
 
-/// `+`, `-` or `*` of whole numbers of one type.
+/// `+`, `-` or `*` of whole numbers, in the type of the wider one: what the planner itself puts
+/// together, as the days of a date times the seconds of a day, may be of two.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Checked {
     operator: Operator,
     signature: Signature,
+}
+
+fn wider(types: &[DataType]) -> &DataType {
+    let width = |data_type: &DataType| data_type.primitive_width();
+    if width(&types[0]) < width(&types[1]) { &types[1] } else { &types[0] }
 }
 
 /// `left operator right`, checked, where the operator is `+`, `-` or `*`.
@@ -105,20 +111,20 @@ impl ScalarUDFImpl for Checked {
     }
 
     fn return_type(&self, args: &[DataType]) -> Result<DataType> {
-        Ok(args[0].clone())
+        Ok(wider(args).clone())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         call(&args, |arguments| {
-            let side = |at| {
-                let (array, constant) = arguments.array(at);
-                if constant {
-                    Box::new(Scalar::new(array)) as Box<dyn Datum>
-                } else {
-                    Box::new(array)
-                }
+            let sides = [arguments.array(0), arguments.array(1)];
+            let types = sides.each_ref().map(|(array, _)| array.data_type().clone());
+            let wider = wider(&types);
+            let side = |at: usize| -> Result<Box<dyn Datum>> {
+                let (array, constant) = sides[at].clone();
+                let array = arrow::compute::cast(&array, wider)?;
+                Ok(if constant { Box::new(Scalar::new(array)) } else { Box::new(array) })
             };
-            let (left, right) = (side(0), side(1));
+            let (left, right) = (side(0)?, side(1)?);
             let result = match self.operator {
                 Operator::Plus => numeric::add(left.as_ref(), right.as_ref()),
                 Operator::Minus => numeric::sub(left.as_ref(), right.as_ref()),

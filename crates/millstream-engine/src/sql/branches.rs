@@ -178,7 +178,14 @@ fn advance(cursor: &mut Cursor<'_>) {
 /// True at one of `words`, unless it stands where only a name can.
 fn is_keyword(cursor: &Cursor<'_>, words: &[&str]) -> bool {
     let names = |last: &Lexeme| last.is_word("AS") || last.token == Token::Period;
-    words.iter().any(|word| cursor.is_word(word)) && !before(cursor, 1).is_some_and(names)
+    // `WINDOW name AS ...` is a clause, `window.start` and `window(...)` are expressions.
+    let after = cursor.lexed.lexemes.get(cursor.at + 1);
+    let goes_on =
+        |next: &Lexeme| matches!(next.token, Token::Period | Token::LParen | Token::Comma);
+    let is_expression = cursor.is_word("WINDOW") && after.is_none_or(goes_on);
+    words.iter().any(|word| cursor.is_word(word))
+        && !is_expression
+        && !before(cursor, 1).is_some_and(names)
 }
 
 /// True at the FROM of `a IS [NOT] DISTINCT FROM b`.

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 
 use datafusion::sql::sqlparser::ast::{
-    Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableFactor, VisitMut, VisitorMut, With,
+    Expr, Ident, ObjectName, ObjectNamePart, Query, Spanned, TableAlias, TableFactor, VisitMut,
+    VisitorMut, With,
 };
 
 use crate::connector::ReadMode;
@@ -86,7 +87,25 @@ impl VisitorMut for Resolver<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = expr
+            && let Expr::Subquery(_) = &**right
+        {
+            let message = "comparing with ANY, SOME or ALL of a query's rows is not supported";
+            let diagnostic = Diagnostic::nowhere(message);
+            let diagnostic = Diagnostic { span: self.lexed.span(expr.span()), ..diagnostic };
+            let help = "compare with its min or max, or write IN, EXISTS or NOT EXISTS";
+            self.found.0.push(diagnostic.help(help));
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, sample: Some(_), .. } = factor {
+            let diagnostic = Diagnostic::at(self.span_of(name), "TABLESAMPLE is not supported");
+            let help = "leave it out; WHERE says which rows are wanted";
+            self.found.0.push(diagnostic.help(help));
+        }
         if let TableFactor::Table { name, alias, args: None, .. } = factor
             && let Err(diagnostic) = self.table(name, alias)
         {

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::compute::interleave_record_batch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::Result;
 
@@ -28,6 +28,22 @@ pub type Place = (usize, usize);
 
 /// Turns key columns into keys.
 pub struct KeyFormat(Option<RowConverter>);
+
+/// A key column in which -0.0 is the other zero and all that are no number are one, as Spark has
+/// them for equal.
+pub fn as_key(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Float32 => {
+            let key = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
+            Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(key))
+        }
+        DataType::Float64 => {
+            let key = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
+            Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(key))
+        }
+        _ => Arc::clone(column),
+    }
+}
 
 /// The keys of some rows.
 pub struct Keys {
@@ -204,8 +220,8 @@ pub fn gather<'a>(places: &[Place], at: impl Fn(usize) -> &'a RecordBatch) -> Re
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{AsArray, Int64Array, StringArray};
-    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use arrow::array::{Int64Array, StringArray};
+    use arrow::datatypes::{Field, Int64Type, Schema};
 
     use super::*;
 

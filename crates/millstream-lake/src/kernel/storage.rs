@@ -27,6 +27,10 @@ impl Storage {
     }
 }
 
+fn is_hidden(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|last| last.starts_with('.'))
+}
+
 impl StorageHandler for Storage {
     fn list_from(&self, path: &Url) -> KernelResult<KernelResultIteratorStatic<FileMeta>> {
         let name = name_of(&self.store, path)?;
@@ -37,7 +41,9 @@ impl StorageHandler for Storage {
             None => ("", Some(name.as_str())),
         };
         let files = self.store.list(directory, after).map_err(|error| kernel_error(path, error))?;
-        let files = files.into_iter().filter(|file| !self.faults.hides(&file.name));
+        // What a crash left half-written is no file of the log: a table is not there by that alone.
+        let is_seen = |name: &str| !is_hidden(name) && !self.faults.hides(name);
+        let files = files.into_iter().filter(|file| is_seen(&file.name));
         let files: Vec<_> = files.map(|file| Ok(self.meta(file))).collect();
         Ok(Box::new(files.into_iter()))
     }

@@ -184,6 +184,18 @@ fn another_schema_stops_rows_on_their_way() {
 }
 
 #[test]
+fn a_table_is_made_where_a_crash_cut_its_making_off() {
+    let world = World::new();
+    let log = world.directory.path().join("a table/_delta_log");
+    std::fs::create_dir_all(&log).expect("a directory");
+    std::fs::write(log.join(".00000000000000000000.json.5162.tmp"), "{").expect("written");
+    assert!(matches!(Table::open(&world.store()), Err(TableError::Missing { .. })));
+    let table = create(&world.store(), &[]);
+    append(&table, "q", 4, &rows(0, 1)).expect("published");
+    assert_eq!(Table::open(&world.store()).expect("the table").version(), 1);
+}
+
+#[test]
 fn what_was_published_is_known_though_the_table_forgets_it() {
     let world = World::new();
     let property = "delta.setTransactionRetentionDuration".to_owned();

@@ -93,9 +93,9 @@ impl Side {
                 late::without(&times, late_us, all)?
             }
         };
-        let columns = &rows.columns()[spec.keys.clone()];
-        let keys = self.format.keys(columns, rows.num_rows())?;
-        let is_null = nulls(columns, rows.num_rows());
+        let columns = spec.key_columns(rows.columns());
+        let keys = self.format.keys(&columns, rows.num_rows())?;
+        let is_null = nulls(&columns, rows.num_rows());
         let is_marked = trues(rows.column(spec.mark));
         let late = (before - rows.num_rows()) as u64;
         Ok(Some((Fresh { rows, is_marked, keys, is_null }, late)))
@@ -152,9 +152,9 @@ impl Side {
         let numbers: Vec<u64> = self.leaving.take_until(evict.bound_us(evict_us)).collect();
         let rows = self.rows.rows(&numbers)?;
         let is_marked = numbers.iter().map(|number| self.rows.is_marked(*number)).collect();
-        let columns = &rows.columns()[spec.keys.clone()];
-        let keys = self.format.keys(columns, rows.num_rows())?;
-        let is_null = nulls(columns, rows.num_rows());
+        let columns = spec.key_columns(rows.columns());
+        let keys = self.format.keys(&columns, rows.num_rows())?;
+        let is_null = nulls(&columns, rows.num_rows());
         for ((number, key), is_null) in numbers.iter().zip(keys.iter()).zip(is_null) {
             if !is_null {
                 self.forget(key, *number);

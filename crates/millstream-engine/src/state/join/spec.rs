@@ -9,6 +9,7 @@ use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 
 use super::trues;
+use crate::state::keyed::as_key;
 use crate::state::sharded::ShardSpec;
 
 /// Which rows a join gives.
@@ -122,11 +123,16 @@ impl ShardSpec for JoinSpec {
     }
 
     fn keys(&self, input: usize, columns: &[ArrayRef]) -> Vec<ArrayRef> {
-        columns[self.sides[input].keys.clone()].to_vec()
+        self.sides[input].key_columns(columns)
     }
 }
 
 impl SideSpec {
+    /// The keys among a side's columns.
+    pub(super) fn key_columns(&self, columns: &[ArrayRef]) -> Vec<ArrayRef> {
+        columns[self.keys.clone()].iter().map(as_key).collect()
+    }
+
     /// The schema of the keys.
     pub(super) fn key_schema(&self) -> SchemaRef {
         Arc::new(Schema::new(self.input.fields()[self.keys.clone()].to_vec()))
