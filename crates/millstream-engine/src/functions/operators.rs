@@ -120,7 +120,7 @@ impl ScalarUDFImpl for Checked {
             let types = sides.each_ref().map(|(array, _)| array.data_type().clone());
             let wider = wider(&types);
             let side = |at: usize| -> Result<Box<dyn Datum>> {
-                let (array, constant) = sides[at].clone();
+                let (array, constant) = sides[at];
                 let array = arrow::compute::cast(&array, wider)?;
                 Ok(if constant { Box::new(Scalar::new(array)) } else { Box::new(array) })
             };

@@ -203,6 +203,8 @@ impl Chunk {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use arrow::array::{AsArray, Int64Array};
     use arrow::datatypes::{DataType, Field, Int64Type, Schema};
     use proptest::prelude::*;
@@ -228,7 +230,7 @@ mod tests {
             steps in proptest::collection::vec((1..40_usize, 0..60_usize), 1..60)
         ) {
             let mut log = RowLog::new(schema());
-            let mut known: std::collections::BTreeMap<u64, (i64, u64)> = std::collections::BTreeMap::new();
+            let mut known: BTreeMap<u64, (i64, u64)> = BTreeMap::new();
             for (id, (adds, removes)) in (0_u64..).zip(steps) {
                 let new: Vec<i64> = (0_i64..).take(adds).map(|v| v + 1_000 * id as i64).collect();
                 let first = log.add(BatchId(id), rows(&new), vec![false; adds]).unwrap();
