@@ -103,6 +103,20 @@ fn parquet_rows(directory: &Path) -> i64 {
 }
 
 #[test]
+fn an_expression_of_a_thousand_terms_is_planned_and_run() {
+    let terms: Vec<String> = (0..1_000).map(|n| format!("n = {}", 3 * n)).collect();
+    let pipeline = Pipeline::new(&format!(
+        "{}{}INSERT INTO target SELECT n FROM STREAM source WHERE {};\n",
+        json_table("source", "(n BIGINT)", "input"),
+        json_table("target", "", "output"),
+        terms.join(" OR "),
+    ));
+    put(&pipeline, "input/a.json", "{\"n\":2997}\n{\"n\":2998}\n");
+    pipeline.run_available();
+    assert_eq!(sorted_lines(&pipeline.path("output")), [r#"{"n":2997}"#]);
+}
+
+#[test]
 fn each_file_is_read_once_and_new_ones_while_running() {
     let pipeline = Pipeline::new(&format!(
         "{}{}INSERT INTO target SELECT n FROM STREAM source;\n",

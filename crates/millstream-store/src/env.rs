@@ -174,6 +174,23 @@ impl Env {
     }
 }
 
+/// The stack of threads that plan and run queries, bytes: planning goes as deep as an expression
+/// has terms, some 25 KB each. Only what is used takes memory.
+pub const STACK_BYTES: usize = 256 << 20;
+
+/// Runs `work` on a thread with a stack of [`STACK_BYTES`], and waits for it.
+///
+/// # Panics
+/// When `work` panicked: the panic is passed on.
+pub fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let joined = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("main".to_owned()).stack_size(STACK_BYTES);
+        let spawned = thread.spawn_scoped(scope, work);
+        spawned.expect("the operating system can start a thread").join()
+    });
+    joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// Lets every thread of ordinary priority go before this one.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]

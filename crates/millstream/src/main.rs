@@ -42,13 +42,19 @@ use std::time::Duration;
 use app::App;
 use clap::Parser as _;
 use cli::{CheckpointCommand, Cli, Command};
+use millstream_store::env::{STACK_BYTES, on_deep_stack};
 
 /// How long tasks that are left over (a client library's, say) may take to end.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
+    on_deep_stack(start)
+}
+
+fn start() -> ExitCode {
     let cli = Cli::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match runtime.enable_all().thread_stack_size(STACK_BYTES).build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: the runtime cannot start: {error}");
