@@ -117,6 +117,29 @@ fn an_expression_of_a_thousand_terms_is_planned_and_run() {
 }
 
 #[test]
+fn state_of_two_streams_is_not_taken_for_that_of_the_same_two_in_each_others_place() {
+    let pipeline = Pipeline::new("");
+    let joined = |one: &str, other: &str| {
+        [
+            json_table("orders", "(n BIGINT)", "orders"),
+            json_table("payments", "(n BIGINT)", "payments"),
+            json_table("target", "", "output"),
+            format!("INSERT INTO target SELECT a.n FROM STREAM {one} a "),
+            format!("JOIN STREAM {other} b ON a.n = b.n;\n"),
+        ]
+        .concat()
+    };
+    put(&pipeline, "orders/a.json", "{\"n\":1}\n");
+    put(&pipeline, "payments/a.json", "{\"n\":1}\n");
+    pipeline.rewrite(&joined("orders", "payments"));
+    pipeline.run_available();
+    pipeline.rewrite(&joined("payments", "orders"));
+    let refused = pipeline.run(&["--trigger", "availableNow"]).expect_exit(1);
+    refused.says(&["another query", "reading orders and payments", "reading payments and orders"]);
+    assert_eq!(sorted_lines(&pipeline.path("output")), [r#"{"n":1}"#]);
+}
+
+#[test]
 fn each_file_is_read_once_and_new_ones_while_running() {
     let pipeline = Pipeline::new(&format!(
         "{}{}INSERT INTO target SELECT n FROM STREAM source;\n",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
@@ -16,7 +17,7 @@ use super::query_plan::QueryPlan;
 use super::stages::{
     Cut, Deduplication, JoinSide, OutputMode, PartialAggregate, Stage, StageKind, StreamedJoin,
 };
-use super::stream_scan::{Slots, from_datafusion};
+use super::stream_scan::{Slots, StreamScan, from_datafusion};
 use super::watched;
 use crate::source::{Failure, RecordBatches, Split};
 use crate::state::aggregate::changing::{CompleteAggregate, UpdatingAggregate};
@@ -97,7 +98,10 @@ impl StatefulPlan {
         for (index, stage) in cut.stages.into_iter().enumerate() {
             let slots = Arc::clone(&stage.slots);
             form.push_str(&described(&stage, mode));
-            stages.push(PlannedStage::new(state, stage, &leaves, mode, means).await?);
+            let stage = PlannedStage::new(state, stage, &leaves, mode, means).await?;
+            form.push_str(&stage.reading(scans));
+            form.push('\n');
+            stages.push(stage);
             leaves.push((Leaf::Operator(index), slots));
         }
         let top = Piece::new(state, cut.top, &leaves).await?;
@@ -306,14 +310,25 @@ fn described(stage: &Stage, mode: OutputMode) -> String {
                 Some(TimeKey { column, kind }) => format!(", closed by {column} {kind:?}"),
                 None => String::new(),
             };
-            format!("aggregate ({}): {described}{time}\n", mode.name())
+            format!("aggregate ({}): {described}{time}", mode.name())
         }
-        StageKind::Deduplicate(deduplication) => format!("{}\n", deduplication.described),
-        StageKind::Join(join) => format!("{}\n", join.described),
+        StageKind::Deduplicate(deduplication) => deduplication.described.clone(),
+        StageKind::Join(join) => join.described.clone(),
     }
 }
 
 impl PlannedStage {
+    /// Which streams its inputs are: with two in each other's place, each would go on from the
+    /// other's offsets, and meet the other's state. Empty where it reads operators only.
+    fn reading(&self, scans: &[Arc<Slots>]) -> String {
+        let of_input = |input: &Piece| input.streams(scans).join(", ");
+        let inputs: Vec<String> = self.inputs.iter().map(of_input).collect();
+        match inputs.iter().all(String::is_empty) {
+            true => String::new(),
+            false => format!(", reading {}", inputs.join(" and ")),
+        }
+    }
+
     async fn new(
         state: &SessionState,
         stage: Stage,
@@ -444,6 +459,19 @@ fn plan_partial(
 }
 
 impl Piece {
+    /// The names of the streams that it reads, of the sources of `scans`, in the plan's order.
+    fn streams(&self, scans: &[Arc<Slots>]) -> Vec<String> {
+        let mut names = Vec::new();
+        let _ = self.plan.physical().apply(|node| {
+            let scan = node.downcast_ref::<StreamScan>();
+            let is_source =
+                |scan: &&StreamScan| scans.iter().any(|slots| scan.columns_of(slots).is_some());
+            names.extend(scan.filter(is_source).map(|scan| scan.stream().to_owned()));
+            Ok(TreeNodeRecursion::Continue)
+        });
+        names
+    }
+
     async fn new(
         state: &SessionState,
         logical: LogicalPlan,

@@ -176,6 +176,11 @@ impl StreamScan {
         })
     }
 
+    /// The name of the stream.
+    pub(super) fn stream(&self) -> &str {
+        &self.name
+    }
+
     /// The columns it reads, where it reads `slots`.
     pub(super) fn columns_of(&self, slots: &Arc<Slots>) -> Option<&[usize]> {
         Arc::ptr_eq(&self.slots, slots).then_some(&self.projection)
