@@ -10,7 +10,8 @@
 //!   few runs, by the thread that runs them: some microseconds each time.
 //! - A plan that joins static rows keeps what it made of them, a hash table for instance, which
 //!   may be large. Its successor is made aside after many runs, hash tables included, and takes
-//!   over between two micro-batches; the old plan is dropped aside too.
+//!   over between two micro-batches; the old plan is dropped aside too. Where there are values of
+//!   subqueries, the first run of the successor computes them.
 //! - Where it is the stream's rows that a join collects, they are those of one micro-batch and
 //!   must be gone before the next: such a plan is made anew for every run.
 
@@ -36,11 +37,15 @@ const RUNS: u32 = 32;
 /// Runs after which one with static rows is: by then its counters take some ten megabytes.
 const RUNS_WITH_STATIC_ROWS: u32 = 4_000;
 
-/// What a plan's first run leaves to those that follow, beside counters.
-#[derive(Clone, Copy, PartialEq)]
+/// What a plan's first run leaves to those that follow, beside counters. Of several the last one
+/// here counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kept {
     Nothing,
     StaticRows,
+    /// Of subqueries over static rows. They stand beside the plan, and its successor has the same
+    /// place for them: it can only be made when the plan does not run any more.
+    Values,
     RowsOfStreams,
 }
 
@@ -71,62 +76,63 @@ impl Renewal {
     ) -> Result<()> {
         let runs = match self.kept {
             Kept::Nothing => RUNS,
-            Kept::StaticRows => RUNS_WITH_STATIC_ROWS,
+            Kept::StaticRows | Kept::Values => RUNS_WITH_STATIC_ROWS,
             Kept::RowsOfStreams => 1,
         };
         self.runs += 1;
         if self.runs <= runs {
             return Ok(());
         }
-        if self.kept == Kept::StaticRows {
-            let successor = self.successor.get_or_insert_with(|| prepare(env, plan, context));
-            let Some(ready) = successor.get() else { return Ok(()) };
-            match ready {
-                Ok(ready) => {
-                    let old = std::mem::replace(plan, Arc::clone(ready));
-                    env.spawn_blocking("plan-drop", move || drop(old));
+        match self.kept {
+            Kept::Nothing | Kept::RowsOfStreams => *plan = reset_plan_states(Arc::clone(plan))?,
+            Kept::Values => replace(env, plan, reset_plan_states(Arc::clone(plan))?),
+            Kept::StaticRows => {
+                let successor = self.successor.get_or_insert_with(|| prepare(env, plan, context));
+                match successor.get() {
+                    None => return Ok(()),
+                    Some(Ok(ready)) => replace(env, plan, Arc::clone(ready)),
+                    // What runs can go on; what it gathers goes at the next attempt.
+                    Some(Err(error)) => tracing::warn!(%error, "a plan could not be made anew"),
                 }
-                // What runs can go on; what it gathers goes at the next attempt.
-                Err(error) => tracing::warn!(%error, "a plan could not be made anew"),
             }
-        } else {
-            *plan = reset_plan_states(Arc::clone(plan))?;
         }
         (self.runs, self.successor) = (1, None);
         Ok(())
     }
 }
 
+/// Puts `successor` in the place of `plan`, whose counters take long to drop.
+fn replace(env: &Env, plan: &mut Arc<dyn ExecutionPlan>, successor: Arc<dyn ExecutionPlan>) {
+    let old = std::mem::replace(plan, successor);
+    env.spawn_blocking("plan-drop", move || drop(old));
+}
+
 fn kept_by(plan: &Arc<dyn ExecutionPlan>) -> Kept {
     let mut kept = Kept::Nothing;
     let _ = plan.apply(|node| {
-        for collected in collected_by(node) {
+        let (of_node, collected) = collected_by(node);
+        for collected in collected {
             let streams = collected.exists(|leaf| Ok(leaf.downcast_ref::<StreamScan>().is_some()));
-            kept = if streams? { Kept::RowsOfStreams } else { Kept::StaticRows };
-            if kept == Kept::RowsOfStreams {
-                return Ok(TreeNodeRecursion::Stop);
-            }
+            kept = kept.max(if streams? { Kept::RowsOfStreams } else { of_node });
         }
         Ok(TreeNodeRecursion::Continue)
     });
     kept
 }
 
-/// The children whose rows `node` collects once, in its first run.
-fn collected_by(node: &Arc<dyn ExecutionPlan>) -> Vec<&Arc<dyn ExecutionPlan>> {
+/// The children whose rows `node` collects once, in its first run, and what it keeps of static
+/// ones.
+fn collected_by(node: &Arc<dyn ExecutionPlan>) -> (Kept, Vec<&Arc<dyn ExecutionPlan>>) {
+    let mut children = node.children();
+    if node.downcast_ref::<ScalarSubqueryExec>().is_some() {
+        return (Kept::Values, children.split_off(1));
+    }
     let joins = node.downcast_ref::<HashJoinExec>().is_some()
         || node.downcast_ref::<CrossJoinExec>().is_some()
         || node.downcast_ref::<NestedLoopJoinExec>().is_some()
         || node.downcast_ref::<PiecewiseMergeJoinExec>().is_some();
-    let mut children = node.children();
-    if joins {
-        children.truncate(1);
-        return children;
-    }
-    match node.downcast_ref::<ScalarSubqueryExec>() {
-        Some(_) => children.split_off(1),
-        None => Vec::new(),
-    }
+    children.truncate(usize::from(joins));
+    (Kept::StaticRows, children)
 }
 
 fn prepare(env: &Env, plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Successor {
@@ -281,16 +287,37 @@ mod tests {
             assert_eq!(run(&mut plan, &env, &[Some(7), Some(700)]).await, [Some(7)]);
         }
         assert_eq!(rows_hashed(plan.physical()), STATIC_ROWS, "hashed in the first run only");
-        let before = counters(&plan);
+        run_until_renewed(&mut plan, &env).await;
+        assert_eq!(rows_hashed(plan.physical()), STATIC_ROWS);
+    }
+
+    /// Runs a plan that lets 7 through and 700 not, until its nodes are new.
+    async fn run_until_renewed(plan: &mut QueryPlan, env: &Env) {
+        let before = counters(plan);
         for _ in 0..1_000 {
-            assert_eq!(run(&mut plan, &env, &[Some(7), Some(700)]).await, [Some(7)]);
-            if counters(&plan) < before / 10 {
-                assert_eq!(rows_hashed(plan.physical()), STATIC_ROWS);
+            assert_eq!(run(plan, env, &[Some(7), Some(700)]).await, [Some(7)]);
+            if counters(plan) < before / 10 {
                 return;
             }
             env.sleep(Duration::from_millis(10)).await;
         }
-        panic!("the plan was not renewed; it has {} counters", counters(&plan));
+        panic!("the plan was not renewed; it has {} counters", counters(plan));
+    }
+
+    #[tokio::test]
+    async fn values_of_subqueries_are_there_before_and_after_a_renewal() {
+        let env = Env::real();
+        for query in [
+            "SELECT v FROM t WHERE v < (SELECT max(v) FROM o)",
+            "SELECT t.v FROM t JOIN o ON t.v = o.v WHERE t.v < (SELECT max(v) FROM o)",
+        ] {
+            let mut plan = plan(query).await;
+            for _ in 0..RUNS_WITH_STATIC_ROWS {
+                assert_eq!(run(&mut plan, &env, &[Some(7), Some(700)]).await, [Some(7)], "{query}");
+            }
+            run_until_renewed(&mut plan, &env).await;
+            assert_eq!(run(&mut plan, &env, &[Some(7), Some(700)]).await, [Some(7)], "{query}");
+        }
     }
 
     #[tokio::test]

@@ -143,9 +143,10 @@ impl StateLog {
     /// while the log is written.
     pub async fn keep_files(&self) -> KeptFiles {
         loop {
-            self.shared.wait_for(|queue| !queue.is_deleting).await;
+            let may_read = |queue: &Queue| !queue.is_deleting || queue.failure.is_some();
+            self.shared.wait_for(may_read).await;
             let mut queue = self.shared.queue.lock();
-            if !queue.is_deleting {
+            if may_read(&queue) {
                 queue.readers += 1;
                 return KeptFiles(Arc::clone(&self.shared));
             }
