@@ -179,10 +179,8 @@ fn advance(cursor: &mut Cursor<'_>) {
 fn is_keyword(cursor: &Cursor<'_>, words: &[&str]) -> bool {
     let names = |last: &Lexeme| last.is_word("AS") || last.token == Token::Period;
     // `WINDOW name AS ...` is a clause, `window.start` and `window(...)` are expressions.
-    let after = cursor.lexed.lexemes.get(cursor.at + 1);
-    let goes_on =
-        |next: &Lexeme| matches!(next.token, Token::Period | Token::LParen | Token::Comma);
-    let is_expression = cursor.is_word("WINDOW") && after.is_none_or(goes_on);
+    let as_follows = cursor.lexed.lexemes.get(cursor.at + 2).is_some_and(|next| next.is_word("AS"));
+    let is_expression = cursor.is_word("WINDOW") && !as_follows;
     words.iter().any(|word| cursor.is_word(word))
         && !is_expression
         && !before(cursor, 1).is_some_and(names)

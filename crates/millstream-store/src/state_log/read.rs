@@ -166,7 +166,7 @@ impl StateReader {
     }
 
     /// The newest snapshot; the entries up to it are then passed over. Pieces of others go, where
-    /// nobody else writes.
+    /// nobody else writes and none is damaged: it may be restored.
     ///
     /// # Errors
     ///
@@ -179,7 +179,9 @@ impl StateReader {
                 Ok(mut entries) if !entries.is_empty() => {
                     self.pass_below(id.next()).await?;
                     let snapshot = entries.swap_remove(0);
-                    self.delete_pieces_but(&snapshot.facts.pieces).await?;
+                    if damaged.is_none() {
+                        self.delete_pieces_but(&snapshot.facts.pieces).await?;
+                    }
                     let snapshot = SnapshotReader::new(self.storage.clone(), snapshot);
                     self.last.get_or_insert_with(|| snapshot.facts().clone());
                     return Ok(Some(snapshot));
