@@ -1,10 +1,14 @@
 """Sessions, first rows and joins of two streams."""
 
-from .cases import T, U, Case
+from .cases import SECONDS_1969, T, U, Case, rows
 from .events import line
 
 SESSION = f"""SELECT session_window.start AS begin, session_window.end AS until, k, count(*) AS n,
 sum(d) AS total, max(i) AS high FROM {T} GROUP BY session_window(ts, %s), k"""
+
+# Sessions of a time without watermark never end: all of them, every time.
+ENDLESS = """SELECT session_window.start AS begin, session_window.end AS until, k, count(*) AS n,
+sum(d) AS total, max(i) AS high FROM STREAM t GROUP BY session_window(ts, %s), k"""
 
 # Equal keys, and times near each other. The condition is complete for both sides' watermarks.
 NEAR = "l.k = r.k AND r.ts BETWEEN l.ts - INTERVAL 3 SECONDS AND l.ts + INTERVAL 5 SECONDS"
@@ -34,7 +38,23 @@ SESSIONS = [
 FROM (SELECT session_window AS w, k, count(*) AS n
       FROM {T} GROUP BY session_window(ts, '2 seconds'), k) AS inner_one
 GROUP BY window(w, '20 seconds')"""),
+    Case("session_without_watermark", ENDLESS % "'2 seconds'", mode="complete"),
+    Case("session_without_watermark_key_first", """SELECT upper(k) AS u, session_window.end AS until,
+count(*) AS n, avg(d) AS mean FROM STREAM t GROUP BY upper(k), session_window(ts, '3 seconds')""",
+         mode="complete"),
+    Case("session_without_watermark_gap", ENDLESS % "gap", mode="complete"),
+    Case("session_without_watermark_restarted", ENDLESS % "'4 seconds'", mode="complete",
+         stop_after=3),
+    Case("session_without_watermark_bridged", ENDLESS % "'5 seconds'", mode="complete",
+         events={"t": [rows(1, 10, k="a", i=1), rows(5, k="a", i=7) + rows(2, k="b"),
+                       rows(SECONDS_1969, k="a"), rows(14, k="a", d=0.5)]}),
+    Case("session_of_other_time", (SESSION % "'2 seconds'").replace(
+        "session_window(ts,", "session_window(ts + INTERVAL 1 SECOND,"), mode="complete"),
+    Case("session_of_a_subquery", """SELECT w.start AS begin, k, count(*) AS n
+FROM (SELECT session_window(ts, '2 seconds') AS w, k FROM STREAM t) AS each_row
+GROUP BY w, k""", mode="complete"),
 ]
+
 
 def first_ones(name, here, frame, **more):
     """First rows: `here` in SQL, `frame` on Spark, which has no words for them."""

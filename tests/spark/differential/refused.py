@@ -1,7 +1,7 @@
 """Queries that both engines have to refuse before they read a row."""
 
 from .cases import KEYED, T, TWICE, Case, rows
-from .operators import SESSION
+from .operators import ENDLESS, SESSION
 
 
 def refused(name, query, mode="append"):
@@ -23,6 +23,12 @@ FROM {T} GROUP BY window(ts, '10 seconds')"""),
     refused("sorted_update", "SELECT k, count(*) AS n FROM STREAM t GROUP BY k ORDER BY k",
             "update"),
     refused("session_update", SESSION % "'2 seconds'", "update"),
+    refused("session_without_watermark_update", ENDLESS % "'2 seconds'", "update"),
+    refused("session_without_watermark_append", ENDLESS % "'2 seconds'"),
+    refused("session_of_other_time_append", (SESSION % "'2 seconds'").replace(
+        "session_window(ts,", "session_window(ts + INTERVAL 1 SECOND,")),
+    refused("session_of_other_time_update", (SESSION % "'2 seconds'").replace(
+        "session_window(ts,", "session_window(ts + INTERVAL 1 SECOND,"), "update"),
     refused("join_update", f"SELECT l.k AS k FROM {T} AS l LEFT JOIN {T} AS r ON l.k = r.k", "update"),
     refused("outer_join_without_bound",
             f"SELECT l.k AS k FROM {T} AS l LEFT JOIN {T} AS r ON l.k = r.k"),

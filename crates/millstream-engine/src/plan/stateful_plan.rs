@@ -23,7 +23,7 @@ use crate::source::{Failure, RecordBatches, Split};
 use crate::state::aggregate::changing::{CompleteAggregate, UpdatingAggregate};
 use crate::state::aggregate::closing::ClosingAggregate;
 use crate::state::aggregate::sessions::{CompleteSessions, SessionAggregate};
-use crate::state::aggregate::spec::{AggregateSpec, TimeKey, TimeKind};
+use crate::state::aggregate::spec::{AggregateSpec, TimeKey};
 use crate::state::codec;
 use crate::state::deduplicate::{Deduplicate, DeduplicateSpec};
 use crate::state::join::{Evict, JoinSpec, SideSpec, StreamJoin};
@@ -423,7 +423,7 @@ fn aggregate_of(
     mode: OutputMode,
     means: Means,
 ) -> Result<Box<dyn Operator>> {
-    let are_sessions = spec.time().is_some_and(|time| time.kind == TimeKind::Session);
+    let are_sessions = spec.time().is_some_and(|time| time.kind.is_session());
     Ok(match mode {
         OutputMode::Complete if are_sessions => Box::new(CompleteSessions::new(spec, means)?),
         _ if are_sessions => Box::new(SessionAggregate::new(spec, means)?),

@@ -38,19 +38,13 @@ pub struct PartialAggregate {
 impl Cutter<'_> {
     pub(super) fn aggregate(&mut self, node: Aggregate) -> Result<LogicalPlan, CutError> {
         let lineage = self.lineage();
-        let times = node.group_expr.iter().map(|group| lineage.of(&node.input, group));
-        let mut times: Vec<Option<EventTime>> = times.collect();
+        let times = node.group_expr.iter().map(|group| lineage.grouped(&node.input, group));
+        let times: Vec<Option<EventTime>> = times.collect();
         let time = closing(&times);
-        let are_sessions = time.is_some_and(|time| time.kind == TimeKind::Session);
-        if are_sessions && self.context.mode == OutputMode::Update {
-            return Err(CutError::Unsupported {
-                what: "outputMode 'update' with session_window".to_owned(),
-                help: "leave outputMode out: a session is published when it has ended".to_owned(),
-            });
-        }
-        if time.is_none() && self.context.mode == OutputMode::Append {
-            return Err(CutError::NeverComplete);
-        }
+        check(time, self.context.mode)?;
+        // The groups that come of it are what they are: only rows are gathered in sessions.
+        let times = times.into_iter().map(|time| time.and_then(EventTime::with_end));
+        let mut times: Vec<Option<EventTime>> = times.collect();
         let below = Below::of(&node, time)?;
         let input = Projection::try_new(below.columns, Arc::clone(&node.input))?;
         let partial = PartialAggregate {
@@ -65,13 +59,33 @@ impl Cutter<'_> {
     }
 }
 
+/// Whether groups that close by `time` can be published in this mode.
+fn check(time: Option<TimeKey>, mode: OutputMode) -> Result<(), CutError> {
+    match (time.map(|time| time.kind), mode) {
+        (Some(kind), OutputMode::Update) if kind.is_session() => Err(CutError::Unsupported {
+            what: "outputMode 'update' with session_window".to_owned(),
+            help: match kind {
+                TimeKind::EndlessSession => CutError::NeverEnds.help(),
+                _ => "leave outputMode out: a session is published when it has ended".to_owned(),
+            },
+        }),
+        (Some(TimeKind::EndlessSession), OutputMode::Append) => Err(CutError::NeverEnds),
+        (None, OutputMode::Append) => Err(CutError::NeverComplete),
+        _ => Ok(()),
+    }
+}
+
 /// The group column by which groups close. A session is one in any case, as it grows.
 fn closing(times: &[Option<EventTime>]) -> Option<TimeKey> {
-    let session = times.iter().position(|time| *time == Some(EventTime::Session));
+    let is_session = |time: &Option<EventTime>| {
+        matches!(time, Some(EventTime::Session | EventTime::EndlessSession))
+    };
+    let session = times.iter().position(is_session);
     let column = session.or_else(|| times.iter().position(Option::is_some))?;
     let kind = match times[column]? {
         EventTime::Window { size_us } => TimeKind::Window { size_us },
         EventTime::Session => TimeKind::Session,
+        EventTime::EndlessSession => TimeKind::EndlessSession,
         EventTime::Instant => TimeKind::Instant,
     };
     Some(TimeKey { column, kind })

@@ -123,7 +123,7 @@ impl Cutter<'_> {
 /// The moment of an event time: of a window its end.
 pub(super) fn instant(expr: Expr, time: EventTime) -> Expr {
     match time {
-        EventTime::Instant => expr,
+        EventTime::Instant | EventTime::EndlessSession => expr,
         EventTime::Window { .. } | EventTime::Session => get_field(expr.unalias(), "end"),
     }
 }

@@ -25,6 +25,15 @@ pub enum EventTime {
     },
     /// A session, of any length.
     Session,
+    /// A session of a time without watermark: its rows become one, and it never ends.
+    EndlessSession,
+}
+
+impl EventTime {
+    /// The same, where a watermark says when it is over.
+    pub fn with_end(self) -> Option<Self> {
+        (self != Self::EndlessSession).then_some(self)
+    }
 }
 
 /// Finds event times; see the module's head.
@@ -36,24 +45,32 @@ pub struct Lineage<'a> {
 }
 
 impl Lineage<'_> {
-    /// What `expr` over the rows of `input` is; `None` for an ordinary value.
+    /// What `expr` over the rows of `input` is, if a watermark says when it is over; `None` for an
+    /// ordinary value.
     pub fn of(&self, input: &LogicalPlan, expr: &Expr) -> Option<EventTime> {
+        self.grouped(input, expr)?.with_end()
+    }
+
+    /// The same of what is grouped by. There a session is one without a watermark, too: the rows of
+    /// a group are those of sessions that overlap.
+    pub fn grouped(&self, input: &LogicalPlan, expr: &Expr) -> Option<EventTime> {
         match expr {
             Expr::Column(column) => self.of_column(input, index_of(input.schema(), column)?),
-            Expr::Alias(alias) => self.of(input, &alias.expr),
+            Expr::Alias(alias) => self.grouped(input, &alias.expr),
             Expr::ScalarFunction(call) if call.name() == TIME => {
                 match self.of(input, call.args.first()?)? {
                     EventTime::Window { .. } | EventTime::Session => Some(EventTime::Instant),
-                    EventTime::Instant => None,
+                    EventTime::Instant | EventTime::EndlessSession => None,
                 }
             }
             Expr::ScalarFunction(_) => {
                 let window = WindowCall::read(expr)?;
-                let is_instant = self.of(input, &window.time)? == EventTime::Instant;
-                is_instant.then_some(match window.kind {
-                    WindowKind::Session => EventTime::Session,
-                    _ => EventTime::Window { size_us: window.size_us },
-                })
+                let is_instant = self.of(input, &window.time) == Some(EventTime::Instant);
+                match window.kind {
+                    WindowKind::Session if is_instant => Some(EventTime::Session),
+                    WindowKind::Session => Some(EventTime::EndlessSession),
+                    _ => is_instant.then_some(EventTime::Window { size_us: window.size_us }),
+                }
             }
             _ => None,
         }
@@ -72,7 +89,7 @@ impl Lineage<'_> {
                 field.name().eq_ignore_ascii_case(time).then_some(EventTime::Instant)
             }
             LogicalPlan::Projection(projection) => {
-                self.of(&projection.input, projection.expr.get(index)?)
+                self.grouped(&projection.input, projection.expr.get(index)?)
             }
             LogicalPlan::Unnest(unnest) => {
                 self.of_column(&unnest.input, *unnest.dependency_indices.get(index)?)

@@ -89,6 +89,12 @@ pub enum CutError {
         /// Which side is kept.
         side: &'static str,
     },
+    /// A session never ends.
+    #[error(
+        "with outputMode 'append' session_window needs a watermark, without which no session ever \
+         ends"
+    )]
+    NeverEnds,
     /// Only an aggregation gives all its rows again.
     #[error("outputMode 'complete' is for aggregations, and this query has none")]
     NothingToComplete,
@@ -111,6 +117,9 @@ impl CutError {
         match self {
             Self::NeverComplete => "write FROM STREAM t WATERMARK ts DELAY OF INTERVAL 10 SECONDS \
                 and group by window(ts, '1 minute'), or set outputMode to 'update'"
+                .to_owned(),
+            Self::NeverEnds => "write FROM STREAM t WATERMARK ts DELAY OF INTERVAL 10 SECONDS and \
+                take session_window of that column, or set outputMode to 'complete'"
                 .to_owned(),
             Self::NoWatermark => {
                 "write FROM STREAM t WATERMARK ts DELAY OF INTERVAL 10 SECONDS".to_owned()

@@ -8,7 +8,8 @@
 //! touched.
 //!
 //! A session is published when the watermark has passed its end. With output mode `complete` all
-//! are, every time, and none goes; late rows are left out all the same, as in Spark.
+//! are, every time, and none goes; late rows are left out all the same, as in Spark. Sessions of a
+//! time without watermark are published in that way only: they never end, and no row is late.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use arrow::datatypes::{DataType, Field, Schema, TimestampMicrosecondType};
 use datafusion::common::{Result, internal_err};
 use millstream_store::offset::BatchId;
 
-use super::spec::{AggregateSpec, results_of, results_of_all};
+use super::spec::{AggregateSpec, TimeKind, results_of, results_of_all};
 use crate::state::firsts::Firsts;
 use crate::state::keyed::{Key, KeyFormat, Keyed};
 use crate::state::late;
@@ -294,7 +295,11 @@ impl Fresh {
             sessions.column(at).as_primitive::<TimestampMicrosecondType>().clone()
         };
         let before = rows.num_rows();
-        let rows = late::without(&bound(&rows, 1), late_us, rows)?;
+        let rows = match time.kind {
+            // Without a watermark no time is too early, not even one before the epoch.
+            TimeKind::EndlessSession => rows,
+            _ => late::without(&bound(&rows, 1), late_us, rows)?,
+        };
         *late += (before - rows.num_rows()) as u64;
         Ok(Self { starts: bound(&rows, 0), ends: bound(&rows, 1), rows })
     }

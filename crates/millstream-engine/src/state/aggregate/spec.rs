@@ -32,8 +32,17 @@ pub enum TimeKind {
     },
     /// A session; the partial rows have it whole.
     Session,
+    /// A session that no watermark closes.
+    EndlessSession,
     /// An event time itself.
     Instant,
+}
+
+impl TimeKind {
+    /// Whether rows of one group may have different values of it.
+    pub fn is_session(self) -> bool {
+        matches!(self, Self::Session | Self::EndlessSession)
+    }
 }
 
 /// An aggregation: keys, functions, and the columns that come of it.
