@@ -34,6 +34,7 @@ mod demo;
 mod exactly_once;
 mod examples;
 mod files_and_static;
+mod flow_names;
 mod generate;
 mod harness_itself;
 mod kafka_failures;

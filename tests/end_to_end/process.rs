@@ -97,6 +97,17 @@ pub fn limit_file_size(command: &mut Command, bytes_max: u64) {
     unsafe { command.pre_exec(limit) };
 }
 
+/// Lets `command` give what it makes any permission bits that it asks for.
+pub fn allow_all_modes(command: &mut Command) {
+    let allow = || {
+        // SAFETY: async-signal-safe, and cannot fail.
+        unsafe { libc::umask(0) };
+        Ok(())
+    };
+    // SAFETY: the closure makes only async-signal-safe calls and allocates nothing.
+    unsafe { command.pre_exec(allow) };
+}
+
 /// What Ctrl-C sends.
 pub fn interrupt(child: &Child) {
     signal(child, libc::SIGINT);

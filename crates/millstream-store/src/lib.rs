@@ -16,12 +16,15 @@
 //! 6. [`storage`] is where all bytes go: a local directory or an object store;
 //! 7. [`inspect`] tells a person what a checkpoint holds.
 //!
+//! [`directory_name`] says where a flow's checkpoint is, whatever the flow is called.
+//!
 //! [`crash_points`] are the moments at which tests end the process to show that all of this holds.
 
 pub mod checkpoint;
 pub mod codec;
 pub mod commit_log;
 pub mod crash_points;
+pub mod directory_name;
 pub mod env;
 pub mod error;
 pub mod inspect;

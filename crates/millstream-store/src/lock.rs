@@ -5,11 +5,12 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use crate::env::Env;
 use crate::layout;
-use crate::storage::StorageError;
+use crate::storage::{FILE_MODE, StorageError};
 use crate::time_text;
 
 /// Held until dropped.
@@ -31,7 +32,9 @@ pub(crate) fn acquire(root: &Path, env: &Env) -> Result<Lock, LockError> {
     let failed = |error: std::io::Error| {
         LockError::Storage(crate::storage::storage_error("lock", &path, &error))
     };
-    let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
+    let opened = options.open(&path);
     let mut file = opened.map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {}

@@ -12,6 +12,7 @@ use millstream_engine::sql::pipeline::{Flow, Pipeline};
 use millstream_store::env::Env;
 use millstream_store::error::Kind;
 
+use crate::checkpoints;
 use crate::render::{Paint, render};
 
 /// A pipeline file's text and where it is from.
@@ -89,6 +90,10 @@ impl PipelineFile {
         env: &Env,
         changes: &Changes<'_>,
     ) -> Result<Vec<Loaded>, LoadError> {
+        if changes.checkpoint.is_some_and(|flag| flag.trim().is_empty()) {
+            let problem = "--checkpoint is empty: write a directory, or leave the flag out";
+            return Err(LoadError::Wrong(problem.to_owned()));
+        }
         let pipeline = Pipeline::load(&self.name, &self.text, &registry, &changes.settings);
         let pipeline = pipeline.map_err(|found| self.diagnosed(&found))?;
         if pipeline.flows.is_empty() {
@@ -106,7 +111,7 @@ impl PipelineFile {
         for flow in flows {
             match flow::plan(&pipeline, flow, &setup).await {
                 Ok(plan) => {
-                    let checkpoint = self.checkpoint(flow, changes.checkpoint, several);
+                    let checkpoint = checkpoints::location(self, flow, changes.checkpoint, several);
                     loaded.push(Loaded { flow: flow.clone(), plan, checkpoint });
                 }
                 Err(FlowError::Sql(wrong)) => found.0.extend(wrong.0),
@@ -120,6 +125,7 @@ impl PipelineFile {
             }
         }
         found.into_result().map_err(|found| self.diagnosed(&found))?;
+        checkpoints::are_apart(&loaded).map_err(LoadError::Wrong)?;
         Ok(loaded)
     }
 
@@ -127,19 +133,6 @@ impl PipelineFile {
         let paint = Paint::for_stream(&io::stderr());
         LoadError::Diagnosed(render(found, &self.name, &self.text, paint))
     }
-
-    fn checkpoint(&self, flow: &Flow, flag: Option<&str>, several: bool) -> String {
-        match flag {
-            Some(flag) if several => format!("{}/{}", flag.trim_end_matches('/'), flow.name),
-            Some(flag) => flag.to_owned(),
-            None if is_url(&flow.checkpoint) => flow.checkpoint.clone(),
-            None => self.base_dir.join(&flow.checkpoint).display().to_string(),
-        }
-    }
-}
-
-fn is_url(location: &str) -> bool {
-    location.contains("://") || location.starts_with("file:")
 }
 
 /// All flows, or the one that is asked for.

@@ -12,6 +12,7 @@
 mod app;
 mod bench;
 mod checkpoint_show;
+mod checkpoints;
 mod cli;
 mod demo;
 #[cfg(test)]

@@ -16,6 +16,7 @@
 mod aggregates;
 mod blame;
 mod branches;
+pub mod checkpoints;
 mod constraints;
 mod create_table;
 mod cursor;

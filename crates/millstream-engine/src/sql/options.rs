@@ -25,7 +25,7 @@ use millstream_store::log_writer::{PurgeTime, RETAINED_ENTRIES_MIN};
 
 /// Options of the driver, which stand among a sink's.
 pub const WRITER_OPTIONS: &[&str] = &[
-    "checkpointLocation",
+    CHECKPOINT,
     "trigger",
     "outputMode",
     ASYNC_ENABLED,
@@ -42,6 +42,7 @@ pub const WRITER_OPTIONS: &[&str] = &[
     ADVANCE_AFTER,
 ];
 
+const CHECKPOINT: &str = "checkpointLocation";
 const ASYNC_ENABLED: &str = "asyncProgressTrackingEnabled";
 const ASYNC_INTERVAL: &str = "asyncProgressTrackingCheckpointIntervalMs";
 /// Its name in the announcement of the feature, with an interval as its value.
@@ -372,8 +373,8 @@ impl DeclaredTable {
                 Some("use an interval, or leave asyncProgressTrackingEnabled out".to_owned());
             found.0.push(blame(OptionError::of(ASYNC_ENABLED, message, help)));
         }
+        let checkpoint_location = found.take(checkpoint(&options).map_err(blame)).flatten();
         found.into_result()?;
-        let checkpoint_location = options.get("checkpointLocation").map(str::to_owned);
         Ok(WriterOptions {
             checkpoint_location,
             trigger,
@@ -384,6 +385,16 @@ impl DeclaredTable {
             watermark_policy,
             idling,
         })
+    }
+}
+
+fn checkpoint(options: &Options) -> Result<Option<String>, OptionError> {
+    match options.get(CHECKPOINT) {
+        Some(location) if location.trim().is_empty() => {
+            let help = Some("write a directory, or leave the option out".to_owned());
+            Err(OptionError::of(CHECKPOINT, format!("'{CHECKPOINT}' is empty"), help))
+        }
+        location => Ok(location.map(str::to_owned)),
     }
 }
 

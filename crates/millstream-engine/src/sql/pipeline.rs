@@ -5,17 +5,18 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use millstream_store::directory_name::folded;
 
 use crate::connector::{Connector, ReadMode, Registry, Table};
 use crate::constraints::Checks;
 
 use super::branches::{OTHER_STREAM, OTHER_STREAM_HELP};
+use super::checkpoints::{self, Placed};
 use super::constraints::{self, ConstraintDeclaration, Planned};
 use super::cursor::Name;
 use super::dead_letters::{DeadLetterTable, Surroundings};
@@ -211,7 +212,7 @@ impl File {
 fn report_twice(found: &mut Diagnostics, names: Vec<(&Name, &str)>) {
     let mut first: HashMap<String, Span> = HashMap::new();
     for (name, what) in names {
-        if let Some(earlier) = first.insert(name.text.to_lowercase(), name.span) {
+        if let Some(earlier) = first.insert(folded(&name.text), name.span) {
             found.0.push(
                 Diagnostic::at(name.span, format!("{what} `{}` is declared twice", name.text))
                     .note_at(earlier, "first here")
@@ -319,7 +320,7 @@ impl<'a> Loader<'a> {
     /// Names as given, else the sink's, with a number where it is taken.
     fn flow_names(&self) -> Vec<String> {
         let given = self.file.flows.iter().filter_map(|flow| flow.name.as_ref());
-        let mut taken: Vec<String> = given.map(|name| name.text.to_lowercase()).collect();
+        let mut taken: Vec<String> = given.map(|name| folded(&name.text)).collect();
         let names = self.file.flows.iter().map(|flow| {
             if let Some(name) = &flow.name {
                 return name.text.clone();
@@ -330,9 +331,9 @@ impl<'a> Loader<'a> {
                 1 => sink.to_owned(),
                 number => format!("{sink}_{number}"),
             });
-            let mut free = numbered.filter(|name| !taken.contains(&name.to_lowercase()));
+            let mut free = numbered.filter(|name| !taken.contains(&folded(name)));
             let name = free.next().expect("there is always a number that is free");
-            taken.push(name.to_lowercase());
+            taken.push(folded(&name));
             name
         });
         names.collect()
@@ -400,10 +401,7 @@ impl<'a> Loader<'a> {
         branches[0].constraints = constraints;
         let declared: Vec<_> = branches.iter().map(|branch| &*branch.declared).collect();
         let writer = DeclaredTable::writer_of_all(&declared, &self.writer_overrides)?;
-        let stem = Path::new(file_name)
-            .file_stem()
-            .map_or("pipeline".into(), |stem| stem.to_string_lossy().into_owned());
-        let default = || format!(".millstream/{stem}/{name}");
+        let default = || checkpoints::default(file_name, &name);
         Ok(Flow {
             checkpoint: writer.checkpoint_location.clone().unwrap_or_else(default),
             is_stream: branches.iter().any(|branch| branch.query.is_stream()),
@@ -449,29 +447,14 @@ impl<'a> Loader<'a> {
         Ok((letters, constraints))
     }
 
-    /// Two flows with one checkpoint would each take the other's progress for their own.
     fn shared_checkpoints(&self, flows: &[Flow], found: &mut Diagnostics) {
-        let streams: Vec<&Flow> = flows.iter().filter(|flow| flow.is_stream).collect();
-        for (index, flow) in streams.iter().enumerate() {
-            let mut earlier = streams[..index].iter();
-            // Two flows of one name have been reported as such.
-            let same =
-                |first: &&&Flow| first.checkpoint == flow.checkpoint && first.name != flow.name;
-            if let Some(first) = earlier.find(same) {
-                found.0.push(
-                    Diagnostic::at(
-                        flow.branches[0].insert.sink.span,
-                        format!(
-                            "flows `{}` and `{}` would share the checkpoint '{}'",
-                            first.name, flow.name, flow.checkpoint
-                        ),
-                    )
-                    .help(
-                        "leave checkpointLocation out: each flow then has a directory of its own",
-                    ),
-                );
-            }
-        }
+        let streams = flows.iter().filter(|flow| flow.is_stream);
+        let placed = streams.map(|flow| Placed {
+            flow: &flow.name,
+            checkpoint: &flow.checkpoint,
+            span: flow.branches[0].insert.sink.span,
+        });
+        found.0.extend(checkpoints::shared(&placed.collect::<Vec<_>>()));
     }
 }
 

@@ -11,8 +11,9 @@
 //! and not an old entry under a new number.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +26,10 @@ use crate::error::Kind;
 
 /// Bytes that are flushed together aside: some milliseconds' worth.
 const PIECE_BYTES: usize = 512 << 10;
+/// For the owner alone: a checkpoint holds rows of the query, and whoever may write it may make the
+/// query skip or repeat others.
+const DIRECTORY_MODE: u32 = 0o700;
+pub(crate) const FILE_MODE: u32 = 0o600;
 /// Emptied files kept per directory: what one purge sets free.
 const SPARES_MAX: usize = 128;
 
@@ -109,7 +114,9 @@ impl Directory {
             return Ok((spare, file));
         }
         let temporary = self.temporary_path(path);
-        let create = || OpenOptions::new().write(true).create_new(true).open(&temporary);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(FILE_MODE);
+        let create = || options.open(&temporary);
         let file = match create() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 make_directory(directory)?;
@@ -209,10 +216,10 @@ impl Directory {
     }
 }
 
-/// Makes a directory with all above it. Its name is flushed, so that what is flushed inside it
-/// can be found after a power cut.
+/// Makes a directory with all above it, those that are missing for the owner alone. Its name is
+/// flushed, so that what is flushed inside it can be found after a power cut.
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(path)?;
+    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
     match path.parent() {
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),

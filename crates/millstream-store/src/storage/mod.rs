@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use object_store::ObjectStore;
 
-pub(crate) use self::local::{Directory, make_directory, storage_error};
+pub(crate) use self::local::{Directory, FILE_MODE, make_directory, storage_error};
 pub use self::location::{LocationError, parse};
 pub(crate) use self::object::Prefix;
 use crate::env::Env;
