@@ -16,6 +16,7 @@ pub mod delta;
 pub mod duration;
 mod excerpt;
 pub mod files;
+mod gather;
 pub mod kafka;
 pub mod memory;
 pub mod noop;

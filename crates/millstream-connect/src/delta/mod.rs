@@ -2,7 +2,7 @@
 //!
 //! As a sink, micro-batches are gathered: their rows are encoded as they come, and every commit
 //! interval one commit makes all of them visible, with the number of the last and how far the
-//! sources were read ([`gather`]). A micro-batch is acknowledged when the commit it is in is
+//! sources were read ([`crate::gather`]). A micro-batch is acknowledged when the commit it is in is
 //! published, so nothing that is not in the table is ever taken for done. After a crash the table
 //! says which micro-batch came last ([`sink`]).
 //!
@@ -11,7 +11,6 @@
 //!
 //! What a commit is, and everything about the table's log, is `millstream-lake`'s.
 
-mod gather;
 mod options;
 mod sink;
 mod static_table;

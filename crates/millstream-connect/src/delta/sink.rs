@@ -4,8 +4,8 @@
 //! it, which checkpoints of the table keep, and in its `userMetadata` where the sources stood then.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::connector::FlowContext;
@@ -14,26 +14,18 @@ use millstream_engine::sink::{
     SourceOffset,
 };
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
-use millstream_lake::data_file::WritePlan;
+use millstream_lake::data_file::{DataFile, FileWriter, WritePlan};
 use millstream_lake::error::TableError;
 use millstream_lake::maintenance::{Care, LiveTable};
 use millstream_lake::store::TableStore;
-use millstream_lake::table::{NewTable, Table};
+use millstream_lake::table::{Append, NewTable, Table};
+use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
 
 use super::OpenTables;
-use super::gather::{Gather, Message, Settings, Work};
 use super::options::WriteOptions;
-
-/// Micro-batches in one commit are at least this share of the interval apart: what is gathered for
-/// a second need not be taken in pieces of a millisecond.
-const MICRO_BATCHES_A_COMMIT: u32 = 64;
-/// Nor do they have to be further apart than this: a source's buffers are only so large.
-const SPACING: Duration = Duration::from_millis(20);
-/// But there are no more of them in a commit than this: each is remembered until then.
-const MICRO_BATCHES_A_COMMIT_MAX: u32 = 8_192;
+use crate::gather::{Destination, Gather, Pacing, RowWriter};
 
 /// The property that a table with V2 checkpoints is made with.
 const V2_CHECKPOINTS: &str = "delta.feature.v2Checkpoint";
@@ -47,8 +39,6 @@ pub(super) struct DeltaSink {
     query_id: String,
     env: Env,
     gather: Option<Gather>,
-    /// When the last micro-batch was taken, on the monotonic clock.
-    last: Option<Duration>,
 }
 
 impl DeltaSink {
@@ -66,12 +56,11 @@ impl DeltaSink {
             true => env.random_uuid().to_string(),
             false => context.query_id.clone(),
         };
-        Ok(Self { options, schema, store, tables, query_id, env, gather: None, last: None })
+        Ok(Self { options, schema, store, tables, query_id, env, gather: None })
     }
 
-    fn spacing(&self) -> Duration {
-        let interval = self.options.commit_interval;
-        (interval / MICRO_BATCHES_A_COMMIT).min(SPACING).max(interval / MICRO_BATCHES_A_COMMIT_MAX)
+    fn pacing(&self) -> Pacing {
+        Pacing { interval: self.options.commit_interval, patience: None }
     }
 }
 
@@ -174,7 +163,7 @@ impl Note {
 }
 
 /// The words of a commit that takes a query to `reached`.
-pub(super) fn note(batch_id: BatchId, reached: &Reached) -> String {
+fn note(batch_id: BatchId, reached: &Reached) -> String {
     let offsets = reached.ends.iter().map(|end| end.as_ref().map(|end| end.as_str().to_owned()));
     let note = Note {
         batch_id: batch_id.0,
@@ -201,58 +190,30 @@ impl Sink for DeltaSink {
         let opening = move || open(&store, &tables, &options, &schema, &query_id);
         let (table, plan, published) =
             self.env.spawn_blocking("delta-open", opening).join().await?;
-        let writers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.gather = Some(Gather::start(Settings {
-            table,
-            plan,
-            application: self.query_id.clone(),
-            commit_interval: self.options.commit_interval,
-            writers,
-            env: self.env.clone(),
-        }));
+        let destination = Arc::new(Commits { table, plan, application: self.query_id.clone() });
+        self.gather = Some(Gather::start(destination, self.pacing(), &self.env));
         Ok(published)
     }
 
     async fn ready(&mut self) -> Result<(), Failure> {
-        if let Some(last) = self.last {
-            let next = last + self.spacing();
-            self.env.sleep(next.saturating_sub(self.env.monotonic())).await;
-        }
-        if let Some(gather) = &self.gather {
+        if let Some(gather) = &mut self.gather {
             gather.ready().await;
         }
-        self.last = Some(self.env.monotonic());
         Ok(())
     }
 
     fn micro_batches_in_flight_max(&self) -> Option<usize> {
-        let interval = self.options.commit_interval.as_micros();
-        let gathered = interval / self.spacing().as_micros().max(1);
-        // Twice: one commit is under way while the next is gathered.
-        usize::try_from(gathered * 2).ok().filter(|_| interval > 0)
+        self.pacing().micro_batches_in_flight_max()
     }
 
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
-        let Output { batch_id, partitions, reached } = output;
-        let rows = partitions.into_iter().flatten().filter(|rows| rows.num_rows() > 0);
-        let rows: Vec<_> = rows.collect();
-        if rows.is_empty() {
-            return Ok(Acknowledgement::Done);
-        }
-        let (done, published) = oneshot::channel();
         let gather = self.gather.as_ref().expect("the driver opens a sink before it uses it");
-        // If it is not taken, `done` is dropped and the acknowledgement says so.
-        gather.send(Message::Work(Work { batch_id, rows, reached, done })).await;
-        Ok(Acknowledgement::Later(Box::pin(async move {
-            let after_a_failure =
-                || Failure::new(Kind::Retry, "the table's commits have ended with a failure");
-            published.await.unwrap_or_else(|_| Err(after_a_failure()))
-        })))
+        Ok(gather.publish(output).await)
     }
 
     async fn flush(&mut self) {
         if let Some(gather) = &self.gather {
-            gather.send(Message::Flush).await;
+            gather.flush().await;
         }
     }
 
@@ -260,5 +221,81 @@ impl Sink for DeltaSink {
         let gather = self.gather.take();
         self.env.spawn_blocking("delta-close", move || drop(gather)).join().await;
         Ok(())
+    }
+}
+
+/// The table as a destination of commits.
+struct Commits {
+    table: Arc<LiveTable>,
+    plan: WritePlan,
+    /// The query's id.
+    application: String,
+}
+
+impl Destination for Commits {
+    type File = DataFile;
+    type Writer = TableWriter;
+
+    const THREADS: [&'static str; 3] = ["delta-gather", "delta-write", "delta-commit"];
+
+    fn writer(&self) -> TableWriter {
+        let mut files = FileWriter::new(self.plan.clone(), self.table.table().store());
+        files.steer(self.table.steering());
+        TableWriter(files)
+    }
+
+    fn publish(
+        &self,
+        files: Vec<DataFile>,
+        batch_id: BatchId,
+        reached: &Reached,
+    ) -> Result<(), Failure> {
+        let append = Append {
+            application: &self.application,
+            version: i64::try_from(batch_id.0).expect("batch ids are counted from 0"),
+            files: &files,
+            prepared_by: self.plan.version(),
+            note: &note(batch_id, reached),
+        };
+        crash_points::reached(Step::BeforeCommit);
+        let appended = self.table.append(&append)?;
+        crash_points::reached(Step::AfterCommit);
+        let Some(appended) = appended else { return Err(is_taken(batch_id)) };
+        let (version, conflicts) = (appended.version, appended.conflicts);
+        tracing::debug!(version, conflicts, files = files.len(), "committed");
+        Ok(())
+    }
+}
+
+/// The table had a commit for this micro-batch or a later one: what is in it is not ours.
+fn is_taken(batch_id: BatchId) -> Failure {
+    let problem = format!(
+        "the table has a commit for micro-batch {batch_id} of this query already, which this \
+         process did not make: two processes run one checkpoint. This one stops"
+    );
+    Failure::new(Kind::Fenced, problem)
+}
+
+/// Encodes rows into files of the table.
+struct TableWriter(FileWriter);
+
+impl RowWriter for TableWriter {
+    type File = DataFile;
+
+    fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
+        Ok(self.0.write(rows)?)
+    }
+
+    /// Not counted: a table's commits do not wait for more.
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn finish(&mut self) -> Result<Vec<DataFile>, Failure> {
+        Ok(self.0.finish()?)
+    }
+
+    fn abandon(&mut self) {
+        self.0.abandon();
     }
 }
