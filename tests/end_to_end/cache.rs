@@ -69,11 +69,17 @@ pub fn require(program: &str, version_flag: &str, install: &str) {
 }
 
 /// Runs `command` to its end and fails with its output if it fails.
-pub fn run(what: &str, mut command: Command) {
+pub fn run(what: &str, command: Command) {
+    output_of(what, command);
+}
+
+/// Runs `command` to its end, as [`run`] does; gives what it printed.
+pub fn output_of(what: &str, mut command: Command) -> String {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = crate::process::spawn(command).unwrap_or_else(|error| panic!("{what}: {error}"));
     let output = child.wait_with_output().expect("a child can be waited for");
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success(), "{what} failed ({}):\n{said}", output.status);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what} failed ({}):\n{printed}{said}", output.status);
+    printed
 }

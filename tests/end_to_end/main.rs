@@ -35,6 +35,7 @@ mod exactly_once;
 mod examples;
 mod files_and_static;
 mod flow_names;
+mod files_exactly_once;
 mod generate;
 mod harness_itself;
 mod kafka_failures;

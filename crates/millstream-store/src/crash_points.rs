@@ -48,11 +48,15 @@ pub enum Step {
     CheckpointUnhinted,
     /// The hint names it.
     CheckpointHinted,
+    /// The files of a commit have the names that readers look at.
+    FilesNamed,
+    /// The manifest of their directory lists them.
+    FilesListed,
 }
 
 impl Step {
-    /// All steps, in the order of a micro-batch of a sink that answers, then those of tables.
-    pub const ALL: [Self; 17] = [
+    /// All steps, in the order of a micro-batch of a sink that answers, then those of tables and directories.
+    pub const ALL: [Self; 19] = [
         Self::AfterTake,
         Self::AfterRun,
         Self::BeforeBegin,
@@ -70,6 +74,8 @@ impl Step {
         Self::CheckpointHalfPublished,
         Self::CheckpointUnhinted,
         Self::CheckpointHinted,
+        Self::FilesNamed,
+        Self::FilesListed,
     ];
 
     /// Its name in the environment variable.
@@ -92,6 +98,8 @@ impl Step {
             Self::CheckpointHalfPublished => "checkpoint-half-published",
             Self::CheckpointUnhinted => "checkpoint-unhinted",
             Self::CheckpointHinted => "checkpoint-hinted",
+            Self::FilesNamed => "files-named",
+            Self::FilesListed => "files-listed",
         }
     }
 }

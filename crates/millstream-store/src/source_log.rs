@@ -38,6 +38,12 @@ impl SourceLog {
         Ok(self.storage.put_if_absent(&self.name(name), bytes, Durability::Power).await?)
     }
 
+    /// Deletes the files `names`; those that are gone already are no error.
+    pub async fn delete(&self, names: &[String]) -> Result<(), Failure> {
+        let names = names.iter().map(|name| self.name(name)).collect();
+        Ok(self.storage.delete_many(names).await?)
+    }
+
     /// The names of all files, sorted as text.
     pub async fn list(&self) -> Result<Vec<String>, Failure> {
         let mut names = self.storage.list(&self.directory).await?;

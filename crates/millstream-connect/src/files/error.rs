@@ -124,6 +124,64 @@ pub enum FileError {
         /// The manifest entry.
         path: PathBuf,
     },
+    /// The manifest does not read as one.
+    #[error(
+        "the manifest {} is damaged: {problem}. Restore it from a copy, or write to another \
+         directory",
+        path.display()
+    )]
+    Manifest {
+        /// The manifest's directory.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A commit's record does not read as one.
+    #[error(
+        "{} is no record of a commit: {problem}. Restore it from a copy, or write to another \
+         directory",
+        path.display()
+    )]
+    Record {
+        /// The record.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The directory has files of commits and says of none how far the query came.
+    #[error(
+        "{} has nothing: its last record is missing, which says how far the query has come with \
+         what is published. Restore it from a copy, or write to another directory",
+        path.display()
+    )]
+    NoRecord {
+        /// The directory of the records.
+        path: PathBuf,
+    },
+    /// Something else has written to the manifest.
+    #[error(
+        "the manifest {} goes up to {last}, and this query's last commit is {ours}: something else \
+         has written to it since. Write to another directory",
+        path.display()
+    )]
+    Overtaken {
+        /// The manifest's directory.
+        path: PathBuf,
+        /// Its last entry.
+        last: u64,
+        /// The entry of the last commit.
+        ours: u64,
+    },
+    /// Another process has the directory open, or another flow of this one.
+    #[error(
+        "{} is locked: another flow writes to the same directory at this moment; give each its \
+         own, or end the other one",
+        path.display()
+    )]
+    InUse {
+        /// The lock.
+        path: PathBuf,
+    },
     /// The directory belongs to another query.
     #[error(
         "{} was written by the query {found}, and this is {ours}: its micro-batches would be taken \
@@ -193,8 +251,12 @@ impl Classified for FileError {
             | Self::Malformed { .. }
             | Self::ColumnType { .. }
             | Self::Log { .. }
+            | Self::Manifest { .. }
+            | Self::Record { .. }
+            | Self::NoRecord { .. }
+            | Self::Overtaken { .. }
             | Self::ForeignOffset { .. } => Kind::Data,
-            Self::Occupied { .. } => Kind::Fenced,
+            Self::Occupied { .. } | Self::InUse { .. } => Kind::Fenced,
         }
     }
 }

@@ -6,27 +6,34 @@
 //! written elsewhere, or under a name that starts with a dot, and then renamed. A file that changes
 //! after it was found stops the query with an error instead of giving part of its rows.
 //!
-//! As a sink, each micro-batch becomes one file per partition, and a manifest entry, also in
-//! Spark's format, makes the micro-batch count as published ([`sink`]).
+//! As a sink, micro-batches are gathered into files, a commit makes them visible, and a manifest in
+//! Spark's format lists them ([`sink`], [`directory`]).
 //!
 //! - [`options`]: what may stand in OPTIONS. [`listing`]: what there is in a directory.
 //! - [`scanner`] finds new files in the background; [`source`] hands them out.
 //! - [`read`] turns one file into record batches, with a module per format beside it.
+//! - [`record`]: what a commit is; [`manifest`]: what Spark reads; [`metadata_log`]: when a log that
+//!   grows repeats itself, and what of it can go.
 //! - [`static_table`]: all files at once, for joins and batch queries.
 //!
 //! Left out: compressed text files, records that span lines, and partition columns made from
 //! directory names.
 
 mod csv;
+mod directory;
+mod durable;
 mod error;
 mod infer;
 mod letters;
 mod lines;
 mod listing;
 mod log;
+mod manifest;
+mod metadata_log;
 mod options;
 mod parquet;
 mod read;
+mod record;
 mod scanner;
 mod sink;
 mod source;

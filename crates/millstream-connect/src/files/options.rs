@@ -8,9 +8,19 @@ use millstream_engine::connector::{OptionError, OptionSpec, Options, Side};
 use millstream_engine::dead_letters;
 use millstream_engine::json::ParseMode;
 
+use super::metadata_log::COMPACT_INTERVAL;
+use crate::gather::{Pacing, Patience};
 use crate::{duration, paths};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// A directory gets files every second, as a Delta table does.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+/// But each commit costs a few hundred bytes of the manifest several times over, and a small file
+/// its block on the disk: one that would be smaller than this waits for more, some seconds.
+const PATIENCE: Patience = Patience { bytes: 16 << 10, interval: Duration::from_secs(10) };
+const TARGET_FILE_BYTES: u64 = 128 << 20;
+/// Spark's default for `spark.sql.streaming.fileSink.log.cleanupDelay` and for the source's.
+const CLEANUP_DELAY: Duration = Duration::from_secs(600);
 
 /// How rows stand in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,6 +129,40 @@ pub struct ReadOptions {
     pub corrupt_record_column: String,
     /// For format `csv`.
     pub csv: CsvOptions,
+    /// How the checkpoint's list of files is kept.
+    pub(super) log: LogSettings,
+}
+
+/// How a log that is compacted is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LogSettings {
+    /// From one entry that repeats all before it to the next, at first.
+    pub(super) compact_interval: u64,
+    /// Whether entries that are superseded are deleted.
+    pub(super) deletion: bool,
+    /// But not before they are this old.
+    pub(super) cleanup_delay: Duration,
+    /// Files that are older are not repeated.
+    pub(super) retention: Option<Duration>,
+}
+
+impl LogSettings {
+    /// The options that start with `prefix`, and `retention`.
+    fn parse(options: &Options, prefix: &str) -> Result<Self, OptionError> {
+        let key = |name: &str| format!("{prefix}.{name}");
+        let wanted = "a whole number from 1";
+        let compact_interval = options.parse(&key("compactInterval"), wanted)?;
+        if compact_interval == Some(0) {
+            return Err(OptionError::invalid(&key("compactInterval"), "0", wanted));
+        }
+        Ok(Self {
+            compact_interval: compact_interval.unwrap_or(COMPACT_INTERVAL),
+            deletion: options.parse_bool(&key("deletion"))?.unwrap_or(true),
+            cleanup_delay: duration::option(options, &key("cleanupDelay"))?
+                .unwrap_or(CLEANUP_DELAY),
+            retention: duration::option(options, "retention")?,
+        })
+    }
 }
 
 impl ReadOptions {
@@ -143,6 +187,7 @@ impl ReadOptions {
             apart: options.get(dead_letters::OPTION).is_some(),
             corrupt_record_column: corrupt_record_column.unwrap_or("_corrupt_record").to_owned(),
             csv: csv(options)?,
+            log: LogSettings::parse(options, "fileSource.log")?,
         })
     }
 }
@@ -158,6 +203,12 @@ pub struct WriteOptions {
     pub ignore_null_fields: bool,
     /// For format `csv`.
     pub csv: CsvOptions,
+    /// When micro-batches become visible.
+    pub(crate) pacing: Pacing,
+    /// A file that has reached this size is closed.
+    pub target_file_bytes: u64,
+    /// How the manifest is kept.
+    pub(super) log: LogSettings,
 }
 
 impl WriteOptions {
@@ -177,8 +228,19 @@ impl WriteOptions {
         if path.contains(['*', '?', '[']) {
             return Err(OptionError::invalid("path", &path, "a directory, without wildcards"));
         }
-        let ignore_null_fields = options.parse_bool("ignoreNullFields")?.unwrap_or(true);
-        Ok(Self { format, path, ignore_null_fields, csv: csv(options)? })
+        let pacing = match duration::option(options, "commitInterval")? {
+            Some(interval) => Pacing { interval, patience: None },
+            None => Pacing { interval: COMMIT_INTERVAL, patience: Some(PATIENCE) },
+        };
+        Ok(Self {
+            format,
+            path,
+            ignore_null_fields: options.parse_bool("ignoreNullFields")?.unwrap_or(true),
+            csv: csv(options)?,
+            pacing,
+            target_file_bytes: options.parse_bytes("targetFileSize")?.unwrap_or(TARGET_FILE_BYTES),
+            log: LogSettings::parse(options, "fileSink.log")?,
+        })
     }
 }
 
@@ -287,6 +349,47 @@ const KNOWN: &[(&[Format], Side, &str, &str)] = &[
     (EVERY, Side::Source, "cleanSource", "only 'off': source files are left alone"),
     (EVERY, Side::Source, "latestFirst", "only 'false': files are read oldest first"),
     (EVERY, Side::Source, "maxFileAge", "refused: files are read whatever their age"),
+    (
+        EVERY,
+        Side::Source,
+        "fileSource.log.compactInterval",
+        "entries of the checkpoint's list of files from one that repeats all to the next, at first \
+         (default 10)",
+    ),
+    (
+        EVERY,
+        Side::Source,
+        "fileSource.log.deletion",
+        "delete entries of that list that are superseded (default true)",
+    ),
+    (EVERY, Side::Source, "fileSource.log.cleanupDelay", "but not before (default 10min)"),
+    (
+        EVERY,
+        Side::Sink,
+        "commitInterval",
+        "micro-batches are gathered into a commit for so long (default 1s, for less than 16 KB up \
+         to 10s; 0: a commit each)",
+    ),
+    (
+        EVERY,
+        Side::Sink,
+        "targetFileSize",
+        "a data file that has reached this size is closed (default 128mb)",
+    ),
+    (
+        EVERY,
+        Side::Sink,
+        "fileSink.log.compactInterval",
+        "entries of the manifest from one that repeats all to the next, at first (default 10)",
+    ),
+    (
+        EVERY,
+        Side::Sink,
+        "fileSink.log.deletion",
+        "delete entries of the manifest that are superseded (default true)",
+    ),
+    (EVERY, Side::Sink, "fileSink.log.cleanupDelay", "but not before (default 10min)"),
+    (EVERY, Side::Sink, "retention", "the manifest forgets files that are older (default: none)"),
     (EVERY, Side::Sink, "compression", "parquet: only 'snappy'; others: only 'none'"),
     (RECORDS, Side::Source, "mode", "PERMISSIVE (default), DROPMALFORMED or FAILFAST"),
     (

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::source::{Failure, Kind, SourceLog};
+use millstream_engine::source::{Failure, Kind};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::error::FileError;
 use super::listing::{Found, Place, modified_ms};
-use super::log::{self, Logged};
+use super::log::{FileLog, Logged};
 use super::read::Reader;
 
 /// A directory whose time of change is this old cannot get a file without a newer time; it is the
@@ -109,11 +109,9 @@ pub(super) struct Scanner {
     env: Env,
     reader: Reader,
     place: Place,
-    log: SourceLog,
+    log: FileLog,
     queue: Arc<Queue>,
     seen: Arc<Mutex<HashSet<PathBuf>>>,
-    logged: Vec<Logged>,
-    next_number: i64,
     looked: Looked,
     /// Set once the end of the query is fixed.
     pub(super) is_closed: bool,
@@ -127,17 +125,15 @@ struct Looked {
 }
 
 impl Scanner {
-    /// A scanner that goes on after the entries `logged`, of which `last_number` is the last.
+    /// A scanner that goes on after what `log` has.
     pub(super) fn new(
         env: Env,
         reader: Reader,
         place: Place,
-        log: SourceLog,
+        log: FileLog,
         queue: Arc<Queue>,
-        logged: Vec<Logged>,
     ) -> Self {
-        let seen = logged.iter().map(|logged| logged.file.path.clone()).collect();
-        let next_number = queue.last_number() + 1;
+        let seen = log.files().iter().map(|logged| logged.file.path.clone()).collect();
         Self {
             env,
             reader,
@@ -145,8 +141,6 @@ impl Scanner {
             log,
             queue,
             seen: Arc::new(Mutex::new(seen)),
-            logged,
-            next_number,
             looked: Looked::default(),
             is_closed: false,
         }
@@ -155,7 +149,7 @@ impl Scanner {
     /// The logged files of entries after `start` up to and with `end`.
     pub(super) fn logged_between(&self, start: i64, end: i64) -> Vec<Logged> {
         let between = |logged: &&Logged| logged.entry > start && logged.entry <= end;
-        self.logged.iter().filter(between).cloned().collect()
+        self.log.files().iter().filter(between).cloned().collect()
     }
 
     /// Looks once, and offers what is new.
@@ -183,19 +177,11 @@ impl Scanner {
     }
 
     async fn offer(&mut self, files: Vec<Counted>, found_at_us: i64) -> Result<(), Failure> {
-        let number = self.next_number;
-        let logged = |counted: &Counted| {
-            // As it will be read back after a restart.
-            let file = Found { size: None, ..counted.file.clone() };
-            Logged { file, entry: number }
-        };
-        let new: Vec<Logged> = files.iter().map(logged).collect();
-        let repeated = if log::is_compact(number) { &self.logged[..] } else { &[] };
-        let bytes = log::encode(repeated.iter().chain(&new));
-        self.log.put_if_absent(&log::name(number), bytes).await?;
-        self.logged.extend(new);
+        // As it will be read back after a restart.
+        let found = |counted: &Counted| Found { size: None, ..counted.file.clone() };
+        let new = files.iter().map(found).collect();
+        let number = self.log.append(new, self.env.monotonic()).await?;
         self.seen.lock().extend(files.iter().map(|counted| counted.file.path.clone()));
-        self.next_number += 1;
         self.queue.push(Entry { number, files, found_at_us });
         Ok(())
     }

@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 
 use super::error::FileError;
 use super::listing::Place;
-use super::log;
+use super::log::FileLog;
 use super::options::{Format, ReadOptions};
 use super::read::Reader;
 use super::scanner::{self, Counted, Entry, Queue, Scanner};
@@ -103,14 +103,15 @@ impl Source for FilesSource {
         let position = position.map_or(Ok(-1), entry_of)?;
         let options = &self.reader.options;
         let place = Place::new(&self.base_dir, &options.path, options.recursive)?;
-        let (logged, last) = log::load(&log).await?;
+        let log = FileLog::open(log, options.log.clone()).await?;
+        let last = log.last();
         if position > last {
             let problem = format!("it is missing, but the query has read up to it (last: {last})");
             return Err(FileError::Log { name: position.to_string(), problem }.into());
         }
         let queue = Arc::new(Queue::new(last));
         let (env, reader) = (self.env.clone(), self.reader.clone());
-        let scanner = Scanner::new(env, reader, place, log, queue.clone(), logged);
+        let scanner = Scanner::new(env, reader, place, log, queue.clone());
         self.opened = Some(Opened { queue, scanner: Arc::new(Mutex::new(scanner)) });
         Ok(offset(position))
     }

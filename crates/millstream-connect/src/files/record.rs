@@ -1,0 +1,141 @@
+//! What a commit is: the file `_millstream/commits/N`, N being the entry of the manifest it becomes.
+//!
+//! ```text
+//! {"entry":12,"isCompact":false,"batchId":700,"batchTimestampMs":1767225600000,
+//!  "offsets":["{\"logOffset\":3}"],
+//!  "files":[{"written":".millstream-...","name":"part-...","size":9,"modifiedMs":1767225600000}]}
+//! ```
+//!
+//! `batchId` is the last micro-batch in it, `offsets` where each source stood then. The files are
+//! there already, under the hidden names `written`, and get their names `name` afterwards. Only the
+//! last record is kept, for the next start to ask.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use millstream_engine::sink::{BatchId, Published, Reached, SourceOffset};
+use serde::{Deserialize, Serialize};
+
+use super::durable;
+use super::error::FileError;
+use super::metadata_log::Entry;
+
+/// A commit.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Record {
+    entry: u64,
+    is_compact: bool,
+    batch_id: u64,
+    batch_timestamp_ms: i64,
+    /// Where each source stood after it, exclusive.
+    offsets: Vec<Option<String>>,
+    /// What it adds.
+    pub(super) files: Vec<Part>,
+}
+
+/// A file of a commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Part {
+    /// The hidden name that it is written under.
+    pub(super) written: String,
+    /// The name that it gets.
+    pub(super) name: String,
+    /// Bytes.
+    pub(super) size: u64,
+    /// When it was finished, milliseconds since the epoch.
+    pub(super) modified_ms: i64,
+}
+
+impl Record {
+    pub(super) fn new(
+        entry: Entry,
+        batch_id: BatchId,
+        reached: &Reached,
+        files: Vec<Part>,
+    ) -> Self {
+        let ends = reached.ends.iter();
+        Self {
+            entry: entry.number,
+            is_compact: entry.is_compact,
+            batch_id: batch_id.0,
+            batch_timestamp_ms: reached.batch_time_ms,
+            offsets: ends.map(|end| end.as_ref().map(|end| end.as_str().to_owned())).collect(),
+            files,
+        }
+    }
+
+    /// The entry of the manifest that it becomes.
+    pub(super) fn entry(&self) -> Entry {
+        Entry { number: self.entry, is_compact: self.is_compact }
+    }
+
+    /// What it says of the query.
+    pub(super) fn published(self) -> Published {
+        let ends = self.offsets.into_iter().map(|end| end.map(SourceOffset::new));
+        let reached = Reached { ends: ends.collect(), batch_time_ms: self.batch_timestamp_ms };
+        Published { batch_id: BatchId(self.batch_id), reached: Some(reached) }
+    }
+
+    fn is_sound(&self, number: u64) -> bool {
+        let is_name = |name: &String| !name.is_empty() && !name.contains(['/', '\0']);
+        let mut names = self.files.iter().flat_map(|part| [&part.written, &part.name]);
+        self.entry == number && names.all(is_name)
+    }
+}
+
+/// The records of a directory's commits.
+pub(super) struct Records {
+    path: PathBuf,
+}
+
+impl Records {
+    /// Those in the directory `path`, which is made.
+    pub(super) fn open(path: PathBuf) -> Result<Self, FileError> {
+        fs::create_dir_all(&path).map_err(|error| FileError::writing(&path, error))?;
+        Ok(Self { path })
+    }
+
+    /// Where they are.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn numbers(&self) -> Result<Vec<u64>, FileError> {
+        let names = durable::names(&self.path)?;
+        let entries = names.iter().filter_map(|name| Entry::parse(name));
+        Ok(entries.filter(|entry| !entry.is_compact).map(|entry| entry.number).collect())
+    }
+
+    /// The last one.
+    pub(super) fn last(&self) -> Result<Option<Record>, FileError> {
+        let Some(number) = self.numbers()?.into_iter().max() else { return Ok(None) };
+        let path = self.path.join(number.to_string());
+        let text = fs::read(&path);
+        let text = text.map_err(|error| FileError::Unreadable { path: path.clone(), error })?;
+        let damaged = |problem| FileError::Record { path: path.clone(), problem };
+        let record: Record =
+            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        match record.is_sound(number) {
+            true => Ok(Some(record)),
+            false => Err(damaged("it names another entry, or no files".to_owned())),
+        }
+    }
+
+    /// Makes `record` the last one; from now on its commit is made.
+    ///
+    /// Errors: `Occupied` if another process has made a commit under its number.
+    pub(super) fn put(&self, record: &Record, instance: &str) -> Result<(), FileError> {
+        let text = serde_json::to_vec(record).expect("text and numbers");
+        let write = |file: &mut fs::File| file.write_all(&text);
+        durable::put_if_absent(&self.path, &record.entry.to_string(), instance, write)
+    }
+
+    /// Deletes those before `entry`.
+    pub(super) fn forget_before(&self, entry: u64) -> Result<(), FileError> {
+        let earlier = self.numbers()?.into_iter().filter(|number| *number < entry);
+        earlier.map(|number| durable::remove(&self.path.join(number.to_string()))).collect()
+    }
+}
