@@ -110,6 +110,10 @@ pub struct RunArguments {
     /// any free port.
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     pub metrics: Option<SocketAddr>,
+    /// Serve metrics also to requests for this host name, not only for an address or localhost; may
+    /// be repeated.
+    #[arg(long = "metrics-host", value_name = "NAME", requires = "metrics", value_parser = host_name)]
+    pub metrics_hosts: Vec<String>,
     /// Set an option over what the file says: TABLE.OPTION=VALUE, or a writer's option alone, such
     /// as trigger; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
@@ -268,6 +272,14 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     Ok(address)
 }
 
+fn host_name(text: &str) -> Result<String, String> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    match !text.is_empty() && text.bytes().all(is_part) {
+        true => Ok(text.to_owned()),
+        false => Err("write a host name without a port, such as metrics.example".into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -293,6 +305,10 @@ mod tests {
         assert_eq!(parsed.run_for, Some(Duration::from_secs(90)));
         assert_eq!(parsed.settings, [("a".to_owned(), "b=c".to_owned())]);
         assert_eq!(parsed.metrics, Some("127.0.0.1:0".parse().unwrap()));
+        let host = ["--metrics", "localhost:0", "--metrics-host"];
+        let named = |name| run(&[&host[..], &[name]].concat());
+        assert_eq!(named("a.example").unwrap().metrics_hosts, ["a.example"]);
+        assert!(named("a.example:9100").is_err() && named("").is_err());
         for wrong in [
             ["--for", "soon"],
             ["--set", "a"],
@@ -300,6 +316,7 @@ mod tests {
             ["--metrics", "0.0.0.0:9100"],
             ["--metrics", "9100"],
             ["--progress", "loud"],
+            ["--metrics-host", "a.example"],
         ] {
             assert!(run(&wrong).is_err(), "{wrong:?}");
         }

@@ -131,7 +131,8 @@ impl Showing {
         }
         let server = match metrics {
             Some((address, metrics)) => {
-                let server = MetricsServer::start(&app.env, address, metrics.handle()).await;
+                let (names, handle) = (&arguments.metrics_hosts, metrics.handle());
+                let server = MetricsServer::start(&app.env, address, names, handle).await;
                 let server = server
                     .map_err(|error| format!("metrics cannot be served on {address}: {error}"))?;
                 if address.port() == 0 || app.is_watched() {
