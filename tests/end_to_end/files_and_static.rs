@@ -170,7 +170,7 @@ fn a_kill_doubles_nothing_in_files() {
     let pipeline = Pipeline::new(&format!(
         "{}{}INSERT INTO target SELECT n FROM STREAM source;\n",
         table("source", "(n BIGINT)", "json", &source),
-        json_table("target", "", "output"),
+        table("target", "", "json", &[("path", "output"), ("commitInterval", "0")]),
     ));
     let files = 60;
     for file in 0..files {

@@ -16,6 +16,7 @@
 //!   measures latency at a fixed rate.
 //! - [`windowed`] counts or gathers its messages by key and window, into a Delta table; likewise.
 //! - [`nexmark`] runs the queries of a suite that others publish figures of.
+//! - [`sinks`] writes a small stream into each sink for a long time, and tells what grows.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`plot`] draws their lines as SVG.
 //!
@@ -54,6 +55,7 @@ mod round;
 mod schedule;
 mod sender;
 mod settings;
+mod sinks;
 mod state_size;
 mod throughput;
 mod topics;
@@ -90,6 +92,8 @@ enum Name {
     Windowed(windowed::Flags),
     /// Throughput of the queries of the Nexmark suite, for each core that is kept busy
     Nexmark(nexmark::Flags),
+    /// Files, bytes, descriptors and memory of a small stream into each sink, minute by minute
+    Sinks(sinks::Flags),
     /// Latency from topic to topic beside Spark, Flink and bare relays
     Peers(peers::Flags),
     /// Draw result lines as an SVG chart
@@ -141,6 +145,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, error::Error> {
         Name::MapOnly(flags) => map_only::run(env, &flags),
         Name::Windowed(flags) => windowed::run(env, &flags),
         Name::Nexmark(flags) => nexmark::run(env, &flags),
+        Name::Sinks(flags) => sinks::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
         Name::InProcess(flags) => in_process::child::run(env, &flags).map(|()| true),

@@ -102,6 +102,21 @@ impl Process {
         statuses.filter_map(|status| status_mb(&status, "VmRSS:")).sum()
     }
 
+    /// Descriptors that it and what it has started have open.
+    pub fn descriptors(&self) -> usize {
+        self.entries("fd")
+    }
+
+    /// Threads that it and what it has started have.
+    pub fn threads(&self) -> usize {
+        self.entries("task")
+    }
+
+    fn entries(&self, of: &str) -> usize {
+        let entries = |pid| fs::read_dir(format!("/proc/{pid}/{of}")).into_iter().flatten().count();
+        family(self.child.id()).into_iter().map(entries).sum()
+    }
+
     /// Waits until it ends by itself, and gives what it has used. Nothing else may be started or
     /// ended meanwhile by this program, whose children's times the kernel adds up.
     pub fn wait(&mut self, env: &Env, limit: Duration) -> Result<Usage, Error> {
