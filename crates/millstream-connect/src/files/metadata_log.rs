@@ -16,7 +16,7 @@
 //! reader that still counts in I comes to the same entry. For this the last two compact entries
 //! must be kept; everything else before the last is superseded.
 //!
-//! Origin: Spark's `CompactibleFileStreamLog`, with the names and rules of its file source and sink.
+//! Origin: Spark's `CompactibleFileStreamLog`, with the names of its file source and sink.
 
 /// Spark's default for both settings `compactInterval`; without any compact entry a reader that was
 /// not told otherwise counts in it.

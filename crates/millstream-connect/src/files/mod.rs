@@ -12,8 +12,8 @@
 //! - [`options`]: what may stand in OPTIONS. [`listing`]: what there is in a directory.
 //! - [`scanner`] finds new files in the background; [`source`] hands them out.
 //! - [`read`] turns one file into record batches, with a module per format beside it.
-//! - [`record`]: what a commit is; [`manifest`]: what Spark reads; [`metadata_log`]: when a log that
-//!   grows repeats itself, and what of it can go.
+//! - [`record`]: what a commit is; [`manifest`]: what Spark reads; [`metadata_log`]: when a log
+//!   that grows repeats itself, and what of it can go.
 //! - [`static_table`]: all files at once, for joins and batch queries.
 //!
 //! Left out: compressed text files, records that span lines, and partition columns made from

@@ -1,4 +1,4 @@
-//! What a commit is: the file `_millstream/commits/N`, N being the entry of the manifest it becomes.
+//! What a commit is: the file `_millstream/commits/N`, N being the manifest's entry it becomes.
 //!
 //! ```text
 //! {"entry":12,"isCompact":false,"batchId":700,"batchTimestampMs":1767225600000,
