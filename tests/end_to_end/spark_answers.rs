@@ -9,8 +9,12 @@ use crate::{cache, spark};
 const FILES: &[&str] = &[
     "aggregates",
     "arrays_maps",
+    "binary",
     "case_null",
     "dates",
+    "decimals",
+    "edges",
+    "generators",
     "numbers",
     "regex",
     "session_windows",

@@ -104,18 +104,42 @@ fn parse_local(text: &str) -> Option<(i64, &str)> {
     Some((local, &text[reader.at..]))
 }
 
-/// How far local time in `zone` is ahead of UTC, in microseconds, at a local time.
-pub(crate) fn zone_offset_us(zone: &str, local_us: i64) -> Option<i64> {
+/// A zone, as Java reads its name.
+enum Zone {
+    /// Ahead of UTC by so many microseconds, always.
+    Fixed(i64),
+    Region(Tz),
+}
+
+fn zone_of(zone: &str) -> Option<Zone> {
     let zone = zone.strip_prefix("UTC").or_else(|| zone.strip_prefix("GMT")).unwrap_or(zone);
     if let Some(sign) = zone.bytes().next().filter(|byte| matches!(byte, b'+' | b'-')) {
         let seconds = fixed_offset(&zone[1..])?;
         let seconds = if sign == b'-' { -seconds } else { seconds };
-        return Some(seconds * SECOND_US);
+        return Some(Zone::Fixed(seconds * SECOND_US));
     }
     if matches!(zone, "" | "Z") {
-        return Some(0);
+        return Some(Zone::Fixed(0));
     }
-    let zone = Tz::from_str(zone).ok()?;
+    Tz::from_str(zone).ok().map(Zone::Region)
+}
+
+/// How far local time in `zone` is ahead of UTC, in microseconds, at a time of UTC.
+pub(crate) fn zone_offset_of_utc_us(zone: &str, us: i64) -> Option<i64> {
+    let zone = match zone_of(zone)? {
+        Zone::Fixed(us) => return Some(us),
+        Zone::Region(zone) => zone,
+    };
+    let offset = zone.offset_from_utc_datetime(&local_datetime(us)?);
+    Some(i64::from(offset.fix().local_minus_utc()) * SECOND_US)
+}
+
+/// How far local time in `zone` is ahead of UTC, in microseconds, at a local time.
+pub(crate) fn zone_offset_us(zone: &str, local_us: i64) -> Option<i64> {
+    let zone = match zone_of(zone)? {
+        Zone::Fixed(us) => return Some(us),
+        Zone::Region(zone) => zone,
+    };
     let local = local_datetime(local_us)?;
     // In the hour that a change to winter time repeats, Java takes the earlier offset; in the hour
     // that a change to summer time skips, the offset before the change.

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use arrow::array::builder::StringBuilder;
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, StringArray,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, PrimitiveArray,
+    StringArray,
 };
 use arrow::compute::CastOptions;
 use arrow::datatypes::{
@@ -26,8 +27,10 @@ use datafusion::logical_expr::{
 use super::calendar::{
     DAY_US, SECOND_US, parse_date, parse_timestamp, parse_timestamp_ntz, write_timestamp,
 };
+use super::decimals::{cast_decimal, casts_decimals};
 use super::define::{call, invalid};
 use super::java_text::{write_double, write_float};
+use super::spans;
 use super::types::type_name;
 use crate::json::parse_decimal;
 
@@ -42,6 +45,8 @@ pub(super) fn is_ours(from: &DataType, to: &DataType) -> bool {
     let is_us =
         |data_type: &DataType| matches!(data_type, DataType::Timestamp(TimeUnit::Microsecond, _));
     match (from, to) {
+        (from, to) if casts_decimals(from, to) || spans::casts(from, to) => true,
+        (from, DataType::Utf8View | DataType::LargeUtf8) if is_bytes(from) => true,
         (from, to) if is_text(from) => {
             to.is_signed_integer()
                 || is_us(to)
@@ -87,8 +92,13 @@ pub(super) fn cast(values: &ArrayRef, to: &DataType, strict: bool) -> Result<Arr
         return arrow_cast(values, to, strict);
     }
     match (from, to) {
+        (from, to) if casts_decimals(from, to) => cast_decimal(values, to, strict),
+        (from, to) if spans::casts(from, to) => spans::cast_span(values, to),
         (DataType::LargeUtf8 | DataType::Utf8View, _) => {
             cast(&arrow_cast(values, &DataType::Utf8, strict)?, to, strict)
+        }
+        (_, DataType::LargeUtf8 | DataType::Utf8View) => {
+            arrow_cast(&cast(values, &DataType::Utf8, strict)?, to, strict)
         }
         (DataType::Utf8, _) => from_text(values.as_string(), to, strict),
         (_, DataType::Utf8) => Ok(Arc::new(to_text(values)?)),
@@ -129,7 +139,21 @@ fn from_text(values: &StringArray, to: &DataType, strict: bool) -> Result<ArrayR
         }
         DataType::Decimal128(precision, scale) => {
             let decimal = |text: &str| parse_decimal(text.trim(), *precision, *scale);
-            parsed::<Decimal128Type>(values, to, strict, decimal)?
+            let values = values.iter().map(|text| match text.map(|text| (text, decimal(text))) {
+                Some((text, None))
+                    if strict && text.trim().parse::<f64>().is_ok_and(f64::is_finite) =>
+                {
+                    exec_err!(
+                        "{text} does not fit {} (NUMERIC_VALUE_OUT_OF_RANGE); use try_cast to get \
+                         NULL instead",
+                        type_name(to)
+                    )
+                }
+                Some((text, None)) if strict => invalid(text, &type_name(to)),
+                found => Ok(found.and_then(|(_, value)| value)),
+            });
+            let values: Decimal128Array = values.collect::<Result<_>>()?;
+            Arc::new(values.with_data_type(to.clone()))
         }
         DataType::Boolean => {
             let parse = |text: Option<&str>| parse_or(text, to, strict, parse_boolean);

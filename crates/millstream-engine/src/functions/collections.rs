@@ -2,21 +2,26 @@
 
 use std::sync::Arc;
 
+use arrow::array::builder::BinaryBuilder;
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, new_empty_array};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{SortOptions, interleave, sort_to_indices, take};
 use arrow::datatypes::{DataType, FieldRef, Int32Type, Int64Type, UInt32Type};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, exec_err, plan_err};
-use datafusion::logical_expr::binary::type_union_resolution;
 
-use super::define::{Arguments, Function, Param, returns_boolean, returns_int, returns_long};
+use super::common_types::common_type;
+use super::define::{
+    Arguments, Function, Param, returns_boolean, returns_int, returns_long, within_column,
+};
+
 use super::types::{map_type, type_name};
 
 use Param::{Any, Boolean, Int};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("element_at", &[Any, Any], element_type, element_at),
+    Function::new("at_index", &[Param::Array, Any], element_type, super::arrays::at_index),
     Function::new("get", &[Param::Array, Int], element_type, get),
     Function::new("try_element_at", &[Any, Any], element_type, try_element_at),
     Function::new("map", &[Any], map_of, map).required(0).variadic(),
@@ -135,7 +140,7 @@ fn map_of(args: &[DataType]) -> Result<DataType> {
     }
     let common = |from: usize| {
         let types: Vec<DataType> = args.iter().skip(from).step_by(2).cloned().collect();
-        match type_union_resolution(&types) {
+        match common_type(&types) {
             Some(common) => Ok(common),
             None if types.is_empty() => Ok(DataType::Utf8),
             None => plan_err!("map: the types {types:?} have no common type"),
@@ -199,6 +204,9 @@ fn array_position(args: &Arguments) -> Result<ArrayRef> {
     let values = args.expanded(0)?;
     let list = values.as_list::<i32>();
     let item = list.values().data_type();
+    if item.is_null() {
+        return args.primitives::<Int64Type>(|row| Ok(list.is_valid(row).then_some(0)));
+    }
     let wanted = arrow::compute::cast(&args.expanded(1)?, item)?;
     let rows = RowConverter::new(vec![SortField::new(item.clone())])?;
     let items = rows.convert_columns(&[Arc::clone(list.values())])?;
@@ -257,6 +265,9 @@ fn sorted(args: &Arguments, order: impl Fn(usize) -> Option<SortOptions>) -> Res
 /// With ANSI mode on, the size of NULL is NULL.
 fn size(args: &Arguments) -> Result<ArrayRef> {
     let values = args.expanded(0)?;
+    if values.data_type().is_null() {
+        return Ok(arrow::array::new_null_array(&args.returns, args.rows));
+    }
     let offsets = match (values.as_list_opt::<i32>(), values.as_map_opt()) {
         (Some(list), _) => list.offsets(),
         (_, Some(map)) => map.offsets(),
@@ -267,12 +278,13 @@ fn size(args: &Arguments) -> Result<ArrayRef> {
     })
 }
 
-/// An ARRAY if arrays are joined, else a STRING.
+/// An ARRAY if arrays are joined, BINARY if nothing but bytes, else a STRING.
 fn concat_type(args: &[DataType]) -> Result<DataType> {
     if !args.iter().any(|arg| matches!(arg, DataType::List(_))) {
-        return Ok(DataType::Utf8);
+        let bytes = !args.is_empty() && args.iter().all(|arg| *arg == DataType::Binary);
+        return Ok(if bytes { DataType::Binary } else { DataType::Utf8 });
     }
-    match type_union_resolution(args) {
+    match common_type(args) {
         Some(common @ DataType::List(_)) => Ok(common),
         _ => {
             let names: Vec<String> = args.iter().map(type_name).collect();
@@ -290,6 +302,7 @@ fn concat(args: &Arguments) -> Result<ArrayRef> {
     let parts = parts.collect::<Result<Vec<_>>>()?;
     match &args.returns {
         DataType::List(item) => concat_lists(&parts, item, args.rows),
+        DataType::Binary => concat_bytes(&parts, args.rows),
         _ => {
             let parts: Vec<_> =
                 parts.iter().map(|(part, constant)| (part.as_string::<i32>(), *constant)).collect();
@@ -305,6 +318,24 @@ fn concat(args: &Arguments) -> Result<ArrayRef> {
             })
         }
     }
+}
+
+fn concat_bytes(parts: &[(ArrayRef, bool)], rows: usize) -> Result<ArrayRef> {
+    let parts: Vec<_> =
+        parts.iter().map(|(part, constant)| (part.as_binary::<i32>(), *constant)).collect();
+    let (mut out, mut value, mut total) = (BinaryBuilder::new(), Vec::new(), 0);
+    for row in 0..rows {
+        value.clear();
+        let row_of = |constant: bool| if constant { 0 } else { row };
+        if parts.iter().any(|(part, constant)| part.is_null(row_of(*constant))) {
+            out.append_null();
+            continue;
+        }
+        parts.iter().for_each(|(part, constant)| value.extend(part.value(row_of(*constant))));
+        within_column(&mut total, value.len())?;
+        out.append_value(&value);
+    }
+    Ok(Arc::new(out.finish()))
 }
 
 fn concat_lists(parts: &[(ArrayRef, bool)], item: &FieldRef, rows: usize) -> Result<ArrayRef> {

@@ -28,6 +28,10 @@ pub(super) enum Param {
     Double,
     Boolean,
     Binary,
+    /// BINARY as it is, else text.
+    TextOrBinary,
+    /// BINARY and an ARRAY of anything as they are, else text.
+    TextOrBinaryOrArray,
     Date,
     Timestamp,
     /// A TIMESTAMP, a TIMESTAMP_NTZ as it is, a DATE as its midnight; text is cast to TIMESTAMP.
@@ -42,7 +46,7 @@ pub(super) enum Param {
 
 impl Param {
     /// The type to cast an argument to.
-    fn coerced(self, given: &DataType) -> Result<DataType> {
+    pub(super) fn coerced(self, given: &DataType) -> Result<DataType> {
         Ok(match self {
             Self::Text => DataType::Utf8,
             Self::Int => DataType::Int32,
@@ -50,6 +54,14 @@ impl Param {
             Self::Double => DataType::Float64,
             Self::Boolean => DataType::Boolean,
             Self::Binary => DataType::Binary,
+            Self::TextOrBinary | Self::TextOrBinaryOrArray => match given {
+                DataType::Binary | DataType::BinaryView | DataType::LargeBinary => DataType::Binary,
+                DataType::List(_) if self == Self::TextOrBinaryOrArray => given.clone(),
+                given if given.is_nested() => {
+                    return plan_err!("expected text or BINARY, found {}", type_name(given));
+                }
+                _ => DataType::Utf8,
+            },
             Self::Date => DataType::Date32,
             Self::EventTime if given.is_numeric() || given.is_nested() => given.clone(),
             Self::Timestamp | Self::AnyTime | Self::EventTime => match given {
@@ -298,11 +310,14 @@ impl Arguments {
         mut write: impl FnMut(usize, &mut String) -> Result<bool>,
     ) -> Result<ArrayRef> {
         let mut out = StringBuilder::with_capacity(self.rows, self.rows * 16);
-        let mut text = String::new();
+        let (mut text, mut total) = (String::new(), 0);
         for row in 0..self.rows {
             text.clear();
             match write(row, &mut text)? {
-                true => out.append_value(&text),
+                true => {
+                    within_column(&mut total, text.len())?;
+                    out.append_value(&text);
+                }
                 false => out.append_null(),
             }
         }
@@ -322,6 +337,15 @@ impl Arguments {
     /// A BOOLEAN column.
     pub fn booleans(&self, value: impl FnMut(usize) -> Result<Option<bool>>) -> Result<ArrayRef> {
         Ok(Arc::new((0..self.rows).map(value).collect::<Result<BooleanArray>>()?))
+    }
+}
+
+/// Adds the length of a value to that of its column, which ends before 2 GiB.
+pub(super) fn within_column(total: &mut usize, length: usize) -> Result<()> {
+    *total += length;
+    match i32::try_from(*total) {
+        Ok(_) => Ok(()),
+        Err(_) => exec_err!("the results of a micro-batch are longer than a column can be"),
     }
 }
 

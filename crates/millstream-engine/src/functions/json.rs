@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, StructArray};
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, Schema};
 use datafusion::common::{
     DataFusionError, Result, exec_err, internal_err, plan_datafusion_err, plan_err,
@@ -158,9 +159,11 @@ fn from_json(args: &Arguments) -> Result<ArrayRef> {
     };
     let mut decoder = decoder(&Schema::new(fields.clone()), mode)?;
     let decoded = decoder.decode(texts).map_err(failed)?;
-    // The text NULL gives NULL; any other text a struct, of nulls if it is malformed.
+    // No text gives NULL; any other text a struct, of nulls if it is malformed.
     let columns = decoded.rows.columns().to_vec();
-    let nulls = texts.nulls().cloned();
+    let is_there = |text: Option<&str>| text.is_some_and(|text| !text.trim().is_empty());
+    let nulls = Some(texts.iter().map(is_there).collect::<NullBuffer>());
+    let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
     let rows = StructArray::try_new_with_length(fields.clone(), columns, nulls, texts.len())?;
     Ok(Arc::new(rows))
 }

@@ -9,28 +9,76 @@ use arrow::array::{Datum, Scalar};
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, exec_datafusion_err};
-use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
+};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility, cast,
+    ColumnarValue, Expr, ExprSchemable, GetFieldAccess, Operator, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, cast,
 };
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use super::common_types::planned as planned_decimal;
+use super::decimals::Operation;
 use super::define::call;
+use super::spans;
 
-/// Plans `/` as a division of doubles, whole numbers included, and `DIV` as one of whole numbers;
+/// Plans `/` as a division of doubles, whole numbers included, and `DIV` as a function of its own;
 /// and `map(key, value, ...)` as Spark's.
 #[derive(Debug)]
 pub(super) struct SparkOperators {
     pub divide: Arc<ScalarUDF>,
     pub map: Arc<ScalarUDF>,
+    pub whole_division: Arc<ScalarUDF>,
+    pub concat: Arc<ScalarUDF>,
+    pub substring: Arc<ScalarUDF>,
+    pub overlay: Arc<ScalarUDF>,
+    pub instr: Arc<ScalarUDF>,
+    pub at_index: Arc<ScalarUDF>,
+    pub date_part: Arc<ScalarUDF>,
+    pub date_difference: Arc<ScalarUDF>,
+    pub date_moved: Arc<ScalarUDF>,
+}
+
+fn planned(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args))
 }
 
 impl ExprPlanner for SparkOperators {
     fn plan_make_map(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
-        let call = ScalarFunction::new_udf(Arc::clone(&self.map), args);
-        Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
+        Ok(PlannerResult::Planned(planned(&self.map, args)))
+    }
+
+    fn plan_substring(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(planned(&self.substring, args)))
+    }
+
+    /// `array[index]`, which counts from 0.
+    fn plan_field_access(
+        &self,
+        expr: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        let of = expr.expr.get_type(schema);
+        match expr.field_access {
+            GetFieldAccess::ListIndex { key } if matches!(of, Ok(DataType::List(_))) => {
+                Ok(PlannerResult::Planned(planned(&self.at_index, vec![expr.expr, *key])))
+            }
+            _ => Ok(PlannerResult::Original(expr)),
+        }
+    }
+
+    fn plan_extract(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(planned(&self.date_part, args)))
+    }
+
+    fn plan_position(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(planned(&self.instr, args)))
+    }
+
+    fn plan_overlay(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(planned(&self.overlay, args)))
     }
 
     fn plan_binary_op(
@@ -38,35 +86,59 @@ impl ExprPlanner for SparkOperators {
         expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
-        let is_decimal = |side: &Expr| {
-            matches!(side.get_type(schema), Ok(DataType::Decimal128(..) | DataType::Decimal256(..)))
+        let expr = match spans::planned(expr, schema, [&self.date_difference, &self.date_moved]) {
+            spans::Planned::Done(expr) => return Ok(PlannerResult::Planned(expr)),
+            spans::Planned::Original(expr) => expr,
         };
-        let is_double = |side: &Expr| {
-            side.get_type(schema).is_ok_and(|found| found.is_floating() || found.is_string())
-        };
+        let of = |side: &Expr| side.get_type(schema);
+        let is_text = |side: &Expr| of(side).is_ok_and(|found| found.is_string());
         let is_number = |side: &Expr| {
-            side.get_type(schema).is_ok_and(|found| {
-                found.is_numeric() || found.is_string() || found == DataType::Null
-            })
+            of(side).is_ok_and(|found| found.is_numeric() || found.is_string() || found.is_null())
         };
-        match expr.op {
-            BinaryOperator::Divide if is_number(&expr.left) && is_number(&expr.right) => {
-                let decimals = is_decimal(&expr.left) || is_decimal(&expr.right);
-                if decimals && !is_double(&expr.left) && !is_double(&expr.right) {
-                    return Ok(PlannerResult::Original(expr));
-                }
+        let numbers = is_number(&expr.left) && is_number(&expr.right);
+        if let Some(operation) = arithmetic(&expr.op).filter(|_| numbers) {
+            if let Some(decimal) = planned_decimal(&expr.left, operation, &expr.right, schema) {
+                return Ok(PlannerResult::Planned(decimal));
+            }
+            if operation == Operation::Divide {
                 let sides = [expr.left, expr.right].map(|side| cast(side, DataType::Float64));
-                let call = ScalarFunction::new_udf(Arc::clone(&self.divide), sides.to_vec());
-                Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
+                return Ok(PlannerResult::Planned(planned(&self.divide, sides.to_vec())));
+            }
+            if is_text(&expr.left) || is_text(&expr.right) {
+                return Ok(PlannerResult::Original(with_numbers_of_text(expr, schema)));
+            }
+        }
+        match expr.op {
+            BinaryOperator::StringConcat => {
+                Ok(PlannerResult::Planned(planned(&self.concat, vec![expr.left, expr.right])))
             }
             BinaryOperator::MyIntegerDivide | BinaryOperator::DuckIntegerDivide => {
-                let side = |side| Box::new(cast(side, DataType::Int64));
-                let quotient = BinaryExpr::new(side(expr.left), Operator::Divide, side(expr.right));
-                Ok(PlannerResult::Planned(Expr::BinaryExpr(quotient)))
+                let sides = vec![expr.left, expr.right];
+                Ok(PlannerResult::Planned(planned(&self.whole_division, sides)))
             }
             _ => Ok(PlannerResult::Original(expr)),
         }
     }
+}
+
+fn arithmetic(operator: &BinaryOperator) -> Option<Operation> {
+    Some(match operator {
+        BinaryOperator::Plus => Operation::Add,
+        BinaryOperator::Minus => Operation::Subtract,
+        BinaryOperator::Multiply => Operation::Multiply,
+        BinaryOperator::Divide => Operation::Divide,
+        BinaryOperator::Modulo => Operation::Remainder,
+        _ => return None,
+    })
+}
+
+/// Text beside a whole number is one, a BIGINT; beside anything else it is a DOUBLE.
+fn with_numbers_of_text(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+    let is_whole = |side: &Expr| side.get_type(schema).is_ok_and(|found| found.is_signed_integer());
+    let whole = is_whole(&expr.left) || is_whole(&expr.right);
+    let number = if whole { DataType::Int64 } else { DataType::Float64 };
+    let [left, right] = [expr.left, expr.right].map(|side| cast(side, number.clone()));
+    RawBinaryExpr { op: expr.op, left, right }
 }
 
 /// `+`, `-` or `*` of whole numbers, in the type of the wider one: what the planner itself puts

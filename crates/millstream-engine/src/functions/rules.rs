@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{BinaryExpr, Cast, ScalarFunction, TryCast};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
@@ -15,10 +15,12 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use super::cast::{cast_expr, is_ours};
+use super::common_types;
 use super::operators::checked;
 
 /// Makes whole numbers in the text INTs, as in Spark, where they fit; to DataFusion they are all
-/// BIGINTs. Runs before types are coerced, so that `column + 1` keeps the column's type.
+/// BIGINTs. Then brings decimals to what they have in common with what they meet. Runs before types
+/// are coerced, so that `column + 1` keeps the column's type.
 #[derive(Debug)]
 pub(super) struct SparkLiterals;
 
@@ -31,20 +33,42 @@ impl AnalyzerRule for SparkLiterals {
         let narrowed = plan.transform_up_with_subqueries(|plan| match plan {
             // What a LIMIT counts is a BIGINT to DataFusion.
             LogicalPlan::Limit(_) => rewrite(plan, |expr, _| Ok(Transformed::no(expr))),
-            plan => rewrite(plan, |expr, _| Ok(narrow(expr))),
+            LogicalPlan::Union(union) => {
+                let union = LogicalPlan::Union(common_types::of_union(union)?);
+                rewrite(union, |expr, _| Ok(Transformed::no(expr)))
+            }
+            plan => {
+                let plan = rewrite(plan, |expr, schema| {
+                    common_types::rewritten(literal(expr)?, schema).map(Transformed::yes)
+                })?;
+                plan.map_data(|plan| match plan {
+                    LogicalPlan::Values(values) => common_types::of_values(values),
+                    plan => Ok(plan),
+                })
+            }
         });
         narrowed.map(|plan| plan.data)
     }
 }
 
-fn narrow(expr: Expr) -> Transformed<Expr> {
-    match expr {
-        Expr::Literal(ScalarValue::Int64(Some(value)), metadata) => match i32::try_from(value) {
-            Ok(small) => Transformed::yes(Expr::Literal(ScalarValue::Int32(Some(small)), metadata)),
-            Err(_) => Transformed::no(Expr::Literal(ScalarValue::Int64(Some(value)), metadata)),
+/// A number in the text, with the type that it has in Spark.
+fn literal(expr: Expr) -> Result<Expr> {
+    let Expr::Literal(value, metadata) = expr else { return Ok(expr) };
+    let value = match value {
+        ScalarValue::Int64(Some(value)) => match i32::try_from(value) {
+            Ok(small) => ScalarValue::Int32(Some(small)),
+            Err(_) => ScalarValue::Int64(Some(value)),
         },
-        other => Transformed::no(other),
-    }
+        ScalarValue::UInt64(Some(value)) => {
+            let digits = value.to_string().len();
+            ScalarValue::Decimal128(Some(value.into()), u8::try_from(digits).unwrap_or(20), 0)
+        }
+        ScalarValue::Decimal256(..) => {
+            return plan_err!("a number in the text has more than the 38 digits of a DECIMAL");
+        }
+        other => other,
+    };
+    Ok(Expr::Literal(value, metadata))
 }
 
 /// Puts Spark's casts and checked arithmetic where the plan has Arrow's, and the clock for

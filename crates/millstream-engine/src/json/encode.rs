@@ -59,7 +59,7 @@ pub fn encode(values: &dyn Array, options: EncodeOptions) -> Result<StringArray,
     let mut out = StringBuilder::with_capacity(values.len(), values.len() * 64);
     let mut text = String::new();
     for row in 0..values.len() {
-        if values.is_null(row) {
+        if matches!(writer, Writer::Null) || values.is_null(row) {
             out.append_null();
             continue;
         }
@@ -80,7 +80,7 @@ pub fn plain_texts(values: &ArrayRef) -> Result<StringArray, UnsupportedType> {
     let mut out = StringBuilder::with_capacity(values.len(), values.len() * 16);
     let mut text = String::new();
     for row in 0..values.len() {
-        if part.values.is_null(row) {
+        if part.is_null(row) {
             out.append_null();
             continue;
         }
@@ -171,7 +171,12 @@ impl Part {
     }
 
     fn write(&self, row: usize, out: &mut String) {
-        if self.values.is_null(row) { out.push_str("null") } else { self.writer.write(row, out) }
+        if self.is_null(row) { out.push_str("null") } else { self.writer.write(row, out) }
+    }
+
+    /// A column of nothing but nulls has no list of them.
+    fn is_null(&self, row: usize) -> bool {
+        matches!(self.writer, Writer::Null) || self.values.is_null(row)
     }
 
     /// Writes a map's key: its text, always as a JSON string.
@@ -290,7 +295,7 @@ fn object(members: &[Member], options: EncodeOptions, row: usize, out: &mut Stri
     out.push('{');
     let mut first = true;
     for Member { key, part } in members {
-        if options.ignore_null_fields && part.values.is_null(row) {
+        if options.ignore_null_fields && part.is_null(row) {
             continue;
         }
         out.push_str(if first { "" } else { "," });

@@ -171,7 +171,8 @@ impl Blame<'_> {
         if message.contains("unnest() can only be applied") {
             let at = at.or_else(|| self.find_call("explode"));
             let at = at.or_else(|| self.find_call("explode_outer"));
-            return self.at(at, "explode takes an ARRAY".into());
+            let diagnostic = self.at(at, "explode takes an ARRAY or a MAP".into());
+            return diagnostic.help("of a MAP name both columns: explode(m) AS (key, value)");
         }
         let at = at.or_else(|| self.find_named_in(message));
         self.at(at, lower_first(&tidy(message)))

@@ -11,10 +11,14 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::ast::{GroupByExpr, Spanned};
 
 use super::diagnostic::Diagnostic;
+use super::generators;
 use super::lexer::Lexed;
 use super::relations::plain_alias;
 use super::rewrite::{generator_name, quoted_ident};
 use super::scope::{Frame, lateral_relation};
+
+/// The name of a subquery that has none.
+const UNNAMED: &str = "__lateral";
 
 /// Turns the lateral views of `select` into a subquery, and lets `frame` know.
 pub(super) fn into_subquery(
@@ -23,7 +27,8 @@ pub(super) fn into_subquery(
     frame: &mut Frame,
 ) -> Result<(), Diagnostic> {
     let views = std::mem::take(&mut select.lateral_views);
-    let relation = frame.relations.first().and_then(|relation| relation.name.clone());
+    let relation = frame.relations.first().map(|relation| relation.name.clone());
+    let relation = relation.map(|name| name.unwrap_or_else(|| UNNAMED.to_owned()));
     let one_table = matches!(select.from.as_slice(), [only] if only.joins.is_empty());
     let (Some(name), true) = (relation, one_table) else {
         let span = views.first().and_then(|view| lexed.span(view.lateral_view.span()));
@@ -35,24 +40,23 @@ pub(super) fn into_subquery(
     let plain = frame.relations.len() - views.len();
     frame.relations.truncate(plain);
     for view in views {
-        frame.relations.push(lateral_relation(&view, Some(name.clone())));
-        let item = item(lexed, view)?;
+        let relation = lateral_relation(frame, &view, Some(name.clone()));
+        let mut projection = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
+        projection.extend(items(lexed, frame, view)?);
+        frame.relations.push(relation);
         let from = std::mem::take(&mut select.from);
         let span = from
             .first()
             .map_or_else(datafusion::sql::sqlparser::tokenizer::Span::empty, Spanned::span);
         let alias = Some(plain_alias(quoted_ident(name.clone(), span)));
-        let subquery = Box::new(query_of(
-            vec![SelectItem::Wildcard(WildcardAdditionalOptions::default()), item],
-            from,
-        ));
+        let subquery = Box::new(query_of(projection, from));
         let relation = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
         select.from = vec![TableWithJoins { relation, joins: Vec::new() }];
     }
     Ok(())
 }
 
-fn item(lexed: &Lexed, view: LateralView) -> Result<SelectItem, Diagnostic> {
+fn items(lexed: &Lexed, frame: &Frame, view: LateralView) -> Result<Vec<SelectItem>, Diagnostic> {
     let span = view.lateral_view.span();
     let generates = match &view.lateral_view {
         Expr::Function(function) => generator_name(function).is_some(),
@@ -62,17 +66,8 @@ fn item(lexed: &Lexed, view: LateralView) -> Result<SelectItem, Diagnostic> {
         let message = "LATERAL VIEW takes a function that makes rows, such as `explode`";
         return Err(Diagnostic { span: lexed.span(span), ..Diagnostic::nowhere(message) });
     }
-    let alias = match view.lateral_col_alias.as_slice() {
-        [] => quoted_ident("col".into(), span),
-        [only] => only.clone(),
-        [_, more, ..] => {
-            let message = "a LATERAL VIEW of an array has one column";
-            let span = lexed.span(more.span);
-            return Err(Diagnostic { span, ..Diagnostic::nowhere(message) });
-        }
-    };
     let expr = if view.outer { outer(view.lateral_view) } else { view.lateral_view };
-    Ok(SelectItem::ExprWithAlias { expr, alias })
+    generators::items(lexed, frame, &expr, &view.lateral_col_alias)
 }
 
 /// `LATERAL VIEW OUTER explode(x)` keeps rows without elements, as `explode_outer` does.

@@ -18,6 +18,10 @@ use super::diagnostic::{Diagnostic, Span};
 pub(super) struct SparkDialect;
 
 impl Dialect for SparkDialect {
+    // `explode(m) AS (key, value)`
+    fn supports_select_item_multi_column_alias(&self) -> bool {
+        true
+    }
     fn is_delimited_identifier_start(&self, ch: char) -> bool {
         ch == '`'
     }

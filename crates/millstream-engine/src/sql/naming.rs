@@ -109,5 +109,7 @@ fn pretty_call(function: &Function) -> String {
     });
     let args = args.collect::<Vec<_>>().join(", ");
     let distinct = if list.duplicate_treatment.is_some() { "DISTINCT " } else { "" };
-    format!("{name}({distinct}{args})")
+    let filter = function.filter.as_ref();
+    let filter = filter.map(|condition| format!(" FILTER (WHERE {})", pretty(condition)));
+    format!("{name}({distinct}{args}){}", filter.unwrap_or_default())
 }

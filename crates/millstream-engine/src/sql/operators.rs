@@ -1,7 +1,7 @@
 //! Spark's operators that DataFusion has as calls, and the other way round.
 
 use datafusion::sql::sqlparser::ast::{
-    CaseWhen, Expr, Spanned, UnaryOperator, helpers::attached_token::AttachedToken,
+    CaseWhen, CeilFloorKind, Expr, Spanned, UnaryOperator, helpers::attached_token::AttachedToken,
 };
 
 use super::rewrite::{arguments, call};
@@ -15,6 +15,17 @@ pub(super) fn rlike(expr: Expr) -> Expr {
         true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) },
         false => call,
     }
+}
+
+/// `ceil(a, places)` and `floor(a, places)` as calls, which sqlparser reads as something else.
+pub(super) fn rounded(expr: Expr) -> Expr {
+    let span = expr.span();
+    let (name, value, places) = match expr {
+        Expr::Ceil { expr, field: CeilFloorKind::Scale(places) } => ("ceil", *expr, places),
+        Expr::Floor { expr, field: CeilFloorKind::Scale(places) } => ("floor", *expr, places),
+        other => return other,
+    };
+    call(name, vec![value, Expr::Value(places)], span)
 }
 
 /// `if(condition, then, else)` as a CASE.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    CastKind, CeilFloorKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
     Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned, UnaryOperator, Value,
     ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
@@ -20,12 +20,13 @@ use datafusion::sql::sqlparser::ast;
 
 use super::aggregates;
 use super::diagnostic::{Diagnostic, Diagnostics};
+use super::generators;
 use super::grouping;
 use super::lateral;
 use super::lexer::Lexed;
 use super::naming::expr_name;
 use super::nearest::suggest;
-use super::operators::{conditional, rlike};
+use super::operators::{conditional, rlike, rounded};
 use super::prepare::TableRead;
 use super::scope::{Frame, Relation, Scopes, one_part};
 use super::streams::ALL_COLUMNS;
@@ -155,6 +156,15 @@ impl Rewriter<'_> {
     /// Gives an item of a SELECT list Spark's name; `struct_column.*` becomes several items.
     fn item(&mut self, item: SelectItem) -> Result<Vec<SelectItem>, Diagnostic> {
         let (expr, alias) = match item {
+            SelectItem::UnnamedExpr(expr) if generator(&expr).is_some() => {
+                return generators::items(self.lexed, self.frame(), &expr, &[]);
+            }
+            SelectItem::ExprWithAlias { expr, alias } if generator(&expr).is_some() => {
+                return generators::items(self.lexed, self.frame(), &expr, &[alias]);
+            }
+            SelectItem::ExprWithAliases { expr, aliases } if generator(&expr).is_some() => {
+                return generators::items(self.lexed, self.frame(), &expr, &aliases);
+            }
             SelectItem::UnnamedExpr(expr) => (expr, None),
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias)),
             SelectItem::Wildcard(mut options) => {
@@ -179,10 +189,7 @@ impl Rewriter<'_> {
             };
             (!keeps_its_name).then(|| quoted_ident(name, expr.span()))
         });
-        let mut expr = match generator(&expr) {
-            Some(name) => self.explode(expr, &name)?,
-            None => expr,
-        };
+        let mut expr = expr;
         as_int(&mut expr);
         Ok(vec![match alias {
             Some(alias) => SelectItem::ExprWithAlias { expr, alias },
@@ -244,34 +251,6 @@ impl Rewriter<'_> {
         }
     }
 
-    fn explode(&self, expr: Expr, name: &str) -> Result<Expr, Diagnostic> {
-        let span = self.lexed.span(expr.span());
-        let refused = |message: String, help: &str| {
-            Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) })
-        };
-        let Expr::Function(function) = expr else { return Ok(expr) };
-        if name.starts_with("posexplode") || name.starts_with("inline") || name == "stack" {
-            return refused(
-                format!("`{name}` is not supported yet"),
-                "`explode` and `explode_outer` of an array are",
-            );
-        }
-        let is_map = |arg: &Expr| matches!(self.frame().data_type(arg), Some(DataType::Map(..)));
-        if arguments(&function).any(is_map) {
-            return refused(
-                format!("`{name}` of a MAP is not supported yet"),
-                "explode an array of its keys: explode(map_keys(m))",
-            );
-        }
-        let unnest = if name == "explode" { "unnest" } else { "unnest_outer" };
-        let parts = vec![ObjectNamePart::Identifier(Ident {
-            value: unnest.into(),
-            quote_style: None,
-            span: function.name.0[0].span(),
-        })];
-        Ok(Expr::Function(Function { name: ObjectName(parts), ..function }))
-    }
-
     fn expression(&mut self, expr: &mut Expr) -> Result<(), Diagnostic> {
         if let Some(frame) = self.frames.last() {
             window_calls::put_in(self.lexed, frame, expr)?;
@@ -280,17 +259,19 @@ impl Rewriter<'_> {
         aggregates::rewrite(self.lexed, expr)?;
         match expr {
             Expr::Identifier(ident) => self.identifier(ident)?,
-            Expr::CompoundIdentifier(parts) => self.compound(parts)?,
-            Expr::UnaryOp { op: op @ UnaryOperator::BangNot, .. } => *op = UnaryOperator::Not,
-            Expr::BinaryOp { left, right, .. } => {
-                as_int(left);
-                as_int(right);
+            Expr::CompoundIdentifier(parts) => {
+                if let Some(path) = self.compound(parts)? {
+                    *expr = path;
+                }
             }
+            Expr::UnaryOp { op: op @ UnaryOperator::BangNot, .. } => *op = UnaryOperator::Not,
             Expr::Case { conditions, else_result, .. } => {
                 conditions.iter_mut().for_each(|when| as_int(&mut when.result));
                 else_result.iter_mut().for_each(|result| as_int(result));
             }
             Expr::RLike { .. } => take(expr, rlike),
+            Expr::Ceil { field: CeilFloorKind::Scale(_), .. }
+            | Expr::Floor { field: CeilFloorKind::Scale(_), .. } => take(expr, rounded),
             Expr::Struct { values, fields } if fields.is_empty() => {
                 let span = self
                     .lexed
@@ -308,11 +289,13 @@ impl Rewriter<'_> {
                 if let Some(name) = generator_name(function) {
                     let span = self.lexed.span(function.name.0[0].span());
                     let message = format!("`{name}` can only stand alone in the SELECT list");
-                    let help = "write SELECT explode(x) AS element in a subquery, or \
-                                LATERAL VIEW explode(x) t AS element";
+                    let help = format!(
+                        "write SELECT {name}(x) in a subquery, or LATERAL VIEW {name}(x) t AS ..."
+                    );
                     return Err(Diagnostic { span, ..Diagnostic::nowhere(message).help(help) });
                 }
                 window_calls::normalise(self.lexed, function)?;
+                trimmed_last(function);
                 let name = function_name(function);
                 if KEEPS_TYPES.contains(&name.as_str()) {
                     arguments_mut(function).for_each(as_int);
@@ -352,9 +335,10 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    fn compound(&self, parts: &mut [Ident]) -> Result<(), Diagnostic> {
+    /// Spells a path; one that goes through an array of structs becomes something else.
+    fn compound(&self, parts: &mut Vec<Ident>) -> Result<Option<Expr>, Diagnostic> {
         let found = self.frames.iter().rev().find_map(|frame| frame.resolve(parts));
-        let Some(found) = found else { return Ok(()) };
+        let Some(found) = found else { return Ok(None) };
         if let Some((at, known)) = &found.wrong_field {
             let (field, span) = (&parts[*at].value, self.lexed.span(parts[*at].span));
             let before = found.parts[*at - 1].as_str();
@@ -374,7 +358,16 @@ impl Rewriter<'_> {
         for (part, spelled) in parts.iter_mut().zip(found.parts) {
             part.value = spelled;
         }
-        Ok(())
+        let Some(at) = found.array_at else { return Ok(None) };
+        let fields = parts.split_off(at);
+        let array = match parts.as_slice() {
+            [only] => Expr::Identifier(only.clone()),
+            several => Expr::CompoundIdentifier(several.to_vec()),
+        };
+        Ok(Some(fields.into_iter().fold(array, |of, field| {
+            let span = field.span;
+            call("field_of", vec![of, text(field.value, span)], span)
+        })))
     }
 
     /// `struct(a, b.c, d + 1, e AS f)` with Spark's field names: a, c, col3 and f.
@@ -489,6 +482,16 @@ fn arguments_mut(function: &mut Function) -> impl Iterator<Item = &mut Expr> {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
         _ => None,
     })
+}
+
+/// `ltrim(what, text)` and `rtrim(what, text)` name the text last, unlike DataFusion's.
+fn trimmed_last(function: &mut Function) {
+    if matches!(function_name(function).as_str(), "ltrim" | "rtrim")
+        && let FunctionArguments::List(list) = &mut function.args
+        && list.args.len() == 2
+    {
+        list.args.reverse();
+    }
 }
 
 /// Functions whose result has the type of their arguments.

@@ -13,7 +13,11 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, WildcardAdditionalOptions,
 };
 
+use super::generators;
 use super::naming::item_name;
+use super::rewrite::generator;
+use super::shapes;
+use super::types::list_of;
 use super::window_calls;
 
 /// A column by name; its type where it is known, to look into structs.
@@ -57,6 +61,8 @@ pub(super) struct Resolved {
     pub(super) data_type: Option<DataType>,
     /// The first part that is no field of what comes before, and the type of that.
     pub(super) wrong_field: Option<(usize, DataType)>,
+    /// How many parts name an array of structs, where the next one is a field of its elements.
+    pub(super) array_at: Option<usize>,
 }
 
 /// Columns of what a query can name.
@@ -167,10 +173,16 @@ impl Scopes {
                     SelectItemQualifiedWildcardKind::ObjectName(name),
                     options,
                 ) => {
-                    let all = frame.relation(&one_part(name)?)?.columns.as_ref()?;
-                    columns.extend(all.iter().filter(|one| !excepted(options, one)).cloned());
+                    let all = frame.wildcard(name)?;
+                    columns.extend(all.into_iter().filter(|one| !excepted(options, one)));
                 }
                 SelectItem::QualifiedWildcard(..) => return None,
+                SelectItem::ExprWithAliases { expr, aliases } => {
+                    columns.extend(generators::columns(&frame, expr, aliases)?);
+                }
+                item if item_expr(item).is_some_and(|expr| generator(expr).is_some()) => {
+                    columns.extend(generated(&frame, item)?);
+                }
                 item => {
                     let data_type = item_expr(item).and_then(|expr| frame.data_type(expr));
                     columns.push(Column { name: item_name(item)?, data_type });
@@ -182,11 +194,20 @@ impl Scopes {
 
     /// What the expressions of a SELECT see.
     pub(super) fn frame(&mut self, select: &Select) -> Frame {
-        let mut relations = self.relations(&select.from);
-        relations.extend(select.lateral_views.iter().map(|view| lateral_relation(view, None)));
-        let aliases = select.projection.iter().filter_map(item_name).collect();
+        let relations = self.relations(&select.from);
         let window = window_calls::grouped_window(select);
-        Frame { relations, aliases, result_first: false, merged: merged(&select.from), window }
+        let merged = merged(&select.from);
+        let mut frame = Frame { relations, merged, window, ..Frame::default() };
+        for view in &select.lateral_views {
+            let relation = lateral_relation(&frame, view, None);
+            frame.relations.push(relation);
+        }
+        let names = |item: &SelectItem| match generated(&frame, item) {
+            Some(columns) => columns.into_iter().map(|column| column.name).collect(),
+            None => Vec::from_iter(item_name(item)),
+        };
+        frame.aliases = select.projection.iter().flat_map(names).collect();
+        frame
     }
 
     /// What ORDER BY sees: the first SELECT's relations and the names of the result.
@@ -208,14 +229,16 @@ impl Scopes {
 }
 
 /// The relation of a lateral view; `within` is the relation that has its column.
-pub(super) fn lateral_relation(view: &LateralView, within: Option<String>) -> Relation {
-    let columns = match view.lateral_col_alias.as_slice() {
-        [] => vec![Column { name: "col".into(), data_type: None }],
-        names => {
-            let names = names.iter().map(|name| name.value.clone());
-            names.map(|name| Column { name, data_type: None }).collect()
-        }
-    };
+pub(super) fn lateral_relation(
+    frame: &Frame,
+    view: &LateralView,
+    within: Option<String>,
+) -> Relation {
+    let names = view.lateral_col_alias.as_slice();
+    let columns = generators::columns(frame, &view.lateral_view, names).unwrap_or_else(|| {
+        let names = names.iter().map(|name| name.value.clone());
+        names.map(|name| Column { name, data_type: None }).collect()
+    });
     Relation { name: one_part(&view.lateral_view_name), columns: Some(columns), within }
 }
 
@@ -242,7 +265,8 @@ impl Frame {
                     let rest = rest.iter().map(|part| part.value.clone());
                     let parts = std::iter::once(qualifier.clone()).chain(rest).collect();
                     let is_field = !fields.is_empty();
-                    Some(Resolved { parts, is_field, data_type: None, wrong_field: None })
+                    let (data_type, wrong_field, array_at) = (None, None, None);
+                    Some(Resolved { parts, is_field, data_type, wrong_field, array_at })
                 }
                 None => None,
             };
@@ -250,6 +274,20 @@ impl Frame {
         let all = self.relations.iter().flat_map(|relation| relation.columns.iter().flatten());
         let found = spelled(all, &first.value)?;
         Some(into_fields(Vec::new(), found, rest))
+    }
+
+    /// The columns of `name.*`: of a relation, or of a struct.
+    fn wildcard(&self, name: &ObjectName) -> Option<Vec<Column>> {
+        if let Some(relation) = one_part(name).and_then(|name| self.relation(&name)) {
+            return relation.columns.clone();
+        }
+        let parts: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
+        let DataType::Struct(fields) = self.resolve(&parts)?.data_type? else { return None };
+        let fields = fields.iter().map(|field| Column {
+            name: field.name().clone(),
+            data_type: known(field.data_type().clone()),
+        });
+        Some(fields.collect())
     }
 
     /// The relations that have a column called `name`, where a name alone can mean any of them.
@@ -292,8 +330,10 @@ impl Frame {
             },
             Expr::CompoundIdentifier(parts) => self.resolve(parts)?.data_type,
             Expr::Nested(inner) => self.data_type(inner),
-            Expr::Function(_) => window_calls::type_of(expr, self),
-            _ => None,
+            Expr::Function(_) => {
+                window_calls::type_of(expr, self).or_else(|| shapes::type_of(self, expr))
+            }
+            other => shapes::type_of(self, other),
         }
     }
 }
@@ -371,10 +411,20 @@ fn unique<'a>(names: impl Iterator<Item = &'a str> + Clone, name: &str) -> Optio
 /// Goes on from a column into the fields of its struct.
 fn into_fields(mut parts: Vec<String>, column: &Column, fields: &[Ident]) -> Resolved {
     parts.push(column.name.clone());
-    let mut data_type = column.data_type.clone();
-    let mut wrong_field = None;
+    let mut data_type = column.data_type.clone().and_then(known);
+    let (mut wrong_field, mut array_at) = (None, None);
     for field in fields {
-        let found = match &data_type {
+        // A field of an array of structs is the array of their fields.
+        let structs = match &data_type {
+            Some(DataType::List(item)) if matches!(item.data_type(), DataType::Struct(_)) => {
+                array_at.get_or_insert(parts.len());
+                Some(item.data_type().clone())
+            }
+            _ => None,
+        };
+        let is_array = structs.is_some();
+        let of = structs.or(data_type.take());
+        let found = match &of {
             Some(DataType::Struct(known)) => {
                 let names = known.iter().map(|field| field.name().as_str());
                 let name = unique(names, &field.value).map(str::to_owned);
@@ -385,14 +435,37 @@ fn into_fields(mut parts: Vec<String>, column: &Column, fields: &[Ident]) -> Res
         // A map's values are found by name as well.
         if found.is_none()
             && wrong_field.is_none()
-            && let Some(known) = data_type.take().filter(|it| !matches!(it, DataType::Map(..)))
+            && let Some(known) = of.filter(|it| !matches!(it, DataType::Map(..)))
         {
             wrong_field = Some((parts.len(), known));
         }
         parts.push(found.as_ref().map_or(field.value.clone(), |found| found.name().clone()));
-        data_type = found.map(|found| found.data_type().clone());
+        let found = found.map(|found| found.data_type().clone());
+        data_type = found.map(|found| if is_array { list_of(found) } else { found });
+        data_type = data_type.and_then(known);
     }
-    Resolved { parts, is_field: !fields.is_empty(), data_type, wrong_field }
+    Resolved { parts, is_field: !fields.is_empty(), data_type, wrong_field, array_at }
+}
+
+/// A type, unless the text does not tell it.
+fn known(data_type: DataType) -> Option<DataType> {
+    let is_unknown = match &data_type {
+        DataType::List(item) => item.data_type().is_null(),
+        other => other.is_null(),
+    };
+    (!is_unknown).then_some(data_type)
+}
+
+/// The columns of an item that is a generator.
+fn generated(frame: &Frame, item: &SelectItem) -> Option<Vec<Column>> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => generators::columns(frame, expr, &[]),
+        SelectItem::ExprWithAlias { expr, alias } => {
+            generators::columns(frame, expr, std::slice::from_ref(alias))
+        }
+        SelectItem::ExprWithAliases { expr, aliases } => generators::columns(frame, expr, aliases),
+        _ => None,
+    }
 }
 
 fn excepted(options: &WildcardAdditionalOptions, column: &Column) -> bool {

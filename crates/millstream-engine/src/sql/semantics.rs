@@ -1,18 +1,10 @@
-//! Where Spark's operators and type names mean something else than DataFusion's.
+//! Type names in casts are Spark's ([`super::types`]), which is decided while DataFusion plans.
 //!
-//! These are decided while DataFusion plans, when the types of the operands are known:
-//!
-//! - `array[0]` is the first element;
-//! - type names in casts are Spark's ([`super::types`]).
-//!
-//! Arithmetic is with the functions, in [`crate::functions`].
+//! Operators are with the functions, in [`crate::functions`].
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{DFSchema, Result, plan_err};
-use datafusion::logical_expr::planner::{
-    ExprPlanner, PlannerResult, RawFieldAccessExpr, TypePlanner,
-};
-use datafusion::logical_expr::{ExprSchemable, GetFieldAccess, lit};
+use datafusion::common::{Result, plan_err};
+use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast;
 
 use super::types::{list_of, map_of, parse_type_ddl};
@@ -31,7 +23,7 @@ impl TypePlanner for SparkTypes {
 }
 
 /// The Arrow type of a type that sqlparser has read.
-fn spark_type_of(sql_type: &ast::DataType) -> Result<DataType> {
+pub(super) fn spark_type_of(sql_type: &ast::DataType) -> Result<DataType> {
     match sql_type {
         ast::DataType::Array(ast::ArrayElemTypeDef::AngleBracket(element)) => {
             Ok(list_of(spark_type_of(element)?))
@@ -53,28 +45,5 @@ fn spark_type_of(sql_type: &ast::DataType) -> Result<DataType> {
                 plan_err!("there is no type `{text}`; {}", help.unwrap_or_default())
             })
         }
-    }
-}
-
-/// Counts the elements of arrays as Spark does.
-#[derive(Debug)]
-pub(crate) struct SparkIndices;
-
-impl ExprPlanner for SparkIndices {
-    fn plan_field_access(
-        &self,
-        mut expr: RawFieldAccessExpr,
-        schema: &DFSchema,
-    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
-        let is_list = matches!(
-            expr.expr.get_type(schema),
-            Ok(DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
-        );
-        // The planner behind this one takes the index over; its first element is number 1.
-        if is_list && let GetFieldAccess::ListIndex { key } = &mut expr.field_access {
-            let index = std::mem::replace(key.as_mut(), lit(0_i64));
-            **key = index + lit(1_i64);
-        }
-        Ok(PlannerResult::Original(expr))
     }
 }

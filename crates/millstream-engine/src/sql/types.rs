@@ -261,7 +261,9 @@ pub fn spark_type(data_type: &DataType) -> String {
         | DataType::Decimal64(precision, scale)
         | DataType::Decimal128(precision, scale)
         | DataType::Decimal256(precision, scale) => format!("DECIMAL({precision},{scale})"),
-        DataType::Interval(_) | DataType::Duration(_) => "INTERVAL".into(),
+        DataType::Duration(TimeUnit::Second) => "INTERVAL DAY".into(),
+        DataType::Duration(_) => "INTERVAL DAY TO SECOND".into(),
+        DataType::Interval(_) => "INTERVAL".into(),
         DataType::List(element)
         | DataType::LargeList(element)
         | DataType::ListView(element)

@@ -17,6 +17,7 @@ use super::lexer::Lexed;
 use super::nearest::suggest;
 use super::rewrite::{arguments, call, function_name, text};
 use super::scope::{Frame, item_expr};
+use super::shapes::leading_name;
 use super::types::timestamp;
 use crate::functions::interval::parse_interval;
 use crate::functions::windows::{SESSION, WINDOW, window_type};
@@ -113,15 +114,26 @@ fn field(lexed: &Lexed, window: Expr, name: &Ident) -> Result<Expr, Diagnostic> 
 /// Makes calls of `value.field`, for values that are no columns: DataFusion reads no such path.
 pub(super) fn fields_of_values(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
     let Expr::CompoundFieldAccess { root, access_chain } = expr else { return Ok(()) };
-    if !matches!(**root, Expr::Function(_) | Expr::Nested(_) | Expr::Cast { .. }) {
+    let Some((mut value, rest)) = leading_name(root, access_chain) else { return Ok(()) };
+    if rest.len() == access_chain.len()
+        && !rest.iter().any(|access| matches!(access, AccessExpr::Dot(_)))
+    {
         return Ok(());
     }
-    let mut value = root.as_ref().clone();
-    for access in access_chain {
-        let AccessExpr::Dot(Expr::Identifier(name)) = access else { return Ok(()) };
-        value = match window_name(&value) {
-            Some(_) => field(lexed, value, name)?,
-            None => call("get_field", vec![value, text(name.value.clone(), name.span)], name.span),
+    for access in rest {
+        value = match access {
+            AccessExpr::Dot(Expr::Identifier(name)) => match window_name(&value) {
+                Some(_) => field(lexed, value, name)?,
+                None => {
+                    let args = vec![value, text(name.value.clone(), name.span)];
+                    call("field_of", args, name.span)
+                }
+            },
+            AccessExpr::Subscript(_) => Expr::CompoundFieldAccess {
+                root: Box::new(value),
+                access_chain: vec![access.clone()],
+            },
+            AccessExpr::Dot(_) => return Ok(()),
         };
     }
     *expr = value;

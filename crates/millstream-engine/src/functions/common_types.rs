@@ -1,0 +1,348 @@
+//! What decimals are brought to where they meet other values, as Spark has it. Where no decimal is
+//! among them DataFusion's rules hold.
+//!
+//! Beside a decimal a whole number is one of as many digits as its type has, and a literal of as
+//! many as it is written with; with a DOUBLE, a FLOAT or text both become DOUBLEs. DataFusion would
+//! rather make decimals of doubles, and gives other digits.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
+use datafusion::logical_expr::binary::type_union_resolution;
+use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, ScalarFunction};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Union, Values, cast,
+};
+
+use super::decimals::{Operation, decimal_operation, digits_of, type_of, wider};
+
+/// The type that values of `types` become together.
+pub(super) fn common_type(types: &[DataType]) -> Option<DataType> {
+    with_decimals(types).or_else(|| type_union_resolution(types))
+}
+
+fn is_decimal(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Decimal128(..))
+}
+
+/// The common type where one of them is a decimal and the others are numbers, text or null; or
+/// where text meets whole numbers, doubles or booleans.
+fn with_decimals(types: &[DataType]) -> Option<DataType> {
+    if !types.iter().any(is_decimal) {
+        return with_text(types);
+    }
+    if types.iter().any(|found| found.is_floating() || found.is_string()) {
+        let known =
+            |found: &DataType| found.is_numeric() || found.is_string() || *found == DataType::Null;
+        return types.iter().all(known).then_some(DataType::Float64);
+    }
+    let mut digits = types.iter().filter(|found| **found != DataType::Null).map(digits_of);
+    let first = digits.next()??;
+    digits.try_fold(first, |all, next| Some(wider(all, next?))).map(type_of)
+}
+
+/// Text beside a number is one: a BIGINT beside whole numbers, else a DOUBLE.
+fn with_text(types: &[DataType]) -> Option<DataType> {
+    let mut others = types.iter().filter(|found| !found.is_string() && !found.is_null()).peekable();
+    others.peek()?;
+    if !types.iter().any(DataType::is_string) {
+        return None;
+    }
+    let others: Vec<&DataType> = others.collect();
+    if others.iter().all(|found| found.is_signed_integer()) {
+        return Some(DataType::Int64);
+    }
+    if others.iter().all(|found| found.is_signed_integer() || found.is_floating()) {
+        return Some(DataType::Float64);
+    }
+    others.iter().all(|found| **found == DataType::Boolean).then_some(DataType::Boolean)
+}
+
+/// Rewrites an expression whose parts have been rewritten already.
+pub(super) fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let of = |expr: &Expr| expr.get_type(schema).ok();
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let (Some(left_type), Some(right_type)) = (of(&left), of(&right)) else {
+                return Ok(Expr::BinaryExpr(BinaryExpr { left, op, right }));
+            };
+            binary(*left, left_type, op, *right, right_type)
+        }
+        Expr::InList(InList { expr, list, negated }) => {
+            let mut all = together(std::iter::once(*expr).chain(list).collect(), schema)?;
+            let list = all.split_off(1);
+            let expr = Box::new(all.swap_remove(0));
+            Ok(Expr::InList(InList { expr, list, negated }))
+        }
+        Expr::Between(Between { expr, negated, low, high }) => {
+            let mut all = together(vec![*expr, *low, *high], schema)?.into_iter().map(Box::new);
+            let mut next = || all.next().expect("as many come back");
+            Ok(Expr::Between(Between { expr: next(), negated, low: next(), high: next() }))
+        }
+        Expr::Case(case) => Ok(Expr::Case(of_case(case, schema)?)),
+        Expr::ScalarFunction(function) => call(function, schema),
+        other => Ok(other),
+    }
+}
+
+fn binary(
+    left: Expr,
+    left_type: DataType,
+    op: Operator,
+    right: Expr,
+    right_type: DataType,
+) -> Result<Expr> {
+    let same = |left, right| {
+        Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right: Box::new(right) })
+    };
+    let operation = match op {
+        Operator::Plus => Some(Operation::Add),
+        Operator::Minus => Some(Operation::Subtract),
+        Operator::Multiply => Some(Operation::Multiply),
+        Operator::Divide => Some(Operation::Divide),
+        Operator::Modulo => Some(Operation::Remainder),
+        Operator::Eq
+        | Operator::NotEq
+        | Operator::Lt
+        | Operator::LtEq
+        | Operator::Gt
+        | Operator::GtEq
+        | Operator::IsDistinctFrom
+        | Operator::IsNotDistinctFrom => None,
+        _ => return Ok(same(left, right)),
+    };
+    let types = [left_type, right_type];
+    let exact = exact_types([&left, &right], &types);
+    match (operation, exact) {
+        (Some(operation), Some([left_exact, right_exact])) => {
+            let left = brought(left, &types[0], &left_exact)?;
+            let right = brought(right, &types[1], &right_exact)?;
+            Ok(decimal_operation(left, operation, right, true))
+        }
+        (_, exact) => {
+            let common = with_decimals(exact.as_ref().unwrap_or(&types));
+            let Some(common) = common else { return Ok(same(left, right)) };
+            let left = brought(left, &types[0], &common)?;
+            Ok(same(left, brought(right, &types[1], &common)?))
+        }
+    }
+}
+
+/// What `left op right` is planned as where one side is a decimal and the other no double and no
+/// text: DataFusion would refuse some of these before [`rewritten`] has seen them.
+pub(super) fn planned(left: &Expr, op: Operation, right: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let types = [left.get_type(schema).ok()?, right.get_type(schema).ok()?];
+    exact_types([left, right], &types)?;
+    Some(decimal_operation(left.clone(), op, right.clone(), true))
+}
+
+/// The decimals that two sides of an operator are, where one is a decimal and the other no double
+/// and no text.
+fn exact_types(sides: [&Expr; 2], types: &[DataType; 2]) -> Option<[DataType; 2]> {
+    if !types.iter().any(is_decimal) {
+        return None;
+    }
+    let exact = |at: usize| match (&types[at], literal_digits(sides[at])) {
+        (DataType::Null, _) => Some(types[1 - at].clone()),
+        (data_type, Some(digits)) if data_type.is_integer() => Some(type_of((digits, 0))),
+        (data_type, _) => digits_of(data_type).map(type_of),
+    };
+    Some([exact(0)?, exact(1)?])
+}
+
+/// How many digits a literal of a whole number has.
+fn literal_digits(expr: &Expr) -> Option<u8> {
+    let Expr::Literal(value, _) = expr else { return None };
+    let value = match value {
+        ScalarValue::Int8(value) => (*value)?.to_string(),
+        ScalarValue::Int16(value) => (*value)?.to_string(),
+        ScalarValue::Int32(value) => (*value)?.to_string(),
+        ScalarValue::Int64(value) => (*value)?.to_string(),
+        _ => return None,
+    };
+    u8::try_from(value.trim_start_matches('-').len()).ok()
+}
+
+/// `expr` as a value of type `to`; a literal as a literal, so that it still reads as one, but not
+/// as a BIGINT, which would be narrowed again.
+fn brought(expr: Expr, from: &DataType, to: &DataType) -> Result<Expr> {
+    if from == to {
+        return Ok(expr);
+    }
+    if let Expr::Literal(value, metadata) = &expr
+        && *to != DataType::Int64
+    {
+        let array = super::cast::cast(&value.to_array()?, to, true);
+        if let Ok(array) = array {
+            return Ok(Expr::Literal(ScalarValue::try_from_array(&array, 0)?, metadata.clone()));
+        }
+    }
+    Ok(cast(expr, to.clone()))
+}
+
+/// Brings all to one type if a decimal is among them.
+fn together(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let types = exprs.iter().map(|expr| expr.get_type(schema)).collect::<Result<Vec<_>>>();
+    let Ok(types) = types else { return Ok(exprs) };
+    let Some(common) = with_decimals(&types) else { return Ok(exprs) };
+    exprs.into_iter().zip(types).map(|(expr, from)| brought(expr, &from, &common)).collect()
+}
+
+fn of_case(case: Case, schema: &DFSchema) -> Result<Case> {
+    let Case { expr, when_then_expr, else_expr } = case;
+    let (whens, thens): (Vec<_>, Vec<_>) =
+        when_then_expr.into_iter().map(|(when, then)| (*when, *then)).unzip();
+    let (expr, whens) = match expr {
+        None => (None, whens),
+        Some(expr) => {
+            let mut all = together(std::iter::once(*expr).chain(whens).collect(), schema)?;
+            let whens = all.split_off(1);
+            (all.pop().map(Box::new), whens)
+        }
+    };
+    let count = thens.len();
+    let mut results =
+        together(thens.into_iter().chain(else_expr.map(|expr| *expr)).collect(), schema)?;
+    let else_expr = results.split_off(count).pop().map(Box::new);
+    let when_then_expr = whens.into_iter().zip(results);
+    let when_then_expr =
+        when_then_expr.map(|(when, then)| (Box::new(when), Box::new(then))).collect();
+    Ok(Case { expr, when_then_expr, else_expr })
+}
+
+/// Functions whose arguments become one type, which is that of the result.
+const OF_ONE_TYPE: &[&str] =
+    &["array", "make_array", "coalesce", "nvl", "ifnull", "greatest", "least"];
+
+fn call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
+    let name = function.func.name();
+    if OF_ONE_TYPE.contains(&name) {
+        let func = match name {
+            // The same, but for DataFusion's ideas of what goes with what.
+            "nvl" | "ifnull" => datafusion::functions::core::coalesce(),
+            _ => function.func,
+        };
+        let args = together(function.args, schema)?;
+        return Ok(Expr::ScalarFunction(ScalarFunction { func, args }));
+    }
+    if name == "nvl2" && function.args.len() == 3 {
+        return if_there(function.args, schema);
+    }
+    if name == "format_string" {
+        let of_decimal = |arg: &Expr| arg.get_type(schema).is_ok_and(|found| is_decimal(&found));
+        return match function.args.iter().any(of_decimal) {
+            true => {
+                plan_err!("format_string does not take DECIMALs; cast them to STRING or DOUBLE")
+            }
+            false => Ok(Expr::ScalarFunction(function)),
+        };
+    }
+    if name == "generate_series" {
+        let types = function.args.iter().map(|arg| arg.get_type(schema));
+        let types = types.collect::<Result<Vec<_>>>()?;
+        let func = super::sequences::for_types(&types).unwrap_or(function.func);
+        return Ok(Expr::ScalarFunction(ScalarFunction { func, args: function.args }));
+    }
+    if name == "nullif" && function.args.len() == 2 {
+        return null_if(function, schema);
+    }
+    let operation = Operation::of_function(name);
+    let (Some((operation, strict)), [left, right]) = (operation, function.args.as_slice()) else {
+        return Ok(Expr::ScalarFunction(function));
+    };
+    let types = [left.get_type(schema)?, right.get_type(schema)?];
+    let Some([left_exact, right_exact]) = exact_types([left, right], &types) else {
+        if let Some(operator) = operation.planned_early(name) {
+            // What looked like a decimal when it was planned has turned out to be none.
+            let [left, right] = [left, right].map(|side| Box::new(side.clone()));
+            return Ok(Expr::BinaryExpr(BinaryExpr { left, op: operator, right }));
+        }
+        let args = together(function.args, schema)?;
+        return Ok(Expr::ScalarFunction(ScalarFunction { args, ..function }));
+    };
+    let left = brought(left.clone(), &types[0], &left_exact)?;
+    let right = brought(right.clone(), &types[1], &right_exact)?;
+    Ok(decimal_operation(left, operation, right, strict))
+}
+
+/// `nvl2(a, b, c)` is `CASE WHEN a IS NOT NULL THEN b ELSE c END`.
+fn if_there(args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
+    let mut args = args.into_iter();
+    let mut next = || args.next().expect("there are three arguments");
+    let when = Box::new(Expr::IsNotNull(Box::new(next())));
+    let (then, otherwise) = (Box::new(next()), Box::new(next()));
+    let when_then_expr = vec![(when, then)];
+    let case = Case { expr: None, when_then_expr, else_expr: Some(otherwise) };
+    Ok(Expr::Case(of_case(case, schema)?))
+}
+
+/// `nullif` compares in the common type, and its result has the type of the first argument.
+fn null_if(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
+    let types = function.args.iter().map(|arg| arg.get_type(schema)).collect::<Result<Vec<_>>>()?;
+    let common = common_type(&types);
+    let args = together(function.args, schema)?;
+    let call = Expr::ScalarFunction(ScalarFunction { args, ..function });
+    let is_same = common.is_none_or(|common| common == types[0]) || types[0].is_null();
+    Ok(if is_same { call } else { cast(call, types[0].clone()) })
+}
+
+/// Brings the columns of a VALUES together where decimals are among them. By now its builder has
+/// put casts to what DataFusion would bring them to.
+pub(super) fn of_values(values: Values) -> Result<LogicalPlan> {
+    let Values { schema, values: mut rows } = values;
+    let none = DFSchema::empty();
+    for (column, field) in schema.fields().iter().enumerate() {
+        let before = |expr: &Expr| match expr {
+            Expr::Cast(cast) if cast.field.data_type() == field.data_type() => {
+                Some(cast.expr.as_ref().clone())
+                    .filter(|inner| inner.get_type(&none).is_ok_and(|of| of.is_numeric()))
+            }
+            _ => None,
+        };
+        let cells = rows.iter().map(|row| before(&row[column]).unwrap_or(row[column].clone()));
+        let cells: Vec<Expr> = cells.collect();
+        let types = cells.iter().map(|cell| cell.get_type(&none)).collect::<Result<Vec<_>>>()?;
+        let Some(common) = with_decimals(&types) else { continue };
+        for ((row, cell), of) in rows.iter_mut().zip(cells).zip(types) {
+            row[column] = brought(cell, &of, &common)?;
+        }
+    }
+    LogicalPlanBuilder::values(rows)?.build()
+}
+
+/// Brings the columns of a UNION together where decimals are among them.
+pub(super) fn of_union(union: Union) -> Result<Union> {
+    let columns = union.inputs.first().map_or(0, |input| input.schema().fields().len());
+    let same_width = union.inputs.iter().all(|input| input.schema().fields().len() == columns);
+    let common = |column: usize| {
+        let types = union.inputs.iter().map(|input| input.schema().field(column).data_type());
+        let types: Vec<DataType> = types.cloned().collect();
+        let differ = types.iter().any(|found| *found != types[0]);
+        if differ { with_decimals(&types) } else { None }
+    };
+    if !same_width {
+        return Ok(union);
+    }
+    let common: Vec<Option<DataType>> = (0..columns).map(common).collect();
+    if common.iter().all(Option::is_none) {
+        return Ok(union);
+    }
+    let inputs = union.inputs.iter().map(|input| with_types(input, &common).map(Arc::new));
+    Ok(Union { inputs: inputs.collect::<Result<_>>()?, ..union.clone() })
+}
+
+fn with_types(input: &Arc<LogicalPlan>, wanted: &[Option<DataType>]) -> Result<LogicalPlan> {
+    let columns = input.schema().iter().zip(wanted).map(|((table, field), wanted)| {
+        let column = Expr::Column((table, field).into());
+        match wanted {
+            Some(wanted) if wanted != field.data_type() => {
+                cast(column, wanted.clone()).alias_qualified(table.cloned(), field.name())
+            }
+            _ => column,
+        }
+    });
+    LogicalPlanBuilder::from(LogicalPlan::clone(input))
+        .project(columns.collect::<Vec<_>>())?
+        .build()
+}

@@ -1,0 +1,19 @@
+//! DECIMAL as Spark has it: which digits a result has, arithmetic, rounding.
+//!
+//! DataFusion's own rules give other types (`DECIMAL(38,18) * DECIMAL(38,18)` has 36 digits after
+//! the point) and do not always notice what does not fit them. What two decimals are brought to
+//! before they meet is [`super::common_types`]'s.
+
+mod arithmetic;
+mod casts;
+mod rounding;
+mod types;
+mod unscaled;
+mod whole_division;
+
+pub(super) use arithmetic::{Operation, decimal_operation};
+pub(super) use casts::{cast_decimal, casts as casts_decimals};
+pub(super) use rounding::functions as rounding_functions;
+pub(super) use types::{digits_of, type_of, wider};
+pub(super) use unscaled::rounded_text;
+pub(super) use whole_division::whole_division;

@@ -1,0 +1,79 @@
+//! Functions of doubles that differ from DataFusion's at their edges: a logarithm of what has none
+//! is NULL, a root of what has none is NaN, `log(x)` is the natural one.
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use datafusion::common::Result;
+
+use super::define::{Arguments, Function, Param, returns_boolean, returns_double, returns_long};
+
+use Param::{Any, Double, Int};
+
+macro_rules! of_double {
+    ($name:literal, $of:expr) => {
+        Function::new($name, &[Double], returns_double, |args| each(args, $of))
+    };
+}
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    of_double!("sqrt", |value| Some(value.sqrt())),
+    of_double!("cbrt", |value| Some(value.cbrt())),
+    of_double!("rint", |value| Some(value.round_ties_even())),
+    of_double!("ln", |value| logarithm(value, f64::ln)),
+    of_double!("log2", |value| logarithm(value, f64::log2)),
+    of_double!("log10", |value| logarithm(value, f64::log10)),
+    of_double!("log1p", |value| (value > -1.0 || value.is_nan()).then(|| value.ln_1p())),
+    Function::new("log", &[Double, Double], returns_double, log).required(1),
+    Function::new("isnan", &[Double], returns_boolean, |args| {
+        let values = args.primitive::<Float64Type>(0);
+        args.booleans(|row| Ok(Some(values.get(row).is_some_and(f64::is_nan))))
+    }),
+    Function::new("factorial", &[Int], returns_long, |args| {
+        let values = args.int(0);
+        args.primitives::<Int64Type>(|row| {
+            let value = values.get(row).map(i64::from).filter(|value| (0..=20).contains(value));
+            Ok(value.map(|value| (1..=value).product()))
+        })
+    }),
+    Function::new("e", &[], returns_double, |args| {
+        args.primitives::<Float64Type>(|_| Ok(Some(std::f64::consts::E)))
+    }),
+    Function::new("positive", &[Any], |args| Ok(args[0].clone()), |args| args.expanded(0)),
+    Function::new("equal_null", &[Any, Any], returns_boolean, equal_null),
+];
+
+fn each(args: &Arguments, of: fn(f64) -> Option<f64>) -> Result<ArrayRef> {
+    let values = args.primitive::<Float64Type>(0);
+    args.primitives::<Float64Type>(|row| Ok(values.get(row).and_then(of)))
+}
+
+fn logarithm(value: f64, of: fn(f64) -> f64) -> Option<f64> {
+    (value > 0.0 || value.is_nan()).then(|| of(value))
+}
+
+/// `log(x)`, or `log(base, x)`.
+fn log(args: &Arguments) -> Result<ArrayRef> {
+    let first = args.primitive::<Float64Type>(0);
+    if args.len() == 1 {
+        return each(args, |value| logarithm(value, f64::ln));
+    }
+    let second = args.primitive::<Float64Type>(1);
+    args.primitives::<Float64Type>(|row| {
+        let sides = first.get(row).zip(second.get(row));
+        let logarithms = sides.and_then(|(base, value)| {
+            Some((logarithm(base, f64::ln)?, logarithm(value, f64::ln)?))
+        });
+        Ok(logarithms.map(|(base, value)| value / base))
+    })
+}
+
+/// `a <=> b` as a function.
+fn equal_null(args: &Arguments) -> Result<ArrayRef> {
+    let types = [args.data_type(0).clone(), args.data_type(1).clone()];
+    let common = super::common_types::common_type(&types).unwrap_or(DataType::Utf8);
+    let [left, right] = [args.expanded(0)?, args.expanded(1)?];
+    let left = super::cast::cast(&left, &common, true)?;
+    let right = super::cast::cast(&right, &common, true)?;
+    let found = arrow::compute::kernels::cmp::not_distinct(&left, &right)?;
+    Ok(std::sync::Arc::new(found))
+}
