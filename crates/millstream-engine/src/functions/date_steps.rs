@@ -55,5 +55,5 @@ fn day_of_week(name: &str) -> Option<u32> {
     let days = ["MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"];
     let name = name.trim().to_ascii_uppercase();
     let is_meant = |day: &&str| name == **day || name == day[..3] || name == day[..2];
-    days.iter().position(|day| is_meant(&day)).map(|at| at as u32)
+    days.iter().position(is_meant).map(|at| at as u32)
 }

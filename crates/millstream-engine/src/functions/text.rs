@@ -104,7 +104,7 @@ fn encode(args: &Arguments) -> Result<ArrayRef> {
         match (texts.get(row), charsets.get(row)) {
             (Some(text), Some(charset)) => {
                 require_utf8(charset)?;
-                if !text.is_ascii() && charset.to_ascii_uppercase() != "UTF-8" {
+                if !text.is_ascii() && !charset.eq_ignore_ascii_case("UTF-8") {
                     return malformed("encode", charset);
                 }
                 out.append_value(text);
@@ -123,7 +123,7 @@ fn decode(args: &Arguments) -> Result<ArrayRef> {
         };
         require_utf8(charset)?;
         match std::str::from_utf8(bytes) {
-            Ok(text) if charset.to_ascii_uppercase() == "UTF-8" || text.is_ascii() => {
+            Ok(text) if charset.eq_ignore_ascii_case("UTF-8") || text.is_ascii() => {
                 out.push_str(text);
                 Ok(true)
             }

@@ -103,7 +103,7 @@ impl ScalarUDFImpl for Round {
         let whole = self.gives_whole(args.arg_fields.len());
         let returns = match args.arg_fields[0].data_type() {
             DataType::Decimal128(precision, scale) if whole => {
-                type_of(bounded(i32::from(*precision) - i32::from(*scale) + 1, 0)).clone()
+                type_of(bounded(i32::from(*precision) - i32::from(*scale) + 1, 0))
             }
             DataType::Decimal128(precision, scale) => {
                 type_of(rounded_digits((*precision, *scale), places.unwrap_or(0)))
