@@ -281,9 +281,121 @@ fn a_process_that_stood_still_comes_back_without_harm() {
         let aborted = || !copied.has_open_transaction();
         wait::until_true("the brokers to give the transaction up", wait::SOON, aborted);
         running.go_on();
+        // It starts again by itself.
+        running.wait_while_running("another start", || running_says(&copied, "starts again in"));
+        copied.wait_for_more(&mut running);
+        let words = ["kafka.transaction.timeout.ms", "starts again in", "(1 of 60)"];
+        running.stop().without_internals().expect_success().says(&words);
+    });
+    copied.assert_exactly_once();
+}
+
+#[test]
+fn a_process_that_stood_still_stops_where_it_is_not_to_start_again() {
+    let copied =
+        Copied::new(kafka::shared(), "once_never", &[("kafka.transaction.timeout.ms", "2000")]);
+    let mut running = copied.pipeline.start(&["--restart", "never"]);
+    copied.numbers.while_producing(|| {
+        copied.wait_for_more(&mut running);
+        running.pause();
+        while !copied.has_open_transaction() {
+            running.go_on();
+            copied.wait_for_more(&mut running);
+            running.pause();
+        }
+        let aborted = || !copied.has_open_transaction();
+        wait::until_true("the brokers to give the transaction up", wait::SOON, aborted);
+        running.go_on();
         let words = ["kafka.transaction.timeout.ms", "a restart publishes it"];
         running.wait(wait::SOON).without_internals().expect_exit(1).says(&words);
     });
+    copied.assert_exactly_once();
+}
+
+#[test]
+fn brokers_that_were_away_for_longer_than_a_transaction_are_come_back_to() {
+    let broker = Broker::start();
+    let topics = broker.topics();
+    topics.create("once_away_out", 1);
+    let servers = broker.address();
+    let sink = [
+        ("kafka.bootstrap.servers", servers.as_str()),
+        ("topic", "once_away_out"),
+        ("kafka.transaction.timeout.ms", "2000"),
+    ];
+    let pipeline = Pipeline::new(&format!(
+        "{}{}CREATE FLOW ticking AS INSERT INTO target BY NAME\n\
+         SELECT CAST(value AS STRING) AS value FROM STREAM ticks;\n",
+        table("ticks", "", "rate", &[("rowsPerSecond", "200")]),
+        table("target", "", "kafka", &sink),
+    ));
+    let mut running = pipeline.start(&["--progress", "json"]);
+    let said = |words: &str| {
+        std::fs::read_to_string(pipeline.path("stderr.0")).is_ok_and(|said| said.contains(words))
+    };
+    running.wait_while_running("output", || topics.written("once_away_out") > 0);
+    broker.kill();
+    running.wait_while_running("another start", || said("(1 of 60)"));
+    // Nobody is there yet.
+    running.wait_while_running("one more", || said("(2 of 60)"));
+    broker.restart();
+    let before = topics.written("once_away_out");
+    running.wait_while_running("more", || topics.written("once_away_out") > before + 400);
+    let finished = running.stop().expect_success();
+    let events = finished.progress().into_iter().filter(|line| line["event"] == "restart");
+    let counts: Vec<u64> = events.map(|event| event["count"].as_u64().unwrap()).collect();
+    assert_eq!(&counts[..2], [1, 2], "{counts:?}");
+    let values = topics.read("once_away_out");
+    let values: Vec<i64> = values.iter().map(|tick| tick.value().parse().expect("it is")).collect();
+    let expected: Vec<i64> = (0..values.len() as i64).collect();
+    assert!(values == expected, "ticks are missing, doubled or out of order");
+}
+
+/// Whether the last run has said `words` so far.
+fn running_says(copied: &Copied<'_>, words: &str) -> bool {
+    let said = std::fs::read_to_string(copied.pipeline.path("stderr.0")).unwrap_or_default();
+    said.contains(words)
+}
+
+#[test]
+fn a_broker_that_is_down_at_the_start_does_not_slow_the_run() {
+    let first = Broker::start();
+    let copied = Copied::new(&first, "once_one_down", &[]);
+    copied.numbers.produce(100);
+    copied.assert_exactly_once();
+    // It stays in the cluster's metadata for some seconds.
+    let second = first.start_beside();
+    second.kill();
+    let mut running = copied.pipeline.start(&["-vv"]);
+    copied.numbers.produce(100);
+    // Our reader would not do without the second one.
+    running.wait_while_running("a transaction", || {
+        std::fs::read_to_string(copied.pipeline.path("stderr.1"))
+            .is_ok_and(|said| said.contains("committed a transaction"))
+    });
+    let words = ["a broker of the cluster does not answer", "written without librdkafka"];
+    running.stop().expect_success().says(&words);
+    second.restart();
+    copied.assert_exactly_once();
+}
+
+#[test]
+fn librdkafka_writes_only_until_there_are_enough_brokers() {
+    let first = Broker::start_with("default.replication.factor=2\n");
+    let copied = Copied::new(&first, "once_too_few", &[]);
+    let mut running = copied.pipeline.start(&[]);
+    copied.numbers.produce(100);
+    running.wait_while_running("all records", || copied.is_complete());
+    assert!(running.stderr().contains("librdkafka writes transactions for now"));
+    let _second = first.start_beside();
+    copied.numbers.while_producing(|| {
+        running.wait_while_running("the way back", || {
+            running_says(&copied, "transactions are written without librdkafka again")
+        });
+        copied.wait_for_more(&mut running);
+    });
+    running.wait_while_running("all records", || copied.is_complete());
+    running.stop().expect_success();
     copied.assert_exactly_once();
 }
 

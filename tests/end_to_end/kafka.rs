@@ -24,6 +24,8 @@ pub struct Broker {
     directory: Mutex<Option<TempDir>>,
     /// What clients connect to.
     port: u16,
+    /// Where the cluster's controller is.
+    controller_port: u16,
     child: Mutex<Option<Child>>,
     topics: Topics,
 }
@@ -47,27 +49,44 @@ extern "C" fn stop_shared() {
 impl Broker {
     /// Formats a data directory, starts a broker on free ports and waits until it answers.
     pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// The same with more settings, each on a line of its own.
+    pub fn start_with(settings: &str) -> Self {
         let ports = free_ports();
-        Self::start_at(ports, ports.0)
+        Self::start_at(ports, ports.0, Node::First, settings)
+    }
+
+    /// Starts a second broker of the same cluster.
+    pub fn start_beside(&self) -> Self {
+        let (port, _) = free_ports();
+        Self::start_at((port, self.controller_port), port, Node::Second, "")
     }
 
     /// Starts a broker that its clients reach through a proxy only.
     pub fn start_behind_a_proxy() -> (Self, Proxy) {
         let ports = free_ports();
         let proxy = Proxy::start(ports.0);
-        (Self::start_at(ports, proxy.port()), proxy)
+        (Self::start_at(ports, proxy.port(), Node::First, ""), proxy)
     }
 
     /// `port` is what clients are told.
-    fn start_at((own_port, controller_port): (u16, u16), port: u16) -> Self {
+    fn start_at(
+        (own_port, controller_port): (u16, u16),
+        port: u16,
+        node: Node,
+        more: &str,
+    ) -> Self {
         let directory = tempfile::Builder::new().prefix("millstream-kafka-").tempdir();
         let directory = directory.expect("a temporary directory can be made");
-        let settings = server_properties(directory.path(), own_port, controller_port, port);
+        let settings = server_properties(directory.path(), own_port, controller_port, port, node);
+        let settings = settings + more;
         fs::write(directory.path().join("server.properties"), settings).expect("it is writable");
         format_storage(directory.path());
         let topics = Topics::new(&format!("127.0.0.1:{port}"));
-        let broker =
-            Self { directory: Mutex::new(Some(directory)), port, child: Mutex::new(None), topics };
+        let (directory, child) = (Mutex::new(Some(directory)), Mutex::new(None));
+        let broker = Self { directory, port, controller_port, child, topics };
         broker.restart();
         broker
     }
@@ -89,6 +108,16 @@ impl Broker {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+
+    /// Makes it stand still: connections stay open, and nothing is answered.
+    pub fn freeze(&self) {
+        process::pause(self.child.lock().as_ref().expect("it runs"));
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        process::go_on(self.child.lock().as_ref().expect("it runs"));
     }
 
     /// Ends the process as an operator would, and waits for it.
@@ -175,6 +204,15 @@ pub fn free_port() -> u16 {
     free_ports().0
 }
 
+/// Which broker of a cluster.
+#[derive(Clone, Copy)]
+enum Node {
+    /// The one that is the controller, too.
+    First,
+    /// Another.
+    Second,
+}
+
 /// Nothing is kept for a limited time: records of tests bear dates of years ago, and a suite that
 /// takes longer than five minutes would lose them to retention.
 fn server_properties(
@@ -182,13 +220,20 @@ fn server_properties(
     port: u16,
     controller_port: u16,
     advertised_port: u16,
+    node: Node,
 ) -> String {
     let data = directory.join("data");
+    let (roles, id, controller) = match node {
+        Node::First => {
+            ("broker,controller", 1, format!(",CONTROLLER://127.0.0.1:{controller_port}"))
+        }
+        Node::Second => ("broker", 2, String::new()),
+    };
     format!(
-        "process.roles=broker,controller\n\
-         node.id=1\n\
+        "process.roles={roles}\n\
+         node.id={id}\n\
          controller.quorum.voters=1@127.0.0.1:{controller_port}\n\
-         listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}\n\
+         listeners=PLAINTEXT://127.0.0.1:{port}{controller}\n\
          advertised.listeners=PLAINTEXT://127.0.0.1:{advertised_port}\n\
          controller.listener.names=CONTROLLER\n\
          inter.broker.listener.name=PLAINTEXT\n\

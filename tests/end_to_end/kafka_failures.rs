@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::kafka::{self, Broker};
 use crate::millstream::{Finished, Pipeline, table};
 use crate::topics::{Record, Topics, sorted_values};
+use crate::triggers::metrics;
 use crate::wait;
 
 /// A pipeline that copies the values of topics `subscribe` to topic `output`.
@@ -55,6 +56,95 @@ fn a_broker_that_restarts_in_mid_stream_is_waited_for() {
     let expected: Vec<_> = (0..1_200).map(|n| format!("{n:04}")).collect();
     assert_eq!(distinct(topics, "restart_out"), expected);
     pipeline.checkpoint().assert_well_formed(1);
+}
+
+#[test]
+fn a_frozen_broker_does_not_look_like_peace() {
+    let broker = Broker::start();
+    let topics = broker.topics();
+    topics.create("frozen_in", 1);
+    topics.create("frozen_out", 1);
+    topics.produce_values("frozen_in", ["before"]);
+    let pipeline = copy(&broker.address(), "frozen_in", "frozen_out", &[]);
+    let address = format!("127.0.0.1:{}", kafka::free_port());
+    let mut running = pipeline.start(&["--progress", "json", "--metrics", &address]);
+    running.wait_while_running("a record", || topics.written("frozen_out") == 1);
+    let metric = |name: &str| {
+        let text = metrics(&address).expect("they are served");
+        let line = text.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+        let value = line.as_deref().and_then(|line| line.rsplit_once(' '));
+        value.expect("it is there").1.parse::<f64>().expect("a number")
+    };
+    let (unanswered, lag) = ("millstream_unanswered_since_seconds", "millstream_lag_records");
+    assert_eq!((metric(unanswered), metric(lag)), (0.0, 0.0));
+
+    broker.freeze();
+    let source = "the brokers of KafkaV2[Subscribe[frozen_in]]";
+    let lost = format!("no answer from {source} since ");
+    running.wait_while_running("the silence to be told", || said(&pipeline).contains(&lost));
+    assert!(metric(unanswered) > 1e9, "the time when it began");
+    assert!(metric(lag).is_nan(), "it is not known");
+    // That it lasts is not told again.
+    wait::pause(Duration::from_secs(3));
+    assert_eq!(said(&pipeline).matches(&lost).count(), 1);
+
+    broker.thaw();
+    let back = format!("{source} answered again after ");
+    running.wait_while_running("the end to be told", || said(&pipeline).contains(&back));
+    assert_eq!(metric(unanswered), 0.0);
+    topics.produce_values("frozen_in", ["after"]);
+    running.wait_while_running("both records", || distinct(topics, "frozen_out").len() == 2);
+    let finished = running.stop().expect_success();
+    let events = finished.progress().into_iter().filter(|line| line["of"] == source);
+    let events: Vec<_> = events.map(|event| event["event"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(events, ["unanswered", "answered"]);
+}
+
+/// What the first run has said so far.
+fn said(pipeline: &Pipeline) -> String {
+    std::fs::read_to_string(pipeline.path("stderr.0")).unwrap_or_default()
+}
+
+#[test]
+fn a_limit_of_memory_bounds_the_micro_batch_too() {
+    let broker = kafka::shared();
+    let topics = broker.topics();
+    topics.create("limited_in", 4);
+    let filler = "x".repeat(2_000);
+    let record =
+        |n: i32| Record::of(format!("{{\"k\":{},\"v\":\"{filler}\"}}", n % 1_000)).to(n % 4);
+    topics.produce("limited_in", (0..100_000).map(record));
+    let servers = broker.address();
+    let source = [
+        ("kafka.bootstrap.servers", servers.as_str()),
+        ("subscribe", "limited_in"),
+        ("startingOffsets", "earliest"),
+        ("value.format", "json"),
+    ];
+    let peak = |limit: &[(&str, &str)]| {
+        let pipeline = Pipeline::new(&format!(
+            "{}{}INSERT INTO target SELECT CAST(k AS STRING) AS key, upper(v) AS value\n\
+             FROM STREAM source WHERE length(v) = 3;\n",
+            table("source", "(k BIGINT, v STRING)", "kafka", &source),
+            table("target", "", "noop", limit),
+        ));
+        let mut running = pipeline.start(&["--progress", "json"]);
+        running.wait_while_running("all rows", || {
+            let lines = crate::millstream::progress(&pipeline_stdout(&pipeline));
+            let rows = lines.iter().filter_map(|line| line["numInputRows"].as_u64());
+            rows.sum::<u64>() == 100_000
+        });
+        let peak = running.memory_peak();
+        running.stop().expect_success();
+        peak >> 20
+    };
+    let (free, limited) = (peak(&[]), peak(&[("memoryLimit", "32mb")]));
+    // What the program takes by itself, tens of megabytes here, is not in the limit.
+    assert!(limited < 200 && limited < free, "{limited} MB with a limit, {free} MB without");
+}
+
+fn pipeline_stdout(pipeline: &Pipeline) -> String {
+    std::fs::read_to_string(pipeline.path("stdout.0")).unwrap_or_default()
 }
 
 #[test]

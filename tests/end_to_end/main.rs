@@ -45,6 +45,7 @@ mod kafka_starts;
 mod lake;
 mod lake_bad_input;
 mod object_store;
+mod renamed;
 mod several_sinks;
 mod spark_answers;
 mod spark_handover;

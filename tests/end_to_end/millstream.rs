@@ -105,6 +105,15 @@ pub struct Running {
 }
 
 impl Running {
+    /// The most memory that it has had so far, in bytes.
+    pub fn memory_peak(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        kilobytes.and_then(|number| number.trim().parse::<u64>().ok()).expect("a number") << 10
+    }
+
     /// Sends what Ctrl-C sends.
     pub fn interrupt(&self) {
         process::interrupt(&self.child);

@@ -199,7 +199,8 @@ fn metrics_are_served_while_it_runs() {
     assert!(metrics(&address).is_none(), "nobody listens after the end");
 }
 
-fn metrics(address: &str) -> Option<String> {
+/// The page of metrics; `None` if nobody listens.
+pub fn metrics(address: &str) -> Option<String> {
     let mut connection = TcpStream::connect(address).ok()?;
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     connection.write_all(request.as_bytes()).ok()?;

@@ -5,12 +5,13 @@
 //! messages. What is wrong with one is an [`OptionError`], which the SQL layer turns into a
 //! message that points at the option in the pipeline file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use millstream_store::env::Env;
 
+use crate::contact::Contacts;
 use crate::dead_letters::{Form, Payloads};
 use crate::plan::stages::OutputMode;
 use crate::sink::{Failure, Sink};
@@ -185,6 +186,59 @@ pub struct FlowContext {
     pub env: Env,
     /// Relative paths in options are relative to this directory.
     pub base_dir: PathBuf,
+    /// Where to tell that something outside does not answer.
+    pub contacts: Contacts,
+    /// What there is of memory, where `memoryLimit` says it.
+    pub memory: Option<Memory>,
+}
+
+impl FlowContext {
+    /// The context of a flow that nobody listens to, without a limit of memory.
+    pub fn new(flow: &str, query_id: &str, env: &Env, base_dir: &Path) -> Self {
+        Self {
+            flow: flow.to_owned(),
+            query_id: query_id.to_owned(),
+            env: env.clone(),
+            base_dir: base_dir.to_owned(),
+            contacts: Contacts::untold(env.clone()),
+            memory: None,
+        }
+    }
+}
+
+/// How a flow's `memoryLimit` is divided: half of it is for the state, an eighth for what sources
+/// have read ahead and their clients hold back. The rest is for the micro-batch in hand: as many
+/// bytes as a source reads ahead, what they are decoded, and what comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    bytes: u64,
+    sources: u64,
+}
+
+/// Less than this a source does not hold, whatever the limit: it would only ask more often.
+const READ_AHEAD_MIN: usize = 256 << 10;
+
+impl Memory {
+    /// The limit `bytes` of a flow with so many sources.
+    pub fn new(bytes: u64, sources: usize) -> Self {
+        Self { bytes, sources: sources.max(1) as u64 }
+    }
+
+    /// For the state of all operators.
+    pub fn state(self) -> u64 {
+        self.bytes / 2
+    }
+
+    /// For what one source has read ahead, and so for what it gives to a micro-batch.
+    pub fn read_ahead(self) -> usize {
+        let share = self.bytes / 16 / self.sources;
+        usize::try_from(share).unwrap_or(usize::MAX).max(READ_AHEAD_MIN)
+    }
+
+    /// For what a source's client has received and not handed on.
+    pub fn client_queue(self) -> usize {
+        self.read_ahead()
+    }
 }
 
 /// A name in `USING ...` and what it can make.

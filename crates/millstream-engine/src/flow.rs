@@ -10,6 +10,7 @@
 mod computed;
 mod letters;
 pub mod replay;
+mod settings;
 mod trial;
 
 use std::borrow::Cow;
@@ -30,11 +31,12 @@ use millstream_store::log_writer::Settings;
 use thiserror::Error;
 
 use self::computed::{Computed, watermarked};
-use crate::connector::{FlowContext, ReadMode, Registry};
+pub use self::settings::RunSettings;
+use crate::connector::{FlowContext, Memory, ReadMode, Registry};
 use crate::constraints::Checks;
+use crate::contact::Contacts;
 use crate::driver::branches::Branches;
-use crate::driver::stop::Stop;
-use crate::driver::tracking::Logging;
+use crate::driver::others::Start;
 use crate::driver::{self, Finished, Query, batch_query};
 use crate::filter::Filter;
 use crate::functions::{self, BatchClock};
@@ -43,14 +45,13 @@ use crate::plan::stages::OutputMode;
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable, from_datafusion};
 use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, stages};
-use crate::progress::{Listener, QueryStarted};
+use crate::progress::QueryStarted;
 use crate::sink::Sink;
 use crate::source::{Failure, Source, StaticTable};
 use crate::sql::diagnostic::Diagnostics;
 use crate::sql::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
 use crate::sql::prepare::{TableRead, Watermark};
 use crate::sql::relations::STREAM_PREFIX;
-use crate::sql::trigger::Trigger;
 use crate::state::event_times::Time;
 use crate::state::sharded::Means;
 use crate::state::watermark::Watermarks;
@@ -82,20 +83,6 @@ impl From<Diagnostics> for FlowError {
     fn from(diagnostics: Diagnostics) -> Self {
         Self::Sql(diagnostics)
     }
-}
-
-/// What one run of a flow is given.
-pub struct RunSettings {
-    /// The checkpoint's location. A batch query has none and does not look at it.
-    pub checkpoint: String,
-    /// When micro-batches start.
-    pub trigger: Trigger,
-    /// Which micro-batches get entries in the logs, and for how long.
-    pub logging: Logging,
-    /// Hears of every micro-batch.
-    pub listener: Arc<dyn Listener>,
-    /// Ends the query when asked.
-    pub stop: Stop,
 }
 
 /// A table that a flow reads, for display.
@@ -341,7 +328,7 @@ impl PlannedFlow {
             error => FlowError::Sql(branch.query.refused(error.to_string(), error.help())),
         })?;
         let branches = self.flow.branches.len().max(1) as u64;
-        let memory_bytes = self.flow.writer.memory_limit.map(|bytes| bytes / branches);
+        let memory_bytes = self.memory().map(|memory| memory.state() / branches);
         let means = Means { cores: partitions, memory_bytes };
         let plan = StatefulPlan::new(&state, cut, &scans, mode, means).await;
         Ok(StreamPlan::Stateful(Box::new(plan.map_err(failed)?)))
@@ -411,8 +398,9 @@ impl PlannedFlow {
     }
 
     async fn run_stream(self, settings: RunSettings) -> Result<Finished, Failure> {
-        let checkpoint = Checkpoint::open(&settings.checkpoint, &self.env).await?;
-        let context = self.context(checkpoint.query_id());
+        let checkpoint = settings.open_checkpoint(&settings.checkpoint, &self.env).await?;
+        let mut context = self.context(checkpoint.query_id());
+        context.contacts = Contacts::new(Arc::clone(&settings.listener), self.env.clone());
         settings.listener.started(&QueryStarted {
             query_id: checkpoint.query_id().to_owned(),
             run_id: self.env.random_uuid().to_string(),
@@ -448,7 +436,11 @@ impl PlannedFlow {
             }
             branches.push(driver::branches::Branch { plan: *plan, sink });
         }
-        let branches = Branches::new(branches);
+        let branches = Branches::new(branches).beginning(Start {
+            siblings: settings.siblings,
+            adopts: settings.adopt.is_some(),
+            is_beside_others: self.flow.writer.beside_others,
+        });
         let query = Query {
             watermarks,
             snapshots: self.flow.writer.snapshots,
@@ -506,12 +498,16 @@ impl PlannedFlow {
     }
 
     fn context(&self, query_id: &str) -> FlowContext {
+        let memory = self.memory();
         FlowContext {
-            flow: self.flow.name.clone(),
-            query_id: query_id.to_owned(),
-            env: self.env.clone(),
-            base_dir: self.base_dir.clone(),
+            memory,
+            ..FlowContext::new(&self.flow.name, query_id, &self.env, &self.base_dir)
         }
+    }
+
+    fn memory(&self) -> Option<Memory> {
+        let limit = self.flow.writer.memory_limit;
+        limit.map(|bytes| Memory::new(bytes, self.streams.len()))
     }
 
     /// Tells the tables that are read whole what the plans ask of their rows.

@@ -6,6 +6,7 @@
 
 pub mod connector;
 pub mod constraints;
+pub mod contact;
 pub mod dead_letters;
 pub mod driver;
 mod filter;

@@ -16,6 +16,18 @@ pub trait Listener: Send + Sync {
     /// The query has opened its checkpoint and is about to run.
     fn started(&self, _query: &QueryStarted) {}
 
+    /// The query has no micro-batch yet, and where it begins to read is settled.
+    fn begins(&self, _sources: &[SourceBeginning]) {}
+
+    /// All that the query reads from and writes to is open: it runs.
+    fn runs(&self) {}
+
+    /// Something outside does not answer any more, or answers again. Called from any thread.
+    fn contact(&self, _contact: &Contact) {}
+
+    /// The query has failed, and is started again in a while.
+    fn restarts(&self, _restart: &Restart) {}
+
     /// A micro-batch was published.
     fn published(&self, progress: &Progress);
 }
@@ -34,6 +46,45 @@ pub struct QueryStarted {
     pub query_id: String,
     /// The id of this run; a new one each time.
     pub run_id: String,
+}
+
+/// Where a new query begins to read one source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceBeginning {
+    /// The source, in Spark's words.
+    pub description: String,
+    /// The first offset.
+    pub start: SourceOffset,
+    /// The option that decided it, as a user would write it, where there is a choice.
+    pub option: Option<String>,
+}
+
+/// A change of what is known of something outside, such as the brokers of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// What it is, for people: `the brokers of KafkaV2[Subscribe[in]]`.
+    pub with: String,
+    /// When it changed, milliseconds since the epoch.
+    pub at_ms: i64,
+    /// Since when there is no answer, milliseconds since the epoch.
+    pub since_ms: i64,
+    /// Whether there is one again.
+    pub is_back: bool,
+}
+
+/// A query that failed will be started again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// When it failed, milliseconds since the epoch.
+    pub at_ms: i64,
+    /// How many times in a row, this one among them.
+    pub count: u32,
+    /// How many times in a row it may be.
+    pub count_max: u32,
+    /// After which time.
+    pub wait: Duration,
+    /// Why it failed.
+    pub reason: String,
 }
 
 /// One published micro-batch.

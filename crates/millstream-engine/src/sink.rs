@@ -40,6 +40,19 @@ pub struct Published {
     pub reached: Option<Reached>,
 }
 
+/// Another query that a table knows to have published to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherQuery {
+    /// Its id, without what a query's second sink adds to it.
+    pub query_id: String,
+    /// The flow's name, where the table knows it.
+    pub flow: Option<String>,
+    /// The last micro-batch that it published there.
+    pub batch_id: BatchId,
+    /// When, milliseconds since the epoch, where the table knows it.
+    pub at_ms: Option<i64>,
+}
+
 impl Output {
     /// Rows in all partitions.
     pub fn rows(&self) -> u64 {
@@ -97,6 +110,13 @@ pub trait Sink: Send {
     /// Connects, and removes what a crash may have left half-written. Returns the last micro-batch
     /// known to be published, if the sink can answer. It may leave out micro-batches without rows.
     async fn open(&mut self) -> Result<Option<Published>, Failure>;
+
+    /// The other queries that are known to have published to the same place. Asked once the sink is
+    /// open, and only for a query that begins anew: it may be one of them under another name, and
+    /// would publish the same rows again.
+    async fn other_queries(&mut self) -> Result<Vec<OtherQuery>, Failure> {
+        Ok(Vec::new())
+    }
 
     /// Completes when `publish` would not have to wait. The driver takes a micro-batch's input only
     /// then: rows that arrive meanwhile go along instead of waiting behind it.

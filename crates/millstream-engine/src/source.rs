@@ -65,6 +65,15 @@ pub struct Taken {
     pub oldest_arrival_us: i64,
 }
 
+/// Where a new query begins to read a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// The option that decides it, as a user would write it.
+    pub option: String,
+    /// Whether rows that are there already may be left out.
+    pub may_skip: bool,
+}
+
 /// Whether the configured limits (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`) hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
@@ -104,6 +113,17 @@ pub trait Source: Send {
         start: Option<&SourceOffset>,
         end: &SourceOffset,
     ) -> Result<Taken, Failure>;
+
+    /// Where the table's options say that a new query begins; `None` where there is no choice.
+    fn beginning(&self) -> Option<Beginning> {
+        None
+    }
+
+    /// Whether an offset says all that is needed to read on from it, without the source's part of
+    /// the checkpoint.
+    fn offsets_stand_alone(&self) -> bool {
+        false
+    }
 
     /// Begins to read ahead from `position`, or from the start of a new query where `None`.
     async fn start(&mut self, position: &SourceOffset) -> Result<(), Failure>;

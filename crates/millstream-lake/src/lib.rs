@@ -6,6 +6,7 @@
 //!
 //! - [`table`]: open, create, append; the sequence of our own commits. [`data_file`], [`columns`]:
 //!   rows to files. [`maintenance`]: what is due beside the stream.
+//!   [`applications`]: who has published to a table.
 //! - [`checkpoint`]: the log's checkpoints, and what keeps the log in order.
 //! - [`read`]: tables as rows. [`history`], [`describe`], [`vacuum`]: what `millstream table` does.
 //! - [`store`]: where a table's files are. [`error`]: what can go wrong.
@@ -14,6 +15,7 @@
 //!
 //! Origin: <https://github.com/delta-io/delta/blob/master/PROTOCOL.md>, cited as "protocol".
 
+pub mod applications;
 pub mod checkpoint;
 pub mod columns;
 pub mod data_file;

@@ -261,7 +261,7 @@ impl Table {
     }
 
     /// Entry `version` of the log, `None` if it is not there.
-    fn entry(&self, version: u64) -> Result<Option<Entry>, TableError> {
+    pub(crate) fn entry(&self, version: u64) -> Result<Option<Entry>, TableError> {
         let name = entry::name(version);
         match self.store.get(&name) {
             Ok(bytes) => {

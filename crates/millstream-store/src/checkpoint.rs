@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use crate::env::Env;
 use crate::error::{Classified, Kind};
 use crate::inspect::{self, State};
@@ -71,6 +73,26 @@ pub enum OpenError {
         /// The checkpoint.
         location: String,
     },
+    /// What should be a query's id is none.
+    #[error(
+        "'{text}' is not the id of a query: it looks like 0b9e8c1e-6a43-4d6f-9d3c-2f9f0f6b7a11"
+    )]
+    NotAnId {
+        /// What was given.
+        text: String,
+    },
+    /// Another query is to be gone on with where one has run already.
+    #[error(
+        "the checkpoint {location} is of the query {own}, which has run on it, so it cannot go on with {other}: leave --adopt out, or give it a new checkpoint"
+    )]
+    OtherQuery {
+        /// The checkpoint.
+        location: String,
+        /// Whose it is.
+        own: String,
+        /// The query to go on with.
+        other: String,
+    },
     /// A file cannot be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -85,7 +107,9 @@ impl Classified for OpenError {
             Self::Location(error) => error.kind(),
             Self::InUse { .. } => Kind::Fenced,
             Self::MetadataMissing { .. } | Self::MetadataDamaged { .. } => Kind::Data,
-            Self::ForeignState { .. } => Kind::Config,
+            Self::ForeignState { .. } | Self::NotAnId { .. } | Self::OtherQuery { .. } => {
+                Kind::Config
+            }
             Self::Storage(error) => error.kind(),
             Self::Put(error) => error.kind(),
         }
@@ -98,17 +122,42 @@ impl Checkpoint {
         Self::open_in(storage::parse(location, env)?, env).await
     }
 
+    /// Opens the checkpoint at `location` as that of the query `adopted`, whose own checkpoint is
+    /// gone or elsewhere: begins one under that id, or opens it if it was begun so before.
+    ///
+    /// Errors: [`OpenError::OtherQuery`] if a query with another id has run on it.
+    pub async fn open_as(location: &str, adopted: &str, env: &Env) -> Result<Self, OpenError> {
+        let Ok(id) = adopted.parse() else {
+            return Err(OpenError::NotAnId { text: adopted.to_owned() });
+        };
+        Self::open_with(storage::parse(location, env)?, Some(id), env).await
+    }
+
     /// Opens the checkpoint in `storage`, or begins one.
     pub async fn open_in(storage: Storage, env: &Env) -> Result<Self, OpenError> {
+        Self::open_with(storage, None, env).await
+    }
+
+    async fn open_with(
+        storage: Storage,
+        adopted: Option<Uuid>,
+        env: &Env,
+    ) -> Result<Self, OpenError> {
         let lock = acquire_lock(&storage, env).await?;
         let has_state = look_for_state(&storage).await?;
         let query_id = match storage.get(layout::METADATA).await? {
             Some(bytes) => read_query_id(&storage, &bytes, env).await?,
             None => None,
         };
-        let query_id = match query_id {
-            Some(query_id) => query_id,
-            None => begin(&storage, env).await?,
+        let query_id = match (query_id, adopted) {
+            (Some(own), Some(adopted)) if own != adopted.to_string() => {
+                make_way(&storage, own, adopted).await?;
+                begin(&storage, adopted).await?
+            }
+            (Some(query_id), _) => query_id,
+            (None, adopted) => {
+                begin(&storage, adopted.unwrap_or_else(|| env.random_uuid())).await?
+            }
         };
         let env = env.clone();
         Ok(Self { inner: Arc::new(Inner { storage, env, query_id, has_state, _lock: lock }) })
@@ -142,6 +191,26 @@ impl Checkpoint {
     pub(crate) fn env(&self) -> &Env {
         &self.inner.env
     }
+}
+
+/// Whether `text` looks like the id of a query.
+pub fn is_query_id(text: &str) -> bool {
+    text.parse::<Uuid>().is_ok()
+}
+
+/// The ids of the queries whose checkpoints are at `location`: the flow's own, and those of the
+/// replays of its dead letters. What cannot be read has none; nothing is changed.
+pub async fn query_ids(location: &str, env: &Env) -> Vec<String> {
+    let Ok(storage) = storage::parse(location, env) else { return Vec::new() };
+    let replays = storage.list(layout::REPLAYS).await.unwrap_or_default();
+    let of_replay = |name: &String| format!("{}/{name}{}", layout::REPLAYS, layout::METADATA);
+    let directories = replays.iter().filter(|name| name.ends_with('/'));
+    let mut ids = Vec::new();
+    for file in std::iter::once(layout::METADATA.to_owned()).chain(directories.map(of_replay)) {
+        let content = storage.get(&file).await.ok().flatten();
+        ids.extend(content.and_then(|bytes| metadata::decode(&bytes).ok()));
+    }
+    ids
 }
 
 async fn acquire_lock(storage: &Storage, env: &Env) -> Result<Option<Lock>, OpenError> {
@@ -199,8 +268,18 @@ async fn read_query_id(
     Ok(None)
 }
 
+/// Takes away the id of a query that has not run yet: a start that was refused leaves it behind.
+async fn make_way(storage: &Storage, own: String, other: Uuid) -> Result<(), OpenError> {
+    if has_entries(storage).await? {
+        let (location, other) = (storage.location(), other.to_string());
+        return Err(OpenError::OtherQuery { location, own, other });
+    }
+    let metadata = vec![layout::METADATA.to_owned(), layout::sidecar(layout::METADATA)];
+    Ok(storage.delete_many(metadata).await?)
+}
+
 /// Begins a new checkpoint; returns its query's id.
-async fn begin(storage: &Storage, env: &Env) -> Result<String, OpenError> {
+async fn begin(storage: &Storage, id: Uuid) -> Result<String, OpenError> {
     if has_entries(storage).await? {
         // Another process may have begun it since we looked.
         return Err(match storage.get(layout::METADATA).await? {
@@ -208,7 +287,6 @@ async fn begin(storage: &Storage, env: &Env) -> Result<String, OpenError> {
             None => OpenError::MetadataMissing { location: storage.location() },
         });
     }
-    let id = env.random_uuid();
     // Written once per checkpoint, and worthless logs without it: worth a flush.
     storage.put_if_absent(layout::METADATA, metadata::encode(&id), Durability::Power).await?;
     Ok(id.to_string())

@@ -7,6 +7,7 @@
 //! sources/<id>/...    each source's own
 //! state/...           stateful operators
 //! dead-letters/<N>    the tables that dead letters go to
+//! replay/<table>/...  a checkpoint for replays of its letters
 //! ```
 //!
 //! Names that begin with a dot are nobody's entries: temporary files, entries set aside, Hadoop's
@@ -28,6 +29,8 @@ pub const STATE: &str = "state";
 pub const STATE_MARKER: &str = "millstream-state";
 /// The directory of what is known of tables of dead letters.
 pub const DEAD_LETTERS: &str = "dead-letters";
+/// The directory of the checkpoints of replays of dead letters, one in it for each table.
+pub const REPLAYS: &str = "replay";
 /// The lock of the process that runs the query; local checkpoints only.
 pub const LOCK: &str = ".millstream.lock";
 

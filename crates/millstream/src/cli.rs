@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench;
+use crate::{bench, restart};
 
 /// Runs Spark SQL over live streams, in micro-batches of milliseconds.
 #[derive(Parser)]
@@ -118,6 +118,14 @@ pub struct RunArguments {
     /// as trigger; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub settings: Vec<(String, String)>,
+    /// Start a flow again that failed because of what it reads from or writes to: 'on-failure' (up
+    /// to 60 times in a row, later and later), 'on-failure:N', or 'never'.
+    #[arg(long, value_name = "WHEN", value_parser = restart::Policy::parse, default_value = "on-failure")]
+    pub restart: restart::Policy,
+    /// Go on as another query, whose checkpoint is gone: a query's id that the flow's table knows.
+    /// With several flows in the file FLOW=ID; may be repeated.
+    #[arg(long, value_name = "ID")]
+    pub adopt: Vec<String>,
     /// What to say about progress; without this flag, live lines if a terminal is there.
     #[arg(long, value_name = "HOW")]
     pub progress: Option<ProgressStyle>,

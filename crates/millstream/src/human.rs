@@ -50,6 +50,17 @@ pub fn duration(length: Duration) -> String {
     }
 }
 
+/// A moment, UTC, of milliseconds since the epoch.
+pub fn moment(ms: i64) -> String {
+    let moment = chrono::DateTime::from_timestamp_millis(ms).unwrap_or_default();
+    moment.format("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// A length of time in milliseconds, as [`duration`] writes it.
+pub fn milliseconds(ms: i64) -> String {
+    duration(Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
+}
+
 /// A size: `312 bytes`, `4.0 KB`, `1.2 MB`.
 pub fn bytes(size: u64) -> String {
     match size {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use millstream_engine::connector::Registry;
@@ -9,8 +10,8 @@ use millstream_engine::flow::{self, FlowError, PlannedFlow, Setup};
 use millstream_engine::sql::diagnostic::Diagnostics;
 use millstream_engine::sql::nearest;
 use millstream_engine::sql::pipeline::{Flow, Pipeline};
-use millstream_store::env::Env;
-use millstream_store::error::Kind;
+use millstream_store::env::{Env, on_deep_stack};
+use millstream_store::error::{Failure, Kind};
 
 use crate::checkpoints;
 use crate::render::{Paint, render};
@@ -33,6 +34,30 @@ pub struct Loaded {
     pub plan: PlannedFlow,
     /// Where its checkpoint is.
     pub checkpoint: String,
+    /// Where the checkpoints of all flows of the file are, also of those that do not run.
+    pub family: Arc<Vec<String>>,
+    /// What plans it once more.
+    pub planner: Planner,
+}
+
+/// Plans a flow again, as its file was when it was read.
+#[derive(Clone)]
+pub struct Planner {
+    pipeline: Arc<Pipeline>,
+    flow: Flow,
+    setup: Arc<Setup>,
+}
+
+impl Planner {
+    /// A new plan. Blocks for as long as planning takes.
+    pub fn plan(&self) -> Result<PlannedFlow, Failure> {
+        let planning = || flow::plan(&self.pipeline, &self.flow, &self.setup);
+        match on_deep_stack(|| self.setup.env.block_on_cores(planning())) {
+            Ok(plan) => Ok(plan),
+            Err(FlowError::Failure(failure)) => Err(failure),
+            Err(FlowError::Sql(found)) => Err(Failure::new(Kind::Config, found.to_string())),
+        }
+    }
 }
 
 /// What `run` and `validate` may change in a file.
@@ -95,7 +120,7 @@ impl PipelineFile {
             return Err(LoadError::Wrong(problem.to_owned()));
         }
         let pipeline = Pipeline::load(&self.name, &self.text, &registry, &changes.settings);
-        let pipeline = pipeline.map_err(|found| self.diagnosed(&found))?;
+        let pipeline = Arc::new(pipeline.map_err(|found| self.diagnosed(&found))?);
         if pipeline.flows.is_empty() {
             return Err(LoadError::Wrong(format!(
                 "{} has no flow: write INSERT INTO a table SELECT ... FROM STREAM another",
@@ -106,13 +131,18 @@ impl PipelineFile {
         let flows = choose(&pipeline.flows, changes.flow)?;
         let partitions = available_parallelism().map_or(1, usize::from);
         let base_dir = self.base_dir.clone();
-        let setup = Setup { registry, env: env.clone(), base_dir, partitions };
+        let setup = Arc::new(Setup { registry, env: env.clone(), base_dir, partitions });
+        let location = |flow: &Flow| checkpoints::location(self, flow, changes.checkpoint, several);
+        let family = Arc::new(pipeline.flows.iter().map(location).collect::<Vec<_>>());
         let (mut loaded, mut found) = (Vec::new(), Diagnostics::default());
         for flow in flows {
             match flow::plan(&pipeline, flow, &setup).await {
                 Ok(plan) => {
-                    let checkpoint = checkpoints::location(self, flow, changes.checkpoint, several);
-                    loaded.push(Loaded { flow: flow.clone(), plan, checkpoint });
+                    let (flow, checkpoint, family) =
+                        (flow.clone(), location(flow), Arc::clone(&family));
+                    let (pipeline, setup) = (Arc::clone(&pipeline), Arc::clone(&setup));
+                    let planner = Planner { pipeline, flow: flow.clone(), setup };
+                    loaded.push(Loaded { flow, plan, checkpoint, family, planner });
                 }
                 Err(FlowError::Sql(wrong)) => found.0.extend(wrong.0),
                 Err(FlowError::Failure(failure)) => {

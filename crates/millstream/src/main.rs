@@ -7,8 +7,10 @@
 //! - [`run`], [`replay`], [`validate`], [`demo`], [`bench`], [`generate`], [`table`] and
 //!   [`checkpoint_show`] are the commands;
 //! - [`watch`] counts what a flow does, and [`terminal`], [`progress_json`] and [`metrics`] show
-//!   it; [`report`] has the words for how a flow ended.
+//!   it; [`announce`] and [`report`] have the words for what happens and how a flow ended;
+//! - [`supervise`] runs flows side by side, and starts those again that [`restart`] allows.
 
+mod announce;
 mod app;
 mod bench;
 mod checkpoint_show;
@@ -28,6 +30,7 @@ mod progress_json;
 mod render;
 mod replay;
 mod report;
+mod restart;
 mod run;
 mod screen;
 mod stopping;

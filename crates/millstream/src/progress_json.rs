@@ -1,25 +1,32 @@
 //! `--progress json`: Spark's StreamingQueryProgress, a line of standard output per micro-batch.
 //!
-//! Keys, their order and their meaning are those of Spark 4's `StreamingQueryProgress.json`. Lines
+//! Keys, their order and their meaning are those of Spark 4's `StreamingQueryProgress.json`.
+//! Between them stand [events](event), which are ours: what does not answer, and restarts. Lines
 //! are made and written by a thread of their own. A reader that is too slow holds the flows back
 //! once [`LINES_WAITING_MAX`] lines wait, and nothing is left out; a reader that has gone away
 //! stops the run, as it stops other programs in a pipe.
 
+mod event;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use millstream_engine::driver::stop::Stopper;
 use millstream_engine::progress::{
-    ConstraintProgress, Durations, Listener, Progress, QueryStarted, SinkProgress, SourceProgress,
+    ConstraintProgress, Contact, Durations, Listener, Progress, QueryStarted, Restart,
+    SinkProgress, SourceProgress,
 };
 use millstream_engine::state::operator::OperatorMetrics;
 use millstream_store::env::{Env, Thread};
 use millstream_store::offset::SourceOffset;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
+
+use event::{Event, EventLine};
 
 const LINES_WAITING_MAX: usize = 1024;
 
@@ -31,6 +38,7 @@ pub struct ProgressWriter {
 
 enum Message {
     Line(Arc<Identity>, Box<Progress>),
+    Event(Arc<Identity>, Event),
     End,
 }
 
@@ -45,7 +53,7 @@ impl ProgressWriter {
     /// What hears of one flow's micro-batches.
     pub fn listener(&self, flow: &str) -> Arc<dyn Listener> {
         let (name, sender) = (flow.to_owned(), self.sender.clone());
-        Arc::new(FlowListener { name, sender, identity: OnceLock::new() })
+        Arc::new(FlowListener { name, sender, identity: Mutex::default() })
     }
 
     /// Waits until everything is written.
@@ -57,8 +65,13 @@ impl ProgressWriter {
 }
 
 fn write_all(receiver: &Receiver<Message>, mut out: impl Write, stopper: &Stopper) {
-    while let Ok(Message::Line(identity, progress)) = receiver.recv() {
-        if let Err(error) = write_line(&mut out, &identity, &progress) {
+    while let Ok(message) = receiver.recv() {
+        let written = match &message {
+            Message::Line(identity, progress) => write_line(&mut out, identity, progress),
+            Message::Event(identity, event) => write_event(&mut out, identity, event),
+            Message::End => return,
+        };
+        if let Err(error) = written {
             if error.kind() != io::ErrorKind::BrokenPipe {
                 tracing::error!(%error, "progress cannot be written; stopping");
             }
@@ -68,8 +81,15 @@ fn write_all(receiver: &Receiver<Message>, mut out: impl Write, stopper: &Stoppe
 }
 
 fn write_line(out: &mut impl Write, identity: &Identity, progress: &Progress) -> io::Result<()> {
-    let line = StreamingQueryProgress::new(identity, progress);
-    let mut bytes = serde_json::to_vec(&line)?;
+    write_json(out, &StreamingQueryProgress::new(identity, progress))
+}
+
+fn write_event(out: &mut impl Write, identity: &Identity, event: &Event) -> io::Result<()> {
+    write_json(out, &EventLine::new(identity, event))
+}
+
+fn write_json(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(line)?;
     bytes.push(b'\n');
     out.write_all(&bytes)?;
     out.flush()
@@ -78,10 +98,22 @@ fn write_line(out: &mut impl Write, identity: &Identity, progress: &Progress) ->
 struct FlowListener {
     name: String,
     sender: SyncSender<Message>,
-    identity: OnceLock<Arc<Identity>>,
+    /// Of the run at hand; none before the first.
+    identity: Mutex<Option<Arc<Identity>>>,
 }
 
-struct Identity {
+impl FlowListener {
+    /// Sends what `message` makes of the run's identity. It fails once the reader has gone away;
+    /// the run is stopping then.
+    fn send(&self, message: impl FnOnce(Arc<Identity>) -> Message) {
+        let identity = self.identity.lock().clone();
+        if let Some(identity) = identity {
+            let _ = self.sender.send(message(identity));
+        }
+    }
+}
+
+pub struct Identity {
     name: String,
     query: QueryStarted,
 }
@@ -89,14 +121,19 @@ struct Identity {
 impl Listener for FlowListener {
     fn started(&self, query: &QueryStarted) {
         let identity = Identity { name: self.name.clone(), query: query.clone() };
-        assert!(self.identity.set(Arc::new(identity)).is_ok(), "a listener hears of one query");
+        *self.identity.lock() = Some(Arc::new(identity));
+    }
+
+    fn contact(&self, contact: &Contact) {
+        self.send(|identity| Message::Event(identity, Event::Contact(contact.clone())));
+    }
+
+    fn restarts(&self, restart: &Restart) {
+        self.send(|identity| Message::Event(identity, Event::Restart(restart.clone())));
     }
 
     fn published(&self, progress: &Progress) {
-        let identity = self.identity.get().expect("a query starts before it publishes");
-        // It fails once the reader has gone away; the run is stopping then.
-        let line = Message::Line(Arc::clone(identity), Box::new(progress.clone()));
-        let _ = self.sender.send(line);
+        self.send(|identity| Message::Line(identity, Box::new(progress.clone())));
     }
 }
 
@@ -320,11 +357,9 @@ fn timestamp(ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use millstream_engine::driver::stop::stop_pair;
-    use parking_lot::Mutex;
-
     use super::*;
-    use crate::watch::tests::progress;
+    use crate::watch::tests::{contact, progress};
+    use millstream_engine::driver::stop::stop_pair;
 
     fn started() -> QueryStarted {
         QueryStarted { query_id: "q".into(), run_id: "r".into() }
@@ -415,6 +450,30 @@ mod tests {
         let ids: Vec<_> = ids.map(|line| line["batchId"].as_u64().unwrap()).collect();
         assert_eq!(ids, [0, 1, 2, 3, 4]);
         assert!(!stop.is_requested());
+    }
+
+    #[test]
+    fn another_start_is_another_run_of_the_same_flow() {
+        let (pipe, (stopper, _stop)) = (Pipe::default(), stop_pair());
+        let writer = ProgressWriter::start(&Env::real(), pipe.clone(), stopper);
+        let listener = writer.listener("pii");
+        for run_id in ["r", "s"] {
+            listener.started(&QueryStarted { run_id: run_id.into(), ..started() });
+            listener.published(&progress(0));
+            listener.contact(&contact(false));
+        }
+        writer.finish();
+        let text = String::from_utf8(pipe.written.lock().clone()).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let lines: Vec<_> =
+            lines.map(|line| (line["runId"].clone(), line["event"].clone())).collect();
+        let [run, again, unanswered] = ["r", "s", "unanswered"].map(Value::from);
+        let null = Value::Null;
+        assert_eq!(
+            lines,
+            [(&run, &null), (&run, &unanswered), (&again, &null), (&again, &unanswered)]
+                .map(|(run, event)| (run.clone(), event.clone()))
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ use millstream_engine::sql::trigger::Trigger;
 use crate::app::App;
 use crate::cli::ReplayArguments;
 use crate::load::{Changes, LoadError, Loaded, PipelineFile};
+use crate::run::siblings;
 use crate::{human, report, stopping};
 
 /// Runs the command.
@@ -26,13 +27,16 @@ pub async fn run(arguments: ReplayArguments, app: &App) -> ExitCode {
     if let Err(error) = stopping::on_signals(&app.env, stopper, app.screen.clone()) {
         return app.failed(&format!("signals cannot be heard: {error}"));
     }
-    let Loaded { flow, plan, checkpoint } = loaded;
+    let siblings = siblings(std::slice::from_ref(&loaded), app).await;
+    let Loaded { flow, plan, checkpoint, .. } = loaded;
     let settings = RunSettings {
         checkpoint,
         trigger: Trigger::AvailableNow,
         logging: Logging::default(),
         listener: Arc::new(Silent),
         stop,
+        siblings,
+        adopt: None,
     };
     let ReplayArguments { from, condition, dry_run: is_dry, .. } = arguments;
     match plan.replay(Replay { from, condition, is_dry, settings }).await {

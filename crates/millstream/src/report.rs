@@ -20,6 +20,15 @@ pub fn failure(flow: &str, failure: &Failure) -> String {
     text
 }
 
+/// Why a flow failed, on one line.
+pub fn reason(failure: &Failure) -> String {
+    let mut text = failure.to_string();
+    for cause in causes(failure) {
+        let _ = write!(text, ": {cause}");
+    }
+    text.replace('\n', " ")
+}
+
 /// The causes behind a failure's own message, without those it has already told.
 fn causes(failure: &Failure) -> Vec<String> {
     let mut told = failure.to_string();

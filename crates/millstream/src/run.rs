@@ -4,10 +4,13 @@ use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use millstream_engine::driver::others::Siblings;
 use millstream_engine::driver::stop::{Stop, Stopper, stop_pair};
 use millstream_engine::flow::RunSettings;
 use millstream_engine::progress::Listener;
+use millstream_store::checkpoint::query_ids;
 
+use crate::announce::Announcer;
 use crate::app::App;
 use crate::cli::{ProgressStyle, RunArguments};
 use crate::load::{Changes, LoadError, Loaded, PipelineFile};
@@ -37,8 +40,27 @@ pub async fn run(arguments: RunArguments, app: &App) -> ExitCode {
         stopping::after(&app.env, run_for, stopper.clone());
     }
     introduce(app, &loaded);
-    let jobs = loaded.into_iter().zip(&showing.listeners);
-    let jobs = jobs.map(|(loaded, listener)| job(loaded, listener, &stop)).collect();
+    let adopted = match adopted(&arguments.adopt, &loaded) {
+        Ok(adopted) => adopted,
+        Err(problem) => return app.wrong(&problem),
+    };
+    let siblings = siblings(&loaded, app).await;
+    let jobs = loaded.into_iter().zip(adopted).zip(&showing.listeners);
+    let jobs = jobs.map(|((loaded, adopt), listener)| Job {
+        plan: loaded.plan,
+        planner: loaded.planner,
+        restart: arguments.restart,
+        settings: RunSettings {
+            checkpoint: loaded.checkpoint,
+            trigger: loaded.flow.writer.trigger,
+            logging: loaded.flow.writer.logging,
+            listener: Arc::clone(listener),
+            stop: stop.clone(),
+            siblings: siblings.clone(),
+            adopt,
+        },
+    });
+    let jobs = jobs.collect();
     let outcomes = supervise::side_by_side(app, jobs, &stopper).await;
     let watches = showing.end();
     conclude(app, &outcomes, &watches, &stop)
@@ -55,15 +77,38 @@ async fn load(arguments: &RunArguments, app: &App) -> Result<Vec<Loaded>, LoadEr
     file.load(millstream_connect::registry(file.base_dir()), &app.env, &changes).await
 }
 
-fn job(loaded: Loaded, listener: &Arc<dyn Listener>, stop: &Stop) -> Job {
-    let settings = RunSettings {
-        checkpoint: loaded.checkpoint,
-        trigger: loaded.flow.writer.trigger,
-        logging: loaded.flow.writer.logging,
-        listener: Arc::clone(listener),
-        stop: stop.clone(),
-    };
-    Job { plan: loaded.plan, settings }
+/// By flow, the query that it goes on as.
+fn adopted(flags: &[String], loaded: &[Loaded]) -> Result<Vec<Option<String>>, String> {
+    let mut adopted = vec![None; loaded.len()];
+    for flag in flags {
+        let (place, id) = match flag.split_once('=') {
+            Some((name, id)) => {
+                let mut names = loaded.iter().map(|flow| flow.plan.name());
+                let place = names.position(|flow| flow.eq_ignore_ascii_case(name));
+                (place.ok_or_else(|| format!("--adopt {flag}: no flow '{name}' runs here"))?, id)
+            }
+            None if loaded.len() == 1 => (0, flag.as_str()),
+            None => {
+                let name = loaded.first().map_or("flow", |flow| flow.plan.name());
+                return Err(format!(
+                    "--adopt {flag}: several flows run here; say which, as in --adopt {name}={flag}"
+                ));
+            }
+        };
+        adopted[place] = Some(id.to_owned());
+    }
+    Ok(adopted)
+}
+
+/// The queries of the file as far as they have run, here or elsewhere.
+pub async fn siblings(loaded: &[Loaded], app: &App) -> Siblings {
+    let siblings = Siblings::default();
+    for location in loaded.iter().take(1).flat_map(|flow| flow.family.iter()) {
+        for id in query_ids(location, &app.env).await {
+            siblings.add(&id);
+        }
+    }
+    siblings
 }
 
 /// Says what runs and where its checkpoint is, if somebody may be reading.
@@ -120,7 +165,8 @@ impl Showing {
             let name = flow.plan.name();
             let watch = FlowWatch::new(app.env.clone());
             watches.push((name.to_owned(), Arc::clone(&watch)));
-            let mut all: Vec<Arc<dyn Listener>> = vec![watch];
+            let announcer = Announcer::listener(name, &flow.checkpoint, &app.screen);
+            let mut all: Vec<Arc<dyn Listener>> = vec![watch, announcer];
             if let Some(json) = &json {
                 all.push(json.listener(name));
             }

@@ -1,24 +1,36 @@
-//! Several flows side by side: one that fails stops the others after their micro-batch.
+//! Several flows side by side: one that fails for good stops the others after their micro-batch.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use millstream_engine::driver::Finished;
 use millstream_engine::driver::stop::Stopper;
 use millstream_engine::flow::{PlannedFlow, RunSettings};
+use millstream_engine::progress::{Listener, Progress, Restart};
+use millstream_store::env::Env;
 use millstream_store::error::{Failure, Kind};
+use parking_lot::Mutex;
 
 use crate::app::App;
+use crate::load::Planner;
 use crate::report;
+use crate::restart::{Policy, Starts};
+use crate::screen::Screen;
+use crate::watch::Listeners;
 
 /// A flow and how to run it.
 pub struct Job {
     /// The flow.
     pub plan: PlannedFlow,
+    /// What plans it once more.
+    pub planner: Planner,
     /// Where, when, and who listens.
     pub settings: RunSettings,
+    /// Whether it is started again when it fails.
+    pub restart: Policy,
 }
 
 /// How a flow ended.
@@ -33,22 +45,15 @@ pub struct Outcome {
 
 /// Runs flows until each has ended. A failure is told at once.
 pub async fn side_by_side(app: &App, jobs: Vec<Job>, stopper: &Stopper) -> Vec<Outcome> {
-    let start = |job| {
+    let start = |job: Job| {
         let (env, screen, stopper) = (app.env.clone(), app.screen.clone(), stopper.clone());
         app.env.spawn_on_own_thread("flow", async move {
-            let Job { plan, settings } = job;
-            let (flow, began) = (plan.name().to_owned(), env.monotonic());
-            let ran = AssertUnwindSafe(plan.run(settings)).catch_unwind().await;
-            let took = env.monotonic().saturating_sub(began);
-            let finished = match ran.unwrap_or_else(|panic| Err(panicked(&*panic))) {
-                Ok(finished) => Some(finished),
-                Err(failure) => {
-                    screen.say(&report::failure(&flow, &failure));
-                    stopper.stop();
-                    None
-                }
-            };
-            Outcome { flow, finished, took }
+            let (flow, began) = (job.plan.name().to_owned(), env.monotonic());
+            let finished = run(job, &env, &screen, &flow).await;
+            if finished.is_none() {
+                stopper.stop();
+            }
+            Outcome { flow, finished, took: env.monotonic().saturating_sub(began) }
         })
     };
     let tasks: Vec<_> = jobs.into_iter().map(start).collect();
@@ -57,6 +62,92 @@ pub async fn side_by_side(app: &App, jobs: Vec<Job>, stopper: &Stopper) -> Vec<O
         outcomes.push(task.join().await);
     }
     outcomes
+}
+
+/// Runs one flow, again and again where it fails and may be started again.
+async fn run(job: Job, env: &Env, screen: &Screen, flow: &str) -> Option<Finished> {
+    let Job { plan, planner, mut settings, restart } = job;
+    let told = Arc::clone(&settings.listener);
+    let tally = Arc::new(Tally { env: env.clone(), seen: Mutex::default() });
+    settings.listener = Arc::new(Listeners(vec![Arc::clone(&told), tally.clone()]));
+    let (mut plan, mut starts) = (Ok(plan), Starts::new(restart));
+    loop {
+        let ran = match plan {
+            Ok(plan) => {
+                let ran = AssertUnwindSafe(plan.run(settings.clone())).catch_unwind().await;
+                ran.unwrap_or_else(|panic| Err(panicked(&*panic)))
+            }
+            Err(failure) => Err(failure),
+        };
+        let failure = match ran {
+            // What it did before it was started again counts, too.
+            Ok(last) => return Some(tally.all().unwrap_or(last)),
+            Err(failure) => failure,
+        };
+        let again = starts.again(env, failure.kind(), tally.ran());
+        let Some(again) = again.filter(|_| !settings.stop.is_requested()) else {
+            screen.say(&report::failure(flow, &failure));
+            return None;
+        };
+        told.restarts(&Restart {
+            at_ms: env.now_ms(),
+            count: again.count,
+            count_max: again.count_max,
+            wait: again.wait,
+            reason: report::reason(&failure),
+        });
+        tokio::select! {
+            () = settings.stop.requested() => {
+                screen.say(&report::failure(flow, &failure));
+                return None;
+            }
+            () = env.sleep(again.wait) => {}
+        }
+        plan = planner.plan();
+    }
+}
+
+/// Remembers when a flow last came to run, and what all its runs did.
+struct Tally {
+    env: Env,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// When everything was open, on the monotonic clock; `None` in a run that did not come there.
+    runs_since: Option<Duration>,
+    starts: u32,
+    all: Finished,
+}
+
+impl Tally {
+    /// How long the run that has just failed ran, if it came that far. Forgets it.
+    fn ran(&self) -> Option<Duration> {
+        let since = self.seen.lock().runs_since.take()?;
+        Some(self.env.monotonic().saturating_sub(since))
+    }
+
+    /// What several runs did together.
+    fn all(&self) -> Option<Finished> {
+        let seen = self.seen.lock();
+        (seen.starts > 1).then_some(seen.all)
+    }
+}
+
+impl Listener for Tally {
+    fn runs(&self) {
+        let mut seen = self.seen.lock();
+        seen.runs_since = Some(self.env.monotonic());
+        seen.starts += 1;
+    }
+
+    fn published(&self, progress: &Progress) {
+        let all = &mut self.seen.lock().all;
+        all.micro_batches += 1;
+        all.rows_in += progress.rows_in;
+        all.rows_out += progress.rows_out;
+    }
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Failure {

@@ -75,7 +75,13 @@ impl Shown {
 
 /// A live line without the flow's name; rates are rows per second.
 fn text(snapshot: &Snapshot, rows_in: f64, rows_out: f64) -> String {
-    let Some(id) = snapshot.last else { return "waiting for input".into() };
+    if let Some(count) = snapshot.restart {
+        return format!("failed; starting again (number {count} in a row)");
+    }
+    let silence = silence(snapshot);
+    let Some(id) = snapshot.last else {
+        return silence.unwrap_or_else(|| "waiting for input".into());
+    };
     let mut text = format!(
         "in {:>6}/s  out {:>6}/s  #{:<7}",
         human::short(rows_in),
@@ -89,10 +95,20 @@ fn text(snapshot: &Snapshot, rows_in: f64, rows_out: f64) -> String {
     } else {
         text.push_str("  idle");
     }
-    if let Some(lag) = snapshot.lag {
-        text.push_str(&format!("  lag {}", human::short(lag as f64)));
+    match (silence, snapshot.lag) {
+        (Some(silence), _) => text.push_str(&format!("  lag ?  {silence}")),
+        (None, Some(lag)) => text.push_str(&format!("  lag {}", human::short(lag as f64))),
+        (None, None) => {}
     }
     text
+}
+
+/// What does not answer, and for how long.
+fn silence(snapshot: &Snapshot) -> Option<String> {
+    let (with, since_ms) = snapshot.silences.longest()?;
+    let lasted = human::milliseconds(snapshot.now_ms.saturating_sub(since_ms));
+    let since = human::moment(since_ms);
+    Some(format!("NO ANSWER for {lasted} (since {since}) from {with}"))
 }
 
 /// Rows per second over the last samples.
@@ -121,7 +137,7 @@ mod tests {
     use millstream_engine::progress::Listener as _;
 
     use super::*;
-    use crate::watch::tests::progress;
+    use crate::watch::tests::{contact, progress};
 
     #[test]
     fn rates_are_over_the_last_samples() {
@@ -143,5 +159,20 @@ mod tests {
             text(&watch.snapshot(), 20_100.0, 3.0),
             "in  20.1k/s  out      3/s  #1,233    latency p50 4.0 ms p99 4.0 ms  lag 6"
         );
+    }
+
+    #[test]
+    fn a_dead_broker_does_not_look_like_peace() {
+        let watch = FlowWatch::new(Env::real());
+        watch.contact(&contact(false));
+        let shown = text(&watch.snapshot(), 0.0, 0.0);
+        assert!(shown.starts_with("NO ANSWER for "), "{shown}");
+        watch.published(&progress(7));
+        let shown = text(&watch.snapshot(), 0.0, 0.0);
+        assert!(shown.contains("lag ?  NO ANSWER for "), "{shown}");
+        let since = "(since 2026-01-01 00:00:00 UTC) from the brokers of in";
+        assert!(shown.ends_with(since), "{shown}");
+        watch.contact(&contact(true));
+        assert!(text(&watch.snapshot(), 0.0, 0.0).ends_with("lag 6"));
     }
 }

@@ -30,7 +30,7 @@ async fn load(arguments: &ValidateArguments, app: &App) -> Result<Vec<Loaded>, L
 }
 
 fn describe(loaded: &Loaded) -> String {
-    let Loaded { flow, plan, checkpoint } = loaded;
+    let Loaded { flow, plan, checkpoint, .. } = loaded;
     let mut text = format!("flow {}\n", plan.name());
     for source in plan.sources() {
         text.push_str(&describe_source(&source));

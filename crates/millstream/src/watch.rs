@@ -3,11 +3,13 @@
 //! The driver tells a [`FlowWatch`] of every micro-batch, which only adds to counters; those who
 //! show something ask for a [`Snapshot`] when they need one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_engine::progress::{
-    ConstraintProgress, Listener, Progress, QueryStarted, SourceProgress,
+    ConstraintProgress, Contact, Listener, Progress, QueryStarted, Restart, SourceBeginning,
+    SourceProgress,
 };
 use millstream_store::env::Env;
 use millstream_store::offset::BatchId;
@@ -29,10 +31,54 @@ impl Listener for Listeners {
         }
     }
 
+    fn begins(&self, sources: &[SourceBeginning]) {
+        for listener in &self.0 {
+            listener.begins(sources);
+        }
+    }
+
+    fn runs(&self) {
+        for listener in &self.0 {
+            listener.runs();
+        }
+    }
+
+    fn contact(&self, contact: &Contact) {
+        for listener in &self.0 {
+            listener.contact(contact);
+        }
+    }
+
+    fn restarts(&self, restart: &Restart) {
+        for listener in &self.0 {
+            listener.restarts(restart);
+        }
+    }
+
     fn published(&self, progress: &Progress) {
         for listener in &self.0 {
             listener.published(progress);
         }
+    }
+}
+
+/// What does not answer, by its description, and since when: milliseconds since the epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Silences(BTreeMap<String, i64>);
+
+impl Silences {
+    /// Takes a change in.
+    pub fn change(&mut self, contact: &Contact) {
+        match contact.is_back {
+            true => _ = self.0.remove(&contact.with),
+            false => _ = self.0.insert(contact.with.clone(), contact.since_ms),
+        }
+    }
+
+    /// Whose answer is missing for the longest time, and since when.
+    pub fn longest(&self) -> Option<(&str, i64)> {
+        let longest = self.0.iter().min_by_key(|(_, since_ms)| **since_ms);
+        longest.map(|(with, since_ms)| (with.as_str(), *since_ms))
     }
 }
 
@@ -51,6 +97,9 @@ struct Counts {
     recent: Recent,
     sources: Vec<SourceProgress>,
     constraints: Vec<ConstraintProgress>,
+    silences: Silences,
+    /// Until it runs again: how often in a row it was started again.
+    restart: Option<u32>,
 }
 
 /// What a flow has done up to some moment.
@@ -66,6 +115,12 @@ pub struct Snapshot {
     pub recent: Histogram,
     /// How far the sources are behind, if they know.
     pub lag: Option<u64>,
+    /// What does not answer.
+    pub silences: Silences,
+    /// Now, milliseconds since the epoch.
+    pub now_ms: i64,
+    /// How often in a row it was started again, while it does not run yet.
+    pub restart: Option<u32>,
 }
 
 impl FlowWatch {
@@ -83,7 +138,11 @@ impl FlowWatch {
             rows_in: counts.rows_in,
             rows_out: counts.rows_out,
             recent: counts.recent.sum(now),
-            lag: lag(&counts.sources),
+            // What was behind when somebody last answered says nothing of now.
+            lag: lag(&counts.sources).filter(|_| counts.silences.longest().is_none()),
+            silences: counts.silences.clone(),
+            now_ms: self.env.now_ms(),
+            restart: counts.restart,
         }
     }
 
@@ -99,6 +158,21 @@ impl FlowWatch {
 }
 
 impl Listener for FlowWatch {
+    fn runs(&self) {
+        self.counts.lock().restart = None;
+    }
+
+    fn contact(&self, contact: &Contact) {
+        self.counts.lock().silences.change(contact);
+    }
+
+    fn restarts(&self, restart: &Restart) {
+        let mut counts = self.counts.lock();
+        counts.restart = Some(restart.count);
+        // Whoever is asked next is asked by the next run.
+        counts.silences = Silences::default();
+    }
+
     fn published(&self, progress: &Progress) {
         let now = self.env.monotonic();
         let mut counts = self.counts.lock();
@@ -151,14 +225,26 @@ impl Recent {
     }
 }
 
-/// How many records the sources have not given out yet, as far as they know; `None` if none does.
+/// How many records the sources have not given out yet, as far as they know; `None` if none does,
+/// or one that should does not.
 pub fn lag(sources: &[SourceProgress]) -> Option<u64> {
-    let known = sources.iter().filter_map(|source| {
-        let latest = serde_json::from_str(source.latest.as_ref()?.as_str()).ok()?;
-        let end = serde_json::from_str(source.end.as_str()).ok()?;
-        distance(&latest, Some(&end))
-    });
-    known.fold(None, |sum, distance| Some(sum.unwrap_or(0) + distance))
+    let mut sum = None;
+    for source in sources {
+        // A source with offsets by part always has a newest one, unless nobody told it.
+        let Some(latest) = &source.latest else {
+            match source.end.as_str().starts_with('{') {
+                true => return None,
+                false => continue,
+            }
+        };
+        let latest = serde_json::from_str(latest.as_str()).ok();
+        let end = serde_json::from_str(source.end.as_str()).ok();
+        let (Some(latest), Some(end)) = (latest, end) else { continue };
+        if let Some(distance) = distance(&latest, Some(&end)) {
+            sum = Some(sum.unwrap_or(0) + distance);
+        }
+    }
+    sum
 }
 
 /// The sum of the differences of all numbers in two offsets of the same shape. What only `latest`
@@ -179,8 +265,6 @@ fn distance(latest: &Value, end: Option<&Value>) -> Option<u64> {
 
 #[cfg(test)]
 pub mod tests {
-    use std::collections::BTreeMap;
-
     use millstream_engine::progress::Durations;
     use millstream_store::offset::SourceOffset;
 
@@ -234,6 +318,34 @@ pub mod tests {
         assert_eq!(lag(std::slice::from_ref(&unknown)), None);
         assert_eq!(lag(&[unknown, kafka, rate]), Some(6));
         assert_eq!(lag(&[source(Some(r#""text""#), r#""text""#)]), None);
+    }
+
+    #[test]
+    fn lag_is_unknown_where_the_brokers_did_not_tell() {
+        let told = source(Some(r#"{"in":{"0":9}}"#), r#"{"in":{"0":9}}"#);
+        let untold = source(None, r#"{"in":{"0":9}}"#);
+        assert_eq!(lag(std::slice::from_ref(&told)), Some(0));
+        assert_eq!(lag(&[told, untold]), None);
+    }
+
+    /// The brokers have not answered since the beginning of 2026, or do again.
+    pub fn contact(is_back: bool) -> Contact {
+        let (since_ms, at_ms) = (1_767_225_600_000, 1_767_225_605_000);
+        Contact { with: "the brokers of in".into(), at_ms, since_ms, is_back }
+    }
+
+    #[test]
+    fn nothing_is_known_of_lag_while_nobody_answers() {
+        let watch = FlowWatch::new(Env::real());
+        watch.published(&progress(3));
+        watch.contact(&contact(false));
+        let snapshot = watch.snapshot();
+        assert_eq!(snapshot.lag, None);
+        let longest = snapshot.silences.longest();
+        assert_eq!(longest, Some(("the brokers of in", 1_767_225_600_000)));
+        watch.contact(&contact(true));
+        assert_eq!(watch.snapshot().lag, Some(6));
+        assert_eq!(watch.snapshot().silences.longest(), None);
     }
 
     #[test]

@@ -10,15 +10,17 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::connector::FlowContext;
 use millstream_engine::sink::{
-    Acknowledgement, BatchId, Delivery, Failure, Kind, Output, Published, Reached, Sink,
-    SourceOffset,
+    Acknowledgement, BatchId, Delivery, Failure, Kind, OtherQuery, Output, Published, Reached,
+    Sink, SourceOffset,
 };
+use millstream_lake::applications::{Application, Said};
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
 use millstream_lake::data_file::{DataFile, FileWriter, WritePlan};
 use millstream_lake::error::TableError;
 use millstream_lake::maintenance::{Care, LiveTable};
 use millstream_lake::store::TableStore;
 use millstream_lake::table::{Append, NewTable, Table};
+use millstream_store::checkpoint::is_query_id;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,11 @@ use crate::gather::{Destination, Gather, Pacing, RowWriter};
 /// The property that a table with V2 checkpoints is made with.
 const V2_CHECKPOINTS: &str = "delta.feature.v2Checkpoint";
 
+/// What the ids of batch queries begin with, by which the table knows them.
+const BATCH_RUN: &str = "millstream-batch-";
+/// The length of a query's id; what follows names one of several sinks.
+const ID_LENGTH: usize = 36;
+
 /// Writes micro-batches to a Delta table.
 pub(super) struct DeltaSink {
     options: WriteOptions,
@@ -37,8 +44,11 @@ pub(super) struct DeltaSink {
     store: TableStore,
     tables: Arc<OpenTables>,
     query_id: String,
+    flow: String,
     env: Env,
     gather: Option<Gather>,
+    /// The table, while the sink is open.
+    live: Option<Arc<LiveTable>>,
 }
 
 impl DeltaSink {
@@ -53,10 +63,11 @@ impl DeltaSink {
         let schema = Arc::clone(schema);
         let query_id = match context.query_id.is_empty() {
             // A query that runs once, over tables at rest: each run is one of its own.
-            true => env.random_uuid().to_string(),
+            true => format!("{BATCH_RUN}{}", env.random_uuid()),
             false => context.query_id.clone(),
         };
-        Ok(Self { options, schema, store, tables, query_id, env, gather: None })
+        let (flow, gather, live) = (context.flow.clone(), None, None);
+        Ok(Self { options, schema, store, tables, query_id, flow, env, gather, live })
     }
 
     fn pacing(&self) -> Pacing {
@@ -145,11 +156,38 @@ fn published(table: &Table, query_id: &str, version: i64) -> Result<Published, F
     Ok(Published { batch_id, reached: reached.map(Note::reached) })
 }
 
+/// The streaming queries of ours that have published to the table. A commit that is forgotten by
+/// now may have been another engine's; it counts, as nothing says that it was.
+fn queries(table: &Table) -> Result<Vec<OtherQuery>, Failure> {
+    let query = |application: Application| {
+        let Application { id, version, updated_ms, said } = application;
+        let is_id = id.get(..ID_LENGTH).is_some_and(is_query_id);
+        let note = match said {
+            Said::Foreign => return None,
+            Said::Note(note) => Some(serde_json::from_str::<Note>(&note).ok()?),
+            Said::Forgotten => None,
+        };
+        let (mut flow, mut at_ms) = (None, updated_ms);
+        if let Some(note) = note {
+            if note.offsets.is_empty() {
+                return None;
+            }
+            (flow, at_ms) = (note.flow, Some(note.batch_timestamp_ms));
+        }
+        let batch_id = BatchId(u64::try_from(version).ok()?);
+        is_id.then_some(OtherQuery { query_id: id, flow, batch_id, at_ms })
+    };
+    Ok(table.applications()?.into_iter().filter_map(query).collect())
+}
+
 /// What a commit says in its `userMetadata`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Note {
     batch_id: u64,
+    /// The flow's name; earlier versions did not tell.
+    #[serde(default)]
+    flow: Option<String>,
     batch_timestamp_ms: i64,
     /// Where each source stood after it, exclusive.
     offsets: Vec<Option<String>>,
@@ -162,11 +200,12 @@ impl Note {
     }
 }
 
-/// The words of a commit that takes a query to `reached`.
-fn note(batch_id: BatchId, reached: &Reached) -> String {
+/// The words of a commit that takes the query of `flow` to `reached`.
+fn note(flow: &str, batch_id: BatchId, reached: &Reached) -> String {
     let offsets = reached.ends.iter().map(|end| end.as_ref().map(|end| end.as_str().to_owned()));
     let note = Note {
         batch_id: batch_id.0,
+        flow: Some(flow.to_owned()),
         batch_timestamp_ms: reached.batch_time_ms,
         offsets: offsets.collect(),
     };
@@ -190,9 +229,16 @@ impl Sink for DeltaSink {
         let opening = move || open(&store, &tables, &options, &schema, &query_id);
         let (table, plan, published) =
             self.env.spawn_blocking("delta-open", opening).join().await?;
-        let destination = Arc::new(Commits { table, plan, application: self.query_id.clone() });
+        self.live = Some(Arc::clone(&table));
+        let (application, flow) = (self.query_id.clone(), self.flow.clone());
+        let destination = Arc::new(Commits { table, plan, application, flow });
         self.gather = Some(Gather::start(destination, self.pacing(), &self.env));
         Ok(published)
+    }
+
+    async fn other_queries(&mut self) -> Result<Vec<OtherQuery>, Failure> {
+        let live = self.live.clone().expect("the driver opens a sink before it asks");
+        self.env.spawn_blocking("delta-open", move || queries(live.table())).join().await
     }
 
     async fn ready(&mut self) -> Result<(), Failure> {
@@ -218,8 +264,8 @@ impl Sink for DeltaSink {
     }
 
     async fn close(&mut self) -> Result<(), Failure> {
-        let gather = self.gather.take();
-        self.env.spawn_blocking("delta-close", move || drop(gather)).join().await;
+        let open = (self.gather.take(), self.live.take());
+        self.env.spawn_blocking("delta-close", move || drop(open)).join().await;
         Ok(())
     }
 }
@@ -230,6 +276,8 @@ struct Commits {
     plan: WritePlan,
     /// The query's id.
     application: String,
+    /// The flow's name, which commits tell.
+    flow: String,
 }
 
 impl Destination for Commits {
@@ -255,7 +303,7 @@ impl Destination for Commits {
             version: i64::try_from(batch_id.0).expect("batch ids are counted from 0"),
             files: &files,
             prepared_by: self.plan.version(),
-            note: &note(batch_id, reached),
+            note: &note(&self.flow, batch_id, reached),
         };
         crash_points::reached(Step::BeforeCommit);
         let appended = self.table.append(&append)?;

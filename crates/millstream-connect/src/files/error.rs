@@ -185,7 +185,10 @@ pub enum FileError {
     /// The directory belongs to another query.
     #[error(
         "{} was written by the query {found}, and this is {ours}: its micro-batches would be taken \
-         for repeats and left out; choose another directory, or go on with that query's checkpoint",
+         for repeats and left out. Were the pipeline file or the flow renamed, or the checkpoint \
+         moved? Then go on with that query's checkpoint: give it with --checkpoint. Else write \
+         beside it: choose another directory. (A directory does not say where a query's sources \
+         stand, so --adopt cannot go on from it)",
         path.display()
     )]
     OtherQuery {

@@ -115,6 +115,9 @@ pub struct ReadOptions {
     pub recursive: bool,
     /// Files in a micro-batch, at most.
     pub files_max: Option<usize>,
+    /// How many bytes the files of a micro-batch may have, where memory is limited; one file may
+    /// have more.
+    pub bytes_max: Option<u64>,
     /// Time between two looks at the directory.
     pub poll_interval: Duration,
     /// Whether files that cannot be decoded are passed over.
@@ -180,6 +183,7 @@ impl ReadOptions {
             path: path(options)?,
             recursive: options.parse_bool("recursiveFileLookup")?.unwrap_or(false),
             files_max: files_max(options)?,
+            bytes_max: None,
             poll_interval,
             ignore_corrupt_files: options.parse_bool("ignoreCorruptFiles")?.unwrap_or(false),
             ignore_missing_files: options.parse_bool("ignoreMissingFiles")?.unwrap_or(false),

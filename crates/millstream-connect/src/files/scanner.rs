@@ -154,17 +154,31 @@ impl Scanner {
 
     /// Looks once, and offers what is new.
     pub(super) async fn scan(&mut self) -> Result<(), Failure> {
-        let files_max = self.reader.options.files_max.unwrap_or(usize::MAX);
         let mut new: VecDeque<Found> = self.list().await?.into();
         let found_at_us = self.env.now_us();
         while !new.is_empty() {
-            let group = new.drain(..new.len().min(files_max)).collect();
+            let group = new.drain(..self.group(&new)).collect();
             let files = count_settled(&self.env, &self.reader, group).await?;
             if !files.is_empty() {
                 self.offer(files, found_at_us).await?;
             }
         }
         Ok(())
+    }
+
+    /// How many of `new` one micro-batch may have: as many as the options and the limit of memory
+    /// allow, at least one.
+    fn group(&self, new: &VecDeque<Found>) -> usize {
+        let options = &self.reader.options;
+        let files_max = options.files_max.unwrap_or(usize::MAX);
+        let mut left = options.bytes_max.unwrap_or(u64::MAX);
+        let fits = |file: &&Found| {
+            let size = file.size.unwrap_or(0);
+            let has_room = size <= left;
+            left = left.saturating_sub(size);
+            has_room
+        };
+        new.iter().take(files_max).take_while(fits).count().max(1)
     }
 
     async fn list(&mut self) -> Result<Vec<Found>, Failure> {

@@ -57,7 +57,8 @@ fn entry_of(offset: &SourceOffset) -> Result<i64, FileError> {
 
 impl FilesSource {
     /// A source of the files that `options` name, which have the columns `schema`.
-    pub fn new(options: ReadOptions, schema: SchemaRef, context: &FlowContext) -> Self {
+    pub fn new(mut options: ReadOptions, schema: SchemaRef, context: &FlowContext) -> Self {
+        options.bytes_max = context.memory.map(|memory| memory.read_ahead() as u64);
         Self {
             reader: Reader::new(Arc::new(options), schema),
             base_dir: context.base_dir.clone(),
@@ -158,7 +159,8 @@ impl Source for FilesSource {
     }
 
     fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure> {
-        let is_limited = self.reader.options.files_max.is_some();
+        let options = &self.reader.options;
+        let is_limited = options.files_max.is_some() || options.bytes_max.is_some();
         let entries_max = match admission {
             // The scanner has put no more files into an entry than a micro-batch may have.
             Admission::Limited if is_limited => 1,

@@ -6,10 +6,12 @@
 
 use async_trait::async_trait;
 use millstream_engine::connector::{FlowContext, OptionError, Options};
-use millstream_engine::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
+use millstream_engine::sink::{
+    Acknowledgement, Delivery, Failure, OtherQuery, Output, Published, Sink,
+};
 
 use super::settings::ClientSettings;
-use super::sink::AtLeastOnceSink;
+use super::sink::{AtLeastOnceSink, description};
 use super::sink_columns::SinkColumns;
 use super::transactions::{ExactlyOnceSink, NotOpened};
 
@@ -82,7 +84,7 @@ impl KafkaSink {
 #[async_trait]
 impl Sink for KafkaSink {
     fn description(&self) -> String {
-        format!("KafkaTable[{}]", self.topic.as_deref().unwrap_or("by column"))
+        description(self.topic.as_deref())
     }
 
     fn delivery(&self) -> Delivery {
@@ -105,6 +107,13 @@ impl Sink for KafkaSink {
         }
         self.at_least_once.open().await?;
         Ok(None)
+    }
+
+    async fn other_queries(&mut self) -> Result<Vec<OtherQuery>, Failure> {
+        match &self.exactly_once {
+            Some(sink) => sink.other_queries().await,
+            None => Ok(Vec::new()),
+        }
     }
 
     async fn ready(&mut self) -> Result<(), Failure> {

@@ -93,8 +93,12 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         let code = error.rdkafka_error_code();
-        // It follows from what was said of each.
-        if code == Some(RDKafkaErrorCode::AllBrokersDown) {
+        // The one follows from what was said of each, the other is no error.
+        let is_news = !matches!(
+            code,
+            Some(RDKafkaErrorCode::AllBrokersDown | RDKafkaErrorCode::PartitionEOF)
+        );
+        if !is_news || matches!(error, KafkaError::PartitionEOF(_)) {
             return;
         }
         {

@@ -20,6 +20,7 @@ use super::native::ConsumerClient;
 use super::offsets::{PartitionId, PerPartition};
 use super::settings::ClientSettings;
 use super::source_options::{EARLIEST, LATEST, Subscription};
+use super::wire::code::Code;
 
 /// How long brokers may take to answer at the start.
 pub const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
@@ -27,6 +28,9 @@ pub const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 pub const QUESTION_PATIENCE: Duration = Duration::from_secs(30);
 /// One attempt within the above; between attempts the client's events are looked at.
 const ATTEMPT: Duration = Duration::from_millis(1_000);
+/// How often something that is missing is asked for at a start, and how far apart.
+const LOOKS_AT_START: u32 = 5;
+const LOOK_INTERVAL: Duration = Duration::from_millis(400);
 /// Events looked at in one go; the rest waits for the next time.
 const EVENTS_MAX: usize = 64;
 
@@ -44,6 +48,10 @@ pub struct Partitions {
     pub found: BTreeSet<PartitionId>,
     /// Topics named by the subscription that do not exist.
     pub missing: BTreeSet<String>,
+    /// Topics that exist and of which no partition is told now: they are being made, say.
+    pub unsettled: BTreeSet<String>,
+    /// How many of the partitions have no leader now: nobody can read or write them.
+    pub leaderless: usize,
 }
 
 impl Cluster {
@@ -105,6 +113,26 @@ impl Cluster {
         }
     }
 
+    /// As [`partitions`](Self::partitions), at a start: where something is not there that `is_all`
+    /// asks for, it is asked for again a few times. A broker that has just come back does not know
+    /// all topics at once.
+    pub fn partitions_at_start(
+        &self,
+        subscription: &Subscription,
+        is_all: impl Fn(&Partitions) -> bool,
+    ) -> Result<Partitions, SourceError> {
+        let mut looks = 1;
+        loop {
+            let partitions = self.partitions(subscription, CONNECT_PATIENCE)?;
+            let is_settled = partitions.unsettled.is_empty() && is_all(&partitions);
+            if is_settled || looks == LOOKS_AT_START {
+                return Ok(partitions);
+            }
+            looks += 1;
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
     fn partitions_of<'a>(
         &self,
         topics: impl IntoIterator<Item = &'a str>,
@@ -130,6 +158,22 @@ impl Cluster {
     /// Errors: as [`partitions`](Self::partitions).
     pub fn check_reachable(&self, patience: Duration) -> Result<(), SourceError> {
         self.metadata(None, patience).map(drop)
+    }
+
+    /// The names of all topics.
+    /// Errors: as [`partitions`](Self::partitions).
+    pub fn topics(&self, patience: Duration) -> Result<Vec<String>, SourceError> {
+        let metadata = self.metadata(None, patience)?;
+        Ok(metadata.topics().iter().map(|topic| topic.name().to_owned()).collect())
+    }
+
+    /// The names of all consumer groups; every broker is asked.
+    /// Errors: as [`partitions`](Self::partitions).
+    pub fn groups(&self, patience: Duration) -> Result<Vec<String>, SourceError> {
+        let question = "asking for the consumer groups";
+        let list = |client: &ConsumerClient, wait| client.fetch_group_list(None, wait);
+        let groups = self.ask(question, patience, list)?;
+        Ok(groups.groups().iter().map(|group| group.name().to_owned()).collect())
     }
 
     fn metadata(&self, topic: Option<&str>, patience: Duration) -> Result<Metadata, SourceError> {
@@ -232,8 +276,12 @@ impl Partitions {
                 self.missing.insert(topic.name().to_owned());
             }
             // A topic that is being made, or has no leader now, exists.
+            Some(_) if topic.partitions().is_empty() => {
+                self.unsettled.insert(topic.name().to_owned());
+            }
             Some(_) => {}
         }
+        self.leaderless += topic.partitions().iter().filter(|of| of.leader() < 0).count();
         let name: Arc<str> = topic.name().into();
         let ids = topic.partitions().iter().map(|p| PartitionId::new(name.clone(), p.id()));
         self.found.extend(ids);
@@ -278,19 +326,50 @@ fn no_answer(code: RDKafkaErrorCode) -> bool {
     )
 }
 
-fn may_pass(code: RDKafkaErrorCode) -> bool {
+/// True for an error after which the same is asked again: librdkafka's own, and those of the
+/// brokers that [`wire::code`](super::wire::code) lists.
+pub fn may_pass(code: RDKafkaErrorCode) -> bool {
+    // librdkafka's own are below 0, and the brokers' are as they send them.
+    let of_brokers = i16::try_from(code as i32).is_ok_and(|code| Code(code).may_pass());
     no_answer(code)
+        || of_brokers
         || matches!(
             code,
-            RDKafkaErrorCode::LeaderNotAvailable
-                | RDKafkaErrorCode::NotLeaderForPartition
-                | RDKafkaErrorCode::UnknownTopicOrPartition
-                | RDKafkaErrorCode::UnknownPartition
+            RDKafkaErrorCode::UnknownPartition
                 | RDKafkaErrorCode::UnknownTopic
-                | RDKafkaErrorCode::OffsetNotAvailable
-                | RDKafkaErrorCode::ReplicaNotAvailable
-                | RDKafkaErrorCode::BrokerNotAvailable
-                | RDKafkaErrorCode::NetworkException
-                | RDKafkaErrorCode::RequestTimedOut
+                | RDKafkaErrorCode::WaitingForCoordinator
+                | RDKafkaErrorCode::WaitCache
+                | RDKafkaErrorCode::Partial
+                | RDKafkaErrorCode::Retry
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::types::RDKafkaRespErr;
+
+    use super::super::wire::code::{PASSING, Passing};
+    use super::*;
+
+    #[test]
+    fn each_error_that_passes_is_asked_again_under_librdkafkas_name() {
+        for Passing { code, name, .. } in &PASSING {
+            // Those that it does not know it never gives.
+            let Ok(known) = RDKafkaRespErr::try_from(i32::from(*code)) else { continue };
+            assert!(may_pass(RDKafkaErrorCode::from(known)), "{name}");
+        }
+    }
+
+    #[test]
+    fn refusals_are_final() {
+        for code in [
+            RDKafkaErrorCode::TopicAuthorizationFailed,
+            RDKafkaErrorCode::SaslAuthenticationFailed,
+            RDKafkaErrorCode::Authentication,
+            RDKafkaErrorCode::Fail,
+            RDKafkaErrorCode::InvalidTopic,
+        ] {
+            assert!(!may_pass(code), "{code:?}");
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! and the acknowledgement completes. The cost per record is one atomic increment and decrement.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millstream_engine::sink::{Acknowledgement, Failure, Kind};
 use millstream_store::env::Env;
@@ -80,13 +80,20 @@ pub struct Deliveries {
     /// A publisher waits for space in the client's queue.
     waiting: AtomicBool,
     space: Notify,
+    reports: AtomicU64,
 }
 
 impl Deliveries {
     /// For a client of `table` that takes records of up to `bytes_max` bytes.
     pub fn new(env: Env, table: &str, bytes_max: u64) -> Self {
         let context = Context::new(env, table);
-        Self { context, bytes_max, waiting: AtomicBool::new(false), space: Notify::new() }
+        let (waiting, space) = (AtomicBool::new(false), Notify::new());
+        Self { context, bytes_max, waiting, space, reports: AtomicU64::new(0) }
+    }
+
+    /// How many delivery reports have come.
+    pub fn reports(&self) -> u64 {
+        self.reports.load(Ordering::Relaxed)
     }
 
     /// Announces a wait for [`space`](Self::space), before the queue is tried a last time.
@@ -145,6 +152,7 @@ impl ProducerContext for Deliveries {
             let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
             pending.fail(self.explain(record.topic(), record.key(), record.payload(), code));
         }
+        self.reports.fetch_add(1, Ordering::Relaxed);
         if self.waiting.swap(false, Ordering::SeqCst) {
             self.space.notify_one();
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use millstream_engine::contact::ContactWith;
 use millstream_store::env::{Env, Thread};
+use rdkafka::producer::Producer as _;
 
 use super::native::ProducerClient;
 
@@ -18,16 +20,48 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// Serves `client` on a thread called `name`.
-    pub fn start(env: &Env, name: &str, client: Arc<ProducerClient>) -> Self {
+    /// Serves `client` on a thread called `name`, and tells `contact` whether the brokers answer
+    /// for the records that are under way.
+    pub fn start(
+        env: &Env,
+        name: &str,
+        client: Arc<ProducerClient>,
+        contact: Arc<ContactWith>,
+    ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
+        let (stopped, clock) = (stop.clone(), env.clone());
         let thread = env.thread(name, move || {
+            let mut awaited = Awaited::default();
             while !stopped.load(Ordering::Acquire) {
                 client.poll(POLL);
+                let reports = client.context().reports();
+                awaited.look(client.in_flight_count() > 0, reports, clock.now_ms(), &contact);
             }
         });
         Self { stop, thread: Some(thread) }
+    }
+}
+
+/// Records without their report: since when none came.
+#[derive(Default)]
+struct Awaited {
+    /// Milliseconds since the epoch, and how many reports there were then.
+    since: Option<(i64, u64)>,
+}
+
+impl Awaited {
+    /// Takes in whether records are under way, and how many reports have come in all.
+    fn look(&mut self, is_any: bool, reports: u64, now_ms: i64, contact: &ContactWith) {
+        match self.since {
+            Some((since_ms, before)) if is_any && before == reports => {
+                contact.unanswered(since_ms);
+                return;
+            }
+            // Others may wait for the same brokers: who waits for nothing says nothing of them.
+            Some(_) => contact.answered(),
+            None => {}
+        }
+        self.since = is_any.then_some((now_ms, reports));
     }
 }
 

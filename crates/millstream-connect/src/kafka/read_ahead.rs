@@ -40,6 +40,8 @@ struct State {
     partitions: BTreeMap<PartitionId, Partition>,
     rows: u64,
     bytes: usize,
+    /// How much may wait, and so how much a micro-batch takes at most.
+    bytes_max: usize,
     fixed_end: bool,
     /// All up to the fixed end was asked for in one go.
     whole: bool,
@@ -95,8 +97,18 @@ enum Readiness {
 impl ReadAhead {
     /// An empty one.
     pub fn new(env: Env, limits: Limits) -> Self {
-        let state = State { taken_at: env.monotonic(), ..State::default() };
+        let taken_at = env.monotonic();
+        let state = State { taken_at, bytes_max: WAITING_BYTES_MAX, ..State::default() };
         Self { env, limits, state: Mutex::new(state), arrived: Notify::new() }
+    }
+
+    /// The same, where a limit of memory has `bytes` for what waits. A chunk that is larger is held
+    /// all the same.
+    pub fn holding(mut self, bytes: Option<usize>) -> Self {
+        if let Some(bytes) = bytes {
+            self.state.get_mut().bytes_max = bytes.min(WAITING_BYTES_MAX);
+        }
+        self
     }
 
     /// Adds a partition whose rows up to `position` are not wanted.
@@ -257,7 +269,7 @@ impl ReadAhead {
 
 impl State {
     fn is_full(&self) -> bool {
-        self.rows >= WAITING_ROWS_MAX || self.bytes >= WAITING_BYTES_MAX
+        self.rows >= WAITING_ROWS_MAX || self.bytes >= self.bytes_max
     }
 
     /// True if the end is fixed and the reader has come to it everywhere.

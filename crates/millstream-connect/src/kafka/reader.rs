@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_engine::connector::Memory;
 use millstream_engine::source::{Failure, Kind};
 use millstream_store::env::{Env, Thread};
 use parking_lot::{Condvar, Mutex};
@@ -40,12 +41,13 @@ const CHUNK_BYTES_MAX: usize = 256 << 20;
 /// Errors: `Config` for settings that contradict each other.
 pub fn new_queue(
     settings: &ClientSettings,
+    memory: Option<Memory>,
     env: &Env,
     purpose: &str,
 ) -> Result<MessageQueue, SourceError> {
     let context = Context::new(env.clone(), purpose);
     let client: ConsumerClient =
-        settings.reader().create_with_context(context).map_err(client_error)?;
+        settings.reader(memory).create_with_context(context).map_err(client_error)?;
     Ok(MessageQueue::new(Arc::new(client)))
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use millstream_engine::connector::{OptionError, Options};
+use millstream_engine::connector::{Memory, OptionError, Options};
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaConfRes;
@@ -17,6 +17,13 @@ use super::client::log_level;
 use super::native::known_settings;
 
 /// The prefix of options that are the client's.
+/// How much a client that reads holds back at most, and the least that one answer to it may be:
+/// librdkafka wants it to be no less than the largest record by default.
+const QUEUE_BYTES_MAX: usize = 64 << 20;
+const FETCH_BYTES_MIN: usize = 1 << 20;
+/// Settings that say how large answers may be.
+const FETCH_SIZES: [&str; 3] =
+    ["fetch.max.bytes", "message.max.bytes", "receive.message.max.bytes"];
 const PREFIX: &str = "kafka.";
 
 /// librdkafka's default of `message.max.bytes`.
@@ -203,7 +210,10 @@ impl ClientSettings {
     }
 
     /// Settings of the client that reads records.
-    pub fn reader(&self) -> ClientConfig {
+    /// With a limit of memory the client holds back no more than its share.
+    pub fn reader(&self, memory: Option<Memory>) -> ClientConfig {
+        let queue = memory.map_or(QUEUE_BYTES_MAX, Memory::client_queue).min(QUEUE_BYTES_MAX);
+        let queue_kb = (queue >> 10).max(1).to_string();
         let mut config = self.with_defaults(&[
             // Spark's default. librdkafka's own is read_committed.
             ("isolation.level", "read_uncommitted"),
@@ -212,8 +222,12 @@ impl ClientSettings {
             ("fetch.wait.max.ms", "100"),
             // How soon fetching goes on after the queue was full; the default is a second.
             ("fetch.queue.backoff.ms", "5"),
-            ("queued.max.messages.kbytes", "65536"),
+            ("queued.max.messages.kbytes", &queue_kb),
         ]);
+        if memory.is_some() && FETCH_SIZES.iter().all(|key| self.get(key).is_none()) {
+            // One answer of a broker; a larger record comes alone.
+            config.set("fetch.max.bytes", queue.max(FETCH_BYTES_MIN).to_string());
+        }
         config.set("enable.partition.eof", "true");
         config.set("enable.auto.commit", "false");
         config.set("enable.auto.offset.store", "false");
@@ -468,14 +482,14 @@ mod tests {
     fn defaults_give_way_to_the_user() {
         let user = [("kafka.isolation.level", "read_committed"), ("kafka.LINGER.ms", "7")];
         let settings = parse(&user, Use::Consumer).unwrap();
-        assert_eq!(settings.reader().get("isolation.level"), Some("read_committed"));
+        assert_eq!(settings.reader(None).get("isolation.level"), Some("read_committed"));
         assert_eq!(settings.control(Some("g")).get("group.id"), Some("g"));
         assert_eq!(settings.producer().get("linger.ms"), Some("7"));
         let plain = parse(&[], Use::Consumer).unwrap();
-        assert_eq!(plain.reader().get("isolation.level"), Some("read_uncommitted"));
-        assert_eq!(plain.reader().get("auto.offset.reset"), Some("error"));
+        assert_eq!(plain.reader(None).get("isolation.level"), Some("read_uncommitted"));
+        assert_eq!(plain.reader(None).get("auto.offset.reset"), Some("error"));
         assert_eq!(plain.producer().get("enable.idempotence"), Some("true"));
-        for config in [plain.reader(), plain.control(None), plain.producer()] {
+        for config in [plain.reader(None), plain.control(None), plain.producer()] {
             config.create_native_config().expect("our own settings are valid");
         }
     }

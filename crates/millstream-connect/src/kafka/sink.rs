@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_engine::connector::FlowContext;
+use millstream_engine::contact::ContactWith;
 use millstream_engine::sink::{Acknowledgement, Failure, Output};
 use millstream_store::env::Env;
 use rdkafka::producer::Producer as _;
@@ -41,6 +42,7 @@ pub struct AtLeastOnceSink {
     /// The option `topic`: where all rows go.
     topic: Option<Arc<str>>,
     table: String,
+    contact: Arc<ContactWith>,
     env: Env,
     producer: Option<Producer>,
 }
@@ -65,6 +67,7 @@ impl AtLeastOnceSink {
             columns,
             topic: topic.map(Arc::from),
             table: table.to_owned(),
+            contact: Arc::new(context.contacts.with(brokers_of(topic))),
             env: context.env.clone(),
             producer: None,
         }
@@ -87,8 +90,8 @@ impl AtLeastOnceSink {
     /// Connects.
     pub async fn open(&mut self) -> Result<(), Failure> {
         let (settings, env, table) = (self.settings.clone(), self.env.clone(), self.table.clone());
-        let topic = self.topic.clone();
-        let connecting = move || connect(&settings, &env, &table, topic.as_deref());
+        let (topic, contact) = (self.topic.clone(), Arc::clone(&self.contact));
+        let connecting = move || connect(&settings, &env, &table, topic.as_deref(), contact);
         self.producer = Some(self.env.spawn_blocking("kafka-open", connecting).join().await?);
         Ok(())
     }
@@ -140,12 +143,23 @@ impl Producer {
     }
 }
 
+/// What a table's brokers are called where they do not answer.
+pub fn brokers_of(topic: Option<&str>) -> String {
+    format!("the brokers of {}", description(topic))
+}
+
+/// What a table is, for progress and messages.
+pub fn description(topic: Option<&str>) -> String {
+    format!("KafkaTable[{}]", topic.unwrap_or("by column"))
+}
+
 /// Connects, and makes sure that the topic of all rows exists. Blocks.
 fn connect(
     settings: &ClientSettings,
     env: &Env,
     table: &str,
     topic: Option<&str>,
+    contact: Arc<ContactWith>,
 ) -> Result<Producer, SinkError> {
     let partitions = partitions_of(settings, env, table, topic)?;
     let config = settings.producer_to(partitions.found.len());
@@ -156,7 +170,7 @@ fn connect(
         config.create_with_context(deliveries).map_err(client_error).map_err(SinkError::Cluster)?;
     let client = Arc::new(client);
     create_missing(&partitions, settings, env, &client)?;
-    let poller = Poller::start(env, "kafka-writer", client.clone());
+    let poller = Poller::start(env, "kafka-writer", client.clone(), contact);
     Ok(Producer { outbox: Outbox::new(client), _poller: poller })
 }
 

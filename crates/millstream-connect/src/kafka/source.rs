@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::connector::{FlowContext, ReadMode};
+use millstream_engine::connector::{FlowContext, Memory, ReadMode};
 use millstream_engine::source::{
-    Admission, Failure, Lane, Source, SourceLog, SourceOffset, Split, Taken,
+    Admission, Beginning, Failure, Lane, Source, SourceLog, SourceOffset, Split, Taken,
 };
 
-use super::cluster::{CONNECT_PATIENCE, Cluster};
+use super::cluster::{Cluster, Partitions};
 use super::error::{DataLoss, SourceError};
 use super::offsets::{
     PartitionId, PerPartition, parse_initial_entry, parse_source_offset, to_initial_entry,
@@ -41,6 +41,8 @@ pub struct KafkaSource {
     table: String,
     /// Where a new query starts; known once it is open.
     initial: PerPartition,
+    /// The ends of partitions when reading began.
+    ends: PerPartition,
     cluster: Option<Arc<Cluster>>,
     buffer: Arc<ReadAhead>,
     // Both are stopped before the buffer goes.
@@ -57,7 +59,9 @@ impl KafkaSource {
         table: &str,
         context: &FlowContext,
     ) -> Self {
-        let buffer = Arc::new(ReadAhead::new(context.env.clone(), options.limits));
+        let waiting = context.memory.map(Memory::read_ahead);
+        let buffer = ReadAhead::new(context.env.clone(), options.limits).holding(waiting);
+        let buffer = Arc::new(buffer);
         Self {
             options: Arc::new(options),
             mode,
@@ -65,6 +69,7 @@ impl KafkaSource {
             context: context.clone(),
             table: table.to_owned(),
             initial: PerPartition::new(),
+            ends: PerPartition::new(),
             cluster: None,
             buffer,
             watch: None,
@@ -80,6 +85,12 @@ impl KafkaSource {
         let prefix = self.options.group_prefix.as_deref().unwrap_or("millstream");
         let id: String = self.context.query_id.chars().take(8).collect();
         format!("{prefix}-{}-{id}", self.context.flow)
+    }
+
+    /// The newest end of a partition that is known; `None` where the brokers did not tell any.
+    fn end_seen(&self, id: &PartitionId) -> Option<i64> {
+        let at_start = self.ends.get(id).copied();
+        self.reader.as_ref()?.end_seen(id).max(at_start)
     }
 
     fn look(&self) -> More {
@@ -150,7 +161,7 @@ impl Source for KafkaSource {
         }
         let position = position.unwrap_or_else(|| self.initial.clone());
         let checked = position.clone();
-        self.ask(move |cluster, options| reconcile(cluster, options, checked)).await?;
+        self.ask(move |cluster, options| reconcile(cluster, options, checked).map(drop)).await?;
         Ok(to_source_offset(&position))
     }
 
@@ -170,8 +181,9 @@ impl Source for KafkaSource {
             include_headers: self.options.include_headers,
         };
         let (env, table) = (self.context.env.clone(), self.table.clone());
+        let memory = self.context.memory;
         let reading = move |cluster: &Cluster, options: &SourceOptions| {
-            let queue = new_queue(&options.client, &env, &table)?;
+            let queue = new_queue(&options.client, memory, &env, &table)?;
             replay(&range, cluster, queue, &env)
         };
         let chunks = self.ask(reading).await?;
@@ -182,15 +194,25 @@ impl Source for KafkaSource {
         Ok(Taken { end: end.clone(), rows, splits: self.hand_out(chunks), oldest_arrival_us })
     }
 
+    fn offsets_stand_alone(&self) -> bool {
+        true
+    }
+
+    fn beginning(&self) -> Option<Beginning> {
+        let (option, place) = &self.options.starting;
+        Some(Beginning { option: format!("'{option}' = '{place}'"), may_skip: place.may_skip() })
+    }
+
     async fn start(&mut self, position: &SourceOffset) -> Result<(), Failure> {
         let position = positions(position)?;
-        let position =
-            self.ask(move |cluster, options| reconcile(cluster, options, position)).await?;
+        let reconciled = self.ask(move |cluster, options| reconcile(cluster, options, position));
+        let Reconciled { position, ends } = reconciled.await?;
+        self.ends = ends;
         for (id, offset) in &position {
             self.buffer.add(id.clone(), *offset);
         }
         let env = &self.context.env;
-        let queue = new_queue(&self.options.client, env, &self.table)?;
+        let queue = new_queue(&self.options.client, self.context.memory, env, &self.table)?;
         let rules = Rules {
             include_headers: self.options.include_headers,
             fail_on_data_loss: self.options.fail_on_data_loss,
@@ -202,6 +224,11 @@ impl Source for KafkaSource {
             fail_on_data_loss: self.options.fail_on_data_loss,
             buffer: self.buffer.clone(),
             orders: reader.orders().clone(),
+            brokers: self.context.contacts.with(format!("the brokers of {}", self.description())),
+            leaders: self
+                .context
+                .contacts
+                .with(format!("the leaders of some partitions of {}", self.description())),
         };
         self.watch = Some(Watch::start(watched, env));
         self.reader = Some(reader);
@@ -240,8 +267,10 @@ impl Source for KafkaSource {
     }
 
     fn lanes_behind(&self) -> Vec<Lane> {
-        let Some(reader) = &self.reader else { return Vec::new() };
-        let behind = self.buffer.behind(|id| reader.end_seen(id));
+        if self.reader.is_none() {
+            return Vec::new();
+        }
+        let behind = self.buffer.behind(|id| self.end_seen(id));
         behind.iter().map(PartitionId::lane).collect()
     }
 
@@ -252,21 +281,21 @@ impl Source for KafkaSource {
     }
 
     fn latest(&self) -> Option<SourceOffset> {
-        let reader = self.reader.as_ref()?;
+        self.reader.as_ref()?;
         let latest = self.buffer.read().into_iter().map(|(id, read)| {
-            let seen = reader.end_seen(&id).unwrap_or(read);
-            (id, seen.max(read))
+            let seen = self.end_seen(&id)?;
+            Some((id, seen.max(read)))
         });
-        Some(to_source_offset(&latest.collect()))
+        // Of a part of the partitions it would be taken for all.
+        Some(to_source_offset(&latest.collect::<Option<_>>()?))
     }
 
     fn metrics(&self) -> BTreeMap<String, u64> {
         let malformed = self.rows.malformed.load(Ordering::Relaxed);
         let mut metrics = BTreeMap::from([("rowsMalformed".to_owned(), malformed)]);
-        if let Some(reader) = &self.reader {
-            let behind = self.buffer.taken().into_iter().map(|(id, taken)| {
-                let end = reader.end_seen(&id).unwrap_or(taken);
-                u64::try_from(end - taken).unwrap_or(0)
+        if self.reader.is_some() {
+            let behind = self.buffer.taken().into_iter().filter_map(|(id, taken)| {
+                Some(u64::try_from(self.end_seen(&id)? - taken).unwrap_or(0))
             });
             metrics.extend(behind_metrics(&behind.collect::<Vec<_>>()));
         }
@@ -305,22 +334,13 @@ fn positions(offset: &SourceOffset) -> Result<PerPartition, SourceError> {
     })
 }
 
-/// Asks for the partitions at the start of a query. A topic that does not exist is an error then:
-/// it is more likely a typo than a topic to come.
-fn partitions_now(
-    cluster: &Cluster,
-    subscription: &Subscription,
-) -> Result<BTreeSet<PartitionId>, SourceError> {
-    let partitions = cluster.partitions(subscription, CONNECT_PATIENCE)?;
-    Ok(partitions.found)
-}
-
 /// Where a new query starts.
 fn first_positions(
     cluster: &Cluster,
     options: &SourceOptions,
 ) -> Result<PerPartition, SourceError> {
-    let partitions = cluster.partitions(&options.subscription, CONNECT_PATIENCE)?;
+    let is_all = |partitions: &Partitions| partitions.missing.is_empty();
+    let partitions = cluster.partitions_at_start(&options.subscription, is_all)?;
     let (servers, option) = (cluster.servers().to_owned(), options.subscription.option());
     if let Some(topic) = partitions.missing.into_iter().next() {
         return Err(SourceError::NoTopic { topic, servers, option });
@@ -405,9 +425,10 @@ fn reconcile(
     cluster: &Cluster,
     options: &SourceOptions,
     position: PerPartition,
-) -> Result<PerPartition, SourceError> {
+) -> Result<Reconciled, SourceError> {
     let fail = options.fail_on_data_loss;
-    let found = partitions_now(cluster, &options.subscription)?;
+    let is_all = |partitions: &Partitions| position.keys().all(|id| partitions.found.contains(id));
+    let found = cluster.partitions_at_start(&options.subscription, is_all)?.found;
     let times = |time: i64| found.iter().map(|id| (id.clone(), time)).collect::<PerPartition>();
     let earliest = cluster.offsets(&times(EARLIEST))?;
     let latest = cluster.offsets(&times(LATEST))?;
@@ -436,7 +457,14 @@ fn reconcile(
         }
         reconciled.insert(id, earliest);
     }
-    Ok(reconciled)
+    Ok(Reconciled { position: reconciled, ends: latest })
+}
+
+/// Where a query goes on.
+struct Reconciled {
+    position: PerPartition,
+    /// The ends of the partitions at that time.
+    ends: PerPartition,
 }
 
 #[cfg(test)]

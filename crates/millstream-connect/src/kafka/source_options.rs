@@ -1,6 +1,7 @@
 //! Options of a Kafka table that is read, as Spark names and orders them.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use millstream_engine::connector::{OptionError, Options, ReadMode};
@@ -8,8 +9,9 @@ use millstream_engine::dead_letters;
 use regex::Regex;
 
 use super::admission::{DELAY_MAX_DEFAULT, Limits};
-use super::offsets::{PartitionId, PerPartition, parse};
+use super::offsets::{PartitionId, PerPartition, parse, to_json};
 use super::settings::{ClientSettings, Use};
+use crate::excerpt::excerpt;
 
 /// The newest offset, in options.
 pub const LATEST: i64 = -1;
@@ -68,6 +70,31 @@ pub enum Place {
     Time(i64),
     /// As `Time`, for all partitions.
     Times(PerPartition),
+}
+
+impl Place {
+    /// Whether records that are there already may come before it.
+    pub fn may_skip(&self) -> bool {
+        match self {
+            Self::Earliest => false,
+            Self::Latest | Self::Time(_) | Self::Times(_) => true,
+            Self::Offsets(offsets) => offsets.values().any(|offset| *offset != EARLIEST),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Earliest => f.write_str("earliest"),
+            Self::Latest => f.write_str("latest"),
+            Self::Time(time) => time.fmt(f),
+            Self::Offsets(numbers) | Self::Times(numbers) => {
+                let json = to_json(numbers.iter().map(|(id, number)| (id, *number)));
+                f.write_str(&excerpt(json.as_bytes()))
+            }
+        }
+    }
 }
 
 /// `startingOffsetsByTimestampStrategy`: where to start if no record is as new as asked for.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_engine::contact::ContactWith;
 use millstream_store::env::{Env, Thread};
 use millstream_store::offset::SourceOffset;
 use parking_lot::{Condvar, Mutex};
@@ -56,6 +57,10 @@ pub struct Watched {
     pub buffer: Arc<ReadAhead>,
     /// Who reads them.
     pub orders: Arc<Orders>,
+    /// Whether any broker answers.
+    pub brokers: ContactWith,
+    /// Whether every partition has a leader.
+    pub leaders: ContactWith,
 }
 
 impl Watch {
@@ -126,9 +131,20 @@ impl Watching {
     }
 
     fn look(&mut self) {
-        let Watched { cluster, subscription, buffer, .. } = &self.watched;
-        // Without an answer nothing is known; the client has warned about it already.
-        let Ok(now) = cluster.partitions(subscription, LOOK_PATIENCE) else { return };
+        let Watched { cluster, subscription, buffer, brokers, leaders, .. } = &self.watched;
+        let asked_ms = self.env.now_ms();
+        let answer = cluster.partitions(subscription, LOOK_PATIENCE);
+        match &answer {
+            Err(SourceError::Unreachable { .. }) => brokers.unanswered(asked_ms),
+            // A refusal is an answer.
+            _ => brokers.answered(),
+        }
+        // Without an answer nothing is known.
+        let Ok(now) = answer else { return };
+        match now.leaderless {
+            0 => leaders.answered(),
+            _ => leaders.unanswered(asked_ms),
+        }
         let known: BTreeSet<PartitionId> = buffer.taken().into_keys().collect();
         let new: BTreeSet<PartitionId> = now.found.difference(&known).cloned().collect();
         if !new.is_empty() && !buffer.has_fixed_end() {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millstream_engine::connector::{
-    Connector, FlowContext, OptionError, OptionSpec, Options, ReadMode, Side, Table,
+    Connector, FlowContext, Memory, OptionError, OptionSpec, Options, ReadMode, Side, Table,
 };
 use millstream_engine::sink::{Failure, Sink};
 use millstream_engine::source::{Kind, Source};
@@ -142,7 +142,10 @@ impl Connector for Rate {
     ) -> Result<Box<dyn Source>, Failure> {
         let options = RateOptions::parse(&table.options)
             .map_err(|error| Failure::new(Kind::Config, error.problem))?;
-        Ok(Box::new(RateSource::new(options, context.env.clone())))
+        Ok(Box::new(
+            RateSource::new(options, context.env.clone())
+                .holding(context.memory.map(Memory::read_ahead)),
+        ))
     }
 
     fn sink(

@@ -26,6 +26,8 @@ const RECORD_BATCH_ROWS: u64 = 8_192;
 /// Rows in one micro-batch. After a long stop the rows that came due meanwhile follow in
 /// micro-batches of this size, so that catching up does not need memory for all of them at once.
 const TAKE_ROWS_MAX: u64 = 1 << 20;
+/// A time and a number.
+const ROW_BYTES: u64 = 16;
 /// Rows that come faster than this are handed over in ticks. Waking for each would be spinning, and
 /// tokio's timer rounds every sleep up to a whole millisecond, so that a tick takes one to two.
 const TICK_US: i64 = 500;
@@ -94,13 +96,24 @@ pub struct RateSource {
     /// When rows were last handed over.
     taken_at_us: i64,
     end: Option<u64>,
+    /// Rows in one micro-batch.
+    rows_max: u64,
 }
 
 impl RateSource {
     /// A source that keeps to the pace in `options` by the clock of `env`.
     pub fn new(options: RateOptions, env: Env) -> Self {
         let now = env.now_us();
-        Self { options, env, created_us: now, taken: 0, taken_at_us: i64::MIN, end: None }
+        let (taken_at_us, rows_max) = (i64::MIN, TAKE_ROWS_MAX);
+        Self { options, env, created_us: now, taken: 0, taken_at_us, end: None, rows_max }
+    }
+
+    /// The same, where a limit of memory has `bytes` for a micro-batch's rows.
+    pub fn holding(mut self, bytes: Option<usize>) -> Self {
+        if let Some(bytes) = bytes {
+            self.rows_max = (bytes as u64 / ROW_BYTES).clamp(1, TAKE_ROWS_MAX);
+        }
+        self
     }
 
     /// Rows that may be handed over by now.
@@ -212,7 +225,7 @@ impl Source for RateSource {
     fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure> {
         let now_us = self.env.now_us();
         let rows_max = match admission {
-            Admission::Limited => TAKE_ROWS_MAX,
+            Admission::Limited => self.rows_max,
             Admission::All => u64::MAX,
         };
         let end = self.rows_due(now_us).min(self.taken.saturating_add(rows_max));

@@ -27,12 +27,7 @@ pub fn context(base_dir: &Path) -> FlowContext {
 }
 
 pub fn context_of(base_dir: &Path, query_id: &str) -> FlowContext {
-    FlowContext {
-        flow: "flow".into(),
-        query_id: query_id.into(),
-        env: Env::real(),
-        base_dir: base_dir.to_owned(),
-    }
+    FlowContext::new("flow", query_id, &Env::real(), base_dir)
 }
 
 pub fn connector(name: &str, base_dir: &Path) -> Arc<dyn Connector> {

@@ -34,6 +34,7 @@ use super::MICRO_BATCHES_IN_FLIGHT_MAX;
 use super::decoded::{self, Decoded, Reading};
 use super::handed_over::HandedOver;
 use super::letter_tables::LetterTable;
+use super::others::Start;
 use super::outlets::{LetterRows, Outlets, logged_for};
 use crate::plan::stateful_plan::Ran;
 use crate::plan::stream_scan::from_datafusion;
@@ -69,6 +70,8 @@ pub struct Branches {
     readings: Vec<Reading>,
     /// Where dead letters go. Its sinks are counted after those of the branches.
     outlets: Option<Outlets>,
+    /// How a query without a micro-batch may begin.
+    pub(super) start: Start,
 }
 
 /// A micro-batch on its way to the sinks.
@@ -101,7 +104,8 @@ impl Branches {
     /// The branches of one query, whose plans read the same sources in the same order.
     pub fn new(branches: Vec<Branch>) -> Self {
         assert!(!branches.is_empty(), "a query has at least one branch");
-        let mut of_query = Self { branches, readings: Vec::new(), outlets: None };
+        let start = Start::default();
+        let mut of_query = Self { branches, readings: Vec::new(), outlets: None, start };
         of_query.find_columns();
         of_query
     }
@@ -116,6 +120,13 @@ impl Branches {
     /// The branch of a query that has only one.
     pub fn one(plan: impl Into<StreamPlan>, sink: Box<dyn Sink>) -> Self {
         Self::new(vec![Branch { plan: plan.into(), sink }])
+    }
+
+    /// The only branch with another sink.
+    #[cfg(test)]
+    pub(super) fn with_sink(mut self, sink: Box<dyn Sink>) -> Self {
+        self.branches[0].sink = sink;
+        self
     }
 
     fn find_columns(&mut self) {
@@ -174,12 +185,12 @@ impl Branches {
         slots.filter_map(|slots| slots.event_times()).next().map(Arc::clone)
     }
 
-    fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
+    pub(super) fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
         let letters = self.outlets.iter().flat_map(Outlets::sinks);
         self.branches.iter().map(|branch| &*branch.sink).chain(letters)
     }
 
-    fn sinks_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Sink>> {
+    pub(super) fn sinks_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Sink>> {
         let letters = self.outlets.iter_mut().flat_map(Outlets::sinks_mut);
         self.branches.iter_mut().map(|branch| &mut branch.sink).chain(letters)
     }

@@ -38,6 +38,7 @@ mod decoded;
 mod handed_over;
 mod letter_tables;
 mod micro_batch;
+pub mod others;
 pub mod outlets;
 mod pace;
 mod recovery;
@@ -134,6 +135,7 @@ impl Query {
     /// acknowledged by then is in the logs.
     pub async fn run(self) -> Result<Finished, Failure> {
         let mut driver = Driver::start(self).await?;
+        driver.query.listener.runs();
         let outcome = driver.run().await;
         driver.finish(outcome).await
     }

@@ -16,8 +16,8 @@ use super::letter_tables::{self, Found};
 use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{self, Replay, ResumeError};
 use super::stateful::{self, StateToResume};
-use super::{Driver, Query};
-use crate::progress::Durations;
+use super::{Driver, Query, others};
+use crate::progress::{Durations, SourceBeginning};
 use crate::sink::Published;
 use crate::source::Failure;
 use crate::sql::trigger::Trigger;
@@ -25,7 +25,9 @@ use crate::sql::trigger::Trigger;
 impl Driver {
     pub(super) async fn start(mut query: Query) -> Result<Self, Failure> {
         let recovered = query.checkpoint.recover().await?;
-        let published = query.branches.open().await?;
+        let mut published = query.branches.open().await?;
+        let is_new = others::is_new(&query.checkpoint, &recovered, &published);
+        others::settle(&mut query, &recovered, &mut published).await?;
         let has_state = query.branches.stateful().next().is_some();
         let (resume, state) = match has_state {
             true => {
@@ -64,11 +66,28 @@ impl Driver {
         };
         match driver.resume(resume, state).await {
             Ok(()) => {
+                if is_new {
+                    driver.tell_beginning();
+                }
                 driver.static_watch = driver.watch_statics();
                 Ok(driver)
             }
             Err(failure) => Err(driver.finish(Err(failure)).await.expect_err("it was given one")),
         }
+    }
+
+    /// Tells where a query without a micro-batch begins to read.
+    fn tell_beginning(&self) {
+        let sources = self.query.sources.iter().zip(&self.positions);
+        let sources = sources.filter_map(|(source, start)| {
+            let option = source.beginning().map(|beginning| beginning.option);
+            Some(SourceBeginning {
+                description: source.description(),
+                start: start.clone()?,
+                option,
+            })
+        });
+        self.query.listener.begins(&sources.collect::<Vec<_>>());
     }
 
     /// Opens the sources where the logs say, repeats what was logged but not published, and lets

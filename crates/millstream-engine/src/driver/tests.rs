@@ -1,6 +1,7 @@
 //! The driver against a source and a sink made for testing: every promise of the module's head,
 //! with crashes in between.
 
+mod others;
 mod replicas;
 mod several;
 mod stateful;

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use millstream_store::checkpoint::Checkpoint;
 use parking_lot::Mutex;
 use thiserror::Error;
 
@@ -93,7 +92,7 @@ impl PlannedFlow {
         }
         let location =
             format!("{}/replay/{}", settings.checkpoint.trim_end_matches('/'), letters.id());
-        let checkpoint = Checkpoint::open(&location, &self.env).await?;
+        let checkpoint = settings.open_checkpoint(&location, &self.env).await?;
         let context = self.context(checkpoint.query_id());
         let of_flow = self.letter_box(&letters, condition, &context)?;
         let (tally, mut sources) = (Arc::new(Mutex::new(Tally::default())), Vec::new());
@@ -115,6 +114,8 @@ impl PlannedFlow {
             self.flow.dead_letters.iter_mut().for_each(|table| table.sources.clear());
             let boxed = |source| Box::new(source) as Box<dyn Source>;
             let sources = sources.into_iter().map(boxed).collect();
+            // It writes beside the flow whatever that has written: letters are not its rows again.
+            self.flow.writer.beside_others = true;
             let checks = self.checks().map(|checks| checks.with_remedy(Remedy::OfRecordedLetter));
             self.drive(checkpoint, &context, sources, checks, settings).await?;
         }

@@ -40,6 +40,7 @@ pub const WRITER_OPTIONS: &[&str] = &[
     WATERMARK_POLICY,
     IDLE_TIMEOUT,
     ADVANCE_AFTER,
+    OTHER_QUERIES,
 ];
 
 const CHECKPOINT: &str = "checkpointLocation";
@@ -65,6 +66,8 @@ const WATERMARK_POLICY: &str = "multipleWatermarkPolicy";
 const IDLE_TIMEOUT: &str = "watermarkIdleTimeout";
 /// After which time without any rows the watermark goes on with the clock.
 const ADVANCE_AFTER: &str = "watermarkAdvanceAfter";
+/// Whether a new query may write beside others to tables that know of them.
+pub const OTHER_QUERIES: &str = "otherQueries";
 /// Spark's default.
 const ASYNC_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 /// What the older name means without a value.
@@ -89,6 +92,8 @@ pub struct WriterOptions {
     pub watermark_policy: Policy,
     /// `watermarkIdleTimeout` and `watermarkAdvanceAfter`.
     pub idling: Idling,
+    /// `otherQueries` is `allowed`: a new query writes beside others.
+    pub beside_others: bool,
 }
 
 /// What a table is used for in the file.
@@ -362,6 +367,7 @@ impl DeclaredTable {
         let idling = found.take(idling(&options).map_err(blame)).unwrap_or_default();
         let policy = watermark_policy(&options).map_err(blame);
         let watermark_policy = found.take(policy).unwrap_or_default();
+        let beside_others = found.take(beside_others(&options).map_err(blame)).unwrap_or_default();
         let trigger = found.take(trigger(&options).map_err(blame)).unwrap_or_default();
         let logging = found.take(logging(&options).map_err(blame)).unwrap_or_default();
         if matches!(logging.tracking, ProgressTracking::Interval(_))
@@ -384,6 +390,7 @@ impl DeclaredTable {
             memory_limit,
             watermark_policy,
             idling,
+            beside_others,
         })
     }
 }
@@ -416,6 +423,15 @@ fn watermark_policy(options: &Options) -> Result<Policy, OptionError> {
         Some(policy) if policy.trim().eq_ignore_ascii_case("min") => Ok(Policy::Min),
         Some(policy) if policy.trim().eq_ignore_ascii_case("max") => Ok(Policy::Max),
         Some(policy) => Err(OptionError::invalid(WATERMARK_POLICY, policy, "'min' or 'max'")),
+    }
+}
+
+fn beside_others(options: &Options) -> Result<bool, OptionError> {
+    match options.get(OTHER_QUERIES) {
+        None => Ok(false),
+        Some(text) if text.trim().eq_ignore_ascii_case("refused") => Ok(false),
+        Some(text) if text.trim().eq_ignore_ascii_case("allowed") => Ok(true),
+        Some(text) => Err(OptionError::invalid(OTHER_QUERIES, text, "'refused' or 'allowed'")),
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use millstream_engine::driver::others::Siblings;
 use millstream_engine::driver::stop::stop_pair;
 use millstream_engine::flow::RunSettings;
 use millstream_engine::progress::Listener;
@@ -19,6 +20,7 @@ use millstream_engine::progress::Listener;
 use crate::app::App;
 use crate::cli::DemoArguments;
 use crate::load::{Changes, LoadError, Loaded, PipelineFile};
+use crate::restart::Policy;
 use crate::stopping;
 use crate::supervise::{self, Job};
 use crate::terminal::LiveLines;
@@ -52,14 +54,19 @@ pub async fn run(arguments: DemoArguments, app: &App) -> ExitCode {
     let live = app.screen.is_terminal().then(|| {
         LiveLines::start(&app.env, &app.screen, names.zip(watches.iter().cloned()).collect())
     });
+    let siblings = Siblings::default();
     let jobs = loaded.into_iter().zip(&watches).map(|(loaded, watch)| Job {
         plan: loaded.plan,
+        planner: loaded.planner,
+        restart: Policy::Never,
         settings: RunSettings {
             checkpoint: loaded.checkpoint,
             trigger: loaded.flow.writer.trigger,
             logging: loaded.flow.writer.logging,
             listener: Arc::clone(watch) as Arc<dyn Listener>,
             stop: stop.clone(),
+            siblings: siblings.clone(),
+            adopt: None,
         },
     });
     stopping::after(&app.env, arguments.run_for, stopper.clone());

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_engine::contact::ContactWith;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
@@ -23,7 +24,7 @@ use super::super::native::{ProducerClient, TransactionError, commit_transaction}
 use super::super::outbox::Outbox;
 use super::super::poller::Poller;
 use super::opening::Groups;
-use super::progress::{self, carrier};
+use super::progress::{self, Origin, carrier};
 use super::rotation::{Content, Transactor};
 
 /// One call to the brokers; it is repeated while that may help.
@@ -35,12 +36,22 @@ const SPACE_INTERVAL: Duration = Duration::from_millis(1);
 /// How long the commit of a transaction may be without an answer, beyond the transaction's life.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Where records of progress go, and whose they are.
+pub struct Recorder {
+    /// The groups of the record's pieces, which all clients share.
+    pub groups: Arc<Mutex<Groups>>,
+    /// What records say of the query.
+    pub origin: Arc<Origin>,
+    /// Told whether the brokers answer.
+    pub contact: Arc<ContactWith>,
+}
+
 /// A client with a transactional id.
 pub struct TransactionalClient {
     id: String,
     outbox: Outbox,
     topic: Option<Arc<str>>,
-    groups: Arc<Mutex<Groups>>,
+    recorder: Recorder,
     env: Env,
     timeout: Duration,
     /// When the transaction began, on the monotonic clock.
@@ -50,18 +61,18 @@ pub struct TransactionalClient {
 
 impl TransactionalClient {
     /// For a client whose `transactional.id` is `id` and whose transactions live for `timeout`.
-    /// `topic` is the table's option, `groups` are those of the record.
+    /// `topic` is the table's option.
     pub fn new(
         id: String,
         client: Arc<ProducerClient>,
         timeout: Duration,
         topic: Option<Arc<str>>,
-        groups: Arc<Mutex<Groups>>,
+        recorder: Recorder,
         env: &Env,
     ) -> Self {
-        let poller = Poller::start(env, "kafka-reports", client.clone());
+        let poller = Poller::start(env, "kafka-reports", client.clone(), recorder.contact.clone());
         let (outbox, env, begun) = (Outbox::new(client), env.clone(), Duration::ZERO);
-        Self { id, outbox, topic, groups, env, timeout, begun, _poller: poller }
+        Self { id, outbox, topic, recorder, env, timeout, begun, _poller: poller }
     }
 
     /// Where rows go, and the client behind it.
@@ -96,12 +107,15 @@ impl Transactor for TransactionalClient {
 
     fn commit(&mut self) -> Result<(), SinkError> {
         crash_points::reached(Step::BeforeCommit);
+        let asked_ms = self.env.now_ms();
         while let Err(error) = commit_transaction(self.client(), ATTEMPT) {
+            self.recorder.contact.unanswered(asked_ms);
             let may_pass = error.is_retriable && !error.is_fatal;
             if !may_pass || self.open_for() > self.timeout + ANSWER_PATIENCE {
                 return Err(self.not_committed(error));
             }
         }
+        self.recorder.contact.answered();
         crash_points::reached(Step::AfterCommit);
         Ok(())
     }
@@ -133,8 +147,9 @@ impl TransactionalClient {
 
     /// Puts the record of the query's progress into the transaction.
     fn record(&self, content: &Content) -> Result<(), SinkError> {
-        let mut groups = self.groups.lock();
-        for (index, piece) in progress::encode(&content.reached).iter().enumerate() {
+        let Recorder { groups, origin, .. } = &self.recorder;
+        let mut groups = groups.lock();
+        for (index, piece) in progress::encode(&content.reached, origin).iter().enumerate() {
             let group = groups.get(index)?;
             let mut offsets = TopicPartitionList::with_capacity(1);
             let mut element = offsets.add_partition(carrier(self.topic.as_deref()), 0);

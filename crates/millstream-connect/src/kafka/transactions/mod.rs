@@ -30,13 +30,15 @@
 //!
 //! ## Two instances
 //!
-//! The ids follow from the flow's name and the query's id. Whoever opens the sink takes all of
+//! The ids follow from the flow's name and the query's id; those of a flow that had another name
+//! are found by the [record](others) it left. Whoever opens the sink takes all of
 //! them over, which ends transactions that were left open, and turns a former owner away from then
 //! on; only after that the record is read. So of two instances of a flow the later one wins and
 //! misses nothing that the former one published.
 
 mod client;
 mod opening;
+mod others;
 mod own;
 mod progress;
 mod record_topic;
@@ -77,6 +79,27 @@ impl Names {
         let of_flow = topic_characters(&flow).take(FLOW_LENGTH_MAX - in_topic.len());
         let topic = format!("{}{id}{in_topic}-published", of_flow.collect::<String>());
         Self { base: format!("{flow}{id}{branch}"), topic }
+    }
+
+    /// The name of the flow, where `name` is that of a record of the query `query_id`.
+    fn flow_of_record(name: &str, query_id: &str, is_topic: bool) -> Option<String> {
+        let branch = query_id.get(QUERY_ID_LENGTH..).unwrap_or_default();
+        let branch = if is_topic { branch_in_topic(branch) } else { branch.to_owned() };
+        let id: String = query_id.chars().take(ID_LENGTH).collect();
+        let middle = name.strip_prefix("millstream-")?.strip_suffix("-published")?;
+        middle.strip_suffix(&branch)?.strip_suffix(&id)?.strip_suffix('-').map(str::to_owned)
+    }
+
+    /// Whether `name` may be that of a record of another query than `query_id`.
+    fn may_be_anothers(name: &str, query_id: &str) -> bool {
+        let id: String = query_id.chars().take(ID_LENGTH).collect();
+        let middle = name.strip_prefix("millstream-");
+        let middle = middle.and_then(|name| name.strip_suffix("-published")).unwrap_or_default();
+        let is_id = |piece: &str| {
+            piece.len() == ID_LENGTH && piece.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        let mut pieces = middle.split('-').skip(1).filter(|piece| is_id(piece)).peekable();
+        pieces.peek().is_some() && !pieces.any(|piece| piece == id)
     }
 
     /// The transactional id number `index`.
@@ -130,6 +153,28 @@ mod tests {
         assert_eq!(names.group(0), "millstream-alerts-0a1b2c3d-published");
         assert_eq!(names.topic(), "millstream-alerts-0a1b2c3d-published");
         assert_eq!(names.group(2), "millstream-alerts-0a1b2c3d-published-2");
+    }
+
+    #[test]
+    fn records_are_found_whatever_their_flow_was_called() {
+        let id = "0a1b2c3d-0000-4000-8000-000000000000";
+        let alerts = format!("{id}-alerts");
+        for flow in ["pii", "a-b", "0a1b2c3d", "x-deadbeef-y"] {
+            let (names, of_branch) = (Names::new(flow, id), Names::new(flow, &alerts));
+            let found = |name: &str, id: &str, topic| Names::flow_of_record(name, id, topic);
+            assert_eq!(found(&names.topic(), id, true).as_deref(), Some(flow));
+            assert_eq!(found(&names.group(0), id, false).as_deref(), Some(flow));
+            assert_eq!(found(&of_branch.topic(), &alerts, true).as_deref(), Some(flow));
+            assert_eq!(found(&of_branch.topic(), id, true), None);
+            assert_eq!(found(&names.topic(), &alerts, true), None);
+            let other = "11111111-0000-4000-8000-000000000000";
+            assert_eq!(found(&names.topic(), other, true), None);
+            assert!(Names::may_be_anothers(&names.topic(), other));
+            assert!(!Names::may_be_anothers(&names.topic(), id));
+        }
+        for foreign in ["", "millstream-published", "millstream-a-b-published", "orders"] {
+            assert!(!Names::may_be_anothers(foreign, id), "{foreign}");
+        }
     }
 
     #[test]

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_engine::contact::ContactWith;
 use millstream_engine::sink::{Kind, Published};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
+use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{Consumer as _, ConsumerGroupMetadata};
 use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer as _;
@@ -23,9 +25,10 @@ use super::super::native::{ConsumerClient, ProducerClient};
 use super::super::settings::ClientSettings;
 use super::super::sink::check_topic;
 use super::Names;
-use super::client::TransactionalClient;
-use super::own::{self, OwnSettings};
-use super::progress::{self, CommittedOffset, NotARecord, carrier};
+use super::client::{Recorder, TransactionalClient};
+use super::own::{self, Fits, OwnSettings};
+use super::progress::{self, CommittedOffset, NotARecord, Origin, carrier};
+use super::record_topic::RecordTopic;
 
 /// How long the brokers may take to hand over a transactional id. It includes the abort of what was
 /// left open, and on a new cluster the creation of the log of transactions.
@@ -51,6 +54,16 @@ impl From<SinkError> for NotOpened {
     }
 }
 
+/// Whether our own client writes.
+pub enum Own {
+    /// It can.
+    Fits(OwnSettings),
+    /// It cannot now, and may later: a broker is away.
+    NotNow(String),
+    /// It cannot: librdkafka has to.
+    Never,
+}
+
 /// What opening needs to know. Cheap to clone.
 #[derive(Clone)]
 pub struct Opening {
@@ -59,6 +72,10 @@ pub struct Opening {
     pub table: String,
     /// The option `topic`: where all rows go.
     pub topic: Option<Arc<str>>,
+    /// What records say of this query.
+    pub origin: Arc<Origin>,
+    /// Told whether the brokers answer.
+    pub contact: Arc<ContactWith>,
     pub env: Env,
 }
 
@@ -80,11 +97,19 @@ impl Opening {
         check_topic(&self.settings, &self.env, &self.table, Some(topic), &client)
     }
 
-    /// How our own client is to write, or `None` if librdkafka has to. Blocks.
-    pub fn own(&self) -> Result<Option<OwnSettings>, SinkError> {
-        let own = OwnSettings::of(&self.settings).filter(|settings| own::fits(self, settings));
-        let has_topic = own.is_some() && self.make_record_topic()?;
-        Ok(own.filter(|_| has_topic))
+    /// How our own client is to write, if it can. Blocks.
+    pub fn own(&self) -> Result<Own, SinkError> {
+        let Some(settings) = OwnSettings::of(&self.settings) else { return Ok(Own::Never) };
+        match own::fits(self, &settings) {
+            Fits::Yes => {}
+            Fits::Never => return Ok(Own::Never),
+            Fits::NotNow(reason) => return Ok(Own::NotNow(reason)),
+        }
+        Ok(match self.make_record_topic()? {
+            RecordTopic::Made => Own::Fits(settings),
+            RecordTopic::Refused => Own::Never,
+            RecordTopic::NotNow(reason) => Own::NotNow(reason),
+        })
     }
 
     /// Takes over the transactional id number `index` with librdkafka, which shares `groups` with
@@ -106,8 +131,9 @@ impl Opening {
             .map_err(SinkError::Cluster)?;
         let topic = self.topic.clone();
         let client = Arc::new(client);
-        let client =
-            TransactionalClient::new(id, client, timeout, topic, groups.clone(), &self.env);
+        let (groups, origin) = (groups.clone(), self.origin.clone());
+        let record = Recorder { groups, origin, contact: self.contact.clone() };
+        let client = TransactionalClient::new(id, client, timeout, topic, record, &self.env);
         self.take_over(client)
     }
 
@@ -143,11 +169,32 @@ impl Opening {
         Ok(metadata.expect("a client with a group has its metadata"))
     }
 
-    fn asking(&self, group: &str) -> Result<ConsumerClient, SinkError> {
+    /// What a group has for the partition of the record, asked once. Blocks.
+    pub fn committed_now(&self, group: &str) -> Result<Option<CommittedOffset>, KafkaError> {
         let context = Context::new(self.env.clone(), &self.table);
+        let client: ConsumerClient = self.control_of(group).create_with_context(context)?;
+        self.ask_committed(&client)
+    }
+
+    fn ask_committed(
+        &self,
+        client: &ConsumerClient,
+    ) -> Result<Option<CommittedOffset>, KafkaError> {
+        let mut wanted = TopicPartitionList::with_capacity(1);
+        wanted.add_partition(carrier(self.topic.as_deref()), 0);
+        committed_offset(&client.committed_offsets(wanted, ATTEMPT)?)
+    }
+
+    fn control_of(&self, group: &str) -> ClientConfig {
         let mut config = self.settings.control(Some(group));
         // Offsets of transactions that are not ended yet are waited for.
         config.set("isolation.level", "read_committed");
+        config
+    }
+
+    fn asking(&self, group: &str) -> Result<ConsumerClient, SinkError> {
+        let context = Context::new(self.env.clone(), &self.table);
+        let config = self.control_of(group);
         config.create_with_context(context).map_err(client_error).map_err(SinkError::Cluster)
     }
 
@@ -160,6 +207,7 @@ impl Opening {
 
     fn record_of_group(&self) -> Result<Option<Published>, NotOpened> {
         let read = progress::decode(|piece| self.committed(&self.names.group(piece)));
+        let read = read.map(|record| record.map(|record| record.published));
         read.map_err(|unread| match unread {
             Unread::NotOpened(error) => error,
             Unread::NotARecord(error) => self.unread(error.to_string(), Kind::Data).into(),
@@ -171,11 +219,7 @@ impl Opening {
         let client = self.asking(group).map_err(NotOpened::from)?;
         let begun = self.env.monotonic();
         loop {
-            let mut wanted = TopicPartitionList::with_capacity(1);
-            wanted.add_partition(carrier(self.topic.as_deref()), 0);
-            let answer = client.committed_offsets(wanted, ATTEMPT);
-            let answer = answer.and_then(|answer| committed_offset(&answer));
-            let code = match answer {
+            let code = match self.ask_committed(&client) {
                 Ok(committed) => return Ok(committed),
                 Err(error) => error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail),
             };

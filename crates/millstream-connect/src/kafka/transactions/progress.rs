@@ -5,11 +5,14 @@
 //! the rows. librdkafka's transactions have offsets anyway, which Kafka's other tools show. Both
 //! are read at the start, and the later one counts.
 //!
-//! In a topic the record is one text, `{"version":1,"batchId":7,"batchTimeMs":...,"ends":[...]}`.
+//! In a topic the record is one text,
+//! `{"version":1,"batchId":7,"batchTimeMs":...,"ends":[...],"origin":{...}}`.
 //!
 //! In a group the offset is the micro-batch's number, and its metadata, a text that Kafka stores
-//! beside an offset, says where the sources stand: `1 0/1 {"batchTimeMs":...,"ends":[...]}`, the
-//! version, the piece and how many pieces there are, and JSON. A broker takes 4096 bytes of
+//! beside an offset, says where the sources stand:
+//! `1 0/1 {"batchTimeMs":...,"ends":[...],"origin":{...}}`, the version, the piece and how many
+//! pieces there are, and JSON. The [`Origin`] is for other queries; earlier versions left it out. A
+//! broker takes 4096 bytes of
 //! metadata by default, some 250 partitions; what is longer is cut into pieces, each in a group of
 //! its own.
 //!
@@ -32,27 +35,52 @@ const OFFSETS_TOPIC: &str = "__consumer_offsets";
 const PIECE_BYTES_MAX: usize = 4_000;
 const VERSION: u32 = 1;
 
+/// Whose record it is, and where the rows beside it went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The query's id, with the name of the sink where it has several.
+    pub query: String,
+    /// The flow's name.
+    pub flow: String,
+    /// The topic of all rows; `None` where each row names its own.
+    pub topic: Option<String>,
+    /// The table's name in the pipeline.
+    pub table: String,
+}
+
+/// A record that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What it says of the query's progress.
+    pub published: Published,
+    /// Whose it is, where it says so.
+    pub origin: Option<Origin>,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Body {
     batch_time_ms: i64,
     /// Each source's own JSON.
     ends: Vec<Option<Box<RawValue>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<Origin>,
 }
 
 impl Body {
-    fn of(reached: &Reached) -> Self {
+    fn of(reached: &Reached, origin: &Origin) -> Self {
         let raw = |end: &SourceOffset| {
             RawValue::from_string(end.as_str().to_owned()).expect("a source's offset is JSON")
         };
         let ends = reached.ends.iter().map(|end| end.as_ref().map(raw)).collect();
-        Self { batch_time_ms: reached.batch_time_ms, ends }
+        Self { batch_time_ms: reached.batch_time_ms, ends, origin: Some(origin.clone()) }
     }
 
-    fn into_reached(self) -> Reached {
+    fn into_record(self, batch_id: BatchId) -> Record {
         let end = |raw: Option<Box<RawValue>>| raw.map(|raw| SourceOffset::new(raw.get()));
         let ends = self.ends.into_iter().map(end).collect();
-        Reached { ends, batch_time_ms: self.batch_time_ms }
+        let reached = Some(Reached { ends, batch_time_ms: self.batch_time_ms });
+        Record { published: Published { batch_id, reached }, origin: self.origin }
     }
 }
 
@@ -63,6 +91,8 @@ struct Text {
     batch_id: u64,
     batch_time_ms: i64,
     ends: Vec<Option<Box<RawValue>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<Origin>,
 }
 
 /// What a consumer group has for the partition of the record.
@@ -85,8 +115,9 @@ pub fn carrier(topic: Option<&str>) -> &str {
 pub struct NotARecord(String);
 
 /// The record as pieces of metadata, at least one.
-pub fn encode(reached: &Reached) -> Vec<String> {
-    let body = serde_json::to_string(&Body::of(reached)).expect("texts and integers are JSON");
+pub fn encode(reached: &Reached, origin: &Origin) -> Vec<String> {
+    let body =
+        serde_json::to_string(&Body::of(reached, origin)).expect("texts and integers are JSON");
     let pieces = cut(&body, PIECE_BYTES_MAX);
     let count = pieces.len();
     let piece = |(index, piece): (usize, &&str)| format!("{VERSION} {index}/{count} {piece}");
@@ -94,22 +125,21 @@ pub fn encode(reached: &Reached) -> Vec<String> {
 }
 
 /// The same with the number of the micro-batch, as one text: the value of a record of a topic.
-pub fn to_text(batch_id: BatchId, reached: &Reached) -> String {
-    let Body { batch_time_ms, ends } = Body::of(reached);
-    let text = Text { version: VERSION, batch_id: batch_id.0, batch_time_ms, ends };
+pub fn to_text(batch_id: BatchId, reached: &Reached, origin: &Origin) -> String {
+    let Body { batch_time_ms, ends, origin } = Body::of(reached, origin);
+    let text = Text { version: VERSION, batch_id: batch_id.0, batch_time_ms, ends, origin };
     serde_json::to_string(&text).expect("texts and integers are JSON")
 }
 
 /// Reads what [`to_text`] wrote.
-pub fn of_text(text: &str) -> Result<Published, NotARecord> {
+pub fn of_text(text: &str) -> Result<Record, NotARecord> {
     let unread = |problem: &dyn fmt::Display| NotARecord(format!("{text}: {problem}"));
-    let Text { version, batch_id, batch_time_ms, ends } =
+    let Text { version, batch_id, batch_time_ms, ends, origin } =
         serde_json::from_str(text).map_err(|error| unread(&error))?;
     if version != VERSION {
         return Err(unread(&format_args!("its version is not {VERSION}")));
     }
-    let reached = Some(Body { batch_time_ms, ends }.into_reached());
-    Ok(Published { batch_id: BatchId(batch_id), reached })
+    Ok(Body { batch_time_ms, ends, origin }.into_record(BatchId(batch_id)))
 }
 
 /// Cuts a text at character boundaries into pieces of at most `bytes_max`; at least one.
@@ -132,7 +162,7 @@ fn cut(text: &str, bytes_max: usize) -> Vec<&str> {
 /// The record that a query's groups hold. `group` gives the offset of the group for piece N.
 pub fn decode<E: From<NotARecord>>(
     mut group: impl FnMut(usize) -> Result<Option<CommittedOffset>, E>,
-) -> Result<Option<Published>, E> {
+) -> Result<Option<Record>, E> {
     let Some(first) = group(0)? else { return Ok(None) };
     let (offset, pieces) = (first.offset, piece(&first.metadata, 0)?);
     let mut text = pieces.text.to_owned();
@@ -145,8 +175,7 @@ pub fn decode<E: From<NotARecord>>(
         serde_json::from_str(&text).map_err(|error| NotARecord(format!("{text}: {error}")))?;
     let number =
         u64::try_from(offset).map_err(|_| NotARecord(format!("its offset is {offset}")))?;
-    let reached = Some(body.into_reached());
-    Ok(Some(Published { batch_id: BatchId(number), reached }))
+    Ok(Some(body.into_record(BatchId(number))))
 }
 
 struct Piece<'a> {
@@ -178,21 +207,30 @@ mod tests {
         Reached { ends: vec![Some(kafka), None, Some(SourceOffset::new("7"))], batch_time_ms: 5 }
     }
 
+    fn origin() -> Origin {
+        let [query, flow, table] = ["q", "pii", "alerts"].map(str::to_owned);
+        Origin { query, flow, topic: Some("out".to_owned()), table }
+    }
+
+    fn record(id: u64, reached: Reached) -> Record {
+        let published = Published { batch_id: BatchId(id), reached: Some(reached) };
+        Record { published, origin: Some(origin()) }
+    }
+
     fn committed(id: i64, reached: &Reached, piece: usize) -> CommittedOffset {
-        CommittedOffset { offset: id, metadata: encode(reached)[piece].clone() }
+        CommittedOffset { offset: id, metadata: encode(reached, &origin())[piece].clone() }
     }
 
     #[test]
     fn records_are_read_back() {
         for partitions in [1, 200, 5_000] {
             let reached = reached(partitions);
-            let pieces = encode(&reached).len();
+            let pieces = encode(&reached, &origin()).len();
             let group = |piece: usize| {
                 assert!(piece < pieces);
                 Ok::<_, NotARecord>(Some(committed(9, &reached, piece)))
             };
-            let expected = Published { batch_id: BatchId(9), reached: Some(reached.clone()) };
-            assert_eq!(decode(group), Ok(Some(expected)));
+            assert_eq!(decode(group), Ok(Some(record(9, reached.clone()))));
         }
     }
 
@@ -200,10 +238,11 @@ mod tests {
     fn texts_are_read_back() {
         for partitions in [1, 5_000] {
             let reached = reached(partitions);
-            let text = to_text(BatchId(7), &reached);
-            let expected = Published { batch_id: BatchId(7), reached: Some(reached) };
-            assert_eq!(of_text(&text), Ok(expected));
+            let text = to_text(BatchId(7), &reached, &origin());
+            assert_eq!(of_text(&text), Ok(record(7, reached)));
         }
+        let earlier = r#"{"version":1,"batchId":1,"batchTimeMs":1,"ends":[]}"#;
+        assert_eq!(of_text(earlier).map(|record| record.origin), Ok(None));
         for text in ["", "{}", r#"{"version":2,"batchId":1,"batchTimeMs":1,"ends":[]}"#] {
             assert!(of_text(text).unwrap_err().to_string().contains(text), "{text}");
         }
@@ -211,7 +250,7 @@ mod tests {
 
     #[test]
     fn pieces_fit_the_brokers_default() {
-        let pieces = encode(&reached(5_000));
+        let pieces = encode(&reached(5_000), &origin());
         assert!(pieces.len() > 10);
         assert!(pieces.iter().all(|piece| piece.len() <= 4_096));
         assert_eq!(cut("aé", 2), ["a", "é"]);

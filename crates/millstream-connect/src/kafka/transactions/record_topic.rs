@@ -15,14 +15,13 @@ use futures::executor::block_on;
 use millstream_engine::sink::{Kind, Published};
 use rdkafka::Message as _;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::config::ClientConfig;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::super::client::Context;
-use super::super::cluster::client_error;
+use super::super::cluster::{client_error, may_pass};
 use super::super::error::SinkError;
 use super::super::native::ConsumerClient;
 use super::opening::{Opening, PAUSE, RECORD_PATIENCE};
@@ -44,9 +43,19 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 const LOOK_BACK: i64 = 64;
 const PARTITION: i32 = 0;
 
+/// What became of making the topic.
+pub enum RecordTopic {
+    /// It is there.
+    Made,
+    /// The brokers do not let this user make it.
+    Refused,
+    /// There are too few brokers now, it says why.
+    NotNow(String),
+}
+
 impl Opening {
-    /// Makes the topic, unless it is there. False if the brokers do not let this user. Blocks.
-    pub fn make_record_topic(&self) -> Result<bool, SinkError> {
+    /// Makes the topic, unless it is there. Blocks.
+    pub fn make_record_topic(&self) -> Result<RecordTopic, SinkError> {
         let topic = self.names.topic();
         let context = Context::new(self.env.clone(), &self.table);
         let config = self.settings.control(None);
@@ -54,22 +63,38 @@ impl Opening {
             .create_with_context(context)
             .map_err(client_error)
             .map_err(SinkError::Cluster)?;
-        let new = SETTINGS
-            .iter()
-            .fold(NewTopic::new(&topic, 1, REPLICAS), |new, (key, value)| new.set(key, value));
+        let new = || {
+            let new = NewTopic::new(&topic, 1, REPLICAS);
+            SETTINGS.iter().fold(new, |new, (key, value)| new.set(key, value))
+        };
         let options = AdminOptions::new()
             .request_timeout(Some(MAKING_PATIENCE))
             .operation_timeout(Some(MAKING_PATIENCE));
-        let made = block_on(admin.create_topics(&[new], &options));
-        let code = match made.map(|results| results.into_iter().next()) {
-            Ok(Some(Ok(_)) | None) => return Ok(true),
-            Ok(Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists)))) => return Ok(true),
-            Ok(Some(Err((_, code)))) => code,
-            Err(error) => return Err(self.unreadable(&topic, error.to_string(), Kind::Retry)),
+        let begun = self.env.monotonic();
+        let code = loop {
+            let made = block_on(admin.create_topics(&[new()], &options));
+            let code = match made.map(|results| results.into_iter().next()) {
+                Ok(Some(Ok(_)) | None) => return Ok(RecordTopic::Made),
+                Ok(Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists)))) => {
+                    return Ok(RecordTopic::Made);
+                }
+                Ok(Some(Err((_, code)))) => code,
+                Err(error) => error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail),
+            };
+            let waited = self.env.monotonic().saturating_sub(begun);
+            if !may_pass(code) || waited > MAKING_PATIENCE {
+                break code;
+            }
+            std::thread::sleep(PAUSE);
         };
+        // So they say as well while too few of them are there for another topic.
+        if code == RDKafkaErrorCode::InvalidReplicationFactor {
+            let problem = format!("the topic '{topic}' of the record cannot be made: {code}");
+            return Ok(RecordTopic::NotNow(problem));
+        }
         if is_refused(code) {
             tracing::info!(table = self.table, topic, %code, "the topic of the record was refused");
-            return Ok(false);
+            return Ok(RecordTopic::Refused);
         }
         Err(self.unreadable(&topic, format!("it cannot be made: {code}"), Kind::Retry))
     }
@@ -97,35 +122,50 @@ impl Opening {
             }
             std::thread::sleep(PAUSE);
         };
-        let published = text.map(|text| progress::of_text(&text)).transpose();
+        let record = text.map(|text| progress::of_text(&text)).transpose();
+        let published = record.map(|record| record.map(|record| record.published));
         published.map_err(|error| self.unreadable(&topic, error.to_string(), Kind::Data))
     }
 
     fn last_of(&self, topic: &str) -> Result<Option<String>, KafkaError> {
-        let mut config = self.settings.control(Some(&self.names.group(0)));
-        config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
-        // The end of the partition is told after a fetch that found nothing more.
-        config.set("fetch.wait.max.ms", "10");
-        let consumer = self.reader(&config)?;
-        let (first, end) = consumer.fetch_watermarks(topic, PARTITION, ATTEMPT)?;
-        let mut look_back = LOOK_BACK;
-        loop {
-            let from = first.max(end.saturating_sub(look_back));
-            let last = last_from(&consumer, topic, from)?;
-            if last.is_some() || from == first {
-                return Ok(last);
-            }
-            look_back = look_back.saturating_mul(LOOK_BACK);
-        }
-    }
-
-    fn reader(&self, config: &ClientConfig) -> Result<ConsumerClient, KafkaError> {
-        config.create_with_context(Context::new(self.env.clone(), &self.table))
+        LastRecords::new(self)?.last_of(topic)
     }
 
     fn unreadable(&self, topic: &str, problem: String, kind: Kind) -> SinkError {
         let servers = self.settings.servers().to_owned();
         SinkError::Record { servers, place: format!("the topic '{topic}'"), problem, kind }
+    }
+}
+
+/// Reads the last committed records of topics of one partition.
+pub struct LastRecords {
+    consumer: ConsumerClient,
+}
+
+impl LastRecords {
+    /// Connects in the background.
+    pub fn new(opening: &Opening) -> Result<Self, KafkaError> {
+        let mut config = opening.settings.control(Some(&opening.names.group(0)));
+        config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
+        // The end of the partition is told after a fetch that found nothing more.
+        config.set("fetch.wait.max.ms", "10");
+        let context = Context::new(opening.env.clone(), &opening.table);
+        Ok(Self { consumer: config.create_with_context(context)? })
+    }
+
+    /// The value of the last committed record of `topic`, if it has one. Blocks.
+    pub fn last_of(&self, topic: &str) -> Result<Option<String>, KafkaError> {
+        let consumer = &self.consumer;
+        let (first, end) = consumer.fetch_watermarks(topic, PARTITION, ATTEMPT)?;
+        let mut look_back = LOOK_BACK;
+        loop {
+            let from = first.max(end.saturating_sub(look_back));
+            let last = last_from(consumer, topic, from)?;
+            if last.is_some() || from == first {
+                return Ok(last);
+            }
+            look_back = look_back.saturating_mul(LOOK_BACK);
+        }
     }
 }
 

@@ -4,6 +4,64 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub i16);
 
+/// An error that passes.
+pub struct Passing {
+    /// Its number.
+    pub code: i16,
+    /// Its name in Kafka.
+    pub name: &'static str,
+    /// Who leads or keeps what has changed, or may have.
+    pub is_misplaced: bool,
+}
+
+const fn waits(code: i16, name: &'static str) -> Passing {
+    Passing { code, name, is_misplaced: false }
+}
+
+const fn moved(code: i16, name: &'static str) -> Passing {
+    Passing { code, name, is_misplaced: true }
+}
+
+/// The errors after which Kafka's own client asks again: those of its `Errors` whose exception is a
+/// `RetriableException`, as of Kafka 4.3. Misplaced are those whose exception is an
+/// `InvalidMetadataException`, and those about coordinators and leaders' epochs. The last one is
+/// not among them; a broker that is not there may be there again.
+pub const PASSING: [Passing; 33] = [
+    waits(2, "CORRUPT_MESSAGE"),
+    moved(3, "UNKNOWN_TOPIC_OR_PARTITION"),
+    moved(5, "LEADER_NOT_AVAILABLE"),
+    moved(6, "NOT_LEADER_OR_FOLLOWER"),
+    waits(7, "REQUEST_TIMED_OUT"),
+    moved(9, "REPLICA_NOT_AVAILABLE"),
+    moved(13, "NETWORK_EXCEPTION"),
+    waits(14, "COORDINATOR_LOAD_IN_PROGRESS"),
+    moved(15, "COORDINATOR_NOT_AVAILABLE"),
+    moved(16, "NOT_COORDINATOR"),
+    waits(19, "NOT_ENOUGH_REPLICAS"),
+    waits(20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+    moved(41, "NOT_CONTROLLER"),
+    waits(51, "CONCURRENT_TRANSACTIONS"),
+    moved(56, "KAFKA_STORAGE_ERROR"),
+    waits(70, "FETCH_SESSION_ID_NOT_FOUND"),
+    waits(71, "INVALID_FETCH_SESSION_EPOCH"),
+    moved(72, "LISTENER_NOT_FOUND"),
+    moved(74, "FENCED_LEADER_EPOCH"),
+    moved(75, "UNKNOWN_LEADER_EPOCH"),
+    waits(78, "OFFSET_NOT_AVAILABLE"),
+    moved(80, "PREFERRED_LEADER_NOT_AVAILABLE"),
+    moved(83, "ELIGIBLE_LEADERS_NOT_AVAILABLE"),
+    moved(84, "ELECTION_NOT_NEEDED"),
+    waits(88, "UNSTABLE_OFFSET_COMMIT"),
+    waits(89, "THROTTLING_QUOTA_EXCEEDED"),
+    moved(100, "UNKNOWN_TOPIC_ID"),
+    moved(103, "INCONSISTENT_TOPIC_ID"),
+    waits(106, "FETCH_SESSION_TOPIC_ID_ERROR"),
+    waits(122, "SHARE_SESSION_NOT_FOUND"),
+    waits(123, "INVALID_SHARE_SESSION_EPOCH"),
+    waits(133, "SHARE_SESSION_LIMIT_REACHED"),
+    moved(8, "BROKER_NOT_AVAILABLE"),
+];
+
 impl Code {
     pub const NONE: Self = Self(0);
     pub const UNKNOWN_TOPIC_OR_PARTITION: Self = Self(3);
@@ -18,25 +76,26 @@ impl Code {
     pub const INVALID_PRODUCER_EPOCH: Self = Self(47);
     pub const INVALID_TRANSACTION_STATE: Self = Self(48);
     pub const INVALID_PRODUCER_ID_MAPPING: Self = Self(49);
-    pub const CONCURRENT_TRANSACTIONS: Self = Self(51);
     pub const TRANSACTIONAL_ID_AUTHORIZATION: Self = Self(53);
     pub const PRODUCER_FENCED: Self = Self(90);
 
     /// An error that may be gone when the same is asked again, here or at another broker.
     pub fn may_pass(self) -> bool {
-        self == Self::CONCURRENT_TRANSACTIONS || self.is_misplaced() || self.is_busy()
+        self.passing().is_some()
     }
 
     /// What was asked belongs to another broker: find out which.
     pub fn is_misplaced(self) -> bool {
-        // Unknown topic or partition, no leader, not the leader, not there, no replica; the
-        // coordinator is not available, or another; old or unknown leader's epoch; unknown topic.
-        matches!(self.0, 3 | 5 | 6 | 8 | 9 | 15 | 16 | 74 | 75 | 100)
+        self.passing().is_some_and(|passing| passing.is_misplaced)
     }
 
-    /// The broker cannot just now: too slow, network, loading, too few replicas, a disk that fails.
-    fn is_busy(self) -> bool {
-        matches!(self.0, 2 | 7 | 13 | 14 | 19 | 20 | 56 | 89)
+    /// Kafka's name for an error that passes.
+    pub fn name(self) -> Option<&'static str> {
+        self.passing().map(|passing| passing.name)
+    }
+
+    fn passing(self) -> Option<&'static Passing> {
+        PASSING.iter().find(|passing| passing.code == self.0)
     }
 
     /// The brokers do not know the writer any more: somebody else has its id, or they gave its
@@ -67,5 +126,33 @@ impl Code {
                 | Self::UNSUPPORTED_VERSION
                 | Self::TRANSACTIONAL_ID_AUTHORIZATION
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_that_passes_is_asked_again() {
+        for Passing { code, name, is_misplaced } in &PASSING {
+            let code = Code(*code);
+            assert!(code.may_pass(), "{name}");
+            assert_eq!(code.is_misplaced(), *is_misplaced, "{name}");
+            // Those are about something else than when to ask.
+            assert!(!code.is_turned_away() && !code.is_not_allowed(), "{name}");
+        }
+        let mut codes: Vec<i16> = PASSING.iter().map(|passing| passing.code).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), PASSING.len(), "one of them stands there twice");
+    }
+
+    #[test]
+    fn what_does_not_pass_is_told() {
+        // None, unknown, too large, permissions, versions, fencing, lost transactions.
+        for code in [0, -1, 10, 17, 18, 29, 30, 31, 35, 44, 46, 47, 48, 49, 53, 87, 90] {
+            assert!(!Code(code).may_pass(), "{code}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millstream_connect::delta::Delta;
 use millstream_connect::noop::Noop;
 use millstream_engine::connector::Registry;
+use millstream_engine::driver::others::Siblings;
 use millstream_engine::driver::stop::stop_pair;
 use millstream_engine::flow::RunSettings;
 use millstream_engine::progress::Silent;
@@ -49,6 +50,8 @@ pub fn run(env: &Env, flags: &Flags) -> Result<(), Error> {
         logging: loaded.flow.writer.logging,
         listener: Arc::new(Silent),
         stop,
+        siblings: Siblings::default(),
+        adopt: None,
     };
     let running = async { env.spawn_on_own_thread("flow", loaded.plan.run(settings)).join().await };
     let finished = env.block_on_cores(running);

@@ -30,6 +30,14 @@ pub enum Lane {
 /// A broker, for one purpose.
 pub type Line = (Address, Lane);
 
+/// What a cluster speaks.
+pub struct Spoken {
+    /// Whether all brokers that answer speak what is needed.
+    pub by_all: bool,
+    /// Why others did not answer.
+    pub silent: Vec<Problem>,
+}
+
 struct KnownTopic {
     leaders: Vec<i32>,
     asked: Duration,
@@ -96,18 +104,29 @@ impl Brokers {
         Err(lost.expect("there is a server at least"))
     }
 
-    /// True if every broker speaks all that is needed.
-    pub fn have_all(&mut self) -> Result<bool, Problem> {
+    /// Whether every broker that answers speaks all that is needed.
+    /// Errors: no broker answers.
+    pub fn have_all(&mut self) -> Result<Spoken, Problem> {
         self.refresh(&[])?;
+        let (mut answered, mut silent) = (false, Vec::new());
         for address in self.nodes.values().cloned().collect::<Vec<_>>() {
             let ask = |connection: &mut Connection| {
                 connection.ask(API_VERSIONS, requests::api_versions, answers::has_all)
             };
-            if !self.using(&(address, Lane::Control), ask)? {
-                return Ok(false);
+            match self.using(&(address, Lane::Control), ask) {
+                Ok(true) => answered = true,
+                Ok(false) => return Ok(Spoken { by_all: false, silent }),
+                Err(problem) if problem.may_pass() => silent.push(problem),
+                Err(problem) => return Err(problem),
             }
         }
-        Ok(true)
+        match (answered, silent.pop()) {
+            (false, Some(problem)) => Err(problem),
+            (_, last) => {
+                silent.extend(last);
+                Ok(Spoken { by_all: true, silent })
+            }
+        }
     }
 
     fn refresh(&mut self, topics: &[&str]) -> Result<(), Problem> {

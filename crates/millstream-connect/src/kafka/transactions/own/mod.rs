@@ -33,6 +33,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_engine::contact::ContactWith;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 
@@ -43,14 +44,14 @@ use super::super::wire::code::Code;
 use super::super::wire::connection::Connection;
 use super::super::wire::frame::END_TXN;
 use super::super::wire::requests;
-use super::progress;
+use super::progress::{self, Origin};
 use super::rotation::{Content, Transactor};
 use brokers::{Brokers, Lane};
 use fill::{Failure, Filling, Round};
 use packing::{Limits, Packing, Part};
 use problem::{Problem, as_librdkafka};
 pub use settings::OwnSettings;
-pub use taking_over::fits;
+pub use taking_over::{Fits, fits};
 
 /// How long aborting may take at the end of a query that failed. The brokers would do it, too.
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);
@@ -69,6 +70,8 @@ pub struct OwnClient {
     id: String,
     record_topic: String,
     topic: Option<Arc<str>>,
+    origin: Arc<Origin>,
+    contact: Arc<ContactWith>,
     timeout: Duration,
     limits: Limits,
     writer: Identity,
@@ -87,7 +90,7 @@ impl OwnClient {
     fn pack(&mut self, content: &Content) -> Result<Vec<Part>, SinkError> {
         let topics = packing::topics(&content.rows, self.topic.as_deref())?;
         let mut counts = HashMap::new();
-        let mut tries = Tries::default();
+        let (mut tries, asked_ms) = (Tries::default(), self.env.now_ms());
         while let Err(problem) = fill::partitions(&mut self.brokers, &topics, &mut counts) {
             let unknown = problem.code() == Some(Code::UNKNOWN_TOPIC_OR_PARTITION);
             let patience = if unknown { TOPIC_PATIENCE } else { self.timeout };
@@ -99,6 +102,7 @@ impl OwnClient {
                 };
                 return Err(SinkError::Topic { topic, code: as_librdkafka(code) });
             }
+            self.note(&problem, asked_ms);
             tries.pause();
         }
         let packing = Packing::new(&content.rows, self.limits, self.env.random_u64(), &counts);
@@ -107,7 +111,7 @@ impl OwnClient {
 
     fn write(&mut self, content: &Content) -> Result<(), SinkError> {
         let mut parts = self.pack(content)?;
-        let record = progress::to_text(content.batch_id, &content.reached);
+        let record = progress::to_text(content.batch_id, &content.reached, &self.origin);
         parts.push(Part::of_text(self.record_topic.clone(), &record));
         let id = self.id.clone();
         self.write_all(&mut Filling {
@@ -122,10 +126,11 @@ impl OwnClient {
 
     /// Sends what is missing until the brokers have it all.
     fn write_all(&mut self, filling: &mut Filling<'_>) -> Result<(), SinkError> {
-        let mut tries = Tries::default();
+        let (mut tries, asked_ms) = (Tries::default(), self.env.now_ms());
         loop {
             let round = self.round(filling).map_err(|failure| self.failed(failure))?;
             if filling.is_done() {
+                self.contact.answered();
                 let us = self.open_for().as_micros();
                 tracing::debug!(
                     id = self.id,
@@ -137,6 +142,7 @@ impl OwnClient {
             }
             let Some(problem) = &round.problem else { continue };
             tracing::debug!(id = self.id, %problem, "a part of a transaction is sent again");
+            self.note(problem, asked_ms);
             if self.open_for() > self.timeout {
                 return Err(self.explain("its rows", problem));
             }
@@ -156,10 +162,11 @@ impl OwnClient {
     /// Ends the transaction; repeated until the brokers answer, for as long as `patience` after
     /// its beginning.
     fn end(&mut self, commit: bool, patience: Duration) -> Result<(), Problem> {
-        let mut tries = Tries::default();
+        let (mut tries, asked_ms) = (Tries::default(), self.env.now_ms());
         loop {
             let problem = match self.try_end(commit) {
                 Ok(writer) => {
+                    self.contact.answered();
                     self.writer = writer;
                     return Ok(());
                 }
@@ -169,6 +176,7 @@ impl OwnClient {
                 return Err(problem);
             }
             tracing::debug!(id = self.id, %problem, "the end of a transaction is sent again");
+            self.note(&problem, asked_ms);
             if problem.code().is_none_or(Code::is_misplaced) {
                 self.brokers.forget();
             }
@@ -182,6 +190,14 @@ impl OwnClient {
         let body = |body: &mut _| requests::end_txn(body, id, writer, commit);
         let ask = |connection: &mut Connection| connection.ask(END_TXN, body, answers::end_txn);
         self.brokers.using(&line, ask)?.map_err(Problem::Refused)
+    }
+
+    /// Tells whether the brokers answered, if only to refuse for now.
+    fn note(&self, problem: &Problem, asked_ms: i64) {
+        match problem.code() {
+            Some(_) => self.contact.answered(),
+            None => self.contact.unanswered(asked_ms),
+        }
     }
 
     fn failed(&self, failure: Failure) -> SinkError {

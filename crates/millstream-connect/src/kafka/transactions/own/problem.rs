@@ -53,7 +53,8 @@ impl fmt::Display for Problem {
         match self {
             Self::Lost(error) => error.fmt(f),
             Self::Refused(code) => {
-                write!(f, "{} (Kafka's error {})", as_librdkafka(*code), code.0)
+                let name = code.name().map(|name| format!(", {name}")).unwrap_or_default();
+                write!(f, "{} (Kafka's error {}{name})", as_librdkafka(*code), code.0)
             }
         }
     }

@@ -10,18 +10,37 @@ use super::super::super::wire::connection::Connection;
 use super::super::super::wire::frame::INIT_PRODUCER_ID;
 use super::super::super::wire::requests;
 use super::super::opening::{NotOpened, Opening, PAUSE, TAKE_OVER_PATIENCE};
-use super::brokers::{Brokers, Lane};
+use super::brokers::{Brokers, Lane, Spoken};
 use super::packing::Limits;
 use super::problem::Problem;
 use super::{OwnClient, OwnSettings};
 
-/// True if the brokers can be spoken to in our own words.
-pub fn fits(opening: &Opening, settings: &OwnSettings) -> bool {
+/// Whether the brokers can be spoken to in our own words.
+pub enum Fits {
+    /// They can.
+    Yes,
+    /// Some broker answers that it does not speak them.
+    Never,
+    /// Nobody answers just now.
+    NotNow(String),
+}
+
+/// Asks the brokers. One that is away decides nothing: the others say what the cluster speaks, and
+/// its partitions have other leaders or are waited for.
+pub fn fits(opening: &Opening, settings: &OwnSettings) -> Fits {
     match brokers(opening, settings).have_all() {
-        Ok(fits) => fits,
+        Ok(Spoken { by_all: true, silent }) => {
+            for problem in silent {
+                tracing::warn!(table = opening.table, %problem, "a broker of the cluster does not \
+                    answer; transactions are begun with the others");
+            }
+            Fits::Yes
+        }
+        Ok(Spoken { by_all: false, .. }) => Fits::Never,
+        Err(problem) if problem.may_pass() => Fits::NotNow(problem.to_string()),
         Err(problem) => {
             tracing::debug!(table = opening.table, %problem, "librdkafka writes transactions");
-            false
+            Fits::Never
         }
     }
 }
@@ -48,6 +67,8 @@ impl OwnClient {
             id,
             record_topic: opening.names.topic(),
             topic: opening.topic.as_ref().map(Arc::clone),
+            origin: Arc::clone(&opening.origin),
+            contact: Arc::clone(&opening.contact),
             timeout: settings.timeout,
             limits,
             writer,
