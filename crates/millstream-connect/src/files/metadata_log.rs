@@ -77,7 +77,7 @@ impl Numbers {
         let interval = match (latest, previous) {
             (Some(latest), Some(previous)) => latest - previous,
             (Some(latest), None) => derived(setting, latest),
-            (None, _) => setting.min(COMPACT_INTERVAL).max(1),
+            (None, _) => setting.clamp(1, COMPACT_INTERVAL),
         };
         let numbers = Self { last, compact: latest, previous, interval };
         numbers.check(entries)?;
@@ -159,7 +159,7 @@ fn derived(setting: u64, compact: u64) -> u64 {
     if count <= setting || setting >= count / 2 {
         return count;
     }
-    (setting.max(1)..=count / 2).find(|divisor| count % divisor == 0).unwrap_or(count)
+    (setting.max(1)..=count / 2).find(|divisor| count.is_multiple_of(*divisor)).unwrap_or(count)
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ impl Records {
 
     /// Deletes those before `entry`.
     pub(super) fn forget_before(&self, entry: u64) -> Result<(), FileError> {
-        let earlier = self.numbers()?.into_iter().filter(|number| *number < entry);
-        earlier.map(|number| durable::remove(&self.path.join(number.to_string()))).collect()
+        let mut earlier = self.numbers()?.into_iter().filter(|number| *number < entry);
+        earlier.try_for_each(|number| durable::remove(&self.path.join(number.to_string())))
     }
 }
