@@ -29,6 +29,11 @@ fn record(number: u64) -> String {
     }
 }
 
+/// The same as plain texts, of which the query makes numbers.
+fn text(number: u64) -> String {
+    if is_bad(&number) { format!("x{number}") } else { number.to_string() }
+}
+
 const COMMIT_SOON: (&str, &str) = ("commitInterval", "100ms");
 
 /// A flow of JSON numbers from a topic, with a table for those that are none.
@@ -39,6 +44,7 @@ struct Sorted<'a> {
     /// The topic that is written to: the good ones', or the bad ones'.
     out: String,
     kind: Kind,
+    record: fn(u64) -> String,
 }
 
 /// Where the good and the bad records go.
@@ -51,6 +57,24 @@ enum Kind {
 
 impl<'a> Sorted<'a> {
     fn new(broker: &'a Broker, name: &str, kind: Kind) -> Self {
+        let source = ("(n BIGINT)", "deadLetter", "bad");
+        Self::of(broker, name, kind, (record, source, "n"), &[])
+    }
+
+    /// Of texts, with those that are no numbers put aside by the query.
+    fn computed(broker: &'a Broker, name: &str, kind: Kind) -> Self {
+        let source = ("(s STRING)", "value.format", "raw");
+        let aside = [("onError", "dead letter"), ("deadLetter", "bad")];
+        Self::of(broker, name, kind, (text, source, "CAST(s AS BIGINT)"), &aside)
+    }
+
+    fn of(
+        broker: &'a Broker,
+        name: &str,
+        kind: Kind,
+        (record, (columns_in, option, value), n): (fn(u64) -> String, (&str, &str, &str), &str),
+        of_sink: &[(&str, &str)],
+    ) -> Self {
         let (topics, out) = (broker.topics(), format!("{name}_out"));
         let numbers = Numbers::written(topics, format!("{name}_in"), record);
         topics.create(&out, PARTITIONS as usize);
@@ -61,26 +85,30 @@ impl<'a> Sorted<'a> {
             servers,
             ("subscribe", &numbers.topic),
             ("startingOffsets", "earliest"),
-            ("deadLetter", "bad"),
+            (option, value),
         ];
         let bad_topic = format!("{out}_bad");
-        let topic = |name: &str, topic: &str| {
-            table(name, "", "kafka", &[servers, ("topic", topic), ("delivery", "exactly-once")])
+        let topic = |name: &str, topic: &str, more: &[(&str, &str)]| {
+            let options = [servers, ("topic", topic), ("delivery", "exactly-once")];
+            table(name, "", "kafka", &[&options[..], more].concat())
         };
-        let delta =
-            |name: &str, path: &str| table(name, "", "delta", &[("path", path), COMMIT_SOON]);
-        let as_value = "lpad(CAST(n AS STRING), 6, '0') AS value";
+        let delta = |name: &str, more: &[(&str, &str)]| {
+            table(name, "", "delta", &[&[("path", name), COMMIT_SOON][..], more].concat())
+        };
+        let as_value = format!("lpad(CAST({n} AS STRING), 6, '0') AS value");
+        let as_id = format!("{n} AS id");
+        let good = topic("good", &out, of_sink);
         let (good, bad, columns) = match kind {
-            Kind::TopicAndTable => (topic("good", &out), delta("bad", "bad"), as_value),
-            Kind::TableAndTopic => (delta("good", "good"), topic("bad", &bad_topic), "n AS id"),
-            Kind::Topics => (topic("good", &out), topic("bad", &bad_topic), as_value),
+            Kind::TopicAndTable => (good, delta("bad", &[]), as_value),
+            Kind::TableAndTopic => (delta("good", of_sink), topic("bad", &bad_topic, &[]), as_id),
+            Kind::Topics => (good, topic("bad", &bad_topic, &[]), as_value),
         };
         let pipeline = Pipeline::new(&format!(
             "{}{good}{bad}CREATE FLOW sorted AS INSERT INTO good SELECT {columns}\n\
              FROM STREAM source;\n",
-            table("source", "(n BIGINT)", "kafka", &source),
+            table("source", columns_in, "kafka", &source),
         ));
-        Self { topics, numbers, pipeline, out, kind }
+        Self { topics, numbers, pipeline, out, kind, record }
     }
 
     fn wait_for_more(&self, running: &mut Running) {
@@ -104,7 +132,7 @@ impl<'a> Sorted<'a> {
             Kind::TopicAndTable => letters_in_table(&self.pipeline.path("bad")),
             _ => letters_in_topic(&self.topics.read(&format!("{}_bad", self.out))),
         };
-        let expected: Vec<String> = (0..produced).filter(is_bad).map(record).collect();
+        let expected: Vec<String> = (0..produced).filter(is_bad).map(self.record).collect();
         let mut all: Vec<String> = expected.iter().chain(&expected).cloned().collect();
         all.sort();
         assert_eq!(PARTITIONS, 2, "each record was produced so often");
@@ -202,6 +230,31 @@ fn each_record_is_a_row_or_a_letter() {
         sorted.numbers.produce(500);
         sorted.assert_exactly_once();
     }
+}
+
+#[test]
+fn each_record_is_computed_or_a_letter() {
+    for (name, kind) in
+        [("computed_plain", Kind::TopicAndTable), ("computed_plain_table", Kind::TableAndTopic)]
+    {
+        let sorted = Sorted::computed(kafka::shared(), name, kind);
+        sorted.numbers.produce(500);
+        sorted.assert_exactly_once();
+        sorted.numbers.produce(500);
+        sorted.assert_exactly_once();
+    }
+}
+
+#[test]
+fn kills_at_random_moments_lose_and_double_nothing_that_is_computed_or_put_aside() {
+    let (broker, kind) = (kafka::shared(), Kind::TopicAndTable);
+    kill_at_random_moments(&Sorted::computed(broker, "computed_killed", kind));
+}
+
+#[test]
+fn a_crash_at_any_step_loses_and_doubles_nothing_that_is_computed_or_put_aside() {
+    let (broker, kind) = (kafka::shared(), Kind::TableAndTopic);
+    crash_at_each_step(&Sorted::computed(broker, "computed_steps", kind), &STEPS);
 }
 
 #[test]

@@ -45,6 +45,7 @@ mod kafka_starts;
 mod lake;
 mod lake_bad_input;
 mod object_store;
+mod on_error;
 mod renamed;
 mod several_sinks;
 mod spark_answers;

@@ -22,7 +22,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use millstream_store::checkpoint::Checkpoint;
@@ -44,17 +44,17 @@ use crate::plan::session::{batch_config, streaming_config};
 use crate::plan::stages::OutputMode;
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable, from_datafusion};
-use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, stages};
+use crate::plan::{OnError, QueryPlan, StatefulPlan, StreamPlan, stages};
 use crate::progress::QueryStarted;
 use crate::sink::Sink;
 use crate::source::{Failure, Source, StaticTable};
 use crate::sql::diagnostic::Diagnostics;
 use crate::sql::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
+use crate::sql::places::SqlText;
 use crate::sql::prepare::{TableRead, Watermark};
 use crate::sql::relations::STREAM_PREFIX;
 use crate::state::event_times::Time;
 use crate::state::sharded::Means;
-use crate::state::watermark::Watermarks;
 
 /// What every flow of a process shares.
 pub struct Setup {
@@ -109,6 +109,8 @@ pub struct PlannedFlow {
     batch_clock: BatchClock,
     /// In the order of the flow's own.
     branches: Vec<PlannedBranch>,
+    /// Whether one of them computes something of the clock, or of chance.
+    reads_clock: bool,
 }
 
 /// One sink of a flow with its plan.
@@ -116,6 +118,7 @@ struct PlannedBranch {
     output_schema: SchemaRef,
     /// By stream, the delay of a watermark on what a subquery computes of it.
     delays: Vec<Option<Duration>>,
+    reads_clock: bool,
     body: Body,
 }
 
@@ -202,6 +205,7 @@ pub async fn plan(
         at_rest: Vec::new(),
         batch_clock: BatchClock::default(),
         branches: Vec::with_capacity(flow.branches.len()),
+        reads_clock: false,
     };
     for read in flow.reads() {
         planned.add_read(pipeline, read);
@@ -209,7 +213,10 @@ pub async fn plan(
     let mut found = Diagnostics::default();
     for branch in &flow.branches {
         match planned.plan_branch(branch, setup).await {
-            Ok(branch) => planned.branches.push(branch),
+            Ok(branch) => {
+                planned.reads_clock |= branch.reads_clock;
+                planned.branches.push(branch);
+            }
             Err(FlowError::Sql(wrong)) => found.0.extend(wrong.0),
             Err(failure) => return Err(failure),
         }
@@ -266,6 +273,10 @@ impl PlannedFlow {
         let of_sink: Vec<usize> = (0..schema.fields().len() - checks).collect();
         let output_schema = Arc::new(schema.project(&of_sink).expect("they are columns of it"));
         let mut delays = Vec::new();
+        let reads_clock = logical.exists(|node| {
+            Ok(node.expressions().iter().any(datafusion::logical_expr::Expr::is_volatile))
+        });
+        let reads_clock = reads_clock.unwrap_or(true);
         let body = match self.flow.is_stream {
             true => {
                 let computed = self.computed_times(branch, &logical, &state)?;
@@ -276,7 +287,7 @@ impl PlannedFlow {
             }
             false => Body::Once { state: Box::new(state), logical: Box::new(logical) },
         };
-        Ok(PlannedBranch { output_schema, delays, body })
+        Ok(PlannedBranch { output_schema, delays, reads_clock, body })
     }
 
     /// The plan of a branch over streams: in pieces, where it has stateful operators.
@@ -301,8 +312,15 @@ impl PlannedFlow {
                 let error = stages::CutError::NothingToComplete;
                 return Err(FlowError::Sql(branch.query.refused(error.to_string(), error.help())));
             }
-            let plan = QueryPlan::new(state, logical, scans).await;
-            return Ok(plan.map_err(failed)?.into());
+            let mut plan = QueryPlan::new(state, logical, scans).await.map_err(failed)?;
+            plan.set_on_error(self.flow.on_error(), &Arc::new(SqlText::of(branch)));
+            return Ok(plan.into());
+        }
+        if self.flow.branches.len() > 1 && self.flow.on_error() == OnError::PutAside {
+            let message = "'onError' = 'dead letter' is not for a flow with state that writes to \
+                           several tables";
+            let help = "write a flow for each of them, or take such values in the SQL (try_cast)";
+            return Err(FlowError::Sql(branch.query.refused(message, help)));
         }
         for (read, slots) in self.streams.iter().zip(&scans) {
             if let Some(column) = read.event_time() {
@@ -331,21 +349,9 @@ impl PlannedFlow {
         let memory_bytes = self.memory().map(|memory| memory.state() / branches);
         let means = Means { cores: partitions, memory_bytes };
         let plan = StatefulPlan::new(&state, cut, &scans, mode, means).await;
-        Ok(StreamPlan::Stateful(Box::new(plan.map_err(failed)?)))
-    }
-
-    /// The sources' watermarks.
-    fn watermarks(&self) -> Watermarks {
-        let computed = |index: usize| {
-            self.branches.iter().find_map(|branch| branch.delays.get(index).copied().flatten())
-        };
-        let delays = self.streams.iter().enumerate();
-        let delays = delays.map(|(index, read)| {
-            read.watermark.as_ref().map(|watermark| watermark.delay).or_else(|| computed(index))
-        });
-        let delays: Vec<_> = delays.collect();
-        let writer = &self.flow.writer;
-        Watermarks::new(&delays, writer.watermark_policy, writer.idling)
+        let mut plan = plan.map_err(failed)?;
+        plan.set_on_error(self.flow.on_error(), &Arc::new(SqlText::of(branch)));
+        Ok(StreamPlan::Stateful(Box::new(plan)))
     }
 
     /// The flow's name.

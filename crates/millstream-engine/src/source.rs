@@ -10,6 +10,7 @@
 //! what recovery rests on.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub use crate::dead_letters::{Letter, Place};
 pub use crate::filter::{Comparison, Filter, Literal};
@@ -43,6 +44,51 @@ pub trait Split: Send {
         _letters: &mut Vec<Letter>,
     ) -> Result<Vec<RecordBatch>, Failure> {
         self.read(projection).collect()
+    }
+
+    /// The records that are read, to be looked at one by one where a plan fails with one of them.
+    /// It is asked for before every reading, and so has to cost next to nothing. Empty where
+    /// nobody can tell one record from another.
+    fn records(&self) -> Vec<Arc<dyn Records>> {
+        Vec::new()
+    }
+}
+
+/// Records of one lane, in order, that can be read more than once.
+pub trait Records: Send + Sync {
+    /// As [`Split::lane`].
+    fn lane(&self) -> Option<Lane> {
+        None
+    }
+
+    /// Decodes the records into rows with the columns `projection`, as [`Split::read`] has, or
+    /// where they are read `apart` [`Split::read_apart`]. What is malformed and left out was told
+    /// then.
+    fn read(&self, projection: &[usize], apart: bool) -> Result<Vec<Traced>, Failure>;
+
+    /// What the columns are called in the query, where rows have other names for them.
+    fn names(&self) -> Option<&[String]> {
+        None
+    }
+
+    /// The record `number` as a dead letter, without an error. Where it has neither bytes of its
+    /// own nor a key, the payload is `None`.
+    fn letter(&self, number: u64) -> Result<Letter, Failure>;
+}
+
+/// Rows, and which of their [`Records`] each was made of.
+pub struct Traced {
+    /// The rows.
+    pub rows: RecordBatch,
+    /// By row, the number of its record.
+    pub numbers: Vec<u64>,
+}
+
+impl Traced {
+    /// Rows that were made of the records from `first` on, one of each.
+    pub fn in_order(rows: RecordBatch, first: u64) -> Self {
+        let numbers = (first..).take(rows.num_rows()).collect();
+        Self { rows, numbers }
     }
 }
 

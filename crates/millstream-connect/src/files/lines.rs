@@ -16,6 +16,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Some lines, one after the other in one buffer, without their line breaks.
+#[derive(Clone)]
 pub(super) struct Block {
     pub(super) bytes: Vec<u8>,
     /// Line `i` is `bytes[offsets[i]..offsets[i + 1]]`.
@@ -31,6 +32,13 @@ impl Block {
 
     pub(super) fn line(&self, index: usize) -> &[u8] {
         &self.bytes[self.offsets[index] as usize..self.offsets[index + 1] as usize]
+    }
+
+    /// The line at `index` as a block.
+    pub(super) fn only(&self, index: usize) -> Self {
+        let bytes = self.line(index).to_vec();
+        let end = i32::try_from(bytes.len()).expect("a block is small");
+        Self { bytes, offsets: vec![0, end], numbers: vec![self.numbers[index]] }
     }
 
     /// The line at `index` of the file `file` as a dead letter.

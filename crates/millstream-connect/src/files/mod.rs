@@ -38,6 +38,7 @@ mod scanner;
 mod sink;
 mod source;
 mod static_table;
+mod traced;
 mod uri;
 mod write;
 

@@ -162,6 +162,11 @@ impl Reader {
         Ok((watched, rows))
     }
 
+    /// The lines of `file`. An error if it is not what it was when found.
+    pub(super) fn lines_of(&self, file: &Found) -> Result<Lines, FileError> {
+        Ok(self.lines(open(file)?))
+    }
+
     fn lines(&self, file: File) -> Lines {
         let format = self.options.format;
         let skip = Skip {
@@ -171,17 +176,14 @@ impl Reader {
         Lines::new(file, skip)
     }
 
-    fn line_error(&self, file: &Found, error: std::io::Error) -> FileError {
+    pub(super) fn line_error(&self, file: &Found, error: std::io::Error) -> FileError {
         line_error(&file.path, self.options.format, error)
     }
 
     fn text_rows(&self, lines: Lines, path: PathBuf, projection: &[usize]) -> FileRows {
-        let projected = project(&self.schema, projection);
-        let columns = projection.len();
+        let (reader, projection) = (self.clone(), projection.to_vec());
         blocks(lines, path, Format::Text, move |block, path| {
-            let rows = block.len();
-            let values: ArrayRef = Arc::new(text(block, path)?);
-            Ok(record_batch(&projected, vec![values; columns], rows).expect("one column of text"))
+            text_rows(&reader, block, path, &projection)
         })
     }
 
@@ -252,6 +254,20 @@ pub(super) fn line_error(path: &Path, format: Format, error: std::io::Error) -> 
         return FileError::Corrupt { path, format, problem: error.to_string() };
     }
     FileError::reading(path, error)
+}
+
+/// The rows of a block of a table of text.
+pub(super) fn text_rows(
+    reader: &Reader,
+    block: Block,
+    path: &Path,
+    projection: &[usize],
+) -> Result<RecordBatch, FileError> {
+    let rows = block.len();
+    let values: ArrayRef = Arc::new(text(block, path)?);
+    let projected = project(&reader.schema, projection);
+    let columns = vec![values; projection.len()];
+    Ok(record_batch(&projected, columns, rows).expect("one column of text"))
 }
 
 /// The lines of a block as one column, without copying them.

@@ -11,7 +11,8 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::connector::FlowContext;
 use millstream_engine::source::{
-    Admission, Failure, Letter, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
+    Admission, Failure, Letter, RecordBatches, Records, Source, SourceLog, SourceOffset, Split,
+    Taken,
 };
 use millstream_store::env::{Env, Task};
 use tokio::sync::Mutex;
@@ -22,6 +23,7 @@ use super::log::FileLog;
 use super::options::{Format, ReadOptions};
 use super::read::Reader;
 use super::scanner::{self, Counted, Entry, Queue, Scanner};
+use super::traced::FileRecords;
 
 /// A directory of files, each read once.
 pub struct FilesSource {
@@ -236,5 +238,10 @@ impl Split for FileSplit {
         let rows: Result<Vec<_>, _> = reader.read(self.counted.file, projection).collect();
         letters.append(&mut rejected.lock());
         rows
+    }
+
+    fn records(&self) -> Vec<Arc<dyn Records>> {
+        let (reader, file) = (self.reader.clone(), self.counted.file.clone());
+        vec![Arc::new(FileRecords { reader, file })]
     }
 }

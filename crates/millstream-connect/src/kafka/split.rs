@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, BinaryArray, RecordBatch};
 use arrow::compute::concat;
 use arrow::datatypes::{Int32Type, Int64Type};
-use millstream_engine::source::{Failure, Lane, Letter, RecordBatches, Split};
+use millstream_engine::source::{
+    Failure, Kind, Lane, Letter, RecordBatches, Records, Split, Traced,
+};
 
 use super::chunk::Chunk;
 use super::offsets::PartitionId;
@@ -52,6 +54,64 @@ impl Split for KafkaSplit {
         let chunks = evenly(self.chunks);
         chunks.map(|chunk| reader.read_apart(&self.id, &chunk, letters)).collect()
     }
+
+    fn records(&self) -> Vec<Arc<dyn Records>> {
+        let (chunks, rows) = (self.chunks.clone(), Arc::clone(&self.rows));
+        vec![Arc::new(PartitionRecords { id: self.id.clone(), chunks, rows })]
+    }
+}
+
+/// The records of a split, once more. Their numbers are their offsets.
+struct PartitionRecords {
+    id: PartitionId,
+    chunks: Vec<Chunk>,
+    rows: Arc<Rows>,
+}
+
+impl Records for PartitionRecords {
+    fn lane(&self) -> Option<Lane> {
+        Some(self.id.lane())
+    }
+
+    fn read(&self, projection: &[usize], apart: bool) -> Result<Vec<Traced>, Failure> {
+        let malformed = self.rows.malformed();
+        let mut reader = self.rows.reader(projection)?;
+        let mut read = |chunk: &Chunk| match apart {
+            true => reader.read_apart(&self.id, chunk, &mut Vec::new()),
+            false => reader.read(&self.id, chunk),
+        };
+        let mut traced = Vec::new();
+        for chunk in evenly(self.chunks.clone()) {
+            let rows = read(&chunk)?;
+            if rows.num_rows() == chunk.rows() {
+                traced.push(Traced { rows, numbers: offsets(&chunk) });
+                continue;
+            }
+            // Which ones were left out shows only one by one.
+            for record in 0..chunk.rows() {
+                let record = chunk.slice(record, 1);
+                let rows = read(&record)?;
+                if rows.num_rows() > 0 {
+                    traced.push(Traced { rows, numbers: offsets(&record) });
+                }
+            }
+        }
+        self.rows.set_malformed(malformed);
+        Ok(traced)
+    }
+
+    fn letter(&self, number: u64) -> Result<Letter, Failure> {
+        let offset = number.cast_signed();
+        let found = self.chunks.iter().find_map(|chunk| {
+            let row = chunk.offset.values().binary_search(&offset).ok()?;
+            Some(chunk.letter(&self.id, row, String::new()))
+        });
+        found.ok_or_else(|| Failure::new(Kind::Bug, "a record that was decoded is gone"))
+    }
+}
+
+fn offsets(chunk: &Chunk) -> Vec<u64> {
+    chunk.offset.values().iter().map(|offset| offset.cast_unsigned()).collect()
 }
 
 /// Cuts large chunks and joins small ones, in order, so that each has about [`BATCH_ROWS`] rows.

@@ -85,6 +85,16 @@ impl Rows {
         Self { schema, format, malformed: AtomicU64::new(0) }
     }
 
+    /// How many records were malformed so far.
+    pub fn malformed(&self) -> u64 {
+        self.malformed.load(Ordering::Relaxed)
+    }
+
+    /// Takes back what was counted of records that are read once more.
+    pub fn set_malformed(&self, malformed: u64) {
+        self.malformed.store(malformed, Ordering::Relaxed);
+    }
+
     /// A reader for the columns `projection`.
     pub fn reader(self: &Arc<Self>, projection: &[usize]) -> Result<Reader, Failure> {
         let schema = Arc::new(self.schema.project(projection).map_err(|error| {

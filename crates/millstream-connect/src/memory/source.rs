@@ -6,8 +6,8 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::source::{
-    Admission, Failure, Kind, RecordBatches, Source, SourceLog, SourceOffset, Split, StaticTable,
-    Taken,
+    Admission, Failure, Kind, Letter, Place, RecordBatches, Records, Source, SourceLog,
+    SourceOffset, Split, StaticTable, Taken, Traced,
 };
 use millstream_store::env::Env;
 use serde::Deserialize;
@@ -52,7 +52,8 @@ impl MemorySource {
 
     fn rows(&self, start: u64, end: u64) -> Taken {
         let record_batches = self.table.range(start, end);
-        let split = MemorySplit { record_batches, schema: self.schema.clone() };
+        let schema = self.schema.clone();
+        let split = MemorySplit { first: start, record_batches, schema };
         Taken {
             end: offset(end),
             rows: end - start,
@@ -137,7 +138,10 @@ impl Source for MemorySource {
     async fn close(&mut self) {}
 }
 
+#[derive(Clone)]
 struct MemorySplit {
+    /// The number of the first row.
+    first: u64,
     record_batches: Vec<RecordBatch>,
     schema: SchemaRef,
 }
@@ -152,6 +156,27 @@ impl Split for MemorySplit {
         let schema = self.schema;
         let record_batches = self.record_batches.into_iter();
         Box::new(record_batches.map(move |rows| project(&rows, &schema, &projection)))
+    }
+
+    fn records(&self) -> Vec<Arc<dyn Records>> {
+        vec![Arc::new(self.clone())]
+    }
+}
+
+impl Records for MemorySplit {
+    fn read(&self, projection: &[usize], _: bool) -> Result<Vec<Traced>, Failure> {
+        let mut first = self.first;
+        let read = Box::new(self.clone()) as Box<dyn Split>;
+        let traced = read.read(projection).map(|rows| {
+            let traced = Traced::in_order(rows?, first);
+            first += traced.numbers.len() as u64;
+            Ok(traced)
+        });
+        traced.collect()
+    }
+
+    fn letter(&self, row: u64) -> Result<Letter, Failure> {
+        Ok(Letter { place: Some(Place::Row { of: "memory".into(), row }), ..Letter::default() })
     }
 }
 

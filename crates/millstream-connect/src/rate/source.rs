@@ -10,8 +10,8 @@ use arrow::array::{
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::source::{
-    Admission, Classified, Failure, Kind, RecordBatches, Source, SourceLog, SourceOffset, Split,
-    Taken,
+    Admission, Classified, Failure, Kind, Letter, Place, RecordBatches, Records, Source, SourceLog,
+    SourceOffset, Split, Taken, Traced,
 };
 use millstream_store::env::Env;
 use serde::{Deserialize, Serialize};
@@ -271,6 +271,7 @@ fn created_us(bytes: &[u8]) -> Result<i64, RateError> {
 }
 
 /// A range of rows, not yet made.
+#[derive(Clone)]
 struct RateSplit {
     options: RateOptions,
     created_us: i64,
@@ -297,6 +298,27 @@ impl Split for RateSplit {
             RecordBatch::try_new_with_options(projected.clone(), columns.collect(), &options)
                 .map_err(bug)
         }))
+    }
+
+    fn records(&self) -> Vec<Arc<dyn Records>> {
+        vec![Arc::new(self.clone())]
+    }
+}
+
+impl Records for RateSplit {
+    fn read(&self, projection: &[usize], _: bool) -> Result<Vec<Traced>, Failure> {
+        let mut first = self.rows.start;
+        let read = Box::new(self.clone()) as Box<dyn Split>;
+        let traced = read.read(projection).map(|rows| {
+            let traced = Traced::in_order(rows?, first);
+            first += traced.numbers.len() as u64;
+            Ok(traced)
+        });
+        traced.collect()
+    }
+
+    fn letter(&self, row: u64) -> Result<Letter, Failure> {
+        Ok(Letter { place: Some(Place::Row { of: "rate".into(), row }), ..Letter::default() })
     }
 }
 

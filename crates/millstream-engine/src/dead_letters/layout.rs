@@ -285,7 +285,7 @@ impl<'a> Row<'a> {
     fn record(&self) -> Option<(&'a str, i32, i64)> {
         match self.letter.place.as_ref()? {
             Place::Record { topic, partition, offset } => Some((topic, *partition, *offset)),
-            Place::Line { .. } => None,
+            Place::Line { .. } | Place::Row { .. } => None,
         }
     }
 

@@ -34,7 +34,8 @@ impl Letter {
     }
 }
 
-/// Where a record was read. Displayed as `topic[partition]@offset` or `file:line`.
+/// Where a record was read. Displayed as `topic[partition]@offset`, `file:line` or
+/// `file#row`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// A record of a topic.
@@ -53,6 +54,13 @@ pub enum Place {
         /// The line, from 1.
         line: u64,
     },
+    /// A row of something that has neither offsets nor lines.
+    Row {
+        /// What: a file's path, or a table's name.
+        of: Arc<str>,
+        /// The row, from 0.
+        row: u64,
+    },
 }
 
 impl fmt::Display for Place {
@@ -62,6 +70,7 @@ impl fmt::Display for Place {
                 write!(f, "{topic}[{partition}]@{offset}")
             }
             Self::Line { file, line } => write!(f, "{file}:{line}"),
+            Self::Row { of, row } => write!(f, "{of}#{row}"),
         }
     }
 }

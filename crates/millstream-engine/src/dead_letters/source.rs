@@ -55,7 +55,10 @@ pub struct Tally {
 #[derive(Debug, Error)]
 pub enum ReplayError {
     /// The source's records are all fit.
-    #[error("records of `{table}` cannot be malformed as it is declared now")]
+    #[error(
+        "as `{table}` is declared now its records are not decoded from their values alone, so that \
+         letters cannot be fed as records of it again"
+    )]
     NothingToDecode {
         /// The source's table.
         table: String,

@@ -23,19 +23,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use millstream_store::log_writer::Ticket;
 use millstream_store::offset::BatchId;
 
-use super::MICRO_BATCHES_IN_FLIGHT_MAX;
+use super::computed::Computed;
 use super::decoded::{self, Decoded, Reading};
 use super::handed_over::HandedOver;
 use super::letter_tables::LetterTable;
 use super::others::Start;
-use super::outlets::{LetterRows, Outlets, logged_for};
+use super::outlets::{Outlets, logged_for};
+use super::{MICRO_BATCHES_IN_FLIGHT_MAX, aside};
+use crate::plan::sift::Sifted;
 use crate::plan::stateful_plan::Ran;
 use crate::plan::stream_scan::from_datafusion;
 use crate::plan::{StatefulPlan, StreamPlan};
@@ -329,7 +330,9 @@ impl Branches {
             computed.add(branch.run_with_state(env, facts, splits).await?);
         }
         if let Some(outlets) = &self.outlets {
-            computed.letters = outlets.rows(&outlets.sort(rejected), batch_time_ms);
+            let mut letters = outlets.sort(rejected);
+            outlets.add_aside(std::mem::take(&mut computed.rejected), &mut letters);
+            computed.letters = outlets.rows(&letters, batch_time_ms);
             computed.sections.extend(computed.letters.iter().cloned());
         }
         Ok(computed)
@@ -377,7 +380,7 @@ impl Branches {
                     plan.apply(env, facts, plan.changes(own)?, is_wanted).await?
                 }
                 (StreamPlan::Stateless(plan), Some(input)) if is_wanted => {
-                    plan.run(env, input.splits()).await?
+                    plan.run_sifting(env, input.splits()).await?.partitions
                 }
                 _ => Vec::new(),
             };
@@ -463,6 +466,12 @@ impl Branches {
         let mut handed_over = HandedOver::new(Acknowledgement::Done);
         let rejected = input.as_mut().map(Decoded::take_letters).unwrap_or_default();
         let mut letters = self.outlets.as_ref().map(|outlets| outlets.sort(rejected));
+        let mut ran = None;
+        if self.outlets.as_ref().is_some_and(Outlets::puts_aside) {
+            let all = aside::run_all(&mut self.branches, env, input.as_ref(), &mut splits).await?;
+            let outlets = self.outlets.as_ref().zip(letters.as_mut());
+            ran = outlets.map(|(outlets, letters)| outlets.put_aside(all, letters));
+        }
         let sinks = order.sinks;
         let is_meant = |index: &usize| sinks.is_none_or(|sinks| sinks.contains(index));
         for (index, branch) in self.branches.iter_mut().enumerate() {
@@ -472,9 +481,11 @@ impl Branches {
             let mut acknowledgement = Acknowledgement::Done;
             let has_checks = self.outlets.as_ref().is_some_and(Outlets::has_checks);
             let mut partitions = Vec::new();
-            if is_meant(&index) || has_checks {
+            if let Some(ran) = &mut ran {
+                partitions = ran.take(index);
+            } else if is_meant(&index) || has_checks {
                 let splits = decoded::input(input.as_ref(), &mut splits);
-                partitions = branch.run(env, splits).await?;
+                partitions = branch.run_sifting(env, splits).await?.partitions;
             }
             if let (Some(outlets), Some(letters)) = (&self.outlets, &mut letters) {
                 (partitions, handed_over.constraints) = outlets.check(partitions, letters)?;
@@ -523,13 +534,17 @@ impl Branches {
 }
 
 impl Branch {
-    async fn run(&mut self, env: &Env, splits: Splits) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+    pub(super) async fn run_sifting(
+        &mut self,
+        env: &Env,
+        splits: Splits,
+    ) -> Result<Sifted, Failure> {
         let StreamPlan::Stateless(plan) = &mut self.plan else {
             unreachable!("the driver runs queries with state another way")
         };
-        let partitions = plan.run(env, splits).await?;
+        let sifted = plan.run_sifting(env, splits).await?;
         crash_points::reached(Step::AfterRun);
-        Ok(partitions)
+        Ok(sifted)
     }
 
     async fn run_with_state(
@@ -541,7 +556,9 @@ impl Branch {
         let ran = match &mut self.plan {
             StreamPlan::Stateful(plan) => plan.run(env, facts, splits).await?,
             StreamPlan::Stateless(plan) => {
-                Ran { partitions: plan.run(env, splits).await?, changes: Vec::new() }
+                let sifted = plan.run_sifting(env, splits).await?;
+                let (changes, rejected) = (Vec::new(), Vec::new());
+                Ran { partitions: sifted.partitions, changes, rejected }
             }
         };
         crash_points::reached(Step::AfterRun);
@@ -554,36 +571,12 @@ impl Branch {
         splits: Splits,
         order: Order<'_>,
     ) -> Result<HandedOver, Failure> {
-        let partitions = self.run(env, splits).await?;
+        let partitions = self.run_sifting(env, splits).await?.partitions;
         let output = Output { batch_id: order.id, partitions, reached: order.reached };
         let rows_out = output.rows();
         logged(order.intent).await?;
         let acknowledgement = self.sink.publish(output).await?;
         Ok(HandedOver { rows_out, ..HandedOver::new(acknowledgement) })
-    }
-}
-
-/// What all branches of a query with state made of a micro-batch.
-#[derive(Default)]
-pub(super) struct Computed {
-    /// By branch, its result.
-    pub(super) results: Vec<Vec<Vec<RecordBatch>>>,
-    /// By input of the operators of all branches, what they were given; then by sink of dead
-    /// letters, those of decoding.
-    pub(super) sections: Vec<Vec<RecordBatch>>,
-    /// By sink of dead letters, those of decoding.
-    pub(super) letters: LetterRows,
-}
-
-impl Computed {
-    fn add(&mut self, ran: Ran) {
-        self.results.push(ran.partitions);
-        self.sections.extend(ran.changes.into_iter().flatten());
-    }
-
-    pub(super) fn has_rows(&self) -> bool {
-        let results = self.results.iter().flatten().flatten();
-        results.chain(self.letters.iter().flatten()).any(|rows| rows.num_rows() > 0)
     }
 }
 

@@ -16,7 +16,7 @@ use millstream_store::error::Kind;
 
 use crate::dead_letters::Letter;
 use crate::plan::stream_scan::spread;
-use crate::source::{Failure, RecordBatches, Split};
+use crate::source::{Failure, Lane, RecordBatches, Records, Split, Traced};
 use crate::state::event_times::{EventTimes, watched_read};
 
 /// Indices of a source's columns, ascending.
@@ -51,6 +51,10 @@ pub struct Decoded {
 struct Share {
     columns: Columns,
     rows: Arc<[RecordBatch]>,
+    /// What the rows were made of; `None` where nobody knows.
+    records: Option<Vec<Arc<dyn Records>>>,
+    /// Whether malformed records are letters.
+    apart: bool,
 }
 
 /// What is read of a source: the columns, and what is looked at meanwhile.
@@ -125,11 +129,11 @@ impl Share {
         reading: &Reading,
     ) -> Result<(Self, Vec<Letter>), Failure> {
         let Reading { columns, watched, apart } = reading;
-        let owned = Arc::clone(columns);
+        let (owned, records, apart) = (Arc::clone(columns), records(&splits), *apart);
         if !apart {
             let read = |split| watched_read(split, columns, watched.clone());
             let rows = splits.into_iter().flat_map(read).collect::<Result<_, _>>()?;
-            return Ok((Self { columns: owned, rows }, Vec::new()));
+            return Ok((Self { columns: owned, rows, records, apart }, Vec::new()));
         }
         let (mut rows, mut letters) = (Vec::new(), Vec::new());
         for split in splits {
@@ -140,8 +144,18 @@ impl Share {
             }
             rows.append(&mut read);
         }
-        Ok((Self { columns: owned, rows: rows.into() }, letters))
+        Ok((Self { columns: owned, rows: rows.into(), records, apart }, letters))
     }
+}
+
+/// The records of all `splits`.
+fn records(splits: &[Box<dyn Split>]) -> Option<Vec<Arc<dyn Records>>> {
+    let of = |split: &Box<dyn Split>| {
+        let records = split.records();
+        (!records.is_empty() || split.rows() == 0).then_some(records)
+    };
+    let all = splits.iter().map(of).collect::<Option<Vec<_>>>()?;
+    Some(all.into_iter().flatten().collect())
 }
 
 impl Split for Share {
@@ -160,6 +174,45 @@ impl Split for Share {
             picked.map_err(|error| Failure::new(Kind::Bug, error.to_string()))
         });
         Box::new(picked)
+    }
+
+    fn records(&self) -> Vec<Arc<dyn Records>> {
+        let of = |records: &Arc<dyn Records>| -> Arc<dyn Records> {
+            let (records, columns) = (Arc::clone(records), Arc::clone(&self.columns));
+            Arc::new(OfShare { records, columns, apart: self.apart })
+        };
+        self.records.iter().flatten().map(of).collect()
+    }
+}
+
+/// Records that were decoded for several plans: with the columns of all of them, as which records
+/// are malformed depends on these.
+struct OfShare {
+    records: Arc<dyn Records>,
+    columns: Columns,
+    apart: bool,
+}
+
+impl Records for OfShare {
+    fn lane(&self) -> Option<Lane> {
+        self.records.lane()
+    }
+
+    fn read(&self, projection: &[usize], _: bool) -> Result<Vec<Traced>, Failure> {
+        let place = |column: &usize| {
+            self.columns.binary_search(column).expect("it was decoded for every plan")
+        };
+        let places: Vec<usize> = projection.iter().map(place).collect();
+        let picked = self.records.read(&self.columns, self.apart)?.into_iter().map(|traced| {
+            let rows = traced.rows.project(&places);
+            let rows = rows.map_err(|error| Failure::new(Kind::Bug, error.to_string()))?;
+            Ok(Traced { rows, ..traced })
+        });
+        picked.collect()
+    }
+
+    fn letter(&self, number: u64) -> Result<Letter, Failure> {
+        self.records.letter(number)
     }
 }
 

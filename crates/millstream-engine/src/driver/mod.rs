@@ -31,9 +31,11 @@
 //!
 //! [`Source::take`]: crate::source::Source::take
 
+mod aside;
 pub mod batch_query;
 pub mod branches;
 mod committer;
+mod computed;
 mod decoded;
 mod handed_over;
 mod letter_tables;

@@ -22,6 +22,7 @@ use arrow::datatypes::SchemaRef;
 use millstream_store::log_writer::Ticket;
 use millstream_store::offset::BatchId;
 
+use super::aside::AllRan;
 use super::decoded::Columns;
 use super::letter_tables::LetterTable;
 use crate::constraints::Checks;
@@ -41,6 +42,17 @@ pub struct Outlets {
     outlets: Vec<Outlet>,
     /// What the rows of the query's only branch are held against.
     checks: Option<Checks>,
+    /// Where records go that a plan cannot compute, if they are put aside.
+    aside: Option<Aside>,
+}
+
+/// What becomes of records that a plan cannot compute.
+#[derive(Clone, Debug)]
+pub struct Aside {
+    /// By source, its table, which each letter tells, and the sink among those of dead letters.
+    pub routes: Vec<(Arc<str>, usize)>,
+    /// Whether a plan reads the clock, so that it may follow from the time which they are.
+    pub reads_clock: bool,
 }
 
 /// What becomes of the letters of one source.
@@ -76,7 +88,35 @@ impl Outlets {
     /// whose records are all taken as its table's mode says.
     pub fn new(flow: &str, routes: Vec<Option<Route>>, outlets: Vec<Outlet>) -> Self {
         let apart = routes.iter().map(Option::is_some).collect();
-        Self { flow: flow.to_owned(), routes, apart, outlets, checks: None }
+        Self { flow: flow.to_owned(), routes, apart, outlets, checks: None, aside: None }
+    }
+
+    /// The same, with records put aside that a plan cannot compute.
+    pub fn with_aside(self, aside: Option<Aside>) -> Self {
+        Self { aside, ..self }
+    }
+
+    /// Whether all plans have to run before anything is published: what one cannot compute is a
+    /// letter.
+    pub(super) fn puts_aside(&self) -> bool {
+        self.aside.is_some()
+    }
+
+    /// Adds what plans could not compute to `letters`.
+    pub(super) fn put_aside(&self, mut ran: AllRan, letters: &mut Letters) -> AllRan {
+        self.add_aside(std::mem::take(&mut ran.rejected), letters);
+        ran
+    }
+
+    /// Adds records that plans could not compute, by source, to `letters`.
+    pub(super) fn add_aside(&self, rejected: Vec<Vec<Letter>>, letters: &mut Letters) {
+        let routes = self.aside.iter().flat_map(|aside| &aside.routes);
+        for (rejected, (source_table, outlet)) in rejected.into_iter().zip(routes) {
+            if !rejected.is_empty() {
+                let source_table = Some(Arc::clone(source_table));
+                letters[*outlet].push(Group { source_table, constraint: None, letters: rejected });
+            }
+        }
     }
 
     /// The same, with constraints on the rows of the query, which then has one branch.
@@ -90,9 +130,10 @@ impl Outlets {
         self.checks.is_some()
     }
 
-    /// Whether constraints decide which rows are letters.
+    /// Whether constraints decide which rows are letters, or what is computed of the clock.
     pub(super) fn choose_rows(&self) -> bool {
         self.checks.as_ref().is_some_and(|checks| checks.tables().next().is_some())
+            || self.aside.as_ref().is_some_and(|aside| aside.reads_clock)
     }
 
     /// The tables, as the checkpoint knows them.

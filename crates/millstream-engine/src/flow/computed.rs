@@ -14,6 +14,7 @@ use crate::sql::diagnostic::Diagnostic;
 use crate::sql::pipeline::Branch;
 use crate::sql::prepare::{SubqueryWatermark, Watermark};
 use crate::state::event_times::Time;
+use crate::state::watermark::Watermarks;
 
 /// An event time that a subquery computes of a stream.
 pub(super) struct Computed {
@@ -49,6 +50,20 @@ fn computed_of(time: Expr, schema: &SchemaRef, state: &SessionState) -> Result<O
 }
 
 impl PlannedFlow {
+    /// The sources' watermarks.
+    pub(super) fn watermarks(&self) -> Watermarks {
+        let computed = |index: usize| {
+            self.branches.iter().find_map(|branch| branch.delays.get(index).copied().flatten())
+        };
+        let delays = self.streams.iter().enumerate();
+        let delays = delays.map(|(index, read)| {
+            read.watermark.as_ref().map(|watermark| watermark.delay).or_else(|| computed(index))
+        });
+        let delays: Vec<_> = delays.collect();
+        let writer = &self.flow.writer;
+        Watermarks::new(&delays, writer.watermark_policy, writer.idling)
+    }
+
     /// By stream, the event time that a subquery computes of it and gives a watermark.
     ///
     /// Errors: a column that is none, or is not of one stream, or no timestamp; a stream that has a

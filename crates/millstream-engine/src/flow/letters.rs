@@ -1,8 +1,8 @@
 //! Where a flow's dead letters go when it runs, and what its rows are held against.
 
-use super::{Body, Failure, FlowContext, PlannedFlow};
+use super::{Body, Failure, FlowContext, PlannedFlow, StreamRead};
 use crate::constraints::{Checks, Remedy};
-use crate::driver::outlets::{Outlet, Outlets, Route};
+use crate::driver::outlets::{Aside, Outlet, Outlets, Route};
 use crate::sql::dead_letters::DeadLetterTable;
 
 impl PlannedFlow {
@@ -17,7 +17,10 @@ impl PlannedFlow {
     ) -> Result<Option<Outlets>, Failure> {
         let tables = &self.flow.dead_letters;
         let of_checks: Vec<usize> = checks.iter().flat_map(Checks::tables).collect();
-        let is_used = |at: &usize| !tables[*at].sources.is_empty() || of_checks.contains(at);
+        let is_used = |at: &usize| {
+            let DeadLetterTable { sources, aside, .. } = &tables[*at];
+            !sources.is_empty() || !aside.is_empty() || of_checks.contains(at)
+        };
         let used: Vec<usize> = (0..tables.len()).filter(is_used).collect();
         if used.is_empty() && checks.is_none() {
             return Ok(None);
@@ -37,7 +40,21 @@ impl PlannedFlow {
         let outlets = used.iter().map(|table| outlet(&tables[*table], context));
         let outlets = outlets.collect::<Result<_, _>>()?;
         let checks = checks.map(|checks| checks.with_tables(place));
-        Ok(Some(Outlets::new(&self.flow.name, routes, outlets).with_checks(checks)))
+        let outlets = Outlets::new(&self.flow.name, routes, outlets).with_checks(checks);
+        Ok(Some(outlets.with_aside(self.aside(place))))
+    }
+
+    /// Where records go that the flow's queries cannot compute. `place` is that of a table among
+    /// the sinks.
+    fn aside(&self, place: impl Fn(usize) -> usize) -> Option<Aside> {
+        let tables = &self.flow.dead_letters;
+        let route = |read: &StreamRead| {
+            let name = read.declared.table.name.as_str();
+            let takes = |letters: &DeadLetterTable| letters.aside.iter().any(|of| of == name);
+            Some((name.into(), place(tables.iter().position(takes)?)))
+        };
+        let routes: Option<Vec<_>> = self.streams.iter().map(route).collect();
+        Some(Aside { routes: routes?, reads_clock: self.reads_clock })
     }
 
     /// What the flow's rows are held against.

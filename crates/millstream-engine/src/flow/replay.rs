@@ -111,7 +111,10 @@ impl PlannedFlow {
             // Once they are recorded there is no choice any more.
             self.try_letters(&sources, &context).await?;
             // What decoding rejects never leaves its table; constraints may still add letters.
-            self.flow.dead_letters.iter_mut().for_each(|table| table.sources.clear());
+            for table in &mut self.flow.dead_letters {
+                table.sources.clear();
+                table.aside.clear();
+            }
             let boxed = |source| Box::new(source) as Box<dyn Source>;
             let sources = sources.into_iter().map(boxed).collect();
             // It writes beside the flow whatever that has written: letters are not its rows again.
@@ -124,7 +127,9 @@ impl PlannedFlow {
     }
 
     fn letters(&self, from: &str) -> Result<&DeadLetterTable, NotReplayed> {
-        let tables = || self.flow.dead_letters.iter().filter(|table| !table.sources.is_empty());
+        let of_records =
+            |table: &&DeadLetterTable| !table.sources.is_empty() || !table.aside.is_empty();
+        let tables = || self.flow.dead_letters.iter().filter(of_records);
         let found = tables().find(|table| table.sink.name.eq_ignore_ascii_case(from));
         found.ok_or_else(|| {
             let names = || tables().map(|table| table.sink.name.as_str());

@@ -7,7 +7,7 @@ use arrow::array::builder::StringBuilder;
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array,
     Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, ListArray, MapArray,
-    StringArray, StructArray, TimestampMicrosecondArray, UInt64Array,
+    RecordBatch, StringArray, StructArray, TimestampMicrosecondArray, UInt64Array,
 };
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
@@ -68,6 +68,12 @@ pub fn encode(values: &dyn Array, options: EncodeOptions) -> Result<StringArray,
         out.append_value(&text);
     }
     Ok(out.finish())
+}
+
+/// One row of columns as an object.
+pub fn row(rows: &RecordBatch, at: usize) -> Result<String, UnsupportedType> {
+    let row = StructArray::from(rows.slice(at, 1));
+    Ok(encode(&row, EncodeOptions::default())?.value(0).to_owned())
 }
 
 /// Writes each value of a column as it stands in JSON, but without quotation marks and escapes;

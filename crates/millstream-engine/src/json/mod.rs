@@ -21,7 +21,7 @@ pub(crate) use decode::decode_values;
 pub use decode::{
     DecodeOptions, Decoded, Decoder, MalformedRecord, ParseMode, UnsupportedSchema, Values,
 };
-pub use encode::{EncodeOptions, UnsupportedType, check, encode, plain_texts};
+pub use encode::{EncodeOptions, UnsupportedType, check, encode, plain_texts, row};
 pub(crate) use path::{Path, array_length};
 pub(crate) use scalar::parse_decimal;
 pub use scan::Problem;

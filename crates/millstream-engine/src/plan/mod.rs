@@ -8,11 +8,17 @@
 //! A query with state is cut at its stateful operators ([`stages`]) into plans of that kind, which
 //! are run one after the other with the operators between them ([`stateful_plan`]).
 //!
+//! Where a plan fails with a row, the row is looked for ([`sift`]) and what of the query fails with
+//! it ([`culprit`]).
+//!
 //! [`StreamScan`]: stream_scan::StreamScan
 
+pub mod culprit;
 pub mod query_plan;
 mod renewal;
+pub mod row_error;
 pub mod session;
+pub mod sift;
 pub mod stages;
 pub mod stateful_plan;
 pub mod static_table;
@@ -22,5 +28,6 @@ pub mod stream_scan;
 mod watched;
 
 pub use query_plan::QueryPlan;
+pub use sift::OnError;
 pub use stateful_plan::StatefulPlan;
 pub use stream_plan::StreamPlan;

@@ -11,10 +11,15 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::TryStreamExt;
 use millstream_store::env::Env;
 
+use super::culprit::Culprit;
 use super::renewal::Renewal;
+use super::row_error::InSql;
+use super::sift::OnError;
 use super::straight_line::StraightLine;
 use super::stream_scan::{Slots, StreamScan, from_datafusion};
 use crate::source::{Failure, Split};
+use crate::sql::places::SqlText;
+use crate::state::event_times::NewestTimes;
 
 /// A planned streaming query.
 ///
@@ -31,6 +36,9 @@ pub struct QueryPlan {
     /// Made of what DataFusion plans.
     finish: Option<Finish>,
     renewal: Renewal,
+    on_error: OnError,
+    /// The text that it was made of.
+    sql: Option<Arc<SqlText>>,
 }
 
 /// Makes a plan's last steps.
@@ -50,7 +58,39 @@ impl QueryPlan {
         let (context, straight) = (state.task_ctx(), StraightLine::of(&physical).map(Arc::new));
         let (state, logical) = (Arc::new(state), Arc::new(logical));
         let renewal = Renewal::of(&physical);
-        Ok(Self { state, logical, physical, straight, scans, context, finish: None, renewal })
+        let (finish, on_error, sql) = (None, OnError::default(), None);
+        Ok(Self {
+            state,
+            logical,
+            physical,
+            straight,
+            scans,
+            context,
+            finish,
+            renewal,
+            on_error,
+            sql,
+        })
+    }
+
+    /// Says what becomes of rows with which it fails, and which text it was made of.
+    pub fn set_on_error(&mut self, on_error: OnError, sql: &Arc<SqlText>) {
+        self.on_error = on_error;
+        self.sql = Some(Arc::clone(sql));
+    }
+
+    pub(super) fn on_error(&self) -> OnError {
+        self.on_error
+    }
+
+    pub(super) fn context(&self) -> &Arc<TaskContext> {
+        &self.context
+    }
+
+    /// What an expression is in the text that the plan was made of.
+    pub(super) fn place_of(&self, culprit: &Culprit) -> InSql {
+        let found = self.sql.as_ref().and_then(|sql| sql.place_of(culprit));
+        found.unwrap_or_else(|| InSql { at: None, text: culprit.text.clone() })
     }
 
     /// The optimised logical plan.
@@ -133,6 +173,53 @@ impl QueryPlan {
         for (slots, splits) in self.scans.iter().zip(inputs) {
             parallel |= slots.fill(splits);
         }
+        self.run_filled(env, parallel).await
+    }
+
+    /// Runs the plan over a few rows, here. Gives those of all partitions, one after the other.
+    pub(super) async fn run_here(
+        &mut self,
+        env: &Env,
+        inputs: Vec<Vec<Box<dyn Split>>>,
+    ) -> Result<Vec<RecordBatch>, Failure> {
+        self.refill(inputs);
+        Ok(self.run_filled(env, false).await?.into_iter().flatten().collect())
+    }
+
+    /// Puts a few rows where the scans read, in the place of what an earlier run may have left.
+    pub(super) fn refill(&self, inputs: Vec<Vec<Box<dyn Split>>>) {
+        for (slots, splits) in self.scans.iter().zip(inputs) {
+            slots.refill(splits);
+        }
+    }
+
+    /// The newest event times of the sources that it reads, since they were asked for.
+    pub(super) fn take_event_times(&self) -> Vec<Option<NewestTimes>> {
+        let read = self.columns_read();
+        let of = |(slots, columns): (&Arc<Slots>, Option<Vec<usize>>)| {
+            columns.and_then(|_| Some(slots.event_times()?.take()))
+        };
+        self.scans.iter().zip(read).map(of).collect()
+    }
+
+    pub(super) fn forget_event_times(&self) {
+        drop(self.take_event_times());
+    }
+
+    /// Puts back what [`Self::take_event_times`] gave.
+    pub(super) fn put_back_event_times(&self, seen: Vec<Option<NewestTimes>>) {
+        for (slots, seen) in self.scans.iter().zip(seen) {
+            if let (Some(times), Some(seen)) = (slots.event_times(), seen) {
+                times.put_back(seen);
+            }
+        }
+    }
+
+    async fn run_filled(
+        &mut self,
+        env: &Env,
+        parallel: bool,
+    ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
         let partitions = self.output_partitions();
         if let (false, Some(straight)) = (parallel, &self.straight) {
             let mut results = vec![Vec::new(); partitions];
@@ -144,11 +231,11 @@ impl QueryPlan {
         if parallel {
             self.run_in_tasks(env, partitions).await
         } else {
-            self.run_here(partitions).await
+            self.run_partitions(partitions).await
         }
     }
 
-    async fn run_here(&self, partitions: usize) -> Result<Vec<Vec<RecordBatch>>, Failure> {
+    async fn run_partitions(&self, partitions: usize) -> Result<Vec<Vec<RecordBatch>>, Failure> {
         let mut results = Vec::with_capacity(partitions);
         for partition in 0..partitions {
             let plan = Arc::clone(&self.physical);

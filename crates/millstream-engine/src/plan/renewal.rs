@@ -222,7 +222,8 @@ mod tests {
 
     /// The first column of what the plan makes of one micro-batch, sorted.
     async fn run(plan: &mut QueryPlan, env: &Env, values: &[Option<i64>]) -> Vec<Option<i64>> {
-        let split: Box<dyn Split> = Box::new(InMemory(vec![numbers(values.iter().copied())]));
+        let split: Box<dyn Split> =
+            Box::new(InMemory(vec![numbers(values.iter().copied())], Arc::default()));
         let partitions = plan.run(env, vec![vec![split]]).await.unwrap();
         let mut found = Vec::new();
         for rows in partitions.iter().flatten() {
@@ -328,7 +329,8 @@ mod tests {
         assert_eq!(rows_hashed(&fresh), 0);
         build_hash_tables(&fresh, &context).await.unwrap();
         assert_eq!(rows_hashed(&fresh), STATIC_ROWS);
-        plan.scans()[0].fill(vec![Box::new(InMemory(vec![numbers([Some(5), None])]))]);
+        plan.scans()[0]
+            .fill(vec![Box::new(InMemory(vec![numbers([Some(5), None])], Arc::default()))]);
         let rows = collect(Arc::clone(&fresh), context).await.unwrap();
         assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
         assert_eq!(rows_hashed(&fresh), STATIC_ROWS, "the table was there already");

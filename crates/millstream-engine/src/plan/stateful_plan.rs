@@ -14,12 +14,14 @@ use millstream_store::error::Kind;
 use millstream_store::offset::BatchId;
 
 use super::query_plan::QueryPlan;
+use super::sift::{OnError, Rejected};
 use super::stages::{
     Cut, Deduplication, JoinSide, OutputMode, PartialAggregate, Stage, StageKind, StreamedJoin,
 };
 use super::stream_scan::{Slots, StreamScan, from_datafusion};
 use super::watched;
-use crate::source::{Failure, RecordBatches, Split};
+use crate::source::{Failure, Letter, RecordBatches, Records, Split, Traced};
+use crate::sql::places::SqlText;
 use crate::state::aggregate::changing::{CompleteAggregate, UpdatingAggregate};
 use crate::state::aggregate::closing::ClosingAggregate;
 use crate::state::aggregate::sessions::{CompleteSessions, SessionAggregate};
@@ -47,6 +49,8 @@ struct PlannedStage {
     inputs: Vec<Piece>,
     operator: Box<dyn Operator>,
     output: SchemaRef,
+    /// What the columns of its output are called in the query.
+    names: Arc<[String]>,
     /// By how much its input may be behind the query's watermark, microseconds.
     delay_us: i64,
 }
@@ -70,12 +74,18 @@ pub struct Ran {
     pub partitions: Vec<Vec<RecordBatch>>,
     /// What the operators were given.
     pub changes: Changes,
+    /// By source, the records that were put aside.
+    pub rejected: Vec<Vec<Letter>>,
 }
 
 /// Rows on their way into a plan: of the sources until they are read, and of operators.
 struct Rows {
     sources: Vec<Option<Vec<Box<dyn Split>>>>,
     operators: Vec<Option<Vec<Vec<RecordBatch>>>>,
+    /// By operator, what its columns are called in the query.
+    names: Vec<Arc<[String]>>,
+    /// By source, records that a plan could not compute and that were put aside.
+    rejected: Vec<Vec<Letter>>,
 }
 
 impl StatefulPlan {
@@ -126,6 +136,11 @@ impl StatefulPlan {
         of_stages.chain([&mut self.top])
     }
 
+    /// As [`QueryPlan::set_on_error`].
+    pub fn set_on_error(&mut self, on_error: OnError, sql: &Arc<SqlText>) {
+        self.pieces_mut().for_each(|piece| piece.plan.set_on_error(on_error, sql));
+    }
+
     /// Plans again, with what the static tables hold now.
     pub async fn replan(&mut self) -> Result<()> {
         for piece in self.pieces_mut() {
@@ -173,7 +188,12 @@ impl StatefulPlan {
         inputs: Vec<Vec<Box<dyn Split>>>,
     ) -> Result<Ran, Failure> {
         let sources = inputs.into_iter().map(Some).collect();
-        let mut rows = Rows { sources, operators: vec![None; self.stages.len()] };
+        let mut rows = Rows {
+            sources,
+            operators: vec![None; self.stages.len()],
+            names: self.stages.iter().map(|stage| Arc::clone(&stage.names)).collect(),
+            rejected: vec![Vec::new(); self.scans.len()],
+        };
         let mut changes = Vec::with_capacity(self.stages.len());
         for (index, stage) in self.stages.iter_mut().enumerate() {
             let mut given = Vec::with_capacity(stage.inputs.len());
@@ -186,7 +206,7 @@ impl StatefulPlan {
             rows.operators[index] = Some(applied.output);
         }
         let partitions = self.top.run(env, &mut rows).await?;
-        Ok(Ran { partitions, changes })
+        Ok(Ran { partitions, changes, rejected: rows.rejected })
     }
 
     /// Applies what the operators were given in a micro-batch of an earlier run. The result is
@@ -199,7 +219,9 @@ impl StatefulPlan {
         is_wanted: bool,
     ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
         let facts = &MicroBatchFacts { is_wanted: is_wanted && facts.is_wanted, ..*facts };
-        let mut rows = Rows { sources: Vec::new(), operators: vec![None; self.stages.len()] };
+        let (operators, rejected) = (vec![None; self.stages.len()], Vec::new());
+        let names = self.stages.iter().map(|stage| Arc::clone(&stage.names)).collect();
+        let mut rows = Rows { sources: Vec::new(), operators, names, rejected };
         for (index, (stage, given)) in self.stages.iter_mut().zip(changes).enumerate() {
             rows.operators[index] = Some(stage.apply(env, facts, given).await?.output);
         }
@@ -356,7 +378,8 @@ impl PlannedStage {
                 Box::new(StreamJoin::new(Arc::new(spec), means)?)
             }
         };
-        Ok(Self { inputs, operator, output, delay_us: stage.delay_us })
+        let names = stage.names.into();
+        Ok(Self { inputs, operator, output, names, delay_us: stage.delay_us })
     }
 
     async fn apply(
@@ -492,7 +515,14 @@ impl Piece {
         if inputs.iter().all(Vec::is_empty) {
             return Ok(vec![Vec::new(); self.plan.output_partitions()]);
         }
-        self.plan.run(env, inputs).await
+        let sifted = self.plan.run_sifting(env, inputs).await?;
+        for Rejected { id: (scan, ..), letter } in sifted.rejected {
+            match self.leaves[scan] {
+                Some(Leaf::Source(source)) => rows.rejected[source].push(letter),
+                _ => unreachable!("what an operator gives has no record to be put aside"),
+            }
+        }
+        Ok(sifted.partitions)
     }
 }
 
@@ -505,14 +535,16 @@ impl Rows {
             Leaf::Operator(operator) => {
                 let output = self.operators[operator].take().unwrap_or_default();
                 let output = output.into_iter().filter(|rows| !rows.is_empty());
-                output.map(|rows| Box::new(InMemory(rows)) as Box<dyn Split>).collect()
+                let names = &self.names[operator];
+                let split = |rows| Box::new(InMemory(rows, Arc::clone(names))) as Box<dyn Split>;
+                output.map(split).collect()
             }
         }
     }
 }
 
 /// Rows of an operator's output.
-pub(super) struct InMemory(pub(super) Vec<RecordBatch>);
+pub(super) struct InMemory(pub(super) Vec<RecordBatch>, pub(super) Arc<[String]>);
 
 impl Split for InMemory {
     fn rows(&self) -> u64 {
@@ -525,5 +557,32 @@ impl Split for InMemory {
             let picked = rows.project(&projection);
             picked.map_err(|error| Failure::new(Kind::Bug, error.to_string()))
         }))
+    }
+
+    /// A row that cannot be computed any further is at least shown.
+    fn records(&self) -> Vec<Arc<dyn Records>> {
+        vec![Arc::new(OfOperator(self.0.clone(), Arc::clone(&self.1)))]
+    }
+}
+
+/// Rows that follow from several records, and so from none.
+struct OfOperator(Vec<RecordBatch>, Arc<[String]>);
+
+impl Records for OfOperator {
+    fn read(&self, projection: &[usize], _: bool) -> Result<Vec<Traced>, Failure> {
+        let picked = self.0.iter().map(|rows| {
+            let picked = rows.project(projection);
+            let picked = picked.map_err(|error| Failure::new(Kind::Bug, error.to_string()))?;
+            Ok(Traced::in_order(picked, 0))
+        });
+        picked.collect()
+    }
+
+    fn names(&self) -> Option<&[String]> {
+        Some(&self.1)
+    }
+
+    fn letter(&self, _: u64) -> Result<Letter, Failure> {
+        Ok(Letter::default())
     }
 }

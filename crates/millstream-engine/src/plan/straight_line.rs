@@ -140,8 +140,8 @@ mod tests {
 
     fn fill(slots: &Slots) {
         slots.fill(vec![
-            Box::new(InMemory(vec![input()])),
-            Box::new(InMemory(vec![input().slice(1, 2)])),
+            Box::new(InMemory(vec![input()], Arc::default())),
+            Box::new(InMemory(vec![input().slice(1, 2)], Arc::default())),
         ]);
     }
 

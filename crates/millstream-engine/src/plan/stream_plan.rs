@@ -7,8 +7,10 @@ use datafusion::common::Result;
 use datafusion::logical_expr::LogicalPlan;
 
 use super::query_plan::QueryPlan;
+use super::sift::OnError;
 use super::stateful_plan::StatefulPlan;
 use super::stream_scan::Slots;
+use crate::sql::places::SqlText;
 
 /// A streaming query's plan.
 pub enum StreamPlan {
@@ -25,6 +27,14 @@ impl From<QueryPlan> for StreamPlan {
 }
 
 impl StreamPlan {
+    /// As [`QueryPlan::set_on_error`].
+    pub fn set_on_error(&mut self, on_error: OnError, sql: &Arc<SqlText>) {
+        match self {
+            Self::Stateless(plan) => plan.set_on_error(on_error, sql),
+            Self::Stateful(plan) => plan.set_on_error(on_error, sql),
+        }
+    }
+
     /// Plans again, with what the static tables hold now.
     pub async fn replan(&mut self) -> Result<()> {
         match self {

@@ -30,7 +30,8 @@ use datafusion::physical_plan::{
 use futures::stream;
 use parking_lot::Mutex;
 
-use crate::source::{Failure, Split};
+use super::row_error::ComputeError;
+use crate::source::{Failure, Kind, Split};
 use crate::state::event_times::{EventTimes, Time, watched_read};
 
 /// What a stream pretends to hold, so that the optimizer builds a join's hash table from the
@@ -73,6 +74,14 @@ impl Slots {
             *slot.lock() = share;
         }
         true
+    }
+
+    /// Puts splits into the first partition's slot, and nothing into the others.
+    pub(super) fn refill(&self, splits: Vec<Box<dyn Split>>) {
+        for slot in &self.slots {
+            slot.lock().clear();
+        }
+        *self.slots[0].lock() = splits;
     }
 
     /// How many partitions there are.
@@ -292,12 +301,19 @@ pub fn from_datafusion(error: DataFusionError) -> Failure {
     if let DataFusionError::External(inner) = root {
         let inner: &(dyn Any + Send + Sync) = match inner.downcast_ref::<Carried>() {
             Some(carried) => carried,
-            None => return Failure::new(millstream_store::error::Kind::Data, error.to_string()),
+            None => return computed(&error),
         };
         let carried = inner.downcast_ref::<Carried>().and_then(|carried| carried.0.lock().take());
         if let Some(failure) = carried {
             return failure;
         }
     }
-    Failure::new(millstream_store::error::Kind::Data, error.strip_backtrace())
+    computed(&error)
+}
+
+fn computed(error: &DataFusionError) -> Failure {
+    match ComputeError::of(error) {
+        Some(computed) => computed.into(),
+        None => Failure::new(Kind::Data, error.strip_backtrace()),
+    }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use crate::connector::{Connector, OptionError, ReadMode, Table};
 use crate::dead_letters::{Layout, OPTION};
+use crate::plan::OnError;
 
 use super::cursor::Name;
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::nearest::suggest;
-use super::options::{DeclaredTable, WRITER_OPTIONS};
+use super::options::{DeclaredTable, ON_ERROR, WRITER_OPTIONS, WriterOptions};
 use super::parse::TableDeclaration;
 use super::prepare::TableRead;
 
@@ -25,6 +26,8 @@ pub struct DeadLetterTable {
     /// The streams of the flow whose malformed records it gets, by name; none where it gets only
     /// rows that break a constraint.
     pub sources: Vec<String>,
+    /// The streams of the flow whose records it gets where the query cannot compute them, by name.
+    pub aside: Vec<String>,
 }
 
 impl DeadLetterTable {
@@ -103,6 +106,57 @@ impl Surroundings<'_> {
         Ok(tables.len() - 1)
     }
 
+    /// Has `tables`, or another added to them, take what the flow's query cannot compute: the one
+    /// that stands beside 'onError' on `sink`, or that of each stream.
+    pub(super) fn aside(
+        &self,
+        writer: &WriterOptions,
+        sink: &DeclaredTable,
+        tables: &mut Vec<DeadLetterTable>,
+        (reads, sinks): (&[&TableRead], &[&str]),
+    ) -> Result<(), Diagnostics> {
+        if writer.on_error == OnError::Fail {
+            return Ok(());
+        }
+        let wrong = |problem: String, help: String| {
+            let error = OptionError::of(ON_ERROR, problem, Some(help));
+            Diagnostics::from(sink.blame(error, None))
+        };
+        let mut streams = reads.iter().filter(|read| read.mode == ReadMode::Stream).peekable();
+        if streams.peek().is_none() {
+            let problem = "'onError' = 'dead letter' is for a flow that reads a stream".to_owned();
+            let help = "read the table FROM STREAM: with the trigger 'availableNow' the flow ends";
+            return Err(wrong(problem, help.to_owned()));
+        }
+        for read in streams {
+            let Some(source) = self.find(&read.table) else { continue };
+            let (own, name) = (source.table.options.get(OPTION), source.table.name.clone());
+            let Some(letters) = writer.dead_letter.as_deref().or(own) else {
+                let problem = format!(
+                    "'onError' = 'dead letter' names no table, and `{name}` has no option '{OPTION}'"
+                );
+                let help = format!(
+                    "add '{OPTION}' = 'bad' to the options of `{}`, and declare that table: \
+                     CREATE TABLE bad USING delta LOCATION 'bad'",
+                    sink.table.name
+                );
+                return Err(wrong(problem, help));
+            };
+            let named = |table: &DeadLetterTable| table.sink.name.eq_ignore_ascii_case(letters);
+            let at = match tables.iter().position(named) {
+                Some(known) => known,
+                None => {
+                    tables.push(self.table(letters, reads, sinks, &wrong)?);
+                    tables.len() - 1
+                }
+            };
+            if !tables[at].aside.contains(&name) {
+                tables[at].aside.push(name);
+            }
+        }
+        Ok(())
+    }
+
     /// The table `name`; `wrong` makes an error of a problem and what to do about it.
     fn table(
         &self,
@@ -129,7 +183,8 @@ impl Surroundings<'_> {
         }
         let layout = self.check(declared, wrong)?;
         let (sink, connector) = (declared.table.clone(), Arc::clone(&declared.connector));
-        Ok(DeadLetterTable { sink, connector, layout, sources: Vec::new() })
+        let (sources, aside) = (Vec::new(), Vec::new());
+        Ok(DeadLetterTable { sink, connector, layout, sources, aside })
     }
 
     fn check(

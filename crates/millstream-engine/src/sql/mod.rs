@@ -33,6 +33,7 @@ mod operators;
 mod options;
 mod parse;
 pub mod pipeline;
+pub mod places;
 pub mod prepare;
 pub mod project;
 pub(crate) mod relations;

@@ -17,8 +17,10 @@ use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::nearest::{nearest, suggest};
 use super::parse::{OptionDeclaration, TableDeclaration};
 use super::trigger::{Trigger, parse_duration};
+use crate::dead_letters;
 use crate::driver::snapshots::SnapshotSettings;
 use crate::driver::tracking::{Logging, ProgressTracking};
+use crate::plan::OnError;
 use crate::plan::stages::OutputMode;
 use crate::state::watermark::{Idling, Policy};
 use millstream_store::log_writer::{PurgeTime, RETAINED_ENTRIES_MIN};
@@ -41,7 +43,11 @@ pub const WRITER_OPTIONS: &[&str] = &[
     IDLE_TIMEOUT,
     ADVANCE_AFTER,
     OTHER_QUERIES,
+    ON_ERROR,
 ];
+
+/// What becomes of a record that the query cannot compute.
+pub(super) const ON_ERROR: &str = "onError";
 
 const CHECKPOINT: &str = "checkpointLocation";
 const ASYNC_ENABLED: &str = "asyncProgressTrackingEnabled";
@@ -94,6 +100,10 @@ pub struct WriterOptions {
     pub idling: Idling,
     /// `otherQueries` is `allowed`: a new query writes beside others.
     pub beside_others: bool,
+    /// `onError`.
+    pub on_error: OnError,
+    /// `deadLetter` beside it: the table for what is put aside.
+    pub dead_letter: Option<String>,
 }
 
 /// What a table is used for in the file.
@@ -253,6 +263,12 @@ impl DeclaredTable {
             Side::Sink => may_write,
         };
         let mut specs = self.connector.options().iter().filter(|spec| matches(spec.name, key));
+        if key.eq_ignore_ascii_case(dead_letters::OPTION)
+            && may_write
+            && self.table.options.get(ON_ERROR).is_some()
+        {
+            return None;
+        }
         if let Some(first) = specs.clone().next() {
             if specs.any(|spec| fits(spec.side)) {
                 return None;
@@ -261,9 +277,13 @@ impl DeclaredTable {
                 Side::Source => ("read", "only written"),
                 _ => ("written", "only read"),
             };
+            let help = match key.eq_ignore_ascii_case(dead_letters::OPTION) {
+                true => "put it on the table that is read, or 'onError' = 'dead letter' beside it",
+                false => "leave the option out, or put it on another table",
+            };
             return Some((
                 format!("'{key}' is for a {connector} table that is {of}, but `{name}` is {used}"),
-                "leave the option out, or put it on another table".into(),
+                help.into(),
             ));
         }
         if WRITER_OPTIONS.iter().any(|known| known.eq_ignore_ascii_case(key)) {
@@ -278,6 +298,11 @@ impl DeclaredTable {
         let mut known: Vec<&str> = own.map(|spec| spec.name).collect();
         known.extend(may_write.then_some(WRITER_OPTIONS).into_iter().flatten());
         let message = format!("a {connector} table has no option '{key}'");
+        if key.eq_ignore_ascii_case(dead_letters::OPTION) && may_write {
+            let help = "it stands beside 'onError' = 'dead letter', or among the options of the \
+                        table that is read";
+            return Some((message, help.to_owned()));
+        }
         let help = match nearest(key, known.iter().copied()) {
             Some(near) => format!("did you mean '{near}'?"),
             None => {
@@ -362,6 +387,7 @@ impl DeclaredTable {
         };
         let mut found = Diagnostics::default();
         let output_mode = found.take(output_mode(&options).map_err(blame)).unwrap_or_default();
+        let on_error = found.take(on_error(&options).map_err(blame)).unwrap_or_default();
         let snapshots = found.take(snapshots(&options).map_err(blame)).unwrap_or_default();
         let memory_limit = found.take(options.parse_bytes(MEMORY_LIMIT).map_err(blame)).flatten();
         let idling = found.take(idling(&options).map_err(blame)).unwrap_or_default();
@@ -381,6 +407,8 @@ impl DeclaredTable {
         }
         let checkpoint_location = found.take(checkpoint(&options).map_err(blame)).flatten();
         found.into_result()?;
+        let dead_letter = self.table.options.get(dead_letters::OPTION).map(str::to_owned);
+        let dead_letter = dead_letter.filter(|_| self.table.options.get(ON_ERROR).is_some());
         Ok(WriterOptions {
             checkpoint_location,
             trigger,
@@ -391,6 +419,8 @@ impl DeclaredTable {
             watermark_policy,
             idling,
             beside_others,
+            on_error,
+            dead_letter,
         })
     }
 }
@@ -508,6 +538,15 @@ fn is_blocking(options: &Options, key: &'static str, otherwise: &str) -> Result<
             Err(OptionError::invalid(key, value, &format!("'{otherwise}' or 'blocking'")))
         }
         _ => Ok(false),
+    }
+}
+
+fn on_error(options: &Options) -> Result<OnError, OptionError> {
+    match options.get(ON_ERROR) {
+        None => Ok(OnError::Fail),
+        Some(value) if value.trim().eq_ignore_ascii_case("fail") => Ok(OnError::Fail),
+        Some(value) if value.trim().eq_ignore_ascii_case("dead letter") => Ok(OnError::PutAside),
+        Some(value) => Err(OptionError::invalid(ON_ERROR, value, "'fail' or 'dead letter'")),
     }
 }
 

@@ -14,6 +14,7 @@ use millstream_store::directory_name::folded;
 
 use crate::connector::{Connector, ReadMode, Registry, Table};
 use crate::constraints::Checks;
+use crate::plan::OnError;
 
 use super::branches::{OTHER_STREAM, OTHER_STREAM_HELP};
 use super::checkpoints::{self, Placed};
@@ -123,6 +124,12 @@ impl Pipeline {
 }
 
 impl Flow {
+    /// What becomes of records that its queries cannot compute.
+    pub fn on_error(&self) -> OnError {
+        let puts_aside = self.dead_letters.iter().any(|table| !table.aside.is_empty());
+        if puts_aside { OnError::PutAside } else { OnError::Fail }
+    }
+
     /// The tables that its queries read, each once: streams in the order of the plans' scans, which
     /// is the same for all branches.
     pub fn reads(&self) -> Vec<&TableRead> {
@@ -165,6 +172,11 @@ impl Branch {
     pub fn checks(&self) -> Option<Checks> {
         let constraints = self.constraints.iter().map(|planned| planned.constraint.clone());
         (!self.constraints.is_empty()).then(|| Checks::new(constraints.collect()))
+    }
+
+    /// Where its constraints' conditions stand.
+    pub(super) fn condition_spans(&self) -> impl Iterator<Item = Span> {
+        self.constraints.iter().map(|planned| planned.span)
     }
 
     /// Asks the sink's connector whether it takes rows of `schema`.
@@ -397,10 +409,10 @@ impl<'a> Loader<'a> {
         file_name: &str,
     ) -> Result<Flow, Diagnostics> {
         same_streams(&branches)?;
-        let (dead_letters, constraints) = self.dead_letters(&branches, constraints)?;
-        branches[0].constraints = constraints;
         let declared: Vec<_> = branches.iter().map(|branch| &*branch.declared).collect();
         let writer = DeclaredTable::writer_of_all(&declared, &self.writer_overrides)?;
+        let (dead_letters, constraints) = self.dead_letters(&branches, constraints, &writer)?;
+        branches[0].constraints = constraints;
         let default = || checkpoints::default(file_name, &name);
         Ok(Flow {
             checkpoint: writer.checkpoint_location.clone().unwrap_or_else(default),
@@ -417,6 +429,7 @@ impl<'a> Loader<'a> {
         &self,
         branches: &[Branch],
         declared: &[ConstraintDeclaration],
+        writer: &WriterOptions,
     ) -> Result<(Vec<DeadLetterTable>, Vec<Planned>), Diagnostics> {
         let written = |name: &str| {
             let branches = self.file.flows.iter().flat_map(|flow| &flow.branches);
@@ -443,6 +456,10 @@ impl<'a> Loader<'a> {
             Some(declared.planned(found.take(action)?, &self.lexed.text))
         });
         let constraints = constraints.collect();
+        let has_on_error =
+            |branch: &&Branch| branch.sink.options.get(super::options::ON_ERROR).is_some();
+        let sink = &branches.iter().find(has_on_error).unwrap_or(&branches[0]).declared;
+        found.take(surroundings.aside(writer, sink, &mut letters, (&reads, &sinks)));
         found.into_result()?;
         Ok((letters, constraints))
     }

@@ -61,6 +61,15 @@ impl EventTimes {
         std::mem::take(&mut self.newest_us.lock())
     }
 
+    /// Sees again what [`Self::take`] gave.
+    pub fn put_back(&self, seen: NewestTimes) {
+        let mut newest_us = self.newest_us.lock();
+        for (lane, us) in seen {
+            let known = newest_us.entry(lane).or_insert(us);
+            *known = us.max(*known);
+        }
+    }
+
     /// Whether rows with the columns `projection` of the source have their event times.
     fn is_in(&self, projection: &[usize]) -> bool {
         self.columns().iter().all(|column| projection.contains(column))

@@ -144,6 +144,8 @@ pub struct Stage {
     pub inputs: Vec<LogicalPlan>,
     /// The columns of its output.
     pub output: SchemaRef,
+    /// What these are called in the query.
+    pub names: Vec<String>,
     /// Where its output rows are put for the plan above.
     pub slots: Arc<Slots>,
     /// By how much its input may be behind the query's watermark, microseconds.
@@ -335,6 +337,9 @@ impl Cutter<'_> {
         delay_us: i64,
     ) -> Result<LogicalPlan, CutError> {
         let name = format!("{OPERATOR_PREFIX}{}", self.stages.len());
+        let names =
+            schema.fields().iter().map(|field| field.name().replace("count(Int64(1))", "count(*)"));
+        let names = names.map(|name| name.trim_start_matches('_').to_owned()).collect();
         let plain = |(index, field): (usize, &Arc<Field>)| {
             Field::new(format!("c{index}"), field.data_type().clone(), field.is_nullable())
         };
@@ -353,7 +358,7 @@ impl Cutter<'_> {
         let scan = LogicalPlanBuilder::scan(&name, provider_as_source(Arc::new(table)), None)?;
         let leaf = scan.project(columns)?.build()?;
         self.operators.insert(name, OperatorTable { times, delay_us });
-        self.stages.push(Stage { kind, inputs, output, slots, delay_us });
+        self.stages.push(Stage { kind, inputs, output, names, slots, delay_us });
         Ok(leaf)
     }
 }

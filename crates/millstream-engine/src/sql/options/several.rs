@@ -1,7 +1,8 @@
 //! Options of the writer where a flow has several sinks: each may stand on any of them.
 
 use super::super::diagnostic::{Diagnostic, Diagnostics};
-use super::{DeclaredTable, WRITER_OPTIONS, WriterOptions};
+use super::{DeclaredTable, ON_ERROR, WRITER_OPTIONS, WriterOptions};
+use crate::dead_letters;
 
 impl DeclaredTable {
     /// Reads the writer's options of a flow that writes to `tables`, `overrides` being those given
@@ -24,6 +25,9 @@ impl DeclaredTable {
                 found.take(first.agrees_with(other, name));
             }
             merged.take_option(first, name);
+            if *name == ON_ERROR {
+                merged.take_option(first, dead_letters::OPTION);
+            }
         }
         found.into_result()?;
         merged.writer(overrides)

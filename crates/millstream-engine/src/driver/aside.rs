@@ -1,0 +1,71 @@
+//! Running all branches of a query before anything is published: where records that a plan cannot
+//! compute are put aside.
+//!
+//! A record is put aside for all branches or for none, so that it can be fed to the flow again once
+//! the query takes it. That is known when all plans have run.
+
+use std::collections::BTreeMap;
+
+use arrow::array::RecordBatch;
+use millstream_store::env::Env;
+
+use super::branches::{Branch, Splits};
+use super::decoded::{self, Decoded};
+use crate::dead_letters::Letter;
+use crate::plan::StreamPlan;
+use crate::plan::sift::{self, RecordId};
+use crate::source::{Failure, Kind};
+
+/// What came of a micro-batch.
+pub(super) struct AllRan {
+    /// By branch, its result, until it is taken.
+    results: Vec<Vec<Vec<RecordBatch>>>,
+    /// By source, the records that were put aside, in order.
+    pub(super) rejected: Vec<Vec<Letter>>,
+}
+
+impl AllRan {
+    /// The result of a branch, once.
+    pub(super) fn take(&mut self, branch: usize) -> Vec<Vec<RecordBatch>> {
+        std::mem::take(&mut self.results[branch])
+    }
+}
+
+/// Runs the plans of `branches`, which have no state, over `input` or else `splits`.
+pub(super) async fn run_all(
+    branches: &mut [Branch],
+    env: &Env,
+    input: Option<&Decoded>,
+    splits: &mut Splits,
+) -> Result<AllRan, Failure> {
+    let sources = input.map_or(splits.len(), |input| input.splits().len());
+    let mut all: BTreeMap<RecordId, Letter> = BTreeMap::new();
+    let (mut results, mut counts) = (Vec::new(), Vec::new());
+    for branch in branches.iter_mut() {
+        let sifted = branch.run_sifting(env, decoded::input(input, splits)).await?;
+        counts.push(sifted.rejected.len());
+        results.push(sifted.partitions);
+        for rejected in sifted.rejected {
+            all.entry(rejected.id).or_insert(rejected.letter);
+        }
+    }
+    for (index, branch) in branches.iter_mut().enumerate() {
+        if counts[index] == all.len() {
+            continue;
+        }
+        let kept = input.and_then(|input| sift::kept(&input.splits()));
+        let (Some(kept), StreamPlan::Stateless(plan)) = (kept, &mut branch.plan) else {
+            return Err(Failure::new(Kind::Bug, "several branches, and no rows that they share"));
+        };
+        let sifted = plan.sift(env, kept, &all.keys().copied().collect()).await?;
+        if !sifted.rejected.is_empty() {
+            return Err(Failure::new(Kind::Bug, "a row that was computed cannot be any more"));
+        }
+        results[index] = sifted.partitions;
+    }
+    let mut rejected = vec![Vec::new(); sources];
+    for ((source, ..), letter) in all {
+        rejected[source].push(letter);
+    }
+    Ok(AllRan { results, rejected })
+}

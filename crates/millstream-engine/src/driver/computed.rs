@@ -1,0 +1,38 @@
+//! What came of a micro-batch of a query with state, on its way to the state log and the sinks.
+
+use arrow::array::RecordBatch;
+
+use super::outlets::LetterRows;
+use crate::dead_letters::Letter;
+use crate::plan::stateful_plan::Ran;
+
+/// What all branches of a query with state made of a micro-batch.
+#[derive(Default)]
+pub(super) struct Computed {
+    /// By branch, its result.
+    pub(super) results: Vec<Vec<Vec<RecordBatch>>>,
+    /// By input of the operators of all branches, what they were given; then by sink of dead
+    /// letters, those of decoding.
+    pub(super) sections: Vec<Vec<RecordBatch>>,
+    /// By sink of dead letters, those of decoding and of what plans could not compute.
+    pub(super) letters: LetterRows,
+    /// By source, the records that a plan could not compute.
+    pub(super) rejected: Vec<Vec<Letter>>,
+}
+
+impl Computed {
+    pub(super) fn add(&mut self, mut ran: Ran) {
+        let sources = self.rejected.len().max(ran.rejected.len());
+        self.rejected.resize(sources, Vec::new());
+        for (all, own) in self.rejected.iter_mut().zip(&mut ran.rejected) {
+            all.append(own);
+        }
+        self.results.push(ran.partitions);
+        self.sections.extend(ran.changes.into_iter().flatten());
+    }
+
+    pub(super) fn has_rows(&self) -> bool {
+        let results = self.results.iter().flatten().flatten();
+        results.chain(self.letters.iter().flatten()).any(|rows| rows.num_rows() > 0)
+    }
+}

@@ -1,0 +1,323 @@
+//! Finding the rows with which a plan fails.
+//!
+//! A plan runs over a micro-batch as a whole, and an error of an expression tells nothing of the
+//! row. So when a run fails, its records are decoded once more, and the plan runs over halves of
+//! what failed until single rows are left. That costs a good micro-batch nothing but the handles
+//! of its records, and a bad one about as many small runs for each bad row as its rows can be
+//! halved.
+//!
+//! A row is bad if the plan fails with it alone. That follows from the row, and not from its
+//! company: a replay finds the same ones, however the input is cut. The converse is not so, as
+//! expressions are computed over many rows at once: `a <> 0 AND b / a > 1` may divide by an `a`
+//! that is 0. What fails only in company is computed in smaller pieces here, and is right.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
+use millstream_store::env::Env;
+
+use super::query_plan::QueryPlan;
+use super::row_error::{self, ComputeError, RowError};
+use crate::dead_letters::Letter;
+use crate::json;
+use crate::source::{Failure, Kind, Lane, RecordBatches, Records, Split};
+
+/// What becomes of a row with which a plan fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// The query fails.
+    #[default]
+    Fail,
+    /// It is put aside, and the others go on.
+    PutAside,
+}
+
+/// Ranges of so many rows are not halved any more: with many bad rows that would double the runs.
+const ROWS_ONE_BY_ONE: usize = 8;
+
+/// The records of a micro-batch, by source of the plan.
+pub(crate) type Kept = Vec<Vec<Arc<dyn Records>>>;
+
+/// A record among those of a micro-batch: its source, the place of its [`Records`] among those of
+/// the source, and its number there.
+pub(crate) type RecordId = (usize, usize, u64);
+
+/// What came of a plan's run.
+#[derive(Default)]
+pub struct Sifted {
+    /// The result, by partition.
+    pub partitions: Vec<Vec<RecordBatch>>,
+    /// What was put aside, in order.
+    pub(crate) rejected: Vec<Rejected>,
+}
+
+/// A record that was put aside.
+pub(crate) struct Rejected {
+    pub(crate) id: RecordId,
+    pub(crate) letter: Letter,
+}
+
+/// The records of `inputs`; `None` where there are rows of which nobody knows them.
+pub(crate) fn kept(inputs: &[Vec<Box<dyn Split>>]) -> Option<Kept> {
+    let of_split = |split: &Box<dyn Split>| {
+        let records = split.records();
+        (!records.is_empty() || split.rows() == 0).then_some(records)
+    };
+    let of_source = |splits: &Vec<Box<dyn Split>>| {
+        let records = splits.iter().map(of_split).collect::<Option<Vec<_>>>()?;
+        Some(records.into_iter().flatten().collect())
+    };
+    inputs.iter().map(of_source).collect()
+}
+
+/// Rows of some records, decoded once more.
+struct Loaded {
+    source: usize,
+    /// The place of the records among those of the source.
+    place: usize,
+    records: Arc<dyn Records>,
+    rows: RecordBatch,
+    numbers: Vec<u64>,
+}
+
+/// Where a row is: which of what was loaded, and which row of it.
+type RowAt = (usize, usize);
+
+struct Sifting<'a> {
+    plan: &'a mut QueryPlan,
+    env: &'a Env,
+    on_error: OnError,
+    loaded: Vec<Loaded>,
+    rows: Vec<RowAt>,
+    sifted: Sifted,
+    /// Whether the plan runs where there are no rows: what fails even then is no row's fault.
+    is_sound: bool,
+}
+
+impl QueryPlan {
+    /// As [`Self::run`]; where that fails with some rows, they are put aside, or the failure says
+    /// which it is and what fails with it.
+    pub(crate) async fn run_sifting(
+        &mut self,
+        env: &Env,
+        inputs: Vec<Vec<Box<dyn Split>>>,
+    ) -> Result<Sifted, Failure> {
+        let kept = kept(&inputs);
+        match (self.run(env, inputs).await, kept) {
+            (Ok(partitions), _) => Ok(Sifted { partitions, rejected: Vec::new() }),
+            (Err(failure), Some(kept)) if row_error::is_computed(&failure) => {
+                tracing::debug!(%failure, "the rows of a micro-batch are looked at one by one");
+                self.sift(env, kept, &BTreeSet::new()).await
+            }
+            (Err(failure), _) => Err(failure),
+        }
+    }
+
+    /// Runs the plan over the rows of the records `kept`, but for `without`, in as many pieces as
+    /// are needed.
+    pub(crate) async fn sift(
+        &mut self,
+        env: &Env,
+        kept: Kept,
+        without: &BTreeSet<RecordId>,
+    ) -> Result<Sifted, Failure> {
+        let partitions = self.output_partitions();
+        let on_error = self.on_error();
+        self.forget_event_times();
+        let loaded = self.load(kept)?;
+        let mut rows = Vec::new();
+        for (at, of) in loaded.iter().enumerate() {
+            let is_wanted = |row: &usize| !without.contains(&of.id(*row));
+            rows.extend((0..of.rows.num_rows()).filter(is_wanted).map(|row| (at, row)));
+        }
+        let sifted = Sifted { partitions: vec![Vec::new(); partitions], rejected: Vec::new() };
+        let is_sound = false;
+        let mut sifting = Sifting { plan: self, env, on_error, loaded, rows, sifted, is_sound };
+        sifting.all().await?;
+        Ok(sifting.sifted)
+    }
+
+    /// Decodes the records of the sources that the plan reads.
+    fn load(&self, kept: Kept) -> Result<Vec<Loaded>, Failure> {
+        let mut loaded = Vec::new();
+        for (source, (all, columns)) in kept.into_iter().zip(self.columns_read()).enumerate() {
+            let Some(columns) = columns else { continue };
+            for (place, records) in all.into_iter().enumerate() {
+                for traced in records.read(&columns, false)? {
+                    let (rows, numbers) = (traced.rows, traced.numbers);
+                    if rows.num_rows() != numbers.len() {
+                        return Err(Failure::new(Kind::Bug, "rows and their records differ"));
+                    }
+                    let records = Arc::clone(&records);
+                    loaded.push(Loaded { source, place, records, rows, numbers });
+                }
+            }
+        }
+        Ok(loaded)
+    }
+}
+
+impl Loaded {
+    fn id(&self, row: usize) -> RecordId {
+        (self.source, self.place, self.numbers[row])
+    }
+}
+
+impl Sifting<'_> {
+    /// Halves what fails until it is one row, in order.
+    async fn all(&mut self) -> Result<(), Failure> {
+        let mut ranges = vec![0..self.rows.len()];
+        while let Some(range) = ranges.pop().filter(|range| !range.is_empty()) {
+            let Err(failure) = self.run(range.clone()).await else { continue };
+            if !row_error::is_computed(&failure) {
+                return Err(failure);
+            }
+            match range.len() {
+                1 => self.reject(range.start, failure).await?,
+                2..=ROWS_ONE_BY_ONE => ranges.extend(range.rev().map(|row| row..row + 1)),
+                rows => {
+                    let middle = range.start + rows / 2;
+                    ranges.push(middle..range.end);
+                    ranges.push(range.start..middle);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the plan over some rows, and keeps what comes of them.
+    async fn run(&mut self, range: Range<usize>) -> Result<(), Failure> {
+        let seen = self.plan.take_event_times();
+        let inputs = self.inputs(range);
+        let ran = self.plan.run_here(self.env, inputs).await;
+        if ran.is_err() {
+            self.plan.forget_event_times();
+        }
+        self.plan.put_back_event_times(seen);
+        // One after the other: of rows in different partitions nobody knows which came first.
+        self.sifted.partitions[0].extend(ran?);
+        Ok(())
+    }
+
+    /// The rows as input of the plan.
+    fn inputs(&self, range: Range<usize>) -> Vec<Vec<Box<dyn Split>>> {
+        let mut inputs: Vec<Vec<Box<dyn Split>>> =
+            self.plan.scans().iter().map(|_| Vec::new()).collect();
+        let columns = self.plan.columns_read();
+        for piece in self.rows[range].chunk_by(|one, next| *next == (one.0, one.1 + 1)) {
+            let (at, first) = piece[0];
+            let of = &self.loaded[at];
+            let Some(columns) = &columns[of.source] else { continue };
+            inputs[of.source].push(Box::new(Piece {
+                columns: columns.clone(),
+                rows: of.rows.slice(first, piece.len()),
+                lane: of.records.lane(),
+            }));
+        }
+        inputs
+    }
+
+    /// What becomes of a row that fails by itself.
+    async fn reject(&mut self, row: usize, failure: Failure) -> Result<(), Failure> {
+        if !self.is_sound {
+            let seen = self.plan.take_event_times();
+            let nothing = self.plan.scans().iter().map(|_| Vec::new()).collect();
+            let ran = self.plan.run_here(self.env, nothing).await;
+            self.plan.put_back_event_times(seen);
+            ran?;
+            self.is_sound = true;
+        }
+        let error = self.explain(row, failure).await;
+        let (at, row) = self.rows[row];
+        let of = &self.loaded[at];
+        if self.on_error == OnError::Fail || error.place.is_none() {
+            return Err(error.into());
+        }
+        let mut letter = of.records.letter(of.numbers[row])?;
+        if letter.payload.is_none() && letter.key.is_none() {
+            letter.payload = self.shown(at, row).map(String::into_bytes);
+        }
+        letter.error = error.in_short();
+        self.sifted.rejected.push(Rejected { id: of.id(row), letter });
+        Ok(())
+    }
+
+    /// A row as JSON.
+    fn shown(&self, at: usize, row: usize) -> Option<String> {
+        let of = &self.loaded[at];
+        let mut rows = of.rows.clone();
+        if let Some(names) = of.records.names() {
+            let columns = self.plan.columns_read()[of.source].clone()?;
+            let fields = columns.iter().zip(rows.schema_ref().fields()).map(|(column, field)| {
+                field.as_ref().clone().with_name(names.get(*column).unwrap_or(field.name()))
+            });
+            let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+            rows = RecordBatch::try_new(schema, rows.columns().to_vec()).ok()?;
+        }
+        json::row(&rows, row).ok()
+    }
+
+    /// Says which row it is, and what of the query fails with it.
+    async fn explain(&mut self, row: usize, failure: Failure) -> RowError {
+        let seen = self.plan.take_event_times();
+        let culprit = self.plan.culprit(|| self.inputs(row..row + 1)).await;
+        self.plan.forget_event_times();
+        self.plan.put_back_event_times(seen);
+        let (at, row) = self.rows[row];
+        let of = &self.loaded[at];
+        let letter = of.records.letter(of.numbers[row]);
+        let place = letter.ok().and_then(|letter| letter.place);
+        let names = of.records.names();
+        let computed = failure.cause().downcast_ref::<ComputeError>();
+        let problem = computed.map_or_else(|| failure.to_string(), |error| error.problem.clone());
+        RowError {
+            problem,
+            row: place.is_none().then(|| self.shown(at, row)).flatten(),
+            place,
+            in_sql: culprit.as_ref().map(|culprit| self.plan.place_of(culprit)),
+            values: culprit.map(|culprit| named(culprit.values, names)).unwrap_or_default(),
+            puts_aside: self.on_error == OnError::PutAside,
+        }
+    }
+}
+
+/// Values by columns of an operator's output, under the names that these have in the query.
+fn named(values: Vec<(String, String)>, names: Option<&[String]>) -> Vec<(String, String)> {
+    let name = |plain: String| {
+        let index: Option<usize> = plain.strip_prefix('c').and_then(|index| index.parse().ok());
+        let known = index.and_then(|index| names?.get(index));
+        known.cloned().unwrap_or(plain)
+    };
+    values.into_iter().map(|(plain, value)| (name(plain), value)).collect()
+}
+
+/// Some rows as input.
+struct Piece {
+    /// Which columns of the source they have, ascending or not.
+    columns: Vec<usize>,
+    rows: RecordBatch,
+    lane: Option<Lane>,
+}
+
+impl Split for Piece {
+    fn rows(&self) -> u64 {
+        self.rows.num_rows() as u64
+    }
+
+    fn lane(&self) -> Option<Lane> {
+        self.lane
+    }
+
+    fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
+        let place = |column: &usize| self.columns.iter().position(|own| own == column);
+        let places: Option<Vec<usize>> = projection.iter().map(place).collect();
+        let picked = match places {
+            Some(places) => self.rows.project(&places).map_err(|error| error.to_string()),
+            None => Err("a plan asks for a column that it did not read before".to_owned()),
+        };
+        Box::new(std::iter::once(picked.map_err(|error| Failure::new(Kind::Bug, error))))
+    }
+}
