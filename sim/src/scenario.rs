@@ -153,6 +153,7 @@ impl StoreTraits {
                 in_flight_max: chance.among(1..=4) as usize,
                 purge: chance.pick(&[PurgeTime::InBackground, PurgeTime::WhenCalled]),
                 purge_step_entries: chance.among(1..=4) as usize,
+                shares_threads: false,
             },
         }
     }

@@ -114,6 +114,12 @@ impl Running {
         kilobytes.and_then(|number| number.trim().parse::<u64>().ok()).expect("a number") << 10
     }
 
+    /// How many threads it has.
+    pub fn threads(&self) -> usize {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        fs::read_dir(tasks).map_or(0, Iterator::count)
+    }
+
     /// Sends what Ctrl-C sends.
     pub fn interrupt(&self) {
         process::interrupt(&self.child);

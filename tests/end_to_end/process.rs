@@ -97,6 +97,26 @@ pub fn limit_file_size(command: &mut Command, bytes_max: u64) {
     unsafe { command.pre_exec(limit) };
 }
 
+/// Limits how many descriptors `command` may have open, and how far it may raise that itself.
+pub fn limit_descriptors(command: &mut Command, soft: u64, hard: u64) {
+    let limit = move || {
+        let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+        // SAFETY: async-signal-safe; the struct outlives the call.
+        match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure makes only async-signal-safe calls and allocates nothing.
+    unsafe { command.pre_exec(limit) };
+}
+
+/// Makes a pipe with a name, which nobody writes to.
+pub fn make_pipe(path: &std::path::Path) {
+    let made = Command::new("mkfifo").arg(path).status().expect("mkfifo is installed");
+    assert!(made.success(), "{} cannot be made", path.display());
+}
+
 /// Lets `command` give what it makes any permission bits that it asks for.
 pub fn allow_all_modes(command: &mut Command) {
     let allow = || {

@@ -5,22 +5,46 @@
 //! messages. What is wrong with one is an [`OptionError`], which the SQL layer turns into a
 //! message that points at the option in the pipeline file.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use millstream_store::env::Env;
+use millstream_store::secrets;
+use millstream_store::sink_log::SinkLog;
 
 use crate::contact::Contacts;
 use crate::dead_letters::{Form, Payloads};
 use crate::plan::stages::OutputMode;
+use crate::references::{Lookup, Reference, SharedLookup, Template};
 use crate::sink::{Failure, Sink};
-use crate::source::{Source, StaticTable};
+use crate::source::{Kind, Source, StaticTable};
 
-/// Options of one `CREATE TABLE`, in the order written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Options of one `CREATE TABLE`, in the order written. Secrets among them are not shown.
+#[derive(Clone, Default)]
 pub struct Options {
-    entries: Vec<(String, String)>,
+    entries: Vec<Entry>,
+    lookup: SharedLookup,
+}
+
+#[derive(Clone)]
+struct Entry {
+    key: String,
+    value: String,
+    /// Where parts of the value are, if they stand elsewhere.
+    template: Option<Template>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.iter().map(|(key, value)| match self.is_secret(key) {
+            true => (key, Cow::Borrowed(secrets::HIDDEN)),
+            false => (key, secrets::redacted_source(value)),
+        });
+        f.debug_map().entries(shown).finish()
+    }
 }
 
 impl Options {
@@ -35,20 +59,78 @@ impl Options {
 
     /// Sets one option, replacing it whatever its case.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<String>) {
-        let (key, value) = (key.into(), value.into());
-        self.entries.retain(|(known, _)| !known.eq_ignore_ascii_case(&key));
-        self.entries.push((key, value));
+        self.put(key.into(), value.into(), None);
+    }
+
+    /// Sets one option whose value stands elsewhere, replacing it whatever its case.
+    ///
+    /// # Errors
+    /// Why the value cannot be looked up, a sentence without a full stop.
+    pub fn set_elsewhere(
+        &mut self,
+        key: &str,
+        template: Template,
+        lookup: &Arc<dyn Lookup>,
+    ) -> Result<(), String> {
+        self.lookup = SharedLookup(Arc::clone(lookup));
+        let value = template.value(&**lookup)?;
+        let is_elsewhere = template.references().next().is_some();
+        self.put(key.to_owned(), value, is_elsewhere.then_some(template));
+        Ok(())
+    }
+
+    fn put(&mut self, key: String, value: String, template: Option<Template>) {
+        secrets::remember_setting(&key, &value);
+        self.entries.retain(|entry| !entry.key.eq_ignore_ascii_case(&key));
+        self.entries.push(Entry { key, value, template });
+    }
+
+    /// True for an option whose value must not be shown: by its name, or because it stands
+    /// elsewhere.
+    pub fn is_secret(&self, key: &str) -> bool {
+        secrets::is_secret_key(key) || self.references().any(|(of, _)| of.eq_ignore_ascii_case(key))
+    }
+
+    /// Where values stand that are not in the pipeline file, with the options they are of.
+    pub fn references(&self) -> impl Iterator<Item = (&str, &Reference)> {
+        let of = |entry: &'_ Entry| entry.template.is_some();
+        self.entries.iter().filter(move |entry| of(entry)).flat_map(|entry| {
+            let template = entry.template.iter();
+            template.flat_map(Template::references).map(|reference| (&*entry.key, reference))
+        })
+    }
+
+    /// The same options, with values that stand elsewhere looked up anew.
+    ///
+    /// # Errors
+    /// The option and why its value cannot be looked up.
+    pub fn fresh(&self) -> Result<Self, OptionError> {
+        let mut fresh = self.clone();
+        for entry in &mut fresh.entries {
+            if let Some(template) = &entry.template {
+                let value = template.value(&*self.lookup.0);
+                entry.value =
+                    value.map_err(|problem| OptionError::of(&entry.key, problem, None))?;
+            }
+        }
+        Ok(fresh)
+    }
+
+    /// Those of the options that `keep` says.
+    pub fn only(&self, keep: impl Fn(&str) -> bool) -> Self {
+        let entries = self.entries.iter().filter(|entry| keep(&entry.key)).cloned();
+        Self { entries: entries.collect(), lookup: self.lookup.clone() }
     }
 
     /// The value of `key`, whatever its case.
     pub fn get(&self, key: &str) -> Option<&str> {
-        let found = self.entries.iter().find(|(known, _)| known.eq_ignore_ascii_case(key));
-        found.map(|(_, value)| value.as_str())
+        let found = self.entries.iter().find(|entry| entry.key.eq_ignore_ascii_case(key));
+        found.map(|entry| entry.value.as_str())
     }
 
     /// Keys and values as written.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.entries.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
+        self.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_str()))
     }
 
     /// The value of `key` read as `T`; `wanted` says what it should look like ("a whole number").
@@ -166,6 +248,25 @@ pub struct Table {
     pub options: Options,
 }
 
+impl Table {
+    /// The table with values of options that stand elsewhere as they are now, for a source or a
+    /// sink that is made.
+    ///
+    /// # Errors
+    /// `Config`: a variable or a file is gone.
+    pub fn fresh(&self) -> Result<Cow<'_, Self>, Failure> {
+        if self.options.references().next().is_none() {
+            return Ok(Cow::Borrowed(self));
+        }
+        let options = self.options.fresh().map_err(|error| {
+            let (name, key) = (&self.name, error.key.unwrap_or_default());
+            let problem = format!("table '{name}': the value of '{key}': {}", error.problem);
+            Failure::new(Kind::Config, problem)
+        })?;
+        Ok(Cow::Owned(Self { options, ..self.clone() }))
+    }
+}
+
 /// What a table is used for when a source is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
@@ -190,6 +291,8 @@ pub struct FlowContext {
     pub contacts: Contacts,
     /// What there is of memory, where `memoryLimit` says it.
     pub memory: Option<Memory>,
+    /// For a sink, its private part of the checkpoint; a query that runs once has none.
+    pub sink_log: Option<SinkLog>,
 }
 
 impl FlowContext {
@@ -202,6 +305,7 @@ impl FlowContext {
             base_dir: base_dir.to_owned(),
             contacts: Contacts::untold(env.clone()),
             memory: None,
+            sink_log: None,
         }
     }
 }

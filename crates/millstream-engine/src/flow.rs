@@ -413,7 +413,7 @@ impl PlannedFlow {
         });
         let make = |read: &StreamRead| {
             let declared = &read.declared;
-            declared.connector.source(&declared.table, ReadMode::Stream, &context)
+            declared.connector.source(&*declared.table.fresh()?, ReadMode::Stream, &context)
         };
         let sources: Vec<_> = self.streams.iter().map(make).collect::<Result<_, _>>()?;
         let checks = self.checks();
@@ -433,7 +433,7 @@ impl PlannedFlow {
         self.narrow_tables()?;
         load_tables(&self.at_rest, context).await?;
         let watermarks = self.watermarks();
-        let sinks = self.sinks(context)?;
+        let sinks = self.sinks(context, Some(&checkpoint))?;
         let mut branches = Vec::with_capacity(sinks.len());
         for (planned, sink) in std::mem::take(&mut self.branches).into_iter().zip(sinks) {
             let Body::Stream(mut plan) = planned.body else { unreachable!("run looked") };
@@ -450,7 +450,7 @@ impl PlannedFlow {
         let query = Query {
             watermarks,
             snapshots: self.flow.writer.snapshots,
-            branches: match self.outlets(context, checks)? {
+            branches: match self.outlets(context, Some(&checkpoint), checks)? {
                 Some(outlets) => branches.with_outlets(outlets),
                 None => branches,
             },
@@ -459,6 +459,7 @@ impl PlannedFlow {
             log_settings: Settings {
                 retain_entries_min: settings.logging.retain_entries_min,
                 purge: settings.logging.purge,
+                shares_threads: settings.logging.shares_threads,
                 ..Settings::of(&checkpoint)
             },
             checkpoint,
@@ -477,8 +478,8 @@ impl PlannedFlow {
         self.batch_clock.set(self.env.now_us());
         self.narrow_tables()?;
         let rows_in = load_tables(&self.at_rest, &context).await?;
-        let sinks = self.sinks(&context)?;
-        let mut outlets = self.outlets(&context, self.checks())?;
+        let sinks = self.sinks(&context, None)?;
+        let mut outlets = self.outlets(&context, None, self.checks())?;
         let batch_time_ms = self.env.now_ms();
         let mut rows_out = 0;
         for (planned, mut sink) in self.branches.into_iter().zip(sinks) {
@@ -491,14 +492,19 @@ impl PlannedFlow {
 
     /// Makes the sinks. Each keeps its record of progress under an id of its own, so that two of
     /// one kind do not share it: the first under the query's, the others with their table's name.
-    fn sinks(&self, context: &FlowContext) -> Result<Vec<Box<dyn Sink>>, Failure> {
+    fn sinks(
+        &self,
+        context: &FlowContext,
+        checkpoint: Option<&Checkpoint>,
+    ) -> Result<Vec<Box<dyn Sink>>, Failure> {
         let branches = self.flow.branches.iter().zip(&self.branches).enumerate();
         let make = |(index, (branch, planned)): (usize, (&Branch, &PlannedBranch))| {
             let mut context = context.clone();
+            context.sink_log = checkpoint.map(|checkpoint| checkpoint.sink_log(&branch.id()));
             if index > 0 && !context.query_id.is_empty() {
                 context.query_id = format!("{}-{}", context.query_id, branch.id());
             }
-            branch.connector.sink(&branch.sink, &planned.output_schema, &context)
+            branch.connector.sink(&*branch.sink.fresh()?, &planned.output_schema, &context)
         };
         branches.map(make).collect()
     }
@@ -548,7 +554,7 @@ async fn load_tables(tables: &[AtRest], context: &FlowContext) -> Result<u64, Fa
     let mut rows = 0;
     for table in tables {
         let connector = &table.declared.connector;
-        let content = match connector.static_table(&table.declared.table, context)? {
+        let content = match connector.static_table(&*table.declared.table.fresh()?, context)? {
             Some(content) => content,
             None => Arc::new(StreamAtRest {
                 declared: Arc::clone(&table.declared),
@@ -582,7 +588,7 @@ impl StaticTable for StreamAtRest {
     async fn read(&self) -> Result<Vec<RecordBatch>, Failure> {
         let connector = &self.declared.connector;
         let mut source: Box<dyn Source> =
-            connector.source(&self.declared.table, ReadMode::Batch, &self.context)?;
+            connector.source(&*self.declared.table.fresh()?, ReadMode::Batch, &self.context)?;
         batch_query::read_to_end(source.as_mut()).await
     }
 }

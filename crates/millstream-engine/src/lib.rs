@@ -15,6 +15,7 @@ pub mod functions;
 pub mod json;
 pub mod plan;
 pub mod progress;
+pub mod references;
 pub mod sink;
 pub mod source;
 pub mod sql;

@@ -64,6 +64,21 @@ pub enum TableError {
         /// The micro-batch to be published.
         ours: i64,
     },
+    /// What was there is not there any more.
+    #[error(
+        "version {version} of the table {table}, which this query has written or gone behind, is \
+         not there any more: {found}. Rows are lost if the query goes on: restore the table from a \
+         backup. If it was deleted or put back on purpose, give the query a new checkpoint, which \
+         begins anew"
+    )]
+    Gone {
+        /// The table's location.
+        table: String,
+        /// The version that was there.
+        version: u64,
+        /// What is there now, in words.
+        found: String,
+    },
     /// The table changed so that rows prepared before do not fit any more.
     #[error(
         "the table {table} got another {what} at version {version}, while rows were on their way; \
@@ -181,6 +196,7 @@ impl Classified for TableError {
             Self::NotReadable { .. } | Self::NoColumn { .. } | Self::Retention { .. } => {
                 Kind::Config
             }
+            Self::Gone { .. } => Kind::Data,
             Self::Row { .. } | Self::Damaged { .. } | Self::Irreplaceable { .. } => Kind::Data,
             Self::FileMissing { .. } | Self::FileDamaged { .. } => Kind::Data,
             Self::Fenced { .. } => Kind::Fenced,

@@ -69,6 +69,8 @@ struct State {
     overtaken: HashMap<String, i64>,
     /// The last version by others that changed what rows are prepared by, and what it changed.
     changed: Option<(u64, &'static str)>,
+    /// A version that was there and is not any more, and what is there instead.
+    gone: Option<(u64, String)>,
 }
 
 /// What is to be appended in one commit.
@@ -119,7 +121,7 @@ impl Table {
 
     fn at(store: &TableStore, engine: KernelEngine, snapshot: SnapshotRef) -> Self {
         let (published, overtaken) = (HashMap::new(), HashMap::new());
-        let state = Mutex::new(State { snapshot, published, overtaken, changed: None });
+        let state = Mutex::new(State { snapshot, published, overtaken, changed: None, gone: None });
         Self { store: store.clone(), engine, state }
     }
 
@@ -158,6 +160,14 @@ impl Table {
     /// Where the table's files are.
     pub fn store(&self) -> &TableStore {
         &self.store
+    }
+
+    /// The table's own identifier, which another at the same place does not have.
+    pub fn id(&self) -> String {
+        let snapshot = self.snapshot();
+        let metadata = serde_json::to_value(snapshot.table_configuration().metadata());
+        let metadata = metadata.unwrap_or_default();
+        metadata["id"].as_str().unwrap_or_default().to_owned()
     }
 
     /// The newest version known here.
@@ -297,6 +307,7 @@ impl Table {
         let (mut attempt, mut conflicts) = (1, 0);
         let version = loop {
             self.check_valid(&state, append)?;
+            self.check_is_there(&state)?;
             let version = state.snapshot.version() + 1;
             let outcome = self.attempt(&state.snapshot, append, &note);
             let problem = match outcome {
@@ -333,6 +344,45 @@ impl Table {
         };
         state.published.insert(append.application.to_owned(), Some(append.version));
         Ok(Some((Appended { version, conflicts }, Arc::clone(&state.snapshot))))
+    }
+
+    /// Refuses to go behind a version that is gone: the table was deleted, or put back from a copy,
+    /// and the next version would be the beginning of another, or stand behind a hole. On a local
+    /// disk this is looked at each time; on an object store, where it would be a request,
+    /// [`Self::look_again`] does.
+    fn check_is_there(&self, state: &State) -> Result<(), TableError> {
+        let version = state.snapshot.version();
+        if let Some((version, found)) = state.gone.clone() {
+            return Err(TableError::Gone { table: self.store.shown(), version, found });
+        }
+        match self.store.has_on_disk(&entry::name(version)) {
+            Some(false) => self.look_for(version),
+            Some(true) | None => Ok(()),
+        }
+    }
+
+    /// Looks whether the newest version is there still, beside appends; if not, the next one is
+    /// refused. To be called now and then where the table is on an object store. Blocks.
+    pub fn look_again(&self) {
+        let version = self.version();
+        let name = entry::name(version);
+        let is_away = self.store.has_on_disk(&name).is_none()
+            && matches!(self.store.head(&name), Err(object_store::Error::NotFound { .. }));
+        if is_away && let Err(TableError::Gone { version, found, .. }) = self.look_for(version) {
+            self.state.lock().gone = Some((version, found));
+        }
+    }
+
+    /// Whether the table has `version`, whose entry is not there: an old one goes where a
+    /// checkpoint has all that it said.
+    fn look_for(&self, version: u64) -> Result<(), TableError> {
+        match self.engine.snapshot(None).map(|newest| newest.version()) {
+            Ok(newest) if newest >= version => Ok(()),
+            newest => {
+                let found = found_instead(newest.ok());
+                Err(TableError::Gone { table: self.store.shown(), version, found })
+            }
+        }
     }
 
     /// Refuses what others' commits have made void.
@@ -465,6 +515,14 @@ impl Table {
 
     pub(crate) fn kernel_error(&self, action: &'static str, error: KernelError) -> TableError {
         TableError::kernel(action, &self.store.shown(), error)
+    }
+}
+
+/// What is there in place of a version that is gone, in words.
+pub fn found_instead(newest: Option<u64>) -> String {
+    match newest {
+        Some(newest) => format!("the table ends at version {newest}"),
+        None => "there is no table that can be read".to_owned(),
     }
 }
 

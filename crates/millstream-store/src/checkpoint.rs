@@ -13,6 +13,7 @@ use crate::env::Env;
 use crate::error::{Classified, Kind};
 use crate::inspect::{self, State};
 use crate::lock::{self, Lock, LockError};
+use crate::sink_log::SinkLog;
 use crate::source_log::SourceLog;
 use crate::storage::{self, Durability, LocationError, PutError, Storage, StorageError};
 use crate::{layout, metadata};
@@ -181,6 +182,11 @@ impl Checkpoint {
     /// The private directory of a source; `id` is its place in the plan, from 0.
     pub fn source_log(&self, id: usize) -> SourceLog {
         SourceLog::new(self.inner.storage.clone(), id)
+    }
+
+    /// The private directory of the sink `name`.
+    pub fn sink_log(&self, name: &str) -> SinkLog {
+        SinkLog::new(self.inner.storage.clone(), name)
     }
 
     /// The files.

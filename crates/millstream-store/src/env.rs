@@ -127,6 +127,37 @@ impl Env {
         })
     }
 
+    /// Runs `tasks`, and what they spawn, together on one thread; what blocks gets
+    /// [`SHARED_BLOCKING_THREADS`] more at most. For tasks that are so many that a thread for each
+    /// would be too many: they wait for each other. Gives their results in the order of the tasks.
+    pub fn spawn_on_shared_thread<F>(
+        &self,
+        name: &'static str,
+        tasks: Vec<F>,
+    ) -> Task<Vec<F::Output>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let env = self.clone();
+        self.spawn_blocking(name, move || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().max_blocking_threads(SHARED_BLOCKING_THREADS);
+            let runtime = runtime.thread_stack_size(STACK_BYTES).build();
+            let runtime = runtime.expect("the operating system gives a runtime its handles");
+            let outputs = runtime.block_on(async {
+                let running: Vec<_> = tasks.into_iter().map(|task| env.spawn(name, task)).collect();
+                let mut outputs = Vec::with_capacity(running.len());
+                for task in running {
+                    outputs.push(task.join().await);
+                }
+                outputs
+            });
+            runtime.shutdown_background();
+            outputs
+        })
+    }
+
     /// Runs `work`, which may block, on a thread of tokio's blocking pool.
     pub fn spawn_blocking<T: Send + 'static>(
         &self,
@@ -173,6 +204,9 @@ impl Env {
         Thread { handle: Some(spawned.expect("the operating system can start a thread")) }
     }
 }
+
+/// Threads for what blocks, of tasks that share one otherwise.
+pub const SHARED_BLOCKING_THREADS: usize = 12;
 
 /// The stack of threads that plan and run queries, bytes: planning goes as deep as an expression
 /// has terms, some 25 KB each. Only what is used takes memory.

@@ -5,6 +5,7 @@
 //! offsets/<N>         the intent of micro-batch N
 //! commits/<N>         micro-batch N is published
 //! sources/<id>/...    each source's own
+//! sinks/<name>/<N>    what a sink remembers of its place; the highest N counts
 //! state/...           stateful operators
 //! dead-letters/<N>    the tables that dead letters go to
 //! replay/<table>/...  a checkpoint for replays of its letters
@@ -23,6 +24,8 @@ pub const OFFSETS: &str = "offsets";
 pub const COMMITS: &str = "commits";
 /// The directory of all sources' private parts.
 pub const SOURCES: &str = "sources";
+/// The directory of all sinks' private parts.
+pub const SINKS: &str = "sinks";
 /// The directory of the state stores.
 pub const STATE: &str = "state";
 /// A file in `state/` that says the state is in Millstream's own format.
@@ -33,6 +36,10 @@ pub const DEAD_LETTERS: &str = "dead-letters";
 pub const REPLAYS: &str = "replay";
 /// The lock of the process that runs the query; local checkpoints only.
 pub const LOCK: &str = ".millstream.lock";
+
+/// No query comes to this number, at a thousand micro-batches a second for a quarter of a million
+/// years. An entry beyond it was put there by somebody else, and there may be none to follow it.
+pub const BATCH_ID_MAX: BatchId = BatchId(1 << 53);
 
 /// The name of micro-batch `id`'s intent.
 pub fn intent(id: BatchId) -> String {
@@ -60,6 +67,11 @@ pub fn batch_ids(file_names: &[String]) -> Vec<BatchId> {
     let mut ids: Vec<BatchId> = file_names.iter().filter_map(|name| batch_id(name)).collect();
     ids.sort_unstable();
     ids
+}
+
+/// The last of `ids`, which are ascending, if no query comes to it.
+pub fn out_of_reach(ids: &[BatchId]) -> Option<BatchId> {
+    ids.last().copied().filter(|last| *last > BATCH_ID_MAX)
 }
 
 /// The checksum that Hadoop leaves beside `file_name` on a local disk.

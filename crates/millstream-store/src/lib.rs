@@ -9,14 +9,16 @@
 //! 1. [`checkpoint`] opens the directory (a local one under a lock), reads or makes `metadata`
 //!    ([`metadata`]), and refuses what it cannot carry on;
 //! 2. [`recovery`] finds where the query stopped, from the last entries of both logs;
-//! 3. [`source_log`] gives each source its private part, `sources/<id>/`;
+//! 3. [`source_log`] gives each source its private part, `sources/<id>/`, and [`sink_log`] each
+//!    sink;
 //! 4. [`log_writer`] writes, in the background, one [`offset_log`] entry (the intent) and one
 //!    [`commit_log`] entry per micro-batch, and deletes old ones;
 //! 5. [`state_log`] writes what a micro-batch changed in the state of a query's operators;
 //! 6. [`storage`] is where all bytes go: a local directory or an object store;
 //! 7. [`inspect`] tells a person what a checkpoint holds.
 //!
-//! [`directory_name`] says where a flow's checkpoint is, whatever the flow is called.
+//! [`directory_name`] says where a flow's checkpoint is, whatever the flow is called, and
+//! [`secrets`] takes out of every text what must not be read.
 //!
 //! [`crash_points`] are the moments at which tests end the process to show that all of this holds.
 
@@ -35,6 +37,8 @@ pub mod metadata;
 pub mod offset;
 pub mod offset_log;
 pub mod recovery;
+pub mod secrets;
+pub mod sink_log;
 pub mod source_log;
 pub mod state_log;
 pub mod storage;

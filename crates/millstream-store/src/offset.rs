@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The number of a micro-batch, from 0, without gaps within one query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,9 +41,35 @@ impl SourceOffset {
         Self(json)
     }
 
+    /// True if a number in it is less than the one at the same place in `before`: all sources count
+    /// upwards, whatever they count. What is only in one of them is not compared.
+    pub fn is_behind(&self, before: &Self) -> bool {
+        let read = |offset: &Self| serde_json::from_str::<Value>(&offset.0).ok();
+        match (read(self), read(before)) {
+            (Some(own), Some(before)) => is_behind(&own, &before),
+            _ => false,
+        }
+    }
+
     /// The JSON text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+fn is_behind(own: &Value, before: &Value) -> bool {
+    match (own, before) {
+        (Value::Number(own), Value::Number(before)) => match (own.as_i64(), before.as_i64()) {
+            (Some(own), Some(before)) => own < before,
+            _ => own.as_f64() < before.as_f64(),
+        },
+        (Value::Object(own), Value::Object(before)) => before
+            .iter()
+            .any(|(key, before)| own.get(key).is_some_and(|own| is_behind(own, before))),
+        (Value::Array(own), Value::Array(before)) => {
+            own.iter().zip(before).any(|(own, before)| is_behind(own, before))
+        }
+        _ => false,
     }
 }
 

@@ -75,6 +75,24 @@ pub fn spark_conf(shuffle_partitions: usize) -> Vec<(String, String)> {
 }
 
 impl Entry {
+    /// True where a source, or the watermark, is behind where `before` has it.
+    pub fn goes_back_behind(&self, before: &Self) -> bool {
+        let mut offsets = self.offsets.iter().zip(&before.offsets);
+        self.batch_watermark_ms < before.batch_watermark_ms
+            || offsets.any(|pair| match pair {
+                (Some(own), Some(before)) => own.is_behind(before),
+                (None, Some(_)) => true,
+                (_, None) => false,
+            })
+    }
+
+    /// Where the sources are, for messages.
+    pub fn shown(&self) -> String {
+        let offsets = self.offsets.iter();
+        let offsets = offsets.map(|end| end.as_ref().map_or("-", SourceOffset::as_str));
+        offsets.collect::<Vec<_>>().join(", ")
+    }
+
     /// The entry's bytes, format v1.
     pub fn encode(&self) -> Vec<u8> {
         let facts = Facts {

@@ -54,6 +54,30 @@ pub enum RecoverError {
         /// What to do without a backup.
         otherwise: String,
     },
+    /// An entry has a number that cannot be.
+    #[error(
+        "{file} has a number that no query comes to, so none has written it. Move it out of the log, then start the query again"
+    )]
+    OutOfReach {
+        /// The file.
+        file: String,
+    },
+    /// The entry ends before the one before it.
+    #[error(
+        "{file} ends at {end}, which is before the end of {before}, {before_end}: an older entry has been written over it, or a copy put back. Rows that are published would be read and published again. Restore the file from a backup. {otherwise}"
+    )]
+    Backwards {
+        /// The file.
+        file: String,
+        /// Where it ends, by source.
+        end: String,
+        /// The entry before it.
+        before: String,
+        /// Where that ends.
+        before_end: String,
+        /// What to do without a backup.
+        otherwise: String,
+    },
     /// An intent must be run again, and the entry that says where it starts is gone.
     #[error(
         "{file} is to be run again and starts where the entry before it ends, but there is none below it in {log}. Restore the missing file from a backup, or use a new checkpoint directory (the query then begins anew)"
@@ -104,9 +128,11 @@ pub enum RecoverError {
 impl Classified for RecoverError {
     fn kind(&self) -> Kind {
         match self {
-            Self::Damaged { .. } | Self::PreviousMissing { .. } | Self::CommitAhead { .. } => {
-                Kind::Data
-            }
+            Self::Damaged { .. }
+            | Self::OutOfReach { .. }
+            | Self::Backwards { .. }
+            | Self::PreviousMissing { .. }
+            | Self::CommitAhead { .. } => Kind::Data,
             Self::NotSupported { .. } => Kind::Config,
             Self::Purged { .. } => Kind::Fenced,
             Self::Storage(error) => error.kind(),
@@ -120,6 +146,7 @@ impl Checkpoint {
     /// To be called before a [`LogWriter`](crate::log_writer::LogWriter) is started.
     pub async fn recover(&self) -> Result<Recovered, RecoverError> {
         let mut logs = Logs::list(self).await?;
+        logs.are_in_reach()?;
         let last_commit = logs.last_commit().await?;
         let committed = last_commit.as_ref().map(|(id, _)| *id);
         let last_intent = logs.last_intent(committed).await?;
@@ -152,6 +179,15 @@ impl<'a> Logs<'a> {
         let intents = ids.pop().unwrap_or_default();
         let commits = ids.pop().unwrap_or_default();
         Ok(Self { checkpoint, storage, intents, commits, others })
+    }
+
+    fn are_in_reach(&self) -> Result<(), RecoverError> {
+        let of = |ids, name: fn(BatchId) -> String| layout::out_of_reach(ids).map(name);
+        let commit = of(&self.commits, layout::commit);
+        match of(&self.intents, layout::intent).or(commit) {
+            Some(name) => Err(RecoverError::OutOfReach { file: self.storage.path_of(&name) }),
+            None => Ok(()),
+        }
     }
 
     /// The last whole commit entry; torn ones above it are moved aside.
@@ -235,6 +271,9 @@ impl<'a> Logs<'a> {
             unfinished.push(last_intent.clone());
             (finished_intent, previous)
         };
+        let of_end = previous_intent.iter().chain([&last_intent]);
+        self.go_forward(of_end)?;
+        self.go_forward(finished_intent.iter().chain(&unfinished))?;
         Ok(Recovered {
             previous_intent,
             last_intent: Some(last_intent),
@@ -242,6 +281,37 @@ impl<'a> Logs<'a> {
             unfinished,
             finished_intent,
         })
+    }
+
+    /// Holds each of `entries` against the one before: no source is read backwards.
+    fn go_forward<'e>(
+        &self,
+        entries: impl Iterator<Item = &'e (BatchId, offset_log::Entry)>,
+    ) -> Result<(), RecoverError> {
+        let mut before: Option<&(BatchId, offset_log::Entry)> = None;
+        for own in entries {
+            let is_back =
+                |before: &&(BatchId, offset_log::Entry)| own.1.goes_back_behind(&before.1);
+            if let Some((before, ended)) = before.filter(is_back) {
+                let (id, entry) = own;
+                let file = self.storage.path_of(&layout::intent(*id));
+                let otherwise = format!(
+                    "Without one, and if the sink is Kafka or Delta, which know where micro-batch \
+                     {id} ended, delete {file} and {}; with other sinks use a new checkpoint \
+                     directory (the query then begins anew)",
+                    self.storage.path_of(&layout::commit(*id))
+                );
+                return Err(RecoverError::Backwards {
+                    file,
+                    end: entry.shown(),
+                    before: self.storage.path_of(&layout::intent(*before)),
+                    before_end: ended.shown(),
+                    otherwise,
+                });
+            }
+            before = Some(own);
+        }
+        Ok(())
     }
 
     /// Why there is no entry below `first`: another process has purged it, if the commit log has

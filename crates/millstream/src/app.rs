@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use millstream_store::env::Env;
+use millstream_store::secrets;
 
 use crate::load::LoadError;
 use crate::screen::Screen;
@@ -60,6 +61,7 @@ impl App {
 
     /// Prints a command's result on standard output. A reader that has gone away has seen enough.
     pub fn print(&self, text: &str) -> ExitCode {
+        let text = secrets::redacted_values(text);
         match io::stdout().write_all(text.as_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 self.failed(&format!("standard output cannot be written: {error}"))

@@ -1,5 +1,6 @@
 //! From a pipeline file to planned flows; nothing durable is touched.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::thread::available_parallelism;
 
 use millstream_engine::connector::Registry;
 use millstream_engine::flow::{self, FlowError, PlannedFlow, Setup};
+use millstream_engine::references::{Lookup, Reference};
 use millstream_engine::sql::diagnostic::Diagnostics;
 use millstream_engine::sql::nearest;
 use millstream_engine::sql::pipeline::{Flow, Pipeline};
@@ -14,6 +16,7 @@ use millstream_store::env::{Env, on_deep_stack};
 use millstream_store::error::{Failure, Kind};
 
 use crate::checkpoints;
+use crate::lookup::{Here, Variables};
 use crate::render::{Paint, render};
 
 /// A pipeline file's text and where it is from.
@@ -34,6 +37,8 @@ pub struct Loaded {
     pub plan: PlannedFlow,
     /// Where its checkpoint is.
     pub checkpoint: String,
+    /// Where values of its tables' options stand that are not in the file.
+    pub needs: BTreeSet<Reference>,
     /// Where the checkpoints of all flows of the file are, also of those that do not run.
     pub family: Arc<Vec<String>>,
     /// What plans it once more.
@@ -69,6 +74,18 @@ pub struct Changes<'a> {
     pub flow: Option<&'a str>,
     /// `--checkpoint`.
     pub checkpoint: Option<&'a str>,
+    /// Whether values that stand elsewhere must be there.
+    pub values: Values,
+}
+
+/// What becomes of options' values that stand in the environment or in files.
+#[derive(Clone, Copy, Default)]
+pub enum Values {
+    /// All are looked up, and one that is missing is an error.
+    #[default]
+    AreLookedUp,
+    /// No file is read, and what is missing stays as it is written.
+    MayBeMissing,
 }
 
 /// Why a file does not load.
@@ -119,7 +136,12 @@ impl PipelineFile {
             let problem = "--checkpoint is empty: write a directory, or leave the flag out";
             return Err(LoadError::Wrong(problem.to_owned()));
         }
-        let pipeline = Pipeline::load(&self.name, &self.text, &registry, &changes.settings);
+        let lookup: Arc<dyn Lookup> = match changes.values {
+            Values::AreLookedUp => Arc::new(Here { base_dir: self.base_dir.clone() }),
+            Values::MayBeMissing => Arc::new(Variables),
+        };
+        let (name, settings) = (&self.name, &changes.settings);
+        let pipeline = Pipeline::load(name, &self.text, &registry, settings, &lookup);
         let pipeline = Arc::new(pipeline.map_err(|found| self.diagnosed(&found))?);
         if pipeline.flows.is_empty() {
             return Err(LoadError::Wrong(format!(
@@ -140,9 +162,10 @@ impl PipelineFile {
                 Ok(plan) => {
                     let (flow, checkpoint, family) =
                         (flow.clone(), location(flow), Arc::clone(&family));
+                    let needs = needs(&pipeline, &flow);
                     let (pipeline, setup) = (Arc::clone(&pipeline), Arc::clone(&setup));
                     let planner = Planner { pipeline, flow: flow.clone(), setup };
-                    loaded.push(Loaded { flow, plan, checkpoint, family, planner });
+                    loaded.push(Loaded { needs, flow, plan, checkpoint, family, planner });
                 }
                 Err(FlowError::Sql(wrong)) => found.0.extend(wrong.0),
                 Err(FlowError::Failure(failure)) => {
@@ -163,6 +186,16 @@ impl PipelineFile {
         let paint = Paint::for_stream(&io::stderr());
         LoadError::Diagnosed(render(found, &self.name, &self.text, paint))
     }
+}
+
+/// Where values stand that the flow's tables have not in the file.
+fn needs(pipeline: &Pipeline, flow: &Flow) -> BTreeSet<Reference> {
+    let letters = flow.dead_letters.iter().map(|letters| &letters.sink);
+    let sinks = flow.branches.iter().map(|branch| &branch.sink).chain(letters);
+    let reads = flow.reads();
+    let read = reads.iter().filter_map(|read| pipeline.table(&read.table));
+    let tables = read.map(|declared| &declared.table).chain(sinks);
+    tables.flat_map(|table| table.options.references()).map(|(_, at)| at.clone()).collect()
 }
 
 /// All flows, or the one that is asked for.

@@ -17,13 +17,16 @@ mod checkpoint_show;
 mod checkpoints;
 mod cli;
 mod demo;
+mod descriptors;
 #[cfg(test)]
 mod docs_tests;
 mod generate;
+mod hiding;
 mod histogram;
 mod human;
 mod load;
 mod logging;
+mod lookup;
 mod metrics;
 mod metrics_server;
 mod progress_json;
@@ -56,7 +59,12 @@ fn main() -> ExitCode {
 }
 
 fn start() -> ExitCode {
-    let cli = Cli::parse();
+    hiding::in_panics();
+    hiding::of_environment();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return hiding::said(&error),
+    };
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = match runtime.enable_all().thread_stack_size(STACK_BYTES).build() {
         Ok(runtime) => runtime,

@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet};
 use millstream_engine::sql::diagnostic::{Diagnostic, Diagnostics, Span};
+use millstream_store::secrets;
 
 /// Whether the drawing may use colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +24,15 @@ impl Paint {
     }
 }
 
-/// All diagnostics, one below the other, each with a line feed at its end.
+/// All diagnostics, one below the other, each with a line feed at its end. Secrets in the lines
+/// that are shown are stars.
 pub fn render(found: &Diagnostics, file_name: &str, text: &str, paint: Paint) -> String {
     let renderer = match paint {
         Paint::Plain => Renderer::plain(),
         Paint::Coloured => Renderer::styled(),
     };
     let renderer = renderer.decor_style(DecorStyle::Ascii);
+    let text = &secrets::masked(text);
     let drawn = found.0.iter().map(|diagnostic| {
         let mut drawn = renderer.render(&[group(diagnostic, file_name, text)]);
         drawn.push('\n');

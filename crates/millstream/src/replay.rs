@@ -13,7 +13,7 @@ use millstream_engine::sql::trigger::Trigger;
 
 use crate::app::App;
 use crate::cli::ReplayArguments;
-use crate::load::{Changes, LoadError, Loaded, PipelineFile};
+use crate::load::{Changes, LoadError, Loaded, PipelineFile, Values};
 use crate::run::siblings;
 use crate::{human, report, stopping};
 
@@ -57,6 +57,7 @@ async fn load(arguments: &ReplayArguments, app: &App) -> Result<Vec<Loaded>, Loa
         settings: arguments.settings.clone(),
         flow: arguments.flow.as_deref(),
         checkpoint: arguments.checkpoint.as_deref(),
+        values: Values::AreLookedUp,
     };
     file.load(millstream_connect::registry(file.base_dir()), &app.env, &changes).await
 }

@@ -10,13 +10,22 @@ use millstream_store::error::{Failure, Kind};
 
 use crate::human;
 
+/// How the system says that the process has as many descriptors as it may.
+const TOO_MANY_FILES: &str = "(os error 24)";
+const MORE_FILES: &str = "allow the process more file descriptors, with `ulimit -n` in the shell \
+    that starts it, or LimitNOFILE in its systemd unit";
+
 /// The message of a flow that failed: what, why, and what to do.
 pub fn failure(flow: &str, failure: &Failure) -> String {
     let mut text = format!("error: flow '{flow}' failed: {failure}\n");
     for cause in causes(failure) {
         let _ = writeln!(text, "  because: {cause}");
     }
-    let _ = write!(text, "  what to do: {}", advice(failure.kind()));
+    let advice = match text.contains(TOO_MANY_FILES) {
+        true => MORE_FILES,
+        false => advice(failure.kind()),
+    };
+    let _ = write!(text, "  what to do: {advice}");
     text
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use millstream_engine::driver::others::Siblings;
 use millstream_engine::driver::stop::{Stop, Stopper, stop_pair};
+use millstream_engine::driver::tracking::Logging;
 use millstream_engine::flow::RunSettings;
 use millstream_engine::progress::Listener;
 use millstream_store::checkpoint::query_ids;
@@ -13,7 +14,8 @@ use millstream_store::checkpoint::query_ids;
 use crate::announce::Announcer;
 use crate::app::App;
 use crate::cli::{ProgressStyle, RunArguments};
-use crate::load::{Changes, LoadError, Loaded, PipelineFile};
+use crate::descriptors;
+use crate::load::{Changes, LoadError, Loaded, PipelineFile, Values};
 use crate::metrics::Metrics;
 use crate::metrics_server::MetricsServer;
 use crate::progress_json::ProgressWriter;
@@ -28,6 +30,9 @@ pub async fn run(arguments: RunArguments, app: &App) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return app.not_loaded(error),
     };
+    if let Err(problem) = descriptors::provide(&loaded) {
+        return app.failed(&problem);
+    }
     let (stopper, stop) = stop_pair();
     let showing = match Showing::start(&arguments, app, &loaded, &stopper).await {
         Ok(showing) => showing,
@@ -45,6 +50,7 @@ pub async fn run(arguments: RunArguments, app: &App) -> ExitCode {
         Err(problem) => return app.wrong(&problem),
     };
     let siblings = siblings(&loaded, app).await;
+    let shares_threads = supervise::share_threads(loaded.len());
     let jobs = loaded.into_iter().zip(adopted).zip(&showing.listeners);
     let jobs = jobs.map(|((loaded, adopt), listener)| Job {
         plan: loaded.plan,
@@ -53,7 +59,7 @@ pub async fn run(arguments: RunArguments, app: &App) -> ExitCode {
         settings: RunSettings {
             checkpoint: loaded.checkpoint,
             trigger: loaded.flow.writer.trigger,
-            logging: loaded.flow.writer.logging,
+            logging: Logging { shares_threads, ..loaded.flow.writer.logging },
             listener: Arc::clone(listener),
             stop: stop.clone(),
             siblings: siblings.clone(),
@@ -73,6 +79,7 @@ async fn load(arguments: &RunArguments, app: &App) -> Result<Vec<Loaded>, LoadEr
         settings: arguments.settings.iter().cloned().chain(trigger).collect(),
         flow: arguments.flow.as_deref(),
         checkpoint: arguments.checkpoint.as_deref(),
+        values: Values::AreLookedUp,
     };
     file.load(millstream_connect::registry(file.base_dir()), &app.env, &changes).await
 }

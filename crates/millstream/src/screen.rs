@@ -2,11 +2,12 @@
 //!
 //! Live lines stay at the bottom: whatever else is written goes through [`Screen::above`], which
 //! takes them away for that moment. Where standard error is not a terminal there are none and
-//! everything is plain text.
+//! everything is plain text. Secrets are taken out of all of it here.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use millstream_store::secrets;
 
 /// Standard error. Cheap to clone.
 #[derive(Clone)]
@@ -33,6 +34,7 @@ impl Screen {
 
     /// Prints a message on a line of its own.
     pub fn say(&self, message: &str) {
+        let message = secrets::redacted(message);
         self.above(|| {
             // Nobody reads standard error any more: there is nowhere left to say so.
             let _ = writeln!(io::stderr(), "{message}");
@@ -54,8 +56,11 @@ impl Screen {
 }
 
 impl io::Write for Screen {
+    /// A whole log line, as the subscriber writes it.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.above(|| io::stderr().write_all(bytes)).map(|()| bytes.len())
+        let line = String::from_utf8_lossy(bytes);
+        let line = secrets::redacted(&line);
+        self.above(|| io::stderr().write_all(line.as_bytes())).map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,4 +1,8 @@
 //! Several flows side by side: one that fails for good stops the others after their micro-batch.
+//!
+//! A few flows have a thread each, and another for their checkpoint: whoever waits for a row is
+//! woken at once. Of many flows most wait at any time, and share [`SHARED_THREADS`]; a thousand of
+//! them would need thousands otherwise.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -20,6 +24,11 @@ use crate::report;
 use crate::restart::{Policy, Starts};
 use crate::screen::Screen;
 use crate::watch::Listeners;
+
+/// With more flows than this, they share threads.
+const OWN_THREADS_MAX: usize = 32;
+/// Few enough that they and what blocks beside them are under two hundred threads.
+pub const SHARED_THREADS: usize = 8;
 
 /// A flow and how to run it.
 pub struct Job {
@@ -45,23 +54,51 @@ pub struct Outcome {
 
 /// Runs flows until each has ended. A failure is told at once.
 pub async fn side_by_side(app: &App, jobs: Vec<Job>, stopper: &Stopper) -> Vec<Outcome> {
-    let start = |job: Job| {
-        let (env, screen, stopper) = (app.env.clone(), app.screen.clone(), stopper.clone());
-        app.env.spawn_on_own_thread("flow", async move {
-            let (flow, began) = (job.plan.name().to_owned(), env.monotonic());
-            let finished = run(job, &env, &screen, &flow).await;
-            if finished.is_none() {
-                stopper.stop();
-            }
-            Outcome { flow, finished, took: env.monotonic().saturating_sub(began) }
-        })
-    };
+    if share_threads(jobs.len()) {
+        return on_shared_threads(app, jobs, stopper).await;
+    }
+    let start = |job| app.env.spawn_on_own_thread("flow", alone(app, job, stopper));
     let tasks: Vec<_> = jobs.into_iter().map(start).collect();
     let mut outcomes = Vec::with_capacity(tasks.len());
     for task in tasks {
         outcomes.push(task.join().await);
     }
     outcomes
+}
+
+/// Whether so many flows share threads, instead of having some of their own.
+pub fn share_threads(flows: usize) -> bool {
+    flows > OWN_THREADS_MAX
+}
+
+/// Deals the flows out to a few threads.
+async fn on_shared_threads(app: &App, jobs: Vec<Job>, stopper: &Stopper) -> Vec<Outcome> {
+    let mut hands: Vec<Vec<_>> = (0..SHARED_THREADS).map(|_| Vec::new()).collect();
+    for (index, job) in jobs.into_iter().enumerate() {
+        let run = alone(app, job, stopper);
+        hands[index % SHARED_THREADS].push(async move { (index, run.await) });
+    }
+    let start = |hand| app.env.spawn_on_shared_thread("flows", hand);
+    let tasks: Vec<_> = hands.into_iter().map(start).collect();
+    let mut outcomes = Vec::new();
+    for task in tasks {
+        outcomes.extend(task.join().await);
+    }
+    outcomes.sort_by_key(|(index, _)| *index);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// One flow, to its end.
+fn alone(app: &App, job: Job, stopper: &Stopper) -> impl Future<Output = Outcome> + Send + 'static {
+    let (env, screen, stopper) = (app.env.clone(), app.screen.clone(), stopper.clone());
+    async move {
+        let (flow, began) = (job.plan.name().to_owned(), env.monotonic());
+        let finished = run(job, &env, &screen, &flow).await;
+        if finished.is_none() {
+            stopper.stop();
+        }
+        Outcome { flow, finished, took: env.monotonic().saturating_sub(began) }
+    }
 }
 
 /// Runs one flow, again and again where it fails and may be started again.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use millstream_store::env::{Env, Task};
+use millstream_store::secrets;
 
 use crate::human;
 use crate::screen::Screen;
@@ -69,7 +70,8 @@ impl Shown {
         let (rows_in, rows_out) = self.rates.update(now, snapshot.rows_in, snapshot.rows_out);
         let name = &self.name;
         let text = text(&snapshot, rows_in, rows_out);
-        self.line.set_message(format!("{name:name_width$}  {text}"));
+        let line = format!("{name:name_width$}  {text}");
+        self.line.set_message(secrets::redacted(&line).into_owned());
     }
 }
 

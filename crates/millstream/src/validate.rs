@@ -10,7 +10,8 @@ use millstream_engine::sql::types::spark_schema;
 
 use crate::app::App;
 use crate::cli::ValidateArguments;
-use crate::load::{Changes, LoadError, Loaded, PipelineFile};
+use crate::load::{Changes, LoadError, Loaded, PipelineFile, Values};
+use crate::lookup;
 
 /// Runs the command.
 pub async fn run(arguments: ValidateArguments, app: &App) -> ExitCode {
@@ -25,12 +26,13 @@ pub async fn run(arguments: ValidateArguments, app: &App) -> ExitCode {
 async fn load(arguments: &ValidateArguments, app: &App) -> Result<Vec<Loaded>, LoadError> {
     let file = PipelineFile::read(&arguments.file).map_err(LoadError::Wrong)?;
     let flow = arguments.flow.as_deref();
-    let changes = Changes { settings: arguments.settings.clone(), flow, checkpoint: None };
+    let (settings, values) = (arguments.settings.clone(), Values::MayBeMissing);
+    let changes = Changes { settings, flow, checkpoint: None, values };
     file.load(millstream_connect::registry(file.base_dir()), &app.env, &changes).await
 }
 
 fn describe(loaded: &Loaded) -> String {
-    let Loaded { flow, plan, checkpoint, .. } = loaded;
+    let Loaded { flow, plan, checkpoint, needs, .. } = loaded;
     let mut text = format!("flow {}\n", plan.name());
     for source in plan.sources() {
         text.push_str(&describe_source(&source));
@@ -49,6 +51,10 @@ fn describe(loaded: &Loaded) -> String {
     if plan.is_stream() {
         let _ = writeln!(text, "  trigger     {}", describe_trigger(&flow.writer.trigger));
         let _ = writeln!(text, "  checkpoint  {checkpoint}");
+    }
+    for need in needs {
+        let missing = if lookup::is_missing(need) { " (not set here)" } else { "" };
+        let _ = writeln!(text, "  needs       {need}{missing}");
     }
     for branch in &branches {
         let of = if branches.len() > 1 { format!(" of {}", branch.table) } else { String::new() };

@@ -4,13 +4,14 @@
 //! interval one commit makes all of them visible, with the number of the last and how far the
 //! sources were read ([`crate::gather`]). A micro-batch is acknowledged when the commit it is in is
 //! published, so nothing that is not in the table is ever taken for done. After a crash the table
-//! says which micro-batch came last ([`sink`]).
+//! says which micro-batch came last ([`sink`]), and the checkpoint which table it was ([`memory`]).
 //!
 //! As a static table it is read at its newest version, or at another one, without the files that
 //! the query's conditions rule out ([`static_table`]).
 //!
 //! What a commit is, and everything about the table's log, is `millstream-lake`'s.
 
+mod memory;
 mod options;
 mod sink;
 mod static_table;
@@ -26,7 +27,7 @@ use millstream_engine::connector::{
 use millstream_engine::plan::stages::OutputMode;
 use millstream_engine::sink::{Failure, Kind, Sink};
 use millstream_engine::source::{Source, StaticTable};
-use millstream_lake::error::{LocationError, TableError};
+use millstream_lake::error::LocationError;
 use millstream_lake::maintenance::LiveTable;
 use millstream_lake::store::TableStore;
 use millstream_store::env::Env;
@@ -67,8 +68,8 @@ impl OpenTables {
     fn get(
         &self,
         store: &TableStore,
-        open: impl FnOnce() -> Result<LiveTable, TableError>,
-    ) -> Result<Arc<LiveTable>, TableError> {
+        open: impl FnOnce() -> Result<LiveTable, Failure>,
+    ) -> Result<Arc<LiveTable>, Failure> {
         let url = store.url().to_string();
         // Held while it is opened: two flows that start together open it once.
         let mut tables = self.tables.lock();

@@ -6,6 +6,8 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_engine::connector::{OptionError, OptionSpec, Options, Side};
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
 use millstream_lake::data_file::{FileCompression, FileSettings};
+use millstream_lake::store::CREDENTIALS;
+use millstream_store::secrets::credentials_in_url;
 
 use crate::duration;
 
@@ -33,10 +35,15 @@ pub(super) struct WriteOptions {
 
 impl WriteOptions {
     pub(super) fn parse(options: &Options) -> Result<Self, OptionError> {
-        let path = options.get("path").ok_or_else(|| OptionError::missing("path", PATH_HELP))?;
+        let path = path(options)?;
         let partition_by = options.get("partitionBy").unwrap_or_default().split(',');
         let partition_by = partition_by.map(str::trim).filter(|name| !name.is_empty());
         let properties = options.iter().filter(|(key, _)| is_property(key));
+        if let Some((key, _)) = properties.clone().find(|(key, _)| options.is_secret(key)) {
+            let problem = format!("'{key}' would be in the table's log, for all who read it");
+            let help = Some("leave secrets out of a table's properties".to_owned());
+            return Err(OptionError::of(key, problem, help));
+        }
         Ok(Self {
             path: path.to_owned(),
             partition_by: partition_by.map(str::to_owned).collect(),
@@ -81,6 +88,15 @@ impl WriteOptions {
     }
 }
 
+/// Where the table is.
+fn path(options: &Options) -> Result<&str, OptionError> {
+    let path = options.get("path").ok_or_else(|| OptionError::missing("path", PATH_HELP))?;
+    if credentials_in_url(path).is_some() {
+        return Err(OptionError::of("path", format!("'path': {CREDENTIALS}"), None));
+    }
+    Ok(path)
+}
+
 /// Which rows of a table are read.
 #[derive(Clone, Debug)]
 pub(super) struct ReadOptions {
@@ -102,7 +118,7 @@ pub(super) enum AsOf {
 
 impl ReadOptions {
     pub(super) fn parse(options: &Options) -> Result<Self, OptionError> {
-        let path = options.get("path").ok_or_else(|| OptionError::missing("path", PATH_HELP))?;
+        let path = path(options)?;
         let version = options.parse("versionAsOf", "a version's number")?;
         let version = match (version, options.get("timestampAsOf")) {
             (Some(_), Some(_)) => {

@@ -23,9 +23,11 @@ use millstream_lake::table::{Append, NewTable, Table};
 use millstream_store::checkpoint::is_query_id;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
+use millstream_store::sink_log::SinkLog;
 use serde::{Deserialize, Serialize};
 
 use super::OpenTables;
+use super::memory::{self, Known, Recorder};
 use super::options::WriteOptions;
 use crate::gather::{Destination, Gather, Pacing, RowWriter};
 
@@ -46,6 +48,8 @@ pub(super) struct DeltaSink {
     query_id: String,
     flow: String,
     env: Env,
+    log: Option<SinkLog>,
+    recorder: Option<Recorder>,
     gather: Option<Gather>,
     /// The table, while the sink is open.
     live: Option<Arc<LiveTable>>,
@@ -66,8 +70,21 @@ impl DeltaSink {
             true => format!("{BATCH_RUN}{}", env.random_uuid()),
             false => context.query_id.clone(),
         };
-        let (flow, gather, live) = (context.flow.clone(), None, None);
-        Ok(Self { options, schema, store, tables, query_id, flow, env, gather, live })
+        let (flow, log, live) = (context.flow.clone(), context.sink_log.clone(), None);
+        let (gather, recorder) = (None, None);
+        Ok(Self {
+            options,
+            schema,
+            store,
+            tables,
+            query_id,
+            flow,
+            env,
+            log,
+            recorder,
+            gather,
+            live,
+        })
     }
 
     fn pacing(&self) -> Pacing {
@@ -81,19 +98,26 @@ fn open(
     tables: &OpenTables,
     options: &WriteOptions,
     schema: &SchemaRef,
-    query_id: &str,
+    (query_id, remembered): (&str, Option<(&SinkLog, &Known)>),
 ) -> Result<(Arc<LiveTable>, WritePlan, Option<Published>), Failure> {
     let live = tables.get(store, || {
-        let table = match Table::open(store) {
-            Err(TableError::Missing { .. }) => create(store, options, schema)?,
-            opened => opened?,
+        let table = match (Table::open(store), remembered) {
+            (Err(TableError::Missing { .. }), None) => create(store, options, schema)?,
+            (Err(TableError::Missing { .. }), Some((log, known))) => {
+                known.check(store, None, log)?;
+                create(store, options, schema)?
+            }
+            (opened, _) => opened?,
         };
         // The first part of a UUID.
         let owner = query_id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
         let checkpoints = CheckpointSettings { owner, ..options.checkpoints.clone() };
-        LiveTable::start(table, Care { checkpoints, is_off: false })
+        Ok(LiveTable::start(table, Care { checkpoints, is_off: false })?)
     })?;
     let table = live.table();
+    if let Some((log, known)) = remembered {
+        known.check(store, Some(table), log)?;
+    }
     check_layout(table, options)?;
     if options.merge_schema {
         table.add_columns(schema)?;
@@ -225,10 +249,22 @@ impl Sink for DeltaSink {
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
         let (store, tables) = (self.store.clone(), Arc::clone(&self.tables));
         let (options, schema) = (self.options.clone(), Arc::clone(&self.schema));
-        let query_id = self.query_id.clone();
-        let opening = move || open(&store, &tables, &options, &schema, &query_id);
+        let (query_id, log) = (self.query_id.clone(), self.log.clone());
+        let known = match &log {
+            Some(log) => memory::recall(log).await?,
+            None => None,
+        };
+        let recalled = known.clone();
+        let opening = move || {
+            let remembered = log.as_ref().zip(known.as_ref());
+            open(&store, &tables, &options, &schema, (&query_id, remembered))
+        };
         let (table, plan, published) =
             self.env.spawn_blocking("delta-open", opening).join().await?;
+        if let Some(log) = self.log.clone() {
+            let live = Arc::clone(&table);
+            self.recorder = Some(Recorder::start(log, live, recalled, &self.env).await?);
+        }
         self.live = Some(Arc::clone(&table));
         let (application, flow) = (self.query_id.clone(), self.flow.clone());
         let destination = Arc::new(Commits { table, plan, application, flow });
@@ -264,8 +300,13 @@ impl Sink for DeltaSink {
     }
 
     async fn close(&mut self) -> Result<(), Failure> {
-        let open = (self.gather.take(), self.live.take());
+        let open = self.gather.take();
         self.env.spawn_blocking("delta-close", move || drop(open)).join().await;
+        if let Some(recorder) = self.recorder.take() {
+            recorder.end().await;
+        }
+        let live = self.live.take();
+        self.env.spawn_blocking("delta-close", move || drop(live)).join().await;
         Ok(())
     }
 }

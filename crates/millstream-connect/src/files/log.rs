@@ -108,7 +108,17 @@ impl FileLog {
                 name: name.clone(),
                 problem: "it is missing".to_owned(),
             })?;
-            file_log.files.extend(decode(&name, &bytes)?);
+            let listed = decode(&name, &bytes)?;
+            let number = i64::try_from(entry.number).unwrap_or(i64::MAX);
+            let is_others = |logged: &&Logged| match entry.is_compact {
+                true => logged.entry > number,
+                false => logged.entry != number,
+            };
+            if let Some(other) = listed.iter().find(is_others) {
+                let problem = format!("it has files of entry {}: a copy of another", other.entry);
+                return Err(FileError::Log { name, problem }.into());
+            }
+            file_log.files.extend(listed);
             if entry.is_compact {
                 file_log.in_compact = file_log.files.len();
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BinaryArray, RecordBatch};
-use millstream_engine::connector::{Options, Table};
+use millstream_engine::connector::Table;
 use millstream_engine::dead_letters::Payloads;
 use millstream_engine::source::{Failure, Letter, Place};
 
@@ -52,8 +52,7 @@ pub fn readable(table: &Table) -> Table {
         let key = key.to_ascii_lowercase();
         SHARED_SETTINGS.iter().any(|shared| key.starts_with(shared))
     };
-    let kept = table.options.iter().filter(|(key, _)| is_shared(key));
-    let mut options = Options::new(kept.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    let mut options = table.options.only(is_shared);
     if let Some(topics) = table.options.get("subscribe").or(table.options.get("topic")) {
         options.set("subscribe", topics);
     }

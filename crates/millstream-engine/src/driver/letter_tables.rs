@@ -87,6 +87,11 @@ pub async fn settle(
 ) -> Result<(), Failure> {
     let storage = checkpoint.storage();
     let ids = layout::batch_ids(&storage.list(layout::DEAD_LETTERS).await?);
+    if let Some(id) = layout::out_of_reach(&ids) {
+        let file = storage.path_of(&name(id));
+        let problem = "no query comes to its number, so none has written it".to_owned();
+        return Err(LetterTablesError::Damaged { file, problem }.into());
+    }
     let known = match ids.last() {
         Some(last) => read(checkpoint, *last).await?,
         None => Vec::new(),

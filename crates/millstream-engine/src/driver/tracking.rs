@@ -30,6 +30,9 @@ pub struct Logging {
     pub purge: PurgeTime,
     /// How many of the newest committed entries each log keeps at least; 2 or more.
     pub retain_entries_min: u64,
+    /// Whether they are written by threads of the process's flows together, instead of one of the
+    /// flow's own: slower, and for processes with very many flows.
+    pub shares_threads: bool,
 }
 
 impl Default for Logging {
@@ -38,6 +41,7 @@ impl Default for Logging {
             tracking: ProgressTracking::default(),
             purge: PurgeTime::default(),
             retain_entries_min: RETAINED_ENTRIES_MIN,
+            shares_threads: false,
         }
     }
 }

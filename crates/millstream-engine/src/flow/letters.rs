@@ -1,5 +1,7 @@
 //! Where a flow's dead letters go when it runs, and what its rows are held against.
 
+use millstream_store::checkpoint::Checkpoint;
+
 use super::{Body, Failure, FlowContext, PlannedFlow, StreamRead};
 use crate::constraints::{Checks, Remedy};
 use crate::driver::outlets::{Aside, Outlet, Outlets, Route};
@@ -13,6 +15,7 @@ impl PlannedFlow {
     pub(super) fn outlets(
         &self,
         context: &FlowContext,
+        checkpoint: Option<&Checkpoint>,
         checks: Option<Checks>,
     ) -> Result<Option<Outlets>, Failure> {
         let tables = &self.flow.dead_letters;
@@ -37,7 +40,7 @@ impl PlannedFlow {
             Some(Route { source_table: name.into(), columns, outlet })
         });
         let routes = routes.collect();
-        let outlets = used.iter().map(|table| outlet(&tables[*table], context));
+        let outlets = used.iter().map(|table| outlet(&tables[*table], context, checkpoint));
         let outlets = outlets.collect::<Result<_, _>>()?;
         let checks = checks.map(|checks| checks.with_tables(place));
         let outlets = Outlets::new(&self.flow.name, routes, outlets).with_checks(checks);
@@ -71,12 +74,17 @@ impl PlannedFlow {
     }
 }
 
-fn outlet(letters: &DeadLetterTable, context: &FlowContext) -> Result<Outlet, Failure> {
+fn outlet(
+    letters: &DeadLetterTable,
+    context: &FlowContext,
+    checkpoint: Option<&Checkpoint>,
+) -> Result<Outlet, Failure> {
     let mut context = context.clone();
+    context.sink_log = checkpoint.map(|checkpoint| checkpoint.sink_log(&letters.id()));
     if !context.query_id.is_empty() {
         context.query_id = format!("{}-{}", context.query_id, letters.id());
     }
-    let (sink, layout) = (&letters.sink, letters.layout.clone());
-    let sink = letters.connector.sink(sink, layout.schema(), &context)?;
+    let (sink, layout) = (letters.sink.fresh()?, letters.layout.clone());
+    let sink = letters.connector.sink(&sink, layout.schema(), &context)?;
     Ok(Outlet { name: letters.id(), sink, layout })
 }

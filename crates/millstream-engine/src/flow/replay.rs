@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use millstream_store::directory_name::directory_name;
 use parking_lot::Mutex;
 use thiserror::Error;
 
@@ -90,8 +91,8 @@ impl PlannedFlow {
         if self.has_state() {
             return Err(NotReplayed::HasState { flow: self.flow.name.clone() }.into());
         }
-        let location =
-            format!("{}/replay/{}", settings.checkpoint.trim_end_matches('/'), letters.id());
+        let directory = directory_name(&letters.id());
+        let location = format!("{}/replay/{directory}", settings.checkpoint.trim_end_matches('/'));
         let checkpoint = settings.open_checkpoint(&location, &self.env).await?;
         let context = self.context(checkpoint.query_id());
         let of_flow = self.letter_box(&letters, condition, &context)?;
@@ -148,7 +149,8 @@ impl PlannedFlow {
         context: &FlowContext,
     ) -> Result<LetterBox, Failure> {
         let connector: &dyn Connector = &*letters.connector;
-        let table = connector.dead_letter_source(&letters.sink, letters.layout.schema());
+        let sink = letters.sink.fresh()?;
+        let table = connector.dead_letter_source(&sink, letters.layout.schema());
         let Some(table) = connector.static_table(&table, context)? else {
             let from = letters.sink.name.clone();
             return Err(NotReplayed::WriteOnly { from, connector: connector.name() }.into());

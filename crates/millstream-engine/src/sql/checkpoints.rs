@@ -78,7 +78,7 @@ pub fn overlap(one: &str, other: &str) -> bool {
                 layout::STATE,
                 layout::METADATA,
             ];
-            let mut names = names.into_iter().chain([layout::DEAD_LETTERS]);
+            let mut names = names.into_iter().chain([layout::DEAD_LETTERS, layout::SINKS]);
             names.any(|name| first.as_os_str() == name)
         }),
         Err(_) => false,

@@ -5,6 +5,8 @@
 
 use std::fmt::{self, Write as _};
 
+use millstream_store::secrets;
+
 use crate::source::{Classified, Kind};
 
 use super::lexer::LineIndex;
@@ -136,8 +138,10 @@ impl Diagnostics {
     }
 
     /// All diagnostics as undecorated text, with line and column (from 1, in characters) and the
-    /// line itself with the span underlined.
+    /// line itself with the span underlined. Secrets in the text are stars, in the lines that are
+    /// shown; those in messages are the caller's to take out.
     pub fn plain(&self, file_name: &str, text: &str) -> String {
+        let text = &secrets::masked(text);
         let lines = LineIndex::new(text);
         let mut out = String::new();
         for (index, diagnostic) in self.0.iter().enumerate() {

@@ -1,5 +1,6 @@
 //! Options of tables: the connector's own, the writer's, and overrides from the command line.
 
+mod elsewhere;
 mod several;
 
 use std::collections::HashMap;
@@ -11,6 +12,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use crate::connector::{
     Connector, OptionError, OptionSpec, Options, ReadMode, Registry, Side, Table,
 };
+
+use crate::references::Lookup;
 
 use super::cursor::Name;
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -131,6 +134,7 @@ impl DeclaredTable {
     pub(super) fn declare(
         declaration: &TableDeclaration,
         registry: &Registry,
+        lookup: &Arc<dyn Lookup>,
     ) -> Result<Self, Diagnostics> {
         let name = &declaration.connector;
         let Some(connector) = registry.get(&name.text) else {
@@ -155,11 +159,13 @@ impl DeclaredTable {
             span: Some(declaration.name.span),
             spans: HashMap::new(),
         };
+        let mut found = Diagnostics::default();
         for OptionDeclaration { key, value } in &declaration.options {
-            table.set(key, value);
+            found.take(table.set(key, value, lookup));
         }
-        table.location(declaration)?;
-        table.partitions(declaration)?;
+        found.into_result()?;
+        table.location(declaration, lookup)?;
+        table.partitions(declaration, lookup)?;
         Ok(table)
     }
 
@@ -170,9 +176,14 @@ impl DeclaredTable {
         Some(Self { table, connector, span: None, spans: HashMap::new() })
     }
 
-    fn set(&mut self, key: &Name, value: &Name) {
-        self.table.options.set(&key.text, &value.text);
+    fn set(
+        &mut self,
+        key: &Name,
+        value: &Name,
+        lookup: &Arc<dyn Lookup>,
+    ) -> Result<(), Diagnostic> {
         self.spans.insert(key.text.to_lowercase(), Some((key.span, value.span)));
+        self.look_up(&key.text, &value.text, lookup).map_err(|error| self.blame(error, None))
     }
 
     fn knows(&self, key: &str) -> bool {
@@ -180,7 +191,11 @@ impl DeclaredTable {
     }
 
     /// `LOCATION '...'` is the option `path`.
-    fn location(&mut self, declaration: &TableDeclaration) -> Result<(), Diagnostic> {
+    fn location(
+        &mut self,
+        declaration: &TableDeclaration,
+        lookup: &Arc<dyn Lookup>,
+    ) -> Result<(), Diagnostic> {
         let Some(location) = &declaration.location else { return Ok(()) };
         let connector = self.connector.name();
         if !self.knows("path") {
@@ -199,12 +214,15 @@ impl DeclaredTable {
             .help("leave one of them out"));
         }
         let key = Name { text: "path".into(), span: location.span };
-        self.set(&key, location);
-        Ok(())
+        self.set(&key, location, lookup)
     }
 
     /// `PARTITIONED BY (a, b)` is the option `partitionBy`, for connectors that know it.
-    fn partitions(&mut self, declaration: &TableDeclaration) -> Result<(), Diagnostic> {
+    fn partitions(
+        &mut self,
+        declaration: &TableDeclaration,
+        lookup: &Arc<dyn Lookup>,
+    ) -> Result<(), Diagnostic> {
         let Some(first) = declaration.partitioned_by.first() else { return Ok(()) };
         if !self.knows("partitionBy") {
             let message = format!("a {} table cannot be PARTITIONED BY", self.connector.name());
@@ -226,14 +244,18 @@ impl DeclaredTable {
         let span = declaration.partitioned_by.iter().map(|name| name.span).reduce(Span::to);
         let span = span.unwrap_or(first.span);
         let key = Name { text: "partitionBy".into(), span };
-        self.set(&key, &Name { text: names.join(","), span });
-        Ok(())
+        self.set(&key, &Name { text: names.join(",").replace("${", "$${"), span }, lookup)
     }
 
     /// Sets an option from the command line.
-    pub(super) fn override_option(&mut self, key: &str, value: &str) {
-        self.table.options.set(key, value);
+    pub(super) fn override_option(
+        &mut self,
+        key: &str,
+        value: &str,
+        lookup: &Arc<dyn Lookup>,
+    ) -> Result<(), Diagnostic> {
         self.spans.insert(key.to_lowercase(), None);
+        self.look_up(key, value, lookup).map_err(|error| self.blame(error, None))
     }
 
     /// Refuses keys that the connector does not know on the sides the table is used.
@@ -528,7 +550,8 @@ fn logging(options: &Options) -> Result<Logging, OptionError> {
         false => PurgeTime::InBackground,
     };
     let retain_entries_min = retained.unwrap_or(RETAINED_ENTRIES_MIN);
-    Ok(Logging { tracking: tracking(options)?, purge, retain_entries_min })
+    let tracking = tracking(options)?;
+    Ok(Logging { tracking, purge, retain_entries_min, ..Logging::default() })
 }
 
 fn is_blocking(options: &Options, key: &'static str, otherwise: &str) -> Result<bool, OptionError> {

@@ -16,6 +16,8 @@ use crate::connector::{Connector, ReadMode, Registry, Table};
 use crate::constraints::Checks;
 use crate::plan::OnError;
 
+use crate::references::Lookup;
+
 use super::branches::{OTHER_STREAM, OTHER_STREAM_HELP};
 use super::checkpoints::{self, Placed};
 use super::constraints::{self, ConstraintDeclaration, Planned};
@@ -96,6 +98,7 @@ impl Pipeline {
         text: &str,
         registry: &Registry,
         overrides: &[(String, String)],
+        lookup: &Arc<dyn Lookup>,
     ) -> Result<Self, Diagnostics> {
         let lexed = Lexed::new(text)?;
         let (statements, mut found) = parse::parse(&lexed);
@@ -108,7 +111,10 @@ impl Pipeline {
             }
         }
         found.0.extend(file.twice().0);
-        let loader = Loader::new(&lexed, &file, registry, overrides, &mut found);
+        let tables = file.declared(registry, lookup, &mut found);
+        let console = DeclaredTable::console(registry);
+        let mut loader = Loader::new(&lexed, &file, tables, console);
+        loader.override_options(overrides, lookup, &mut found);
         let flows = loader.flows(file_name, &mut found);
         found.0.sort_by_key(|diagnostic| diagnostic.span.map_or(0, |span| span.start));
         found.forget_repeats();
@@ -207,6 +213,17 @@ struct File {
 }
 
 impl File {
+    fn declared(
+        &self,
+        registry: &Registry,
+        lookup: &Arc<dyn Lookup>,
+        found: &mut Diagnostics,
+    ) -> Vec<Arc<DeclaredTable>> {
+        let tables = self.tables.iter();
+        let declared = tables.map(|table| DeclaredTable::declare(table, registry, lookup));
+        declared.filter_map(|table| found.take(table)).map(Arc::new).collect()
+    }
+
     /// Names that are declared twice.
     fn twice(&self) -> Diagnostics {
         let mut found = Diagnostics::default();
@@ -247,32 +264,36 @@ impl<'a> Loader<'a> {
     fn new(
         lexed: &'a Lexed,
         file: &'a File,
-        registry: &Registry,
-        overrides: &[(String, String)],
-        found: &mut Diagnostics,
+        tables: Vec<Arc<DeclaredTable>>,
+        console: Option<DeclaredTable>,
     ) -> Self {
-        let declared = file.tables.iter().map(|table| DeclaredTable::declare(table, registry));
-        let mut tables: Vec<_> = declared.filter_map(|table| found.take(table)).collect();
-        let mut console = DeclaredTable::console(registry);
-        let mut writer_overrides = Vec::new();
+        let console = console.map(Arc::new);
+        Self { lexed, file, tables, console, writer_overrides: Vec::new() }
+    }
+
+    fn override_options(
+        &mut self,
+        overrides: &[(String, String)],
+        lookup: &Arc<dyn Lookup>,
+        found: &mut Diagnostics,
+    ) {
         for (key, value) in overrides {
             match key.split_once('.') {
                 Some((table, option)) => {
-                    let named =
-                        |known: &&mut DeclaredTable| known.table.name.eq_ignore_ascii_case(table);
-                    match tables.iter_mut().chain(&mut console).find(named) {
-                        Some(known) => known.override_option(option, value),
-                        None => found.0.push(no_such_override(key, table, file)),
-                    }
+                    let mut known = self.tables.iter_mut().chain(&mut self.console);
+                    let known = known.find(|own| own.table.name.eq_ignore_ascii_case(table));
+                    let Some(known) = known.and_then(Arc::get_mut) else {
+                        found.0.push(no_such_override(key, table, self.file));
+                        continue;
+                    };
+                    found.take(known.override_option(option, value, lookup));
                 }
                 None if is_writer_option(key) => {
-                    writer_overrides.push((key.clone(), value.clone()))
+                    self.writer_overrides.push((key.clone(), value.clone()));
                 }
-                None => found.0.push(no_such_override(key, "", file)),
+                None => found.0.push(no_such_override(key, "", self.file)),
             }
         }
-        let tables = tables.into_iter().map(Arc::new).collect();
-        Self { lexed, file, tables, console: console.map(Arc::new), writer_overrides }
     }
 
     fn find(&self, name: &str) -> Option<&Arc<DeclaredTable>> {

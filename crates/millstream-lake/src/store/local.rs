@@ -80,6 +80,13 @@ impl ObjectStore for LocalDisk {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let path = self.files.path_to_filesystem(location)?;
+        // Opening a pipe would wait for somebody at its other end, and some devices have no end.
+        if fs::metadata(&path).is_ok_and(|facts| !facts.is_file() && !facts.is_dir()) {
+            let problem = format!("{} is no file", path.display());
+            let source = Box::new(io::Error::new(ErrorKind::InvalidInput, problem));
+            return Err(Error::Generic { store: STORE, source });
+        }
         self.files.get_opts(location, options).await
     }
 

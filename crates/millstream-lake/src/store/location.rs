@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use millstream_store::env::Env;
 use millstream_store::error::{Classified, Kind};
+use millstream_store::secrets::{credentials_in_url, redacted};
 use object_store::path::Path;
 use url::Url;
 
 use super::TableStore;
 use super::local::LocalDisk;
+
+/// What is wrong with a URL that names a user or a password.
+pub const CREDENTIALS: &str = "it has a user or a password in it, which no store takes from there. Leave them out, and give them in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_*, AZURE_*)";
 
 /// Why a location cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -28,9 +32,13 @@ impl Classified for LocationError {
 }
 
 pub(super) fn parse(location: &str, env: &Env) -> Result<TableStore, LocationError> {
-    let failed = |problem: String| LocationError { location: location.to_owned(), problem };
+    let failed =
+        |problem: String| LocationError { location: redacted(location).into_owned(), problem };
     if !location.contains("://") && !location.starts_with("file:") {
         return local(PathBuf::from(location), env).map_err(failed);
+    }
+    if credentials_in_url(location).is_some() {
+        return Err(failed(CREDENTIALS.to_owned()));
     }
     let url = Url::parse(location).map_err(|error| failed(error.to_string()))?;
     match url.scheme() {

@@ -18,13 +18,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use millstream_store::env::Env;
+use millstream_store::secrets::redacted;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
 };
 use url::Url;
 
-pub use location::LocationError;
+pub use location::{CREDENTIALS, LocationError};
 pub(crate) use turns::Turn;
 use turns::Turns;
 
@@ -51,7 +52,7 @@ struct Inner {
 
 impl std::fmt::Debug for TableStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "TableStore({})", self.inner.url)
+        write!(f, "TableStore({})", self.shown())
     }
 }
 
@@ -128,7 +129,7 @@ impl TableStore {
         match self.local_directory() {
             Some(path) if name.is_empty() => path.display().to_string(),
             Some(path) => path.join(name).display().to_string(),
-            None => format!("{}{name}", self.inner.url),
+            None => redacted(&format!("{}{name}", self.inner.url)).into_owned(),
         }
     }
 
@@ -141,6 +142,11 @@ impl TableStore {
     /// False where the table is local and has no directory; object stores have none either way.
     pub(crate) fn may_exist(&self) -> bool {
         self.local_directory().is_none_or(|directory| directory.exists())
+    }
+
+    /// Whether the file `name` is there, where the table is local; costs no request.
+    pub(crate) fn has_on_disk(&self, name: &str) -> Option<bool> {
+        self.local_directory().map(|directory| directory.join(name).exists())
     }
 
     /// Makes the table's directory, where it is local.

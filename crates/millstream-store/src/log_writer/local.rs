@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
 use super::{Ending, Job, Lane, Shared, WriteError};
 use crate::env::{Env, Thread};
 use crate::storage::{Directory, Durability};
@@ -23,6 +25,34 @@ pub(super) fn start(
         directory.delete_spares();
     });
     (sender, thread)
+}
+
+/// As [`start`], without a thread of its own: a group at a time is written by one of a pool.
+pub(super) fn start_shared(
+    directory: &Directory,
+    env: &Env,
+    shared: &Arc<Shared>,
+) -> [UnboundedSender<Job>; 2] {
+    let (sender, mut receiver) = unbounded_channel();
+    let (directory, ending, on) = (directory.clone(), Ending::new(shared), env.clone());
+    let writing = async move {
+        while let Some(first) = receiver.recv().await {
+            let mut group = vec![first];
+            while let Ok(job) = receiver.try_recv() {
+                group.push(job);
+            }
+            let (directory, shared) = (directory.clone(), Arc::clone(&ending.shared));
+            let write = move || write_group(&directory, &group, &shared);
+            if let Err(error) = on.spawn_blocking("checkpoint", write).join().await {
+                ending.shared.fail(error);
+                return;
+            }
+        }
+        directory.delete_spares();
+    };
+    env.spawn("checkpoint", writing);
+    // One queue for both logs, so that entries are written in the order of the calls.
+    [sender.clone(), sender]
 }
 
 fn write_all(directory: &Directory, receiver: &Receiver<Job>, ending: &Ending) {

@@ -8,8 +8,8 @@
 //! - `commits/N` is there only if `offsets/N` and the commit entry before it are.
 //!
 //! Everything else overlaps. A local directory is written by one thread, in the order of the
-//! calls; an object store by two tasks, one per log, so that `offsets/N+1` and `commits/N` travel
-//! at the same time.
+//! calls, or where there are too many checkpoints for that by a task and shared threads; an object
+//! store by two tasks, one per log, so that `offsets/N+1` and `commits/N` travel at the same time.
 //!
 //! At most [`Settings::in_flight_max`] entries of each log wait to be written: with slow storage
 //! the calls wait, and micro-batches grow instead of the log falling behind. After a failed write
@@ -54,6 +54,9 @@ pub struct Settings {
     /// How many entries of a log must have become superfluous before they are deleted in the
     /// background, together; 1 or more.
     pub purge_step_entries: usize,
+    /// Whether a local directory is written by threads that are shared with others, instead of one
+    /// of its own.
+    pub shares_threads: bool,
 }
 
 /// When entries that are not needed any more are deleted.
@@ -73,6 +76,7 @@ impl Default for Settings {
             in_flight_max: 4,
             purge: PurgeTime::InBackground,
             purge_step_entries: PURGE_STEP_ENTRIES,
+            shares_threads: false,
         }
     }
 }
@@ -308,6 +312,9 @@ impl LogWriter {
             on_disk: purge::OnDisk::new(&settings),
         });
         let (sender, thread) = match checkpoint.storage() {
+            Storage::Local(local) if settings.shares_threads => {
+                (Sender::Tasks(local::start_shared(&local.directory, env, &shared)), None)
+            }
             Storage::Local(local) => {
                 let (sender, thread) = local::start(&local.directory, env, &shared);
                 (Sender::Thread(sender), Some(thread))

@@ -31,6 +31,9 @@ pub enum DecodeError {
     /// It is not such a file, or a later form of it.
     #[error("it does not begin like a state file of this release")]
     NotOurs,
+    /// It is whole, but one of another name.
+    #[error("it is a copy of another such file")]
+    OfAnother,
     /// The checksum of an entry is another.
     #[error("the checksum of entry {index} does not hold")]
     Checksum {

@@ -27,6 +27,15 @@ pub enum ReadError {
         /// What is wrong with it.
         problem: DecodeError,
     },
+    /// A file has a number that cannot be.
+    #[error(
+        "{path} has a number that no query comes to, so none has written it. Move it out of the \
+         directory, then start the query again"
+    )]
+    OutOfReach {
+        /// The file.
+        path: String,
+    },
     /// Entries are missing.
     #[error(
         "{location} has no entry of micro-batch {missing}, which the state of micro-batch {last} \
@@ -64,7 +73,7 @@ pub enum ReadError {
 impl Classified for ReadError {
     fn kind(&self) -> Kind {
         match self {
-            Self::Damaged { .. } | Self::Missing { .. } => Kind::Data,
+            Self::Damaged { .. } | Self::OutOfReach { .. } | Self::Missing { .. } => Kind::Data,
             Self::QueryChanged { .. } => Kind::Config,
             Self::Storage(error) => error.kind(),
             Self::Put(error) => error.kind(),
@@ -97,10 +106,11 @@ impl StateReader {
             let half_written = names.iter().filter(|name| layout::is_temporary(name));
             storage.delete_many(half_written.map(|name| path_of(name)).collect()).await?;
         }
+        are_in_reach(&storage, &names)?;
         let (mut files, mut last) = (ids_of(&names, CHANGES), None);
         while let Some(first) = files.last() {
             let name = changes_name(*first);
-            match read(&storage, &name).await? {
+            match read_changes(&storage, *first).await? {
                 Ok(entries) => {
                     last = entries.last().map(|entry| entry.facts.clone());
                     break;
@@ -176,6 +186,9 @@ impl StateReader {
         while let Some(id) = self.snapshots.pop() {
             let name = snapshot_name(id);
             let problem = match read(&self.storage, &name).await? {
+                Ok(entries) if entries.first().is_some_and(|entry| entry.id() != id) => {
+                    DecodeError::OfAnother
+                }
                 Ok(mut entries) if !entries.is_empty() => {
                     self.pass_below(id.next()).await?;
                     let snapshot = entries.swap_remove(0);
@@ -266,7 +279,7 @@ impl StateReader {
         while self.decoded.is_empty() {
             let Some(first) = self.files.pop_front() else { return Ok(None) };
             let name = changes_name(first);
-            match read(&self.storage, &name).await? {
+            match read_changes(&self.storage, first).await? {
                 Ok(entries) => self.decoded = entries.into(),
                 Err(problem) => {
                     return Err(ReadError::Damaged { path: self.storage.path_of(&name), problem });
@@ -282,6 +295,29 @@ impl StateReader {
         let location = self.storage.path_of(layout::STATE);
         ReadError::Missing { location, missing, last }
     }
+}
+
+fn are_in_reach(storage: &Storage, names: &[String]) -> Result<(), ReadError> {
+    let files: [(&str, fn(BatchId) -> String); 2] =
+        [(CHANGES, changes_name), (SNAPSHOT, snapshot_name)];
+    for (prefix, name) in files {
+        if let Some(id) = layout::out_of_reach(&ids_of(names, prefix)) {
+            return Err(ReadError::OutOfReach { path: storage.path_of(&name(id)) });
+        }
+    }
+    Ok(())
+}
+
+/// The entries of the file that begins with entry `first`.
+async fn read_changes(
+    storage: &Storage,
+    first: BatchId,
+) -> Result<Result<Vec<Entry>, DecodeError>, StorageError> {
+    let entries = read(storage, &changes_name(first)).await?;
+    Ok(entries.and_then(|entries| match entries.first() {
+        Some(entry) if entry.id() != first => Err(DecodeError::OfAnother),
+        _ => Ok(entries),
+    }))
 }
 
 pub(super) async fn read(

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read as _, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl Directory {
 
     pub(crate) fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StorageError> {
         let path = self.inner.root.join(name);
-        match std::fs::read(&path) {
+        match read_file(&path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(storage_error("read", &path, &error)),
@@ -192,7 +192,8 @@ impl Directory {
     /// Renames a file to a temporary name and empties it. `None`, with the file still there,
     /// where that does not go: the caller deletes it.
     fn empty(&self, path: &Path) -> Option<PathBuf> {
-        let file = OpenOptions::new().write(true).open(path).ok()?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
         if !only_name(&file) {
             return None;
         }
@@ -214,6 +215,20 @@ impl Directory {
         let (from, to) = (self.inner.root.join(from), self.inner.root.join(to));
         rename_if_absent(&from, &to).map_err(|error| storage_error("move", &from, &error))
     }
+}
+
+/// The bytes of a file. A pipe is opened without waiting for somebody at its other end, so that it
+/// can be refused, and a device without an end is not read.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let facts = file.metadata()?;
+    if !facts.is_file() {
+        let problem = "it is no file: move it away, or restore the file that should be there";
+        return Err(io::Error::new(ErrorKind::InvalidInput, problem));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(facts.len()).unwrap_or_default());
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Makes a directory with all above it, those that are missing for the owner alone. Its name is

@@ -10,6 +10,7 @@ use url::Url;
 use super::Storage;
 use crate::env::Env;
 use crate::error::{Classified, Kind};
+use crate::secrets;
 
 /// What `memory:` URLs may ask for.
 const PUT_LATENCY: &str = "put_latency_ms";
@@ -36,6 +37,14 @@ pub enum LocationError {
         location: String,
         /// What stands before `://`.
         scheme: String,
+    },
+    /// A user and a password in the URL.
+    #[error(
+        "the checkpoint location {location:?} has a user or a password in it, which no store takes from there. Leave them out, and give them in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_*, AZURE_*)"
+    )]
+    Credentials {
+        /// The location, without them.
+        location: String,
     },
     /// A cloud's URL, in a program built without that.
     #[error(
@@ -71,6 +80,9 @@ pub fn parse(location: &str, env: &Env) -> Result<Storage, LocationError> {
     let is_url = location.contains("://") || location.starts_with("file:");
     if !is_url {
         return Ok(Storage::local(Path::new(location), env));
+    }
+    if secrets::credentials_in_url(location).is_some() {
+        return Err(LocationError::Credentials { location: secrets::redacted(location).into() });
     }
     let invalid = |problem: String| LocationError::Invalid { location: location.into(), problem };
     let url = Url::parse(location).map_err(|error| invalid(error.to_string()))?;
@@ -112,7 +124,7 @@ fn cloud(location: &str, url: &Url) -> Result<Storage, LocationError> {
     let (store, prefix) = object_store::parse_url_opts(url, settings).map_err(|error| {
         LocationError::Store { location: location.to_owned(), problem: error.to_string() }
     })?;
-    Ok(Storage::object(Arc::from(store), prefix, location))
+    Ok(Storage::object(Arc::from(store), prefix, secrets::redacted(location)))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use crate::connector::{
     Connector, FlowContext, OptionError, OptionSpec, ReadMode, Registry, Side, Table,
 };
+use crate::references::{Lookup, Reference};
 use crate::sink::{Failure, Sink};
 use crate::source::Source;
 use crate::sql::types::timestamp;
@@ -141,4 +142,17 @@ impl Connector for Console {
     }
 
     makes_nothing!();
+}
+
+/// Variables `X1`, `X2` and so on are set, to `x1` and `x2`; files are not looked at.
+pub struct Variables;
+
+impl Lookup for Variables {
+    fn look_up(&self, reference: &Reference) -> Result<Option<String>, String> {
+        match reference {
+            Reference::Env(name) if name.starts_with('X') => Ok(Some(name.to_lowercase())),
+            Reference::Env(name) => Err(format!("the variable {name} is not set")),
+            Reference::File(_) => Ok(None),
+        }
+    }
 }

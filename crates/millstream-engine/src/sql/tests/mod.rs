@@ -18,6 +18,7 @@ use super::{Diagnostics, Flow, Pipeline, spark_schema};
 use crate::connector::ReadMode;
 use crate::driver::tracking::ProgressTracking;
 use crate::functions::{self, BatchClock};
+use crate::references::Lookup;
 
 /// Reads `text`; lines `--! set key=value` are overrides.
 fn load(text: &str) -> Result<Pipeline, Diagnostics> {
@@ -26,7 +27,8 @@ fn load(text: &str) -> Result<Pipeline, Diagnostics> {
         .filter_map(|line| line.split_once('='))
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
-    Pipeline::load("p.sql", text, &connectors::registry(), &overrides)
+    let lookup: Arc<dyn Lookup> = Arc::new(connectors::Variables);
+    Pipeline::load("p.sql", text, &connectors::registry(), &overrides, &lookup)
 }
 
 /// A session in which the flow's tables are there but empty.

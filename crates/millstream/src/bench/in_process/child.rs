@@ -79,7 +79,8 @@ fn load(env: &Env, flags: &Flags, chunks: Arc<Chunks>) -> Result<Loaded, Error> 
     ]);
     let settings = flags.set.iter().filter_map(|text| text.split_once('='));
     let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    let changes = Changes { settings, flow: None, checkpoint: Some(&flags.checkpoint) };
+    let checkpoint = Some(&*flags.checkpoint);
+    let changes = Changes { settings, checkpoint, ..Changes::default() };
     let loaded = env.block_on_cores(file.load(registry, env, &changes));
     let mut loaded = loaded.map_err(|error| match error {
         LoadError::Diagnosed(problem) | LoadError::Wrong(problem) | LoadError::Failed(problem) => {

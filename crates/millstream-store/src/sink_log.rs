@@ -1,0 +1,88 @@
+//! A sink's private part of the checkpoint.
+
+use std::fmt;
+
+use crate::directory_name::directory_name;
+use crate::error::Failure;
+use crate::layout;
+use crate::offset::BatchId;
+use crate::storage::{Durability, Storage};
+
+/// A sink's private directory in the checkpoint, `sinks/<name>/`, for what it has to remember of
+/// the place it writes to. Of its entries the one with the highest number counts.
+#[derive(Clone)]
+pub struct SinkLog {
+    storage: Storage,
+    directory: String,
+}
+
+impl fmt::Debug for SinkLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SinkLog({})", self.directory)
+    }
+}
+
+impl SinkLog {
+    /// The directory of the sink `name` in `storage`.
+    pub(crate) fn new(storage: Storage, name: &str) -> Self {
+        Self { storage, directory: format!("{}/{}", layout::SINKS, directory_name(name)) }
+    }
+
+    /// What was remembered last, and the number of its entry.
+    ///
+    /// # Errors
+    /// `Data` for a number that no query comes to.
+    pub async fn last(&self) -> Result<Option<(BatchId, Vec<u8>)>, Failure> {
+        let ids = self.ids().await?;
+        if let Some(id) = layout::out_of_reach(&ids) {
+            let file = self.storage.path_of(&self.name(id));
+            let problem = format!(
+                "{file} has a number that no query comes to, so none has written it. Move it away, \
+                 then start the query again"
+            );
+            return Err(Failure::new(crate::error::Kind::Data, problem));
+        }
+        let Some(id) = ids.last() else { return Ok(None) };
+        Ok(self.storage.get(&self.name(*id)).await?.map(|bytes| (*id, bytes)))
+    }
+
+    /// Remembers `bytes` in place of what was there.
+    pub async fn replace(&self, bytes: Vec<u8>) -> Result<(), Failure> {
+        let ids = self.ids().await?;
+        let next = ids.last().map_or(BatchId(0), |last| last.next());
+        self.storage.put_if_absent(&self.name(next), bytes, Durability::Process).await?;
+        let old = ids.into_iter().map(|id| self.name(id)).collect();
+        Ok(self.storage.delete_many(old).await?)
+    }
+
+    /// Where it is, for messages.
+    pub fn location(&self) -> String {
+        self.storage.path_of(&self.directory)
+    }
+
+    async fn ids(&self) -> Result<Vec<BatchId>, Failure> {
+        Ok(layout::batch_ids(&self.storage.list(&self.directory).await?))
+    }
+
+    fn name(&self, id: BatchId) -> String {
+        format!("{}/{id}", self.directory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_entry_counts() {
+        let log = SinkLog::new(Storage::in_memory(), "a/b");
+        assert!(log.location().ends_with("sinks/a%2Fb"));
+        assert_eq!(log.last().await.expect("readable"), None);
+        for content in ["one", "two"] {
+            log.replace(content.into()).await.expect("written");
+        }
+        let (id, content) = log.last().await.expect("readable").expect("there");
+        assert_eq!((id, content), (BatchId(1), b"two".to_vec()));
+        assert_eq!(log.ids().await.expect("readable"), [BatchId(1)]);
+    }
+}
