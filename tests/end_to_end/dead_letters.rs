@@ -36,6 +36,9 @@ fn text(number: u64) -> String {
 
 const COMMIT_SOON: (&str, &str) = ("commitInterval", "100ms");
 
+/// Writes a number as a record.
+type Written = fn(u64) -> String;
+
 /// A flow of JSON numbers from a topic, with a table for those that are none.
 struct Sorted<'a> {
     topics: &'a Topics,
@@ -44,7 +47,7 @@ struct Sorted<'a> {
     /// The topic that is written to: the good ones', or the bad ones'.
     out: String,
     kind: Kind,
-    record: fn(u64) -> String,
+    record: Written,
 }
 
 /// Where the good and the bad records go.
@@ -72,7 +75,7 @@ impl<'a> Sorted<'a> {
         broker: &'a Broker,
         name: &str,
         kind: Kind,
-        (record, (columns_in, option, value), n): (fn(u64) -> String, (&str, &str, &str), &str),
+        (record, (columns_in, option, value), n): (Written, (&str, &str, &str), &str),
         of_sink: &[(&str, &str)],
     ) -> Self {
         let (topics, out) = (broker.topics(), format!("{name}_out"));

@@ -15,6 +15,7 @@ use millstream_store::env::Env;
 use millstream_store::error::Kind;
 
 use crate::dead_letters::Letter;
+use crate::plan::sift::records_of;
 use crate::plan::stream_scan::spread;
 use crate::source::{Failure, Lane, RecordBatches, Records, Split, Traced};
 use crate::state::event_times::{EventTimes, watched_read};
@@ -129,7 +130,7 @@ impl Share {
         reading: &Reading,
     ) -> Result<(Self, Vec<Letter>), Failure> {
         let Reading { columns, watched, apart } = reading;
-        let (owned, records, apart) = (Arc::clone(columns), records(&splits), *apart);
+        let (owned, records, apart) = (Arc::clone(columns), records_of(&splits), *apart);
         if !apart {
             let read = |split| watched_read(split, columns, watched.clone());
             let rows = splits.into_iter().flat_map(read).collect::<Result<_, _>>()?;
@@ -146,16 +147,6 @@ impl Share {
         }
         Ok((Self { columns: owned, rows: rows.into(), records, apart }, letters))
     }
-}
-
-/// The records of all `splits`.
-fn records(splits: &[Box<dyn Split>]) -> Option<Vec<Arc<dyn Records>>> {
-    let of = |split: &Box<dyn Split>| {
-        let records = split.records();
-        (!records.is_empty() || split.rows() == 0).then_some(records)
-    };
-    let all = splits.iter().map(of).collect::<Option<Vec<_>>>()?;
-    Some(all.into_iter().flatten().collect())
 }
 
 impl Split for Share {

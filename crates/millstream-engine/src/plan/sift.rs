@@ -62,15 +62,20 @@ pub(crate) struct Rejected {
 
 /// The records of `inputs`; `None` where there are rows of which nobody knows them.
 pub(crate) fn kept(inputs: &[Vec<Box<dyn Split>>]) -> Option<Kept> {
-    let of_split = |split: &Box<dyn Split>| {
+    inputs.iter().map(|splits| records_of(splits)).collect()
+}
+
+/// The same of one source.
+pub(crate) fn records_of(splits: &[Box<dyn Split>]) -> Option<Vec<Arc<dyn Records>>> {
+    let mut all = Vec::with_capacity(splits.len());
+    for split in splits {
         let records = split.records();
-        (!records.is_empty() || split.rows() == 0).then_some(records)
-    };
-    let of_source = |splits: &Vec<Box<dyn Split>>| {
-        let records = splits.iter().map(of_split).collect::<Option<Vec<_>>>()?;
-        Some(records.into_iter().flatten().collect())
-    };
-    inputs.iter().map(of_source).collect()
+        if records.is_empty() && split.rows() > 0 {
+            return None;
+        }
+        all.extend(records);
+    }
+    Some(all)
 }
 
 /// Rows of some records, decoded once more.
@@ -169,7 +174,8 @@ impl Loaded {
 impl Sifting<'_> {
     /// Halves what fails until it is one row, in order.
     async fn all(&mut self) -> Result<(), Failure> {
-        let mut ranges = vec![0..self.rows.len()];
+        let mut ranges = Vec::new();
+        ranges.push(0..self.rows.len());
         while let Some(range) = ranges.pop().filter(|range| !range.is_empty()) {
             let Err(failure) = self.run(range.clone()).await else { continue };
             if !row_error::is_computed(&failure) {
