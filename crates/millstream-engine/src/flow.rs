@@ -44,7 +44,7 @@ use crate::plan::session::{batch_config, streaming_config};
 use crate::plan::stages::OutputMode;
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable, from_datafusion};
-use crate::plan::{OnError, QueryPlan, StatefulPlan, StreamPlan, stages};
+use crate::plan::{OnError, QueryPlan, StatefulPlan, StreamPlan, optimize, stages};
 use crate::progress::QueryStarted;
 use crate::sink::Sink;
 use crate::source::{Failure, Source, StaticTable};
@@ -175,7 +175,9 @@ impl Body {
     fn optimised(&self) -> datafusion::common::Result<Vec<Cow<'_, LogicalPlan>>> {
         match self {
             Self::Stream(plan) => Ok(plan.logical()),
-            Self::Once { state, logical } => Ok(vec![Cow::Owned(state.optimize(logical)?)]),
+            Self::Once { state, logical } => {
+                Ok(vec![Cow::Owned(optimize::optimize(state, logical)?)])
+            }
         }
     }
 }

@@ -23,6 +23,8 @@ mod docs_tests;
 mod generate;
 mod hiding;
 mod histogram;
+#[cfg(test)]
+mod hostile_tests;
 mod human;
 mod load;
 mod logging;

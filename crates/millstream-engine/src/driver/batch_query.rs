@@ -13,6 +13,7 @@ use millstream_store::source_log::SourceLog;
 
 use super::Finished;
 use super::outlets::Outlets;
+use crate::plan::optimize;
 use crate::plan::stream_scan::from_datafusion;
 use crate::sink::{Output, Reached, Sink};
 use crate::source::{Admission, Failure, Source};
@@ -46,7 +47,9 @@ pub async fn run(
     outlets: Option<(&mut Outlets, i64)>,
 ) -> Result<Finished, Failure> {
     sink.open().await?;
-    let physical = state.create_physical_plan(logical).await.map_err(from_datafusion)?;
+    let logical = optimize::optimize(state, logical).map_err(from_datafusion)?;
+    let planner = state.query_planner();
+    let physical = planner.create_physical_plan(&logical, state).await.map_err(from_datafusion)?;
     let partitions = collect_partitioned(physical, state.task_ctx()).await;
     let mut partitions = partitions.map_err(from_datafusion)?;
     if let Some((outlets, batch_time_ms)) = outlets {

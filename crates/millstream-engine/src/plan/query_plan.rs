@@ -12,6 +12,7 @@ use futures::TryStreamExt;
 use millstream_store::env::Env;
 
 use super::culprit::Culprit;
+use super::optimize;
 use super::renewal::Renewal;
 use super::row_error::InSql;
 use super::sift::OnError;
@@ -53,7 +54,7 @@ impl QueryPlan {
         logical: LogicalPlan,
         scans: Vec<Arc<Slots>>,
     ) -> Result<Self> {
-        let logical = state.optimize(&logical)?;
+        let logical = optimize::optimize(&state, &logical)?;
         let physical = state.query_planner().create_physical_plan(&logical, &state).await?;
         let (context, straight) = (state.task_ctx(), StraightLine::of(&physical).map(Arc::new));
         let (state, logical) = (Arc::new(state), Arc::new(logical));

@@ -24,8 +24,9 @@ use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::lexer::{Lexed, SparkDialect};
 use super::prepare::PreparedQuery;
 use super::types::spark_type;
-use super::{blame, logical, rewrite};
+use super::{balance, blame, limits, logical, reading, rewrite};
 use crate::constraints::{Action, Constraint};
+use crate::plan::optimize;
 
 /// A constraint as it stands in the file.
 #[derive(Clone, Debug)]
@@ -170,8 +171,7 @@ pub(super) fn add(
     }
     let plan = LogicalPlanBuilder::from(query).project(columns);
     let plan = plan.and_then(LogicalPlanBuilder::build).map_err(failed)?;
-    let options = spark.config_options();
-    spark.analyzer().execute_and_check(plan, options, |_, _| {}).map_err(failed)
+    optimize::analyze(&spark, plan).map_err(failed)
 }
 
 /// The row as JSON where not all of its conditions hold.
@@ -202,6 +202,7 @@ pub(crate) fn condition(
     what: &str,
 ) -> Result<Expr, Diagnostics> {
     let lexed = Lexed::new(text)?;
+    limits::check(&lexed).into_result()?;
     let (Some(first), Some(last)) = (lexed.lexemes.first(), lexed.lexemes.last()) else {
         return Err(Diagnostic::at(Span::new(0, 0), format!("{what} is empty")).into());
     };
@@ -252,20 +253,18 @@ impl Condition<'_> {
     fn prepare(&self, schema: &DFSchema) -> Result<PreparedQuery, Diagnostics> {
         let Self { lexed, tokens, span, .. } = self;
         let tokens = super::streams::extract(lexed, std::slice::from_ref(tokens))?.tokens;
-        let mut parser = Parser::new(&SparkDialect).with_tokens_with_locations(tokens);
-        let unreadable = |error| super::prepare::unreadable(lexed, &error, span.end);
-        let expr = parser.parse_expr().map_err(unreadable)?;
-        let next = parser.peek_token();
+        let (expr, next) = reading::read(lexed, tokens, span.end, |parser| parser.parse_expr())?;
         if next.token != Token::EOF {
             let at = lexed.span(next.span).unwrap_or(*span);
             let message = format!("the condition ends before `{}`", &lexed.text[at.range()]);
             return Err(Diagnostic::at(at, message).help("is an operator missing?").into());
         }
-        let mut query = Parser::new(&SparkDialect)
+        let mut query = Parser::new(&SparkDialect::default())
             .try_with_sql(&format!("SELECT 1 FROM {ROW}"))
             .and_then(|mut parser| parser.parse_query())
-            .map_err(unreadable)?;
+            .map_err(|error| super::prepare::unreadable(lexed, &error, span.end))?;
         *the_only_mut(&mut query).expect("it has one expression") = expr;
+        balance::balance(&mut query);
         let columns = Arc::new(schema.as_arrow().clone());
         rewrite::rewrite_over(lexed, &mut query, HashMap::from([(ROW.to_owned(), columns)]))?;
         Ok(PreparedQuery {
@@ -274,7 +273,7 @@ impl Condition<'_> {
             subquery_watermarks: Vec::new(),
             span: *span,
             pieces: vec![*span],
-            text: lexed.text.to_owned(),
+            text: Arc::clone(&lexed.text),
         })
     }
 }

@@ -5,6 +5,8 @@
 //! `\n`, `\t`, `\\`, `\u0041` and the like are escapes, any other escaped character stands for
 //! itself, and `r'...'` has no escapes.
 
+use std::sync::Arc;
+
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -12,10 +14,13 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{self, Location, Token, TokenWithSpan, Tokenizer};
 
 use super::diagnostic::{Diagnostic, Span};
+use super::reading::Guard;
 
 /// Spark SQL as sqlparser needs to know it.
 #[derive(Debug, Default)]
-pub(super) struct SparkDialect;
+pub(super) struct SparkDialect {
+    pub(super) guard: Guard,
+}
 
 impl Dialect for SparkDialect {
     // `explode(m) AS (key, value)`
@@ -79,6 +84,9 @@ impl Dialect for SparkDialect {
     fn supports_bitwise_shift_operators(&self) -> bool {
         true
     }
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        self.guard.parse_prefix(parser)
+    }
     /// `a DIV b`, the division of whole numbers.
     fn parse_infix(
         &self,
@@ -96,35 +104,61 @@ impl Dialect for SparkDialect {
     }
 }
 
-/// Turns byte offsets into lines and columns and back.
+/// Turns byte offsets into lines and columns and back, in a time that does not depend on how long
+/// a line is: a file may be one line of a megabyte.
 pub(super) struct LineIndex {
-    starts: Vec<usize>,
+    /// By line, its first byte and how many characters come before it.
+    starts: Vec<(usize, usize)>,
+    /// The first byte of every [`CHARACTERS_PER_MARK`]th character.
+    marks: Vec<usize>,
 }
+
+const CHARACTERS_PER_MARK: usize = 64;
 
 impl LineIndex {
     pub(super) fn new(text: &str) -> Self {
-        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        Self { starts: std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect() }
+        let (mut starts, mut marks) = (vec![(0, 0)], Vec::new());
+        for (number, (at, character)) in text.char_indices().enumerate() {
+            if number % CHARACTERS_PER_MARK == 0 {
+                marks.push(at);
+            }
+            if character == '\n' {
+                starts.push((at + 1, number + 1));
+            }
+        }
+        Self { starts, marks }
     }
 
     /// Line and column of a byte, both from 1; columns count characters.
     pub(super) fn line_and_column(&self, text: &str, byte: usize) -> (usize, usize) {
-        let line = self.starts.partition_point(|start| *start <= byte);
-        let before = text.get(self.line_start(line)..byte).unwrap_or("");
-        (line, before.chars().count() + 1)
+        let line = self.starts.partition_point(|(start, _)| *start <= byte);
+        let (_, before_line) = self.start(line);
+        let mark = self.marks.partition_point(|mark| *mark <= byte).saturating_sub(1);
+        let from = self.marks.get(mark).copied().unwrap_or(0);
+        let since_mark = text.get(from..byte).unwrap_or("").chars().count();
+        (line, (mark * CHARACTERS_PER_MARK + since_mark).saturating_sub(before_line) + 1)
     }
 
     /// The first byte of a line, counted from 1.
     pub(super) fn line_start(&self, line: usize) -> usize {
+        self.start(line).0
+    }
+
+    fn start(&self, line: usize) -> (usize, usize) {
         self.starts[line.clamp(1, self.starts.len()) - 1]
     }
 
     /// The byte at sqlparser's line and column.
     fn byte(&self, text: &str, at: Location) -> usize {
-        let start = self.line_start(usize::try_from(at.line).unwrap_or(1));
-        let characters = usize::try_from(at.column.saturating_sub(1)).unwrap_or(0);
-        let rest = &text[start..];
-        start + rest.char_indices().nth(characters).map_or(rest.len(), |(at, _)| at)
+        let (_, before_line) = self.start(usize::try_from(at.line).unwrap_or(1));
+        let column = usize::try_from(at.column.saturating_sub(1)).unwrap_or(0);
+        let number = before_line.saturating_add(column);
+        let Some(from) = self.marks.get(number / CHARACTERS_PER_MARK).copied() else {
+            return text.len();
+        };
+        let rest = &text[from..];
+        let after = rest.char_indices().nth(number % CHARACTERS_PER_MARK);
+        from + after.map_or(rest.len(), |(at, _)| at)
     }
 }
 
@@ -158,7 +192,7 @@ impl Lexeme {
 
 /// A pipeline file as tokens; whitespace and comments are gone.
 pub(super) struct Lexed {
-    pub(super) text: String,
+    pub(super) text: Arc<str>,
     pub(super) lexemes: Vec<Lexeme>,
     lines: LineIndex,
 }
@@ -167,7 +201,8 @@ impl Lexed {
     /// Tokenizes `text`. Fails on a string or comment that does not end.
     pub(super) fn new(text: &str) -> Result<Self, Diagnostic> {
         let lines = LineIndex::new(text);
-        let mut tokenizer = Tokenizer::new(&SparkDialect, text).with_unescape(false);
+        let dialect = SparkDialect::default();
+        let mut tokenizer = Tokenizer::new(&dialect, text).with_unescape(false);
         let tokens = tokenizer.tokenize_with_location().map_err(|error| {
             let start = lines.byte(text, error.location);
             let end = text[start..].find('\n').map_or(text.len(), |length| start + length);
@@ -181,7 +216,7 @@ impl Lexed {
             let span = Span::new(lines.byte(text, at.start), lines.byte(text, at.end));
             push(&mut lexemes, Lexeme { token, span, at });
         }
-        Ok(Self { text: text.to_owned(), lexemes, lines })
+        Ok(Self { text: text.into(), lexemes, lines })
     }
 
     /// The bytes of a range of sqlparser's; `None` for its empty span.

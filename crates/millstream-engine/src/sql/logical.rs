@@ -12,6 +12,7 @@ use super::diagnostic::{Diagnostic, Diagnostics};
 use super::prepare::PreparedQuery;
 use super::relations::STREAM_PREFIX;
 use super::windows;
+use crate::plan::optimize;
 
 /// Plans a query. The tables it reads stand in `state` under their
 /// [`registered_as`](super::TableRead::registered_as), and its functions and types are those of
@@ -51,7 +52,7 @@ fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, D
     let plan = state.statement_to_plan(statement).now_or_never().unwrap_or_else(|| {
         Err(DataFusionError::Internal("a table's provider was not registered in memory".into()))
     })?;
-    let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})?;
+    let plan = optimize::analyze(state, plan)?;
     windows::lower(plan, reads_stream)
 }
 

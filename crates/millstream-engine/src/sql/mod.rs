@@ -14,6 +14,7 @@
 //! instead. One spelling is accepted, Spark's; other systems' get an error that shows it.
 
 mod aggregates;
+mod balance;
 mod blame;
 mod branches;
 pub mod checkpoints;
@@ -26,6 +27,7 @@ mod generators;
 mod grouping;
 mod lateral;
 mod lexer;
+mod limits;
 pub mod logical;
 mod naming;
 pub mod nearest;
@@ -36,6 +38,7 @@ pub mod pipeline;
 pub mod places;
 pub mod prepare;
 pub mod project;
+mod reading;
 pub(crate) mod relations;
 mod rewrite;
 mod scope;

@@ -1,12 +1,24 @@
 //! "Did you mean": the known name nearest to one that is not known.
 
+/// Bytes of a name that others are compared with.
+const BYTES_MAX: usize = 128;
+/// Names that are looked at; of thousands a guess helps nobody.
+const NAMES_MAX: usize = 1_000;
+
 /// The name of `known` that `wanted` was probably meant to be, ignoring case; `None` where none
 /// is near enough to be worth showing.
 pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // The time for two names grows with the product of their lengths.
+    if wanted.len() > BYTES_MAX {
+        return None;
+    }
     let wanted = wanted.to_lowercase();
     // A third of the letters may differ, and one always: `ts` for `t`, `kafak` for `kafka`.
-    let distance_max = (wanted.chars().count() / 3).max(1);
-    let scored = known.into_iter().map(|name| (distance(&wanted, &name.to_lowercase()), name));
+    let length = wanted.chars().count();
+    let distance_max = (length / 3).max(1);
+    let known = known.into_iter().take(NAMES_MAX);
+    let known = known.filter(|name| name.chars().count().abs_diff(length) <= distance_max.max(3));
+    let scored = known.map(|name| (distance(&wanted, &name.to_lowercase()), name));
     let near = scored.filter(|(distance, name)| {
         *distance <= distance_max && *distance < wanted.chars().count().max(name.chars().count())
     });

@@ -25,6 +25,7 @@ use super::cursor::Name;
 use super::dead_letters::{DeadLetterTable, Surroundings};
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::lexer::Lexed;
+use super::limits;
 use super::logical::to_logical;
 use super::nearest::suggest;
 use super::options::Roles;
@@ -34,6 +35,9 @@ use super::parse::{
 };
 use super::prepare::{self, PreparedQuery, TableCatalog, TableRead};
 use super::project::{Target, project_to_sink};
+
+/// Of more mistakes than this, only the first ones are looked for.
+const DIAGNOSTICS_MAX: usize = 100;
 
 /// A checked pipeline file.
 pub struct Pipeline {
@@ -100,7 +104,9 @@ impl Pipeline {
         overrides: &[(String, String)],
         lookup: &Arc<dyn Lookup>,
     ) -> Result<Self, Diagnostics> {
+        limits::check_length(text)?;
         let lexed = Lexed::new(text)?;
+        limits::check(&lexed).into_result()?;
         let (statements, mut found) = parse::parse(&lexed);
         let mut file = File::default();
         for statement in statements {
@@ -116,6 +122,7 @@ impl Pipeline {
         let mut loader = Loader::new(&lexed, &file, tables, console);
         loader.override_options(overrides, lookup, &mut found);
         let flows = loader.flows(file_name, &mut found);
+        found.0.truncate(DIAGNOSTICS_MAX);
         found.0.sort_by_key(|diagnostic| diagnostic.span.map_or(0, |span| span.start));
         found.forget_repeats();
         found.into_result()?;
@@ -310,6 +317,9 @@ impl<'a> Loader<'a> {
         let mut flows = Vec::new();
         let mut all_read = true;
         for (declaration, name) in self.file.flows.iter().zip(names) {
+            if found.0.len() >= DIAGNOSTICS_MAX {
+                return flows;
+            }
             let declared = declaration.branches.iter();
             let branches: Vec<_> = declared
                 .map(|branch| {

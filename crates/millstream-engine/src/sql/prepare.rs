@@ -8,20 +8,21 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast::{Query, Statement};
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 
 use crate::connector::ReadMode;
 
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
-use super::lexer::{Lexed, Lexeme, SparkDialect};
+use super::lexer::{Lexed, Lexeme};
 use super::nearest::{nearest, suggest};
 use super::streams::{self, Mark};
 pub use super::streams::{SubqueryWatermark, Watermark};
-use super::{relations, rewrite, stateless};
+use super::{balance, limits, reading, relations, rewrite, stateless};
 
 /// A query that is ready to be planned.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ pub struct PreparedQuery {
     /// All its pieces, in the order in which they are read.
     pub(super) pieces: Vec<Span>,
     /// The pipeline file.
-    pub(super) text: String,
+    pub(super) text: Arc<str>,
 }
 
 impl PreparedQuery {
@@ -91,6 +92,7 @@ pub trait TableCatalog {
 /// Whatever the query gets wrong, pointing into `text`.
 pub fn prepare_query(text: &str, catalog: &dyn TableCatalog) -> Result<PreparedQuery, Diagnostics> {
     let lexed = Lexed::new(text)?;
+    limits::check(&lexed).into_result()?;
     let all = 0..lexed.lexemes.len();
     prepare(&lexed, std::slice::from_ref(&all), catalog)
 }
@@ -112,7 +114,7 @@ pub(super) fn prepare(
     stateless::check(lexed, &query, &reads)?;
     rewrite::rewrite(lexed, &mut query, &reads)?;
     let statement = Statement::Query(Box::new(query));
-    let text = lexed.text.clone();
+    let text = Arc::clone(&lexed.text);
     Ok(PreparedQuery { statement, reads, subquery_watermarks, span, pieces, text })
 }
 
@@ -131,13 +133,13 @@ pub(super) fn parse(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Parsed, Di
     let end = ranges.iter().filter_map(|range| piece(lexed, range)).map(|piece| piece.end);
     let end = end.max().unwrap_or(0);
     let extracted = streams::extract(lexed, ranges)?;
-    let mut parser = Parser::new(&SparkDialect).with_tokens_with_locations(extracted.tokens);
-    let query = parser.parse_query().map_err(|error| unreadable(lexed, &error, end))?;
-    let next = parser.peek_token();
+    let (mut query, next) =
+        reading::read(lexed, extracted.tokens, end, |parser| parser.parse_query())?;
     if next.token != Token::EOF {
         let at = lexed.span(next.span).unwrap_or(Span::new(end, end));
         return Err(unexpected(lexed, at, "the end of the query"));
     }
+    balance::balance(&mut query);
     Ok((*query, extracted.marks, extracted.subqueries))
 }
 
@@ -145,9 +147,7 @@ pub(super) fn parse(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Parsed, Di
 pub(super) fn unreadable(lexed: &Lexed, error: &ParserError, end: usize) -> Diagnostic {
     let text = match error {
         ParserError::ParserError(text) | ParserError::TokenizerError(text) => text,
-        ParserError::RecursionLimitExceeded => {
-            return Diagnostic::at(Span::new(end, end), "this query is nested too deeply");
-        }
+        ParserError::RecursionLimitExceeded => return reading::too_deep(Span::new(end, end)),
     };
     let (text, place) = split_place(text);
     let text = text.trim_start_matches("sql parser error: ");

@@ -1,10 +1,11 @@
 //! What of a query sqlparser does not know: `STREAM t`, `STREAM(t)`,
-//! `WATERMARK column DELAY OF INTERVAL ...`, and `DISTINCT ON (...) WITHIN WATERMARK`.
+//! `WATERMARK column DELAY OF INTERVAL ...`, and `DISTINCT ON (...) WITHIN WATERMARK`; and what it
+//! is told so that it need not try: subqueries in FROM.
 //!
 //! These words are taken out of the token list and remembered by the place of the table's name,
 //! so that sqlparser reads plain SQL whose nodes still point into the file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -76,6 +77,7 @@ const NOT_A_NAME: &str = "\
 pub(super) fn extract(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Extracted, Diagnostic> {
     let mut extraction = Extraction {
         cursor: Cursor::new(lexed, 0, 0),
+        brackets: Brackets::of(lexed, ranges),
         parts: vec![Part::Other],
         last_table: None,
         out: Extracted { tokens: Vec::new(), marks: HashMap::new(), subqueries: Vec::new() },
@@ -91,6 +93,7 @@ pub(super) fn extract(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Extracte
 
 struct Extraction<'a> {
     cursor: Cursor<'a>,
+    brackets: Brackets,
     parts: Vec<Part>,
     /// The first byte of the name of the table read last.
     last_table: Option<usize>,
@@ -118,6 +121,9 @@ impl Extraction<'_> {
             return Ok(());
         }
         let Some(lexeme) = self.cursor.peek() else { return Ok(()) };
+        if self.may_start_table() {
+            self.table_in_parentheses(lexeme)?;
+        }
         if self.may_start_table() && matches!(lexeme.token, Token::Word(_)) {
             self.last_table = Some(lexeme.span.start);
         }
@@ -128,6 +134,23 @@ impl Extraction<'_> {
         self.follow(lexeme);
         self.out.tokens.push(TokenWithSpan { token, span: lexeme.at });
         self.cursor.advance();
+        Ok(())
+    }
+
+    /// Marks a subquery in FROM by LATERAL, which sqlparser takes for the beginning of one at once.
+    /// It would try and read a parenthesis as a query and, where that fails, as a join, so that each
+    /// level of `((SELECT ...) AS a JOIN b)` would double the time.
+    fn table_in_parentheses(&mut self, lexeme: &Lexeme) -> Result<(), Diagnostic> {
+        if lexeme.is_word("LATERAL") {
+            return Err(Diagnostic::at(lexeme.span, "LATERAL before a table is not supported")
+                .help(
+                    "LATERAL VIEW explode(array) t AS element makes rows of an array; else join",
+                ));
+        }
+        if lexeme.token == Token::LParen && self.brackets.is_query(self.cursor.at) {
+            let token = Token::make_keyword("LATERAL");
+            self.out.tokens.push(TokenWithSpan { token, span: lexeme.at });
+        }
         Ok(())
     }
 
@@ -348,7 +371,7 @@ impl Extraction<'_> {
             _ => return false,
         };
         let cast = format!("CAST('{digits}' AS {type_name})");
-        let tokens = Tokenizer::new(&SparkDialect, &cast).tokenize();
+        let tokens = Tokenizer::new(&SparkDialect::default(), &cast).tokenize();
         let at = first.at;
         for token in tokens.expect("a cast of a number can be read") {
             if !matches!(token, Token::Whitespace(_)) {
@@ -370,6 +393,53 @@ impl Extraction<'_> {
                 .nth(1)
                 .is_some_and(|next| matches!(next.token, Token::RParen | Token::Comma))
     }
+}
+
+/// The parentheses that hold a query, by the token that opens them.
+struct Brackets {
+    queries: HashSet<usize>,
+}
+
+impl Brackets {
+    fn of(lexed: &Lexed, ranges: &[Range<usize>]) -> Self {
+        let (mut open, mut queries) = (Vec::new(), HashSet::new());
+        for at in ranges.iter().cloned().flatten() {
+            match lexed.lexemes[at].token {
+                Token::LParen => open.push((at, starts_query(&lexed.lexemes, at))),
+                Token::RParen => {
+                    let Some((start, is_query)) = open.pop() else { continue };
+                    if !is_query {
+                        continue;
+                    }
+                    queries.insert(start);
+                    // `((SELECT ...) UNION ...)` and `((SELECT ...))` are queries, too.
+                    if let Some((outer, outer_is_query)) = open.last_mut()
+                        && *outer + 1 == start
+                    {
+                        *outer_is_query = goes_on_a_query(lexed.lexemes.get(at + 1));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self { queries }
+    }
+
+    fn is_query(&self, open: usize) -> bool {
+        self.queries.contains(&open)
+    }
+}
+
+fn starts_query(lexemes: &[Lexeme], open: usize) -> bool {
+    let next = lexemes.get(open + 1);
+    ["SELECT", "WITH", "VALUES"].iter().any(|word| next.is_some_and(|next| next.is_word(word)))
+}
+
+fn goes_on_a_query(next: Option<&Lexeme>) -> bool {
+    const WORDS: &[&str] = &["UNION", "EXCEPT", "INTERSECT", "MINUS", "ORDER", "LIMIT", "OFFSET"];
+    next.is_some_and(|next| {
+        next.token == Token::RParen || WORDS.iter().any(|word| next.is_word(word))
+    })
 }
 
 pub(super) fn can_name_a_table(lexeme: &Lexeme) -> bool {

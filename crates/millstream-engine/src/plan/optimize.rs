@@ -1,0 +1,110 @@
+//! DataFusion's analyzer and optimizer, in a time that nested subqueries do not multiply.
+//!
+//! Both hold a plan against DataFusion's invariants before and after, and that looks at what is in
+//! a subquery twice: once as a part of the plan and once for itself. So each level of
+//! `(SELECT ... (SELECT ...))` doubles the time. A plan with few levels goes through them as
+//! they are; one with more goes through the same rules in the same order without those checks.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion, TreeNodeRewriter};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::analyzer::function_rewrite::ApplyFunctionRewrites;
+use datafusion::optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule};
+
+/// Levels of subqueries within expressions that DataFusion's own way is fast for.
+const LEVELS_MAX: usize = 4;
+
+/// Checks and coerces the types of `plan`, and gives it Spark's meaning.
+pub fn analyze(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let (analyzer, options) = (state.analyzer(), state.config_options());
+    if levels(&plan)? <= LEVELS_MAX {
+        return analyzer.execute_and_check(plan, options, |_, _| {});
+    }
+    let mut plan = plan;
+    if !analyzer.function_rewrites().is_empty() {
+        let rewrites = ApplyFunctionRewrites::new(analyzer.function_rewrites().to_vec());
+        plan = rewrites.analyze(plan, options)?;
+    }
+    for rule in &analyzer.rules {
+        plan = rule.analyze(plan, options)?;
+    }
+    Ok(plan)
+}
+
+/// Analyzes and optimizes `plan`.
+pub fn optimize(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
+    if levels(plan)? <= LEVELS_MAX {
+        return state.optimize(plan);
+    }
+    let mut plan = analyze(state, plan.clone())?;
+    for _ in 0..state.options().optimizer.max_passes {
+        let before = plan.clone();
+        for rule in state.optimizers() {
+            plan = apply(rule, plan, state)?.data;
+        }
+        if plan == before {
+            break;
+        }
+    }
+    Ok(plan)
+}
+
+fn apply(
+    rule: &Arc<dyn OptimizerRule + Send + Sync>,
+    plan: LogicalPlan,
+    state: &SessionState,
+) -> Result<Transformed<LogicalPlan>> {
+    match rule.apply_order() {
+        Some(order) => plan.rewrite_with_subqueries(&mut ByRule { order, rule, state }),
+        None => rule.rewrite(plan, state),
+    }
+}
+
+/// Applies a rule to each node, before or after its inputs.
+struct ByRule<'a> {
+    order: ApplyOrder,
+    rule: &'a Arc<dyn OptimizerRule + Send + Sync>,
+    state: &'a SessionState,
+}
+
+impl TreeNodeRewriter for ByRule<'_> {
+    type Node = LogicalPlan;
+
+    fn f_down(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        match self.order {
+            ApplyOrder::TopDown => self.rule.rewrite(node, self.state),
+            ApplyOrder::BottomUp => Ok(Transformed::no(node)),
+        }
+    }
+
+    fn f_up(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        match self.order {
+            ApplyOrder::TopDown => Ok(Transformed::no(node)),
+            ApplyOrder::BottomUp => self.rule.rewrite(node, self.state),
+        }
+    }
+}
+
+/// How many subqueries within expressions lie within each other.
+fn levels(plan: &LogicalPlan) -> Result<usize> {
+    let mut most = 0;
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Exists(Exists { subquery, .. })
+                | Expr::InSubquery(InSubquery { subquery, .. })
+                | Expr::SetComparison(SetComparison { subquery, .. })
+                | Expr::ScalarSubquery(subquery) = expr
+                {
+                    most = most.max(1 + levels(&subquery.subquery)?);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(most)
+}

@@ -1,0 +1,186 @@
+//! Reading tokens with sqlparser in bounded time and depth.
+//!
+//! sqlparser tries one form, and where that fails goes back and tries another: a CAST that cannot
+//! be read as such is read again as a call, with all that is within it, so that every level of
+//! nesting doubles the time. Here each place is given up only once: what cannot be read there is
+//! remembered, and a second try fails at once. What is left, forms that can be read and are thrown
+//! away, is bounded by a count of steps.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use datafusion::sql::sqlparser::ast::{CastKind, Expr};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{self, Token, TokenWithSpan};
+
+use super::diagnostic::{Diagnostic, Span};
+use super::lexer::{Lexed, SparkDialect};
+use super::prepare::unreadable;
+
+/// How deep sqlparser goes; brackets are counted before, this is for what has none (`NOT NOT a`).
+const DEPTH_MAX: usize = 300;
+/// Steps per token. Reading a token once is one at most; ordinary queries read few twice.
+const STEPS_PER_TOKEN: usize = 20;
+/// Steps that every query has, so that small ones may be as intricate as they like.
+const STEPS_MIN: usize = 20_000;
+
+/// Reads `tokens`, which end at byte `end`, with `read`; gives what comes after as well.
+///
+/// # Errors
+/// What cannot be read, at its place.
+pub(super) fn read<T>(
+    lexed: &Lexed,
+    tokens: Vec<TokenWithSpan>,
+    end: usize,
+    read: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>,
+) -> Result<(T, TokenWithSpan), Diagnostic> {
+    let steps = STEPS_MIN + STEPS_PER_TOKEN * tokens.len();
+    let dialect = SparkDialect { guard: Guard { steps: Cell::new(steps), ..Guard::default() } };
+    let parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX);
+    let mut parser = parser.with_tokens_with_locations(tokens);
+    match read(&mut parser) {
+        Ok(read) => Ok((read, parser.peek_token())),
+        Err(ParserError::RecursionLimitExceeded) => {
+            let at = lexed.span(dialect.guard.farthest.get()).unwrap_or(Span::new(end, end));
+            Err(dialect.guard.exceeded(at))
+        }
+        Err(error) => Err(unreadable(lexed, &error, end)),
+    }
+}
+
+/// What bounds one reading.
+#[derive(Debug)]
+pub(super) struct Guard {
+    /// Steps that are left.
+    steps: Cell<usize>,
+    /// The last token that was come to.
+    farthest: Cell<tokenizer::Span>,
+    /// The place that sqlparser itself is to read now.
+    passing: Cell<Option<usize>>,
+    /// By place, why no expression can be read there.
+    failed: RefCell<HashMap<usize, ParserError>>,
+    /// By place, what was read within a form that may be given up, and where it ends.
+    read: RefCell<HashMap<usize, (Expr, usize)>>,
+    /// How many such forms are being read.
+    trials: Cell<usize>,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self {
+            steps: Cell::new(usize::MAX),
+            farthest: Cell::new(tokenizer::Span::empty()),
+            passing: Cell::default(),
+            failed: RefCell::default(),
+            read: RefCell::default(),
+            trials: Cell::default(),
+        }
+    }
+}
+
+impl Guard {
+    /// Reads the beginning of an expression; `None` leaves it to sqlparser.
+    pub(super) fn parse_prefix(
+        &self,
+        parser: &mut Parser<'_>,
+    ) -> Option<Result<Expr, ParserError>> {
+        let at = parser.index();
+        if self.passing.take() == Some(at) {
+            return None;
+        }
+        if let Some(error) = self.failed.borrow().get(&at) {
+            return Some(Err(error.clone()));
+        }
+        if let Some((expr, end)) = self.read.borrow().get(&at) {
+            while parser.index() < *end {
+                parser.advance_token();
+            }
+            return Some(Ok(expr.clone()));
+        }
+        let token = parser.peek_token_ref();
+        if token.span.start > self.farthest.get().start {
+            self.farthest.set(token.span);
+        }
+        let Some(left) = self.steps.get().checked_sub(1) else {
+            return Some(Err(ParserError::RecursionLimitExceeded));
+        };
+        self.steps.set(left);
+        if let Some(read) = certain(parser) {
+            if let Err(error) = &read {
+                self.failed.borrow_mut().insert(at, error.clone());
+            }
+            return Some(read);
+        }
+        let is_trial = may_be_given_up(&token.token);
+        self.trials.set(self.trials.get() + usize::from(is_trial));
+        self.passing.set(Some(at));
+        let read = parser.parse_prefix();
+        self.trials.set(self.trials.get() - usize::from(is_trial));
+        match &read {
+            Err(error) => {
+                self.failed.borrow_mut().insert(at, error.clone());
+            }
+            Ok(expr) if self.trials.get() > 0 => {
+                self.read.borrow_mut().insert(at, (expr.clone(), parser.index()));
+            }
+            Ok(_) => {}
+        }
+        Some(read)
+    }
+
+    fn exceeded(&self, at: Span) -> Diagnostic {
+        match self.steps.get() {
+            0 => Diagnostic::at(at, "this query is too intricate to be read up to here").help(
+                "name parts of it in a WITH clause or in CREATE TEMPORARY VIEW name AS SELECT ...",
+            ),
+            _ => too_deep(at),
+        }
+    }
+}
+
+/// Reads what can be nothing else, so that its error is told and it is not tried as a name.
+fn certain(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+    let Token::Word(word) = &parser.peek_token_ref().token else { return None };
+    let (keyword, next) = (word.keyword, &parser.peek_nth_token_ref(1).token);
+    let when = matches!(next, Token::Word(word) if word.keyword == Keyword::WHEN);
+    let kind = match keyword {
+        Keyword::CASE if when => {
+            parser.advance_token();
+            return Some(parser.parse_case_expr());
+        }
+        Keyword::CAST if *next == Token::LParen => CastKind::Cast,
+        Keyword::TRY_CAST if *next == Token::LParen => CastKind::TryCast,
+        _ => return None,
+    };
+    parser.advance_token();
+    Some(parser.parse_cast_expr(kind))
+}
+
+/// The error at something that is nested too deeply.
+pub(super) fn too_deep(at: Span) -> Diagnostic {
+    Diagnostic::at(at, "this is nested too deeply")
+        .help("name inner parts in a WITH clause or in CREATE TEMPORARY VIEW name AS SELECT ...")
+}
+
+/// True for words with a form of their own beside that of a call, as `trim(BOTH FROM x)`: sqlparser
+/// tries the form first, and may have read much of it when it turns out to be a call.
+fn may_be_given_up(token: &Token) -> bool {
+    let Token::Word(word) = token else { return false };
+    matches!(
+        word.keyword,
+        Keyword::ARRAY
+            | Keyword::CEIL
+            | Keyword::CONVERT
+            | Keyword::EXISTS
+            | Keyword::EXTRACT
+            | Keyword::FLOOR
+            | Keyword::INTERVAL
+            | Keyword::OVERLAY
+            | Keyword::POSITION
+            | Keyword::STRUCT
+            | Keyword::SUBSTR
+            | Keyword::SUBSTRING
+            | Keyword::TRIM
+    )
+}

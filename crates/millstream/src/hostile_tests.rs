@@ -1,0 +1,260 @@
+//! Pipeline files that were made to break what reads them: each is accepted or refused at a place,
+//! in little time and without going deeper than the stack.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use millstream_store::env::{Env, on_deep_stack};
+
+use crate::load::{Changes, LoadError, PipelineFile};
+
+/// A release takes a tenth of what this build does on a machine that does other things as well.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+const TABLES: &str = "CREATE TABLE s (n INT, t STRING) USING json OPTIONS ('path' = 'in');\n\
+                      CREATE TABLE k USING noop;\n";
+
+/// Loads a file; what is wrong with it, as text.
+fn load(name: &str, text: &str, base_dir: &Path) -> Result<(), String> {
+    let file =
+        PipelineFile { name: name.into(), text: text.to_owned(), base_dir: base_dir.to_owned() };
+    let start = Instant::now();
+    let loaded = on_deep_stack(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let registry = millstream_connect::registry(file.base_dir());
+        let env = Env::real();
+        let changes = Changes::default();
+        let loaded =
+            runtime.expect("a runtime starts").block_on(file.load(registry, &env, &changes));
+        loaded.map(|_| ()).map_err(|error| match error {
+            LoadError::Diagnosed(text) | LoadError::Wrong(text) | LoadError::Failed(text) => text,
+        })
+    });
+    let took = start.elapsed();
+    assert!(took < TIME_MAX, "{name} took {took:?}:\n{}", head(text));
+    loaded
+}
+
+fn head(text: &str) -> String {
+    text.chars().take(3_000).collect()
+}
+
+fn select(query: &str) -> Result<(), String> {
+    load("p.sql", &format!("{TABLES}INSERT INTO k {query};\n"), Path::new("/"))
+}
+
+fn refused(query: &str, wanted: &str) {
+    let found = select(query).expect_err(&head(query));
+    assert!(found.contains(wanted), "wanted {wanted}, got {}", head(&found));
+    assert!(found.contains("p.sql:"), "no place: {}", head(&found));
+}
+
+fn accepted(query: &str) {
+    if let Err(found) = select(query) {
+        panic!("{}\n{}", head(query), head(&found));
+    }
+}
+
+#[test]
+fn what_is_not_closed_is_refused_at_once() {
+    refused(&format!("SELECT {}n FROM STREAM s", "CAST(".repeat(24)), "expected AS");
+    let cases = "CASE WHEN n > 1 THEN ".repeat(22);
+    refused(&format!("SELECT {cases}() FROM STREAM s"), "expected an expression");
+    refused(&format!("SELECT {}n FROM STREAM s", "trim(".repeat(30)), "expected");
+    refused(&format!("SELECT * FROM {}", "((SELECT * FROM ".repeat(20)), "expected");
+}
+
+#[test]
+fn nested_queries_are_planned_in_little_time() {
+    let nested = |before: &str, inner: &str| before.repeat(22) + inner + &")".repeat(22);
+    accepted(&format!("SELECT {} AS x FROM STREAM s", nested("(SELECT ", "1")));
+    accepted(&format!("SELECT n FROM {}", nested("(SELECT n FROM ", "STREAM s")));
+    let within = nested("n IN (SELECT n FROM s WHERE ", "n = 1");
+    accepted(&format!("SELECT n FROM STREAM s WHERE {within}"));
+    let joined = "((SELECT * FROM ".repeat(12) + "s" + &") AS a)".repeat(12);
+    let _ = select(&format!("SELECT * FROM {joined}"));
+}
+
+#[test]
+fn long_chains_are_planned_or_refused() {
+    let equal: Vec<String> = (0..2_000).map(|n| format!("n = {n}")).collect();
+    accepted(&format!("SELECT n FROM STREAM s WHERE {}", equal.join(" OR ")));
+    accepted(&format!("SELECT n{} AS x FROM STREAM s", "+1".repeat(100)));
+    let chain =
+        |count: usize, link: &str| format!("SELECT n{} AS x FROM STREAM s", link.repeat(count));
+    refused(&chain(300, "+1"), "operators in a row");
+    refused(&chain(100_000, "+1"), "operators in a row");
+    refused(&chain(5_000, "::INT"), "operators in a row");
+    refused(&chain(5_000, "[0]"), "operators in a row");
+    refused(&chain(20_000, " OR true"), "ANDs and ORs in a row");
+    refused(&chain(5_000, " + by"), "operators in a row");
+    let unions = " UNION ALL SELECT n FROM STREAM s".repeat(5_000);
+    refused(&format!("SELECT n FROM STREAM s{unions}"), "set operators in a row");
+    refused(&format!("SELECT {} FROM STREAM s", "n".repeat(70_000)), "70000 characters");
+    refused(&format!("SELECT {}", "(".repeat(900_000)), "nested too deeply");
+    let types = "ARRAY<".repeat(5_000);
+    refused(&format!("SELECT CAST(t AS {types}INT) FROM STREAM s"), "nested too deeply");
+}
+
+#[test]
+fn what_views_stand_for_is_bounded() {
+    let views = |of: &str| -> String {
+        let view = |n: usize| {
+            let of = of.replace('?', &(n - 1).to_string());
+            format!("CREATE TEMPORARY VIEW v{n} AS {of};\n")
+        };
+        let first = "CREATE TEMPORARY VIEW v0 AS SELECT n FROM s;\n";
+        let all: String = (1..=22).map(view).collect();
+        format!("{TABLES}{first}{all}INSERT INTO k SELECT n FROM v22;\n")
+    };
+    let twice = views("SELECT n FROM v? UNION ALL SELECT n FROM v?");
+    let found = load("p.sql", &twice, Path::new("/")).expect_err("it is too large");
+    assert!(found.contains("too large to be planned") && found.contains("p.sql:"), "{found}");
+    load("p.sql", &views("SELECT n FROM v?"), Path::new("/")).expect("each is read once");
+    let ctes: Vec<String> = (1..22)
+        .map(|n| format!("c{n} AS (SELECT * FROM c{0} UNION ALL SELECT * FROM c{0})", n - 1))
+        .collect();
+    let with = format!("WITH c0 AS (SELECT n FROM s), {} SELECT * FROM c21", ctes.join(", "));
+    refused(&with, "too large to be planned");
+}
+
+#[test]
+fn what_nothing_plans_is_refused_in_a_few_words() {
+    let pivot = "SELECT * FROM s PIVOT (sum(n) FOR t IN ('a', 'b'))";
+    refused(pivot, "PIVOT is not supported");
+    let found = select(pivot).expect_err("it is refused");
+    assert!(found.len() < 600, "{found}");
+}
+
+/// Pieces of the examples put together by chance; `MILLSTREAM_MUTANTS` says how many.
+#[test]
+fn mutants_of_the_examples_neither_hang_nor_abort() {
+    let count = std::env::var("MILLSTREAM_MUTANTS").ok();
+    let count = count.map_or(150, |count| count.parse().expect("MILLSTREAM_MUTANTS is a number"));
+    let examples = examples();
+    let mut chance = Chance(0x5eed);
+    for number in 0..count {
+        let (path, text) = chance.of(&examples);
+        let other = &chance.of(&examples).1;
+        let mutant = mutant(text, other, &mut chance);
+        let base_dir = path.parent().expect("a file is in a directory");
+        let _ = load(&format!("mutant {number}"), &mutant, base_dir);
+    }
+}
+
+fn examples() -> Vec<(PathBuf, String)> {
+    let here =
+        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let root = Path::new(&here).ancestors().nth(2).expect("crates/<crate> is two levels down");
+    let entries = fs::read_dir(root.join("examples")).expect("the examples are there");
+    let files = entries.map(|entry| entry.expect("it can be listed").path().join("pipeline.sql"));
+    let mut files: Vec<_> = files.filter(|path| path.exists()).collect();
+    files.sort();
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("an example can be read");
+        (path, text)
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// Numbers that look like chance and are the same each time: xorshift.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % end.max(1) as u64).expect("it is below a usize")
+    }
+
+    fn of<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.below(of.len())]
+    }
+}
+
+fn tokens(text: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let is_word = |character: char| character.is_alphanumeric() || character == '_';
+        let end = match is_word(first) {
+            true => rest.find(|character| !is_word(character)).unwrap_or(rest.len()),
+            false => first.len_utf8(),
+        };
+        let (token, after) = rest.split_at(end);
+        tokens.push(token);
+        rest = after;
+    }
+    tokens
+}
+
+const PIECES: &[&str] = &[
+    "(",
+    ")",
+    "((",
+    "CASE WHEN ",
+    "CAST(",
+    " AS ",
+    "'",
+    "`",
+    "/*",
+    "--",
+    ";",
+    ",",
+    "[",
+    "<",
+    ">",
+    " NOT ",
+    " - ",
+    "(SELECT ",
+    " UNION ALL ",
+    " FROM ",
+    " JOIN ",
+    " IN (",
+    "ARRAY<",
+    "trim(",
+    "position(",
+    "struct(",
+    " INTERVAL ",
+    "\u{0}",
+    "\u{fffd}",
+    "1e",
+    "::",
+    "->",
+    " OVER (",
+    "{",
+];
+
+fn mutant(text: &str, other: &str, chance: &mut Chance) -> String {
+    let mut own: Vec<String> = tokens(text).into_iter().map(str::to_owned).collect();
+    let others = tokens(other);
+    for _ in 0..=chance.below(4) {
+        let at = chance.below(own.len());
+        let to = (at + 1 + chance.below(12)).min(own.len());
+        match chance.below(7) {
+            0 => drop(own.drain(at..to)),
+            1 => own.insert(at, (*chance.of(PIECES)).to_owned()),
+            2 => own.insert(at, chance.of(PIECES).repeat(1 + chance.below(200))),
+            3 => {
+                let group = own[at..to].concat();
+                own.insert(to, group.repeat(1 + chance.below(100)));
+            }
+            4 => {
+                let with = chance.below(own.len());
+                own.swap(at, with);
+            }
+            5 => {
+                let from = chance.below(others.len());
+                let until = (from + 1 + chance.below(40)).min(others.len());
+                own.insert(at, others[from..until].concat());
+            }
+            _ => own.truncate(at.max(1)),
+        }
+        if own.is_empty() {
+            break;
+        }
+    }
+    own.concat()
+}
