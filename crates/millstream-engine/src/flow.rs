@@ -7,6 +7,7 @@
 //! static tables and hands all of it to the driver. [`PlannedFlow::replay`] does the same over dead
 //! letters.
 
+mod at_rest;
 mod computed;
 mod letters;
 pub mod replay;
@@ -18,10 +19,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
+use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -30,6 +30,7 @@ use millstream_store::env::Env;
 use millstream_store::log_writer::Settings;
 use thiserror::Error;
 
+use self::at_rest::StreamAtRest;
 use self::computed::{Computed, watermarked};
 pub use self::settings::RunSettings;
 use crate::connector::{FlowContext, Memory, ReadMode, Registry};
@@ -47,8 +48,9 @@ use crate::plan::stream_scan::{Slots, StreamTable, from_datafusion};
 use crate::plan::{OnError, QueryPlan, StatefulPlan, StreamPlan, optimize, stages};
 use crate::progress::QueryStarted;
 use crate::sink::Sink;
-use crate::source::{Failure, Source, StaticTable};
+use crate::source::{Failure, Source};
 use crate::sql::diagnostic::Diagnostics;
+use crate::sql::logical::blamed;
 use crate::sql::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
 use crate::sql::places::SqlText;
 use crate::sql::prepare::{TableRead, Watermark};
@@ -287,7 +289,15 @@ impl PlannedFlow {
                 let plan = self.stream_plan(branch, state, logical, scans, computed).await?;
                 Body::Stream(Box::new(plan))
             }
-            false => Body::Once { state: Box::new(state), logical: Box::new(logical) },
+            false => {
+                // Planned again when it runs, over what the tables hold then.
+                let planned = match optimize::optimize(&state, &logical) {
+                    Ok(plan) => state.query_planner().create_physical_plan(&plan, &state).await,
+                    Err(error) => Err(error),
+                };
+                planned.map_err(|error| not_planned(branch, &state, error))?;
+                Body::Once { state: Box::new(state), logical: Box::new(logical) }
+            }
         };
         Ok(PlannedBranch { output_schema, delays, reads_clock, body })
     }
@@ -301,7 +311,6 @@ impl PlannedFlow {
         scans: Vec<Arc<Slots>>,
         computed: Vec<Option<Computed>>,
     ) -> Result<StreamPlan, FlowError> {
-        let failed = |error| FlowError::Failure(from_datafusion(error));
         let mode = self.flow.writer.output_mode;
         if !branch.connector.output_modes().contains(&mode) {
             let (connector, mode) = (branch.connector.name(), mode.name());
@@ -314,7 +323,8 @@ impl PlannedFlow {
                 let error = stages::CutError::NothingToComplete;
                 return Err(FlowError::Sql(branch.query.refused(error.to_string(), error.help())));
             }
-            let mut plan = QueryPlan::new(state, logical, scans).await.map_err(failed)?;
+            let plan = QueryPlan::new(state.clone(), logical, scans).await;
+            let mut plan = plan.map_err(|error| not_planned(branch, &state, error))?;
             plan.set_on_error(self.flow.on_error(), &Arc::new(SqlText::of(branch)));
             return Ok(plan.into());
         }
@@ -344,14 +354,14 @@ impl PlannedFlow {
         let stream_prefix = STREAM_PREFIX;
         let context = stages::Context { stream_prefix, watermarks: &watermarks, mode, partitions };
         let cut = stages::cut(logical, &context).map_err(|error| match error {
-            stages::CutError::Plan(error) => failed(error),
+            stages::CutError::Plan(error) => not_planned(branch, &state, error),
             error => FlowError::Sql(branch.query.refused(error.to_string(), error.help())),
         })?;
         let branches = self.flow.branches.len().max(1) as u64;
         let memory_bytes = self.memory().map(|memory| memory.state() / branches);
         let means = Means { cores: partitions, memory_bytes };
         let plan = StatefulPlan::new(&state, cut, &scans, mode, means).await;
-        let mut plan = plan.map_err(failed)?;
+        let mut plan = plan.map_err(|error| not_planned(branch, &state, error))?;
         plan.set_on_error(self.flow.on_error(), &Arc::new(SqlText::of(branch)));
         Ok(StreamPlan::Stateful(Box::new(plan)))
     }
@@ -551,6 +561,15 @@ impl PlannedFlow {
     }
 }
 
+/// What of a query cannot be made ready to run, at its place.
+fn not_planned(branch: &Branch, state: &SessionState, error: DataFusionError) -> FlowError {
+    match error.find_root() {
+        // A failure of the outside, carried through.
+        DataFusionError::External(_) => FlowError::Failure(from_datafusion(error)),
+        _ => FlowError::Sql(blamed(state, &branch.query, &error)),
+    }
+}
+
 /// Fills tables that are read whole; gives their rows.
 async fn load_tables(tables: &[AtRest], context: &FlowContext) -> Result<u64, Failure> {
     let mut rows = 0;
@@ -567,30 +586,4 @@ async fn load_tables(tables: &[AtRest], context: &FlowContext) -> Result<u64, Fa
         rows += table.loaded.load(content).await?;
     }
     Ok(rows)
-}
-
-/// A table whose connector can only stream, read once from its beginning to what is there.
-struct StreamAtRest {
-    declared: Arc<DeclaredTable>,
-    schema: SchemaRef,
-    context: FlowContext,
-}
-
-#[async_trait]
-impl StaticTable for StreamAtRest {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    async fn fingerprint(&self) -> Result<String, Failure> {
-        // Read once per run: a topic that grows would otherwise be read whole every second.
-        Ok("at the start of the run".to_owned())
-    }
-
-    async fn read(&self) -> Result<Vec<RecordBatch>, Failure> {
-        let connector = &self.declared.connector;
-        let mut source: Box<dyn Source> =
-            connector.source(&*self.declared.table.fresh()?, ReadMode::Batch, &self.context)?;
-        batch_query::read_to_end(source.as_mut()).await
-    }
 }

@@ -127,6 +127,15 @@ fn what_nothing_plans_is_refused_in_a_few_words() {
     assert!(found.len() < 600, "{found}");
 }
 
+#[test]
+fn what_can_be_told_from_the_text_is_told_at_its_place() {
+    refused("SELECT date_format(current_timestamp(), 'bbb') AS x FROM STREAM s", "p.sql:3:");
+    refused("SELECT n FROM STREAM s WHERE t RLIKE '(?=a)b'", "cannot be used");
+    refused("SELECT n FROM s WHERE regexp_replace(t, '(?<!a)b', '') = 'x'", "cannot be used");
+    refused("SELECT count((SELECT 1)) AS c FROM STREAM s", "p.sql:3:");
+    refused("SELECT t:order.id AS x FROM STREAM s", "p.sql:3:");
+}
+
 /// Pieces of the examples put together by chance; `MILLSTREAM_MUTANTS` says how many.
 #[test]
 fn mutants_of_the_examples_neither_hang_nor_abort() {

@@ -22,6 +22,7 @@ mod define;
 pub(crate) mod interval;
 pub(crate) mod java_text;
 mod json;
+pub(crate) mod literals;
 mod numbers;
 mod operators;
 mod parts;

@@ -16,6 +16,7 @@ use super::lexer::{Lexed, Lexeme};
 use super::nearest::{listed, nearest, suggest};
 use super::prepare::{PreparedQuery, lower_first};
 use super::types::{parse_type_ddl, spark_type};
+use crate::functions::literals::Unusable;
 
 /// What `error` means for the query.
 pub(super) fn blame(
@@ -29,6 +30,29 @@ pub(super) fn blame(
     let blame = Blame { state, prepared, lexed };
     let mut found = Vec::new();
     blame.each(error, None, &mut found);
+    found.dedup();
+    Diagnostics(found)
+}
+
+/// Literals that the query's functions cannot use.
+pub(super) fn literals(
+    state: &SessionState,
+    prepared: &PreparedQuery,
+    unusable: &[Unusable],
+) -> Diagnostics {
+    let Ok(lexed) = Lexed::new(&prepared.text) else { return Diagnostics::default() };
+    let blame = Blame { state, prepared, lexed };
+    let mut found = Vec::new();
+    for Unusable { function, literal, problem } in unusable {
+        let mut lexemes = blame.lexemes();
+        let is_meant = |lexeme: &Lexeme| match &lexeme.token {
+            Token::SingleQuotedString(text) => text == literal,
+            _ => false,
+        };
+        let at = lexemes.find(|(_, lexeme)| is_meant(lexeme)).map(|(_, lexeme)| lexeme.span);
+        let at = at.or_else(|| blame.find_call(function));
+        found.push(blame.at(at, lower_first(&tidy(problem))));
+    }
     found.dedup();
     Diagnostics(found)
 }

@@ -12,6 +12,7 @@ use super::diagnostic::{Diagnostic, Diagnostics};
 use super::prepare::PreparedQuery;
 use super::relations::STREAM_PREFIX;
 use super::windows;
+use crate::functions::literals;
 use crate::plan::optimize;
 
 /// Plans a query. The tables it reads stand in `state` under their
@@ -27,7 +28,20 @@ pub fn to_logical(
     let spark = spark_state(state);
     let plan = plan(&spark, prepared).map_err(|error| blame::blame(&spark, prepared, &error))?;
     refuse_state(prepared, &plan)?;
-    Ok(plan)
+    let unusable = literals::unusable(&plan);
+    match unusable.is_empty() {
+        true => Ok(plan),
+        false => Err(blame::literals(&spark, prepared, &unusable)),
+    }
+}
+
+/// What DataFusion says of the plan of a query when it is made ready to run.
+pub(crate) fn blamed(
+    state: &SessionState,
+    prepared: &PreparedQuery,
+    error: &DataFusionError,
+) -> Diagnostics {
+    blame::blame(state, prepared, error)
 }
 
 /// `state` with Spark's reading of SQL.

@@ -106,16 +106,12 @@ impl Guard {
             return Some(Err(ParserError::RecursionLimitExceeded));
         };
         self.steps.set(left);
-        if let Some(read) = certain(parser) {
-            if let Err(error) = &read {
-                self.failed.borrow_mut().insert(at, error.clone());
-            }
-            return Some(read);
-        }
-        let is_trial = may_be_given_up(&token.token);
+        let is_trial = may_be_given_up(&parser.peek_token_ref().token);
         self.trials.set(self.trials.get() + usize::from(is_trial));
-        self.passing.set(Some(at));
-        let read = parser.parse_prefix();
+        let read = certain(parser).unwrap_or_else(|| {
+            self.passing.set(Some(at));
+            parser.parse_prefix()
+        });
         self.trials.set(self.trials.get() - usize::from(is_trial));
         match &read {
             Err(error) => {

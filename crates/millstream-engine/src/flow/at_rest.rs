@@ -1,0 +1,38 @@
+//! Tables at rest of connectors that can only stream.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+
+use crate::connector::{FlowContext, ReadMode};
+use crate::driver::batch_query;
+use crate::source::{Failure, Source, StaticTable};
+use crate::sql::pipeline::DeclaredTable;
+
+/// A table whose connector can only stream, read once from its beginning to what is there.
+pub(super) struct StreamAtRest {
+    pub(super) declared: Arc<DeclaredTable>,
+    pub(super) schema: SchemaRef,
+    pub(super) context: FlowContext,
+}
+
+#[async_trait]
+impl StaticTable for StreamAtRest {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    async fn fingerprint(&self) -> Result<String, Failure> {
+        // Read once per run: a topic that grows would otherwise be read whole every second.
+        Ok("at the start of the run".to_owned())
+    }
+
+    async fn read(&self) -> Result<Vec<RecordBatch>, Failure> {
+        let connector = &self.declared.connector;
+        let mut source: Box<dyn Source> =
+            connector.source(&*self.declared.table.fresh()?, ReadMode::Batch, &self.context)?;
+        batch_query::read_to_end(source.as_mut()).await
+    }
+}
