@@ -5,6 +5,7 @@
 //! query's tokens. Of several places that do the same the one counts that names most of them.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -21,7 +22,7 @@ const PART_CHARACTERS: usize = 100;
 /// The parts of a pipeline file that a plan was made of.
 #[derive(Debug)]
 pub struct SqlText {
-    text: String,
+    text: Arc<str>,
     pieces: Vec<Span>,
 }
 
@@ -229,7 +230,7 @@ mod tests {
 
     fn found(query: &str, operation: Operation, leaves: &[&str]) -> String {
         let piece = Span::new(0, query.len());
-        let sql = SqlText { text: query.to_owned(), pieces: vec![piece] };
+        let sql = SqlText { text: query.into(), pieces: vec![piece] };
         let leaves = leaves.iter().map(|leaf| (*leaf).to_owned()).collect();
         let text = String::new();
         let place = sql.place_of(&Culprit { operation, leaves, values: Vec::new(), text });
@@ -266,7 +267,7 @@ mod tests {
     fn an_expression_of_a_view_is_found_there() {
         let text = "CREATE TEMP VIEW v AS SELECT CAST(a AS INT) AS n FROM t;\nSELECT n FROM v";
         let pieces = vec![Span::new(text.find("SELECT n").unwrap(), text.len())];
-        let sql = SqlText { text: text.to_owned(), pieces };
+        let sql = SqlText { text: text.into(), pieces };
         let culprit = Culprit {
             operation: Operation::Cast("INT".to_owned()),
             leaves: vec!["a".to_owned()],
