@@ -134,6 +134,10 @@ fn what_can_be_told_from_the_text_is_told_at_its_place() {
     refused("SELECT n FROM s WHERE regexp_replace(t, '(?<!a)b', '') = 'x'", "cannot be used");
     refused("SELECT count((SELECT 1)) AS c FROM STREAM s", "p.sql:3:");
     refused("SELECT t:order.id AS x FROM STREAM s", "p.sql:3:");
+    refused("SELECT t:order.id AS x FROM s", "get_json_object");
+    let zone = "to_utc_timestamp(current_timestamp(), 'Mars/X')";
+    refused(&format!("SELECT {zone} AS x FROM STREAM s"), "no time zone");
+    refused("SELECT from_json(t, 'a INTT') AS x FROM STREAM s", "there is no type `INTT`");
 }
 
 /// Pieces of the examples put together by chance; `MILLSTREAM_MUTANTS` says how many.

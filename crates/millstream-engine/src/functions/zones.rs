@@ -2,7 +2,7 @@
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::TimestampMicrosecondType;
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 
 use super::calendar::{zone_offset_of_utc_us, zone_offset_us};
 use super::define::{Arguments, Function, Param, returns_timestamp};
@@ -27,12 +27,21 @@ fn moved(args: &Arguments, by: fn(i64, &str) -> Option<Option<i64>>) -> Result<A
         match by(us, long_name(zone)) {
             Some(Some(us)) => Ok(Some(us)),
             Some(None) => exec_err!("a time in the zone '{zone}' is beyond what a TIMESTAMP holds"),
-            None => Err(exec_datafusion_err!(
-                "there is no time zone '{zone}'; write a region, such as Europe/Berlin, or an \
-                 offset, such as +02:00"
-            )),
+            None => Err(unknown(zone)),
         }
     })
+}
+
+fn unknown(zone: &str) -> DataFusionError {
+    exec_datafusion_err!(
+        "there is no time zone '{zone}'; write a region, such as Europe/Berlin, or an offset, \
+         such as +02:00"
+    )
+}
+
+/// Refuses a zone that does not exist.
+pub(super) fn check(zone: &str) -> Result<()> {
+    zone_offset_us(long_name(zone), 0).map(|_| ()).ok_or_else(|| unknown(zone))
 }
 
 /// What Java takes three letters for (`ZoneId.SHORT_IDS`).

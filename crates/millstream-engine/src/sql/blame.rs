@@ -46,10 +46,11 @@ pub(super) fn literals(
     for Unusable { function, literal, problem } in unusable {
         let mut lexemes = blame.lexemes();
         let is_meant = |lexeme: &Lexeme| match &lexeme.token {
-            Token::SingleQuotedString(text) => text == literal,
+            Token::SingleQuotedString(text) => text == literal && !literal.is_empty(),
             _ => false,
         };
         let at = lexemes.find(|(_, lexeme)| is_meant(lexeme)).map(|(_, lexeme)| lexeme.span);
+        let at = at.or_else(|| blame.find_operator(function));
         let at = at.or_else(|| blame.find_call(function));
         found.push(blame.at(at, lower_first(&tidy(problem))));
     }
@@ -173,10 +174,19 @@ impl Blame<'_> {
             let message = format!("`{op}` cannot be applied to {left} and {right}");
             return self.at(at, message).help("CAST one side to the type of the other");
         }
-        if let Some((message, help)) = message.split_once("there is no type `") {
-            let (name, help) = help.split_once("`; ").unwrap_or((message, help));
+        if let Some((before, rest)) = message.split_once("there is no type `") {
+            let (name, help) = rest.split_once('`').unwrap_or((rest, ""));
+            let help = match help.trim_start_matches("; ") {
+                "" => "write one of Spark's: STRING, INT, BIGINT, DOUBLE, DECIMAL(10,2), TIMESTAMP",
+                help => help,
+            };
             let at = at.or_else(|| self.find(name));
-            return self.at(at, format!("there is no type `{name}`")).help(help);
+            // A schema that is a literal names the function and itself.
+            let before = if before.contains("is not a schema") { tidy(before) } else { "".into() };
+            let before = before.trim_end_matches(':');
+            let colon = if before.is_empty() { "" } else { ": " };
+            let message = format!("{before}{colon}there is no type `{name}`");
+            return self.at(at, message).help(help);
         }
         if message.contains("unique expression names") {
             let name = captured(&SAME_NAME, message).unwrap_or_default();
