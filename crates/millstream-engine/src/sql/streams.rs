@@ -138,14 +138,12 @@ impl Extraction<'_> {
     }
 
     /// Marks a subquery in FROM by LATERAL, which sqlparser takes for the beginning of one at once.
-    /// It would try and read a parenthesis as a query and, where that fails, as a join, so that each
-    /// level of `((SELECT ...) AS a JOIN b)` would double the time.
+    /// It would try and read a parenthesis as a query and, where that fails, as a join, so that
+    /// each level of `((SELECT ...) AS a JOIN b)` would double the time.
     fn table_in_parentheses(&mut self, lexeme: &Lexeme) -> Result<(), Diagnostic> {
         if lexeme.is_word("LATERAL") {
             return Err(Diagnostic::at(lexeme.span, "LATERAL before a table is not supported")
-                .help(
-                    "LATERAL VIEW explode(array) t AS element makes rows of an array; else join",
-                ));
+                .help("LATERAL VIEW explode(array) t AS e makes rows of an array; else join"));
         }
         if lexeme.token == Token::LParen && self.brackets.is_query(self.cursor.at) {
             let token = Token::make_keyword("LATERAL");
