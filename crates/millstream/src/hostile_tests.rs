@@ -58,6 +58,10 @@ fn accepted(query: &str) {
 
 #[test]
 fn what_is_not_closed_is_refused_at_once() {
+    let flow = "CREATE FLOW f (CONSTRAINT c EXPECT (";
+    let found = load("p.sql", &format!("{TABLES}{flow}"), Path::new("/"));
+    let found = found.expect_err("a parenthesis is open");
+    assert!(found.contains("this `(` is not closed"), "{found}");
     refused(&format!("SELECT {}n FROM STREAM s", "CAST(".repeat(24)), "expected AS");
     let cases = "CASE WHEN n > 1 THEN ".repeat(22);
     refused(&format!("SELECT {cases}() FROM STREAM s"), "expected an expression");
@@ -147,13 +151,18 @@ fn mutants_of_the_examples_neither_hang_nor_abort() {
     let count = count.map_or(150, |count| count.parse().expect("MILLSTREAM_MUTANTS is a number"));
     let examples = examples();
     let mut chance = Chance(0x5eed);
+    let mut panicked = Vec::new();
     for number in 0..count {
         let (path, text) = chance.of(&examples);
         let other = &chance.of(&examples).1;
         let mutant = mutant(text, other, &mut chance);
         let base_dir = path.parent().expect("a file is in a directory");
-        let _ = load(&format!("mutant {number}"), &mutant, base_dir);
+        let name = format!("mutant {number}");
+        if std::panic::catch_unwind(|| load(&name, &mutant, base_dir)).is_err() {
+            panicked.push(format!("{name}:\n{}", head(&mutant)));
+        }
     }
+    assert!(panicked.is_empty(), "{} panicked:\n{}", panicked.len(), panicked.join("\n\n"));
 }
 
 fn examples() -> Vec<(PathBuf, String)> {

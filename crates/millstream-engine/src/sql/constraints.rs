@@ -90,8 +90,10 @@ fn constraint(cursor: &mut Cursor<'_>) -> Result<ConstraintDeclaration, Diagnost
     if !cursor.is_token(&Token::LParen) {
         return Err(formed(cursor.unexpected("`(` before the condition")));
     }
-    let open = cursor.at;
-    cursor.skip_parentheses();
+    let (open, at) = (cursor.at, cursor.here());
+    if !cursor.skip_parentheses() {
+        return Err(Diagnostic::at(at, "this `(` is not closed").help(FORM));
+    }
     let tokens = open + 1..cursor.at.saturating_sub(1);
     let (Some(first), Some(last)) =
         (cursor.lexed.lexemes[tokens.clone()].first(), cursor.lexed.lexemes[tokens.clone()].last())

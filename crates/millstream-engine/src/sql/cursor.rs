@@ -158,8 +158,8 @@ impl<'a> Cursor<'a> {
         Diagnostic::at(self.here(), message)
     }
 
-    /// Skips a parenthesis and all within; the next token opens it.
-    pub(super) fn skip_parentheses(&mut self) {
+    /// Skips a parenthesis and all within; the next token opens it. False where nothing closes it.
+    pub(super) fn skip_parentheses(&mut self) -> bool {
         let mut depth = 0_usize;
         while let Some(lexeme) = self.advance() {
             match lexeme.token {
@@ -168,8 +168,9 @@ impl<'a> Cursor<'a> {
                 _ => {}
             }
             if depth == 0 {
-                return;
+                return true;
             }
         }
+        false
     }
 }

@@ -260,7 +260,7 @@ impl<'a> Count<'a> {
 
     /// True at the `<` of `ARRAY<`.
     fn opens_type(&self, at: usize) -> bool {
-        let is_type = |word: &str| ["ARRAY", "MAP", "STRUCT"].iter().any(|one| word == *one);
+        let is_type = |word: &str| ["ARRAY", "MAP", "STRUCT"].contains(&word);
         let before = self.before(at).and_then(Lexeme::word);
         before.is_some_and(|word| is_type(&word.to_ascii_uppercase()))
     }
