@@ -298,14 +298,12 @@ impl StateReader {
 }
 
 fn are_in_reach(storage: &Storage, names: &[String]) -> Result<(), ReadError> {
-    let files: [(&str, fn(BatchId) -> String); 2] =
-        [(CHANGES, changes_name), (SNAPSHOT, snapshot_name)];
-    for (prefix, name) in files {
-        if let Some(id) = layout::out_of_reach(&ids_of(names, prefix)) {
-            return Err(ReadError::OutOfReach { path: storage.path_of(&name(id)) });
-        }
+    let changes = layout::out_of_reach(&ids_of(names, CHANGES)).map(changes_name);
+    let snapshot = layout::out_of_reach(&ids_of(names, SNAPSHOT)).map(snapshot_name);
+    match changes.or(snapshot) {
+        Some(name) => Err(ReadError::OutOfReach { path: storage.path_of(&name) }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The entries of the file that begins with entry `first`.
