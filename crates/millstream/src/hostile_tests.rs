@@ -123,6 +123,15 @@ fn what_views_stand_for_is_bounded() {
         .collect();
     let with = format!("WITH c0 AS (SELECT n FROM s), {} SELECT * FROM c21", ctes.join(", "));
     refused(&with, "too large to be planned");
+    let chained: Vec<String> =
+        (1..100).map(|n| format!("c{n} AS (SELECT * FROM c{})", n - 1)).collect();
+    accepted(&format!("WITH c0 AS (SELECT n FROM s), {} SELECT * FROM c99", chained.join(", ")));
+    let tables: Vec<String> = (0..300).map(|n| format!("s AS s{n}")).collect();
+    refused(&format!("SELECT s0.n FROM {}", tables.join(", ")), "joins and lateral views");
+    let columns: Vec<String> = (0..20_000).map(|n| format!("c{n} INT")).collect();
+    let table = format!("CREATE TABLE w ({}) USING noop;", columns.join(", "));
+    let found = load("p.sql", &table, Path::new("/")).expect_err("it is too wide");
+    assert!(found.contains("more than 2000 columns"), "{}", head(&found));
 }
 
 #[test]

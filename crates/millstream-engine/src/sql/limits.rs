@@ -26,8 +26,10 @@ const CONDITIONS_MAX: usize = 3_000;
 const UNIONS_MAX: usize = 250;
 /// Joins and lateral views one after the other.
 const JOINS_MAX: usize = 100;
-/// Columns that one SELECT lists.
-const ITEMS_MAX: usize = 1_500;
+const JOINS: &str = "joins and lateral views in a row";
+const DIVIDE: &str = "divide the query into several, with a table between them";
+/// Columns that one SELECT or table lists.
+const ITEMS_MAX: usize = 2_000;
 /// Branches of one CASE.
 const BRANCHES_MAX: usize = 1_000;
 
@@ -84,13 +86,26 @@ struct Level {
     betweens: usize,
     /// What commas part here are columns.
     selects: bool,
+    /// What commas part here are tables.
+    reads: bool,
 }
 
 impl Level {
     fn new(bracket: Bracket) -> Self {
         let (operators, conditions, unions, joins) = (0, 0, 0, 0);
-        let (branches, items, betweens, selects) = (0, 0, 0, false);
-        Self { bracket, operators, conditions, unions, joins, branches, items, betweens, selects }
+        let (branches, items, betweens, selects, reads) = (0, 0, 0, false, false);
+        Self {
+            bracket,
+            operators,
+            conditions,
+            unions,
+            joins,
+            branches,
+            items,
+            betweens,
+            selects,
+            reads,
+        }
     }
 
     /// Another expression begins.
@@ -102,11 +117,15 @@ impl Level {
 struct Count<'a> {
     lexemes: &'a [Lexeme],
     levels: Vec<Level>,
+    /// The statement is CREATE TABLE.
+    declares: bool,
 }
 
 impl<'a> Count<'a> {
     fn new(lexemes: &'a [Lexeme]) -> Self {
-        Self { lexemes, levels: vec![Level::new(Bracket::Statement)] }
+        let is = |at: usize, word| lexemes.get(at).is_some_and(|lexeme| lexeme.is_word(word));
+        let declares = is(0, "CREATE") && is(1, "TABLE");
+        Self { lexemes, levels: vec![Level::new(Bracket::Statement)], declares }
     }
 
     fn run(mut self) -> Result<(), Diagnostic> {
@@ -151,9 +170,11 @@ impl<'a> Count<'a> {
                 let level = self.level();
                 level.next_expression();
                 level.items += usize::from(level.selects);
+                level.joins += usize::from(level.reads);
+                at_most(level.joins, JOINS_MAX, lexeme, JOINS, DIVIDE)?;
                 let (count, help) =
                     (level.items, "make a struct of some of them: struct(a, b, ...)");
-                at_most(count, ITEMS_MAX, lexeme, "columns or tables of one query", help)?;
+                at_most(count, ITEMS_MAX, lexeme, "columns", help)?;
             }
             _ if is_operator(lexeme) => self.operator(lexeme)?,
             _ => {}
@@ -198,20 +219,25 @@ impl<'a> Count<'a> {
             "JOIN" | "LATERAL" => {
                 self.level().next_expression();
                 self.level().joins += 1;
-                let help = "divide the query into several, with a table between them";
-                let count = self.level().joins;
-                at_most(count, JOINS_MAX, lexeme, "joins and lateral views in a row", help)?;
+                at_most(self.level().joins, JOINS_MAX, lexeme, JOINS, DIVIDE)?;
             }
             "SELECT" if !self.follows_operator(at) => {
                 let level = self.level();
                 level.next_expression();
                 (level.joins, level.items, level.selects) = (0, 0, true);
+                level.reads = false;
             }
             "FROM" | "WHERE" | "GROUP" | "HAVING" | "ORDER" | "BY" | "ON" | "THEN" | "ELSE"
             | "VALUES" | "WINDOW"
                 if !self.follows_operator(at) =>
             {
-                self.level().next_expression();
+                let is_from = lexeme.is_word("FROM");
+                let level = self.level();
+                level.next_expression();
+                // After ON commas part tables still.
+                if is_from || !lexeme.is_word("ON") {
+                    (level.reads, level.selects) = (is_from, false);
+                }
             }
             _ if is_operator(lexeme) => self.operator(lexeme)?,
             _ => {}
@@ -227,7 +253,9 @@ impl<'a> Count<'a> {
     }
 
     fn open(&mut self, bracket: Bracket, lexeme: &Lexeme) -> Result<(), Diagnostic> {
-        self.levels.push(Level::new(bracket));
+        let mut level = Level::new(bracket);
+        level.selects = self.declares && self.levels.len() == 1;
+        self.levels.push(level);
         match self.levels.len() > NESTING_MAX + 1 {
             true => Err(too_deep(lexeme.span)
                 .note(format!("brackets and CASEs are nested at most {NESTING_MAX} deep"))),

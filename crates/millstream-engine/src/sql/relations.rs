@@ -95,9 +95,11 @@ impl VisitorMut for Resolver<'_> {
         let known = self.ctes.len();
         let mut with = query.with.take();
         for cte in with.iter_mut().flat_map(|with| &mut with.cte_tables) {
-            let before = self.size;
+            // It counts where it is read.
+            let before = std::mem::take(&mut self.size);
             VisitMut::visit(&mut cte.query, self)?;
-            let (name, size) = (cte.alias.name.value.clone(), self.size - before);
+            let size = std::mem::replace(&mut self.size, before);
+            let name = cte.alias.name.value.clone();
             self.ctes.push(Cte { name, size });
         }
         self.taken.push((with, known));
