@@ -41,7 +41,8 @@ fn below(location: &str, directory: &str) -> String {
     }
     let directory = directory.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
     let (path, rest) = location.split_at(location.find(['?', '#']).unwrap_or(location.len()));
-    format!("{}/{directory}{rest}", path.trim_end_matches('/'))
+    // One slash and no more: those behind the scheme belong to it.
+    format!("{}/{directory}{rest}", path.strip_suffix('/').unwrap_or(path))
 }
 
 /// Refuses flows that would share a checkpoint by ways that only the file system knows, such as
