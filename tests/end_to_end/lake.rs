@@ -218,7 +218,8 @@ fn two_of_us_and_spark_append_at_once() {
     let mut ours = Feed::new(&[]);
     ours.commit(1);
     let path = ours.table();
-    let mut others = Feed::into_table(Pipeline::new(""), path.clone(), &[], 500_000);
+    let beside = [("otherQueries", "allowed")];
+    let mut others = Feed::into_table(Pipeline::new(""), path.clone(), &beside, 500_000);
     let schema = "id bigint, name string, day date, at timestamp, price decimal(10,2)";
     let mut by_spark = 0;
     std::thread::scope(|scope| {

@@ -133,6 +133,8 @@ impl Feed {
             ("commitInterval", "0"),
             ("partSize", "4"),
             ("delta.checkpointInterval", "5"),
+            // One test has two of them write to one table.
+            ("otherQueries", "allowed"),
         ];
         let pipeline = Pipeline::new(&format!(
             "{}{}CREATE FLOW fed AS INSERT INTO target SELECT * FROM STREAM source;\n",

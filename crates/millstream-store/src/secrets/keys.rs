@@ -27,7 +27,7 @@ const WITHIN: &[&str] = &[
 const PARTS: &[&str] = &["pwd", "pass", "sig", "sas"];
 /// Long words, which are meant even when a letter is wrong: a name that is spelled wrongly is just
 /// what an error shows.
-const MISSPELLED: &[&str] = &["password", "passwd", "passphrase", "secret", "credential"];
+const MISSPELLED: &[&str] = &["password", "passphrase", "secret", "credential"];
 
 /// True for the name of an option, variable or parameter whose value is a secret: known ones, and
 /// those that say so, as `kafka.sasl.password`, `fs.s3a.secret.key`, `X-Amz-Signature`, `apiKey`.
