@@ -153,7 +153,12 @@ fn kills_lose_and_double_nothing_of_state_in_files() {
     let little = [("memoryLimit", "20k"), SNAPSHOTS];
     let flow = Flow::new(kafka::shared(), "pairs_killed_files", PAIRS, &little);
     flow.kill_at_random_moments();
-    assert!(flow.has_in_state("piece-"), "a snapshot in pieces");
+    let mut running = flow.pipeline.start(&[]);
+    flow.numbers.while_producing(|| {
+        running.wait_while_running("a snapshot in pieces", || flow.has_in_state("piece-"));
+    });
+    running.stop().expect_success();
+    flow.assert_exactly_once();
 }
 
 #[test]

@@ -302,6 +302,10 @@ impl Topics {
             match consumer.poll(REQUEST_LIMIT) {
                 Some(Ok(message)) => see(Received::from_message(&message)),
                 Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
+                // The client connects again by itself; what follows is only late.
+                Some(Err(KafkaError::MessageConsumption(
+                    RDKafkaErrorCode::BrokerTransportFailure,
+                ))) => {}
                 Some(Err(error)) => panic!("reading {topic}: {error}"),
                 None => panic!("reading {topic}: nothing came for {} s", REQUEST_LIMIT.as_secs()),
             }

@@ -123,6 +123,7 @@ class MillstreamRun:
 
     def __init__(self, binary, query, case, directory, paths, columns):
         self.binary, self.directory, self.ran = binary, Path(directory), []
+        self.commits_seen = 0
         # Files take no other mode than append. The console shows text: rows are JSON there.
         self.prints = case.mode != "append"
         if self.prints and columns:
@@ -140,17 +141,21 @@ class MillstreamRun:
         if self.prints:
             shows_all = {"truncate": "false", "numRows": "1000000"}
             return table("target", "", "console", options | shows_all)
-        return table("target", "", "json", options | {"path": "out"})
+        return table("target", "", "json", options | {"path": "out", "commitInterval": "0"})
 
     def run(self):
         """Runs everything that is there; the micro-batches of this run and those before."""
         lines = self.command("run", "--checkpoint", "checkpoint", "--trigger", "availableNow",
                              "--progress", "json").splitlines()
         printed = rows_printed(lines)
+        written = iter(() if self.prints else self.commits())
         for progress in (json.loads(text) for text in lines if text.startswith('{"id":')):
-            number = progress["batchId"]
-            rows = printed.get(number, []) if self.prints else self.rows_in_files(number)
+            rows = printed.get(progress["batchId"], [])
+            if not self.prints and progress["sink"]["numOutputRows"] > 0:
+                rows = next(written, [])
             self.ran.append(self.micro_batch(progress, rows))
+        for rows in written:
+            raise EngineError("Millstream", f"no micro-batch is known that wrote {rows}")
         return self.ran
 
     def validate_as_batch(self):
@@ -172,10 +177,16 @@ class MillstreamRun:
             raise EngineError("Millstream", done.stderr[-2000:], done.returncode == 2)
         return done.stdout
 
-    def rows_in_files(self, number):
-        files = sorted((self.directory / "out").glob(f"part-{number:020}-*.json"))
-        texts = (file.read_text(encoding="utf-8") for file in files)
-        return [json.loads(text) for written in texts for text in written.split("\n") if text]
+    def commits(self):
+        """The rows of each commit since the last call: of each micro-batch that had rows."""
+        commits = {}
+        for file in sorted((self.directory / "out").glob("part-*.json")):
+            texts = file.read_text(encoding="utf-8").split("\n")
+            entry = commits.setdefault(file.name.split("-")[1], [])
+            entry.extend(json.loads(text) for text in texts if text)
+        fresh = list(commits.values())[self.commits_seen:]
+        self.commits_seen = len(commits)
+        return fresh
 
     @staticmethod
     def micro_batch(progress, rows):

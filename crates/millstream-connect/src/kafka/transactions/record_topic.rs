@@ -37,6 +37,8 @@ const SETTINGS: [(&str, &str); 4] = [
 /// The brokers' own default.
 const REPLICAS: TopicReplication<'_> = TopicReplication::Fixed(-1);
 const MAKING_PATIENCE: Duration = Duration::from_secs(30);
+/// A broker that does not answer gets no more than this of it; the next attempt may find another.
+const MAKING_ATTEMPT: Duration = Duration::from_secs(5);
 const ATTEMPT: Duration = Duration::from_secs(1);
 /// How many offsets are read from the end, at first. A record and the end of its transaction take
 /// two, and what was aborted some more.
@@ -57,32 +59,13 @@ impl Opening {
     /// Makes the topic, unless it is there. Blocks.
     pub fn make_record_topic(&self) -> Result<RecordTopic, SinkError> {
         let topic = self.names.topic();
-        let context = Context::new(self.env.clone(), &self.table);
-        let config = self.settings.control(None);
-        let admin: AdminClient<Context> = config
-            .create_with_context(context)
-            .map_err(client_error)
-            .map_err(SinkError::Cluster)?;
-        let new = || {
-            let new = NewTopic::new(&topic, 1, REPLICAS);
-            SETTINGS.iter().fold(new, |new, (key, value)| new.set(key, value))
-        };
-        let options = AdminOptions::new()
-            .request_timeout(Some(MAKING_PATIENCE))
-            .operation_timeout(Some(MAKING_PATIENCE));
         let begun = self.env.monotonic();
         let code = loop {
-            let made = block_on(admin.create_topics(&[new()], &options));
-            let code = match made.map(|results| results.into_iter().next()) {
-                Ok(Some(Ok(_)) | None) => return Ok(RecordTopic::Made),
-                Ok(Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists)))) => {
-                    return Ok(RecordTopic::Made);
-                }
-                Ok(Some(Err((_, code)))) => code,
-                Err(error) => error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail),
-            };
+            let Err(code) = self.make_topic(&topic)? else { return Ok(RecordTopic::Made) };
             let waited = self.env.monotonic().saturating_sub(begun);
-            if !may_pass(code) || waited > MAKING_PATIENCE {
+            // The client says no more than `Fail` of a request that ended with a broker.
+            let may_pass = may_pass(code) || code == RDKafkaErrorCode::Fail;
+            if !may_pass || waited > MAKING_PATIENCE {
                 break code;
             }
             std::thread::sleep(PAUSE);
@@ -97,6 +80,28 @@ impl Opening {
             return Ok(RecordTopic::Refused);
         }
         Err(self.unreadable(&topic, format!("it cannot be made: {code}"), Kind::Retry))
+    }
+
+    /// One attempt, by a client of its own: the brokers name any one of them as the one to ask for
+    /// a topic, and a client that was named a dead one goes on with it for minutes.
+    fn make_topic(&self, topic: &str) -> Result<Result<(), RDKafkaErrorCode>, SinkError> {
+        let context = Context::new(self.env.clone(), &self.table);
+        let config = self.settings.control(None);
+        let admin: AdminClient<Context> = config
+            .create_with_context(context)
+            .map_err(client_error)
+            .map_err(SinkError::Cluster)?;
+        let new = NewTopic::new(topic, 1, REPLICAS);
+        let new = SETTINGS.iter().fold(new, |new, (key, value)| new.set(key, value));
+        let options = AdminOptions::new()
+            .request_timeout(Some(MAKING_ATTEMPT))
+            .operation_timeout(Some(MAKING_ATTEMPT));
+        let made = block_on(admin.create_topics(&[new], &options));
+        Ok(match made.map(|results| results.into_iter().next()) {
+            Ok(Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists)) | Ok(_)) | None) => Ok(()),
+            Ok(Some(Err((_, code)))) => Err(code),
+            Err(error) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail)),
+        })
     }
 
     /// The last record of the topic, if there is one. To be called when all transactional ids are
