@@ -155,6 +155,7 @@ fn kills_lose_and_double_nothing_of_state_in_files() {
     flow.kill_at_random_moments();
     let mut running = flow.pipeline.start(&[]);
     flow.numbers.while_producing(|| {
+        flow.wait_for_more(&mut running);
         running.wait_while_running("a snapshot in pieces", || flow.has_in_state("piece-"));
     });
     running.stop().expect_success();
