@@ -497,7 +497,7 @@ fn a_row_that_breaks_a_constraint_fails_the_query_before_anything_is_written() {
 }
 
 /// A flow from files to a table whose letters stand in a table; `n` is declared as `n_type`.
-fn mended(pipeline: &Pipeline, n_type: &str) {
+fn repaired(pipeline: &Pipeline, n_type: &str) {
     let source = [("path", "input"), ("deadLetter", "bad")];
     pipeline.rewrite(&format!(
         "{}{}{}CREATE FLOW fed AS INSERT INTO good SELECT CAST(n AS STRING) AS n\n\
@@ -520,9 +520,9 @@ fn numbers_in(table: &Path) -> String {
 }
 
 #[test]
-fn letters_are_replayed_once_when_their_cause_is_mended() {
+fn letters_are_replayed_once_when_their_cause_is_repaired() {
     let pipeline = Pipeline::new("");
-    mended(&pipeline, "BIGINT");
+    repaired(&pipeline, "BIGINT");
     let rows = "{\"n\":1}\n{\"n\":\"two\"}\nno json\n{\"n\":\"four\"}\n{\"n\":5}\n";
     put(&pipeline, "input/rows", rows);
     pipeline.run_available();
@@ -531,9 +531,9 @@ fn letters_are_replayed_once_when_their_cause_is_mended() {
         let finished = replay(&pipeline, flags).wait(wait::SOON).expect_success();
         assert!(finished.stderr.contains(says), "{}", finished.stderr);
     };
-    // Nothing is mended yet.
+    // Nothing is repaired yet.
     replayed(&[], "fed: 0 letters replayed, 0 replayed before, 3 still malformed");
-    mended(&pipeline, "STRING");
+    repaired(&pipeline, "STRING");
     replayed(&["--dry-run"], "fed: 2 letters to replay, 0 replayed before, 1 still malformed");
     assert_eq!(numbers_in(&pipeline.path("good")), "1 5");
     let second = "position LIKE '%rows:2'";
@@ -552,11 +552,11 @@ fn letters_are_replayed_once_when_their_cause_is_mended() {
 #[test]
 fn a_crash_at_any_step_of_a_replay_feeds_each_letter_once() {
     let pipeline = Pipeline::new("");
-    mended(&pipeline, "BIGINT");
+    repaired(&pipeline, "BIGINT");
     let text = |number: u64| format!("{{\"n\":\"x{number}\"}}\n");
     put(&pipeline, "input/rows", &(10..20).map(text).collect::<String>());
     pipeline.run_available();
-    mended(&pipeline, "STRING");
+    repaired(&pipeline, "STRING");
     for step in ["after-take", "before-commit", "after-commit", "before-commit-entry"] {
         let arguments = ["replay", "pipeline.sql", "--from", "bad"];
         let mut command = pipeline.bare_command(&arguments);
@@ -595,7 +595,7 @@ fn letters_in_a_topic_are_replayed_into_a_topic() {
 #[test]
 fn what_cannot_be_replayed_is_said() {
     let pipeline = Pipeline::new("");
-    mended(&pipeline, "BIGINT");
+    repaired(&pipeline, "BIGINT");
     put(&pipeline, "input/rows", "no json\n");
     pipeline.run_available();
     let arguments = |from| ["replay", "pipeline.sql", "--from", from];
@@ -605,8 +605,8 @@ fn what_cannot_be_replayed_is_said() {
     finished.without_internals().expect_exit(1).says(&["--where", "positon", "position STRING"]);
 }
 
-/// As [`mended`], with letters in files, and a constraint on the numbers.
-fn mended_from_files(pipeline: &Pipeline, n_type: &str, letters: &str, constraint: &str) {
+/// As [`repaired`], with letters in files, and a constraint on the numbers.
+fn repaired_from_files(pipeline: &Pipeline, n_type: &str, letters: &str, constraint: &str) {
     let source = [("path", "input"), ("deadLetter", "bad")];
     pipeline.rewrite(&format!(
         "{}{}{}CREATE FLOW fed {constraint} AS INSERT INTO good SELECT CAST(n AS STRING) AS n\n\
@@ -621,10 +621,10 @@ fn mended_from_files(pipeline: &Pipeline, n_type: &str, letters: &str, constrain
 fn letters_in_files_are_replayed() {
     for letters in ["", "(Payload STRING, Position STRING)"] {
         let pipeline = Pipeline::new("");
-        mended_from_files(&pipeline, "BIGINT", letters, "");
+        repaired_from_files(&pipeline, "BIGINT", letters, "");
         put(&pipeline, "input/rows", "{\"n\":1}\n{\"n\":\"two\"}\nno json\n");
         pipeline.run_available();
-        mended_from_files(&pipeline, "STRING", letters, "");
+        repaired_from_files(&pipeline, "STRING", letters, "");
         for says in [
             "1 letter replayed, 0 replayed before, 1 still malformed",
             "0 letters replayed, 1 replayed before, 1 still malformed",
@@ -646,12 +646,12 @@ fn a_payload_that_is_not_the_record_is_not_replayed() {
         ("(payload BINARY, position STRING)", "1 still malformed"),
     ] {
         let pipeline = Pipeline::new("");
-        mended_from_files(&pipeline, "BIGINT", letters, "");
+        repaired_from_files(&pipeline, "BIGINT", letters, "");
         let rows = b"{\"n\":\"t\xff\"}\n";
         std::fs::create_dir(pipeline.path("input")).expect("the directory is writable");
         std::fs::write(pipeline.path("input/rows"), rows).expect("the directory is writable");
         pipeline.run_available();
-        mended_from_files(&pipeline, "STRING", letters, "");
+        repaired_from_files(&pipeline, "STRING", letters, "");
         let finished = replay(&pipeline, &[]).wait(wait::SOON).expect_success();
         assert!(finished.stderr.contains(says), "{letters}: {}", finished.stderr);
         assert_eq!(numbers_in_or_none(&pipeline.path("good")), "");
@@ -666,11 +666,11 @@ fn numbers_in_or_none(table: &Path) -> String {
 #[test]
 fn a_letter_that_breaks_a_constraint_is_named_before_any_is_recorded() {
     let pipeline = Pipeline::new("");
-    mended(&pipeline, "BIGINT");
+    repaired(&pipeline, "BIGINT");
     let rows = "{\"n\":\"one\"}\n{\"n\":\"two\"}\n{\"n\":\"three\"}\n";
     put(&pipeline, "input/rows", rows);
     pipeline.run_available();
-    mended(&pipeline, "STRING");
+    repaired(&pipeline, "STRING");
     let text = std::fs::read_to_string(pipeline.path("pipeline.sql")).expect("it is there");
     let constraint = "(CONSTRAINT known EXPECT (n <> 'two') ON VIOLATION FAIL UPDATE)";
     pipeline.rewrite(&text.replace("FLOW fed", &format!("FLOW fed {constraint}")));

@@ -126,7 +126,7 @@ struct Work {
     done: oneshot::Sender<Result<i64, Failure>>,
 }
 
-/// What the gatherer is told.
+/// A message to the gatherer.
 enum Message {
     /// A micro-batch.
     Work(Work),
@@ -166,7 +166,7 @@ impl Gather {
             let next = last + self.pacing.spacing();
             self.env.sleep(next.saturating_sub(self.env.monotonic())).await;
         }
-        // A failure is told by the next publish.
+        // The next publish reports a failure.
         let _ = self.sender().reserve().await;
         self.last = Some(self.env.monotonic());
     }
@@ -192,7 +192,7 @@ impl Gather {
 
     /// Has everything committed that was handed over.
     pub(crate) async fn flush(&self) {
-        // It fails only after a failure that an acknowledgement has told.
+        // It fails only after a failure that an acknowledgement has reported.
         let _ = self.sender().send(Message::Flush).await;
     }
 }
@@ -368,7 +368,7 @@ enum Next {
     Due,
 }
 
-/// What a writer is told.
+/// A message to a writer.
 enum Order<D: Destination> {
     Rows(RecordBatch),
     Finish(oneshot::Sender<Result<Vec<D::File>, Failure>>),

@@ -72,12 +72,12 @@ impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OfInput => {
-                "Nothing of its micro-batch was written. Mend the data, or change what happens ON \
+                "Nothing of its micro-batch was written. Repair the data, or change what happens ON \
                  VIOLATION"
             }
             Self::OfState => {
                 "Nothing of its micro-batch was written, but the query's state has what the row \
-                 follows from: a restart finds it again, also when the source's data is mended. \
+                 follows from: a restart finds it again, also when the source's data is repaired. \
                  Change what happens ON VIOLATION to DROP ROW or DEAD LETTER; the state stays good"
             }
             Self::OfLetter => {
@@ -338,7 +338,7 @@ mod tests {
             let checks = checks(Action::Keep, Action::Fail).with_remedy(remedy);
             checks.apply(rows(TTFF, TFTF)).unwrap_err().to_string()
         };
-        assert!(text(Remedy::OfInput).contains("Mend the data"));
+        assert!(text(Remedy::OfInput).contains("Repair the data"));
         for remedy in [Remedy::OfState, Remedy::OfRecordedLetter] {
             assert!(text(remedy).contains("to DROP ROW or DEAD LETTER"), "{}", text(remedy));
         }

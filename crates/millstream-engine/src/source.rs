@@ -90,6 +90,17 @@ impl Traced {
         let numbers = (first..).take(rows.num_rows()).collect();
         Self { rows, numbers }
     }
+
+    /// As [`Self::in_order`], for all rows of a split whose first record is `first`.
+    pub fn all_in_order(read: RecordBatches, first: u64) -> Result<Vec<Self>, Failure> {
+        let mut next = first;
+        let traced = read.map(|rows| {
+            let traced = Self::in_order(rows?, next);
+            next += traced.numbers.len() as u64;
+            Ok(traced)
+        });
+        traced.collect()
+    }
 }
 
 /// Names one of a source's lanes, the same in every micro-batch of a run.

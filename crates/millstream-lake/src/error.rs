@@ -32,7 +32,7 @@ pub enum TableError {
     Mismatch {
         /// The table's location.
         table: String,
-        /// Which column, and how to mend it.
+        /// Which column, and how to repair it.
         problem: String,
     },
     /// A row breaks a rule of the table.

@@ -182,7 +182,7 @@ impl CsvDecoder {
         }
         let Some((row, fault)) = faults.next() else { return Ok(()) };
         let problem = self.describe(block, row, fault);
-        let help = "mend the data, or set the option mode to PERMISSIVE or DROPMALFORMED";
+        let help = "repair the data, or set the option mode to PERMISSIVE or DROPMALFORMED";
         Err(FileError::Malformed {
             path: path.to_owned(),
             line: block.numbers[row],

@@ -18,8 +18,8 @@
 //!
 //! Origin: Spark's `CompactibleFileStreamLog`, with the names of its file source and sink.
 
-/// Spark's default for both settings `compactInterval`; without any compact entry a reader that was
-/// not told otherwise counts in it.
+/// Spark's default for both settings `compactInterval`; without any compact entry a reader
+/// that is not configured otherwise counts in it.
 pub(super) const COMPACT_INTERVAL: u64 = 10;
 /// Far above what a log can reach, and far enough below what numbers can hold.
 const NUMBER_MAX: u64 = 1 << 60;
@@ -62,7 +62,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Those of a log with `entries`; `setting` is what its writer was told of its interval.
+    /// Those of a log with `entries`; `setting` is the interval that its writer was configured with.
     ///
     /// Errors: in words, if a reader would not find what it looks for.
     pub(super) fn of(entries: &[Entry], setting: u64) -> Result<Self, String> {

@@ -48,7 +48,7 @@ pub struct Partitions {
     pub found: BTreeSet<PartitionId>,
     /// Topics named by the subscription that do not exist.
     pub missing: BTreeSet<String>,
-    /// Topics that exist and of which no partition is told now: they are being made, say.
+    /// Topics that exist, but whose metadata names no partition, as while they are being created.
     pub unsettled: BTreeSet<String>,
     /// How many of the partitions have no leader now: nobody can read or write them.
     pub leaderless: usize,

@@ -307,14 +307,7 @@ impl Split for RateSplit {
 
 impl Records for RateSplit {
     fn read(&self, projection: &[usize], _: bool) -> Result<Vec<Traced>, Failure> {
-        let mut first = self.rows.start;
-        let read = Box::new(self.clone()) as Box<dyn Split>;
-        let traced = read.read(projection).map(|rows| {
-            let traced = Traced::in_order(rows?, first);
-            first += traced.numbers.len() as u64;
-            Ok(traced)
-        });
-        traced.collect()
+        Traced::all_in_order(Split::read(Box::new(self.clone()), projection), self.rows.start)
     }
 
     fn letter(&self, row: u64) -> Result<Letter, Failure> {

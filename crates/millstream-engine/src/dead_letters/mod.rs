@@ -4,7 +4,7 @@
 //! ([`Split::read_apart`](crate::source::Split::read_apart)), and a row that breaks a constraint
 //! does after the plan has run. The driver gathers a micro-batch's letters and publishes them,
 //! under the micro-batch's number, to a sink of their own; [`Layout`] says which columns it gets.
-//! Once its cause is mended a letter is read back and fed to its flow by a [`LetterSource`].
+//! Once its cause is repaired a letter is read back and fed to its flow by a [`LetterSource`].
 
 mod again;
 mod filed;

@@ -7,7 +7,7 @@
 //!
 //! Of several sinks each has to acknowledge a micro-batch before its commit entry is written. What
 //! is run again for some of them only, before it runs for others, gets no entry at that time; and
-//! the entries that mend the logs are written here too where sinks had to catch up before.
+//! the entries that repair the logs are written here too where sinks had to catch up before.
 //!
 //! Acknowledgements are awaited in the order of the micro-batches, whatever order the outside
 //! answers in, so the commit log never has an entry whose predecessor could still fail.
@@ -61,7 +61,7 @@ pub struct InFlight {
     /// The watermark of the next micro-batch, milliseconds since the epoch.
     pub next_watermark_ms: i64,
     /// Entries for both logs that are written after it: what sinks have published beyond the logs.
-    pub mend: Vec<(BatchId, offset_log::Entry)>,
+    pub repair: Vec<(BatchId, offset_log::Entry)>,
     pub progress: Progress,
     /// From the trigger until the sink had got it all.
     pub took: Duration,
@@ -254,7 +254,7 @@ impl Worker {
     }
 
     async fn commit(&mut self, in_flight: InFlight) -> Result<(), Failure> {
-        let InFlight { acknowledgements, mut intent, mut progress, ends, mend, .. } = in_flight;
+        let InFlight { acknowledgements, mut intent, mut progress, ends, repair, .. } = in_flight;
         let id = progress.batch_id;
         let settled_us = match &in_flight.state {
             Some(state) => Some(state.settled().await?),
@@ -280,7 +280,7 @@ impl Worker {
             None => accepted_us,
         };
         let began_log = self.env.monotonic();
-        let to_mend = (!mend.is_empty()).then(|| (mend, ends.clone()));
+        let to_repair = (!repair.is_empty()).then(|| (repair, ends.clone()));
         if in_flight.completes {
             let next_watermark_ms = in_flight.next_watermark_ms;
             self.hold_back(HeldBack { id, intent, ends, next_watermark_ms });
@@ -288,8 +288,8 @@ impl Worker {
         if self.held_back.is_some() && self.schedule.due_in(began_log).is_zero() {
             self.log_held_back().await?;
         }
-        if let Some((mend, ends)) = to_mend {
-            self.mend(mend, ends).await?;
+        if let Some((repair, ends)) = to_repair {
+            self.repair(repair, ends).await?;
         }
         let logging = self.env.monotonic().saturating_sub(began_log);
         progress.durations.commit_offsets = micros(published_us - handed_over_us) + logging;
@@ -345,7 +345,7 @@ impl Worker {
     }
 
     /// Logs what every sink has published by now, `ends` being where that takes the sources.
-    async fn mend(
+    async fn repair(
         &mut self,
         entries: Vec<(BatchId, offset_log::Entry)>,
         ends: Vec<Option<SourceOffset>>,

@@ -21,8 +21,8 @@ pub(super) struct MicroBatch {
     pub(super) sinks: Option<Vec<usize>>,
     /// See [`InFlight::completes`](super::committer::InFlight::completes).
     pub(super) completes: bool,
-    /// See [`InFlight::mend`](super::committer::InFlight::mend).
-    pub(super) mend: Vec<(BatchId, offset_log::Entry)>,
+    /// See [`InFlight::repair`](super::committer::InFlight::repair).
+    pub(super) repair: Vec<(BatchId, offset_log::Entry)>,
     pub(super) durations: Durations,
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }

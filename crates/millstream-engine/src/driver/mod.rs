@@ -19,7 +19,7 @@
 //! never more than one intent that is not published, so Spark loses nothing either. (On an object
 //! store commit entries may still be on their way, several of them.) After a crash an at-least-once
 //! sink gets again what was in flight, which is all that it was promised. A sink that answers
-//! ([`Delivery::Answers`]) tells where it stands, and the logs are mended from that.
+//! ([`Delivery::Answers`]) tells where it stands, and the logs are repaired from that.
 //!
 //! A crash between 2 and 5 leaves an intent without a commit; unless the sink has published it,
 //! [`recovery`] runs that micro-batch again, with the same ranges, number and batch time.
@@ -251,9 +251,9 @@ impl Driver {
             }
         };
         durations.wal_commit = self.since(began_log);
-        let (sinks, completes, mend) = (None, true, Vec::new());
+        let (sinks, completes, repair) = (None, true, Vec::new());
         let micro_batch =
-            MicroBatch { id, fired, taken, intent, sinks, completes, mend, durations, permit };
+            MicroBatch { id, fired, taken, intent, sinks, completes, repair, durations, permit };
         self.execute(micro_batch).await?;
         self.wait_if_blocking().await;
         if self.query.log_settings.purge == PurgeTime::WhenCalled {
@@ -346,7 +346,7 @@ impl Driver {
             completes: micro_batch.completes,
             state: written.and_then(|written| written.ticket),
             next_watermark_ms,
-            mend: micro_batch.mend,
+            repair: micro_batch.repair,
             progress: Progress { sinks, constraints, ..progress },
             took: self.since(fired.began),
             handed_over_us: self.query.env.now_us(),

@@ -7,7 +7,7 @@
 //! - an intent above C and P: its micro-batch runs again over the same range, with the same number
 //!   and batch time;
 //! - P above L, from a sink that says how far it came: the logs were behind, as a sink does not
-//!   wait for them. They are mended: each number from L+1 to P gets both entries, all with the
+//!   wait for them. They are repaired: each number from L+1 to P gets both entries, all with the
 //!   offsets of P. What was published is in them, as the range of the first;
 //! - P above L, from a sink that does not say: refused, as the next numbers are taken;
 //! - after those, the next number follows, and starts where the last intent ended.
@@ -19,7 +19,7 @@
 //! - an intent above C runs again for those sinks whose P is below it, and for no other;
 //! - if the greatest P is above L, each sink that is not there gets one micro-batch under that
 //!   number: from where it stands itself to where the foremost one stands. Only when all have
-//!   acknowledged theirs are the logs mended; a crash before finds the same situation again.
+//!   acknowledged theirs are the logs repaired; a crash before finds the same situation again.
 //!
 //! A sink stands at its own record where that is above the intent before, else where that intent
 //! ended: what came in between had no rows for it. A sink without a record, since it cannot answer
@@ -46,7 +46,7 @@ pub struct Resume {
     /// Micro-batches that are published and lack their commit entry, ascending.
     pub commit_only: Vec<BatchId>,
     /// Micro-batches that are published and stand in neither log, ascending.
-    pub mend: Vec<(BatchId, offset_log::Entry)>,
+    pub repair: Vec<(BatchId, offset_log::Entry)>,
     /// Micro-batches to run again, ascending; several of one number where sinks stand apart.
     pub replays: Vec<Replay>,
 }
@@ -174,7 +174,7 @@ pub fn decide(
         positions: vec![None; sources],
         conf: offset_log::default_conf(),
         commit_only: Vec::new(),
-        mend: Vec::new(),
+        repair: Vec::new(),
         replays: Vec::new(),
     };
     let last_intent = recovered.last_intent.take().map(|(id, last)| {
@@ -196,7 +196,7 @@ pub fn decide(
     {
         check_agreement(published, id, reached)?;
         resume.catch_up(last_intent, published, id, reached);
-        resume.mend(id, reached);
+        resume.repair(id, reached);
     }
     let mut records = published.iter().flatten().map(|of_sink| of_sink.batch_id);
     match records.find(|id| *id >= resume.next_id) {
@@ -232,12 +232,12 @@ fn check_record(
     let of = |index: usize| recovered.unfinished.get(index).map(|(_, entry)| &entry.offsets);
     let finished = recovered.finished_intent.as_ref().map(|(_, entry)| &entry.offsets);
     let before = at.checked_sub(1).map_or(finished, of);
-    // An entry that was mended from another sink's record says where that one was, as do those
-    // beside it. Without mending, no micro-batch ends where the one before did.
+    // An entry that was repaired from another sink's record says where that one was, as do those
+    // beside it. Without repairing, no micro-batch ends where the one before did.
     let ahead = foremost.filter(|(id, _)| *id > batch_id).map(|(_, reached)| &reached.ends);
     let logged = &recovered.unfinished[at].1.offsets;
-    let mended = [before, of(at + 1), ahead].contains(&Some(logged));
-    if logged == ends || mended {
+    let repaired = [before, of(at + 1), ahead].contains(&Some(logged));
+    if logged == ends || repaired {
         return Ok(());
     }
     let (logged, published) = (shown(logged), shown(ends));
@@ -278,7 +278,7 @@ fn stands(
 impl Resume {
     /// Whether all sinks have everything, and the logs say so.
     pub fn is_finished(&self) -> bool {
-        self.commit_only.is_empty() && self.mend.is_empty() && self.replays.is_empty()
+        self.commit_only.is_empty() && self.repair.is_empty() && self.replays.is_empty()
     }
 
     /// Tells intents without commit entry that are published from those to run again, and for
@@ -316,7 +316,7 @@ impl Resume {
                 continue;
             }
             let starts = stands(of_sink.as_ref(), last_intent, &self.positions);
-            // A crash while the logs were mended: it has caught up already.
+            // A crash while the logs were repaired: it has caught up already.
             if starts != reached.ends {
                 self.run_again(foremost, reached.batch_time_ms, starts, &reached.ends, sink);
             }
@@ -351,7 +351,7 @@ impl Resume {
     }
 
     /// Makes the entries that are missing up to `published`; only those that a log would keep.
-    fn mend(&mut self, published: BatchId, reached: &Reached) {
+    fn repair(&mut self, published: BatchId, reached: &Reached) {
         let entry = offset_log::Entry {
             batch_watermark_ms: 0,
             batch_timestamp_ms: reached.batch_time_ms,
@@ -360,7 +360,7 @@ impl Resume {
         };
         let kept = (published.0 + 1).saturating_sub(RETAINED_ENTRIES_MIN);
         let missing = self.next_id.0.max(kept)..=published.0;
-        self.mend = missing.map(|id| (BatchId(id), entry.clone())).collect();
+        self.repair = missing.map(|id| (BatchId(id), entry.clone())).collect();
         self.next_id = published.next();
         self.positions.clone_from(&reached.ends);
     }
@@ -448,24 +448,24 @@ mod tests {
     }
 
     #[test]
-    fn logs_behind_the_sink_are_mended() {
+    fn logs_behind_the_sink_are_repaired() {
         let resume = decide(recovered(5, Some(4)), &[published(8, Some(77))], 1).unwrap();
         assert_eq!((resume.commit_only, resume.replays), (vec![BatchId(5)], vec![]));
-        let mended = resume.mend.iter().map(|(id, entry)| (id.0, entry.offsets.clone()));
+        let repaired = resume.repair.iter().map(|(id, entry)| (id.0, entry.offsets.clone()));
         let end = vec![offset(77)];
         let expected = vec![(6, end.clone()), (7, end.clone()), (8, end.clone())];
-        assert_eq!(mended.collect::<Vec<_>>(), expected);
-        assert_eq!(resume.mend[0].1.batch_timestamp_ms, 9);
+        assert_eq!(repaired.collect::<Vec<_>>(), expected);
+        assert_eq!(resume.repair[0].1.batch_timestamp_ms, 9);
         assert_eq!((resume.next_id, resume.positions), (BatchId(9), end));
     }
 
     #[test]
-    fn empty_logs_are_mended_from_the_beginning_as_far_as_they_are_kept() {
+    fn empty_logs_are_repaired_from_the_beginning_as_far_as_they_are_kept() {
         let resume = decide(Recovered::default(), &[published(2, Some(20))], 1).unwrap();
-        assert_eq!(resume.mend.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(resume.repair.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [0, 1, 2]);
         let resume = decide(Recovered::default(), &[published(5_000, Some(20))], 1).unwrap();
-        assert_eq!(resume.mend.len() as u64, RETAINED_ENTRIES_MIN);
-        assert_eq!(resume.mend.last().map(|(id, _)| id.0), Some(5_000));
+        assert_eq!(resume.repair.len() as u64, RETAINED_ENTRIES_MIN);
+        assert_eq!(resume.repair.last().map(|(id, _)| id.0), Some(5_000));
     }
 
     #[test]
@@ -478,7 +478,7 @@ mod tests {
     fn a_record_that_agrees_with_the_log_completes_it() {
         let resume = decide(recovered(5, Some(4)), &[published(5, Some(50))], 1).unwrap();
         assert_eq!((resume.commit_only, resume.replays), (vec![BatchId(5)], vec![]));
-        assert_eq!((resume.next_id, resume.mend), (BatchId(6), vec![]));
+        assert_eq!((resume.next_id, resume.repair), (BatchId(6), vec![]));
     }
 
     #[test]

@@ -110,12 +110,12 @@ impl Driver {
         for id in resume.commit_only {
             self.log.commit(id, commit_log::Entry::default()).await;
         }
-        if let (Some((first, _)), Some((last, _))) = (resume.mend.first(), resume.mend.last()) {
+        if let (Some((first, _)), Some((last, _))) = (resume.repair.first(), resume.repair.last()) {
             tracing::info!(first = first.0, last = last.0, "logging what the sink has published");
         }
         if resume.replays.is_empty() {
-            let mut tickets = Vec::with_capacity(resume.mend.len());
-            for (id, entry) in resume.mend {
+            let mut tickets = Vec::with_capacity(resume.repair.len());
+            for (id, entry) in resume.repair {
                 self.log.intent(id, entry, Durability::Process).await;
                 tickets.push(self.log.commit(id, commit_log::Entry::default()).await);
             }
@@ -125,7 +125,7 @@ impl Driver {
                 ticket.written().await?;
             }
         } else {
-            self.replay_all(resume.replays, resume.mend).await?;
+            self.replay_all(resume.replays, resume.repair).await?;
         }
         if self.replayed && self.query.trigger == Trigger::Once {
             // Spark's rule: a run with this trigger that finds such a micro-batch does no more.
@@ -147,15 +147,15 @@ impl Driver {
         Ok(())
     }
 
-    /// Repeats micro-batches, for the sinks that lack them. The entries of `mend` say that all
+    /// Repeats micro-batches, for the sinks that lack them. The entries of `repair` say that all
     /// sinks have caught up, and so are written after the last of them.
     async fn replay_all(
         &mut self,
         replays: Vec<Replay>,
-        mend: Vec<(BatchId, offset_log::Entry)>,
+        repair: Vec<(BatchId, offset_log::Entry)>,
     ) -> Result<(), Failure> {
         self.replayed = true;
-        let (first_unlogged, mut mend) = (mend.first().map(|(id, _)| *id), Some(mend));
+        let (first_unlogged, mut repair) = (repair.first().map(|(id, _)| *id), Some(repair));
         let mut replays = replays.into_iter().peekable();
         while let Some(replay) = replays.next() {
             tracing::info!(
@@ -165,8 +165,8 @@ impl Driver {
             let next = replays.peek();
             let is_logged = first_unlogged.is_none_or(|unlogged| replay.id < unlogged);
             let completes = is_logged && next.is_none_or(|next| next.id > replay.id);
-            let mend = if next.is_none() { mend.take() } else { None };
-            self.replay(replay, completes, mend.unwrap_or_default()).await?;
+            let repair = if next.is_none() { repair.take() } else { None };
+            self.replay(replay, completes, repair.unwrap_or_default()).await?;
         }
         Ok(())
     }
@@ -175,7 +175,7 @@ impl Driver {
         &mut self,
         replay: Replay,
         completes: bool,
-        mend: Vec<(BatchId, offset_log::Entry)>,
+        repair: Vec<(BatchId, offset_log::Entry)>,
     ) -> Result<(), Failure> {
         let began = self.query.env.monotonic();
         let mut taken = Vec::with_capacity(self.query.sources.len());
@@ -187,8 +187,8 @@ impl Driver {
             taken.push(Some(source.replay(replay.starts[index].as_ref(), end).await?));
         }
         self.positions = replay.starts;
-        let is_logged = completes || !mend.is_empty();
-        let mended = mend.last().map(|(id, _)| *id);
+        let is_logged = completes || !repair.is_empty();
+        let repaired = repair.last().map(|(id, _)| *id);
         let micro_batch = MicroBatch {
             id: replay.id,
             fired: Fired { began, batch_time_ms: replay.batch_time_ms },
@@ -196,13 +196,13 @@ impl Driver {
             intent: Intent::Logged,
             sinks: Some(replay.sinks),
             completes,
-            mend,
+            repair,
             durations: Durations::default(),
             permit: self.committer.permit().await,
         };
         self.execute(micro_batch).await?;
-        match mended {
-            Some(mended) => self.wait_until_mended(mended).await,
+        match repaired {
+            Some(repaired) => self.wait_until_repaired(repaired).await,
             None if is_logged => self.wait_if_blocking().await,
             None => {}
         }
@@ -210,7 +210,7 @@ impl Driver {
     }
 
     /// Waits until the entries up to `last` are written: nothing new is published before.
-    async fn wait_until_mended(&mut self, last: BatchId) {
+    async fn wait_until_repaired(&mut self, last: BatchId) {
         self.query.branches.flush().await;
         while let Some(committed) = self.committer.committed().await {
             self.tell_committed(&committed);

@@ -211,7 +211,7 @@ pub(super) async fn find(
         positions,
         conf,
         commit_only: Vec::new(),
-        mend: Vec::new(),
+        repair: Vec::new(),
         replays: Vec::new(),
     };
     Ok((resume, StateToResume { reader, snapshot, committed, logged, published }))
@@ -342,7 +342,7 @@ impl Driver {
             intent,
             sinks: None,
             completes: true,
-            mend: Vec::new(),
+            repair: Vec::new(),
             durations: Durations::default(),
             permit,
         };

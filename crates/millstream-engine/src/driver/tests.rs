@@ -429,7 +429,7 @@ fn logged_ends(scene: &Scene) -> Vec<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_logs_are_mended_from_what_the_sink_answers() {
+async fn the_logs_are_repaired_from_what_the_sink_answers() {
     let mut scene = Scene::new(0..100, Outside::which(Delivery::Answers));
     scene.rows_max = 10;
     // From micro-batch 3 on everything is published, and nobody hears of it.

@@ -139,7 +139,7 @@ pub struct Decoded {
 #[derive(Debug, Error)]
 #[error(
     "the record is not what its columns say, at byte {position}: {problem}. The record: \
-     {excerpt}. Mend the data, or set the option mode to PERMISSIVE or DROPMALFORMED"
+     {excerpt}. Repair the data, or set the option mode to PERMISSIVE or DROPMALFORMED"
 )]
 pub struct MalformedRecord {
     /// Which of the records, from 0.

@@ -138,7 +138,7 @@ impl fmt::Display for RowError {
         write!(f, "{}. ", self.what())?;
         f.write_str(match (self.place.is_some(), self.puts_aside) {
             (true, _) => {
-                "Mend the data, write SQL that takes such values (try_cast, try_divide, CASE), or \
+                "Repair the data, write SQL that takes such values (try_cast, try_divide, CASE), or \
                  have such records put aside: 'onError' = 'dead letter' among the options of the \
                  table that the flow writes to"
             }

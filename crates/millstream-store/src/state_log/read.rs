@@ -136,7 +136,7 @@ impl StateReader {
         Ok(Self { pieces: pieces.collect(), ..reader })
     }
 
-    /// As [`Self::open`], while somebody writes: nothing is mended, and there is no last entry.
+    /// As [`Self::open`], while somebody writes: nothing is repaired, and there is no last entry.
     pub async fn beside_a_writer(checkpoint: &Checkpoint) -> Result<Self, ReadError> {
         let storage = checkpoint.storage().clone();
         let names = storage.list(layout::STATE).await?;

@@ -2,7 +2,7 @@
 //! transaction, which holds their rows and a [`record`](progress) of how far the query came.
 //!
 //! A transaction is visible whole or not at all, so after a crash the record tells exactly which
-//! micro-batches are published, and the checkpoint's logs are mended from it. Nothing is logged
+//! micro-batches are published, and the checkpoint's logs are repaired from it. Nothing is logged
 //! before publishing, and nothing is compared afterwards.
 //!
 //! ## Order

@@ -22,8 +22,8 @@ fn runs(resume: &Resume) -> Vec<Run> {
     resume.replays.iter().map(run).collect()
 }
 
-fn mended(resume: &Resume) -> Vec<(u64, Option<SourceOffset>)> {
-    resume.mend.iter().map(|(id, entry)| (id.0, entry.offsets[0].clone())).collect()
+fn repaired(resume: &Resume) -> Vec<(u64, Option<SourceOffset>)> {
+    resume.repair.iter().map(|(id, entry)| (id.0, entry.offsets[0].clone())).collect()
 }
 
 fn decided(recovered: Recovered, published: &[Option<Published>]) -> Resume {
@@ -33,11 +33,11 @@ fn decided(recovered: Recovered, published: &[Option<Published>]) -> Resume {
 #[test]
 fn a_new_query_and_a_finished_one_repeat_nothing() {
     let new = decided(Recovered::default(), &[None, None]);
-    assert_eq!((new.next_id, runs(&new), mended(&new)), (BatchId(0), vec![], vec![]));
+    assert_eq!((new.next_id, runs(&new), repaired(&new)), (BatchId(0), vec![], vec![]));
     for sinks in [[at(4), at(4)], [at(4), None], [at(2), at(4)], [at(1), at(0)]] {
         let resume = decided(recovered(4, Some(4)), &sinks);
         assert_eq!((resume.next_id, resume.positions.clone()), (BatchId(5), vec![offset(40)]));
-        assert_eq!((runs(&resume), resume.commit_only, resume.mend), (vec![], vec![], vec![]));
+        assert_eq!((runs(&resume), resume.commit_only, resume.repair), (vec![], vec![], vec![]));
     }
 }
 
@@ -46,7 +46,7 @@ fn an_intent_runs_again_only_for_the_sinks_that_lack_it() {
     let resume = decided(recovered(6, Some(3)), &[at(5), at(4), at(6)]);
     assert_eq!(resume.commit_only, [BatchId(4)]);
     assert_eq!(runs(&resume), [(5, Some(40), 50, vec![1]), (6, Some(50), 60, vec![0, 1])]);
-    assert_eq!((resume.next_id, resume.mend), (BatchId(7), vec![]));
+    assert_eq!((resume.next_id, resume.repair), (BatchId(7), vec![]));
 }
 
 #[test]
@@ -58,13 +58,13 @@ fn a_sink_that_cannot_answer_gets_all_that_is_not_committed() {
 }
 
 #[test]
-fn the_sink_behind_catches_up_with_the_foremost_before_the_logs_are_mended() {
+fn the_sink_behind_catches_up_with_the_foremost_before_the_logs_are_repaired() {
     let resume = decided(recovered(4, Some(4)), &[at(9), at(6)]);
     assert_eq!(runs(&resume), [(9, Some(60), 90, vec![1])]);
     assert_eq!(resume.replays[0].batch_time_ms, 9, "the time of the foremost sink's micro-batch");
     let end = offset(90);
     let expected: Vec<_> = (5..=9).map(|id| (id, end.clone())).collect();
-    assert_eq!((mended(&resume), resume.positions), (expected, vec![end]));
+    assert_eq!((repaired(&resume), resume.positions), (expected, vec![end]));
     assert_eq!(resume.next_id, BatchId(10));
 }
 
@@ -86,20 +86,20 @@ fn what_is_logged_runs_again_before_a_sink_catches_up() {
     let resume = decided(recovered(6, Some(4)), &[at(9), at(5)]);
     assert_eq!(resume.commit_only, [BatchId(5)]);
     assert_eq!(runs(&resume), [(6, Some(50), 60, vec![1]), (9, Some(60), 90, vec![1])]);
-    assert_eq!(resume.mend.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [7, 8, 9]);
+    assert_eq!(resume.repair.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [7, 8, 9]);
 }
 
 #[test]
 fn with_empty_logs_a_sink_without_a_record_gets_all_from_the_beginning() {
     let resume = decided(Recovered::default(), &[at(2), None]);
     assert_eq!(runs(&resume), [(2, None, 20, vec![1])]);
-    assert_eq!(resume.mend.len(), 3);
+    assert_eq!(resume.repair.len(), 3);
 }
 
 #[test]
-fn sinks_that_agree_have_the_logs_mended_at_once() {
+fn sinks_that_agree_have_the_logs_repaired_at_once() {
     let resume = decided(recovered(4, Some(4)), &[at(9), at(9)]);
-    assert_eq!((runs(&resume), resume.mend.len()), (vec![], 5));
+    assert_eq!((runs(&resume), resume.repair.len()), (vec![], 5));
 }
 
 #[test]
@@ -110,43 +110,44 @@ fn a_crash_while_a_sink_catches_up_finds_the_same_decision_again() {
     // One of the two has come through.
     let half = decided(recovered(4, Some(4)), &[at(9), at(9), at(4)]);
     assert_eq!(runs(&half), [(9, Some(40), 90, vec![2])]);
-    assert_eq!(half.mend, decision.mend);
+    assert_eq!(half.repair, decision.repair);
     // Both have.
     let whole = decided(recovered(4, Some(4)), &[at(9), at(9), at(9)]);
-    assert_eq!((runs(&whole), whole.mend), (vec![], decision.mend));
+    assert_eq!((runs(&whole), whole.repair), (vec![], decision.repair));
 }
 
-/// Logs that end in a mended entry without its commit entry: a crash while they were mended from
+/// Logs that end in a repaired entry without its commit entry: a crash while they were repaired from
 /// a sink that stands at 90.
-fn half_mended(last: u64) -> Recovered {
+fn half_repaired(last: u64) -> Recovered {
     let mut logs = recovered(last, Some(last - 1));
-    let mended = (BatchId(last), offset_log::Entry { offsets: vec![offset(90)], ..entry(last).1 });
-    logs.unfinished = vec![mended.clone()];
-    logs.last_intent = Some(mended);
+    let repaired =
+        (BatchId(last), offset_log::Entry { offsets: vec![offset(90)], ..entry(last).1 });
+    logs.unfinished = vec![repaired.clone()];
+    logs.last_intent = Some(repaired);
     logs
 }
 
 #[test]
-fn a_crash_while_the_logs_are_mended_gives_no_row_twice() {
+fn a_crash_while_the_logs_are_repaired_gives_no_row_twice() {
     // Sink 1 had rows up to 6 and caught up with none, which leaves no record. The entry of 6 says
     // 90 nevertheless, which is no contradiction.
     for last in [5, 6, 7] {
-        let resume = decided(half_mended(last), &[at(9), at(6)]);
+        let resume = decided(half_repaired(last), &[at(9), at(6)]);
         let again = runs(&resume);
         assert!(again.iter().all(|(.., end, sinks)| (*end, &sinks[..]) == (90, &[1])), "{again:?}");
         assert!(again.iter().all(|(_, start, ..)| *start >= Some(60)), "{last}: {again:?}");
         assert_eq!(resume.next_id, BatchId(10));
     }
-    let answers_not = decided(half_mended(6), &[at(9), None]);
+    let answers_not = decided(half_repaired(6), &[at(9), None]);
     assert_eq!(runs(&answers_not), [(6, Some(50), 90, vec![1])], "what it got last, and no more");
 }
 
 #[test]
-fn mended_entries_contradict_no_record_though_their_commit_entries_are_lost() {
-    // 5 to 9 were mended from sink 0, which went on to 10; sink 1 had no rows from 7 on.
+fn repaired_entries_contradict_no_record_though_their_commit_entries_are_lost() {
+    // 5 to 9 were repaired from sink 0, which went on to 10; sink 1 had no rows from 7 on.
     let mut logs = recovered(10, Some(4));
-    for (_, mended) in logs.unfinished.iter_mut().filter(|(id, _)| id.0 < 10) {
-        mended.offsets = vec![offset(90)];
+    for (_, repaired) in logs.unfinished.iter_mut().filter(|(id, _)| id.0 < 10) {
+        repaired.offsets = vec![offset(90)];
     }
     let resume = decided(logs, &[at(10), at(6)]);
     assert_eq!(resume.commit_only, [BatchId(5), BatchId(6)]);

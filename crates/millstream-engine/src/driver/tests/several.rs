@@ -240,7 +240,7 @@ impl Several {
     }
 
     /// Takes entries off the ends of the logs, as a crash before they were written would. Entries
-    /// that were mended stay: they are durable before anything else happens.
+    /// that were repaired stay: they are durable before anything else happens.
     fn forget(&self, commits: usize, intents: usize) {
         let ends = logged_ends(&self.scene);
         let taken = ends.windows(2).rev().take(intents).take_while(|two| two[0] != two[1]).count();
@@ -336,14 +336,14 @@ async fn a_sink_that_is_added_begins_at_the_last_commit_entry() {
 }
 
 /// Looks whether what was published before a crash is in the logs when something new comes.
-struct AfterMending {
+struct AfterRepairing {
     sink: Box<dyn Sink>,
     commits: std::path::PathBuf,
     first_new: u64,
 }
 
 #[async_trait]
-impl Sink for AfterMending {
+impl Sink for AfterRepairing {
     fn description(&self) -> String {
         self.sink.description()
     }
@@ -375,8 +375,8 @@ impl Sink for AfterMending {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_logs_are_mended_before_anything_new_is_published() {
-    // The second sink has caught up when the logs are mended, or has to catch up first.
+async fn the_logs_are_repaired_before_anything_new_is_published() {
+    // The second sink has caught up when the logs are repaired, or has to catch up first.
     for last_of_second in [9, 6] {
         let places = [Delivery::Answers; 2].map(|delivery| Place::new(delivery, 0));
         let mut several = Several::new(places.to_vec());
@@ -389,7 +389,7 @@ async fn the_logs_are_mended_before_anything_new_is_published() {
         several.scene.topic.push(100..150);
         let commits = several.scene.directory.path().join("commits");
         let sink = several.sink(&several.places[0]);
-        let first = Box::new(AfterMending { sink, commits, first_new: 0 });
+        let first = Box::new(AfterRepairing { sink, commits, first_new: 0 });
         let (_stopper, stop) = stop_pair();
         let branches =
             vec![branch(QUERIES[0], first).await, branch(QUERIES[1], several.sink(second)).await];

@@ -15,7 +15,7 @@ use super::packing::Limits;
 use super::problem::Problem;
 use super::{OwnClient, OwnSettings};
 
-/// Whether the brokers can be spoken to in our own words.
+/// Whether our own client can talk to the brokers.
 pub enum Fits {
     /// They can.
     Yes,
