@@ -20,7 +20,7 @@ fn may_be_long(path: &Path) -> bool {
 
 /// Crates in the order data flows. A crate may depend only on those before it.
 const LAYERS: &[&str] =
-    &["millstream-store", "millstream-engine", "millstream-connect", "millstream"];
+    &["millstream-store", "millstream-engine", "millstream-connectors", "millstream"];
 
 /// Words that must stand nowhere, split here so that this file passes its own test.
 const BANNED: &[(&str, &str)] = &[

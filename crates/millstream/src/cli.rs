@@ -254,7 +254,7 @@ pub enum TableCommand {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = millstream_connect::duration::parse(text);
+    let parsed = millstream_connectors::duration::parse(text);
     parsed.ok_or_else(|| "write a number with a unit, such as 10s, 500ms or 5m".into())
 }
 

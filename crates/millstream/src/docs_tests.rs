@@ -35,7 +35,7 @@ fn page(connector: &str) -> &'static str {
 
 #[test]
 fn every_option_is_on_its_connectors_page() {
-    let registry = millstream_connect::registry(Path::new(""));
+    let registry = millstream_connectors::registry(Path::new(""));
     for name in registry.names() {
         let text = read(page(name));
         for option in registry.get(name).expect("it is one of the names").options() {

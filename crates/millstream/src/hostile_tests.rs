@@ -23,7 +23,7 @@ fn load(name: &str, text: &str, base_dir: &Path) -> Result<(), String> {
     let start = clock.monotonic();
     let loaded = on_deep_stack(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let registry = millstream_connect::registry(file.base_dir());
+        let registry = millstream_connectors::registry(file.base_dir());
         let env = Env::real();
         let changes = Changes::default();
         let loaded =

@@ -1,7 +1,7 @@
 //! The `millstream` command: parse, load, wire, run.
 //!
 //! Only this crate knows flags, signals, the terminal and the environment. What happens in a
-//! micro-batch is `millstream_engine::driver`; what touches the world is `millstream_connect`.
+//! micro-batch is `millstream_engine::driver`; what touches the world is `millstream_connectors`.
 //!
 //! - [`cli`] says what can be asked for, [`load`] turns a pipeline file into planned flows;
 //! - [`run`], [`replay`], [`validate`], [`demo`], [`bench`], [`generate`], [`table`] and

@@ -59,7 +59,7 @@ async fn load(arguments: &ReplayArguments, app: &App) -> Result<Vec<Loaded>, Loa
         checkpoint: arguments.checkpoint.as_deref(),
         values: Values::AreLookedUp,
     };
-    file.load(millstream_connect::registry(file.base_dir()), &app.env, &changes).await
+    file.load(millstream_connectors::registry(file.base_dir()), &app.env, &changes).await
 }
 
 /// The only flow whose sources send letters to the table.

@@ -81,7 +81,7 @@ async fn load(arguments: &RunArguments, app: &App) -> Result<Vec<Loaded>, LoadEr
         checkpoint: arguments.checkpoint.as_deref(),
         values: Values::AreLookedUp,
     };
-    file.load(millstream_connect::registry(file.base_dir()), &app.env, &changes).await
+    file.load(millstream_connectors::registry(file.base_dir()), &app.env, &changes).await
 }
 
 /// By flow, the query that it goes on as.

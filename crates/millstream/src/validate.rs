@@ -28,7 +28,7 @@ async fn load(arguments: &ValidateArguments, app: &App) -> Result<Vec<Loaded>, L
     let flow = arguments.flow.as_deref();
     let (settings, values) = (arguments.settings.clone(), Values::MayBeMissing);
     let changes = Changes { settings, flow, checkpoint: None, values };
-    file.load(millstream_connect::registry(file.base_dir()), &app.env, &changes).await
+    file.load(millstream_connectors::registry(file.base_dir()), &app.env, &changes).await
 }
 
 fn describe(loaded: &Loaded) -> String {

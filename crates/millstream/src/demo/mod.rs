@@ -107,7 +107,7 @@ fn prepare(wanted: Option<PathBuf>, app: &App) -> Result<PathBuf, String> {
 }
 
 async fn load(directory: &Path, alerts: &Alerts, app: &App) -> Result<Vec<Loaded>, LoadError> {
-    let registry = alerts.registry(&millstream_connect::registry(directory));
+    let registry = alerts.registry(&millstream_connectors::registry(directory));
     let mut loaded = Vec::new();
     for (name, _) in PIPELINES {
         let file = PipelineFile::read(&directory.join(name)).map_err(LoadError::Failed)?;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millstream_connect::delta::Delta;
-use millstream_connect::noop::Noop;
+use millstream_connectors::delta::Delta;
+use millstream_connectors::noop::Noop;
 use millstream_engine::connector::Registry;
 use millstream_engine::driver::others::Siblings;
 use millstream_engine::driver::stop::stop_pair;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::pretty::pretty_format_batches;
-use millstream_connect::registry;
+use millstream_connectors::registry;
 use millstream_engine::connector::{Connector, FlowContext, Options, ReadMode, Table};
 use millstream_engine::sink::{Failure, Sink};
 use millstream_engine::source::{Admission, Source, Taken};

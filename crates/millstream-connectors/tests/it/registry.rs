@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use arrow::datatypes::DataType;
-use millstream_connect::registry;
+use millstream_connectors::registry;
 use millstream_engine::connector::{OptionError, ReadMode};
 
 use crate::support::{columns, connector, table};
