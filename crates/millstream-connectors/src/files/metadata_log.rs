@@ -62,7 +62,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Those of a log with `entries`; `setting` is the interval that its writer was configured with.
+    /// Those of a log with `entries`; `setting` is the interval that its writer is configured with.
     ///
     /// Errors: in words, if a reader would not find what it looks for.
     pub(super) fn of(entries: &[Entry], setting: u64) -> Result<Self, String> {

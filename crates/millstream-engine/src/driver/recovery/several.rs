@@ -116,8 +116,8 @@ fn a_crash_while_a_sink_catches_up_finds_the_same_decision_again() {
     assert_eq!((runs(&whole), whole.repair), (vec![], decision.repair));
 }
 
-/// Logs that end in a repaired entry without its commit entry: a crash while they were repaired from
-/// a sink that stands at 90.
+/// Logs that end in a repaired entry without its commit entry: a crash while they were repaired
+/// from a sink that stands at 90.
 fn half_repaired(last: u64) -> Recovered {
     let mut logs = recovered(last, Some(last - 1));
     let repaired =
