@@ -4,6 +4,7 @@
 //! names; a test that stops or restarts a broker starts its own ([`Broker::start`]).
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -69,6 +70,30 @@ impl Broker {
         let ports = free_ports();
         let proxy = Proxy::start(ports.0);
         (Self::start_at(ports, proxy.port(), Node::First, ""), proxy)
+    }
+
+    /// Starts a broker with a second listener, on the port that is returned, which asks the user
+    /// `app` for `password`.
+    pub fn start_with_password(password: &str) -> (Self, u16) {
+        let (ports, clients) = (free_ports(), free_port());
+        let broker = Self::start_at(ports, ports.0, Node::First, &listeners(ports, clients));
+        broker.stop();
+        broker.set_password(password);
+        broker.restart();
+        (broker, clients)
+    }
+
+    /// Replaces the password, from the next start on.
+    pub fn set_password(&self, password: &str) {
+        let path = self.directory().join("server.properties");
+        let mut settings = File::options().append(true).open(path).expect("it is there");
+        let module = "org.apache.kafka.common.security.plain.PlainLoginModule";
+        // The last of several lines counts.
+        let line = format!(
+            "listener.name.clients.plain.sasl.jaas.config={module} required \
+             user_app=\"{password}\";\n"
+        );
+        settings.write_all(line.as_bytes()).expect("it is writable");
     }
 
     /// `port` is what clients are told.
@@ -211,6 +236,20 @@ enum Node {
     First,
     /// Another.
     Second,
+}
+
+/// Settings of a listener for users with a password, beside the one that the tests use.
+fn listeners((port, controller_port): (u16, u16), clients: u16) -> String {
+    format!(
+        "listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port},\
+         CLIENTS://127.0.0.1:{clients}\n\
+         advertised.listeners=PLAINTEXT://127.0.0.1:{port},CLIENTS://127.0.0.1:{clients}\n\
+         listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,\
+         CLIENTS:SASL_PLAINTEXT\n\
+         sasl.enabled.mechanisms=PLAIN\n\
+         listener.name.clients.plain.sasl.jaas.config=\
+         org.apache.kafka.common.security.plain.PlainLoginModule required;\n"
+    )
 }
 
 /// Nothing is kept for a limited time: records of tests bear dates of years ago, and a suite that

@@ -100,6 +100,103 @@ fn a_frozen_broker_does_not_look_like_peace() {
     assert_eq!(events, ["unanswered", "answered"]);
 }
 
+/// Options of a client of the listener on `port`, with the password that is in a file.
+fn with_password(port: u16) -> Vec<(&'static str, String)> {
+    vec![
+        ("kafka.bootstrap.servers", format!("127.0.0.1:{port}")),
+        ("kafka.security.protocol", "SASL_PLAINTEXT".to_owned()),
+        ("kafka.sasl.mechanism", "PLAIN".to_owned()),
+        ("kafka.sasl.username", "app".to_owned()),
+        ("kafka.sasl.password", "${file:password}".to_owned()),
+    ]
+}
+
+/// A copy between topics of a broker that asks for a password.
+fn copy_with_password(port: u16, delivery: &str) -> Pipeline {
+    let all = with_password(port);
+    let all: Vec<_> = all.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    let source = [("subscribe", "password_in"), ("startingOffsets", "earliest")];
+    let target = [("topic", "password_out"), ("delivery", delivery)];
+    Pipeline::new(&format!(
+        "{}{}INSERT INTO target SELECT value FROM STREAM source;\n",
+        table("source", "", "kafka", &[&all[..], &source].concat()),
+        table("target", "", "kafka", &[&all[..], &target].concat()),
+    ))
+}
+
+#[test]
+fn a_password_that_is_replaced_is_looked_up_again() {
+    for delivery in ["exactly-once", "at-least-once"] {
+        let (broker, port) = Broker::start_with_password("the-first");
+        let topics = broker.topics();
+        topics.create("password_in", 1);
+        topics.create("password_out", 1);
+        let pipeline = copy_with_password(port, delivery);
+        let password = pipeline.path("password");
+        std::fs::write(&password, "the-first\n").expect("it is writable");
+        topics.produce_values("password_in", ["a"]);
+        let mut running = pipeline.start(&[]);
+        running.wait_while_running("a record", || topics.written("password_out") >= 1);
+
+        broker.stop();
+        broker.set_password("the-second");
+        broker.restart();
+        topics.produce_values("password_in", ["b"]);
+        // The brokers have the new one before the file has.
+        running.wait_while_running("another start", || said(&pipeline).contains("starts again in"));
+        std::fs::write(&password, "the-second\n").expect("it is writable");
+        running.wait_while_running("both records", || distinct(topics, "password_out").len() == 2);
+        let finished = running.stop().expect_success();
+        finished.says(&["refuse this client"]).says_not(&["the-first", "the-second"]);
+        if delivery == "exactly-once" {
+            assert_eq!(sorted_values(&topics.read("password_out")), ["a", "b"]);
+        }
+    }
+}
+
+#[test]
+fn a_writer_whose_password_is_replaced_gets_the_new_one() {
+    let (broker, port) = Broker::start_with_password("the-first");
+    let topics = broker.topics();
+    topics.create("rate_out", 1);
+    let all = with_password(port);
+    let all: Vec<_> = all.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    let target = [("topic", "rate_out"), ("delivery", "at-least-once")];
+    let pipeline = Pipeline::new(&format!(
+        "{}{}INSERT INTO target SELECT CAST(value AS STRING) AS value FROM STREAM source;\n",
+        table("source", "", "rate", &[("rowsPerSecond", "20")]),
+        table("target", "", "kafka", &[&all[..], &target].concat()),
+    ));
+    let password = pipeline.path("password");
+    std::fs::write(&password, "the-first").expect("it is writable");
+    let mut running = pipeline.start(&[]);
+    running.wait_while_running("records", || topics.written("rate_out") >= 10);
+    broker.stop();
+    broker.set_password("the-second");
+    std::fs::write(&password, "the-second").expect("it is writable");
+    broker.restart();
+    let before = topics.written("rate_out");
+    running.wait_while_running("more records", || topics.written("rate_out") >= before + 10);
+    running.stop().expect_success().says(&["refuse this client", "starts again in"]);
+    let mut numbers: Vec<u64> =
+        topics.read("rate_out").iter().map(|record| record.value().parse().unwrap()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>(), "none is missing");
+}
+
+#[test]
+fn a_wrong_password_is_an_error_at_the_first_start() {
+    let (broker, port) = Broker::start_with_password("right");
+    broker.topics().create("password_in", 1);
+    broker.topics().create("password_out", 1);
+    let pipeline = copy_with_password(port, "exactly-once");
+    std::fs::write(pipeline.path("password"), "wrong").expect("it is writable");
+    let finished = pipeline.run(&[]);
+    let words = ["refuse this client", "correct the user, the password or the key"];
+    finished.expect_exit(1).says(&words).says_not(&["starts again"]);
+}
+
 /// What the first run has said so far.
 fn said(pipeline: &Pipeline) -> String {
     std::fs::read_to_string(pipeline.path("stderr.0")).unwrap_or_default()

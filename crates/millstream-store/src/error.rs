@@ -16,6 +16,9 @@ pub enum Kind {
     Fenced,
     /// A person edits settings, SQL or permissions.
     Config,
+    /// What the other side refuses may have been replaced meanwhile: look the credentials up again.
+    /// Where that gives the same ones a person edits them.
+    Credentials,
     /// A person looks at the data: input that cannot be read, or a damaged log.
     Data,
     /// Report it: an invariant of ours does not hold.

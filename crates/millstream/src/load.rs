@@ -171,7 +171,7 @@ impl PipelineFile {
                 Err(FlowError::Failure(failure)) => {
                     let problem = format!("flow '{}' cannot be planned: {failure}", flow.name);
                     return Err(match failure.kind() {
-                        Kind::Config => LoadError::Wrong(problem),
+                        Kind::Config | Kind::Credentials => LoadError::Wrong(problem),
                         _ => LoadError::Failed(problem),
                     });
                 }

@@ -64,6 +64,7 @@ fn advice(kind: Kind) -> &'static str {
             "another process runs on this checkpoint; stop that one first, or give this flow a \
              checkpoint of its own with --checkpoint"
         }
+        Kind::Credentials => "correct the user, the password or the key, then run it again",
         Kind::Config => "change the setting, the SQL or the permission, then run it again",
         Kind::Data => {
             "look at the input or log that the message names; nothing was skipped or overwritten"

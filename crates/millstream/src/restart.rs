@@ -1,9 +1,10 @@
 //! `--restart`: whether a flow that failed is started again, and when.
 //!
 //! Only what the outside did is worth another start: brokers that were away for longer than a
-//! transaction lives, a disk that was full. A wrong setting, a damaged log or another instance that
-//! has taken over would be met again. And a flow that has never run is not started again: an
-//! address with a mistake in it should be told at once.
+//! transaction lives, a disk that was full, a password that was replaced, which each start looks up
+//! again. A wrong setting, a damaged log or another instance that has taken over would be met again.
+//! And a flow that has never run is not started again: an address or a password with a mistake in it
+//! should be reported at once.
 
 use std::time::Duration;
 
@@ -81,7 +82,8 @@ impl Starts {
             self.failures = 0;
         }
         let Policy::OnFailure(count_max) = self.policy else { return None };
-        if failure != Kind::Retry || !self.has_run || self.failures == count_max {
+        let may_pass = matches!(failure, Kind::Retry | Kind::Credentials);
+        if !may_pass || !self.has_run || self.failures == count_max {
             return None;
         }
         self.failures += 1;
@@ -115,8 +117,10 @@ mod tests {
             assert_eq!(Starts::new(Policy::default()).again(&env, kind, RAN), None, "{kind:?}");
         }
         assert_eq!(Starts::new(Policy::Never).again(&env, Kind::Retry, RAN), None);
-        assert_eq!(Starts::new(Policy::default()).again(&env, Kind::Retry, None), None);
-        assert!(Starts::new(Policy::default()).again(&env, Kind::Retry, RAN).is_some());
+        for kind in [Kind::Retry, Kind::Credentials] {
+            assert_eq!(Starts::new(Policy::default()).again(&env, kind, None), None, "{kind:?}");
+            assert!(Starts::new(Policy::default()).again(&env, kind, RAN).is_some(), "{kind:?}");
+        }
     }
 
     #[test]

@@ -49,9 +49,15 @@ impl Context {
         self.heard.lock().reasons.iter().cloned().collect()
     }
 
-    /// Why the brokers do not let this client in, if they said so: waiting will not help.
+    /// Why the brokers do not let this client in, if they said so after they last let it in:
+    /// waiting will not help.
     pub fn refused(&self) -> Option<String> {
         self.heard.lock().refused.clone()
+    }
+
+    /// The brokers answered.
+    pub fn let_in(&self) {
+        self.heard.lock().refused = None;
     }
 
     /// How many group commits were answered, well or badly.

@@ -86,7 +86,7 @@ impl Cluster {
     }
 
     /// The partitions that `subscription` means now.
-    /// Errors: `Retry` if no broker answers within `patience`, `Config` if they refuse.
+    /// Errors: `Retry` if no broker answers within `patience`, `Credentials` if they refuse.
     pub fn partitions(
         &self,
         subscription: &Subscription,
@@ -228,7 +228,10 @@ impl Cluster {
             let waited = self.env.monotonic().saturating_sub(begun);
             let left = patience.saturating_sub(waited);
             let error = match attempt(&self.client, ATTEMPT.min(left)) {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    self.context().let_in();
+                    return Ok(answer);
+                }
                 Err(error) => error,
             };
             self.serve_events();

@@ -19,7 +19,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use tokio::sync::{Notify, oneshot};
 
 use super::client::Context;
-use super::error::SinkError;
+use super::error::{SinkError, SourceError};
 
 /// How much of a record's key or value an error shows.
 const EXCERPT_BYTES: usize = 60;
@@ -76,6 +76,7 @@ impl Drop for Pending {
 /// Receives the events of the producer's client.
 pub struct Deliveries {
     context: Context,
+    servers: String,
     bytes_max: u64,
     /// A publisher waits for space in the client's queue.
     waiting: AtomicBool,
@@ -84,11 +85,12 @@ pub struct Deliveries {
 }
 
 impl Deliveries {
-    /// For a client of `table` that takes records of up to `bytes_max` bytes.
-    pub fn new(env: Env, table: &str, bytes_max: u64) -> Self {
+    /// For a client of `table` at `servers` that takes records of up to `bytes_max` bytes.
+    pub fn new(env: Env, table: &str, servers: &str, bytes_max: u64) -> Self {
         let context = Context::new(env, table);
         let (waiting, space) = (AtomicBool::new(false), Notify::new());
-        Self { context, bytes_max, waiting, space, reports: AtomicU64::new(0) }
+        let servers = servers.to_owned();
+        Self { context, servers, bytes_max, waiting, space, reports: AtomicU64::new(0) }
     }
 
     /// How many delivery reports have come.
@@ -104,6 +106,11 @@ impl Deliveries {
     /// Completes after a delivery report, when there may be space in the client's queue.
     pub async fn space(&self) {
         self.space.notified().await;
+    }
+
+    /// What the client said of itself.
+    pub fn context(&self) -> &Context {
+        &self.context
     }
 
     /// Says in detail why a record was not delivered.
@@ -150,13 +157,25 @@ impl ProducerContext for Deliveries {
     fn delivery(&self, result: &DeliveryResult<'_>, pending: Arc<Pending>) {
         if let Err((error, record)) = result {
             let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
-            pending.fail(self.explain(record.topic(), record.key(), record.payload(), code));
+            pending.fail(match self.context.refused().filter(|_| was_given_up(code)) {
+                Some(reason) => {
+                    let servers = self.servers.clone();
+                    SinkError::Cluster(SourceError::Refused { servers, reason })
+                }
+                None => self.explain(record.topic(), record.key(), record.payload(), code),
+            });
         }
         self.reports.fetch_add(1, Ordering::Relaxed);
         if self.waiting.swap(false, Ordering::SeqCst) {
             self.space.notify_one();
         }
     }
+}
+
+/// Whether it says only that a record was not sent in time, and not why.
+fn was_given_up(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode::{MessageTimedOut, PurgeInflight, PurgeQueue};
+    matches!(code, MessageTimedOut | PurgeInflight | PurgeQueue)
 }
 
 /// Enough of a record to find it.
@@ -194,7 +213,7 @@ mod tests {
         let (pending, Acknowledgement::Later(acknowledgement)) = Pending::new(&Env::real()) else {
             panic!("a delivery is not done at once");
         };
-        let deliveries = Deliveries::new(Env::real(), "t", 1_000);
+        let deliveries = Deliveries::new(Env::real(), "t", "", 1_000);
         let code = RDKafkaErrorCode::MessageSizeTooLarge;
         pending.fail(deliveries.explain("out", Some(b"k1"), Some(&[b'x'; 2_000]), code));
         pending.fail(SinkError::NullTopic);

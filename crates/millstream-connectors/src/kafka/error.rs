@@ -175,10 +175,8 @@ impl Classified for SourceError {
             Self::Unreachable { .. } | Self::Question { .. } | Self::ReplayStalled { .. } => {
                 Kind::Retry
             }
-            Self::Refused { .. }
-            | Self::NoTopic { .. }
-            | Self::Client { .. }
-            | Self::Start { .. } => Kind::Config,
+            Self::Refused { .. } => Kind::Credentials,
+            Self::NoTopic { .. } | Self::Client { .. } | Self::Start { .. } => Kind::Config,
             Self::Offset { .. } | Self::DataLoss { .. } => Kind::Data,
             Self::Read { kind, .. } => *kind,
         }

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use millstream_engine::contact::ContactWith;
 use millstream_store::env::{Env, Thread};
-use rdkafka::producer::Producer as _;
+use rdkafka::producer::{Producer as _, PurgeConfig};
 
 use super::native::ProducerClient;
 
 /// How long it waits for an event; how soon it notices that it should end.
 const POLL: Duration = Duration::from_millis(100);
+/// Records that wait for so long for brokers that refuse the credentials are given up: the client
+/// keeps the password that it was made with, and would try it until the records time out.
+const REFUSED_PATIENCE_MS: i64 = 3_000;
 
 /// The running thread. Dropping it ends the thread, and lets go of its share of the client.
 pub struct Poller {
@@ -31,11 +34,19 @@ impl Poller {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, clock) = (stop.clone(), env.clone());
         let thread = env.thread(name, move || {
-            let mut awaited = Awaited::default();
+            let (mut awaited, mut reports_before) = (Awaited::default(), 0);
             while !stopped.load(Ordering::Acquire) {
                 client.poll(POLL);
                 let reports = client.context().reports();
-                awaited.look(client.in_flight_count() > 0, reports, clock.now_ms(), &contact);
+                if std::mem::replace(&mut reports_before, reports) != reports {
+                    client.context().context().let_in();
+                }
+                let now_ms = clock.now_ms();
+                awaited.look(client.in_flight_count() > 0, reports, now_ms, &contact);
+                let waits = awaited.lasts_ms(now_ms) >= REFUSED_PATIENCE_MS;
+                if waits && client.context().context().refused().is_some() {
+                    client.purge(PurgeConfig::default().queue().inflight());
+                }
             }
         });
         Self { stop, thread: Some(thread) }
@@ -62,6 +73,11 @@ impl Awaited {
             None => {}
         }
         self.since = is_any.then_some((now_ms, reports));
+    }
+
+    /// For how many milliseconds no report has come.
+    fn lasts_ms(&self, now_ms: i64) -> i64 {
+        self.since.map_or(0, |(since_ms, _)| now_ms.saturating_sub(since_ms))
     }
 }
 

@@ -165,7 +165,8 @@ fn connect(
     let config = settings.producer_to(partitions.found.len());
     let native = config.create_native_config().map_err(client_error).map_err(SinkError::Cluster)?;
     let bytes_max = native.get("message.max.bytes").ok().and_then(|text| text.parse().ok());
-    let deliveries = Deliveries::new(env.clone(), table, bytes_max.unwrap_or(0));
+    let deliveries =
+        Deliveries::new(env.clone(), table, settings.servers(), bytes_max.unwrap_or(0));
     let client: ProducerClient =
         config.create_with_context(deliveries).map_err(client_error).map_err(SinkError::Cluster)?;
     let client = Arc::new(client);

@@ -1,5 +1,6 @@
-//! The thread that keeps an eye on the cluster: partitions that appear or vanish, and commits to
-//! the consumer group. It asks about once a second, through a client of its own.
+//! The thread that keeps an eye on the cluster: partitions that appear or vanish, brokers that let
+//! nobody in any more, and commits to the consumer group. It asks about once a second, through a
+//! client of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +25,9 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 /// A partition is gone if this many looks in a row do not find it: a broker that starts up may
 /// not know all topics for a moment.
 const LOOKS_UNTIL_GONE: u32 = 3;
+/// The brokers refuse the credentials if this many looks in a row say so. A client that runs keeps
+/// the password that it was made with, so one that was replaced needs another start of the flow.
+const LOOKS_UNTIL_REFUSED: u32 = 3;
 /// How long the last commit may take.
 const LAST_COMMIT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -68,7 +72,7 @@ impl Watch {
     pub fn start(watched: Watched, env: &Env) -> Self {
         let shared = Arc::new(Shared::default());
         let (own, clock) = (shared.clone(), env.clone());
-        let mut watching = Watching { watched, env: clock, absent: BTreeMap::new() };
+        let mut watching = Watching { watched, env: clock, absent: BTreeMap::new(), refusals: 0 };
         let thread = env.thread("kafka-watch", move || watching.run(&own));
         Self { shared, thread: Some(thread) }
     }
@@ -92,6 +96,8 @@ struct Watching {
     env: Env,
     /// Partitions not found lately, and how often in a row.
     absent: BTreeMap<PartitionId, u32>,
+    /// How many of the last looks in a row were refused.
+    refusals: u32,
 }
 
 impl Watching {
@@ -139,8 +145,19 @@ impl Watching {
             // A refusal is an answer.
             _ => brokers.answered(),
         }
-        // Without an answer nothing is known.
-        let Ok(now) = answer else { return };
+        let now = match answer {
+            Ok(now) => now,
+            Err(error @ SourceError::Refused { .. }) => {
+                self.refusals += 1;
+                if self.refusals == LOOKS_UNTIL_REFUSED {
+                    buffer.fail(error.into());
+                }
+                return;
+            }
+            // Without an answer nothing is known.
+            Err(_) => return,
+        };
+        self.refusals = 0;
         match now.leaderless {
             0 => leaders.answered(),
             _ => leaders.unanswered(asked_ms),

@@ -53,7 +53,9 @@ pub async fn run(arguments: GenerateArguments, app: &App) -> ExitCode {
             app.screen.say(&done.shown());
             app.done()
         }
-        Err(failure) if failure.kind() == Kind::Config => app.wrong(&failure.to_string()),
+        Err(failure) if matches!(failure.kind(), Kind::Config | Kind::Credentials) => {
+            app.wrong(&failure.to_string())
+        }
         Err(failure) => app.failed(&failure.to_string()),
     }
 }

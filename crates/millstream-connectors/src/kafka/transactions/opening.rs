@@ -91,10 +91,14 @@ impl Opening {
     /// Makes sure that the topic of all rows exists, if there is one. Blocks.
     pub fn check_topic(&self) -> Result<(), SinkError> {
         let Some(topic) = &self.topic else { return Ok(()) };
-        let deliveries = Deliveries::new(self.env.clone(), &self.table, 0);
+        let deliveries = self.deliveries(0);
         let client = self.settings.producer().create_with_context(deliveries);
         let client: ProducerClient = client.map_err(client_error).map_err(SinkError::Cluster)?;
         check_topic(&self.settings, &self.env, &self.table, Some(topic), &client)
+    }
+
+    fn deliveries(&self, bytes_max: u64) -> Deliveries {
+        Deliveries::new(self.env.clone(), &self.table, self.settings.servers(), bytes_max)
     }
 
     /// How our own client is to write, if it can. Blocks.
@@ -124,7 +128,7 @@ impl Opening {
         let native = config.create_native_config().map_err(client_error);
         let native = native.map_err(SinkError::Cluster)?;
         let bytes_max = native.get("message.max.bytes").ok().and_then(|text| text.parse().ok());
-        let deliveries = Deliveries::new(self.env.clone(), &self.table, bytes_max.unwrap_or(0));
+        let deliveries = self.deliveries(bytes_max.unwrap_or(0));
         let client: ProducerClient = config
             .create_with_context(deliveries)
             .map_err(client_error)
