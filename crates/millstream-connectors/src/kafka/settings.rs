@@ -239,7 +239,10 @@ impl ClientSettings {
 
     /// Settings of the client that asks about partitions, and commits to `group`, if there is one.
     pub fn control(&self, group: Option<&str>) -> ClientConfig {
-        let mut config = self.with_defaults(&[("isolation.level", "read_uncommitted")]);
+        // The client is no member of the group. The time-out is how long a commit waits for its
+        // coordinator, and with it the end of the client: without brokers 45 s by default.
+        let defaults = [("isolation.level", "read_uncommitted"), ("session.timeout.ms", "6000")];
+        let mut config = self.with_defaults(&defaults);
         match group {
             Some(group) => config.set("group.id", group),
             None => config.remove("group.id"),
