@@ -1,10 +1,10 @@
 //! `--restart`: whether a flow that failed is started again, and when.
 //!
 //! Only what the outside did is worth another start: brokers that were away for longer than a
-//! transaction lives, a disk that was full, a password that was replaced, which each start looks up
-//! again. A wrong setting, a damaged log or another instance that has taken over would be met again.
-//! And a flow that has never run is not started again: an address or a password with a mistake in it
-//! should be reported at once.
+//! transaction lives, a disk that was full, a password that was replaced, which each start looks
+//! up again. A wrong setting, a damaged log or another instance that has taken over would be met
+//! again. And a flow that has never run is not started again: an address or a password with a
+//! mistake in it should be reported at once.
 
 use std::time::Duration;
 
