@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millstream_engine::sink::{Delivery, Reached, SourceOffset};
+use millstream_engine::api::sink::{Delivery, Reached, SourceOffset};
 
 use crate::topic::position_of;
 use crate::world::State;

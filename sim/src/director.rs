@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use millstream_engine::driver::tracking::ProgressTracking;
-use millstream_engine::source::Kind;
+use millstream_engine::api::settings::ProgressTracking;
+use millstream_engine::api::source::Kind;
 use millstream_engine::sql::trigger::Trigger;
 
 use crate::running::Running;

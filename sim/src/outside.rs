@@ -10,7 +10,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use async_trait::async_trait;
 use futures::FutureExt;
-use millstream_engine::sink::{
+use millstream_engine::api::sink::{
     Acknowledgement, BatchId, Delivery, Failure, Kind, Output, Published, Reached, Sink,
 };
 

@@ -6,7 +6,7 @@
 use std::fmt::Arguments;
 use std::time::Duration;
 
-use millstream_engine::driver::tracking::ProgressTracking;
+use millstream_engine::api::settings::ProgressTracking;
 use millstream_store::env::Clock;
 use tokio::sync::oneshot;
 

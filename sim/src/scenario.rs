@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use millstream_engine::driver::tracking::ProgressTracking;
-use millstream_engine::sink::Delivery;
+use millstream_engine::api::settings::ProgressTracking;
+use millstream_engine::api::sink::Delivery;
 use millstream_engine::sql::trigger::Trigger;
 use millstream_store::log_writer::{PurgeTime, Settings};
 

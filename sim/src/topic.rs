@@ -9,7 +9,7 @@ use std::time::Duration;
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
-use millstream_engine::source::{
+use millstream_engine::api::source::{
     Admission, Failure, Kind, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
 };
 use tokio::sync::Notify;

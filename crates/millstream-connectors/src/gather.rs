@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use millstream_engine::sink::{Acknowledgement, BatchId, Failure, Kind, Output, Reached};
+use millstream_engine::api::sink::{Acknowledgement, BatchId, Failure, Kind, Output, Reached};
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Thread};
 use tokio::sync::{mpsc, oneshot};

@@ -29,7 +29,7 @@ mod testing;
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_engine::connector::{Connector, Registry};
+use millstream_engine::api::connector::{Connector, Registry};
 
 /// All connectors of this crate, for pipelines whose paths are relative to `base_dir`; to be the
 /// same as `FlowContext::base_dir`.

@@ -2,11 +2,12 @@
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::connector::{
-    Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::options::{OptionError, OptionSpec};
+use millstream_engine::api::sink::{
+    Acknowledgement, Delivery, Failure, Kind, Output, Published, Sink,
 };
-use millstream_engine::sink::{Acknowledgement, Delivery, Failure, Kind, Output, Published, Sink};
-use millstream_engine::source::Source;
+use millstream_engine::api::source::Source;
 
 /// The `noop` connector.
 pub struct Noop;

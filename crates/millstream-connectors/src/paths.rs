@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use millstream_engine::connector::OptionError;
+use millstream_engine::api::options::OptionError;
 
 /// The local path that an option means: `file:` URIs are unwrapped, relative paths are relative to
 /// `base_dir`.

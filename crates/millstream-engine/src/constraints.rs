@@ -12,9 +12,9 @@ use arrow::array::{AsArray, BooleanArray, RecordBatch, StringArray};
 use arrow::compute::{and, filter_record_batch};
 use thiserror::Error;
 
-use crate::dead_letters::{Group, Letter};
-use crate::progress::ConstraintProgress;
-use crate::source::{Classified, Failure, Kind};
+use crate::api::dead_letter::{Group, Letter};
+use crate::api::progress::ConstraintProgress;
+use crate::api::source::{Classified, Failure, Kind};
 
 /// What happens to a row that breaks a constraint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use millstream_engine::progress::{Contact, Listener, Progress, Restart, SourceBeginning};
+use millstream_engine::api::progress::{Contact, Listener, Progress, Restart, SourceBeginning};
 
 use crate::human;
 use crate::screen::Screen;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use millstream_engine::connector::Registry;
+use millstream_engine::api::connector::Registry;
+use millstream_engine::api::references::{Lookup, Reference};
 use millstream_engine::flow::{self, FlowError, PlannedFlow, Setup};
-use millstream_engine::references::{Lookup, Reference};
 use millstream_engine::sql::diagnostic::Diagnostics;
 use millstream_engine::sql::nearest;
 use millstream_engine::sql::pipeline::{Flow, Pipeline};

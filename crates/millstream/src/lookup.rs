@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use millstream_engine::references::{Lookup, Reference};
+use millstream_engine::api::references::{Lookup, Reference};
 
 /// The largest file that is taken for a value, in bytes.
 const LENGTH_MAX: u64 = 1 << 20;

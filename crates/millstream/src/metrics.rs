@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram, with_local_recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use millstream_engine::progress::{Contact, Listener, Progress, QueryStarted, Restart};
+use millstream_engine::api::progress::{Contact, Listener, Progress, QueryStarted, Restart};
 use parking_lot::Mutex;
 
 use crate::watch::{self, Silences};

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use millstream_engine::driver::stop::Stopper;
-use millstream_engine::progress::{
+use millstream_engine::api::progress::OperatorMetrics;
+use millstream_engine::api::progress::{
     ConstraintProgress, Contact, Durations, Listener, Progress, QueryStarted, Restart,
     SinkProgress, SourceProgress,
 };
-use millstream_engine::state::operator::OperatorMetrics;
+use millstream_engine::driver::stop::Stopper;
 use millstream_store::env::{Env, Thread};
 use millstream_store::offset::SourceOffset;
 use parking_lot::Mutex;

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use millstream_engine::api::progress::Silent;
+use millstream_engine::api::settings::Logging;
 use millstream_engine::dead_letters::Tally;
 use millstream_engine::driver::stop::stop_pair;
-use millstream_engine::driver::tracking::Logging;
 use millstream_engine::flow::RunSettings;
 use millstream_engine::flow::replay::Replay;
-use millstream_engine::progress::Silent;
 use millstream_engine::sql::trigger::Trigger;
 
 use crate::app::App;

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use millstream_engine::api::progress::ConstraintProgress;
 use millstream_engine::driver::Finished;
-use millstream_engine::progress::ConstraintProgress;
 use millstream_store::error::{Failure, Kind};
 
 use crate::human;

@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use millstream_engine::api::progress::Listener;
+use millstream_engine::api::settings::Logging;
 use millstream_engine::driver::others::Siblings;
 use millstream_engine::driver::stop::{Stop, Stopper, stop_pair};
-use millstream_engine::driver::tracking::Logging;
 use millstream_engine::flow::RunSettings;
-use millstream_engine::progress::Listener;
 use millstream_store::checkpoint::query_ids;
 
 use crate::announce::Announcer;

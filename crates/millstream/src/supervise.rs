@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use millstream_engine::api::progress::{Listener, Progress, Restart};
 use millstream_engine::driver::Finished;
 use millstream_engine::driver::stop::Stopper;
 use millstream_engine::flow::{PlannedFlow, RunSettings};
-use millstream_engine::progress::{Listener, Progress, Restart};
 use millstream_store::env::Env;
 use millstream_store::error::{Failure, Kind};
 use parking_lot::Mutex;

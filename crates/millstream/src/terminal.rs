@@ -136,7 +136,7 @@ impl Rates {
 
 #[cfg(test)]
 mod tests {
-    use millstream_engine::progress::Listener as _;
+    use millstream_engine::api::progress::Listener as _;
 
     use super::*;
     use crate::watch::tests::{contact, progress};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use millstream_engine::connector::ReadMode;
+use millstream_engine::api::connector::ReadMode;
 use millstream_engine::flow::SourceFacts;
 use millstream_engine::sql::trigger::Trigger;
 use millstream_engine::sql::types::spark_schema;

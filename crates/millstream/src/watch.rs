@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::progress::{
+use millstream_engine::api::progress::{
     ConstraintProgress, Contact, Listener, Progress, QueryStarted, Restart, SourceBeginning,
     SourceProgress,
 };
@@ -265,7 +265,7 @@ fn distance(latest: &Value, end: Option<&Value>) -> Option<u64> {
 
 #[cfg(test)]
 pub mod tests {
-    use millstream_engine::progress::Durations;
+    use millstream_engine::api::progress::Durations;
     use millstream_store::offset::SourceOffset;
 
     use super::*;

@@ -7,11 +7,10 @@ mod show;
 mod sink;
 
 use arrow::datatypes::SchemaRef;
-use millstream_engine::connector::{
-    Connector, FlowContext, OptionError, OptionSpec, Options, ReadMode, Side, Table,
-};
-use millstream_engine::sink::{Failure, Kind, Sink};
-use millstream_engine::source::Source;
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
+use millstream_engine::api::sink::{Failure, Kind, Sink};
+use millstream_engine::api::source::Source;
 pub use show::show;
 pub use sink::{ConsoleSink, OutputClosed};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::sink::{
+use millstream_engine::api::sink::{
     Acknowledgement, Classified, Delivery, Failure, Kind, Output, Published, Sink,
 };
 use millstream_store::env::Env;

@@ -8,8 +8,8 @@ use arrow::array::{
     RecordBatch, StringArray, StructArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
-use millstream_engine::connector::Options;
-use millstream_engine::sink::{BatchId, Output, Reached, Sink};
+use millstream_engine::api::options::Options;
+use millstream_engine::api::sink::{BatchId, Output, Reached, Sink};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::sink::{Failure, Kind};
+use millstream_engine::api::sink::{Failure, Kind};
 use millstream_lake::error::TableError;
 use millstream_lake::maintenance::LiveTable;
 use millstream_lake::store::TableStore;

@@ -21,12 +21,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
-use millstream_engine::connector::{
-    Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
-};
-use millstream_engine::plan::stages::OutputMode;
-use millstream_engine::sink::{Failure, Kind, Sink};
-use millstream_engine::source::{Source, StaticTable};
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::options::{OptionError, OptionSpec};
+use millstream_engine::api::settings::OutputMode;
+use millstream_engine::api::sink::{Failure, Kind, Sink};
+use millstream_engine::api::source::{Source, StaticTable};
 use millstream_lake::error::LocationError;
 use millstream_lake::maintenance::LiveTable;
 use millstream_lake::store::TableStore;

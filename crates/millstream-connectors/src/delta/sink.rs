@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::connector::FlowContext;
-use millstream_engine::sink::{
+use millstream_engine::api::connector::FlowContext;
+use millstream_engine::api::sink::{
     Acknowledgement, BatchId, Delivery, Failure, Kind, OtherQuery, Output, Published, Reached,
     Sink, SourceOffset,
 };

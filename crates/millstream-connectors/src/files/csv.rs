@@ -17,7 +17,7 @@ use arrow::array::builder::{BooleanBuilder, StringBuilder};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, StringArray};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options, filter_record_batch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use millstream_engine::connector::OptionError;
+use millstream_engine::api::options::OptionError;
 use millstream_engine::json::ParseMode;
 use millstream_engine::sql::spark_type;
 

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
-use millstream_engine::sink::{BatchId, Failure, Published, Reached};
+use millstream_engine::api::sink::{BatchId, Failure, Published, Reached};
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use parking_lot::Mutex;

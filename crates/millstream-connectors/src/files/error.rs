@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use millstream_engine::source::{Classified, Kind};
+use millstream_engine::api::source::{Classified, Kind};
 use thiserror::Error;
 
 /// What can go wrong when files are listed, read or written. Each says which file, and what to do.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
-use millstream_engine::connector::OptionError;
+use millstream_engine::api::options::OptionError;
 use serde_json::Value;
 
 use super::error::FileError;

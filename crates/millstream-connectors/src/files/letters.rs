@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use arrow::array::RecordBatch;
-use millstream_engine::dead_letters::Payloads;
-use millstream_engine::source::{Failure, Place};
+use millstream_engine::api::dead_letter::Payloads;
+use millstream_engine::api::dead_letter::Place;
+use millstream_engine::api::source::Failure;
 
 use super::csv::CsvDecoder;
 use super::lines::Block;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 
-use millstream_engine::source::{Letter, Place};
+use millstream_engine::api::dead_letter::{Letter, Place};
 
 /// Lines in a block: as many as rows in a record batch.
 const BLOCK_LINES: usize = 8_192;

@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use millstream_engine::source::{Failure, SourceLog};
+use millstream_engine::api::source::{Failure, SourceLog};
 use serde::{Deserialize, Serialize};
 
 use super::error::FileError;

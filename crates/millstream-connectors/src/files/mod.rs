@@ -47,13 +47,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 pub use error::FileError;
-use millstream_engine::connector::{
-    Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
-};
-use millstream_engine::dead_letters::Payloads;
-use millstream_engine::plan::stages::OutputMode;
-use millstream_engine::sink::{Failure, Kind, Sink};
-use millstream_engine::source::{Source, StaticTable};
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::dead_letter::Payloads;
+use millstream_engine::api::options::{OptionError, OptionSpec};
+use millstream_engine::api::settings::OutputMode;
+use millstream_engine::api::sink::{Failure, Kind, Sink};
+use millstream_engine::api::source::{Source, StaticTable};
 pub use options::{Format, ReadOptions, WriteOptions};
 pub use sink::FilesSink;
 pub use source::FilesSource;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use millstream_engine::connector::{OptionError, OptionSpec, Options, Side};
-use millstream_engine::dead_letters;
+use millstream_engine::api::dead_letter;
+use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use millstream_engine::json::ParseMode;
 
 use super::metadata_log::COMPACT_INTERVAL;
@@ -188,7 +188,7 @@ impl ReadOptions {
             ignore_corrupt_files: options.parse_bool("ignoreCorruptFiles")?.unwrap_or(false),
             ignore_missing_files: options.parse_bool("ignoreMissingFiles")?.unwrap_or(false),
             mode: mode(options, format)?,
-            apart: options.get(dead_letters::OPTION).is_some(),
+            apart: options.get(dead_letter::OPTION).is_some(),
             corrupt_record_column: corrupt_record_column.unwrap_or("_corrupt_record").to_owned(),
             csv: csv(options)?,
             log: LogSettings::parse(options, "fileSource.log")?,
@@ -266,13 +266,13 @@ fn files_max(options: &Options) -> Result<Option<usize>, OptionError> {
 /// The option `mode`. Where malformed records are dead letters none of them becomes a row.
 fn mode(options: &Options, format: Format) -> Result<ParseMode, OptionError> {
     let stated = ParseMode::stated(options)?;
-    if options.get(dead_letters::OPTION).is_none() {
+    if options.get(dead_letter::OPTION).is_none() {
         return Ok(stated);
     }
     if !RECORDS.contains(&format) {
         let problem = format!("no record of a {format} file can be malformed by itself");
         let help = Some("leave 'deadLetter' out; it is for json and csv".to_owned());
-        return Err(OptionError::of(dead_letters::OPTION, problem, help));
+        return Err(OptionError::of(dead_letter::OPTION, problem, help));
     }
     Ok(ParseMode::DropMalformed)
 }

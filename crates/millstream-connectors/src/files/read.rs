@@ -9,9 +9,10 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use millstream_engine::connector::OptionError;
+use millstream_engine::api::dead_letter::Letter;
+use millstream_engine::api::options::OptionError;
+use millstream_engine::api::source::{Failure, RecordBatches};
 use millstream_engine::json::{DecodeOptions, Decoder, Values};
-use millstream_engine::source::{Failure, Letter, RecordBatches};
 use parking_lot::Mutex;
 
 use super::csv::CsvRows;

@@ -14,7 +14,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use millstream_engine::sink::{BatchId, Published, Reached, SourceOffset};
+use millstream_engine::api::sink::{BatchId, Published, Reached, SourceOffset};
 use serde::{Deserialize, Serialize};
 
 use super::durable;

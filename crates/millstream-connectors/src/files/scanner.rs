@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::source::{Failure, Kind};
+use millstream_engine::api::source::{Failure, Kind};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 use tokio::sync::watch;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::connector::FlowContext;
-use millstream_engine::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
+use millstream_engine::api::connector::FlowContext;
+use millstream_engine::api::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
 
 use super::directory::{Directory, Target};
 use super::options::WriteOptions;

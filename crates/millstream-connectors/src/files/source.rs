@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::connector::FlowContext;
-use millstream_engine::source::{
-    Admission, Failure, Letter, RecordBatches, Records, Source, SourceLog, SourceOffset, Split,
-    Taken,
+use millstream_engine::api::connector::FlowContext;
+use millstream_engine::api::dead_letter::Letter;
+use millstream_engine::api::source::{
+    Admission, Failure, RecordBatches, Records, Source, SourceLog, SourceOffset, Split, Taken,
 };
 use millstream_store::env::{Env, Task};
 use tokio::sync::Mutex;

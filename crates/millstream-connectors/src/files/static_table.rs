@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::connector::FlowContext;
-use millstream_engine::source::{Failure, StaticTable};
+use millstream_engine::api::connector::FlowContext;
+use millstream_engine::api::source::{Failure, StaticTable};
 use millstream_store::env::Env;
 
 use super::listing::{Found, Place};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
-use millstream_engine::source::{Failure, Kind, Letter, Place, Records, Traced};
+use millstream_engine::api::dead_letter::{Letter, Place};
+use millstream_engine::api::source::{Failure, Kind, Records, Traced};
 
 use super::csv::CsvDecoder;
 use super::error::FileError;

@@ -5,8 +5,9 @@
 //! at-least-once, with a warning; a user who asked for it gets the brokers' reason.
 
 use async_trait::async_trait;
-use millstream_engine::connector::{FlowContext, OptionError, Options};
-use millstream_engine::sink::{
+use millstream_engine::api::connector::FlowContext;
+use millstream_engine::api::options::{OptionError, Options};
+use millstream_engine::api::sink::{
     Acknowledgement, Delivery, Failure, OtherQuery, Output, Published, Sink,
 };
 

@@ -16,8 +16,8 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow_csv::ReaderBuilder;
 use arrow_csv::reader::Decoder;
-use millstream_engine::connector::{OptionError, Options};
-use millstream_engine::dead_letters;
+use millstream_engine::api::dead_letter;
+use millstream_engine::api::options::{OptionError, Options};
 use millstream_engine::json::ParseMode;
 use millstream_engine::sql::spark_type;
 use regex::Regex;
@@ -78,7 +78,7 @@ impl CsvFormat {
             let problem = "'header' cannot be true for a Kafka table";
             return Err(OptionError::of("header", problem, Some(help.to_owned())));
         }
-        let apart = options.get(dead_letters::OPTION).is_some();
+        let apart = options.get(dead_letter::OPTION).is_some();
         let seen = |(index, field): (usize, &Arc<Field>)| {
             let is_nullable = field.is_nullable() || !apart || Some(index) == corrupt;
             field.as_ref().clone().with_nullable(is_nullable)

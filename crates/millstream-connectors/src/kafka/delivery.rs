@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use millstream_engine::sink::{Acknowledgement, Failure, Kind};
+use millstream_engine::api::sink::{Acknowledgement, Failure, Kind};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 use rdkafka::client::ClientContext;

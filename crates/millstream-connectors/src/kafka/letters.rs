@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BinaryArray, RecordBatch};
-use millstream_engine::connector::Table;
-use millstream_engine::dead_letters::Payloads;
-use millstream_engine::source::{Failure, Letter, Place};
+use millstream_engine::api::connector::Table;
+use millstream_engine::api::dead_letter::Payloads;
+use millstream_engine::api::dead_letter::{Letter, Place};
+use millstream_engine::api::source::Failure;
 
 use super::chunk::Chunk;
 use super::offsets::PartitionId;

@@ -44,12 +44,11 @@ mod wire;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use millstream_engine::connector::{
-    Connector, FlowContext, OptionError, OptionSpec, Options, ReadMode, Side, Table,
-};
-use millstream_engine::dead_letters::{Form, Payloads};
-use millstream_engine::sink::{Failure, Kind, Sink};
-use millstream_engine::source::{Source, StaticTable};
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::dead_letter::{Form, Payloads};
+use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
+use millstream_engine::api::sink::{Failure, Kind, Sink};
+use millstream_engine::api::source::{Source, StaticTable};
 
 pub use error::{DataLoss, MalformedValue, SinkError, SourceError};
 

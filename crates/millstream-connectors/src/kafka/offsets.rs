@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use millstream_engine::source::Lane;
+use millstream_engine::api::source::Lane;
 use millstream_store::offset::SourceOffset;
 
 /// Names one partition. Ordered by topic, then number.

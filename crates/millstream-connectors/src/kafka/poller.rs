@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_engine::contact::ContactWith;
+use millstream_engine::api::contact::ContactWith;
 use millstream_store::env::{Env, Thread};
 use rdkafka::producer::{Producer as _, PurgeConfig};
 

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use millstream_engine::source::{Admission, Failure};
+use millstream_engine::api::source::{Admission, Failure};
 use millstream_store::env::Env;
 use millstream_store::offset::SourceOffset;
 use parking_lot::{Mutex, MutexGuard};

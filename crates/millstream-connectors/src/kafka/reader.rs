@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::connector::Memory;
-use millstream_engine::source::{Failure, Kind};
+use millstream_engine::api::connector::Memory;
+use millstream_engine::api::source::{Failure, Kind};
 use millstream_store::env::{Env, Thread};
 use parking_lot::{Condvar, Mutex};
 use rdkafka::consumer::Consumer as _;

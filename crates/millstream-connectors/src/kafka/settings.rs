@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use millstream_engine::connector::{Memory, OptionError, Options};
+use millstream_engine::api::connector::Memory;
+use millstream_engine::api::options::{OptionError, Options};
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaConfRes;

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::connector::FlowContext;
-use millstream_engine::contact::ContactWith;
-use millstream_engine::sink::{Acknowledgement, Failure, Output};
+use millstream_engine::api::connector::FlowContext;
+use millstream_engine::api::contact::ContactWith;
+use millstream_engine::api::sink::{Acknowledgement, Failure, Output};
 use millstream_store::env::Env;
 use rdkafka::producer::Producer as _;
 use rdkafka::types::RDKafkaErrorCode;

@@ -4,7 +4,7 @@
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListArray, RecordBatch, StructArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type, Schema};
-use millstream_engine::connector::OptionError;
+use millstream_engine::api::options::OptionError;
 
 use super::error::SinkError;
 

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::connector::{FlowContext, Memory, ReadMode};
-use millstream_engine::source::{
+use millstream_engine::api::connector::{FlowContext, Memory, ReadMode};
+use millstream_engine::api::source::{
     Admission, Beginning, Failure, Lane, Source, SourceLog, SourceOffset, Split, Taken,
 };
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use millstream_engine::connector::{OptionError, Options, ReadMode};
-use millstream_engine::dead_letters;
+use millstream_engine::api::connector::ReadMode;
+use millstream_engine::api::dead_letter;
+use millstream_engine::api::options::{OptionError, Options};
 use regex::Regex;
 
 use super::admission::{DELAY_MAX_DEFAULT, Limits};
@@ -146,7 +147,7 @@ impl SourceOptions {
             limits: limits(options)?,
             // A dead letter keeps its record's headers, for which there is no column then.
             include_headers: options.parse_bool("includeHeaders")?.unwrap_or(false)
-                || options.get(dead_letters::OPTION).is_some(),
+                || options.get(dead_letter::OPTION).is_some(),
             group_prefix: options.get("groupIdPrefix").map(str::to_owned),
             client,
         };

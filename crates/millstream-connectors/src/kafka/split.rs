@@ -5,9 +5,8 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, BinaryArray, RecordBatch};
 use arrow::compute::concat;
 use arrow::datatypes::{Int32Type, Int64Type};
-use millstream_engine::source::{
-    Failure, Kind, Lane, Letter, RecordBatches, Records, Split, Traced,
-};
+use millstream_engine::api::dead_letter::Letter;
+use millstream_engine::api::source::{Failure, Kind, Lane, RecordBatches, Records, Split, Traced};
 
 use super::chunk::Chunk;
 use super::offsets::PartitionId;

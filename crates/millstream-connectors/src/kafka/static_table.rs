@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::connector::{Connector, FlowContext, ReadMode, Table};
-use millstream_engine::source::{Admission, Failure, Source, SourceLog, StaticTable};
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::source::{Admission, Failure, Source, SourceLog, StaticTable};
 use tokio::sync::Mutex;
 
 use super::KafkaConnector;

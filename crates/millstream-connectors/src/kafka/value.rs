@@ -11,10 +11,12 @@ use arrow::array::{
     TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use millstream_engine::connector::{OptionError, Options, Table};
-use millstream_engine::dead_letters;
+use millstream_engine::api::connector::Table;
+use millstream_engine::api::dead_letter;
+use millstream_engine::api::dead_letter::Letter;
+use millstream_engine::api::options::{OptionError, Options};
+use millstream_engine::api::source::{Failure, Kind};
 use millstream_engine::json::{DecodeOptions, Decoder, MalformedRecord, ParseMode};
-use millstream_engine::source::{Failure, Kind, Letter};
 
 use super::chunk::{Chunk, headers_type};
 use super::csv::{CsvFormat, CsvReader};
@@ -52,10 +54,10 @@ impl Rows {
         let options = &table.options;
         let format = options.get("value.format").map(|text| text.trim().to_ascii_lowercase());
         let decodes = table.columns.is_some() && format.as_deref() != Some("raw");
-        if options.get(dead_letters::OPTION).is_some() && !decodes {
+        if options.get(dead_letter::OPTION).is_some() && !decodes {
             let problem = "no record of this table can be malformed, so there are no dead letters";
             let help = "Declare the columns of the value, or leave 'deadLetter' out";
-            return Err(OptionError::of(dead_letters::OPTION, problem, Some(help.to_owned())));
+            return Err(OptionError::of(dead_letter::OPTION, problem, Some(help.to_owned())));
         }
         let Some(columns) = &table.columns else {
             return match format {
@@ -266,7 +268,7 @@ fn text_column(values: &BinaryArray) -> StringArray {
 /// The option `mode`. Where malformed records are dead letters none of them becomes a row.
 fn parse_mode(options: &Options) -> Result<ParseMode, OptionError> {
     let mode = ParseMode::stated(options)?;
-    let apart = options.get(dead_letters::OPTION).is_some();
+    let apart = options.get(dead_letter::OPTION).is_some();
     Ok(if apart { ParseMode::DropMalformed } else { mode })
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::contact::ContactWith;
+use millstream_engine::api::contact::ContactWith;
 use millstream_store::env::{Env, Thread};
 use millstream_store::offset::SourceOffset;
 use parking_lot::{Condvar, Mutex};

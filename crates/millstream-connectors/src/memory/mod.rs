@@ -11,11 +11,10 @@ mod table;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use millstream_engine::connector::{
-    Connector, FlowContext, OptionError, OptionSpec, ReadMode, Side, Table,
-};
-use millstream_engine::sink::{Failure, Kind, Sink};
-use millstream_engine::source::{Source, StaticTable};
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::options::{OptionError, OptionSpec, Side};
+use millstream_engine::api::sink::{Failure, Kind, Sink};
+use millstream_engine::api::source::{Source, StaticTable};
 pub use sink::MemorySink;
 pub use source::MemorySource;
 pub use table::{MemoryTable, Published};

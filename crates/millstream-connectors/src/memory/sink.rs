@@ -1,7 +1,7 @@
 //! Keeps what is published.
 
 use async_trait::async_trait;
-use millstream_engine::sink::{self, Acknowledgement, Delivery, Failure, Output, Sink};
+use millstream_engine::api::sink::{self, Acknowledgement, Delivery, Failure, Output, Sink};
 
 use super::table::{MemoryTable, Published};
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::source::{
-    Admission, Failure, Kind, Letter, Place, RecordBatches, Records, Source, SourceLog,
-    SourceOffset, Split, StaticTable, Taken, Traced,
+use millstream_engine::api::dead_letter::{Letter, Place};
+use millstream_engine::api::source::{
+    Admission, Failure, Kind, RecordBatches, Records, Source, SourceLog, SourceOffset, Split,
+    StaticTable, Taken, Traced,
 };
 use millstream_store::env::Env;
 use serde::Deserialize;

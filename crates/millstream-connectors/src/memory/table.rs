@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use millstream_engine::sink::BatchId;
+use millstream_engine::api::sink::BatchId;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 

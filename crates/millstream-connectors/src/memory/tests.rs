@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use futures::FutureExt;
-use millstream_engine::sink::{BatchId, Output, Reached, Sink};
-use millstream_engine::source::{Admission, Kind, Source, SourceLog, StaticTable, Taken};
+use millstream_engine::api::sink::{BatchId, Output, Reached, Sink};
+use millstream_engine::api::source::{Admission, Kind, Source, SourceLog, StaticTable, Taken};
 
 use super::source::MemoryRows;
 use super::{MemorySink, MemorySource, MemoryTable};

@@ -15,11 +15,10 @@ mod source;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use millstream_engine::connector::{
-    Connector, FlowContext, Memory, OptionError, OptionSpec, Options, ReadMode, Side, Table,
-};
-use millstream_engine::sink::{Failure, Sink};
-use millstream_engine::source::{Kind, Source};
+use millstream_engine::api::connector::{Connector, FlowContext, Memory, ReadMode, Table};
+use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
+use millstream_engine::api::sink::{Failure, Sink};
+use millstream_engine::api::source::{Kind, Source};
 pub use pace::Pace;
 pub use source::RateSource;
 

@@ -9,9 +9,10 @@ use arrow::array::{
 };
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::source::{
-    Admission, Classified, Failure, Kind, Letter, Place, RecordBatches, Records, Source, SourceLog,
-    SourceOffset, Split, Taken, Traced,
+use millstream_engine::api::dead_letter::{Letter, Place};
+use millstream_engine::api::source::{
+    Admission, Classified, Failure, Kind, RecordBatches, Records, Source, SourceLog, SourceOffset,
+    Split, Taken, Traced,
 };
 use millstream_store::env::Env;
 use serde::{Deserialize, Serialize};

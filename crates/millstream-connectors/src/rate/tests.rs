@@ -3,8 +3,9 @@
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use futures::FutureExt;
-use millstream_engine::connector::{Connector, Options, ReadMode, Table};
-use millstream_engine::source::{Admission, Kind, Source, SourceLog, SourceOffset, Taken};
+use millstream_engine::api::connector::{Connector, ReadMode, Table};
+use millstream_engine::api::options::Options;
+use millstream_engine::api::source::{Admission, Kind, Source, SourceLog, SourceOffset, Taken};
 
 use super::{Pace, Rate, RateOptions, RateSource};
 use crate::testing::ManualClock;

@@ -13,11 +13,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use millstream_engine::connector::{
-    Connector, FlowContext, OptionError, OptionSpec, Options, ReadMode, Side, Table,
-};
-use millstream_engine::sink::{Failure, Kind, Sink};
-use millstream_engine::source::Source;
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
+use millstream_engine::api::sink::{Failure, Kind, Sink};
+use millstream_engine::api::source::Source;
 pub use sink::StatsSink;
 pub use sketch::{LatencySketch, LatencySummary};
 

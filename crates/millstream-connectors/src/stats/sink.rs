@@ -9,7 +9,9 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use async_trait::async_trait;
-use millstream_engine::sink::{Acknowledgement, Delivery, Failure, Kind, Output, Published, Sink};
+use millstream_engine::api::sink::{
+    Acknowledgement, Delivery, Failure, Kind, Output, Published, Sink,
+};
 use millstream_store::env::Env;
 use serde::Serialize;
 

@@ -6,8 +6,8 @@ use arrow::array::{
     ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray, TimestampSecondArray,
 };
 use arrow::datatypes::Schema;
-use millstream_engine::connector::Options;
-use millstream_engine::sink::{BatchId, Output, Reached, Sink};
+use millstream_engine::api::options::Options;
+use millstream_engine::api::sink::{BatchId, Output, Reached, Sink};
 use serde_json::Value;
 
 use super::{LatencySketch, StatsOptions, StatsSink};

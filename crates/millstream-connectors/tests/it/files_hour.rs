@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use futures::future::BoxFuture;
-use millstream_engine::connector::FlowContext;
-use millstream_engine::sink::{BatchId, Output, Reached};
+use millstream_engine::api::connector::FlowContext;
+use millstream_engine::api::sink::{BatchId, Output, Reached};
 use millstream_store::env::{Clock, Env, SeededRng};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow::array::TimestampMicrosecondArray;
 use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
-use millstream_engine::connector::Table;
-use millstream_engine::sink::{
+use millstream_engine::api::connector::Table;
+use millstream_engine::api::sink::{
     BatchId, Delivery, Kind, Output, Published, Reached, Sink, SourceOffset,
 };
 

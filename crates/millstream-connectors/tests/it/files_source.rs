@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, TimeUnit};
-use millstream_engine::connector::{ReadMode, Table};
-use millstream_engine::source::{Admission, Kind, Source, SourceLog, SourceOffset};
+use millstream_engine::api::connector::{ReadMode, Table};
+use millstream_engine::api::source::{Admission, Kind, Source, SourceLog, SourceOffset};
 use parquet::arrow::ArrowWriter;
 
 use crate::support::{columns, connector, context, lines, next, read, read_columns, source, table};

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use arrow::datatypes::DataType;
 use millstream_connectors::registry;
-use millstream_engine::connector::{OptionError, ReadMode};
+use millstream_engine::api::connector::ReadMode;
+use millstream_engine::api::options::OptionError;
 
 use crate::support::{columns, connector, table};
 

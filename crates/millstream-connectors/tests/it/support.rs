@@ -7,9 +7,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::pretty::pretty_format_batches;
 use millstream_connectors::registry;
-use millstream_engine::connector::{Connector, FlowContext, Options, ReadMode, Table};
-use millstream_engine::sink::{Failure, Sink};
-use millstream_engine::source::{Admission, Source, Taken};
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::options::Options;
+use millstream_engine::api::sink::{Failure, Sink};
+use millstream_engine::api::source::{Admission, Source, Taken};
 use millstream_store::env::Env;
 
 pub fn columns(fields: &[(&str, DataType)]) -> Option<SchemaRef> {

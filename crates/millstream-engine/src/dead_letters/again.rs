@@ -5,26 +5,14 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 
 use super::filed::Filed;
-use super::letter::Letter;
 use super::source::ReplayError;
-use crate::source::{Failure, RecordBatches, Split};
+use crate::api::dead_letter::{Letter, Payloads};
+use crate::api::source::{Failure, RecordBatches, Split};
 
 /// Letters that are decoded together.
 const LETTERS_IN_A_SPLIT: usize = 1_024;
 /// And the bytes of their payloads, but for one that has more by itself.
 const BYTES_IN_A_SPLIT: usize = 16 << 20;
-
-/// Decodes payloads of letters as a table is declared now.
-pub trait Payloads: Send + Sync {
-    /// The columns `projection` of the payloads that can be decoded, in order. `reject` hears which
-    /// of them cannot, and why; `None` is a record that had no value.
-    fn decode(
-        &self,
-        payloads: &[Option<&[u8]>],
-        projection: &[usize],
-        reject: &mut dyn FnMut(usize, String),
-    ) -> Result<RecordBatch, Failure>;
-}
 
 /// Some letters of one source.
 pub(super) struct LetterSplit {

@@ -12,12 +12,14 @@ use datafusion::logical_expr::{Expr, ident, lit};
 use datafusion::prelude::SessionContext;
 use thiserror::Error;
 
-use super::layout::{self, Form, Group, Layout, OWN_HEADER_PREFIX, Stamp};
-use super::letter::{Letter, Place};
+use crate::api::dead_letter::{
+    Form, Group, Layout, OWN_HEADER_PREFIX, PAYLOAD_BYTES, Stamp, spelling,
+};
+use crate::api::dead_letter::{Letter, Place};
+use crate::api::source::{Classified, Failure, Kind};
 use crate::functions::{self, BatchClock};
 use crate::plan::session::streaming_config;
 use crate::plan::stream_scan::from_datafusion;
-use crate::source::{Classified, Failure, Kind};
 use crate::sql::diagnostic::Diagnostics;
 
 /// A letter as it stands in its table.
@@ -107,7 +109,7 @@ pub async fn filed(
 /// in any case.
 fn spelled(schema: &SchemaRef) -> SchemaRef {
     let field = |field: &FieldRef| {
-        let known = layout::spelling(field.name());
+        let known = spelling(field.name());
         known.map_or(Arc::clone(field), |name| Arc::new(field.as_ref().clone().with_name(name)))
     };
     Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
@@ -229,7 +231,7 @@ fn of_records(rows: &RecordBatch) -> Result<RecordBatch, Failure> {
             let text = own(name)?;
             chrono::DateTime::parse_from_rfc3339(&text).ok().map(|time| time.timestamp_micros())
         };
-        is_whole.push(own(layout::PAYLOAD_BYTES).is_none());
+        is_whole.push(own(PAYLOAD_BYTES).is_none());
         let letter = Letter {
             payload: bytes(value),
             payload_bytes: None,

@@ -15,11 +15,12 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use thiserror::Error;
 
-use super::again::{self, LetterSplit, Payloads};
+use super::again::{self, LetterSplit};
 use super::filed::{Filed, filed};
-use super::layout::Form;
-use crate::connector::{Connector, FlowContext, Table};
-use crate::source::{
+use crate::api::connector::{Connector, FlowContext, Table};
+use crate::api::dead_letter::Form;
+use crate::api::dead_letter::Payloads;
+use crate::api::source::{
     Admission, Classified, Failure, Kind, Source, SourceLog, SourceOffset, Split, StaticTable,
     Taken,
 };

@@ -11,10 +11,10 @@ use millstream_store::env::Env;
 
 use super::branches::{Branch, Splits};
 use super::decoded::{self, Decoded};
-use crate::dead_letters::Letter;
+use crate::api::dead_letter::Letter;
+use crate::api::source::{Failure, Kind};
 use crate::plan::StreamPlan;
 use crate::plan::sift::{self, RecordId};
-use crate::source::{Failure, Kind};
 
 /// What came of a micro-batch.
 pub(super) struct AllRan {

@@ -13,10 +13,10 @@ use millstream_store::source_log::SourceLog;
 
 use super::Finished;
 use super::outlets::Outlets;
+use crate::api::sink::{Output, Reached, Sink};
+use crate::api::source::{Admission, Failure, Source};
 use crate::plan::optimize;
 use crate::plan::stream_scan::from_datafusion;
-use crate::sink::{Output, Reached, Sink};
-use crate::source::{Admission, Failure, Source};
 
 /// All rows that a source has now, for a table that can only be read as a stream.
 pub async fn read_to_end(source: &mut dyn Source) -> Result<Vec<RecordBatch>, Failure> {

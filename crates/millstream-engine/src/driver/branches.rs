@@ -36,13 +36,13 @@ use super::letter_tables::LetterTable;
 use super::others::Start;
 use super::outlets::{Outlets, logged_for};
 use super::{MICRO_BATCHES_IN_FLIGHT_MAX, aside};
+use crate::api::progress::SinkProgress;
+use crate::api::sink::{Acknowledgement, Delivery, Output, Published, Reached, Sink};
+use crate::api::source::{Failure, Split};
 use crate::plan::sift::Sifted;
 use crate::plan::stateful_plan::Ran;
 use crate::plan::stream_scan::from_datafusion;
 use crate::plan::{StatefulPlan, StreamPlan};
-use crate::progress::SinkProgress;
-use crate::sink::{Acknowledgement, Delivery, Output, Published, Reached, Sink};
-use crate::source::{Failure, Split};
 use crate::state::event_times::{EventTimes, NewestTimes};
 use crate::state::operator::MicroBatchFacts;
 

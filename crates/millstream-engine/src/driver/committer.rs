@@ -39,10 +39,11 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use super::Finished;
 use super::branches::Branches;
 use super::handed_over::Acknowledgements;
-use super::tracking::{ProgressTracking, Schedule};
-use crate::progress::{Listener, Progress};
-use crate::sink::Delivery;
-use crate::source::Failure;
+use super::tracking::Schedule;
+use crate::api::progress::{Listener, Progress};
+use crate::api::settings::ProgressTracking;
+use crate::api::sink::Delivery;
+use crate::api::source::Failure;
 
 /// From one step to the next. Far below what a person or a take-over notices.
 const STEP: Duration = Duration::from_millis(8);

@@ -3,7 +3,7 @@
 use arrow::array::RecordBatch;
 
 use super::outlets::LetterRows;
-use crate::dead_letters::Letter;
+use crate::api::dead_letter::Letter;
 use crate::plan::stateful_plan::Ran;
 
 /// What all branches of a query with state made of a micro-batch.

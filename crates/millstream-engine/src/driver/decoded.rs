@@ -14,10 +14,10 @@ use arrow::array::RecordBatch;
 use millstream_store::env::Env;
 use millstream_store::error::Kind;
 
-use crate::dead_letters::Letter;
+use crate::api::dead_letter::Letter;
+use crate::api::source::{Failure, Lane, RecordBatches, Records, Split, Traced};
 use crate::plan::sift::records_of;
 use crate::plan::stream_scan::spread;
-use crate::source::{Failure, Lane, RecordBatches, Records, Split, Traced};
 use crate::state::event_times::{EventTimes, watched_read};
 
 /// Indices of a source's columns, ascending.

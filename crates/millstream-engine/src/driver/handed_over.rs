@@ -1,8 +1,8 @@
 //! What came of a micro-batch that was handed to its sinks.
 
-use crate::progress::{ConstraintProgress, SinkProgress};
-use crate::sink::Acknowledgement;
-use crate::source::Failure;
+use crate::api::progress::{ConstraintProgress, SinkProgress};
+use crate::api::sink::Acknowledgement;
+use crate::api::source::Failure;
 
 /// What came of a micro-batch.
 pub(super) struct HandedOver {

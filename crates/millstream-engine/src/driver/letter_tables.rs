@@ -19,7 +19,7 @@ use millstream_store::storage::Durability;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::source::{Classified, Failure, Kind};
+use crate::api::source::{Classified, Failure, Kind};
 
 /// A table of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

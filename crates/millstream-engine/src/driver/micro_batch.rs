@@ -8,8 +8,8 @@ use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::progress::Durations;
-use crate::source::{Split, Taken};
+use crate::api::progress::Durations;
+use crate::api::source::{Split, Taken};
 
 /// A micro-batch between taking its input and handing it to the committer.
 pub(super) struct MicroBatch {

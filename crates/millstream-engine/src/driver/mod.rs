@@ -29,7 +29,7 @@
 //! A query may have several branches, each with a plan and a sink ([`branches`]): they share steps
 //! 1 and 2, and in step 5 a micro-batch counts when every sink has acknowledged it.
 //!
-//! [`Source::take`]: crate::source::Source::take
+//! [`Source::take`]: crate::api::source::Source::take
 
 mod aside;
 pub mod batch_query;
@@ -65,11 +65,13 @@ use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;
 use millstream_store::storage::Durability;
 
+use crate::api::progress::{Durations, Listener, Progress, SourceProgress};
+use crate::api::settings::ProgressTracking;
+use crate::api::settings::SnapshotSettings;
+use crate::api::sink::{Delivery, Reached};
+use crate::api::source::{Admission, Failure, Source, Taken};
 use crate::functions::BatchClock;
 use crate::plan::static_table::LoadedTable;
-use crate::progress::{Durations, Listener, Progress, SourceProgress};
-use crate::sink::{Delivery, Reached};
-use crate::source::{Admission, Failure, Source, Taken};
 use crate::sql::trigger::Trigger;
 use crate::state::watermark::Watermarks;
 use branches::{Branches, Order};
@@ -77,10 +79,8 @@ use committer::{Committed, Committer, InFlight};
 use handed_over::HandedOver;
 use micro_batch::{Fired, Input, Intent, MicroBatch};
 use pace::Pace;
-use snapshots::SnapshotSettings;
 use stateful::{QueryState, Written};
 use stop::Stop;
-use tracking::ProgressTracking;
 
 /// Micro-batches handed to the sink and not committed yet. Enough that neither a broker's round
 /// trip nor the committer's steps delay anybody at a micro-batch every tenth of a millisecond.

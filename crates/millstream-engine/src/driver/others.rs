@@ -22,8 +22,8 @@ use thiserror::Error;
 
 use super::Query;
 use super::branches::Branches;
-use crate::sink::{OtherQuery, Published};
-use crate::source::Failure;
+use crate::api::sink::{OtherQuery, Published};
+use crate::api::source::Failure;
 
 /// The length of a query's id; what follows names one of several sinks.
 const ID_LENGTH: usize = 36;
@@ -244,7 +244,7 @@ fn told(other: &OtherQuery) -> String {
 fn would(query: &Query) -> String {
     let beginnings = query.sources.iter().filter_map(|source| source.beginning());
     let (skipping, repeating): (Vec<_>, Vec<_>) = beginnings.partition(|of| of.may_skip);
-    let options = |of: &[crate::source::Beginning]| {
+    let options = |of: &[crate::api::source::Beginning]| {
         of.iter().map(|of| of.option.clone()).collect::<Vec<_>>().join(", ")
     };
     match (skipping.is_empty(), repeating.is_empty()) {

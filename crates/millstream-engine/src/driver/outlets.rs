@@ -25,11 +25,11 @@ use millstream_store::offset::BatchId;
 use super::aside::AllRan;
 use super::decoded::Columns;
 use super::letter_tables::LetterTable;
+use crate::api::dead_letter::{Group, Layout, Letter, Stamp};
+use crate::api::progress::{ConstraintProgress, SinkProgress};
+use crate::api::sink::{Acknowledgement, Delivery, Output, Reached, Sink};
+use crate::api::source::{Failure, Kind};
 use crate::constraints::Checks;
-use crate::dead_letters::{Group, Layout, Letter, Stamp};
-use crate::progress::{ConstraintProgress, SinkProgress};
-use crate::sink::{Acknowledgement, Delivery, Output, Reached, Sink};
-use crate::source::{Failure, Kind};
 use crate::state::codec;
 
 /// The sinks of a query's dead letters, and what goes to which.

@@ -32,7 +32,7 @@ use millstream_store::offset_log;
 use millstream_store::recovery::Recovered;
 use thiserror::Error;
 
-use crate::sink::{Published, Reached};
+use crate::api::sink::{Published, Reached};
 
 /// What the driver does before its first new micro-batch.
 #[derive(Debug, PartialEq)]

@@ -22,28 +22,13 @@ use millstream_store::state_log::{Facts, SnapshotWriter, StateLog, StateReader};
 use tokio::sync::oneshot;
 
 use super::stateful::watermark_of;
-use crate::source::Failure;
+use crate::api::settings::SnapshotSettings;
+use crate::api::source::Failure;
 use crate::state::operator::MicroBatchFacts;
 use crate::state::replica::QueryReplica;
 
 /// After a try that has failed, so much time passes until the next: each reads the whole log.
 const RETRY: Duration = Duration::from_secs(60);
-
-/// When snapshots are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SnapshotSettings {
-    /// When the entries that are needed have grown by so many bytes since the last one, or by its
-    /// own size where that is more.
-    pub after_bytes: u64,
-    /// When this time has passed since the last one, and the log has grown.
-    pub interval: Option<Duration>,
-}
-
-impl Default for SnapshotSettings {
-    fn default() -> Self {
-        Self { after_bytes: 256 << 20, interval: None }
-    }
-}
 
 /// Decides when a snapshot is made, and knows the last one.
 pub(super) struct Snapshots {

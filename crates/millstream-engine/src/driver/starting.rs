@@ -17,9 +17,9 @@ use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{self, Replay, ResumeError};
 use super::stateful::{self, StateToResume};
 use super::{Driver, Query, others};
-use crate::progress::{Durations, SourceBeginning};
-use crate::sink::Published;
-use crate::source::Failure;
+use crate::api::progress::{Durations, SourceBeginning};
+use crate::api::sink::Published;
+use crate::api::source::Failure;
 use crate::sql::trigger::Trigger;
 
 impl Driver {

@@ -37,12 +37,13 @@ use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{Resume, ResumeError};
 use super::snapshots::Snapshots;
 use super::{Driver, Query};
+use crate::api::progress::Durations;
+use crate::api::progress::OperatorMetrics;
+use crate::api::sink::{Published, Reached};
+use crate::api::source::{Failure, Lane};
 use crate::plan::stream_scan::from_datafusion;
-use crate::progress::Durations;
-use crate::sink::{Published, Reached};
-use crate::source::{Failure, Lane};
 use crate::state::codec;
-use crate::state::operator::{MicroBatchFacts, OperatorMetrics};
+use crate::state::operator::MicroBatchFacts;
 use crate::state::replica::QueryReplica;
 use crate::state::watermark::{Watermark, Watermarks};
 

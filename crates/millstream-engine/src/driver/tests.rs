@@ -21,12 +21,13 @@ use tokio::sync::Notify;
 
 use super::stop::stop_pair;
 use super::*;
+use crate::api::dead_letter::{Letter, Place};
+use crate::api::settings::{Idling, Policy};
+use crate::api::sink::{Acknowledgement, Output, Published, Sink};
+use crate::api::source::{RecordBatches, Split};
 use crate::plan::QueryPlan;
 use crate::plan::session::streaming_config;
 use crate::plan::stream_scan::{Slots, StreamTable};
-use crate::sink::{Acknowledgement, Output, Published, Sink};
-use crate::source::{Letter, Place, RecordBatches, Split};
-use crate::state::watermark::{Idling, Policy};
 
 fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]))
@@ -323,7 +324,7 @@ impl Scene {
             trigger,
             tracking: self.tracking,
             batch_clock: BatchClock::default(),
-            listener: Arc::new(crate::progress::Silent),
+            listener: Arc::new(crate::api::progress::Silent),
             stop,
             env,
         }

@@ -5,46 +5,7 @@
 
 use std::time::Duration;
 
-use millstream_store::log_writer::{PurgeTime, RETAINED_ENTRIES_MIN};
-
-/// Which micro-batches get entries in the logs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ProgressTracking {
-    /// Every micro-batch.
-    #[default]
-    EveryMicroBatch,
-    /// Every micro-batch, and the driver waits for each entry: what other engines do, for
-    /// comparison.
-    Blocking,
-    /// The first of a run, then at most one in this time: `asyncProgressTrackingEnabled`. Zero
-    /// means every one, as in Spark.
-    Interval(Duration),
-}
-
-/// What the logs hold, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Logging {
-    /// Which micro-batches get entries.
-    pub tracking: ProgressTracking,
-    /// When entries that are not needed are deleted.
-    pub purge: PurgeTime,
-    /// How many of the newest committed entries each log keeps at least; 2 or more.
-    pub retain_entries_min: u64,
-    /// Whether they are written by threads of the process's flows together, instead of one of the
-    /// flow's own: slower, and for processes with very many flows.
-    pub shares_threads: bool,
-}
-
-impl Default for Logging {
-    fn default() -> Self {
-        Self {
-            tracking: ProgressTracking::default(),
-            purge: PurgeTime::default(),
-            retain_entries_min: RETAINED_ENTRIES_MIN,
-            shares_threads: false,
-        }
-    }
-}
+use crate::api::settings::ProgressTracking;
 
 /// Decides, micro-batch by micro-batch.
 pub(super) struct Schedule {

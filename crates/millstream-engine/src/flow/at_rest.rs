@@ -6,9 +6,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 
-use crate::connector::{FlowContext, ReadMode};
+use crate::api::connector::{FlowContext, ReadMode};
+use crate::api::source::{Failure, Source, StaticTable};
 use crate::driver::batch_query;
-use crate::source::{Failure, Source, StaticTable};
 use crate::sql::pipeline::DeclaredTable;
 
 /// A table whose connector can only stream, read once from its beginning to what is there.

@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use thiserror::Error;
 
 use super::{Failure, FlowContext, PlannedFlow, RunSettings};
-use crate::connector::Connector;
+use crate::api::connector::Connector;
+use crate::api::source::{Classified, Kind, Source};
 use crate::constraints::Remedy;
 use crate::dead_letters::{LetterBox, LetterSource, Tally};
-use crate::source::{Classified, Kind, Source};
 use crate::sql::dead_letters::DeadLetterTable;
 use crate::sql::nearest;
 

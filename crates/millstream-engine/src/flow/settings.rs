@@ -5,11 +5,11 @@ use std::sync::Arc;
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::Env;
 
+use crate::api::progress::Listener;
+use crate::api::settings::Logging;
+use crate::api::source::Failure;
 use crate::driver::others::Siblings;
 use crate::driver::stop::Stop;
-use crate::driver::tracking::Logging;
-use crate::progress::Listener;
-use crate::source::Failure;
 use crate::sql::trigger::Trigger;
 
 /// What one run of a flow is given.

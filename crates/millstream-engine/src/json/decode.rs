@@ -19,9 +19,9 @@ use thiserror::Error;
 use super::column::{Column, Fit, nullable};
 use super::keys::{Found, Keys, key_text};
 use super::scan::{self, Kind, Problem, Scanner};
-use crate::connector::{OptionError, Options};
+use crate::api::options::{OptionError, Options};
+use crate::api::source::{self, Classified};
 use crate::functions::types::type_name;
-use crate::source::{self, Classified};
 
 /// What happens to a malformed record. Spark's option `mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

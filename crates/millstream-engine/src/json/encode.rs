@@ -20,10 +20,10 @@ use std::ops::Range;
 use thiserror::Error;
 
 use super::text::quote;
+use crate::api::source::{self, Classified};
 use crate::functions::calendar::{write_date, write_date_time, write_timestamp};
 use crate::functions::java_text::{write_big_decimal, write_double, write_float};
 use crate::functions::types::type_name;
-use crate::source::{self, Classified};
 
 /// A type that JSON has no form for.
 #[derive(Debug, Error)]

@@ -26,7 +26,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect_partitioned};
 
 use super::query_plan::QueryPlan;
 use super::row_error::shortened;
-use crate::source::Split;
+use crate::api::source::Split;
 use crate::sql::types::spark_type;
 
 /// The longest value that is shown.

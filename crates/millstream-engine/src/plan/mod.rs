@@ -29,6 +29,5 @@ pub mod stream_scan;
 mod watched;
 
 pub use query_plan::QueryPlan;
-pub use sift::OnError;
 pub use stateful_plan::StatefulPlan;
 pub use stream_plan::StreamPlan;

@@ -15,10 +15,10 @@ use super::culprit::Culprit;
 use super::optimize;
 use super::renewal::Renewal;
 use super::row_error::InSql;
-use super::sift::OnError;
 use super::straight_line::StraightLine;
 use super::stream_scan::{Slots, StreamScan, from_datafusion};
-use crate::source::{Failure, Split};
+use crate::api::settings::OnError;
+use crate::api::source::{Failure, Split};
 use crate::sql::places::SqlText;
 use crate::state::event_times::NewestTimes;
 

@@ -188,11 +188,11 @@ mod tests {
     use datafusion::prelude::SessionContext;
 
     use super::*;
+    use crate::api::source::Split;
     use crate::plan::QueryPlan;
     use crate::plan::session::streaming_config;
     use crate::plan::stateful_plan::InMemory;
     use crate::plan::stream_scan::{Slots, StreamTable};
-    use crate::source::Split;
 
     fn numbers(values: impl IntoIterator<Item = Option<i64>>) -> RecordBatch {
         let v: ArrayRef = Arc::new(values.into_iter().collect::<Int64Array>());

@@ -5,7 +5,8 @@ use std::fmt;
 use datafusion::error::DataFusionError;
 use thiserror::Error;
 
-use crate::source::{Classified, Failure, Kind, Place};
+use crate::api::dead_letter::Place;
+use crate::api::source::{Classified, Failure, Kind};
 
 /// An expression could not be computed, with which row is not known.
 #[derive(Debug, Error)]

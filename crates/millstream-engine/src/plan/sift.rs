@@ -21,19 +21,10 @@ use millstream_store::env::Env;
 
 use super::query_plan::QueryPlan;
 use super::row_error::{self, ComputeError, RowError};
-use crate::dead_letters::Letter;
+use crate::api::dead_letter::Letter;
+use crate::api::settings::OnError;
+use crate::api::source::{Failure, Kind, Lane, RecordBatches, Records, Split};
 use crate::json;
-use crate::source::{Failure, Kind, Lane, RecordBatches, Records, Split};
-
-/// What becomes of a row with which a plan fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnError {
-    /// The query fails.
-    #[default]
-    Fail,
-    /// It is put aside, and the others go on.
-    PutAside,
-}
 
 /// Ranges of so many rows are not halved any more: with many bad rows that would double the runs.
 const ROWS_ONE_BY_ONE: usize = 8;

@@ -14,13 +14,17 @@ use millstream_store::error::Kind;
 use millstream_store::offset::BatchId;
 
 use super::query_plan::QueryPlan;
-use super::sift::{OnError, Rejected};
+use super::sift::Rejected;
 use super::stages::{
-    Cut, Deduplication, JoinSide, OutputMode, PartialAggregate, Stage, StageKind, StreamedJoin,
+    Cut, Deduplication, JoinSide, PartialAggregate, Stage, StageKind, StreamedJoin,
 };
 use super::stream_scan::{Slots, StreamScan, from_datafusion};
 use super::watched;
-use crate::source::{Failure, Letter, RecordBatches, Records, Split, Traced};
+use crate::api::dead_letter::Letter;
+use crate::api::progress::OperatorMetrics;
+use crate::api::settings::OnError;
+use crate::api::settings::OutputMode;
+use crate::api::source::{Failure, RecordBatches, Records, Split, Traced};
 use crate::sql::places::SqlText;
 use crate::state::aggregate::changing::{CompleteAggregate, UpdatingAggregate};
 use crate::state::aggregate::closing::ClosingAggregate;
@@ -29,7 +33,7 @@ use crate::state::aggregate::spec::{AggregateSpec, TimeKey};
 use crate::state::codec;
 use crate::state::deduplicate::{Deduplicate, DeduplicateSpec};
 use crate::state::join::{Evict, JoinSpec, SideSpec, StreamJoin};
-use crate::state::operator::{Applied, MicroBatchFacts, Operator, OperatorMetrics};
+use crate::state::operator::{Applied, MicroBatchFacts, Operator};
 use crate::state::replica::Part;
 use crate::state::sharded::Means;
 

@@ -17,7 +17,8 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::RwLock;
 
-use crate::source::{Failure, Filter, StaticTable};
+use crate::api::filter::Filter;
+use crate::api::source::{Failure, StaticTable};
 
 /// A static table with its rows as last read.
 pub struct LoadedTable {

@@ -7,9 +7,9 @@ use datafusion::common::Result;
 use datafusion::logical_expr::LogicalPlan;
 
 use super::query_plan::QueryPlan;
-use super::sift::OnError;
 use super::stateful_plan::StatefulPlan;
 use super::stream_scan::Slots;
+use crate::api::settings::OnError;
 use crate::sql::places::SqlText;
 
 /// A streaming query's plan.

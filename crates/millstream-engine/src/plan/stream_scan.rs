@@ -31,7 +31,7 @@ use futures::stream;
 use parking_lot::Mutex;
 
 use super::row_error::ComputeError;
-use crate::source::{Failure, Kind, Split};
+use crate::api::source::{Failure, Kind, Split};
 use crate::state::event_times::{EventTimes, Time, watched_read};
 
 /// What a stream pretends to hold, so that the optimizer builds a join's hash table from the

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::connector::{Connector, OptionError, ReadMode, Table};
-use crate::dead_letters::{Layout, OPTION};
-use crate::plan::OnError;
+use crate::api::connector::{Connector, ReadMode, Table};
+use crate::api::dead_letter::{Layout, OPTION};
+use crate::api::options::OptionError;
+use crate::api::settings::OnError;
 
 use super::cursor::Name;
 use super::diagnostic::{Diagnostic, Diagnostics, Span};

@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 
 use millstream_store::secrets;
 
-use crate::source::{Classified, Kind};
+use crate::api::source::{Classified, Kind};
 
 use super::lexer::LineIndex;
 

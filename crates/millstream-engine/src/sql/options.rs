@@ -9,23 +9,22 @@ use std::time::Duration;
 
 use arrow::datatypes::{Schema, SchemaRef};
 
-use crate::connector::{
-    Connector, OptionError, OptionSpec, Options, ReadMode, Registry, Side, Table,
-};
+use crate::api::connector::{Connector, ReadMode, Registry, Table};
+use crate::api::options::{OptionError, OptionSpec, Options, Side};
 
-use crate::references::Lookup;
+use crate::api::references::Lookup;
 
 use super::cursor::Name;
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::nearest::{nearest, suggest};
 use super::parse::{OptionDeclaration, TableDeclaration};
 use super::trigger::{Trigger, parse_duration};
-use crate::dead_letters;
-use crate::driver::snapshots::SnapshotSettings;
-use crate::driver::tracking::{Logging, ProgressTracking};
-use crate::plan::OnError;
-use crate::plan::stages::OutputMode;
-use crate::state::watermark::{Idling, Policy};
+use crate::api::dead_letter;
+use crate::api::settings::OnError;
+use crate::api::settings::OutputMode;
+use crate::api::settings::SnapshotSettings;
+use crate::api::settings::{Idling, Policy};
+use crate::api::settings::{Logging, ProgressTracking};
 use millstream_store::log_writer::{PurgeTime, RETAINED_ENTRIES_MIN};
 
 /// Options of the driver, which stand among a sink's.
@@ -285,7 +284,7 @@ impl DeclaredTable {
             Side::Sink => may_write,
         };
         let mut specs = self.connector.options().iter().filter(|spec| matches(spec.name, key));
-        if key.eq_ignore_ascii_case(dead_letters::OPTION)
+        if key.eq_ignore_ascii_case(dead_letter::OPTION)
             && may_write
             && self.table.options.get(ON_ERROR).is_some()
         {
@@ -299,7 +298,7 @@ impl DeclaredTable {
                 Side::Source => ("read", "only written"),
                 _ => ("written", "only read"),
             };
-            let help = match key.eq_ignore_ascii_case(dead_letters::OPTION) {
+            let help = match key.eq_ignore_ascii_case(dead_letter::OPTION) {
                 true => "put it on the table that is read, or 'onError' = 'dead letter' beside it",
                 false => "leave the option out, or put it on another table",
             };
@@ -320,7 +319,7 @@ impl DeclaredTable {
         let mut known: Vec<&str> = own.map(|spec| spec.name).collect();
         known.extend(may_write.then_some(WRITER_OPTIONS).into_iter().flatten());
         let message = format!("a {connector} table has no option '{key}'");
-        if key.eq_ignore_ascii_case(dead_letters::OPTION) && may_write {
+        if key.eq_ignore_ascii_case(dead_letter::OPTION) && may_write {
             let help = "it stands beside 'onError' = 'dead letter', or among the options of the \
                         table that is read";
             return Some((message, help.to_owned()));
@@ -429,7 +428,7 @@ impl DeclaredTable {
         }
         let checkpoint_location = found.take(checkpoint(&options).map_err(blame)).flatten();
         found.into_result()?;
-        let dead_letter = self.table.options.get(dead_letters::OPTION).map(str::to_owned);
+        let dead_letter = self.table.options.get(dead_letter::OPTION).map(str::to_owned);
         let dead_letter = dead_letter.filter(|_| self.table.options.get(ON_ERROR).is_some());
         Ok(WriterOptions {
             checkpoint_location,

@@ -12,11 +12,11 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use millstream_store::directory_name::folded;
 
-use crate::connector::{Connector, ReadMode, Registry, Table};
+use crate::api::connector::{Connector, ReadMode, Registry, Table};
+use crate::api::settings::OnError;
 use crate::constraints::Checks;
-use crate::plan::OnError;
 
-use crate::references::Lookup;
+use crate::api::references::Lookup;
 
 use super::branches::{OTHER_STREAM, OTHER_STREAM_HELP};
 use super::checkpoints::{self, Placed};

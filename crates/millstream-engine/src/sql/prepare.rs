@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{Query, Statement};
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 
-use crate::connector::ReadMode;
+use crate::api::connector::ReadMode;
 
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::lexer::{Lexed, Lexeme};

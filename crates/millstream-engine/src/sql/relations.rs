@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer;
 
-use crate::connector::ReadMode;
+use crate::api::connector::ReadMode;
 
 use super::diagnostic::{Diagnostic, Diagnostics, Span};
 use super::lexer::Lexed;

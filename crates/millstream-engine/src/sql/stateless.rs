@@ -296,7 +296,7 @@ impl Check<'_> {
 }
 
 fn is_stream(read: &TableRead) -> bool {
-    read.mode == crate::connector::ReadMode::Stream
+    read.mode == crate::api::connector::ReadMode::Stream
 }
 
 fn one_part(name: &ObjectName) -> Option<&str> {

@@ -10,7 +10,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 use parking_lot::Mutex;
 
-use crate::source::{Lane, RecordBatches, Split};
+use crate::api::source::{Lane, RecordBatches, Split};
 
 /// The newest event time of each lane since it was last asked for.
 pub struct EventTimes {

@@ -9,6 +9,7 @@ use millstream_store::offset::BatchId;
 
 use super::replica::Replica;
 use super::watermark::Watermark;
+use crate::api::progress::OperatorMetrics;
 
 /// What an operator is told of a micro-batch besides its rows.
 #[derive(Clone, Copy, Debug)]
@@ -56,25 +57,6 @@ pub struct Applied {
 
 /// State of an operator as rows of its inputs, by input.
 pub type Snapshot = Vec<Vec<RecordBatch>>;
-
-/// What an operator has, and did in the last micro-batch; names as in Spark's progress.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OperatorMetrics {
-    /// What it is.
-    pub name: &'static str,
-    /// Rows of state.
-    pub rows: u64,
-    /// Rows of state that were new or changed.
-    pub rows_updated: u64,
-    /// Rows of state that went.
-    pub rows_removed: u64,
-    /// Input rows that came after the watermark and were left out.
-    pub rows_late: u64,
-    /// Memory of the state.
-    pub bytes: u64,
-    /// Bytes of state in files, since it is more than the query may keep in memory.
-    pub spilled_bytes: u64,
-}
 
 /// An operator whose output depends on rows of earlier micro-batches.
 ///

@@ -18,11 +18,12 @@ use millstream_store::env::Env;
 use millstream_store::offset::BatchId;
 
 use super::codec;
-use super::operator::{Applied, MicroBatchFacts, Operator, OperatorMetrics, Snapshot};
+use super::operator::{Applied, MicroBatchFacts, Operator, Snapshot};
 use super::replica::Replica;
 use super::shard_replica::{InFiles, InMemory};
 use super::slot::{Aside, Slot};
 use super::spread::Spread;
+use crate::api::progress::OperatorMetrics;
 
 /// Fewer rows than this are worked on by one core.
 const ROWS_WORTH_A_CORE: usize = 4_096;

@@ -13,8 +13,8 @@ use datafusion::error::DataFusionError;
 use millstream_store::error::Kind;
 
 use super::codec;
+use crate::api::source::Failure;
 use crate::plan::stream_scan::into_datafusion;
-use crate::source::Failure;
 
 /// Rows of an operator's inputs in a file.
 pub struct SpillFile {

@@ -19,27 +19,8 @@
 use std::time::Duration;
 
 use super::event_times::NewestTimes;
-use crate::source::Lane;
-
-/// Which of several watermarks is the query's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// The least: nothing that is late in no source is dropped.
-    #[default]
-    Min,
-    /// The greatest: no source holds up the others.
-    Max,
-}
-
-/// What a source without rows does to the watermark, beyond Spark.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Idling {
-    /// A source that has given no row for this time is left out of the least; `None` for never.
-    pub left_out_after: Option<Duration>,
-    /// When no source has given a row for this time, the watermark goes on with the clock, as if
-    /// event times did; `None` for never.
-    pub closes_after: Option<Duration>,
-}
+use crate::api::settings::{Idling, Policy};
+use crate::api::source::Lane;
 
 /// The watermarks of one micro-batch, milliseconds since the epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use datafusion::datasource::TableProvider;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::cast;
 use datafusion::prelude::{DataFrame, Expr, SessionConfig, SessionContext};
-use millstream_engine::connector::ReadMode;
+use millstream_engine::api::connector::ReadMode;
 use millstream_engine::functions::{BatchClock, session};
 use millstream_engine::sql::{Diagnostic, Span, TableCatalog, prepare_query, to_logical};
 use sqllogictest::{AsyncDB, ColumnType, DBOutput, Runner, strict_column_validator};

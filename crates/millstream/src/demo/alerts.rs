@@ -13,11 +13,10 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use async_trait::async_trait;
-use millstream_engine::connector::{
-    Connector, FlowContext, OptionError, OptionSpec, ReadMode, Registry, Table,
-};
-use millstream_engine::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
-use millstream_engine::source::Source;
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Registry, Table};
+use millstream_engine::api::options::{OptionError, OptionSpec};
+use millstream_engine::api::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
+use millstream_engine::api::source::Source;
 use millstream_store::env::{Env, Thread};
 
 use crate::screen::Screen;

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use millstream_engine::api::progress::Listener;
 use millstream_engine::driver::others::Siblings;
 use millstream_engine::driver::stop::stop_pair;
 use millstream_engine::flow::RunSettings;
-use millstream_engine::progress::Listener;
 
 use crate::app::App;
 use crate::cli::DemoArguments;

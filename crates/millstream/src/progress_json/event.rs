@@ -1,6 +1,6 @@
 //! Lines that are not of a micro-batch: they have the key `event`, and Spark has none of them.
 
-use millstream_engine::progress::{Contact, Restart};
+use millstream_engine::api::progress::{Contact, Restart};
 use serde::Serialize;
 
 use super::{Identity, timestamp, whole_ms};
@@ -68,7 +68,7 @@ impl<'a> Facts<'a> {
 mod tests {
     use std::time::Duration;
 
-    use millstream_engine::progress::QueryStarted;
+    use millstream_engine::api::progress::QueryStarted;
 
     use super::*;
     use crate::watch::tests::contact;

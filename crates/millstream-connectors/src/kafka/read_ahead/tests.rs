@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use millstream_engine::source::Kind;
+use millstream_engine::api::source::Kind;
 use proptest::prelude::*;
 
 use super::super::chunk::ChunkBuilder;

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::contact::ContactWith;
+use millstream_engine::api::contact::ContactWith;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use parking_lot::Mutex;

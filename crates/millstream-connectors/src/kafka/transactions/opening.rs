@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::contact::ContactWith;
-use millstream_engine::sink::{Kind, Published};
+use millstream_engine::api::contact::ContactWith;
+use millstream_engine::api::sink::{Kind, Published};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;

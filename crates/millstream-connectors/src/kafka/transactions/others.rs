@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use millstream_engine::sink::OtherQuery;
+use millstream_engine::api::sink::OtherQuery;
 
 use super::super::cluster::{CONNECT_PATIENCE, Cluster};
 use super::super::error::SinkError;

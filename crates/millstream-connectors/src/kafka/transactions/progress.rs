@@ -25,7 +25,7 @@
 
 use std::fmt;
 
-use millstream_engine::sink::{BatchId, Published, Reached, SourceOffset};
+use millstream_engine::api::sink::{BatchId, Published, Reached, SourceOffset};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use futures::executor::block_on;
-use millstream_engine::sink::{Kind, Published};
+use millstream_engine::api::sink::{Kind, Published};
 use rdkafka::Message as _;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::consumer::Consumer as _;

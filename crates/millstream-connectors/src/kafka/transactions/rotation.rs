@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use millstream_engine::sink::{BatchId, Failure, Reached};
+use millstream_engine::api::sink::{BatchId, Failure, Reached};
 use millstream_store::env::{Env, Thread};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use millstream_engine::connector::FlowContext;
-use millstream_engine::sink::{Acknowledgement, Failure, Kind, OtherQuery, Output, Published};
+use millstream_engine::api::connector::FlowContext;
+use millstream_engine::api::sink::{Acknowledgement, Failure, Kind, OtherQuery, Output, Published};
 use millstream_store::env::{Env, Task};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};

@@ -1,6 +1,6 @@
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
-use millstream_engine::source::Split;
+use millstream_engine::api::source::Split;
 
 use super::super::chunk::ChunkBuilder;
 use super::super::split::KafkaSplit;

@@ -1,9 +1,9 @@
 //! Queries that begin at a sink which knows another query.
 
 use super::*;
+use crate::api::sink::OtherQuery;
+use crate::api::source::Beginning;
 use crate::driver::others::{Siblings, Start};
-use crate::sink::OtherQuery;
-use crate::source::Beginning;
 
 const OTHER: &str = "0a1b2c3d-0000-4000-8000-000000000000";
 

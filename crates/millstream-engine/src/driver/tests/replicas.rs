@@ -7,8 +7,9 @@ use millstream_store::offset::BatchId;
 
 use super::stateful::{Timed, timed_schema};
 use super::*;
+use crate::api::settings::OutputMode;
 use crate::plan::StatefulPlan;
-use crate::plan::stages::{self, OutputMode};
+use crate::plan::stages;
 use crate::state::codec;
 use crate::state::event_times::Time;
 use crate::state::operator::MicroBatchFacts;

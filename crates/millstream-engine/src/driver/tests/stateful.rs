@@ -8,9 +8,10 @@ use arrow::datatypes::TimeUnit;
 use datafusion::execution::SessionState;
 
 use super::*;
+use crate::api::settings::OutputMode;
+use crate::api::settings::SnapshotSettings;
 use crate::driver::branches::Branch;
-use crate::driver::snapshots::SnapshotSettings;
-use crate::plan::stages::{self, OutputMode};
+use crate::plan::stages;
 use crate::plan::{StatefulPlan, StreamPlan};
 use crate::state::event_times::Time;
 use crate::state::sharded::Means;

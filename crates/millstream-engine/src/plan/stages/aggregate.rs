@@ -20,7 +20,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 
 use super::lineage::EventTime;
-use super::{CutError, Cutter, OutputMode, StageKind, plain};
+use super::{CutError, Cutter, StageKind, plain};
+use crate::api::settings::OutputMode;
 use crate::sql::windows::WindowCall;
 use crate::state::aggregate::spec::{TimeKey, TimeKind};
 

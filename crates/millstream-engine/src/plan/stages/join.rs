@@ -19,7 +19,8 @@ use datafusion::logical_expr::{
 
 use super::deduplicate::instant;
 use super::lineage::EventTime;
-use super::{CutError, Cutter, OutputMode, StageKind, reads_stream};
+use super::{CutError, Cutter, StageKind, reads_stream};
+use crate::api::settings::OutputMode;
 use crate::state::join::JoinKind;
 
 const MS: i64 = 1_000;

@@ -26,35 +26,13 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, col};
 use thiserror::Error;
 
 use super::stream_scan::{Slots, StreamTable};
+use crate::api::settings::OutputMode;
 use crate::state::aggregate::spec::TimeKey;
 pub use aggregate::PartialAggregate;
 pub use computed_times::{ComputedTime, SUBQUERY_PREFIX, computed_time};
 pub use deduplicate::{Deduplication, WITHIN_WATERMARK, is_within_watermark};
 pub use join::{JoinSide, StreamedJoin};
 pub use lineage::{EventTime, Lineage};
-
-/// Which rows of an operator's result are published.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OutputMode {
-    /// Each row once, when it cannot change any more.
-    #[default]
-    Append,
-    /// Rows that a micro-batch has changed.
-    Update,
-    /// All rows, every time.
-    Complete,
-}
-
-impl OutputMode {
-    /// Its name in `outputMode`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Append => "append",
-            Self::Update => "update",
-            Self::Complete => "complete",
-        }
-    }
-}
 
 /// Why a query cannot be run over a stream.
 #[derive(Debug, Error)]

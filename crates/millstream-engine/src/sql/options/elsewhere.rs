@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::DeclaredTable;
-use crate::connector::OptionError;
-use crate::references::{Lookup, Template, TemplateError};
+use crate::api::options::OptionError;
+use crate::api::references::{Lookup, Template, TemplateError};
 
 impl DeclaredTable {
     /// Sets an option to a value, parts of which may stand elsewhere.

@@ -2,7 +2,7 @@
 
 use super::super::diagnostic::{Diagnostic, Diagnostics};
 use super::{DeclaredTable, ON_ERROR, WRITER_OPTIONS, WriterOptions};
-use crate::dead_letters;
+use crate::api::dead_letter;
 
 impl DeclaredTable {
     /// Reads the writer's options of a flow that writes to `tables`, `overrides` being those given
@@ -26,7 +26,7 @@ impl DeclaredTable {
             }
             merged.take_option(first, name);
             if *name == ON_ERROR {
-                merged.take_option(first, dead_letters::OPTION);
+                merged.take_option(first, dead_letter::OPTION);
             }
         }
         found.into_result()?;

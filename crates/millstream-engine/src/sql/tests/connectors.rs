@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use crate::connector::{
-    Connector, FlowContext, OptionError, OptionSpec, ReadMode, Registry, Side, Table,
-};
-use crate::references::{Lookup, Reference};
-use crate::sink::{Failure, Sink};
-use crate::source::Source;
+use crate::api::connector::{Connector, FlowContext, ReadMode, Registry, Table};
+use crate::api::options::{OptionError, OptionSpec, Side};
+use crate::api::references::{Lookup, Reference};
+use crate::api::sink::{Failure, Sink};
+use crate::api::source::Source;
 use crate::sql::types::timestamp;
 
 pub fn registry() -> Registry {

@@ -15,10 +15,10 @@ use datafusion::datasource::empty::EmptyTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::{Diagnostics, Flow, Pipeline, spark_schema};
-use crate::connector::ReadMode;
-use crate::driver::tracking::ProgressTracking;
+use crate::api::connector::ReadMode;
+use crate::api::references::Lookup;
+use crate::api::settings::ProgressTracking;
 use crate::functions::{self, BatchClock};
-use crate::references::Lookup;
 
 /// Reads `text`; lines `--! set key=value` are overrides.
 fn load(text: &str) -> Result<Pipeline, Diagnostics> {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use millstream_connectors::delta::Delta;
 use millstream_connectors::noop::Noop;
-use millstream_engine::connector::Registry;
+use millstream_engine::api::connector::Registry;
+use millstream_engine::api::progress::Silent;
 use millstream_engine::driver::others::Siblings;
 use millstream_engine::driver::stop::stop_pair;
 use millstream_engine::flow::RunSettings;
-use millstream_engine::progress::Silent;
 use millstream_store::env::Env;
 
 use super::super::error::Error;

@@ -9,14 +9,13 @@ use arrow::array::TimestampMicrosecondArray;
 use arrow::array::{ArrayRef, BinaryArray, BinaryBuilder, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
-use millstream_engine::connector::{
-    Connector, FlowContext, OptionError, OptionSpec, ReadMode, Table,
-};
-use millstream_engine::json::{DecodeOptions, Decoder};
-use millstream_engine::sink::Sink;
-use millstream_engine::source::{
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::options::{OptionError, OptionSpec};
+use millstream_engine::api::sink::Sink;
+use millstream_engine::api::source::{
     Admission, Failure, Kind, Lane, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
 };
+use millstream_engine::json::{DecodeOptions, Decoder};
 use millstream_store::env::Env;
 
 use super::super::error::Error;

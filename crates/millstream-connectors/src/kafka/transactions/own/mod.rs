@@ -33,7 +33,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::contact::ContactWith;
+use millstream_engine::api::contact::ContactWith;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 

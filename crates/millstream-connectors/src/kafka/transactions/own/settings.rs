@@ -81,7 +81,7 @@ fn address(text: &str) -> Option<Address> {
 
 #[cfg(test)]
 mod tests {
-    use millstream_engine::connector::Options;
+    use millstream_engine::api::options::Options;
 
     use super::super::super::super::settings::Use;
     use super::*;

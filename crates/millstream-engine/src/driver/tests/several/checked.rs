@@ -2,8 +2,8 @@
 //! once in either sink all the same.
 
 use super::*;
+use crate::api::dead_letter::{Form, Layout};
 use crate::constraints::{Action, Checks, Constraint};
-use crate::dead_letters::{Form, Layout};
 use crate::driver::outlets::{Outlet, Outlets, Route};
 use crate::functions;
 

@@ -1,7 +1,7 @@
 //! Dead letters beside the rows of a query: each record is once in either, whatever happens.
 
 use super::*;
-use crate::dead_letters::{Form, Layout};
+use crate::api::dead_letter::{Form, Layout};
 use crate::driver::outlets::{Outlet, Outlets, Route};
 use crate::state::codec;
 

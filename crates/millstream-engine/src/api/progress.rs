@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use millstream_store::offset::{BatchId, SourceOffset};
 
-use crate::state::operator::OperatorMetrics;
-
 /// Hears of every published micro-batch, in order. Must return quickly: it is called on the way to
 /// the commit log.
 pub trait Listener: Send + Sync {
@@ -117,6 +115,25 @@ pub struct Progress {
     pub sinks: Vec<SinkProgress>,
     /// How many rows met each constraint, in the order of the file.
     pub constraints: Vec<ConstraintProgress>,
+}
+
+/// What a stateful operator has, and did in the last micro-batch; names as in Spark's progress.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperatorMetrics {
+    /// What it is.
+    pub name: &'static str,
+    /// Rows of state.
+    pub rows: u64,
+    /// Rows of state that were new or changed.
+    pub rows_updated: u64,
+    /// Rows of state that went.
+    pub rows_removed: u64,
+    /// Input rows that came after the watermark and were left out.
+    pub rows_late: u64,
+    /// Memory of the state.
+    pub bytes: u64,
+    /// Bytes of state in files, since it is more than the query may keep in memory.
+    pub spilled_bytes: u64,
 }
 
 /// Rows of a micro-batch that met a constraint, and rows that did not.

@@ -12,13 +12,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use crate::dead_letters::{Letter, Place};
-pub use crate::filter::{Comparison, Filter, Literal};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 pub use millstream_store::error::{Classified, Failure, Kind};
 pub use millstream_store::offset::SourceOffset;
+pub use millstream_store::source_log::SourceLog;
+
+use super::dead_letter::Letter;
+use super::filter::Filter;
 
 /// A piece of a micro-batch's input that is read by one task, in order.
 pub trait Split: Send {
@@ -220,9 +222,6 @@ pub trait Source: Send {
     /// Stops reading ahead and lets go of connections.
     async fn close(&mut self);
 }
-
-/// A source's private directory in the checkpoint, `sources/<id>/`.
-pub use millstream_store::source_log::SourceLog;
 
 /// A table that is read whole: the static side of a join, or the input of a batch query.
 #[async_trait]

@@ -5,9 +5,11 @@
 //! several times. `$${` is a `${` that means itself.
 //!
 //! A value is looked up when the pipeline file is read, so that what is missing is known before
-//! anything runs, and again whenever a source or a sink is made
-//! ([`Table::fresh`](crate::connector::Table)): files rotate. What was looked up is remembered as a
-//! secret and never shown. Who looks, and where, is the caller's: this crate knows no environment.
+//! anything runs, and again whenever a source or a sink is made ([`Table::fresh`]): files rotate.
+//! What was looked up is remembered as a secret and never shown. Who looks, and where, is the
+//! caller's: this crate knows no environment.
+//!
+//! [`Table::fresh`]: super::connector::Table::fresh
 
 use std::fmt;
 use std::sync::Arc;
@@ -162,8 +164,9 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::connector::{Options, Table};
-    use crate::source::Kind;
+    use crate::api::connector::Table;
+    use crate::api::options::Options;
+    use crate::api::source::Kind;
 
     struct Upper;
 

@@ -14,14 +14,14 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 
 use super::fit;
-use super::letter::{Letter, Place};
+use super::{Letter, Place};
 use crate::sql::nearest;
 
 /// What the names of our own headers begin with, in a table of records.
 pub const OWN_HEADER_PREFIX: &str = "millstream.";
 
 /// The header of our own that says how many bytes a payload had that is cut.
-pub(super) const PAYLOAD_BYTES: &str = "payload_bytes";
+pub(crate) const PAYLOAD_BYTES: &str = "payload_bytes";
 
 /// What a record has in bytes beside its key, its value and its headers, and for each header.
 const RECORD_BYTES: usize = 128;
@@ -122,7 +122,7 @@ pub struct Layout {
 }
 
 /// The known column that `name` means, in any case.
-pub(super) fn spelling(name: &str) -> Option<&'static str> {
+pub(crate) fn spelling(name: &str) -> Option<&'static str> {
     let mut known = TABLE.iter().map(|(known, _)| *known);
     known.find(|known| known.eq_ignore_ascii_case(name))
 }

@@ -3,7 +3,7 @@
 //! A record that could just be read would be too large as a letter, which tells more of it. The
 //! flow must not stop for that.
 
-use super::letter::Letter;
+use super::Letter;
 
 /// The longest `error` of a letter, in bytes.
 const ERROR_BYTES_MAX: usize = 1_024;

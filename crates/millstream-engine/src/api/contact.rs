@@ -9,7 +9,7 @@ use std::time::Duration;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 
-use crate::progress::{Contact, Listener, Silent};
+use crate::api::progress::{Contact, Listener, Silent};
 
 /// A silence that is no longer is nobody's business: a broker that restarts, a leader that moves.
 const TOLD_AFTER: Duration = Duration::from_secs(5);
@@ -96,7 +96,7 @@ impl Drop for ContactWith {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Progress;
+    use crate::api::progress::Progress;
 
     #[derive(Default)]
     struct Heard(Mutex<Vec<(i64, bool)>>);

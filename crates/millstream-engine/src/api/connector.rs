@@ -1,0 +1,225 @@
+//! Connectors: a name in `USING ...` and what it can make.
+//!
+//! A connector checks its options before anything is touched, so that `validate` finds what `run`
+//! would. What is wrong with one is an [`OptionError`].
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use millstream_store::env::Env;
+use millstream_store::sink_log::SinkLog;
+
+use super::contact::Contacts;
+use super::dead_letter::{Form, Payloads};
+use super::options::{OptionError, OptionSpec, Options};
+use super::settings::OutputMode;
+use super::sink::{Failure, Sink};
+use super::source::{Kind, Source, StaticTable};
+
+/// A declared table: what stands in the pipeline file, checked for form only.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// The table's name as written.
+    pub name: String,
+    /// Declared columns, or `None` where the declaration has none. Nullability is kept:
+    /// `NOT NULL` makes a field not nullable.
+    pub columns: Option<SchemaRef>,
+    /// The options, `LOCATION '...'` among them as `path`.
+    pub options: Options,
+}
+
+impl Table {
+    /// The table with values of options that stand elsewhere as they are now, for a source or a
+    /// sink that is made.
+    ///
+    /// # Errors
+    /// `Config`: a variable or a file is gone.
+    pub fn fresh(&self) -> Result<Cow<'_, Self>, Failure> {
+        if self.options.references().next().is_none() {
+            return Ok(Cow::Borrowed(self));
+        }
+        let options = self.options.fresh().map_err(|error| {
+            let (name, key) = (&self.name, error.key.unwrap_or_default());
+            let problem = format!("table '{name}': the value of '{key}': {}", error.problem);
+            Failure::new(Kind::Config, problem)
+        })?;
+        Ok(Cow::Owned(Self { options, ..self.clone() }))
+    }
+}
+
+/// What a table is used for when a source is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadMode {
+    /// `FROM STREAM t`: micro-batches, from the starting position on.
+    Stream,
+    /// `FROM t`: from the earliest row to what is there at the start.
+    Batch,
+}
+
+/// A flow's own facts, for connectors that name things after it.
+#[derive(Clone, Debug)]
+pub struct FlowContext {
+    /// The flow's name.
+    pub flow: String,
+    /// The query's id from the checkpoint's `metadata`; stable across restarts.
+    pub query_id: String,
+    /// Clock, chance and tasks.
+    pub env: Env,
+    /// Relative paths in options are relative to this directory.
+    pub base_dir: PathBuf,
+    /// Where to tell that something outside does not answer.
+    pub contacts: Contacts,
+    /// What there is of memory, where `memoryLimit` says it.
+    pub memory: Option<Memory>,
+    /// For a sink, its private part of the checkpoint; a query that runs once has none.
+    pub sink_log: Option<SinkLog>,
+}
+
+impl FlowContext {
+    /// The context of a flow that nobody listens to, without a limit of memory.
+    pub fn new(flow: &str, query_id: &str, env: &Env, base_dir: &Path) -> Self {
+        Self {
+            flow: flow.to_owned(),
+            query_id: query_id.to_owned(),
+            env: env.clone(),
+            base_dir: base_dir.to_owned(),
+            contacts: Contacts::untold(env.clone()),
+            memory: None,
+            sink_log: None,
+        }
+    }
+}
+
+/// How a flow's `memoryLimit` is divided: half of it is for the state, an eighth for what sources
+/// have read ahead and their clients hold back. The rest is for the micro-batch in hand: as many
+/// bytes as a source reads ahead, what they are decoded, and what comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    bytes: u64,
+    sources: u64,
+}
+
+/// Less than this a source does not hold, whatever the limit: it would only ask more often.
+const READ_AHEAD_MIN: usize = 256 << 10;
+
+impl Memory {
+    /// The limit `bytes` of a flow with so many sources.
+    pub fn new(bytes: u64, sources: usize) -> Self {
+        Self { bytes, sources: sources.max(1) as u64 }
+    }
+
+    /// For the state of all operators.
+    pub fn state(self) -> u64 {
+        self.bytes / 2
+    }
+
+    /// For what one source has read ahead, and so for what it gives to a micro-batch.
+    pub fn read_ahead(self) -> usize {
+        let share = self.bytes / 16 / self.sources;
+        usize::try_from(share).unwrap_or(usize::MAX).max(READ_AHEAD_MIN)
+    }
+
+    /// For what a source's client has received and not handed on.
+    pub fn client_queue(self) -> usize {
+        self.read_ahead()
+    }
+}
+
+/// A name in `USING ...` and what it can make.
+pub trait Connector: Send + Sync {
+    /// The name after `USING`.
+    fn name(&self) -> &'static str;
+
+    /// Every option it knows, the writer options of the driver aside.
+    fn options(&self) -> &'static [OptionSpec];
+
+    /// Checks a table that is read, touching nothing but one whose columns are not declared, and
+    /// gives the columns a query sees.
+    fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError>;
+
+    /// Checks a table that is written, for rows of `schema`, touching nothing.
+    fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError>;
+
+    /// The output modes whose rows a table can take.
+    fn output_modes(&self) -> &'static [OutputMode] {
+        &[OutputMode::Append, OutputMode::Update, OutputMode::Complete]
+    }
+
+    /// Makes a source. The table passed `check_source`.
+    fn source(
+        &self,
+        table: &Table,
+        mode: ReadMode,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Source>, Failure>;
+
+    /// Makes a sink for rows of `schema`. The table passed `check_sink`.
+    fn sink(
+        &self,
+        table: &Table,
+        schema: &SchemaRef,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Sink>, Failure>;
+
+    /// A table that can be read whole and again when it changes, for the static side of a join;
+    /// `None` where the connector has no such thing.
+    fn static_table(
+        &self,
+        _table: &Table,
+        _context: &FlowContext,
+    ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
+        Ok(None)
+    }
+
+    /// What rows of dead letters look like in its tables.
+    fn dead_letter_form(&self) -> Form {
+        Form::Table
+    }
+
+    /// A dead-letter table as one that is read whole, with the columns that its rows were written
+    /// with.
+    fn dead_letter_source(&self, table: &Table, _columns: &SchemaRef) -> Table {
+        table.clone()
+    }
+
+    /// The largest record that one of its tables takes, in bytes, where dead letters have to be
+    /// made to fit.
+    fn dead_letter_bytes_max(&self, _table: &Table) -> Option<usize> {
+        None
+    }
+
+    /// What decodes payloads of letters as a source of `table` would now. `None` where records of
+    /// the connector cannot be malformed. The table passed `check_source`.
+    fn payloads(
+        &self,
+        _table: &Table,
+        _context: &FlowContext,
+    ) -> Result<Option<Arc<dyn Payloads>>, Failure> {
+        Ok(None)
+    }
+}
+
+/// The connectors a binary was built with.
+#[derive(Clone, Default)]
+pub struct Registry {
+    connectors: Vec<Arc<dyn Connector>>,
+}
+
+impl Registry {
+    /// A registry of `connectors`.
+    pub fn new(connectors: Vec<Arc<dyn Connector>>) -> Self {
+        Self { connectors }
+    }
+
+    /// The connector called `name`, whatever its case.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Connector>> {
+        self.connectors.iter().find(|connector| connector.name().eq_ignore_ascii_case(name))
+    }
+
+    /// All names, for suggestions.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.connectors.iter().map(|connector| connector.name())
+    }
+}
