@@ -47,6 +47,7 @@ mod lake;
 mod lake_bad_input;
 mod many_flows;
 mod object_store;
+mod old_checkpoints;
 mod on_error;
 mod renamed;
 mod secrets;
