@@ -14,7 +14,6 @@
 pub mod console;
 pub mod delta;
 pub mod duration;
-mod excerpt;
 pub mod files;
 mod gather;
 pub mod kafka;

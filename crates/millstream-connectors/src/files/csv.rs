@@ -25,7 +25,7 @@ use super::error::FileError;
 use super::lines::{Block, Lines};
 use super::options::{CsvOptions, Format};
 use super::read::{Reader, line_error, loose, project, record_batch};
-use crate::excerpt::excerpt;
+use millstream_formats::excerpt;
 
 /// Errors if a column has a type that text does not convert to.
 pub(super) fn check(schema: &Schema, corrupt_record_column: &str) -> Result<(), OptionError> {

@@ -23,7 +23,7 @@ use millstream_engine::sql::spark_type;
 use regex::Regex;
 
 use super::value::corrupt_column;
-use crate::excerpt::excerpt;
+use millstream_formats::excerpt;
 
 /// How CSV is read.
 #[derive(Clone, Debug)]

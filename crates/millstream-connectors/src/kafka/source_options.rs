@@ -12,7 +12,7 @@ use regex::Regex;
 use super::admission::{DELAY_MAX_DEFAULT, Limits};
 use super::offsets::{PartitionId, PerPartition, parse, to_json};
 use super::settings::{ClientSettings, Use};
-use crate::excerpt::excerpt;
+use millstream_formats::excerpt;
 
 /// The newest offset, in options.
 pub const LATEST: i64 = -1;
