@@ -23,6 +23,7 @@ const LAYERS: &[&str] = &[
     "millstream-store",
     "millstream-engine",
     "millstream-formats",
+    "millstream-kafka",
     "millstream-connectors",
     "millstream",
 ];

@@ -3,9 +3,9 @@
 //! A connector is a name that stands after `USING` in a pipeline file. It checks its options
 //! without touching anything but a table whose columns are not declared, and then makes sources and
 //! sinks against the traits of `millstream-engine`; nothing here knows SQL or the micro-batch
-//! driver. [`registry`] lists what this crate has.
+//! driver. [`registry`] lists what this crate has, and Kafka, which is a crate of its own:
+//! [`millstream_kafka`].
 //!
-//! - [`kafka`]: topics, read and written.
 //! - [`rate`]: rows on a clock, for tries, demonstrations and benchmarks.
 //! - [`files`]: directories of JSON, CSV, Parquet and text, read and written.
 //! - [`delta`]: tables of Delta Lake.
@@ -16,7 +16,6 @@ pub mod delta;
 pub mod duration;
 pub mod files;
 mod gather;
-pub mod kafka;
 pub mod memory;
 pub mod noop;
 mod paths;
@@ -30,11 +29,11 @@ use std::sync::Arc;
 
 use millstream_engine::api::connector::{Connector, Registry};
 
-/// All connectors of this crate, for pipelines whose paths are relative to `base_dir`; to be the
+/// All connectors, for pipelines whose paths are relative to `base_dir`; to be the
 /// same as `FlowContext::base_dir`.
 pub fn registry(base_dir: &Path) -> Registry {
     let mut connectors: Vec<Arc<dyn Connector>> = vec![
-        Arc::new(kafka::KafkaConnector),
+        Arc::new(millstream_kafka::KafkaConnector),
         Arc::new(delta::Delta::new(base_dir)),
         Arc::new(rate::Rate),
         Arc::new(console::Console),

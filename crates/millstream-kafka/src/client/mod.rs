@@ -1,0 +1,15 @@
+//! The client of the brokers, librdkafka, and what reading and writing share about it.
+//!
+//! [`settings`] are a table's `kafka.*` options as librdkafka names them; [`context`] and
+//! [`delivery_reports`] receive what a client reports; [`cluster`] asks the brokers which
+//! partitions a [`subscription`] means and where they begin and end; [`native`] calls librdkafka
+//! where its Rust binding allocates for each record, or lacks a function; [`poller`] is the thread
+//! that serves a producer's events.
+
+pub mod cluster;
+pub mod context;
+pub mod delivery_reports;
+pub mod native;
+pub mod poller;
+pub mod settings;
+pub mod subscription;

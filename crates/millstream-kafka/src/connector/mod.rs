@@ -1,0 +1,92 @@
+//! `USING kafka`: checks a table's options and columns, and makes its source, sink or static table.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::dead_letter::{Form, Payloads};
+use millstream_engine::api::options::{OptionError, OptionSpec};
+use millstream_engine::api::sink::{Failure, Sink};
+use millstream_engine::api::source::{Source, StaticTable};
+
+use crate::client::settings::{ClientSettings, Use};
+use crate::error::unchecked;
+use crate::known_options::OPTIONS;
+use crate::sink::{self, KafkaSink};
+use crate::source::static_table::KafkaStaticTable;
+use crate::source::{self, KafkaSource, letters};
+
+/// `USING kafka`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KafkaConnector;
+
+impl Connector for KafkaConnector {
+    fn name(&self) -> &'static str {
+        "kafka"
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        OPTIONS
+    }
+
+    fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError> {
+        source::parse(table, mode).map(|(_, rows)| rows.schema)
+    }
+
+    fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
+        sink::parse(table, schema).map(drop)
+    }
+
+    fn source(
+        &self,
+        table: &Table,
+        mode: ReadMode,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Source>, Failure> {
+        Ok(Box::new(KafkaSource::from_table(table, mode, context)?))
+    }
+
+    fn sink(
+        &self,
+        table: &Table,
+        schema: &SchemaRef,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Sink>, Failure> {
+        Ok(Box::new(KafkaSink::from_table(table, schema, context)?))
+    }
+
+    fn static_table(
+        &self,
+        table: &Table,
+        context: &FlowContext,
+    ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
+        let (options, rows) = source::parse(table, ReadMode::Batch).map_err(unchecked)?;
+        let whole = KafkaStaticTable::new(table, &options, rows.schema.clone(), context)?;
+        Ok(Some(Arc::new(whole)))
+    }
+
+    fn dead_letter_form(&self) -> Form {
+        Form::Record
+    }
+
+    fn dead_letter_source(&self, table: &Table, _columns: &SchemaRef) -> Table {
+        letters::readable(table)
+    }
+
+    fn dead_letter_bytes_max(&self, table: &Table) -> Option<usize> {
+        let settings = ClientSettings::parse(&table.options, Use::Producer).ok()?;
+        Some(settings.record_bytes_max())
+    }
+
+    fn payloads(
+        &self,
+        table: &Table,
+        _context: &FlowContext,
+    ) -> Result<Option<Arc<dyn Payloads>>, Failure> {
+        let (_, rows) = source::parse(table, ReadMode::Stream).map_err(unchecked)?;
+        Ok(Some(Arc::new(letters::ValuePayloads(Arc::new(rows)))))
+    }
+}
+
+#[cfg(test)]
+mod tests;

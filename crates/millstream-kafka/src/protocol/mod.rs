@@ -1,0 +1,28 @@
+//! As much of Kafka's protocol as a producer with transactions speaks: requests and answers as
+//! bytes, record batches, and a connection that blocks.
+//!
+//! librdkafka takes several hand-overs between threads and a request per partition for each
+//! transaction; a micro-batch every few milliseconds feels that. What is here serves
+//! exactly-once sinks only; everything else stays with librdkafka.
+//!
+//! Nothing here reads a clock or decides what an error means for a query.
+
+pub mod answers;
+pub mod batch;
+pub mod code;
+pub mod connection;
+mod crc32c;
+pub mod frame;
+pub mod partitioner;
+mod read;
+pub mod requests;
+mod write;
+
+/// Who writes: what the brokers gave a transactional id, one epoch more for each transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The producer's id.
+    pub id: i64,
+    /// Its epoch; the brokers turn older ones away.
+    pub epoch: i16,
+}

@@ -1,0 +1,162 @@
+//! The Kafka sink, at least once: rows become records, in order.
+//!
+//! Rows of a micro-batch are handed to the client's queue by the hundreds, and the acknowledgement
+//! completes when the last delivery report is in; nothing is flushed, nobody waits for a round
+//! trip. The client is idempotent, so its own retries neither double records nor change their
+//! order; a micro-batch that is repeated after a crash is written again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_engine::api::connector::FlowContext;
+use millstream_engine::api::contact::ContactWith;
+use millstream_engine::api::sink::{Acknowledgement, Failure, Output};
+use millstream_store::env::Env;
+use rdkafka::producer::Producer as _;
+
+use super::columns::{SinkColumns, SinkRows};
+use super::outbox::Outbox;
+use super::topic::{brokers_of, create_missing, partitions_of};
+use crate::client::cluster::client_error;
+use crate::client::delivery_reports::{Deliveries, Pending};
+use crate::client::native::ProducerClient;
+use crate::client::poller::Poller;
+use crate::client::settings::ClientSettings;
+use crate::error::SinkError;
+
+/// A publisher that waits for space looks again after this time, whatever it was told.
+const SPACE_PATIENCE: Duration = Duration::from_millis(10);
+/// How long records in flight may take at the end.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
+/// How often the end looks whether records are in flight still.
+const CLOSE_INTERVAL: Duration = Duration::from_millis(1);
+
+/// A Kafka table that is written at least once.
+pub struct AtLeastOnceSink {
+    settings: ClientSettings,
+    columns: SinkColumns,
+    /// The option `topic`: where all rows go.
+    topic: Option<Arc<str>>,
+    table: String,
+    contact: Arc<ContactWith>,
+    env: Env,
+    producer: Option<Producer>,
+}
+
+/// The client, and the thread that serves it.
+struct Producer {
+    outbox: Outbox,
+    _poller: Poller,
+}
+
+impl AtLeastOnceSink {
+    /// A sink that is not connected yet.
+    pub fn new(
+        settings: ClientSettings,
+        columns: SinkColumns,
+        topic: Option<&str>,
+        table: &str,
+        context: &FlowContext,
+    ) -> Self {
+        Self {
+            settings,
+            columns,
+            topic: topic.map(Arc::from),
+            table: table.to_owned(),
+            contact: Arc::new(context.contacts.with(brokers_of(topic))),
+            env: context.env.clone(),
+            producer: None,
+        }
+    }
+
+    async fn enqueue(&mut self, rows: &SinkRows, pending: &Arc<Pending>) -> Result<(), SinkError> {
+        let producer = self.producer.as_mut().expect("the driver opens a sink before it uses it");
+        let mut row = 0;
+        loop {
+            row = producer.outbox.put(rows, row, self.topic.as_deref(), pending)?;
+            if row == rows.rows {
+                return Ok(());
+            }
+            producer.wait_for_space(&self.env).await;
+        }
+    }
+}
+
+impl AtLeastOnceSink {
+    /// Connects.
+    pub async fn open(&mut self) -> Result<(), Failure> {
+        let (settings, env, table) = (self.settings.clone(), self.env.clone(), self.table.clone());
+        let (topic, contact) = (self.topic.clone(), Arc::clone(&self.contact));
+        let connecting = move || connect(&settings, &env, &table, topic.as_deref(), contact);
+        self.producer = Some(self.env.spawn_blocking("kafka-open", connecting).join().await?);
+        Ok(())
+    }
+
+    /// Hands one micro-batch over; waits while the client's queue is full.
+    pub async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
+        let (pending, acknowledgement) = Pending::new(&self.env);
+        for rows in output.record_batches() {
+            let rows = self.columns.of(rows)?;
+            self.enqueue(&rows, &pending).await?;
+        }
+        Ok(acknowledgement)
+    }
+
+    /// Waits for what is in flight, and lets go of the client.
+    pub async fn close(&mut self) -> Result<(), Failure> {
+        let Some(producer) = self.producer.take() else { return Ok(()) };
+        let begun = self.env.monotonic();
+        let in_flight = loop {
+            let in_flight = producer.client().in_flight_count();
+            let waited = self.env.monotonic().saturating_sub(begun);
+            if in_flight <= 0 || waited > CLOSE_PATIENCE {
+                break usize::try_from(in_flight).unwrap_or(0);
+            }
+            self.env.sleep(CLOSE_INTERVAL).await;
+        };
+        self.env.spawn_blocking("kafka-close", move || drop(producer)).join().await;
+        if in_flight > 0 {
+            let servers = self.settings.servers().to_owned();
+            let (records, waited) = (in_flight, CLOSE_PATIENCE);
+            return Err(SinkError::Unfinished { records, servers, waited }.into());
+        }
+        Ok(())
+    }
+}
+
+impl Producer {
+    fn client(&self) -> &Arc<ProducerClient> {
+        self.outbox.client()
+    }
+
+    async fn wait_for_space(&self, env: &Env) {
+        let deliveries = self.client().context();
+        deliveries.expect_space();
+        tokio::select! {
+            () = deliveries.space() => {}
+            () = env.sleep(SPACE_PATIENCE) => {}
+        }
+    }
+}
+
+/// Connects, and makes sure that the topic of all rows exists. Blocks.
+fn connect(
+    settings: &ClientSettings,
+    env: &Env,
+    table: &str,
+    topic: Option<&str>,
+    contact: Arc<ContactWith>,
+) -> Result<Producer, SinkError> {
+    let partitions = partitions_of(settings, env, table, topic)?;
+    let config = settings.producer_to(partitions.found.len());
+    let native = config.create_native_config().map_err(client_error).map_err(SinkError::Cluster)?;
+    let bytes_max = native.get("message.max.bytes").ok().and_then(|text| text.parse().ok());
+    let deliveries =
+        Deliveries::new(env.clone(), table, settings.servers(), bytes_max.unwrap_or(0));
+    let client: ProducerClient =
+        config.create_with_context(deliveries).map_err(client_error).map_err(SinkError::Cluster)?;
+    let client = Arc::new(client);
+    create_missing(&partitions, settings, env, &client)?;
+    let poller = Poller::start(env, "kafka-writer", client.clone(), contact);
+    Ok(Producer { outbox: Outbox::new(client), _poller: poller })
+}

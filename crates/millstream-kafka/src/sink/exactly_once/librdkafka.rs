@@ -1,0 +1,234 @@
+//! One transactional id: a producer client that fills and ends one transaction at a time.
+//!
+//! Errors of three sorts come out of the client. Some may pass, and the same call is made again for
+//! as long as a transaction lives. Some spoil the transaction: it is aborted, and the query fails;
+//! a restart finds out what is published. Some mean that the brokers turn this id away: because
+//! another instance has taken it over, or because the transaction was open for too long, which is
+//! told by the time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_engine::api::contact::ContactWith;
+use millstream_store::crash_points::{self, Step};
+use millstream_store::env::Env;
+use parking_lot::Mutex;
+use rdkafka::error::KafkaError;
+use rdkafka::producer::Producer as _;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::types::RDKafkaErrorCode;
+
+use super::opening::Groups;
+use super::progress::{self, Origin, carrier};
+use super::rotation::{Content, Transactor};
+use crate::client::delivery_reports::Pending;
+use crate::client::native::{ProducerClient, TransactionError, commit_transaction};
+use crate::client::poller::Poller;
+use crate::error::SinkError;
+use crate::sink::outbox::Outbox;
+
+/// One call to the brokers; it is repeated while that may help.
+const ATTEMPT: Duration = Duration::from_secs(2);
+/// How long aborting may take at the end of a query that failed. The brokers would do it, too.
+const ABORT_PATIENCE: Duration = Duration::from_secs(5);
+/// How soon a full queue is looked at again.
+const SPACE_INTERVAL: Duration = Duration::from_millis(1);
+/// How long the commit of a transaction may be without an answer, beyond the transaction's life.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where records of progress go, and whose they are.
+pub struct Recorder {
+    /// The groups of the record's pieces, which all clients share.
+    pub groups: Arc<Mutex<Groups>>,
+    /// What records say of the query.
+    pub origin: Arc<Origin>,
+    /// Told whether the brokers answer.
+    pub contact: Arc<ContactWith>,
+}
+
+/// A client with a transactional id.
+pub struct TransactionalClient {
+    id: String,
+    outbox: Outbox,
+    topic: Option<Arc<str>>,
+    recorder: Recorder,
+    env: Env,
+    timeout: Duration,
+    /// When the transaction began, on the monotonic clock.
+    begun: Duration,
+    _poller: Poller,
+}
+
+impl TransactionalClient {
+    /// For a client whose `transactional.id` is `id` and whose transactions live for `timeout`.
+    /// `topic` is the table's option.
+    pub fn new(
+        id: String,
+        client: Arc<ProducerClient>,
+        timeout: Duration,
+        topic: Option<Arc<str>>,
+        recorder: Recorder,
+        env: &Env,
+    ) -> Self {
+        let poller = Poller::start(env, "kafka-reports", client.clone(), recorder.contact.clone());
+        let (outbox, env, begun) = (Outbox::new(client), env.clone(), Duration::ZERO);
+        Self { id, outbox, topic, recorder, env, timeout, begun, _poller: poller }
+    }
+
+    /// Where rows go, and the client behind it.
+    pub fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// Takes over the transactional id; ends what its last owner left open.
+    pub fn take_over(&self, wait: Duration) -> Result<(), KafkaError> {
+        self.client().init_transactions(wait)
+    }
+}
+
+impl Transactor for TransactionalClient {
+    fn fill(&mut self, content: &Content) -> Result<(), SinkError> {
+        crash_points::reached(Step::BeforeBegin);
+        self.begun = self.env.monotonic();
+        self.client().begin_transaction().map_err(|error| self.failed("its beginning", &error))?;
+        let (pending, outcome) = Pending::with_outcome(&self.env);
+        let put = self.put(content, &pending);
+        drop(pending);
+        put?;
+        crash_points::reached(Step::AfterProduce);
+        self.record(content)?;
+        crash_points::reached(Step::AfterOffsets);
+        match outcome.blocking_recv() {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.turned_away().unwrap_or(error)),
+            Err(_) => Err(SinkError::AfterFailure),
+        }
+    }
+
+    fn commit(&mut self) -> Result<(), SinkError> {
+        crash_points::reached(Step::BeforeCommit);
+        let asked_ms = self.env.now_ms();
+        while let Err(error) = commit_transaction(self.client(), ATTEMPT) {
+            self.recorder.contact.unanswered(asked_ms);
+            let may_pass = error.is_retriable && !error.is_fatal;
+            if !may_pass || self.open_for() > self.timeout + ANSWER_PATIENCE {
+                return Err(self.not_committed(error));
+            }
+        }
+        self.recorder.contact.answered();
+        crash_points::reached(Step::AfterCommit);
+        Ok(())
+    }
+
+    fn abort(&mut self) {
+        if self.client().client().fatal_error().is_some() {
+            return;
+        }
+        if let Err(error) = self.client().abort_transaction(ABORT_PATIENCE) {
+            tracing::debug!(id = self.id, %error, "a transaction was left to the brokers to abort");
+        }
+    }
+}
+
+impl TransactionalClient {
+    fn put(&mut self, content: &Content, pending: &Arc<Pending>) -> Result<(), SinkError> {
+        for rows in &content.rows {
+            let mut row = 0;
+            loop {
+                row = self.outbox.put(rows, row, self.topic.as_deref(), pending)?;
+                if row == rows.rows {
+                    break;
+                }
+                std::thread::sleep(SPACE_INTERVAL);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the record of the query's progress into the transaction.
+    fn record(&self, content: &Content) -> Result<(), SinkError> {
+        let Recorder { groups, origin, .. } = &self.recorder;
+        let mut groups = groups.lock();
+        for (index, piece) in progress::encode(&content.reached, origin).iter().enumerate() {
+            let group = groups.get(index)?;
+            let mut offsets = TopicPartitionList::with_capacity(1);
+            let mut element = offsets.add_partition(carrier(self.topic.as_deref()), 0);
+            let number = i64::try_from(content.batch_id.0).expect("numbers stay far below 2^63");
+            let set = element.set_offset(Offset::Offset(number));
+            element.set_metadata(piece);
+            set.map_err(|error| self.failed("the record of progress", &error))?;
+            loop {
+                let Err(error) =
+                    self.client().send_offsets_to_transaction(&offsets, group, ATTEMPT)
+                else {
+                    break;
+                };
+                if !is_retriable(&error) || self.open_for() > self.timeout {
+                    return Err(self.failed("the record of progress", &error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn client(&self) -> &Arc<ProducerClient> {
+        self.outbox.client()
+    }
+
+    fn open_for(&self) -> Duration {
+        self.env.monotonic().saturating_sub(self.begun)
+    }
+
+    fn failed(&self, step: &'static str, error: &KafkaError) -> SinkError {
+        let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+        let reason = match error {
+            KafkaError::Transaction(error) => error.string(),
+            other => other.to_string(),
+        };
+        self.explain(step, code, reason)
+    }
+
+    fn not_committed(&self, error: TransactionError) -> SinkError {
+        self.explain("its commit", error.code, error.reason)
+    }
+
+    fn explain(&self, step: &'static str, code: RDKafkaErrorCode, reason: String) -> SinkError {
+        let displaced = self.displaced(code).or_else(|| self.turned_away());
+        displaced.unwrap_or(SinkError::Transaction { id: self.id.clone(), step, code, reason })
+    }
+
+    /// The error of a client that the brokers do not accept any more, if they do not.
+    fn turned_away(&self) -> Option<SinkError> {
+        let (code, _) = self.client().client().fatal_error()?;
+        self.displaced(code)
+    }
+
+    /// What it means if the brokers do not know the owner of this id, or its transaction. They give
+    /// a transaction up after its time and turn its owner away then, too.
+    fn displaced(&self, code: RDKafkaErrorCode) -> Option<SinkError> {
+        let (id, open) = (self.id.clone(), self.open_for());
+        let too_old = open > self.timeout;
+        match code {
+            RDKafkaErrorCode::Fenced
+            | RDKafkaErrorCode::ProducerFenced
+            | RDKafkaErrorCode::InvalidProducerEpoch
+                if !too_old =>
+            {
+                Some(SinkError::TakenOver { id })
+            }
+            RDKafkaErrorCode::Fenced
+            | RDKafkaErrorCode::ProducerFenced
+            | RDKafkaErrorCode::InvalidProducerEpoch
+            | RDKafkaErrorCode::InvalidTransactionalState
+                if too_old =>
+            {
+                Some(SinkError::TimedOut { id, open, timeout: self.timeout })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn is_retriable(error: &KafkaError) -> bool {
+    matches!(error, KafkaError::Transaction(error) if error.is_retriable())
+}

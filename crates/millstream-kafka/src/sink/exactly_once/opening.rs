@@ -1,0 +1,310 @@
+//! Opening the sink: takes the transactional ids over, then reads the record.
+//!
+//! The order matters. Taking an id over completes or aborts what its last owner left open, and
+//! turns that owner away. Only when that is done for all ids is the record final.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_engine::api::contact::ContactWith;
+use millstream_engine::api::sink::{Kind, Published};
+use millstream_store::env::Env;
+use parking_lot::Mutex;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{Consumer as _, ConsumerGroupMetadata};
+use rdkafka::error::KafkaError;
+use rdkafka::producer::Producer as _;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::types::RDKafkaErrorCode;
+
+use super::Names;
+use super::librdkafka::{Recorder, TransactionalClient};
+use super::progress::{self, CommittedOffset, NotARecord, Origin, carrier};
+use super::protocol::{self, Fits, OwnSettings};
+use super::record_topic::RecordTopic;
+use crate::client::cluster::{CONNECT_PATIENCE, Cluster, client_error};
+use crate::client::context::Context;
+use crate::client::delivery_reports::Deliveries;
+use crate::client::native::{ConsumerClient, ProducerClient};
+use crate::client::settings::ClientSettings;
+use crate::error::SinkError;
+use crate::sink::topic::check_topic;
+
+/// How long the brokers may take to hand over a transactional id. It includes the abort of what was
+/// left open, and on a new cluster the creation of the log of transactions.
+pub const TAKE_OVER_PATIENCE: Duration = Duration::from_secs(60);
+/// How long reading the record may take. Transactions of ids that nobody took over may be open.
+pub const RECORD_PATIENCE: Duration = Duration::from_secs(90);
+/// One attempt within the above.
+const ATTEMPT: Duration = Duration::from_secs(1);
+/// Between attempts that were answered at once.
+pub const PAUSE: Duration = Duration::from_millis(20);
+
+/// Why the sink could not be opened.
+pub enum NotOpened {
+    /// The brokers do not allow this user transactions, or do not have them.
+    NotAllowed(SinkError),
+    /// Something else.
+    Failed(SinkError),
+}
+
+impl From<SinkError> for NotOpened {
+    fn from(error: SinkError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Whether our own client writes.
+pub enum Own {
+    /// It can.
+    Fits(OwnSettings),
+    /// It cannot now, and may later: a broker is away.
+    NotNow(String),
+    /// It cannot: librdkafka has to.
+    Never,
+}
+
+/// What opening needs to know. Cheap to clone.
+#[derive(Clone)]
+pub struct Opening {
+    pub settings: ClientSettings,
+    pub names: Names,
+    pub table: String,
+    /// The option `topic`: where all rows go.
+    pub topic: Option<Arc<str>>,
+    /// What records say of this query.
+    pub origin: Arc<Origin>,
+    /// Told whether the brokers answer.
+    pub contact: Arc<ContactWith>,
+    pub env: Env,
+}
+
+impl Opening {
+    /// Asks whether the brokers are there and let this user in: the client itself would try for
+    /// long, and not say why. Blocks.
+    pub fn check(&self) -> Result<(), SinkError> {
+        let cluster = Cluster::new(&self.settings, None, &self.env, &self.table);
+        let checked = cluster.and_then(|cluster| cluster.check_reachable(CONNECT_PATIENCE));
+        checked.map_err(SinkError::Cluster)
+    }
+
+    /// Makes sure that the topic of all rows exists, if there is one. Blocks.
+    pub fn check_topic(&self) -> Result<(), SinkError> {
+        let Some(topic) = &self.topic else { return Ok(()) };
+        let deliveries = self.deliveries(0);
+        let client = self.settings.producer().create_with_context(deliveries);
+        let client: ProducerClient = client.map_err(client_error).map_err(SinkError::Cluster)?;
+        check_topic(&self.settings, &self.env, &self.table, Some(topic), &client)
+    }
+
+    fn deliveries(&self, bytes_max: u64) -> Deliveries {
+        Deliveries::new(self.env.clone(), &self.table, self.settings.servers(), bytes_max)
+    }
+
+    /// How our own client is to write, if it can. Blocks.
+    pub fn own(&self) -> Result<Own, SinkError> {
+        let Some(settings) = OwnSettings::of(&self.settings) else { return Ok(Own::Never) };
+        match protocol::fits(self, &settings) {
+            Fits::Yes => {}
+            Fits::Never => return Ok(Own::Never),
+            Fits::NotNow(reason) => return Ok(Own::NotNow(reason)),
+        }
+        Ok(match self.make_record_topic()? {
+            RecordTopic::Made => Own::Fits(settings),
+            RecordTopic::Refused => Own::Never,
+            RecordTopic::NotNow(reason) => Own::NotNow(reason),
+        })
+    }
+
+    /// Takes over the transactional id number `index` with librdkafka, which shares `groups` with
+    /// the other clients. Blocks.
+    pub fn client(
+        &self,
+        index: usize,
+        groups: &Arc<Mutex<Groups>>,
+    ) -> Result<TransactionalClient, NotOpened> {
+        let id = self.names.transactional_id(index);
+        let (config, timeout) = self.settings.transactional(&id);
+        let native = config.create_native_config().map_err(client_error);
+        let native = native.map_err(SinkError::Cluster)?;
+        let bytes_max = native.get("message.max.bytes").ok().and_then(|text| text.parse().ok());
+        let deliveries = self.deliveries(bytes_max.unwrap_or(0));
+        let client: ProducerClient = config
+            .create_with_context(deliveries)
+            .map_err(client_error)
+            .map_err(SinkError::Cluster)?;
+        let topic = self.topic.clone();
+        let client = Arc::new(client);
+        let (groups, origin) = (groups.clone(), self.origin.clone());
+        let record = Recorder { groups, origin, contact: self.contact.clone() };
+        let client = TransactionalClient::new(id, client, timeout, topic, record, &self.env);
+        self.take_over(client)
+    }
+
+    fn take_over(&self, mut client: TransactionalClient) -> Result<TransactionalClient, NotOpened> {
+        let begun = self.env.monotonic();
+        loop {
+            let Err(error) = client.take_over(ATTEMPT) else { return Ok(client) };
+            let waited = self.env.monotonic().saturating_sub(begun);
+            let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+            let reason = match &error {
+                KafkaError::Transaction(error) => error.string(),
+                other => other.to_string(),
+            };
+            let fatal = client.outbox().client().client().fatal_error();
+            if is_not_allowed(code) || fatal.as_ref().is_some_and(|(code, _)| is_not_allowed(*code))
+            {
+                return Err(NotOpened::NotAllowed(self.not_allowed(reason)));
+            }
+            if let Some((_, reason)) = fatal {
+                return Err(SinkError::Fatal { reason }.into());
+            }
+            if waited > TAKE_OVER_PATIENCE {
+                let servers = self.settings.servers().to_owned();
+                return Err(SinkError::NoCoordinator { servers, reason, waited }.into());
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn group(&self, piece: usize) -> Result<ConsumerGroupMetadata, SinkError> {
+        let client = self.asking(&self.names.group(piece))?;
+        let metadata = client.group_metadata();
+        Ok(metadata.expect("a client with a group has its metadata"))
+    }
+
+    /// What a group has for the partition of the record, asked once. Blocks.
+    pub fn committed_now(&self, group: &str) -> Result<Option<CommittedOffset>, KafkaError> {
+        let context = Context::new(self.env.clone(), &self.table);
+        let client: ConsumerClient = self.control_of(group).create_with_context(context)?;
+        self.ask_committed(&client)
+    }
+
+    fn ask_committed(
+        &self,
+        client: &ConsumerClient,
+    ) -> Result<Option<CommittedOffset>, KafkaError> {
+        let mut wanted = TopicPartitionList::with_capacity(1);
+        wanted.add_partition(carrier(self.topic.as_deref()), 0);
+        committed_offset(&client.committed_offsets(wanted, ATTEMPT)?)
+    }
+
+    fn control_of(&self, group: &str) -> ClientConfig {
+        let mut config = self.settings.control(Some(group));
+        // Offsets of transactions that are not ended yet are waited for.
+        config.set("isolation.level", "read_committed");
+        config
+    }
+
+    fn asking(&self, group: &str) -> Result<ConsumerClient, SinkError> {
+        let context = Context::new(self.env.clone(), &self.table);
+        let config = self.control_of(group);
+        config.create_with_context(context).map_err(client_error).map_err(SinkError::Cluster)
+    }
+
+    /// Reads the record of what was published last. Blocks. To be called when all ids are taken
+    /// over. `has_topic` says that the record's topic is there.
+    pub fn published(&self, has_topic: bool) -> Result<Option<Published>, NotOpened> {
+        let records = [self.record_of_group()?, self.record_of_topic(has_topic)?];
+        Ok(records.into_iter().flatten().max_by_key(|published| published.batch_id))
+    }
+
+    fn record_of_group(&self) -> Result<Option<Published>, NotOpened> {
+        let read = progress::decode(|piece| self.committed(&self.names.group(piece)));
+        let read = read.map(|record| record.map(|record| record.published));
+        read.map_err(|unread| match unread {
+            Unread::NotOpened(error) => error,
+            Unread::NotARecord(error) => self.unread(error.to_string(), Kind::Data).into(),
+        })
+    }
+
+    /// What a group has for the partition of the record.
+    fn committed(&self, group: &str) -> Result<Option<CommittedOffset>, Unread> {
+        let client = self.asking(group).map_err(NotOpened::from)?;
+        let begun = self.env.monotonic();
+        loop {
+            let code = match self.ask_committed(&client) {
+                Ok(committed) => return Ok(committed),
+                Err(error) => error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail),
+            };
+            if is_not_allowed(code) {
+                return Err(NotOpened::NotAllowed(self.not_allowed(code.to_string())).into());
+            }
+            if self.env.monotonic().saturating_sub(begun) > RECORD_PATIENCE {
+                return Err(NotOpened::from(self.unread(code.to_string(), Kind::Retry)).into());
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn unread(&self, problem: String, kind: Kind) -> SinkError {
+        let servers = self.settings.servers().to_owned();
+        let place = format!("the consumer group '{}'", self.names.group(0));
+        SinkError::Record { servers, place, problem, kind }
+    }
+
+    /// The error for brokers that do not let this user write transactions.
+    pub fn not_allowed(&self, reason: String) -> SinkError {
+        let servers = self.settings.servers().to_owned();
+        let (ids, group) = (self.names.transactional_ids(), self.names.group(0));
+        SinkError::NotAllowed { servers, reason, ids, group }
+    }
+}
+
+/// The groups of the record's pieces, as a transaction needs them. Made when first needed: most
+/// records are of one piece.
+pub struct Groups {
+    opening: Opening,
+    made: Vec<ConsumerGroupMetadata>,
+}
+
+impl Groups {
+    /// With the group of the first piece.
+    pub fn new(opening: Opening) -> Result<Self, SinkError> {
+        let made = vec![opening.group(0)?];
+        Ok(Self { opening, made })
+    }
+
+    /// The group of piece `piece`.
+    pub fn get(&mut self, piece: usize) -> Result<&ConsumerGroupMetadata, SinkError> {
+        while self.made.len() <= piece {
+            self.made.push(self.opening.group(self.made.len())?);
+        }
+        Ok(&self.made[piece])
+    }
+}
+
+enum Unread {
+    NotOpened(NotOpened),
+    NotARecord(NotARecord),
+}
+
+impl From<NotARecord> for Unread {
+    fn from(error: NotARecord) -> Self {
+        Self::NotARecord(error)
+    }
+}
+
+impl From<NotOpened> for Unread {
+    fn from(error: NotOpened) -> Self {
+        Self::NotOpened(error)
+    }
+}
+
+fn committed_offset(answer: &TopicPartitionList) -> Result<Option<CommittedOffset>, KafkaError> {
+    let Some(element) = answer.elements().into_iter().next() else { return Ok(None) };
+    element.error()?;
+    let Offset::Offset(offset) = element.offset() else { return Ok(None) };
+    Ok(Some(CommittedOffset { offset, metadata: element.metadata().to_owned() }))
+}
+
+fn is_not_allowed(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::TransactionalIdAuthorizationFailed
+            | RDKafkaErrorCode::ClusterAuthorizationFailed
+            | RDKafkaErrorCode::GroupAuthorizationFailed
+            | RDKafkaErrorCode::UnsupportedVersion
+            | RDKafkaErrorCode::UnsupportedFeature
+    )
+}

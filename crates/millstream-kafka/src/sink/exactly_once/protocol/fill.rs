@@ -1,0 +1,199 @@
+//! Fills a transaction: what was refused for a while or lost with a connection goes out again, the
+//! same bytes under the same numbers, of which the brokers keep one.
+//!
+//! A partition has one batch under way at a time: the brokers tell repeated batches by the last
+//! few.
+
+use std::collections::HashMap;
+
+use millstream_store::crash_points::{self, Step};
+
+use super::brokers::{Brokers, Lane};
+use super::packing::{Limits, Part};
+use super::problem::{Problem, as_librdkafka};
+use crate::error::SinkError;
+use crate::protocol::Identity;
+use crate::protocol::answers::{self, Address, Written};
+use crate::protocol::code::Code;
+use crate::protocol::frame::PRODUCE;
+use crate::protocol::requests::{self, Batches};
+use crate::sink::columns::SinkRows;
+
+/// Bytes of one request, unless its first batch is larger.
+const REQUEST_BYTES: usize = 4 << 20;
+/// How long a broker may wait for its replicas.
+const REPLICAS_PATIENCE_MS: i32 = 8_000;
+
+/// Why a transaction cannot be filled.
+pub enum Failure {
+    /// Something with the transaction.
+    Step(&'static str, Problem),
+    /// Something with a row.
+    Row(SinkError),
+}
+
+/// One transaction that is being filled.
+pub struct Filling<'a> {
+    /// The transactional id.
+    pub id: &'a str,
+    /// Its owner.
+    pub writer: Identity,
+    /// What is written, to name a row.
+    pub rows: &'a [SinkRows],
+    /// The time that records get.
+    pub timestamp_ms: i64,
+    /// How large things may be.
+    pub limits: Limits,
+    /// What the brokers do not have yet.
+    pub parts: Vec<Part>,
+}
+
+/// What a round has to show beside what it wrote.
+#[derive(Default)]
+pub struct Round {
+    /// A problem that may pass.
+    pub problem: Option<Problem>,
+    /// What was asked belongs to another broker.
+    misplaced: bool,
+}
+
+impl Round {
+    /// Notes a problem, if it may pass.
+    fn note(&mut self, step: &'static str, problem: Problem) -> Result<(), Failure> {
+        if !problem.may_pass() {
+            return Err(Failure::Step(step, problem));
+        }
+        // A lost connection may mean a lost broker.
+        self.misplaced |= problem.code().is_none_or(Code::is_misplaced);
+        self.problem = Some(problem);
+        Ok(())
+    }
+}
+
+impl Filling<'_> {
+    /// True once the brokers have everything.
+    pub fn is_done(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Sends each partition's next batch, those of a broker in one request. Returns where to.
+    pub fn send_parts(
+        &self,
+        brokers: &mut Brokers,
+        round: &mut Round,
+    ) -> Result<Vec<Address>, Failure> {
+        let mut by_leader: Vec<(Address, usize, Vec<&Part>)> = Vec::new();
+        for part in &self.parts {
+            let leader = match brokers.leader(&part.topic, part.partition) {
+                Ok(leader) => leader,
+                Err(problem) => {
+                    round.note(ROWS, problem)?;
+                    continue;
+                }
+            };
+            let bytes = part.batches.front().map_or(0, |packed| packed.batch.bytes());
+            match by_leader.iter_mut().find(|(found, ..)| *found == leader) {
+                Some((_, sum, parts)) if *sum + bytes <= REQUEST_BYTES => {
+                    *sum += bytes;
+                    parts.push(part);
+                }
+                // It is for the next round.
+                Some(_) => {}
+                None => by_leader.push((leader, bytes, vec![part])),
+            }
+        }
+        let mut sent = Vec::new();
+        for (leader, _, parts) in by_leader {
+            let topics = self.encode(&parts);
+            let body =
+                |body: &mut _| requests::produce(body, self.id, REPLICAS_PATIENCE_MS, &topics);
+            let line = (leader, Lane::Rows);
+            match brokers.using(&line, |connection| connection.send(PRODUCE, body)) {
+                Ok(()) => sent.push(line.0),
+                Err(problem) => round.note(ROWS, problem)?,
+            }
+        }
+        crash_points::reached(Step::AfterProduce);
+        Ok(sent)
+    }
+
+    fn encode<'b>(&self, parts: &[&'b Part]) -> Vec<Batches<'b>> {
+        let mut topics: Vec<Batches<'b>> = Vec::new();
+        for part in parts {
+            let Some(packed) = part.batches.front() else { continue };
+            let batch = packed.batch.encode(self.writer, part.sequence, self.timestamp_ms);
+            match topics.iter_mut().find(|(topic, _)| *topic == part.topic) {
+                Some((_, partitions)) => partitions.push((part.partition, batch)),
+                None => topics.push((&part.topic, vec![(part.partition, batch)])),
+            }
+        }
+        topics
+    }
+
+    /// Takes the answers of the brokers that batches were sent to.
+    pub fn await_parts(
+        &mut self,
+        brokers: &mut Brokers,
+        sent: Vec<Address>,
+        round: &mut Round,
+    ) -> Result<(), Failure> {
+        for leader in sent {
+            let receive = |connection: &mut super::Connection| connection.receive(answers::produce);
+            match brokers.using(&(leader, Lane::Rows), receive) {
+                Ok(written) => {
+                    for written in written {
+                        self.note_written(written, round)?;
+                    }
+                }
+                Err(problem) => round.note(ROWS, problem)?,
+            }
+        }
+        self.parts.retain(|part| !part.batches.is_empty());
+        Ok(())
+    }
+
+    fn note_written(&mut self, written: Written, round: &mut Round) -> Result<(), Failure> {
+        let is_it =
+            |part: &&mut Part| part.partition == written.partition && part.topic == written.topic;
+        let Some(part) = self.parts.iter_mut().find(is_it) else { return Ok(()) };
+        match written.code {
+            Code::NONE | Code::DUPLICATE_SEQUENCE => {
+                let packed = part.batches.pop_front();
+                part.sequence += packed.map_or(0, |packed| packed.batch.count());
+                Ok(())
+            }
+            code if code.is_about_rows() => {
+                let code = match code {
+                    Code::RECORD_LIST_TOO_LARGE => Code::MESSAGE_TOO_LARGE,
+                    code => code,
+                };
+                let code = as_librdkafka(code);
+                Err(Failure::Row(part.refused(self.rows, code, self.limits)))
+            }
+            code => round.note(ROWS, Problem::Refused(code)),
+        }
+    }
+
+    /// Forgets where things were, if a round has shown that they are elsewhere.
+    pub fn learn(&self, brokers: &mut Brokers, round: &Round) {
+        if round.misplaced {
+            brokers.forget();
+        }
+    }
+}
+
+const ROWS: &str = "its rows";
+
+/// The partitions of all `topics`.
+pub fn partitions(
+    brokers: &mut Brokers,
+    topics: &[&str],
+    counts: &mut HashMap<String, usize>,
+) -> Result<(), Problem> {
+    for topic in topics {
+        if !counts.contains_key(*topic) {
+            counts.insert((*topic).to_owned(), brokers.partitions(topic)?);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! A transaction over Kafka's protocol, without librdkafka: for brokers with transactions of
+//! version 2 (Kafka 4) and for plain settings.
+//!
+//! Version 2 lets the brokers themselves add partitions and groups to a transaction when something
+//! is written to them. So a transaction is two questions, one after the other:
+//!
+//! ```text
+//! fill  pack; rows and the record of progress    one request to each leader
+//! end   commit                                   to the coordinator; answers the next epoch
+//! ```
+//!
+//! While one client ends its transaction the next fills its own.
+//!
+//! The record is written into a [topic](super::record_topic), and not as an offset of a group,
+//! which would be a request of its own to another coordinator. Beside the rows' request one of the
+//! two is often refused, since the transaction's coordinator has the id already in hand; after it,
+//! the broker adds to the transaction a second time, which takes as long as the whole end.
+//!
+//! An id that has just been ended still waits for its markers, and the brokers would hold its next
+//! transaction back by 20 ms and more. So here, too, [`rotation`](super::rotation) is the way.
+//!
+//! A lost connection, a leader that moves or a broker that restarts does no harm: the same is sent
+//! again for as long as the transaction lives. Every client has connections of its own.
+
+mod brokers;
+mod fill;
+mod packing;
+mod problem;
+mod settings;
+mod taking_over;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_engine::api::contact::ContactWith;
+use millstream_store::crash_points::{self, Step};
+use millstream_store::env::Env;
+
+use super::progress::{self, Origin};
+use super::rotation::{Content, Transactor};
+use crate::error::SinkError;
+use crate::protocol::Identity;
+use crate::protocol::answers;
+use crate::protocol::code::Code;
+use crate::protocol::connection::Connection;
+use crate::protocol::frame::END_TXN;
+use crate::protocol::requests;
+use brokers::{Brokers, Lane};
+use fill::{Failure, Filling, Round};
+use packing::{Limits, Packing, Part};
+use problem::{Problem, as_librdkafka};
+pub use settings::OwnSettings;
+pub use taking_over::{Fits, fits};
+
+/// How long aborting may take at the end of a query that failed. The brokers would do it, too.
+const ABORT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the commit of a transaction may be without an answer, beyond the transaction's life.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a topic may be unknown: it may just have been created.
+const TOPIC_PATIENCE: Duration = Duration::from_secs(10);
+/// Before something is asked a third time; the second time comes at once.
+const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+const COMMIT: &str = "its commit";
+
+/// A client with a transactional id.
+pub struct OwnClient {
+    id: String,
+    record_topic: String,
+    topic: Option<Arc<str>>,
+    origin: Arc<Origin>,
+    contact: Arc<ContactWith>,
+    timeout: Duration,
+    limits: Limits,
+    writer: Identity,
+    brokers: Brokers,
+    env: Env,
+    /// When the transaction began, on the monotonic clock.
+    begun: Duration,
+}
+
+impl OwnClient {
+    fn open_for(&self) -> Duration {
+        self.env.monotonic().saturating_sub(self.begun)
+    }
+
+    /// Divides the rows among partitions, which the brokers tell first.
+    fn pack(&mut self, content: &Content) -> Result<Vec<Part>, SinkError> {
+        let topics = packing::topics(&content.rows, self.topic.as_deref())?;
+        let mut counts = HashMap::new();
+        let (mut tries, asked_ms) = (Tries::default(), self.env.now_ms());
+        while let Err(problem) = fill::partitions(&mut self.brokers, &topics, &mut counts) {
+            let unknown = problem.code() == Some(Code::UNKNOWN_TOPIC_OR_PARTITION);
+            let patience = if unknown { TOPIC_PATIENCE } else { self.timeout };
+            if !problem.may_pass() || self.open_for() > patience {
+                let missing = topics.iter().find(|topic| !counts.contains_key(**topic));
+                let topic = (*missing.unwrap_or(&"")).to_owned();
+                let Some(code) = problem.code() else {
+                    return Err(self.explain("its rows", &problem));
+                };
+                return Err(SinkError::Topic { topic, code: as_librdkafka(code) });
+            }
+            self.note(&problem, asked_ms);
+            tries.pause();
+        }
+        let packing = Packing::new(&content.rows, self.limits, self.env.random_u64(), &counts);
+        packing.pack(self.topic.as_deref())
+    }
+
+    fn write(&mut self, content: &Content) -> Result<(), SinkError> {
+        let mut parts = self.pack(content)?;
+        let record = progress::to_text(content.batch_id, &content.reached, &self.origin);
+        parts.push(Part::of_text(self.record_topic.clone(), &record));
+        let id = self.id.clone();
+        self.write_all(&mut Filling {
+            id: &id,
+            writer: self.writer,
+            rows: &content.rows,
+            timestamp_ms: self.env.now_ms(),
+            limits: self.limits,
+            parts,
+        })
+    }
+
+    /// Sends what is missing until the brokers have it all.
+    fn write_all(&mut self, filling: &mut Filling<'_>) -> Result<(), SinkError> {
+        let (mut tries, asked_ms) = (Tries::default(), self.env.now_ms());
+        loop {
+            let round = self.round(filling).map_err(|failure| self.failed(failure))?;
+            if filling.is_done() {
+                self.contact.answered();
+                let us = self.open_for().as_micros();
+                tracing::debug!(
+                    id = self.id,
+                    tries = tries.count + 1,
+                    us,
+                    "wrote to a transaction"
+                );
+                return Ok(());
+            }
+            let Some(problem) = &round.problem else { continue };
+            tracing::debug!(id = self.id, %problem, "a part of a transaction is sent again");
+            self.note(problem, asked_ms);
+            if self.open_for() > self.timeout {
+                return Err(self.explain("its rows", problem));
+            }
+            tries.pause();
+            filling.learn(&mut self.brokers, &round);
+        }
+    }
+
+    /// Sends what is missing, and takes the answers.
+    fn round(&mut self, filling: &mut Filling<'_>) -> Result<Round, Failure> {
+        let (brokers, mut round) = (&mut self.brokers, Round::default());
+        let sent = filling.send_parts(brokers, &mut round)?;
+        filling.await_parts(brokers, sent, &mut round)?;
+        Ok(round)
+    }
+
+    /// Ends the transaction; repeated until the brokers answer, for as long as `patience` after
+    /// its beginning.
+    fn end(&mut self, commit: bool, patience: Duration) -> Result<(), Problem> {
+        let (mut tries, asked_ms) = (Tries::default(), self.env.now_ms());
+        loop {
+            let problem = match self.try_end(commit) {
+                Ok(writer) => {
+                    self.contact.answered();
+                    self.writer = writer;
+                    return Ok(());
+                }
+                Err(problem) => problem,
+            };
+            if !problem.may_pass() || self.open_for() > patience {
+                return Err(problem);
+            }
+            tracing::debug!(id = self.id, %problem, "the end of a transaction is sent again");
+            self.note(&problem, asked_ms);
+            if problem.code().is_none_or(Code::is_misplaced) {
+                self.brokers.forget();
+            }
+            tries.pause();
+        }
+    }
+
+    fn try_end(&mut self, commit: bool) -> Result<Identity, Problem> {
+        let (id, writer) = (&self.id, self.writer);
+        let line = (self.brokers.keeper(id)?, Lane::Control);
+        let body = |body: &mut _| requests::end_txn(body, id, writer, commit);
+        let ask = |connection: &mut Connection| connection.ask(END_TXN, body, answers::end_txn);
+        self.brokers.using(&line, ask)?.map_err(Problem::Refused)
+    }
+
+    /// Tells whether the brokers answered, if only to refuse for now.
+    fn note(&self, problem: &Problem, asked_ms: i64) {
+        match problem.code() {
+            Some(_) => self.contact.answered(),
+            None => self.contact.unanswered(asked_ms),
+        }
+    }
+
+    fn failed(&self, failure: Failure) -> SinkError {
+        match failure {
+            Failure::Step(step, problem) => self.explain(step, &problem),
+            Failure::Row(error) => error,
+        }
+    }
+
+    /// What a problem means. The brokers give a transaction up after its time, and turn its owner
+    /// away then, too.
+    fn explain(&self, step: &'static str, problem: &Problem) -> SinkError {
+        let (id, open, timeout) = (self.id.clone(), self.open_for(), self.timeout);
+        let is_too_old = open > timeout;
+        match problem.code() {
+            Some(code) if code.is_turned_away() && !is_too_old => SinkError::TakenOver { id },
+            Some(code) if code.is_lost_transaction() && is_too_old => {
+                SinkError::TimedOut { id, open, timeout }
+            }
+            // A commit without an answer may have been done.
+            _ if is_too_old && problem.may_pass() && step != COMMIT => {
+                SinkError::TimedOut { id, open, timeout }
+            }
+            _ => {
+                let (code, reason) = (problem.as_librdkafka(), problem.to_string());
+                SinkError::Transaction { id, step, code, reason }
+            }
+        }
+    }
+}
+
+impl Transactor for OwnClient {
+    fn fill(&mut self, content: &Content) -> Result<(), SinkError> {
+        crash_points::reached(Step::BeforeBegin);
+        self.begun = self.env.monotonic();
+        self.write(content)?;
+        crash_points::reached(Step::AfterOffsets);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), SinkError> {
+        crash_points::reached(Step::BeforeCommit);
+        let asked = self.env.monotonic();
+        let ended = self.end(true, self.timeout + ANSWER_PATIENCE);
+        ended.map_err(|problem| self.explain(COMMIT, &problem))?;
+        let took = self.env.monotonic().saturating_sub(asked);
+        tracing::debug!(id = self.id, us = took.as_micros(), "committed a transaction");
+        crash_points::reached(Step::AfterCommit);
+        Ok(())
+    }
+
+    fn abort(&mut self) {
+        let patience = self.open_for() + ABORT_PATIENCE;
+        if let Err(problem) = self.end(false, patience) {
+            let id = &self.id;
+            tracing::debug!(id, %problem, "a transaction was left to the brokers to abort");
+        }
+    }
+}
+
+/// How often something was tried.
+#[derive(Default)]
+struct Tries {
+    count: u32,
+}
+
+impl Tries {
+    /// Notes a failure. The first one is not waited for.
+    fn pause(&mut self) {
+        self.count += 1;
+        if self.count > 1 {
+            let pause = PAUSE.saturating_mul(1 << (self.count - 2).min(10));
+            std::thread::sleep(pause.min(PAUSE_MAX));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Takes a transactional id over, which ends what its last owner left open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::brokers::{Brokers, Lane, Spoken};
+use super::packing::Limits;
+use super::problem::Problem;
+use super::{OwnClient, OwnSettings};
+use crate::error::SinkError;
+use crate::protocol::Identity;
+use crate::protocol::answers;
+use crate::protocol::connection::Connection;
+use crate::protocol::frame::INIT_PRODUCER_ID;
+use crate::protocol::requests;
+use crate::sink::exactly_once::opening::{NotOpened, Opening, PAUSE, TAKE_OVER_PATIENCE};
+
+/// Whether our own client can talk to the brokers.
+pub enum Fits {
+    /// They can.
+    Yes,
+    /// Some broker answers that it does not speak them.
+    Never,
+    /// Nobody answers just now.
+    NotNow(String),
+}
+
+/// Asks the brokers. One that is away decides nothing: the others say what the cluster speaks, and
+/// its partitions have other leaders or are waited for.
+pub fn fits(opening: &Opening, settings: &OwnSettings) -> Fits {
+    match brokers(opening, settings).have_all() {
+        Ok(Spoken { by_all: true, silent }) => {
+            for problem in silent {
+                tracing::warn!(table = opening.table, %problem, "a broker of the cluster does not \
+                    answer; transactions are begun with the others");
+            }
+            Fits::Yes
+        }
+        Ok(Spoken { by_all: false, .. }) => Fits::Never,
+        Err(problem) if problem.may_pass() => Fits::NotNow(problem.to_string()),
+        Err(problem) => {
+            tracing::debug!(table = opening.table, %problem, "librdkafka writes transactions");
+            Fits::Never
+        }
+    }
+}
+
+fn brokers(opening: &Opening, settings: &OwnSettings) -> Brokers {
+    Brokers::new(settings.servers.clone(), settings.client.clone(), opening.env.clone())
+}
+
+impl OwnClient {
+    /// Takes over the transactional id number `index`. Blocks.
+    pub fn open(
+        opening: &Opening,
+        settings: &OwnSettings,
+        index: usize,
+    ) -> Result<Self, NotOpened> {
+        let id = opening.names.transactional_id(index);
+        let mut brokers = brokers(opening, settings);
+        let writer = take_over(opening, settings, &id, &mut brokers)?;
+        let limits = Limits {
+            record_bytes: settings.record_bytes_max,
+            batch_bytes: settings.batch_bytes_max,
+        };
+        Ok(Self {
+            id,
+            record_topic: opening.names.topic(),
+            topic: opening.topic.as_ref().map(Arc::clone),
+            origin: Arc::clone(&opening.origin),
+            contact: Arc::clone(&opening.contact),
+            timeout: settings.timeout,
+            limits,
+            writer,
+            brokers,
+            env: opening.env.clone(),
+            begun: Duration::ZERO,
+        })
+    }
+}
+
+fn take_over(
+    opening: &Opening,
+    settings: &OwnSettings,
+    id: &str,
+    brokers: &mut Brokers,
+) -> Result<Identity, NotOpened> {
+    let begun = opening.env.monotonic();
+    loop {
+        let problem = match try_take_over(settings, id, brokers) {
+            Ok(writer) => return Ok(writer),
+            Err(problem) => problem,
+        };
+        let waited = opening.env.monotonic().saturating_sub(begun);
+        let reason = problem.to_string();
+        if problem.code().is_some_and(|code| code.is_not_allowed()) {
+            return Err(NotOpened::NotAllowed(opening.not_allowed(reason)));
+        }
+        if !problem.may_pass() {
+            return Err(SinkError::Fatal { reason }.into());
+        }
+        if waited > TAKE_OVER_PATIENCE {
+            let servers = opening.settings.servers().to_owned();
+            return Err(SinkError::NoCoordinator { servers, reason, waited }.into());
+        }
+        brokers.forget();
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn try_take_over(
+    settings: &OwnSettings,
+    id: &str,
+    brokers: &mut Brokers,
+) -> Result<Identity, Problem> {
+    let timeout_ms = i32::try_from(settings.timeout.as_millis()).unwrap_or(i32::MAX);
+    let line = (brokers.keeper(id)?, Lane::Control);
+    let body = |body: &mut _| requests::init_producer_id(body, id, timeout_ms);
+    let answer = brokers.using(&line, |connection: &mut Connection| {
+        connection.ask(INIT_PRODUCER_ID, body, answers::init_producer_id)
+    })?;
+    answer.map_err(Problem::Refused)
+}

@@ -1,0 +1,219 @@
+//! The topic of a query's record of progress: one partition, and of its records the last one
+//! counts.
+//!
+//! Each query has its own. A reader of committed records comes no further than the first open
+//! transaction of a partition, so in a topic that queries share, one that stands still would keep
+//! all others from starting.
+//!
+//! Some 100 MB are kept, however old: the record of a query that stood still for a year is there,
+//! and a busy one's topic does not grow. By size and not by compaction, which would rewrite again
+//! and again what a few deleted files say as well.
+
+use std::time::Duration;
+
+use futures::executor::block_on;
+use millstream_engine::api::sink::{Kind, Published};
+use rdkafka::Message as _;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::consumer::Consumer as _;
+use rdkafka::error::KafkaError;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::types::RDKafkaErrorCode;
+
+use super::opening::{Opening, PAUSE, RECORD_PATIENCE};
+use super::progress;
+use crate::client::cluster::{client_error, may_pass};
+use crate::client::context::Context;
+use crate::client::native::ConsumerClient;
+use crate::error::SinkError;
+
+/// Hosted brokers allow segments from 50 MB on.
+const SETTINGS: [(&str, &str); 4] = [
+    ("cleanup.policy", "delete"),
+    ("retention.ms", "-1"),
+    ("retention.bytes", "67108864"),
+    ("segment.bytes", "67108864"),
+];
+/// The brokers' own default.
+const REPLICAS: TopicReplication<'_> = TopicReplication::Fixed(-1);
+const MAKING_PATIENCE: Duration = Duration::from_secs(30);
+/// A broker that does not answer gets no more than this of it; the next attempt may find another.
+const MAKING_ATTEMPT: Duration = Duration::from_secs(5);
+const ATTEMPT: Duration = Duration::from_secs(1);
+/// How many offsets are read from the end, at first. A record and the end of its transaction take
+/// two, and what was aborted some more.
+const LOOK_BACK: i64 = 64;
+const PARTITION: i32 = 0;
+
+/// What became of making the topic.
+pub enum RecordTopic {
+    /// It is there.
+    Made,
+    /// The brokers do not let this user make it.
+    Refused,
+    /// There are too few brokers now, it says why.
+    NotNow(String),
+}
+
+impl Opening {
+    /// Makes the topic, unless it is there. Blocks.
+    pub fn make_record_topic(&self) -> Result<RecordTopic, SinkError> {
+        let topic = self.names.topic();
+        let begun = self.env.monotonic();
+        let code = loop {
+            let Err(code) = self.make_topic(&topic)? else { return Ok(RecordTopic::Made) };
+            let waited = self.env.monotonic().saturating_sub(begun);
+            // The client says no more than `Fail` of a request that ended with a broker.
+            let may_pass = may_pass(code) || code == RDKafkaErrorCode::Fail;
+            if !may_pass || waited > MAKING_PATIENCE {
+                break code;
+            }
+            std::thread::sleep(PAUSE);
+        };
+        // So they say as well while too few of them are there for another topic.
+        if code == RDKafkaErrorCode::InvalidReplicationFactor {
+            let problem = format!("the topic '{topic}' of the record cannot be made: {code}");
+            return Ok(RecordTopic::NotNow(problem));
+        }
+        if is_refused(code) {
+            tracing::info!(table = self.table, topic, %code, "the topic of the record was refused");
+            return Ok(RecordTopic::Refused);
+        }
+        Err(self.unreadable(&topic, format!("it cannot be made: {code}"), Kind::Retry))
+    }
+
+    /// One attempt, by a client of its own: the brokers name any one of them as the one to ask for
+    /// a topic, and a client that was named a dead one goes on with it for minutes.
+    fn make_topic(&self, topic: &str) -> Result<Result<(), RDKafkaErrorCode>, SinkError> {
+        let context = Context::new(self.env.clone(), &self.table);
+        let config = self.settings.control(None);
+        let admin: AdminClient<Context> = config
+            .create_with_context(context)
+            .map_err(client_error)
+            .map_err(SinkError::Cluster)?;
+        let new = NewTopic::new(topic, 1, REPLICAS);
+        let new = SETTINGS.iter().fold(new, |new, (key, value)| new.set(key, value));
+        let options = AdminOptions::new()
+            .request_timeout(Some(MAKING_ATTEMPT))
+            .operation_timeout(Some(MAKING_ATTEMPT));
+        let made = block_on(admin.create_topics(&[new], &options));
+        Ok(match made.map(|results| results.into_iter().next()) {
+            Ok(Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists)) | Ok(_)) | None) => Ok(()),
+            Ok(Some(Err((_, code)))) => Err(code),
+            Err(error) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail)),
+        })
+    }
+
+    /// The last record of the topic, if there is one. To be called when all transactional ids are
+    /// taken over. Blocks.
+    ///
+    /// `is_made` says that the topic is there. Then a broker that does not know it has not heard of
+    /// it yet, or not again, and is asked once more: to take that for no record would publish what
+    /// is published. Otherwise librdkafka writes, and there may never have been a topic.
+    pub fn record_of_topic(&self, is_made: bool) -> Result<Option<Published>, SinkError> {
+        let topic = self.names.topic();
+        let begun = self.env.monotonic();
+        let text = loop {
+            let error = match self.last_of(&topic) {
+                Ok(text) => break text,
+                Err(error) => error,
+            };
+            let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+            if !is_made && (is_absent(code) || is_refused(code)) {
+                return Ok(None);
+            }
+            if self.env.monotonic().saturating_sub(begun) > RECORD_PATIENCE {
+                return Err(self.unreadable(&topic, error.to_string(), Kind::Retry));
+            }
+            std::thread::sleep(PAUSE);
+        };
+        let record = text.map(|text| progress::of_text(&text)).transpose();
+        let published = record.map(|record| record.map(|record| record.published));
+        published.map_err(|error| self.unreadable(&topic, error.to_string(), Kind::Data))
+    }
+
+    fn last_of(&self, topic: &str) -> Result<Option<String>, KafkaError> {
+        LastRecords::new(self)?.last_of(topic)
+    }
+
+    fn unreadable(&self, topic: &str, problem: String, kind: Kind) -> SinkError {
+        let servers = self.settings.servers().to_owned();
+        SinkError::Record { servers, place: format!("the topic '{topic}'"), problem, kind }
+    }
+}
+
+/// Reads the last committed records of topics of one partition.
+pub struct LastRecords {
+    consumer: ConsumerClient,
+}
+
+impl LastRecords {
+    /// Connects in the background.
+    pub fn new(opening: &Opening) -> Result<Self, KafkaError> {
+        let mut config = opening.settings.control(Some(&opening.names.group(0)));
+        config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
+        // The end of the partition is told after a fetch that found nothing more.
+        config.set("fetch.wait.max.ms", "10");
+        let context = Context::new(opening.env.clone(), &opening.table);
+        Ok(Self { consumer: config.create_with_context(context)? })
+    }
+
+    /// The value of the last committed record of `topic`, if it has one. Blocks.
+    pub fn last_of(&self, topic: &str) -> Result<Option<String>, KafkaError> {
+        let consumer = &self.consumer;
+        let (first, end) = consumer.fetch_watermarks(topic, PARTITION, ATTEMPT)?;
+        let mut look_back = LOOK_BACK;
+        loop {
+            let from = first.max(end.saturating_sub(look_back));
+            let last = last_from(consumer, topic, from)?;
+            if last.is_some() || from == first {
+                return Ok(last);
+            }
+            look_back = look_back.saturating_mul(LOOK_BACK);
+        }
+    }
+}
+
+/// The value of the last committed record from `from` on.
+fn last_from(
+    consumer: &ConsumerClient,
+    topic: &str,
+    from: i64,
+) -> Result<Option<String>, KafkaError> {
+    let mut partition = TopicPartitionList::with_capacity(1);
+    partition.add_partition_offset(topic, PARTITION, Offset::Offset(from))?;
+    consumer.assign(&partition)?;
+    let mut last = None;
+    loop {
+        match consumer.poll(ATTEMPT) {
+            Some(Ok(record)) => {
+                last = record.payload().map(|value| String::from_utf8_lossy(value).into_owned());
+            }
+            Some(Err(KafkaError::PartitionEOF(_))) => return Ok(last),
+            Some(Err(error)) => return Err(error),
+            None => {
+                return Err(KafkaError::MessageConsumption(RDKafkaErrorCode::OperationTimedOut));
+            }
+        }
+    }
+}
+
+fn is_absent(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::UnknownTopicOrPartition
+            | RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownPartition
+    )
+}
+
+fn is_refused(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::ClusterAuthorizationFailed
+            | RDKafkaErrorCode::PolicyViolation
+            | RDKafkaErrorCode::InvalidReplicationFactor
+            | RDKafkaErrorCode::InvalidConfig
+    )
+}

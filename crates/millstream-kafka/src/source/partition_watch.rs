@@ -1,0 +1,217 @@
+//! The thread that keeps an eye on the cluster: partitions that appear or vanish, brokers that let
+//! nobody in any more, and commits to the consumer group. It asks about once a second, through a
+//! client of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_engine::api::contact::ContactWith;
+use millstream_store::env::{Env, Thread};
+use millstream_store::offset::SourceOffset;
+use parking_lot::{Condvar, Mutex};
+
+use super::read_ahead::ReadAhead;
+use super::reader::Orders;
+use crate::client::cluster::Cluster;
+use crate::client::subscription::Subscription;
+use crate::error::{DataLoss, SourceError};
+use crate::offsets::{PartitionId, parse_source_offset};
+
+/// How often partitions are asked for, and offsets committed at most.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long one look may take; the next one is soon.
+const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+/// A partition is gone if this many looks in a row do not find it: a broker that starts up may
+/// not know all topics for a moment.
+const LOOKS_UNTIL_GONE: u32 = 3;
+/// The brokers refuse the credentials if this many looks in a row say so. A client that runs keeps
+/// the password that it was made with, so one that was replaced needs another start of the flow.
+const LOOKS_UNTIL_REFUSED: u32 = 3;
+/// How long the last commit may take.
+const LAST_COMMIT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The running watcher. Dropping it commits what is outstanding and ends the thread.
+pub struct Watch {
+    shared: Arc<Shared>,
+    thread: Option<Thread>,
+}
+
+#[derive(Default)]
+struct Shared {
+    wishes: Mutex<Wishes>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Wishes {
+    stop: bool,
+    commit: Option<SourceOffset>,
+}
+
+/// What the watcher works on.
+pub struct Watched {
+    /// The brokers.
+    pub cluster: Arc<Cluster>,
+    /// Which partitions are wanted.
+    pub subscription: Subscription,
+    /// Whether missing records end the query.
+    pub fail_on_data_loss: bool,
+    /// Where partitions are added and removed.
+    pub buffer: Arc<ReadAhead>,
+    /// Who reads them.
+    pub orders: Arc<Orders>,
+    /// Whether any broker answers.
+    pub brokers: ContactWith,
+    /// Whether every partition has a leader.
+    pub leaders: ContactWith,
+}
+
+impl Watch {
+    /// Begins to watch.
+    pub fn start(watched: Watched, env: &Env) -> Self {
+        let shared = Arc::new(Shared::default());
+        let (own, clock) = (shared.clone(), env.clone());
+        let mut watching = Watching { watched, env: clock, absent: BTreeMap::new(), refusals: 0 };
+        let thread = env.thread("kafka-watch", move || watching.run(&own));
+        Self { shared, thread: Some(thread) }
+    }
+
+    /// Commits `end` to the group within a second or so. Does not wait.
+    pub fn commit(&self, end: &SourceOffset) {
+        self.shared.wishes.lock().commit = Some(end.clone());
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.wishes.lock().stop = true;
+        self.shared.changed.notify_one();
+        drop(self.thread.take());
+    }
+}
+
+struct Watching {
+    watched: Watched,
+    env: Env,
+    /// Partitions not found lately, and how often in a row.
+    absent: BTreeMap<PartitionId, u32>,
+    /// How many of the last looks in a row were refused.
+    refusals: u32,
+}
+
+impl Watching {
+    fn run(&mut self, shared: &Shared) {
+        loop {
+            let (commit, stop) = {
+                let mut wishes = shared.wishes.lock();
+                if !wishes.stop {
+                    shared.changed.wait_for(&mut wishes, INTERVAL);
+                }
+                (wishes.commit.take(), wishes.stop)
+            };
+            let commit = commit.and_then(|end| parse_source_offset(&end).ok());
+            if let Some(positions) = &commit {
+                self.watched.cluster.commit(positions);
+            }
+            if stop {
+                if commit.is_some() {
+                    self.await_commit();
+                }
+                return;
+            }
+            self.look();
+            self.watched.cluster.serve_events();
+        }
+    }
+
+    fn await_commit(&self) {
+        let cluster = &self.watched.cluster;
+        let (before, begun) = (cluster.context().commits_answered(), self.env.monotonic());
+        while cluster.context().commits_answered() == before
+            && self.env.monotonic() < begun + LAST_COMMIT_PATIENCE
+        {
+            cluster.serve_events();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn look(&mut self) {
+        let Watched { cluster, subscription, buffer, brokers, leaders, .. } = &self.watched;
+        let asked_ms = self.env.now_ms();
+        let answer = cluster.partitions(subscription, LOOK_PATIENCE);
+        match &answer {
+            Err(SourceError::Unreachable { .. }) => brokers.unanswered(asked_ms),
+            // A refusal is an answer.
+            _ => brokers.answered(),
+        }
+        let now = match answer {
+            Ok(now) => now,
+            Err(error @ SourceError::Refused { .. }) => {
+                self.refusals += 1;
+                if self.refusals == LOOKS_UNTIL_REFUSED {
+                    buffer.fail(error.into());
+                }
+                return;
+            }
+            // Without an answer nothing is known.
+            Err(_) => return,
+        };
+        self.refusals = 0;
+        match now.leaderless {
+            0 => leaders.answered(),
+            _ => leaders.unanswered(asked_ms),
+        }
+        let known: BTreeSet<PartitionId> = buffer.taken().into_keys().collect();
+        let new: BTreeSet<PartitionId> = now.found.difference(&known).cloned().collect();
+        if !new.is_empty() && !buffer.has_fixed_end() {
+            self.add(&new);
+        }
+        self.absent.retain(|id, _| !now.found.contains(id) && known.contains(id));
+        for id in known.difference(&now.found) {
+            *self.absent.entry(id.clone()).or_default() += 1;
+        }
+        let gone: Vec<PartitionId> = self
+            .absent
+            .iter()
+            .filter(|(_, looks)| **looks >= LOOKS_UNTIL_GONE)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in gone {
+            self.absent.remove(&id);
+            self.remove(&id);
+        }
+    }
+
+    fn add(&self, new: &BTreeSet<PartitionId>) {
+        let Watched { cluster, buffer, orders, fail_on_data_loss, .. } = &self.watched;
+        // It is looked at again in a second if the offsets cannot be had now.
+        let Ok(earliest) = cluster.earliest(new) else { return };
+        for (id, earliest) in earliest {
+            if earliest > 0 {
+                let loss = DataLoss::NewPartitionTruncated { id: id.clone(), earliest };
+                if *fail_on_data_loss {
+                    buffer.fail(SourceError::DataLoss { loss }.into());
+                    return;
+                }
+                tracing::warn!("{loss}");
+            }
+            tracing::info!(partition = %id, offset = earliest, "reading a new Kafka partition");
+            buffer.add(id.clone(), earliest);
+            orders.start(id, earliest);
+        }
+    }
+
+    fn remove(&self, id: &PartitionId) {
+        let Watched { buffer, orders, fail_on_data_loss, .. } = &self.watched;
+        let Some(position) = buffer.taken().get(id).copied() else { return };
+        let loss = DataLoss::Gone { id: id.clone(), position };
+        if *fail_on_data_loss {
+            buffer.fail(SourceError::DataLoss { loss }.into());
+            return;
+        }
+        tracing::warn!("{loss}; going on without it");
+        orders.stop(id.clone());
+        buffer.remove(id);
+    }
+}

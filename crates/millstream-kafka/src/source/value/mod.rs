@@ -1,0 +1,305 @@
+//! From undecoded columns to what the table says: Spark's Kafka columns, or columns decoded from
+//! the record's value by `value.format`.
+//!
+//! This runs in a split, in parallel, and never on the reader thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::{
+    ArrayRef, BinaryArray, Int32Array, RecordBatch, RecordBatchOptions, StringArray,
+    TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use millstream_engine::api::connector::Table;
+use millstream_engine::api::dead_letter;
+use millstream_engine::api::dead_letter::Letter;
+use millstream_engine::api::options::{OptionError, Options};
+use millstream_engine::api::source::{Failure, Kind};
+use millstream_engine::json::{DecodeOptions, Decoder, MalformedRecord, ParseMode};
+
+use super::chunk::{Chunk, headers_type};
+use super::csv::{CsvFormat, CsvReader};
+use crate::error::MalformedValue;
+use crate::offsets::PartitionId;
+
+/// How rows are made of records.
+#[derive(Clone, Debug)]
+pub enum Format {
+    /// Spark's Kafka columns.
+    Record,
+    /// One JSON object per value.
+    Json(DecodeOptions),
+    /// One line of CSV per value.
+    Csv(CsvFormat),
+    /// The value as it is, in one column.
+    Raw,
+}
+
+/// The columns of a table and how they are made; shared by all splits.
+#[derive(Debug)]
+pub struct Rows {
+    /// The columns a query sees.
+    pub schema: SchemaRef,
+    /// How they are made.
+    pub format: Format,
+    /// Malformed records so far.
+    pub malformed: AtomicU64,
+}
+
+impl Rows {
+    /// Checks the declared columns and the format's options.
+    /// Errors: columns that the format cannot fill, or options that cannot be.
+    pub fn of_table(table: &Table, include_headers: bool) -> Result<Self, OptionError> {
+        let options = &table.options;
+        let format = options.get("value.format").map(|text| text.trim().to_ascii_lowercase());
+        let decodes = table.columns.is_some() && format.as_deref() != Some("raw");
+        if options.get(dead_letter::OPTION).is_some() && !decodes {
+            let problem = "no record of this table can be malformed, so there are no dead letters";
+            let help = "Declare the columns of the value, or leave 'deadLetter' out";
+            return Err(OptionError::of(dead_letter::OPTION, problem, Some(help.to_owned())));
+        }
+        let Some(columns) = &table.columns else {
+            return match format {
+                Some(_) => {
+                    let help = "Declare the columns of the value: CREATE TABLE name (a INT, ...)";
+                    let problem = "'value.format' is set, but the table has no columns";
+                    Err(OptionError::of("value.format", problem, Some(help.to_owned())))
+                }
+                None => Ok(Self::new(record_schema(include_headers), Format::Record)),
+            };
+        };
+        match format.as_deref() {
+            None | Some("json") => json(columns, options),
+            Some("csv") => {
+                let (schema, format) = CsvFormat::new(columns, parse_mode(options)?, options)?;
+                Ok(Self::new(schema, Format::Csv(format)))
+            }
+            Some("raw") => raw(columns),
+            Some(_) => {
+                let text = options.get("value.format").unwrap_or_default();
+                Err(OptionError::invalid("value.format", text, "'json', 'csv' or 'raw'"))
+            }
+        }
+    }
+
+    fn new(schema: SchemaRef, format: Format) -> Self {
+        Self { schema, format, malformed: AtomicU64::new(0) }
+    }
+
+    /// How many records were malformed so far.
+    pub fn malformed(&self) -> u64 {
+        self.malformed.load(Ordering::Relaxed)
+    }
+
+    /// Takes back what was counted of records that are read once more.
+    pub fn set_malformed(&self, malformed: u64) {
+        self.malformed.store(malformed, Ordering::Relaxed);
+    }
+
+    /// A reader for the columns `projection`.
+    pub fn reader(self: &Arc<Self>, projection: &[usize]) -> Result<Reader, Failure> {
+        let schema = Arc::new(self.schema.project(projection).map_err(|error| {
+            Failure::new(Kind::Bug, format!("the plan asks for columns there are not: {error}"))
+        })?);
+        let decoding = match &self.format {
+            Format::Record => Decoding::Record(projection.to_vec()),
+            Format::Raw => Decoding::Raw,
+            Format::Csv(format) => Decoding::Csv(Box::new(CsvReader::new(format, projection))),
+            Format::Json(options) => {
+                Decoding::Json(Box::new(Decoder::new(&self.schema, projection, options.clone())?))
+            }
+        };
+        Ok(Reader { rows: self.clone(), schema, decoding })
+    }
+}
+
+/// Makes record batches of chunks.
+pub struct Reader {
+    rows: Arc<Rows>,
+    schema: SchemaRef,
+    decoding: Decoding,
+}
+
+enum Decoding {
+    Record(Vec<usize>),
+    Json(Box<Decoder>),
+    Csv(Box<CsvReader>),
+    Raw,
+}
+
+impl Reader {
+    /// The rows of one chunk.
+    /// Errors: `Data` for a malformed record, if the mode is FAILFAST.
+    pub fn read(&mut self, id: &PartitionId, chunk: &Chunk) -> Result<RecordBatch, Failure> {
+        let columns = match &mut self.decoding {
+            Decoding::Record(projection) => record_columns(id, chunk, projection),
+            Decoding::Raw => raw_columns(&self.schema, chunk),
+            Decoding::Json(decoder) => {
+                let decoded = decoder.decode(&chunk.value).map_err(|error| {
+                    MalformedValue::new(id, chunk.offset.value(error.row), error.to_string())
+                })?;
+                return self.finish(
+                    decoded.rows.columns().to_vec(),
+                    decoded.rows.num_rows(),
+                    decoded.malformed,
+                );
+            }
+            Decoding::Csv(reader) => {
+                let decoded = reader.read(&chunk.value).map_err(|(row, problem)| {
+                    MalformedValue::new(id, chunk.offset.value(row), problem)
+                })?;
+                return self.finish(decoded.columns, decoded.rows, decoded.malformed);
+            }
+        };
+        self.finish(columns, chunk.rows(), 0)
+    }
+
+    /// The rows of one chunk, but for malformed records, which go to `letters`.
+    pub fn read_apart(
+        &mut self,
+        id: &PartitionId,
+        chunk: &Chunk,
+        letters: &mut Vec<Letter>,
+    ) -> Result<RecordBatch, Failure> {
+        if let Decoding::Record(_) | Decoding::Raw = &self.decoding {
+            return self.read(id, chunk);
+        }
+        let reject = |row, error| letters.push(chunk.letter(id, row, error));
+        self.read_values(&chunk.value, reject)
+    }
+
+    /// The rows of `values`, but for malformed ones; `reject` hears which, and why.
+    /// Errors: `Bug` for a table whose columns are not decoded from values.
+    pub fn read_values(
+        &mut self,
+        values: &BinaryArray,
+        mut reject: impl FnMut(usize, String),
+    ) -> Result<RecordBatch, Failure> {
+        let (columns, rows, malformed) = match &mut self.decoding {
+            Decoding::Record(_) | Decoding::Raw => {
+                return Err(Failure::new(Kind::Bug, "no value of the table is decoded"));
+            }
+            Decoding::Json(decoder) => {
+                let reject = |record: MalformedRecord| reject(record.row, record.in_short());
+                let decoded = decoder.decode_apart(values, reject);
+                (decoded.rows.columns().to_vec(), decoded.rows.num_rows(), decoded.malformed)
+            }
+            Decoding::Csv(reader) => {
+                let decoded = reader.read_apart(values, &mut reject);
+                (decoded.columns, decoded.rows, decoded.malformed)
+            }
+        };
+        self.finish(columns, rows, malformed)
+    }
+
+    fn finish(
+        &self,
+        columns: Vec<ArrayRef>,
+        rows: usize,
+        malformed: u64,
+    ) -> Result<RecordBatch, Failure> {
+        if malformed > 0 {
+            self.rows.malformed.fetch_add(malformed, Ordering::Relaxed);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(|error| Failure::new(Kind::Bug, format!("decoded columns: {error}")))
+    }
+}
+
+/// Spark's columns of a Kafka table.
+fn record_schema(include_headers: bool) -> SchemaRef {
+    let timestamp = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let mut fields = vec![
+        Field::new("key", DataType::Binary, true),
+        Field::new("value", DataType::Binary, true),
+        Field::new("topic", DataType::Utf8, true),
+        Field::new("partition", DataType::Int32, true),
+        Field::new("offset", DataType::Int64, true),
+        Field::new("timestamp", timestamp, true),
+        Field::new("timestampType", DataType::Int32, true),
+    ];
+    if include_headers {
+        fields.push(Field::new("headers", headers_type(), true));
+    }
+    Arc::new(Schema::new(fields))
+}
+
+fn record_columns(id: &PartitionId, chunk: &Chunk, projection: &[usize]) -> Vec<ArrayRef> {
+    let rows = chunk.rows();
+    let column = |index: &usize| -> ArrayRef {
+        match *index {
+            0 => Arc::new(chunk.key.clone()),
+            1 => Arc::new(chunk.value.clone()),
+            2 => Arc::new(StringArray::from_iter_values(std::iter::repeat_n(&*id.topic, rows))),
+            3 => Arc::new(Int32Array::from_value(id.partition, rows)),
+            4 => Arc::new(chunk.offset.clone()),
+            5 => {
+                let micros: TimestampMicrosecondArray =
+                    chunk.timestamp_ms.unary(|millis| millis.saturating_mul(1_000));
+                Arc::new(micros.with_timezone("UTC"))
+            }
+            6 => Arc::new(chunk.timestamp_type.clone()),
+            _ => Arc::new(chunk.headers.clone().expect("only tables with headers have an index 7")),
+        }
+    };
+    projection.iter().map(column).collect()
+}
+
+/// The value as it is. As with Spark's CAST to STRING, bytes that are not UTF-8 are replaced.
+fn raw_columns(schema: &SchemaRef, chunk: &Chunk) -> Vec<ArrayRef> {
+    let column = |field: &Arc<Field>| -> ArrayRef {
+        match field.data_type() {
+            DataType::Binary => Arc::new(chunk.value.clone()),
+            _ => Arc::new(text_column(&chunk.value)),
+        }
+    };
+    schema.fields().iter().map(column).collect()
+}
+
+fn text_column(values: &BinaryArray) -> StringArray {
+    match StringArray::try_from_binary(values.clone()) {
+        Ok(texts) => texts,
+        Err(_) => values.iter().map(|value| value.map(String::from_utf8_lossy)).collect(),
+    }
+}
+
+/// The option `mode`. Where malformed records are dead letters none of them becomes a row.
+fn parse_mode(options: &Options) -> Result<ParseMode, OptionError> {
+    let mode = ParseMode::stated(options)?;
+    let apart = options.get(dead_letter::OPTION).is_some();
+    Ok(if apart { ParseMode::DropMalformed } else { mode })
+}
+
+/// The option `columnNameOfCorruptRecord`.
+pub fn corrupt_column(options: &Options) -> String {
+    options.get("columnNameOfCorruptRecord").unwrap_or("_corrupt_record").to_owned()
+}
+
+fn json(columns: &SchemaRef, options: &Options) -> Result<Rows, OptionError> {
+    let decoding = DecodeOptions {
+        mode: parse_mode(options)?,
+        column_name_of_corrupt_record: Some(corrupt_column(options)),
+        ..DecodeOptions::default()
+    };
+    let all: Vec<usize> = (0..columns.fields().len()).collect();
+    let decoder = Decoder::new(columns, &all, decoding.clone())
+        .map_err(|error| OptionError::table(error.to_string(), None))?;
+    Ok(Rows::new(decoder.schema().clone(), Format::Json(decoding)))
+}
+
+fn raw(columns: &SchemaRef) -> Result<Rows, OptionError> {
+    let fields = columns.fields();
+    let fits = matches!(fields.as_ref(), [one]
+        if matches!(one.data_type(), DataType::Utf8 | DataType::Binary));
+    if !fits {
+        let problem = "'value.format' = 'raw' needs exactly one column, a STRING or BINARY";
+        return Err(OptionError::of("value.format", problem, None));
+    }
+    let field = fields[0].as_ref().clone().with_nullable(true);
+    Ok(Rows::new(Arc::new(Schema::new(vec![field])), Format::Raw))
+}
+
+#[cfg(test)]
+mod tests;
