@@ -90,7 +90,7 @@ impl Parser<'_> {
         }
         self.depth += 1;
         if self.depth > DEPTH_MOST {
-            let what = format!("calls stand in more than {DEPTH_MOST} others");
+            let what = format!("calls are nested in more than {DEPTH_MOST} others");
             return Err(Failure::new(what, "put parts into values with `put`"));
         }
         let mut arguments = Vec::new();

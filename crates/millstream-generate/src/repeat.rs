@@ -110,7 +110,7 @@ impl Splitter<'_> {
 
     fn inner(&self, start: usize) -> Result<Self, TemplateError> {
         if self.depth == DEPTH_MOST {
-            let what = format!("repetitions stand in more than {DEPTH_MOST} others");
+            let what = format!("repetitions are nested in more than {DEPTH_MOST} others");
             return Err(Failure::new(what, "nest fewer").at(self.text, start));
         }
         let (text, depth) = (self.text, self.depth + 1);

@@ -84,7 +84,7 @@ pub enum SourceError {
     },
     /// Records that should be read are gone.
     #[error(
-        "{loss}. Some data may have been lost, because it aged out of the topic before it was read, or because the topic was deleted. To go on without it, set 'failOnDataLoss' = 'false'"
+        "{loss}. Some data may have been lost, because it aged out of the topic before it was read, or because the topic was deleted. To continue without it, set 'failOnDataLoss' = 'false'"
     )]
     DataLoss {
         /// What is gone.
@@ -236,8 +236,7 @@ pub enum SinkError {
     },
     /// Another instance of the flow writes now.
     #[error(
-        "another instance of this flow has taken over: the brokers turn the transactional id '{id}' \
-         away from this one, which stops. Run a flow in one process only"
+        "another instance of this flow has taken over: the brokers refuse the transactional id '{id}' from this one, which stops. Run a flow in one process only"
     )]
     TakenOver {
         /// The transactional id.
@@ -245,8 +244,7 @@ pub enum SinkError {
     },
     /// A transaction was open for too long.
     #[error(
-        "the brokers gave up the transaction of '{id}', which was open for {} s: this process stood \
-         still, or the brokers were away, for longer than 'kafka.transaction.timeout.ms' ({} ms). \
+        "the brokers aborted the transaction of '{id}', which was open for {} s: this process was paused, or the brokers were away, for longer than 'kafka.transaction.timeout.ms' ({} ms). \
          Nothing of that micro-batch is visible; a restart publishes it",
         open.as_secs(),
         timeout.as_millis()
@@ -361,7 +359,7 @@ fn transaction_help(code: RDKafkaErrorCode) -> &'static str {
             ". The brokers' offset.metadata.max.bytes must be at least 4096, Kafka's default"
         }
         _ => {
-            ". Nothing of that micro-batch is visible unless it was published whole; a restart finds out"
+            ". Nothing of that micro-batch is visible unless it was published as a whole; a restart finds out"
         }
     }
 }

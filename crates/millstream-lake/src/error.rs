@@ -66,9 +66,7 @@ pub enum TableError {
     },
     /// What was there is not there any more.
     #[error(
-        "version {version} of the table {table}, which this query has written or gone behind, is \
-         not there any more: {found}. Rows are lost if the query goes on: restore the table from a \
-         backup. If it was deleted or put back on purpose, give the query a new checkpoint, which \
+        "version {version} of the table {table}, which this query has written or built on, is not there any more: {found}. Rows are lost if the query continues: restore the table from a backup. If it was deleted or restored on purpose, give the query a new checkpoint, which \
          begins anew"
     )]
     Gone {
@@ -82,7 +80,7 @@ pub enum TableError {
     /// The table changed so that rows prepared before do not fit any more.
     #[error(
         "the table {table} got another {what} at version {version}, while rows were on their way; \
-         start the query again to write by the new one"
+         start the query again to use the new one"
     )]
     Changed {
         /// The table's location.
@@ -120,7 +118,9 @@ pub enum TableError {
         missing: u64,
     },
     /// A file that holds rows, or says which of them are deleted, is not there.
-    #[error("the table {table} names the file {file} in version {version}, and it is not there")]
+    #[error(
+        "the table {table} names the file {file} in version {version}, and the file does not exist"
+    )]
     FileMissing {
         /// The table's location.
         table: String,
@@ -169,7 +169,7 @@ pub enum TableError {
     /// Files were to be deleted that readers are promised to find.
     #[error(
         "files of the table {table} are kept for {kept_ms} ms after they were removed; to delete \
-         them after {asked_ms} ms already could break those who are at work, so it must be forced"
+         them after {asked_ms} ms already could break running readers and writers, so it must be forced"
     )]
     Retention {
         /// The table's location.

@@ -68,7 +68,7 @@ pub enum OpenError {
     },
     /// State of a stateful query, in another engine's form.
     #[error(
-        "the checkpoint {location} holds state of a stateful Spark query (in state/), which only Spark can read. Go on with that query in Spark, or use a new checkpoint directory (the query then begins anew)"
+        "the checkpoint {location} holds state of a stateful Spark query (in state/), which only Spark can read. Continue that query in Spark, or use a new checkpoint directory (the query then begins anew)"
     )]
     ForeignState {
         /// The checkpoint.
@@ -84,7 +84,7 @@ pub enum OpenError {
     },
     /// Another query is to be gone on with where one has run already.
     #[error(
-        "the checkpoint {location} is of the query {own}, which has run on it, so it cannot go on with {other}: leave --adopt out, or give it a new checkpoint"
+        "the checkpoint {location} is of the query {own}, which has run on it, so it cannot continue as {other}: leave --adopt out, or give it a new checkpoint"
     )]
     OtherQuery {
         /// The checkpoint.

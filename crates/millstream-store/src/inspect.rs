@@ -72,7 +72,7 @@ pub enum InspectError {
     Location(#[from] LocationError),
     /// There is nothing of a checkpoint.
     #[error(
-        "{location} holds no checkpoint: it has no file `metadata` and no directory `offsets` or `commits`"
+        "{location} is not a checkpoint: it has no file `metadata` and no directory `offsets` or `commits`"
     )]
     NoCheckpoint {
         /// The location.
@@ -273,7 +273,7 @@ impl Inspection {
             }
             Standing::Published(next) => writeln!(
                 f,
-                "All that is logged is published: the query goes on with micro-batch {next}."
+                "All that is logged is published: the query continues with micro-batch {next}."
             ),
             Standing::Unfinished(ids) if ids.len() == 1 => writeln!(
                 f,

@@ -56,7 +56,7 @@ pub enum RecoverError {
     },
     /// An entry has a number that cannot be.
     #[error(
-        "{file} has a number that no query comes to, so none has written it. Move it out of the log, then start the query again"
+        "{file} has an impossible number, so no query has written it. Move it out of the log, then start the query again"
     )]
     OutOfReach {
         /// The file.
@@ -64,7 +64,7 @@ pub enum RecoverError {
     },
     /// The entry ends before the one before it.
     #[error(
-        "{file} ends at {end}, which is before the end of {before}, {before_end}: an older entry has been written over it, or a copy put back. Rows that are published would be read and published again. Restore the file from a backup. {otherwise}"
+        "{file} ends at {end}, which is before the end of {before}, {before_end}: an older entry was written over it, or a copy was restored. Rows that are published would be read and published again. Restore the file from a backup. {otherwise}"
     )]
     Backwards {
         /// The file.
@@ -103,9 +103,7 @@ pub enum RecoverError {
         last: String,
     },
     /// An entry was written by a newer release, or in a form that is not supported.
-    #[error(
-        "{file} cannot be read: {problem}. Go on with the program that wrote it, or a newer one"
-    )]
+    #[error("{file} cannot be read: {problem}. Use the program that wrote it, or a newer one")]
     NotSupported {
         /// The file.
         file: String,

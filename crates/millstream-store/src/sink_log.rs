@@ -37,7 +37,7 @@ impl SinkLog {
         if let Some(id) = layout::out_of_reach(&ids) {
             let file = self.storage.path_of(&self.name(id));
             let problem = format!(
-                "{file} has a number that no query comes to, so none has written it. Move it away, \
+                "{file} has an impossible number, so no query has written it. Move it away, \
                  then start the query again"
             );
             return Err(Failure::new(crate::error::Kind::Data, problem));

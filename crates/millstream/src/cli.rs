@@ -12,7 +12,7 @@ use crate::{bench, restart};
 #[derive(Parser)]
 #[command(name = "millstream", version, subcommand_required = true, arg_required_else_help = true)]
 pub struct Cli {
-    /// Log more to standard error: -v what happens, -vv how.
+    /// Log more on standard error: -v what happens, -vv how it happens.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
     /// What to do.
@@ -27,18 +27,18 @@ pub enum Command {
     Run(RunArguments),
     /// Check a pipeline file and show its flows, schemas and plans; writes nothing.
     Validate(ValidateArguments),
-    /// Feed dead letters to their flow again, each once.
+    /// Feed dead letters to their flow again, each of them once.
     Replay(ReplayArguments),
-    /// See it work: generated data, two alert pipelines, no set-up; ends by itself.
+    /// Run a demonstration: generated data, two alert pipelines, no set-up; ends by itself.
     Demo(DemoArguments),
     /// Measure; prints a JSON object per run.
     Bench(bench::Arguments),
-    /// Make messages up from a template, at a steady rate.
+    /// Generate random messages from a template, at a steady rate.
     Generate(GenerateArguments),
-    /// Look into a checkpoint, also one of Spark's.
+    /// Inspect a checkpoint, also one of Spark's.
     #[command(subcommand)]
     Checkpoint(CheckpointCommand),
-    /// Look at a Delta table, and take care of it.
+    /// Inspect and maintain a Delta table.
     #[command(subcommand)]
     Table(TableCommand),
 }
@@ -46,28 +46,28 @@ pub enum Command {
 /// `millstream generate`
 #[derive(Args)]
 pub struct GenerateArguments {
-    /// The template of a message, in the language of json-data-generator.
+    /// The template of the messages, in the language of json-data-generator.
     #[arg(value_name = "SCHEMA.json")]
     pub template: PathBuf,
-    /// Messages a second; without it as fast as they are taken.
+    /// Messages per second; without it as fast as the receiver takes them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub rate: Option<u64>,
-    /// End after so many messages.
+    /// End after this many messages.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
     /// Where messages go.
     #[arg(long, value_enum, default_value_t)]
     pub to: Receiver,
-    /// For files: the directory; a message a line.
+    /// For files: the directory to write to; one message per line.
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,
     /// For kafka: where the brokers are.
     #[arg(long, value_name = "HOST:PORT")]
     pub brokers: Option<String>,
-    /// For kafka: the topic, which must be there.
+    /// For kafka: the topic, which must exist.
     #[arg(long, value_name = "NAME")]
     pub topic: Option<String>,
-    /// Makes the same random choices as another run with this number.
+    /// Make the same random choices as another run with this number.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
@@ -75,14 +75,14 @@ pub struct GenerateArguments {
 /// Where generated messages go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Receiver {
-    /// A line each.
+    /// One line per message, on standard output.
     #[default]
     Stdout,
-    /// Lines of files, a new one every second.
+    /// One line per message in files; a new file every second.
     Files,
-    /// Records of a topic.
+    /// One record per message in a topic.
     Kafka,
-    /// Nowhere: how fast they are made.
+    /// Nowhere: to see how fast messages are generated.
     Null,
 }
 
@@ -92,12 +92,14 @@ pub struct RunArguments {
     /// The pipeline file; '-' reads standard input.
     #[arg(value_name = "FILE.sql")]
     pub file: PathBuf,
-    /// Where progress is kept: a directory, or an object store's URL. With several flows in the
-    /// file each has a directory in it. [default: .millstream/<file>/<flow> beside the file]
+    /// The checkpoint: a directory, or an object store's URL. With several flows in the file each
+    /// has a directory in it. Overrides 'checkpointLocation' in the file. [default:
+    /// .millstream/<file>/<flow> in the directory of the file]
     #[arg(long, value_name = "DIR")]
     pub checkpoint: Option<String>,
     /// When micro-batches start: '0 seconds' (as soon as there is input), an interval such as
-    /// '10 seconds', 'once', or 'availableNow' (read what is there, then end).
+    /// '10 seconds', 'once', or 'availableNow' (read what is there, then end). Overrides 'trigger'
+    /// in the file.
     #[arg(long, value_name = "TRIGGER")]
     pub trigger: Option<String>,
     /// Stop after this long, for example 30s or 5m.
@@ -110,23 +112,23 @@ pub struct RunArguments {
     /// any free port.
     #[arg(long, value_name = "ADDR", value_parser = loopback)]
     pub metrics: Option<SocketAddr>,
-    /// Serve metrics also to requests for this host name, not only for an address or localhost; may
+    /// Answer requests for metrics that name this host, too, not only an address or localhost; may
     /// be repeated.
     #[arg(long = "metrics-host", value_name = "NAME", requires = "metrics", value_parser = host_name)]
     pub metrics_hosts: Vec<String>,
-    /// Set an option over what the file says: TABLE.OPTION=VALUE, or a writer's option alone, such
-    /// as trigger; may be repeated.
+    /// Set an option, which overrides the file: TABLE.OPTION=VALUE, or an option of the writer
+    /// alone, such as trigger; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub settings: Vec<(String, String)>,
-    /// Start a flow again that failed because of what it reads from or writes to: 'on-failure' (up
-    /// to 60 times in a row, later and later), 'on-failure:N', or 'never'.
+    /// Restart a flow that failed because something that it reads from or writes to was away:
+    /// 'on-failure' (up to 60 times in a row, at growing intervals), 'on-failure:N', or 'never'.
     #[arg(long, value_name = "WHEN", value_parser = restart::Policy::parse, default_value = "on-failure")]
     pub restart: restart::Policy,
-    /// Go on as another query, whose checkpoint is gone: a query's id that the flow's table knows.
-    /// With several flows in the file FLOW=ID; may be repeated.
+    /// Continue as another query, whose checkpoint is gone: the id of a query whose progress the
+    /// flow's table contains. With several flows in the file FLOW=ID; may be repeated.
     #[arg(long, value_name = "ID")]
     pub adopt: Vec<String>,
-    /// What to say about progress; without this flag, live lines if a terminal is there.
+    /// How to report progress; without this flag, live lines on a terminal.
     #[arg(long, value_name = "HOW")]
     pub progress: Option<ProgressStyle>,
 }
@@ -134,7 +136,7 @@ pub struct RunArguments {
 /// What `--progress` may be.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ProgressStyle {
-    /// A StreamingQueryProgress object of Spark's per micro-batch, on standard output.
+    /// One of Spark's StreamingQueryProgress objects per micro-batch, on standard output.
     Json,
     /// Nothing.
     None,
@@ -149,8 +151,8 @@ pub struct ValidateArguments {
     /// Show only this flow.
     #[arg(long, value_name = "NAME")]
     pub flow: Option<String>,
-    /// Set an option over what the file says: TABLE.OPTION=VALUE, or a writer's option alone, such
-    /// as trigger; may be repeated.
+    /// Set an option, which overrides the file: TABLE.OPTION=VALUE, or an option of the writer
+    /// alone, such as trigger; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub settings: Vec<(String, String)>,
 }
@@ -161,23 +163,23 @@ pub struct ReplayArguments {
     /// The pipeline file; '-' reads standard input.
     #[arg(value_name = "FILE.sql")]
     pub file: PathBuf,
-    /// The table of dead letters, as a source of the flow names it.
+    /// The table of dead letters that a source of the flow names.
     #[arg(long, value_name = "TABLE")]
     pub from: String,
-    /// The flow; needed where several send letters to that table.
+    /// The flow; needed if several flows send letters to that table.
     #[arg(long, value_name = "NAME")]
     pub flow: Option<String>,
     /// Only letters for which this holds: a condition on the table's columns.
     #[arg(long = "where", value_name = "CONDITION")]
     pub condition: Option<String>,
-    /// Say what would be replayed, and write nothing to the flow's tables.
+    /// Report what would be replayed, and write nothing to the flow's tables.
     #[arg(long)]
     pub dry_run: bool,
-    /// Where the flow's checkpoint is, if `run` was told so.
+    /// The flow's checkpoint, if `run` has the same flag.
     #[arg(long, value_name = "DIR")]
     pub checkpoint: Option<String>,
-    /// Set an option over what the file says: TABLE.OPTION=VALUE, or a writer's option alone; may
-    /// be repeated.
+    /// Set an option, which overrides the file: TABLE.OPTION=VALUE, or an option of the writer
+    /// alone; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub settings: Vec<(String, String)>,
 }
@@ -188,7 +190,7 @@ pub struct DemoArguments {
     /// How long it runs.
     #[arg(long = "for", value_name = "DURATION", value_parser = duration, default_value = "20s")]
     pub run_for: Duration,
-    /// Where to write; a new directory. [default: one among the temporary files]
+    /// Where to write: a new directory. [default: a directory for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }
@@ -196,7 +198,7 @@ pub struct DemoArguments {
 /// `millstream checkpoint`
 #[derive(Subcommand)]
 pub enum CheckpointCommand {
-    /// Say in words what a checkpoint holds; changes nothing.
+    /// Show in words what a checkpoint contains; changes nothing.
     Show {
         /// The checkpoint: a directory, or an object store's URL.
         #[arg(value_name = "DIR")]
@@ -207,7 +209,7 @@ pub enum CheckpointCommand {
 /// `millstream table`
 #[derive(Subcommand)]
 pub enum TableCommand {
-    /// Say what a table is: columns, properties, protocol, size, last checkpoint.
+    /// Show a table's columns, properties, protocol, size and last checkpoint.
     Describe {
         /// The table: a directory, or an object store's URL.
         #[arg(value_name = "TABLE")]
@@ -218,10 +220,10 @@ pub enum TableCommand {
         /// The table: a directory, or an object store's URL.
         #[arg(value_name = "TABLE")]
         location: String,
-        /// How many versions.
+        /// The number of versions.
         #[arg(long, default_value_t = 20)]
         limit: usize,
-        /// A JSON object a line instead of a table.
+        /// Print one JSON object per line instead of a table.
         #[arg(long)]
         json: bool,
     },
@@ -230,21 +232,21 @@ pub enum TableCommand {
         /// The table: a directory, or an object store's URL.
         #[arg(value_name = "TABLE")]
         location: String,
-        /// Actions in a part, above which there are several.
+        /// The number of actions in a part; a larger checkpoint has several parts.
         #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
         part_size: u64,
     },
-    /// Delete data files that no version of the retained past needs.
+    /// Delete data files that no retained version needs.
     Vacuum {
         /// The table: a directory, or an object store's URL.
         #[arg(value_name = "TABLE")]
         location: String,
-        /// Keep files of versions younger than this, for example 7d. [default: what the table says,
-        /// else 7 days]
+        /// Keep files of versions younger than this, for example 7d. [default: the table's own
+        /// retention, or 7 days]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         retain: Option<Duration>,
         /// Allow less than the table's own retention: readers of older versions may fail, and
-        /// writers may lose files that they have yet to commit.
+        /// writers may lose files that they have not committed yet.
         #[arg(long)]
         force: bool,
         /// Only list what would be deleted.

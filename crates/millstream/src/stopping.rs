@@ -35,7 +35,7 @@ pub fn on_signals(env: &Env, stopper: Stopper, screen: Screen) -> io::Result<()>
         next().await;
         stopper.stop();
         if screen.is_terminal() {
-            screen.say("Stopping after what is in hand; Ctrl-C again stops at once.");
+            screen.say("Stopping after the current micro-batch; Ctrl-C again stops at once.");
         }
         let signal = next().await;
         // What a shell reports for a process that a signal has ended.

@@ -81,7 +81,11 @@ impl WriteOptions {
         match schema.fields().iter().find(|field| !has_delta_type(field.data_type())) {
             None => Ok(()),
             Some(field) => Err(OptionError::table(
-                format!("column {} is {}, which Delta has not", field.name(), field.data_type()),
+                format!(
+                    "column {} is {}, which Delta does not have",
+                    field.name(),
+                    field.data_type()
+                ),
                 Some(format!("write CAST({} AS ...) in the SELECT", field.name())),
             )),
         }
@@ -257,7 +261,7 @@ pub(super) const KNOWN: &[OptionSpec] = &[
     OptionSpec {
         name: "mergeSchema",
         side: Side::Sink,
-        about: "add columns that the table has not (default false)",
+        about: "add columns that the table does not have (default false)",
     },
     OptionSpec {
         name: "versionAsOf",

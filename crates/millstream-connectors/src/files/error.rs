@@ -42,8 +42,7 @@ pub enum FileError {
     },
     /// A file has another size or time than when it was found.
     #[error(
-        "{} changed after it was found: write files under a name that starts with a dot and rename \
-         them when they are whole; to read this one as it is now, start with a new checkpoint",
+        "{} changed after it was found: write files under a name that starts with a dot and rename them when they are complete; to read this one as it is now, start with a new checkpoint",
         path.display()
     )]
     Changed {
@@ -52,7 +51,7 @@ pub enum FileError {
     },
     /// A file does not hold what its format says.
     #[error(
-        "{} is no {format} file that can be read: {problem}; replace it, or set \
+        "{} is not a readable {format} file: {problem}; replace it, or set \
          'ignoreCorruptFiles' to 'true'",
         path.display()
     )]
@@ -138,7 +137,7 @@ pub enum FileError {
     },
     /// A commit's record does not read as one.
     #[error(
-        "{} is no record of a commit: {problem}. Restore it from a copy, or write to another \
+        "{} is not a record of a commit: {problem}. Restore it from a copy, or write to another \
          directory",
         path.display()
     )]
@@ -150,8 +149,7 @@ pub enum FileError {
     },
     /// The directory has files of commits and says of none how far the query came.
     #[error(
-        "{} has nothing: its last record is missing, which says how far the query has come with \
-         what is published. Restore it from a copy, or write to another directory",
+        "{} is empty: its last record is missing, which contains the query's published progress. Restore it from a copy, or write to another directory",
         path.display()
     )]
     NoRecord {
@@ -184,11 +182,8 @@ pub enum FileError {
     },
     /// The directory belongs to another query.
     #[error(
-        "{} was written by the query {found}, and this is {ours}: its micro-batches would be taken \
-         for repeats and left out. Were the pipeline file or the flow renamed, or the checkpoint \
-         moved? Then go on with that query's checkpoint: give it with --checkpoint. Else write \
-         beside it: choose another directory. (A directory does not say where a query's sources \
-         stand, so --adopt cannot go on from it)",
+        "{} was written by the query {found}, and this is {ours}: its micro-batches would be treated as repetitions and left out. Was the pipeline file or the flow renamed, or the checkpoint \
+         moved? Then continue with that query's checkpoint: give it with --checkpoint. Otherwise choose another directory. (A directory does not record the position of a query's sources, so --adopt cannot continue from it)",
         path.display()
     )]
     OtherQuery {

@@ -387,7 +387,7 @@ async fn a_second_writer_without_locks_is_fenced() {
     drop(first);
     let error = sink_of(base.path()).open().await.unwrap_err();
     assert_eq!(error.kind(), Kind::Data);
-    assert!(error.to_string().contains("commits/1 is no record of a commit"), "{error}");
+    assert!(error.to_string().contains("commits/1 is not a record of a commit"), "{error}");
 }
 
 #[tokio::test]

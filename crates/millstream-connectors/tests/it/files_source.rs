@@ -223,10 +223,7 @@ async fn text_that_is_not_utf_8_is_an_error_with_its_line() {
     let log = SourceLog::in_memory();
     let mut source = opened("text", &text_table(), base.path(), None, &log).await;
     let error = read_columns(next(&mut source).await, &[0]).unwrap_err().to_string();
-    assert!(
-        error.contains("in/a is no text file that can be read: line 2 is not UTF-8"),
-        "{error}"
-    );
+    assert!(error.contains("in/a is not a readable text file: line 2 is not UTF-8"), "{error}");
 }
 
 #[tokio::test]

@@ -44,10 +44,9 @@ pub struct Found {
 pub enum LetterTablesError {
     /// Unfinished work has letters for other tables.
     #[error(
-        "the checkpoint {location} has micro-batches that are not finished, and {changed}. Their \
-         letters would be lost, or told twice. Bring back the declaration, run the flow until it \
+        "the checkpoint {location} has micro-batches that are not finished, and {changed}. Their letters would be lost, or written twice. Restore the declaration, run the flow until it \
          has caught up (--trigger availableNow), and change it then. A table that cannot be \
-         written to any more may stand at another place, under the same name"
+         written to any more may be at another place, under the same name"
     )]
     Changed {
         /// The checkpoint.

@@ -75,8 +75,8 @@ pub enum NotBegun {
     /// A table has rows of another query.
     #[error(
         "{sink} has rows of another query, {other}, and the checkpoint {location} is new: this \
-         query would {would}. Were the pipeline file or the flow renamed, or the checkpoint moved \
-         or deleted? Then go on where that query stands: run {remedy}. If both are to write there, \
+         query would {would}. Was the pipeline file or the flow renamed, or the checkpoint moved \
+         or deleted? Then continue from that query's progress: run {remedy}. If both are to write there, \
          set 'otherQueries' = 'allowed' on the table"
     )]
     OtherQuery {
@@ -93,9 +93,7 @@ pub enum NotBegun {
     },
     /// No table knows the query that is to be gone on with.
     #[error(
-        "--adopt {query_id}: no table that this flow writes to has a record of that query which \
-         says where its sources stand{known}. Correct the id, or go on from that query's checkpoint \
-         with --checkpoint"
+        "--adopt {query_id}: no table that this flow writes to has a record of that query with the position of its sources{known}. Correct the id, or continue from that query's checkpoint with --checkpoint"
     )]
     Unknown {
         /// The id that was given.
@@ -105,8 +103,7 @@ pub enum NotBegun {
     },
     /// What the query knows is in its checkpoint only.
     #[error(
-        "--adopt {query_id}: this flow has {what}, which only that query's checkpoint knows and no \
-         table: go on from that with --checkpoint"
+        "--adopt {query_id}: this flow has {what}, which only that query's checkpoint contains, and no table: continue from it with --checkpoint"
     )]
     NotInTables {
         /// The id that was given.

@@ -71,8 +71,7 @@ pub struct Replay {
 pub enum ResumeError {
     /// The query has other sources than the one that wrote the checkpoint.
     #[error(
-        "the checkpoint has offsets of {} but the query reads {}: a checkpoint goes on only with the \
-         same sources in the same order; use a new checkpoint",
+        "the checkpoint has offsets of {} but the query reads {}: a checkpoint can be continued only with the same sources in the same order; use a new checkpoint",
         counted(*in_checkpoint),
         counted(*in_query)
     )]
@@ -84,8 +83,7 @@ pub enum ResumeError {
     },
     /// The sink's record has other sources than the query.
     #[error(
-        "the sink's record of micro-batch {batch_id} has offsets of {} but the query reads {}: a \
-         query goes on only with the same sources in the same order; use a new checkpoint",
+        "the sink's record of micro-batch {batch_id} has offsets of {} but the query reads {}: a query can be continued only with the same sources in the same order; use a new checkpoint",
         counted(*in_record),
         counted(*in_query)
     )]
@@ -101,8 +99,8 @@ pub enum ResumeError {
     #[error(
         "the checkpoint and the sink disagree about micro-batch {batch_id}: entry {batch_id} of the \
          offset log ends at {logged}, but the sink has published it up to {published}. Another \
-         program has probably run this checkpoint after a crash. To go on from the sink's record, \
-         delete offsets/{batch_id} and the entries above it. To go on from the checkpoint, which \
+         program has probably run this checkpoint after a crash. To continue from the sink's record, \
+         delete offsets/{batch_id} and the entries above it. To continue from the checkpoint, which \
          may publish rows twice, delete the sink's record (the connector's page says where it is)"
     )]
     Disagreement {
@@ -116,9 +114,7 @@ pub enum ResumeError {
     /// The sink is ahead of the logs and does not say how far.
     #[error(
         "the sink has published micro-batch {published}, but the checkpoint {known}, and the sink's \
-         record does not say which offsets that one ended at. New micro-batches would get numbers \
-         that the sink takes for published, and their rows would be lost. Has the checkpoint been \
-         put back from a copy? Bring back the newer one, or write to another place"
+         record does not say which offsets that one ended at. New micro-batches would get numbers that the sink treats as published, and their rows would be lost. Was the checkpoint restored from a copy? Restore the newer one, or write to another place"
     )]
     Ahead {
         /// The micro-batch that the sink has published last.
@@ -130,7 +126,7 @@ pub enum ResumeError {
     #[error(
         "two sinks of the query disagree about micro-batch {batch_id}: one has published it up to \
          {one}, the other up to {other}. Another program has probably written to one of them with \
-         a copy of this checkpoint. To go on from the checkpoint, which may publish rows twice, \
+         a copy of this checkpoint. To continue from the checkpoint, which may publish rows twice, \
          delete both sinks' records (the connectors' pages say where they are)"
     )]
     SinksDisagree {

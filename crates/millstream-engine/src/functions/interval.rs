@@ -20,9 +20,9 @@ pub(crate) struct Interval {
 pub(crate) enum IntervalError {
     #[error("an interval is numbers with units, such as '10 seconds'")]
     Form,
-    #[error("'{0}' is no number")]
+    #[error("'{0}' is not a number")]
     Number(String),
-    #[error("'{unit}' is no unit of time{}", help(*.meant))]
+    #[error("'{unit}' is not a unit of time{}", help(*.meant))]
     Unit {
         unit: String,
         /// The unit that was probably meant.

@@ -89,7 +89,7 @@ impl fmt::Display for Problem {
             Self::NotUtf8 => f.write_str("the record is not UTF-8 text"),
             Self::UnexpectedEnd => f.write_str("the record ends in the middle of a value"),
             Self::Expected(what) => write!(f, "expected {what}"),
-            Self::ControlCharacter => f.write_str("a control character stands in a string"),
+            Self::ControlCharacter => f.write_str("a string contains a control character"),
             Self::Escape => f.write_str("a backslash starts no known escape"),
             Self::Number => f.write_str("this is not a number"),
             Self::TrailingText => f.write_str("text follows the end of the record"),

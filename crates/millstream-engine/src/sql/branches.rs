@@ -145,7 +145,7 @@ fn within(cursor: &Cursor<'_>) -> Result<(), Diagnostic> {
     }
     if is_keyword(cursor, SET_OPERATORS) {
         let word = cursor.peek().and_then(Lexeme::word).unwrap_or("").to_uppercase();
-        return Err(Diagnostic::at(cursor.here(), format!("{word} cannot stand in a branch"))
+        return Err(Diagnostic::at(cursor.here(), format!("{word} is not allowed in a branch"))
             .help("each branch is one SELECT; write two branches, or the union at the head"));
     }
     if starts_statement(cursor) {

@@ -136,7 +136,7 @@ fn of_array(
                 Ok(names.iter().map(|name| column(&name.value, None)).collect())
             }
             _ => Err((
-                "the columns of `inline` cannot be told from its argument".to_owned(),
+                "the columns of `inline` cannot be derived from its argument".to_owned(),
                 "name them: inline(x) AS (a, b)".to_owned(),
             )),
         };

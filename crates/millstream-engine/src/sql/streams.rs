@@ -301,7 +301,7 @@ impl Extraction<'_> {
         let span = self.cursor.here();
         let tokens = &mut self.out.tokens;
         let Some(open) = keys_of_distinct(tokens) else {
-            let message = "WITHIN WATERMARK stands behind the keys of DISTINCT ON (...)";
+            let message = "WITHIN WATERMARK follows the keys of DISTINCT ON (...)";
             let help = "the form is SELECT DISTINCT ON (id) WITHIN WATERMARK * FROM STREAM t \
                         WATERMARK ts DELAY OF INTERVAL 10 MINUTES";
             return Err(Diagnostic::at(span, message).help(help));

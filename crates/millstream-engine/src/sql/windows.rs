@@ -280,7 +280,7 @@ fn merged(input: LogicalPlan, column: &Column, keys: Vec<Expr>) -> Result<Logica
     let mut plain = keys.iter().map(|key| !matches!(key, Expr::GroupingSet(_)));
     if !plain.all(|plain| plain) {
         return plan_err!(
-            "function 'session_window' cannot stand in a GROUP BY with ROLLUP, CUBE or sets"
+            "function 'session_window' is not allowed in a GROUP BY with ROLLUP, CUBE or sets"
         );
     }
     let session = Expr::Column(column.clone());

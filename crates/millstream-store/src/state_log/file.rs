@@ -35,7 +35,7 @@ pub enum DecodeError {
     #[error("it is a copy of another such file")]
     OfAnother,
     /// The checksum of an entry is another.
-    #[error("the checksum of entry {index} does not hold")]
+    #[error("the checksum of entry {index} is wrong")]
     Checksum {
         /// Which one in the file, from 0.
         index: usize,

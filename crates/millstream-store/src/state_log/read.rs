@@ -29,7 +29,7 @@ pub enum ReadError {
     },
     /// A file has a number that cannot be.
     #[error(
-        "{path} has a number that no query comes to, so none has written it. Move it out of the \
+        "{path} has an impossible number, so no query has written it. Move it out of the \
          directory, then start the query again"
     )]
     OutOfReach {
@@ -52,8 +52,7 @@ pub enum ReadError {
     },
     /// The query's operators are others than those whose state this is.
     #[error(
-        "the checkpoint {location} has the state of another query: {changed}. State is only good \
-         for the query that made it: bring the query back to what it was, or use a new checkpoint \
+        "the checkpoint {location} has the state of another query: {changed}. State fits only the query that made it: restore the former query, or use a new checkpoint \
          directory (the query then begins anew)"
     )]
     QueryChanged {

@@ -20,7 +20,7 @@ const PUT_LATENCY: &str = "put_latency_ms";
 pub enum LocationError {
     /// It is a URL, but not a proper one.
     #[error(
-        "the checkpoint location {location:?} is no proper URL: {problem}. Write a path, or a URL such as file:///var/checkpoint or s3://bucket/checkpoint"
+        "the checkpoint location {location:?} is not a valid URL: {problem}. Write a path, or a URL such as file:///var/checkpoint or s3://bucket/checkpoint"
     )]
     Invalid {
         /// The location.

@@ -196,7 +196,7 @@ fn subscribe(text: &str) -> Result<Subscription, OptionError> {
     topics.sort_unstable();
     topics.dedup();
     if topics.is_empty() {
-        return Err(OptionError::invalid("subscribe", text, "topic names divided by commas"));
+        return Err(OptionError::invalid("subscribe", text, "topic names separated by commas"));
     }
     Ok(Subscription::Topics(topics))
 }
