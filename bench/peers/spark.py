@@ -1,4 +1,4 @@
-"""A Spark query from one Kafka topic to another, for `millstream bench peers`.
+"""A Spark query from one Kafka topic to another, for `millstream-bench peers`.
 
     spark.py MODE JARS SERVERS FROM TO CHECKPOINT PARTITIONS
 

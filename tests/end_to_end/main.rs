@@ -26,6 +26,7 @@ mod topics;
 mod wait;
 
 mod bad_input;
+mod bench;
 mod checkpoint_damage;
 mod dead_letters;
 mod delivery;

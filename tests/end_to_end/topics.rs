@@ -134,6 +134,13 @@ impl Topics {
         metadata.is_ok_and(|metadata| !metadata.brokers().is_empty())
     }
 
+    /// The names of all topics.
+    pub fn names(&self) -> Vec<String> {
+        let metadata = self.consumer.fetch_metadata(None, REQUEST_LIMIT);
+        let metadata = metadata.expect("the broker answers");
+        metadata.topics().iter().map(|topic| topic.name().to_owned()).collect()
+    }
+
     /// Makes a topic.
     pub fn create(&self, topic: &str, partitions: usize) {
         self.create_with(topic, partitions, &[]);

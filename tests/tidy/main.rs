@@ -28,6 +28,12 @@ const LAYERS: &[&str] = &[
     "millstream",
 ];
 
+/// Lines of the check in the command; experiments are `millstream-bench`.
+const CHECK_LINES_MAX: usize = 600;
+
+/// What only benchmarks and tests need, and no crate of the product depends on.
+const NOT_IN_THE_PRODUCT: &[&str] = &["millstream-bench", "millstream-testkit", "nexmark"];
+
 /// Words that must stand nowhere, split here so that this file passes its own test.
 const BANNED: &[(&str, &str)] = &[
     (concat!("todo", "!("), "finish it, or leave it out"),
@@ -158,6 +164,33 @@ fn dependencies_run_in_one_direction() {
         if layer == 0 && manifest.contains("datafusion") {
             complaints.push(format!("{name} knows DataFusion"));
         }
+    }
+    report(&complaints);
+}
+
+/// The manifests in `crates`, without what their tests depend on.
+fn product_manifests() -> Vec<(PathBuf, String)> {
+    let in_product = |path: &Path| path.starts_with(root().join("crates"));
+    let manifests = files("toml").into_iter().filter(|(path, _)| in_product(path));
+    let for_users = |text: String| text.split("[dev-dependencies]").next().map(str::to_owned);
+    manifests.map(|(path, text)| (path, for_users(text).unwrap_or_default())).collect()
+}
+
+#[test]
+fn the_product_has_no_benchmarks_in_it() {
+    let mut complaints = Vec::new();
+    for (path, manifest) in product_manifests() {
+        for name in NOT_IN_THE_PRODUCT {
+            if manifest.lines().any(|line| line.starts_with(&format!("{name} "))) {
+                complaints.push(format!("{} depends on {name}", place(&path, 0)));
+            }
+        }
+    }
+    let check = root().join("crates/millstream/src/bench");
+    let of_check = files("rs").into_iter().filter(|(path, _)| path.starts_with(&check));
+    let lines: usize = of_check.map(|(_, text)| text.lines().count()).sum();
+    if !(1..CHECK_LINES_MAX).contains(&lines) {
+        complaints.push(format!("`millstream bench` has {lines} lines: move experiments to bench"));
     }
     report(&complaints);
 }

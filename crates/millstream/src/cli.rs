@@ -31,7 +31,7 @@ pub enum Command {
     Replay(ReplayArguments),
     /// Run a demonstration: generated data, two alert pipelines, no set-up; ends by itself.
     Demo(DemoArguments),
-    /// Measure; prints a JSON object per run.
+    /// Check how fast it is here, alone or with your own brokers; prints a JSON object.
     Bench(bench::Arguments),
     /// Generate random messages from a template, at a steady rate.
     Generate(GenerateArguments),
@@ -260,7 +260,8 @@ fn duration(text: &str) -> Result<Duration, String> {
     parsed.ok_or_else(|| "write a number with a unit, such as 10s, 500ms or 5m".into())
 }
 
-fn key_value(text: &str) -> Result<(String, String), String> {
+/// `KEY=VALUE` of a flag.
+pub fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() && !key.trim().contains(' ') => {
             Ok((key.trim().to_owned(), value.to_owned()))

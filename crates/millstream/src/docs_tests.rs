@@ -48,18 +48,13 @@ fn every_option_is_on_its_connectors_page() {
 #[test]
 fn every_command_and_flag_is_on_the_command_lines_page() {
     let text = read("docs/reference/command-line.md");
-    let command = Cli::command();
-    for subcommand in command.get_subcommands() {
-        assert!(text.contains(subcommand.get_name()), "no {}", subcommand.get_name());
-        if subcommand.get_name() == "bench" {
-            continue; // its flags are in its own --help
-        }
-        for flag in subcommand.get_arguments().filter_map(|argument| argument.get_long()) {
-            assert!(
-                text.contains(&format!("--{flag}")),
-                "no --{flag} of {}",
-                subcommand.get_name()
-            );
+    let mut commands: Vec<_> = Cli::command().get_subcommands().cloned().collect();
+    while let Some(command) = commands.pop() {
+        commands.extend(command.get_subcommands().cloned());
+        let name = command.get_name();
+        assert!(text.contains(name), "no {name}");
+        for flag in command.get_arguments().filter_map(|argument| argument.get_long()) {
+            assert!(text.contains(&format!("--{flag}")), "no --{flag} of {name}");
         }
     }
 }

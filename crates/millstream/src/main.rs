@@ -93,7 +93,7 @@ async fn dispatch(command: Command, app: &App) -> ExitCode {
         Command::Replay(arguments) => replay::run(arguments, app).await,
         Command::Validate(arguments) => validate::run(arguments, app).await,
         Command::Demo(arguments) => demo::run(arguments, app).await,
-        Command::Bench(arguments) => bench::run(arguments).await,
+        Command::Bench(arguments) => bench::run(arguments, app).await,
         Command::Generate(arguments) => generate::run(arguments, app).await,
         Command::Checkpoint(CheckpointCommand::Show { directory }) => {
             checkpoint_show::run(&directory, app).await

@@ -1,235 +1,220 @@
-//! `bench kafka-to-kafka`: how long a record takes from the moment it is due at the input topic to
-//! its receipt from the output topic.
+//! `millstream bench kafka-to-kafka`: how long a record takes from the moment it is due at one
+//! topic to its receipt from another, on the user's brokers.
 //!
-//! Rounds of the relay and of the engine take turns, so that a slow drift of the machine meets
-//! both.
+//! The flow starts at the end of the one topic, and a consumer at the end of the other; records are
+//! sent at a steady rate, those of the warm-up first. When all are received, or nothing has come
+//! for a while, the flow is stopped.
 
-use clap::ValueEnum;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use millstream_engine::driver::stop::Stop;
 use millstream_store::env::Env;
-use serde::Serialize;
+use millstream_store::error::{Failure, Kind};
+use rdkafka::Message as _;
+use rdkafka::consumer::BaseConsumer;
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::producer::{BaseProducer, BaseRecord};
+use serde_json::{Map, json};
 
-use super::broker::Broker;
-use super::contender::{Contender, Millstream, Relay};
-use super::engine::{Delivery, EngineOptions};
-use super::error::Error;
-use super::report::{self, Report};
-use super::round::{self, Load, Medians, Outcome, Stage};
-use super::settings;
-use super::work_directory::WorkDirectory;
+use super::clients::{Settings, failure};
+use super::records::{SIZE_MIN, Tally, encode};
+use super::{Flow, directory, failed, sql_options};
+use crate::app::App;
+use crate::cli::key_value;
 
-/// Characters of the longest name.
-const NAME_WIDTH: usize = 11;
+/// Before the measurement, at the same rate: the flow starts meanwhile.
+const WARM_UP_SECONDS: u64 = 5;
+/// How long receiving may hold up sending.
+const PAUSE: Duration = Duration::from_micros(500);
+/// After the last record was sent, how long nothing may come before the rest counts as lost.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Flags of `bench kafka-to-kafka`.
-#[derive(Debug, clap::Args)]
+/// Flags of the check.
+#[derive(clap::Args)]
 pub struct Flags {
-    /// Records a second; several rates are measured one after the other
-    #[arg(long, value_delimiter = ',', default_value = "1000,10000,50000")]
-    rate: Vec<u64>,
-    /// Bytes of a record's value
-    #[arg(long, default_value_t = 100)]
-    size: usize,
-    /// Partitions of both topics
-    #[arg(long, default_value_t = 4)]
-    partitions: i32,
-    /// Seconds measured in each round
-    #[arg(long, default_value_t = 20)]
-    seconds: u64,
-    /// Seconds at the same rate before that, not measured
-    #[arg(long, default_value_t = 5)]
-    warmup: u64,
-    /// Rounds at each rate, the relay and the engine taking turns
-    #[arg(long, default_value_t = 3)]
-    repeat: u32,
-    /// A broker that is running already, HOST:PORT; otherwise Apache Kafka is started
+    /// Where your brokers are; several are separated by commas.
     #[arg(long, value_name = "HOST:PORT")]
-    brokers: Option<String>,
-    /// Option of the engine: `source.NAME=V` stands in the pipeline's source table, anything else
-    /// is handed to `run --set`
-    #[arg(long, value_name = "K=V")]
-    engine_option: Vec<String>,
-    /// What the engine's sink promises; the meter always reads committed records
-    #[arg(long, value_enum, default_value_t)]
-    delivery: Delivery,
-    /// Measure only one of the two
-    #[arg(long)]
-    only: Option<System>,
-}
-
-/// What is measured, in the order of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum System {
-    /// The Kafka client alone.
-    Relay,
-    /// `millstream run`.
-    Millstream,
-}
-
-/// Fields that tell which measurements may be compared.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Setup {
+    brokers: String,
+    /// Setting of the Kafka client, such as security.protocol=SSL; may be repeated.
+    #[arg(long = "client", value_name = "KEY=VALUE", value_parser = key_value)]
+    settings: Vec<(String, String)>,
+    /// A topic of yours to send to; without it two topics are made, and removed at the end.
+    #[arg(long, value_name = "TOPIC", requires = "to")]
+    from: Option<String>,
+    /// A topic of yours that the flow writes to.
+    #[arg(long, value_name = "TOPIC", requires = "from")]
+    to: Option<String>,
+    /// Partitions of topics that are made.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(i32).range(1..=1000))]
+    partitions: i32,
     /// Records a second.
-    pub rate: u64,
-    /// Bytes of a value.
-    pub size: usize,
-    /// Partitions of each topic.
-    pub partitions: i32,
-    /// Seconds measured.
-    pub seconds: u64,
-    /// `linger.ms` of the generator, the same for every system.
-    pub generator_linger_ms: u64,
-    /// Options the engine was given.
-    pub engine_options: Vec<String>,
-    /// What the engine's sink promises.
-    pub delivery: Delivery,
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    rate: u64,
+    /// Bytes of a record's value.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(i64::from(SIZE_MIN)..))]
+    size: u32,
+    /// Seconds measured, after 5 of warm-up.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Write each micro-batch in a transaction.
+    #[arg(long)]
+    exactly_once: bool,
 }
 
-/// One result line: one system in one round.
-#[derive(Clone, Debug, Serialize)]
-struct Line {
-    configuration: String,
-    round: u32,
-    #[serde(flatten)]
-    setup: Setup,
-    #[serde(flatten)]
-    outcome: Outcome,
-}
-
-/// Medians over the rounds at one rate.
-#[derive(Clone, Debug, Serialize)]
-struct Summary {
-    #[serde(flatten)]
-    setup: Setup,
-    rounds: u32,
-    missing: u64,
-    duplicated: u64,
-    relay: Option<Medians>,
-    millstream: Option<Medians>,
-    /// Engine over relay; 1 means that the engine costs nothing.
-    ratio_p50: Option<f64>,
-    ratio_p99: Option<f64>,
-}
-
-/// Runs the whole benchmark. True if no record was lost.
-pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
-    check(flags)?;
-    let options =
-        EngineOptions { delivery: flags.delivery, ..EngineOptions::parse(&flags.engine_option)? };
-    // Made before the broker and so dropped after it: nobody writes there any more.
-    let work = WorkDirectory::create()?;
-    let broker = Broker::of(env, &work, flags.brokers.as_deref())?;
-    let bench = Bench {
-        flags,
-        options,
-        stage: Stage::new(env, &work, &broker),
-        report: Report::new("kafka-to-kafka", Some(&broker)),
+/// Runs the check.
+pub async fn run(mut flags: Flags, app: &App) -> Result<ExitCode, ExitCode> {
+    flags.settings.push(("bootstrap.servers".to_owned(), flags.brokers.clone()));
+    let (settings, run) = (Settings(flags.settings.clone()), app.env.random_u64());
+    let (topics, are_theirs) = match (&flags.from, &flags.to) {
+        (Some(from), Some(to)) => ([from.clone(), to.clone()], true),
+        _ => (["in", "out"].map(|end| format!("millstream-bench-{run:016x}-{end}")), false),
     };
-    eprintln!("{}", round::table_head(NAME_WIDTH));
-    let mut complete = true;
-    for &rate in &flags.rate {
-        complete &= bench.rate(rate)?;
+    if !are_theirs {
+        let made = settings.make(&topics, flags.partitions).await;
+        made.map_err(|failure| failed(app, &failure))?;
     }
-    Ok(complete)
+    let ends = Ends { settings: settings.clone(), topics: topics.clone(), run };
+    let checked = check(&flags, ends, app).await;
+    if !are_theirs {
+        let removed = settings.remove(&topics).await;
+        removed.map_err(|failure| failed(app, &failure))?;
+    }
+    checked
 }
 
-fn check(flags: &Flags) -> Result<(), Error> {
-    if flags.rate.is_empty() || flags.repeat == 0 {
-        let problem = "--rate and --repeat must be at least 1".to_owned();
-        return Err(Error::Flags { problem });
-    }
-    flags.rate.iter().try_for_each(|rate| flags.load(*rate).check())
+async fn check(flags: &Flags, ends: Ends, app: &App) -> Result<ExitCode, ExitCode> {
+    let directory = directory(app)?;
+    let opened = app.env.spawn_blocking("bench-open", move || ends.open()).join().await;
+    let (ends, starts, consumer) = opened.map_err(|failure| failed(app, &failure))?;
+    let flow = Flow::plan(ends.pipeline(&starts, flags.exactly_once), &directory, app).await?;
+    let (env, stopper, stop) = (app.env.clone(), flow.stopper.clone(), flow.stop.clone());
+    let Flags { rate, size, seconds, .. } = *flags;
+    let measure = move || {
+        let measured = Measuring { env, ends, rate, size, stop }.run(seconds, &consumer);
+        stopper.stop();
+        measured
+    };
+    let measuring = app.env.spawn_blocking("bench-measuring", measure);
+    let ran = flow.run(app).await;
+    let measured = measuring.join().await;
+    ran?;
+    let (tally, missing) = measured.map_err(|failure| failed(app, &failure))?;
+    let ms = |share| tally.latencies.quantile(share).map(|latency| latency.as_secs_f64() * 1e3);
+    let result = json!({
+        "bench": "kafka-to-kafka",
+        "exactly_once": flags.exactly_once,
+        "rate": rate,
+        "size": size,
+        "seconds": seconds,
+        "missing": missing,
+        "p50_ms": ms(0.5),
+        "p99_ms": ms(0.99),
+        "max_ms": ms(1.0),
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    let printed = app.print(&format!("{result}\n"));
+    Ok(if missing == 0 { printed } else { app.failed("records were lost: see `missing`") })
 }
 
-impl Flags {
-    fn load(&self, rate: u64) -> Load {
-        let Self { size, partitions, seconds, warmup, .. } = *self;
-        Load { rate, size, partitions, seconds, warmup }
+/// The two ends of what is measured.
+struct Ends {
+    settings: Settings,
+    topics: [String; 2],
+    run: u64,
+}
+
+impl Ends {
+    /// Where the input topic ends now, by partition, and a consumer at the end of the output.
+    fn open(self) -> Result<(Self, Vec<i64>, BaseConsumer), Failure> {
+        let [from, to] = &self.topics;
+        let (starts, ends) = (self.settings.ends(from)?, self.settings.ends(to)?);
+        let consumer = self.settings.consumer(to, &ends)?;
+        Ok((self, starts, consumer))
     }
 
-    fn systems(&self) -> impl Iterator<Item = System> {
-        let systems = System::value_variants().iter().copied();
-        systems.filter(|system| self.only.is_none_or(|only| only == *system))
+    /// From one topic to the other, key and value as they are.
+    fn pipeline(&self, starts: &[i64], exactly_once: bool) -> String {
+        let [from, to] = &self.topics;
+        let start = |(partition, end): (usize, &i64)| (partition.to_string(), json!(end));
+        let starts: Map<_, _> = starts.iter().enumerate().map(start).collect();
+        let starts = json!({ from: starts }).to_string();
+        let delivery = if exactly_once { "exactly-once" } else { "at-least-once" };
+        let settings = self.settings.0.iter();
+        let settings: Vec<_> =
+            settings.map(|(key, value)| (format!("kafka.{key}"), value.as_str())).collect();
+        let settings = || settings.iter().map(|(key, value)| (key.as_str(), *value));
+        format!(
+            "CREATE TABLE input USING kafka OPTIONS ({});\n\
+             CREATE TABLE output USING kafka OPTIONS ({});\n\
+             CREATE FLOW measure AS INSERT INTO output BY NAME\n\
+             SELECT key, value FROM STREAM input WHERE value IS NOT NULL;\n",
+            sql_options(settings().chain([("subscribe", &**from), ("startingOffsets", &starts)])),
+            sql_options(settings().chain([("topic", &**to), ("delivery", delivery)])),
+        )
     }
 }
 
-struct Bench<'a> {
-    flags: &'a Flags,
-    options: EngineOptions,
-    stage: Stage<'a>,
-    report: Report,
+/// Sends records when they are due, and receives what comes out.
+struct Measuring {
+    env: Env,
+    ends: Ends,
+    rate: u64,
+    size: u32,
+    stop: Stop,
 }
 
-impl Bench<'_> {
-    fn rate(&self, rate: u64) -> Result<bool, Error> {
-        let mut lines = Vec::new();
-        for round in 1..=self.flags.repeat {
-            for system in self.flags.systems() {
-                let line = self.round(system, rate, round)?;
-                self.report.line("round", &line)?;
-                let name = &line.configuration;
-                eprintln!("{}", round::table_row(name, NAME_WIDTH, rate, round, &line.outcome));
-                lines.push(line);
+impl Measuring {
+    /// Gives how many records were lost, too.
+    fn run(&self, seconds: u64, consumer: &BaseConsumer) -> Result<(Tally, u64), Failure> {
+        let warm_up = WARM_UP_SECONDS * self.rate;
+        let records = warm_up + seconds * self.rate;
+        let mut tally = Tally::new(self.ends.run, records, warm_up);
+        let mut config = self.ends.settings.config();
+        config.set("acks", "all").set("enable.idempotence", "true").set("linger.ms", "0");
+        let producer: BaseProducer = config.create().map_err(failure("a producer"))?;
+        let (began, mut sent) = (self.env.monotonic(), 0);
+        let due = |number| began + Duration::from_nanos(number * 1_000_000_000 / self.rate);
+        let mut came = began;
+        while tally.received < records {
+            let now = self.env.monotonic();
+            if self.stop.is_requested() {
+                let problem = "the check was stopped before its end";
+                return Err(Failure::new(Kind::Retry, problem));
+            }
+            while sent < records && due(sent) <= now {
+                self.send(&producer, sent, due(sent))?;
+                sent += 1;
+            }
+            if sent == records && now.saturating_sub(came) > SILENCE_MAX {
+                break;
+            }
+            producer.poll(Duration::ZERO);
+            match consumer.poll(PAUSE) {
+                Some(Ok(message)) => {
+                    came = self.env.monotonic();
+                    tally.add(message.payload().unwrap_or_default(), came);
+                }
+                // The client connects again by itself; what never comes is reported as missing.
+                Some(Err(error)) => tracing::warn!(%error, "reading the output topic"),
+                None => {}
             }
         }
-        let summary = self.summary(self.setup(rate), &lines);
-        self.report.line("summary", &summary)?;
-        if let (Some(p50), Some(p99)) = (summary.ratio_p50, summary.ratio_p99) {
-            eprintln!("{rate:>8}/s  millstream / relay: p50 x{p50:.2}, p99 x{p99:.2}");
-        }
-        Ok(summary.missing == 0)
+        let missing = records - tally.received;
+        Ok((tally, missing))
     }
 
-    fn setup(&self, rate: u64) -> Setup {
-        Setup {
-            rate,
-            size: self.flags.size,
-            partitions: self.flags.partitions,
-            seconds: self.flags.seconds,
-            generator_linger_ms: settings::generator_linger_ms(rate),
-            engine_options: self.flags.engine_option.clone(),
-            delivery: self.flags.delivery,
+    fn send(&self, producer: &BaseProducer, number: u64, due: Duration) -> Result<(), Failure> {
+        let topic = self.ends.topics[0].as_str();
+        let value = encode(self.ends.run, number, due, self.size);
+        let mut record = BaseRecord::<(), [u8]>::to(topic).payload(&value);
+        while let Err((error, unsent)) = producer.send(record) {
+            if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
+                return Err(failure(topic)(error));
+            }
+            producer.poll(PAUSE);
+            record = unsent;
         }
-    }
-
-    fn round(&self, system: System, rate: u64, round: u32) -> Result<Line, Error> {
-        let configuration = report::name(&system);
-        let label = format!("{configuration}-{rate}-{round}");
-        let contender = self.contender(system);
-        Ok(Line {
-            configuration,
-            round,
-            setup: self.setup(rate),
-            outcome: self.stage.run(contender.as_ref(), self.flags.load(rate), &label, round)?,
-        })
-    }
-
-    fn contender(&self, system: System) -> Box<dyn Contender> {
-        match system {
-            System::Relay => Box::new(Relay { transactions: false }),
-            System::Millstream => Box::new(Millstream { options: self.options.clone() }),
-        }
-    }
-
-    fn summary(&self, setup: Setup, lines: &[Line]) -> Summary {
-        let medians = |system: System| {
-            let name = report::name(&system);
-            let of_it = lines.iter().filter(|line| line.configuration == name);
-            Medians::of(of_it.map(|line| &line.outcome))
-        };
-        let (relay, millstream) = (medians(System::Relay), medians(System::Millstream));
-        let ratio = |value: fn(&Medians) -> f64| {
-            let (engine, floor) = (value(millstream.as_ref()?), value(relay.as_ref()?));
-            (floor > 0.0).then(|| report::rounded(engine / floor, 3))
-        };
-        Summary {
-            setup,
-            rounds: self.flags.repeat,
-            missing: lines.iter().map(|line| line.outcome.missing).sum(),
-            duplicated: lines.iter().map(|line| line.outcome.duplicated).sum(),
-            ratio_p50: ratio(|medians| medians.p50_ms),
-            ratio_p99: ratio(|medians| medians.p99_ms),
-            relay,
-            millstream,
-        }
+        Ok(())
     }
 }

@@ -1,154 +1,125 @@
-//! `millstream bench`: how fast, measured from outside.
+//! `millstream bench`: a self-check of this machine, and of the user's brokers. It measures how
+//! long rows take through a flow, and prints a JSON object.
 //!
-//! Each benchmark starts the engine as a user would, `millstream run` on a pipeline file in a
-//! process of its own, and prints one JSON object a line on standard output; a table for people
-//! goes to standard error.
-//!
-//! - [`kafka_to_kafka`] has a generator and a meter around two topics, and measures a bare relay
-//!   beside the engine. Time counts from the moment a record was *due*, so that a stall shows in
-//!   every record that had to wait for it.
-//! - [`rate_to_stats`] needs no broker: the engine's own `rate` source and `stats` sink.
-//! - [`offset_management`] runs both with the engine's progress kept in different ways.
-//! - [`log_length`] starts the engine on checkpoints of many micro-batches.
-//! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
-//!   calls, and starts no engine.
-//! - [`map_only`] empties a topic into a Delta table or another topic, as fast as that goes, or
-//!   measures latency at a fixed rate.
-//! - [`windowed`] counts or gathers its messages by key and window, into a Delta table; likewise.
-//! - [`nexmark`] runs the queries of a suite that others publish figures of.
-//! - [`sinks`] writes a small stream into each sink for a long time, and tells what grows.
-//! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
-//! - [`plot`] draws their lines as SVG.
-//!
-//! A benchmark does not tune the system under test: the engine runs with its defaults, unless the
-//! user says otherwise, and every line names what was changed.
+//! The flow runs in this process, on a pipeline that is written for the check; its checkpoint is in
+//! a temporary directory that is removed afterwards. Experiments that compare the engine with other
+//! programs are a program of their own, `millstream-bench`.
 
-mod broker;
-mod cache;
-mod clock;
-mod contender;
-mod delta;
-mod engine;
-mod error;
-mod generator;
-mod ground;
-mod in_process;
+mod clients;
 mod kafka_to_kafka;
-mod live;
-mod log_length;
-mod map_only;
-mod messages;
-mod meter;
-mod nexmark;
-mod offset_management;
-mod payload;
-mod peers;
-mod plot;
-mod process;
-mod progress;
-mod quantiles;
 mod rate_to_stats;
-mod read_back;
-mod relay;
-mod report;
-mod round;
-mod schedule;
-mod sender;
-mod settings;
-mod sinks;
-mod state_size;
-mod throughput;
-mod topics;
-mod windowed;
-mod work_directory;
+mod records;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use millstream_store::env::Env;
-use tokio::sync::oneshot;
+use millstream_engine::api::progress::Silent;
+use millstream_engine::driver::others::Siblings;
+use millstream_engine::driver::stop::{Stop, Stopper, stop_pair};
+use millstream_engine::flow::RunSettings;
+use millstream_store::error::{Failure, Kind};
+use tempfile::TempDir;
 
-/// Flags of `millstream bench`.
-#[derive(Debug, clap::Args)]
+use crate::app::App;
+use crate::load::{Changes, PipelineFile};
+use crate::restart::Policy;
+use crate::stopping;
+use crate::supervise::{self, Job};
+
+/// `millstream bench`
+#[derive(clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
-    name: Name,
+    check: Check,
 }
 
-#[derive(Debug, clap::Subcommand)]
-enum Name {
-    /// Latency from topic to topic, beside a bare relay on the same client and broker
-    KafkaToKafka(kafka_to_kafka::Flags),
-    /// Latency of generated rows through SQL, no broker
+#[derive(clap::Subcommand)]
+enum Check {
+    /// Latency of generated rows through SQL; needs nothing else.
     RateToStats(rate_to_stats::Flags),
-    /// What keeping track of progress costs, over seven ways to do it
-    OffsetManagement(offset_management::Flags),
-    /// Latency of generated rows on checkpoints of ten and of a million micro-batches
-    LogLength(log_length::Flags),
-    /// Commit time of a stream into a Delta table of many files, with and without checkpoints
-    Delta(delta::Flags),
-    /// Throughput from a topic into a Delta table, for each core that is kept busy
-    MapOnly(map_only::Flags),
-    /// Throughput of an aggregation by key and window, from a topic into a Delta table
-    Windowed(windowed::Flags),
-    /// Throughput of the queries of the Nexmark suite, for each core that is kept busy
-    Nexmark(nexmark::Flags),
-    /// Files, bytes, descriptors and memory of a small stream into each sink, minute by minute
-    Sinks(sinks::Flags),
-    /// Latency from topic to topic beside Spark, Flink and bare relays
-    Peers(peers::Flags),
-    /// Draw result lines as an SVG chart
-    Plot(plot::Flags),
-    /// The engine that `--source in-process` starts
-    #[command(hide = true)]
-    InProcess(in_process::child::Flags),
-    /// The relay that kafka-to-kafka starts
-    #[command(hide = true)]
-    Relay(relay::Flags),
+    /// Latency of records from one topic to another, on your own brokers.
+    KafkaToKafka(kafka_to_kafka::Flags),
 }
 
-/// Runs a benchmark. Failure: it could not be run, or records were lost.
-pub async fn run(arguments: Arguments) -> ExitCode {
-    let env = Env::real();
-    let (report, result) = oneshot::channel();
-    // Children die with the thread that starts them, and requests are waited for in place: a
-    // thread of its own serves both and stays out of the way of the caller's runtime.
-    let thread = env.clone().thread("bench", move || {
-        // Nobody waits for the result if the caller was cancelled.
-        let _ = report.send(dispatch(&env, arguments.name));
-    });
-    let done = result.await;
-    drop(thread);
-    match done {
-        Ok(Ok(true)) => ExitCode::SUCCESS,
-        Ok(Ok(false)) => {
-            eprintln!(
-                "error: records were lost or doubled; see the field `missing` or `surplus_rows`"
-            );
-            ExitCode::FAILURE
-        }
-        Ok(Err(error)) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-        // The thread panicked and has said so.
-        Err(_) => ExitCode::FAILURE,
+/// Runs the command.
+pub async fn run(arguments: Arguments, app: &App) -> ExitCode {
+    let result = match arguments.check {
+        Check::RateToStats(flags) => rate_to_stats::run(&flags, app).await,
+        Check::KafkaToKafka(flags) => kafka_to_kafka::run(flags, app).await,
+    };
+    result.unwrap_or_else(|status| status)
+}
+
+/// Reports why a check cannot go on.
+fn failed(app: &App, failure: &Failure) -> ExitCode {
+    match failure.kind() {
+        Kind::Config => app.wrong(&failure.to_string()),
+        _ => app.failed(&failure.to_string()),
     }
 }
 
-fn dispatch(env: &Env, name: Name) -> Result<bool, error::Error> {
-    match name {
-        Name::KafkaToKafka(flags) => kafka_to_kafka::run(env, &flags),
-        Name::RateToStats(flags) => rate_to_stats::run(env, &flags),
-        Name::OffsetManagement(flags) => offset_management::run(env, &flags),
-        Name::LogLength(flags) => log_length::run(env, &flags),
-        Name::Delta(flags) => delta::run(env, &flags),
-        Name::MapOnly(flags) => map_only::run(env, &flags),
-        Name::Windowed(flags) => windowed::run(env, &flags),
-        Name::Nexmark(flags) => nexmark::run(env, &flags),
-        Name::Sinks(flags) => sinks::run(env, &flags),
-        Name::Peers(flags) => peers::run(env, &flags),
-        Name::Plot(flags) => plot::run(&flags).map(|()| true),
-        Name::InProcess(flags) => in_process::child::run(env, &flags).map(|()| true),
-        Name::Relay(flags) => relay::run(&flags).map(|()| true),
+/// A directory for files of a check, removed when dropped.
+fn directory(app: &App) -> Result<TempDir, ExitCode> {
+    let made = tempfile::Builder::new().prefix("millstream-bench-").tempdir();
+    made.map_err(|error| app.failed(&format!("a temporary directory cannot be made: {error}")))
+}
+
+/// The flow of a check, ready to run.
+struct Flow {
+    job: Job,
+    stopper: Stopper,
+    stop: Stop,
+}
+
+impl Flow {
+    /// Plans `pipeline`, with its files in `directory`. Failures are reported here.
+    async fn plan(text: String, directory: &TempDir, app: &App) -> Result<Self, ExitCode> {
+        let base_dir = directory.path().to_owned();
+        let checkpoint = base_dir.join("checkpoint").display().to_string();
+        let registry = millstream_connectors::registry(&base_dir);
+        let file = PipelineFile { name: "the check's pipeline".to_owned(), text, base_dir };
+        let changes = Changes { checkpoint: Some(&checkpoint), ..Changes::default() };
+        let loaded = file.load(registry, &app.env, &changes).await;
+        let loaded = loaded.map_err(|error| app.not_loaded(error))?.pop();
+        let loaded = loaded.expect("a pipeline without a flow does not load");
+        let (stopper, stop) = stop_pair();
+        stopping::on_signals(&app.env, stopper.clone(), app.screen.clone())
+            .map_err(|error| app.failed(&format!("signals cannot be heard: {error}")))?;
+        let settings = RunSettings {
+            checkpoint: loaded.checkpoint,
+            trigger: loaded.flow.writer.trigger,
+            logging: loaded.flow.writer.logging,
+            listener: Arc::new(Silent),
+            stop: stop.clone(),
+            siblings: Siblings::default(),
+            adopt: None,
+        };
+        let (plan, planner) = (loaded.plan, loaded.planner);
+        let job = Job { plan, planner, restart: Policy::Never, settings };
+        Ok(Self { job, stopper, stop })
+    }
+
+    /// Runs it until it is stopped. Its failure has been reported when this returns.
+    async fn run(self, app: &App) -> Result<(), ExitCode> {
+        let outcomes = supervise::side_by_side(app, vec![self.job], &self.stopper).await;
+        let is_well = outcomes.iter().all(|outcome| outcome.finished.is_some());
+        if is_well { Ok(()) } else { Err(ExitCode::FAILURE) }
+    }
+}
+
+/// `'key' = 'value', ...`, as a pipeline file has options.
+fn sql_options<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let pair = |(key, value)| format!("{} = {}", quoted(key), quoted(value));
+    options.into_iter().map(pair).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_quoted_as_sql() {
+        assert_eq!(sql_options([("a", "it's"), ("b", "c=d")]), "'a' = 'it''s', 'b' = 'c=d'");
     }
 }

@@ -52,24 +52,6 @@ impl Topic {
         Ok(Self { name: name.to_owned(), producer, refused })
     }
 
-    /// Writes a message with a time of its own, milliseconds since the epoch.
-    pub fn write_at(&mut self, message: &[u8], time_ms: i64) -> Result<(), Failure> {
-        let name = self.name.clone();
-        self.send(BaseRecord::<(), [u8]>::to(&name).payload(message).timestamp(time_ms))
-    }
-
-    /// As [`Self::write_at`], to a certain partition.
-    pub fn write_to(
-        &mut self,
-        partition: i32,
-        message: &[u8],
-        time_ms: i64,
-    ) -> Result<(), Failure> {
-        let name = self.name.clone();
-        let record = BaseRecord::<(), [u8]>::to(&name).payload(message).timestamp(time_ms);
-        self.send(record.partition(partition))
-    }
-
     fn send(&mut self, mut record: BaseRecord<'_, (), [u8]>) -> Result<(), Failure> {
         while let Err((error, unsent)) = self.producer.send(record) {
             if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {

@@ -1,0 +1,150 @@
+//! Other engines that append to the same table, by a Python script.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::ValueEnum;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::step::{OpenFacts, Outcome};
+use crate::contender;
+use crate::error::Error;
+use crate::process;
+
+const SCRIPT: &str = include_str!("peers.py");
+const REMEDY: &str = "--engines must name the directory that tests/lake/install prints";
+
+/// An engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Peer {
+    /// delta-rs through its Python package
+    Deltalake,
+    /// delta-spark
+    Spark,
+}
+
+/// An engine in one of its ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Contender {
+    /// With the hooks that it has by default after each commit.
+    Deltalake,
+    /// Without them: no checkpoints, no cleanup.
+    DeltalakeOff,
+    /// With checkpoints of one file, its default.
+    Spark,
+    /// With checkpoints in parts.
+    SparkParts,
+}
+
+/// Commits of a peer, in milliseconds each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PeerFacts {
+    /// From the call until it returns: file, entry and whatever the engine does after it.
+    pub commit_ms: Vec<f64>,
+    /// Which of them, counted from zero, came back with a new checkpoint in the log.
+    pub commits_with_checkpoint: Vec<u64>,
+    /// A checkpoint that was asked for after them.
+    pub checkpoint_ms: f64,
+    /// Of the engine, or of PySpark.
+    pub version: String,
+}
+
+impl Peer {
+    /// Its ways.
+    pub fn contenders(self) -> &'static [Contender] {
+        match self {
+            Self::Deltalake => &[Contender::DeltalakeOff, Contender::Deltalake],
+            Self::Spark => &[Contender::Spark, Contender::SparkParts],
+        }
+    }
+}
+
+impl Contender {
+    /// As in result lines and charts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Deltalake => "deltalake",
+            Self::DeltalakeOff => "deltalake-off",
+            Self::Spark => "spark",
+            Self::SparkParts => "spark-parts",
+        }
+    }
+}
+
+/// How peers are run.
+pub struct Peers<'a> {
+    /// A Python environment with the engines, and jars beside it.
+    pub engines: &'a Path,
+    pub commits: u64,
+    pub pause_ms: u64,
+    pub part_size: u64,
+}
+
+impl Peers<'_> {
+    /// Appends to `table`.
+    pub fn commits(&self, contender: Contender, table: &Path) -> Result<Outcome<PeerFacts>, Error> {
+        self.run(contender, "commits", table)
+    }
+
+    /// Opens `table` and lists its files.
+    pub fn open(&self, contender: Contender, table: &Path) -> Result<Outcome<OpenFacts>, Error> {
+        self.run(contender, "open", table)
+    }
+
+    fn run<T: DeserializeOwned>(
+        &self,
+        contender: Contender,
+        task: &str,
+        table: &Path,
+    ) -> Result<Outcome<T>, Error> {
+        let directory = table.parent().unwrap_or(table);
+        let mut python = Command::new(self.python());
+        python.arg(contender::write(directory, "peers.py", SCRIPT)?);
+        python.args([contender.name(), task]).arg(table);
+        python.args([self.commits, self.pause_ms, self.part_size].map(|number| number.to_string()));
+        python.arg(self.engines.join("jars"));
+        python.current_dir(directory).env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");
+        let said = process::output("another engine", python, REMEDY)?;
+        // Engines may have had something to say before.
+        let line = said.lines().next_back().unwrap_or_default();
+        serde_json::from_str(line).map_err(|error| Error::Result {
+            path: table.to_owned(),
+            problem: format!("{} gave no result ({error}): {said}", contender.name()),
+        })
+    }
+
+    /// An error if the engines are not there.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.python().exists() {
+            return Ok(());
+        }
+        let python = self.python();
+        Err(Error::Flags { problem: format!("there is no {}; {REMEDY}", python.display()) })
+    }
+
+    fn python(&self) -> PathBuf {
+        self.engines.join("bin/python")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_knows_every_contender() {
+        for contender in Peer::value_variants().iter().flat_map(|peer| peer.contenders()) {
+            assert!(SCRIPT.contains(contender.name()), "{contender:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_script_prints_is_an_outcome() {
+        let said = r#"{"commit_ms": [3.5], "commits_with_checkpoint": [9], "checkpoint_ms": 7.0,
+            "wall_ms": 1.0, "cpu_ms": 2.0, "peak_rss_mb": 3.0, "version": "1"}"#;
+        let outcome: Outcome<PeerFacts> = serde_json::from_str(said).expect("an outcome");
+        assert_eq!((outcome.facts.commit_ms[0], outcome.peak_rss_mb), (3.5, 3.0));
+    }
+}

@@ -1,0 +1,103 @@
+//! The process in which the engine runs on messages in memory.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use millstream_connectors::delta::Delta;
+use millstream_connectors::noop::Noop;
+use millstream_engine::api::connector::Registry;
+use millstream_engine::api::progress::Silent;
+use millstream_engine::api::references::{Lookup, Nowhere};
+use millstream_engine::driver::others::Siblings;
+use millstream_engine::driver::stop::stop_pair;
+use millstream_engine::flow::{self, FlowError, PlannedFlow, RunSettings, Setup};
+use millstream_engine::sql::pipeline::{Flow, Pipeline};
+use millstream_store::env::Env;
+
+use super::source::{Chunks, InProcess};
+use super::{Input, Outcome};
+use crate::error::Error;
+use crate::process;
+
+/// Flags of `millstream-bench in-process`.
+#[derive(Debug, clap::Args)]
+pub struct Flags {
+    #[arg(long)]
+    pipeline: PathBuf,
+    #[arg(long)]
+    checkpoint: String,
+    #[arg(long)]
+    messages: u64,
+    #[arg(long)]
+    partitions: i32,
+    #[arg(long)]
+    windows: u32,
+    #[arg(long)]
+    keys: Option<u64>,
+    #[arg(long, value_name = "K=V")]
+    set: Vec<String>,
+}
+
+/// Makes the messages, runs the pipeline over them, and prints an [`Outcome`].
+pub fn run(env: &Env, flags: &Flags) -> Result<(), Error> {
+    let Flags { messages, partitions, windows, keys, .. } = *flags;
+    let chunks = Chunks::make(&Input { messages, partitions, windows, keys })?;
+    let (began, before) = (env.monotonic(), process::own_usage());
+    let (flow, plan) = load(env, flags, Arc::new(chunks))?;
+    let (stopper, stop) = stop_pair();
+    let settings = RunSettings {
+        checkpoint: flags.checkpoint.clone(),
+        trigger: flow.writer.trigger,
+        logging: flow.writer.logging,
+        listener: Arc::new(Silent),
+        stop,
+        siblings: Siblings::default(),
+        adopt: None,
+    };
+    let running = async { env.spawn_on_own_thread("flow", plan.run(settings)).join().await };
+    let finished = env.block_on_cores(running);
+    // Without it the flow would take itself to be stopped.
+    drop(stopper);
+    let finished = finished.map_err(|failure| Error::InProcess { problem: failure.to_string() })?;
+    let (elapsed, after) = (env.monotonic() - began, process::own_usage());
+    let outcome = Outcome {
+        seconds: elapsed.as_secs_f64(),
+        cpu_seconds: after.cpu_seconds - before.cpu_seconds,
+        peak_rss_mb: after.peak_rss_mb,
+        rows_out: finished.rows_out,
+    };
+    println!("{}", serde_json::to_string(&outcome).expect("outcomes are plain values"));
+    Ok(())
+}
+
+/// Plans the pipeline's flow as the `millstream` command does, with the messages as a connector.
+fn load(env: &Env, flags: &Flags, chunks: Arc<Chunks>) -> Result<(Flow, PlannedFlow), Error> {
+    let failed = |problem| Error::InProcess { problem };
+    let text = fs::read_to_string(&flags.pipeline).map_err(Error::file("read", &flags.pipeline))?;
+    // Paths in a benchmark's pipelines are absolute.
+    let base_dir = PathBuf::new();
+    let registry = Registry::new(vec![
+        Arc::new(InProcess { chunks }),
+        Arc::new(Delta::new(&base_dir)),
+        Arc::new(Noop),
+    ]);
+    let settings = flags.set.iter().filter_map(|text| text.split_once('='));
+    let settings: Vec<_> =
+        settings.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    let lookup: Arc<dyn Lookup> = Arc::new(Nowhere);
+    let name = flags.pipeline.display().to_string();
+    let pipeline = Pipeline::load(&name, &text, &registry, &settings, &lookup);
+    let pipeline = pipeline.map_err(|found| failed(found.to_string()))?;
+    let flow = pipeline.flows.first().cloned();
+    let flow = flow.ok_or_else(|| failed("the pipeline has no flow".to_owned()))?;
+    let partitions = available_parallelism().map_or(1, usize::from);
+    let setup = Setup { registry, env: env.clone(), base_dir, partitions };
+    let plan = env.block_on_cores(flow::plan(&pipeline, &flow, &setup));
+    match plan {
+        Ok(plan) => Ok((flow, plan)),
+        Err(FlowError::Sql(found)) => Err(failed(found.to_string())),
+        Err(FlowError::Failure(failure)) => Err(failed(failure.to_string())),
+    }
+}

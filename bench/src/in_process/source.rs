@@ -1,0 +1,315 @@
+//! A source of messages in memory.
+//!
+//! They lie in chunks, by partition, as a Kafka client would have them: bytes and times, undecoded.
+//! A micro-batch takes one chunk of each partition.
+
+use std::sync::Arc;
+
+use arrow::array::TimestampMicrosecondArray;
+use arrow::array::{ArrayRef, BinaryArray, BinaryBuilder, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use async_trait::async_trait;
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::options::{OptionError, OptionSpec};
+use millstream_engine::api::sink::Sink;
+use millstream_engine::api::source::{
+    Admission, Failure, Kind, Lane, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
+};
+use millstream_engine::json::{DecodeOptions, Decoder};
+use millstream_store::env::Env;
+
+use super::{CONNECTOR, Input};
+use crate::error::Error;
+use crate::messages::{MESSAGE_BYTES, Messages, Spread};
+
+/// Messages of a chunk: as many as the engine decodes at a time.
+const CHUNK_MESSAGES: usize = 8_192;
+const ZONE: &str = "UTC";
+
+/// All messages, by partition.
+pub struct Chunks(Vec<Vec<Arc<Chunk>>>);
+
+struct Chunk {
+    value: BinaryArray,
+    timestamp: TimestampMicrosecondArray,
+}
+
+impl Chunks {
+    /// Makes them. The last one of each partition closes all windows.
+    pub fn make(input: &Input) -> Result<Self, Error> {
+        let spread = Spread { messages: input.messages, windows: input.windows };
+        let partitions = usize::try_from(input.partitions).expect("it is at least 1");
+        let mut messages = Messages::new(input.keys);
+        let mut filling: Vec<_> = (0..partitions).map(|_| Filling::default()).collect();
+        for number in 0..input.messages {
+            let (_, time_ms) = spread.of(number);
+            let partition = usize::try_from(number).expect("it fits in memory") % partitions;
+            filling[partition].add(messages.make()?.bytes, time_ms);
+        }
+        if input.windows > 0 {
+            let last = messages.make()?;
+            filling.iter_mut().for_each(|filling| filling.add(last.bytes, spread.end_ms()));
+        }
+        Ok(Self(filling.into_iter().map(Filling::finish).collect()))
+    }
+
+    fn rounds(&self) -> usize {
+        self.0.iter().map(Vec::len).max().unwrap_or(0)
+    }
+}
+
+#[derive(Default)]
+struct Filling {
+    value: BinaryBuilder,
+    times_us: Vec<i64>,
+    chunks: Vec<Arc<Chunk>>,
+}
+
+impl Filling {
+    fn add(&mut self, message: &[u8], time_ms: i64) {
+        if self.times_us.is_empty() {
+            self.value =
+                BinaryBuilder::with_capacity(CHUNK_MESSAGES, CHUNK_MESSAGES * MESSAGE_BYTES);
+        }
+        self.value.append_value(message);
+        self.times_us.push(time_ms * 1_000);
+        if self.times_us.len() == CHUNK_MESSAGES {
+            self.end_chunk();
+        }
+    }
+
+    fn end_chunk(&mut self) {
+        if !self.times_us.is_empty() {
+            let timestamp = TimestampMicrosecondArray::from(std::mem::take(&mut self.times_us));
+            let timestamp = timestamp.with_timezone(ZONE);
+            self.chunks.push(Arc::new(Chunk { value: self.value.finish(), timestamp }));
+        }
+    }
+
+    fn finish(mut self) -> Vec<Arc<Chunk>> {
+        self.end_chunk();
+        self.chunks
+    }
+}
+
+/// The connector. Its tables have declared columns, which are decoded from JSON, or else `value`
+/// and `timestamp`.
+pub struct InProcess {
+    pub chunks: Arc<Chunks>,
+}
+
+impl Connector for InProcess {
+    fn name(&self) -> &'static str {
+        CONNECTOR
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        &[]
+    }
+
+    fn check_source(&self, table: &Table, _mode: ReadMode) -> Result<SchemaRef, OptionError> {
+        Ok(schema_of(table))
+    }
+
+    fn check_sink(&self, _table: &Table, _schema: &SchemaRef) -> Result<(), OptionError> {
+        Err(OptionError::table("messages in memory are read only", None))
+    }
+
+    fn source(
+        &self,
+        table: &Table,
+        _mode: ReadMode,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Source>, Failure> {
+        Ok(Box::new(InProcessSource {
+            chunks: Arc::clone(&self.chunks),
+            schema: schema_of(table),
+            decodes: table.columns.is_some(),
+            env: context.env.clone(),
+            taken: 0,
+        }))
+    }
+
+    fn sink(
+        &self,
+        _table: &Table,
+        _schema: &SchemaRef,
+        _context: &FlowContext,
+    ) -> Result<Box<dyn Sink>, Failure> {
+        Err(Failure::new(Kind::Config, "messages in memory are read only"))
+    }
+}
+
+fn schema_of(table: &Table) -> SchemaRef {
+    let timestamp = DataType::Timestamp(TimeUnit::Microsecond, Some(ZONE.into()));
+    let bytes = Field::new("value", DataType::Binary, true);
+    let undecoded = || Schema::new(vec![bytes, Field::new("timestamp", timestamp, true)]);
+    table.columns.clone().unwrap_or_else(|| Arc::new(undecoded()))
+}
+
+struct InProcessSource {
+    chunks: Arc<Chunks>,
+    schema: SchemaRef,
+    decodes: bool,
+    env: Env,
+    /// Chunks taken of each partition.
+    taken: usize,
+}
+
+impl InProcessSource {
+    /// The chunks from `start` to `end` of each partition.
+    fn chunks(&self, start: usize, end: usize) -> Taken {
+        let mut splits: Vec<Box<dyn Split>> = Vec::new();
+        for (partition, chunks) in self.chunks.0.iter().enumerate() {
+            for chunk in &chunks[start.min(chunks.len())..end.min(chunks.len())] {
+                splits.push(Box::new(InProcessSplit {
+                    chunk: Arc::clone(chunk),
+                    lane: partition as Lane,
+                    schema: Arc::clone(&self.schema),
+                    decodes: self.decodes,
+                }));
+            }
+        }
+        let rows = splits.iter().map(|split| split.rows()).sum();
+        Taken { end: offset(end), rows, splits, oldest_arrival_us: self.env.now_us() }
+    }
+}
+
+fn offset(chunks: usize) -> SourceOffset {
+    SourceOffset::new(chunks.to_string())
+}
+
+fn chunks_of(offset: &SourceOffset) -> Result<usize, Failure> {
+    let wrong = |_| Failure::new(Kind::Data, format!("'{offset}' is no number of chunks"));
+    offset.as_str().parse().map_err(wrong)
+}
+
+#[async_trait]
+impl Source for InProcessSource {
+    fn description(&self) -> String {
+        CONNECTOR.to_owned()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    async fn open(
+        &mut self,
+        position: Option<&SourceOffset>,
+        _log: SourceLog,
+    ) -> Result<SourceOffset, Failure> {
+        Ok(offset(position.map_or(Ok(0), chunks_of)?))
+    }
+
+    async fn replay(
+        &mut self,
+        start: Option<&SourceOffset>,
+        end: &SourceOffset,
+    ) -> Result<Taken, Failure> {
+        Ok(self.chunks(start.map_or(Ok(0), chunks_of)?, chunks_of(end)?))
+    }
+
+    async fn start(&mut self, position: &SourceOffset) -> Result<(), Failure> {
+        self.taken = chunks_of(position)?;
+        Ok(())
+    }
+
+    async fn fix_end(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn at_end(&self) -> bool {
+        self.taken >= self.chunks.rounds()
+    }
+
+    fn take(&mut self, _admission: Admission) -> Result<Option<Taken>, Failure> {
+        if self.at_end() {
+            return Ok(None);
+        }
+        let taken = self.chunks(self.taken, self.taken + 1);
+        self.taken += 1;
+        Ok(Some(taken))
+    }
+
+    /// Everything is here.
+    async fn arrived(&mut self) {}
+
+    fn lanes_behind(&self) -> Vec<Lane> {
+        let lanes = (0..).zip(&self.chunks.0);
+        lanes.filter(|(_, chunks)| chunks.len() > self.taken).map(|(lane, _)| lane).collect()
+    }
+
+    fn committed(&mut self, _end: &SourceOffset) {}
+
+    async fn close(&mut self) {}
+}
+
+struct InProcessSplit {
+    chunk: Arc<Chunk>,
+    lane: Lane,
+    schema: SchemaRef,
+    decodes: bool,
+}
+
+impl InProcessSplit {
+    fn rows_of(&self, projection: &[usize]) -> Result<RecordBatch, Failure> {
+        let bug = |error: &dyn std::fmt::Display| Failure::new(Kind::Bug, error.to_string());
+        if self.decodes {
+            let decoder = Decoder::new(&self.schema, projection, DecodeOptions::default());
+            let mut decoder = decoder.map_err(|error| bug(&error))?;
+            let decoded = decoder.decode(&self.chunk.value);
+            return Ok(decoded.map_err(|error| bug(&error))?.rows);
+        }
+        let column = |index: &usize| -> ArrayRef {
+            match index {
+                0 => Arc::new(self.chunk.value.clone()),
+                _ => Arc::new(self.chunk.timestamp.clone()),
+            }
+        };
+        let columns = projection.iter().map(column).collect();
+        let schema = self.schema.project(projection).map_err(|error| bug(&error))?;
+        let rows = usize::try_from(self.rows()).expect("a chunk is in memory");
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)
+            .map_err(|error| bug(&error))
+    }
+}
+
+impl Split for InProcessSplit {
+    fn rows(&self) -> u64 {
+        use arrow::array::Array as _;
+        self.chunk.value.len() as u64
+    }
+
+    fn lane(&self) -> Option<Lane> {
+        Some(self.lane)
+    }
+
+    fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
+        let rows = self.rows_of(projection);
+        Box::new(std::iter::once(rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_partition_has_its_messages_and_one_that_closes() {
+        let input = Input { messages: 20_001, partitions: 2, windows: 2, keys: None };
+        let chunks = Chunks::make(&input).expect("they are made");
+        let lengths: Vec<Vec<u64>> = (chunks.0.iter())
+            .map(|chunks| {
+                chunks.iter().map(|chunk| chunk.timestamp.values().len() as u64).collect()
+            })
+            .collect();
+        assert_eq!(lengths, [[8_192, 1_810], [8_192, 1_809]]);
+        let end_us = Spread { messages: 20_001, windows: 2 }.end_ms() * 1_000;
+        for chunks in &chunks.0 {
+            let last = chunks.last().expect("there are two");
+            assert_eq!(last.timestamp.values().last(), Some(&end_us));
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! `millstream-bench`: how fast, measured from outside.
+//!
+//! Each benchmark starts the engine as a user would, `millstream run` on a pipeline file in a
+//! process of its own (the binary beside this one), and prints one JSON object a line on standard
+//! output; a table for people goes to standard error.
+//!
+//! - [`kafka_to_kafka`] has a generator and a meter around two topics, and measures a bare relay
+//!   beside the engine. Time counts from the moment a record was *due*, so that a stall shows in
+//!   every record that had to wait for it.
+//! - [`rate_to_stats`] needs no broker: the engine's own `rate` source and `stats` sink.
+//! - [`offset_management`] runs both with the engine's progress kept in different ways.
+//! - [`log_length`] starts the engine on checkpoints of many micro-batches.
+//! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
+//!   calls, and starts no engine.
+//! - [`map_only`] empties a topic into a Delta table or another topic, as fast as that goes, or
+//!   measures latency at a fixed rate.
+//! - [`windowed`] counts or gathers its messages by key and window, into a Delta table; likewise.
+//! - [`nexmark`] runs the queries of a suite that others publish figures of.
+//! - [`sinks`] writes a small stream into each sink for a long time, and tells what grows.
+//! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
+//! - [`plot`] draws their lines as SVG.
+//!
+//! A benchmark does not tune the system under test: the engine runs with its defaults, unless the
+//! user says otherwise, and every line names what was changed.
+
+mod broker;
+mod cache;
+mod clock;
+mod contender;
+mod delta;
+mod engine;
+mod error;
+mod generator;
+mod ground;
+mod in_process;
+mod kafka_to_kafka;
+mod live;
+mod log_length;
+mod map_only;
+mod messages;
+mod meter;
+mod nexmark;
+mod offset_management;
+mod payload;
+mod peers;
+mod plot;
+mod process;
+mod progress;
+mod quantiles;
+mod rate_to_stats;
+mod read_back;
+mod relay;
+mod report;
+mod round;
+mod schedule;
+mod sender;
+mod settings;
+mod sinks;
+mod state_size;
+mod throughput;
+mod topics;
+mod windowed;
+mod work_directory;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use error::Error;
+use millstream_store::env::{Env, STACK_BYTES, on_deep_stack};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
+
+/// Measures millstream; prints a JSON object per result on standard output.
+#[derive(Debug, clap::Parser)]
+#[command(name = "millstream-bench", version, subcommand_required = true)]
+#[command(arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    name: Name,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Name {
+    /// Latency from topic to topic, beside a bare relay on the same client and broker
+    KafkaToKafka(kafka_to_kafka::Flags),
+    /// Latency of generated rows through SQL, no broker
+    RateToStats(rate_to_stats::Flags),
+    /// What keeping track of progress costs, over seven ways to do it
+    OffsetManagement(offset_management::Flags),
+    /// Latency of generated rows on checkpoints of ten and of a million micro-batches
+    LogLength(log_length::Flags),
+    /// Commit time of a stream into a Delta table of many files, with and without checkpoints
+    Delta(delta::Flags),
+    /// Throughput from a topic into a Delta table, for each core that is kept busy
+    MapOnly(map_only::Flags),
+    /// Throughput of an aggregation by key and window, from a topic into a Delta table
+    Windowed(windowed::Flags),
+    /// Throughput of the queries of the Nexmark suite, for each core that is kept busy
+    Nexmark(nexmark::Flags),
+    /// Files, bytes, descriptors and memory of a small stream into each sink, minute by minute
+    Sinks(sinks::Flags),
+    /// Latency from topic to topic beside Spark, Flink and bare relays
+    Peers(peers::Flags),
+    /// Draw result lines as an SVG chart
+    Plot(plot::Flags),
+    /// The engine that `--source in-process` starts
+    #[command(hide = true)]
+    InProcess(in_process::child::Flags),
+    /// The relay that kafka-to-kafka starts
+    #[command(hide = true)]
+    Relay(relay::Flags),
+}
+
+fn main() -> ExitCode {
+    on_deep_stack(start)
+}
+
+/// Runs a benchmark. Failure: it could not be run, or records were lost.
+fn start() -> ExitCode {
+    let arguments = Arguments::parse();
+    start_logging();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match runtime.enable_all().thread_stack_size(STACK_BYTES).build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the runtime cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    // The environment remembers the runtime that is current here. Benchmarks wait for requests in
+    // place, so they run outside of it.
+    let env = {
+        let _entered = runtime.enter();
+        Env::real()
+    };
+    match dispatch(&env, arguments.name) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!(
+                "error: records were lost or doubled; see the field `missing` or `surplus_rows`"
+            );
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Warnings on standard error. The protocol library of Delta tables logs each error that it
+/// returns, which is the caller's to report.
+fn start_logging() {
+    let filter = "warn,delta_kernel=off".parse::<Targets>().expect("the filter is valid");
+    let lines = fmt::layer().with_ansi(false).with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+}
+
+fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
+    match name {
+        Name::KafkaToKafka(flags) => kafka_to_kafka::run(env, &flags),
+        Name::RateToStats(flags) => rate_to_stats::run(env, &flags),
+        Name::OffsetManagement(flags) => offset_management::run(env, &flags),
+        Name::LogLength(flags) => log_length::run(env, &flags),
+        Name::Delta(flags) => delta::run(env, &flags),
+        Name::MapOnly(flags) => map_only::run(env, &flags),
+        Name::Windowed(flags) => windowed::run(env, &flags),
+        Name::Nexmark(flags) => nexmark::run(env, &flags),
+        Name::Sinks(flags) => sinks::run(env, &flags),
+        Name::Peers(flags) => peers::run(env, &flags),
+        Name::Plot(flags) => plot::run(&flags).map(|()| true),
+        Name::InProcess(flags) => in_process::child::run(env, &flags).map(|()| true),
+        Name::Relay(flags) => relay::run(&flags).map(|()| true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,340 @@
+//! `millstream-bench nexmark`: the queries of the Nexmark suite, how many events a second each
+//! takes for each core that it keeps busy.
+//!
+//! A topic is filled with the events. Each query is run over them once into a Delta table, which is
+//! read back and compared with what a plain computation gives; then it is timed, into `noop`, and
+//! its rows are counted. A query whose result is wrong fails the benchmark, when all others have
+//! been run. One that the engine refuses is told as such, with the engine's words.
+//!
+//! What is counted are all events of the topic, also those of kinds that a query passes over, as
+//! the suite does.
+
+mod events;
+mod expected;
+mod queries;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use millstream_store::env::Env;
+use serde::Serialize;
+
+use crate::engine::sql_options;
+use crate::error::Error;
+use crate::ground::{Ground, TopicFlags};
+use crate::report::{self, Report};
+use crate::throughput::Took;
+use crate::{contender, process, read_back};
+use expected::{Expected, Run, expected};
+use queries::{QUERIES, Query};
+use rows::Rows;
+
+const NAME: &str = "nexmark";
+/// The status of a program whose pipeline file is wrong.
+const REFUSED: i32 = 2;
+/// Characters of a query's name.
+const WIDTH: usize = 16;
+
+/// Flags of `millstream-bench nexmark`.
+#[derive(Debug, clap::Args)]
+pub struct Flags {
+    /// Events in the topic
+    #[arg(long, default_value_t = 2_000_000)]
+    events: u64,
+    /// Only these queries; all of them if it is not given
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    query: Vec<String>,
+    #[command(flatten)]
+    topic: TopicFlags,
+}
+
+/// One timed run.
+#[derive(Clone, Debug, Serialize)]
+struct Line {
+    configuration: &'static str,
+    round: u32,
+    events: u64,
+    partitions: i32,
+    engine_options: Vec<String>,
+    seconds: f64,
+    cpu_seconds: f64,
+    peak_rss_mb: f64,
+    events_per_s: f64,
+    /// Events for each second of processor time.
+    events_per_busy_core_second: f64,
+    rows_out: u64,
+}
+
+/// Medians of a query's rounds, beside what is published.
+#[derive(Clone, Debug, Serialize)]
+struct Summary {
+    configuration: &'static str,
+    rounds: usize,
+    events: u64,
+    events_per_s: f64,
+    events_per_busy_core_second: f64,
+    peak_rss_mb: f64,
+    published_flink_1_per_core: Option<f64>,
+    published_flink_2_per_core: Option<f64>,
+    published_risingwave_per_core: Option<f64>,
+}
+
+/// Why there is no figure: the engine refuses the query, or its result is wrong.
+#[derive(Clone, Debug, Serialize)]
+struct Problem {
+    configuration: &'static str,
+    problem: String,
+}
+
+/// Runs the whole benchmark. Errors if a query's result is wrong; else always true.
+pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
+    let queries = flags.queries()?;
+    let ground = Ground::open(env, NAME, &flags.topic)?;
+    let report = Report::new(NAME, Some(&ground.broker));
+    ground.with_topic("in", flags.topic.partitions, |topic| {
+        Bench { flags, ground: &ground, topic, report: &report }.run(&queries)
+    })
+}
+
+impl Flags {
+    fn queries(&self) -> Result<Vec<&'static Query>, Error> {
+        let problem = if self.events == 0 {
+            Some("--events must be at least 1".to_owned())
+        } else {
+            let is_known = |name: &String| QUERIES.iter().any(|query| query.name == name);
+            let unknown = self.query.iter().find(|name| !is_known(name));
+            let known = || QUERIES.iter().map(|query| query.name).collect::<Vec<_>>().join(", ");
+            unknown.map(|name| format!("--query {name}: there are {}", known()))
+        };
+        if let Some(problem) = problem {
+            return Err(Error::Flags { problem });
+        }
+        let is_wanted = |query: &&Query| {
+            self.query.is_empty() || self.query.iter().any(|name| name == query.name)
+        };
+        Ok(QUERIES.iter().filter(is_wanted).collect())
+    }
+}
+
+struct Bench<'a> {
+    flags: &'a Flags,
+    ground: &'a Ground,
+    topic: &'a str,
+    report: &'a Report,
+}
+
+impl Bench<'_> {
+    fn run(&self, queries: &[&'static Query]) -> Result<bool, Error> {
+        eprintln!("filling a topic with {} events", self.flags.events);
+        self.fill()?;
+        eprintln!("{}", table_head());
+        let mut wrong = Vec::new();
+        for query in queries {
+            match self.query(query) {
+                Ok(()) => {}
+                Err(Error::Result { path, problem }) => {
+                    eprintln!("{:<WIDTH$} wrong: {problem}", query.name);
+                    self.report.line("wrong", &Problem { configuration: query.name, problem })?;
+                    wrong.push((path, query.name));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match wrong.first() {
+            None => Ok(true),
+            Some((path, _)) => {
+                let names: Vec<_> = wrong.iter().map(|(_, name)| *name).collect();
+                let problem = format!("the results of {} are wrong", names.join(", "));
+                Err(Error::Result { path: path.clone(), problem })
+            }
+        }
+    }
+
+    fn fill(&self) -> Result<(), Error> {
+        let topic = self.ground.open_topic(self.topic)?;
+        let (run, mut json) = (self.events(), Vec::new());
+        for (number, event) in events::events(run.count, run.partitions).enumerate() {
+            json.clear();
+            events::write_json(&event, &mut json);
+            let partition = i32::try_from(number % run.partitions).expect("partitions are few");
+            let time_ms = i64::try_from(event.timestamp()).expect("it is not in a far future");
+            topic.write(&json, Some(partition), Some(time_ms))?;
+        }
+        topic.flush()
+    }
+
+    fn events(&self) -> Run {
+        let partitions = usize::try_from(self.flags.topic.partitions).expect("it is at least 1");
+        Run { count: self.flags.events, partitions }
+    }
+
+    /// Checks and times a query. Errors with [`Error::Result`] if its result is wrong.
+    fn query(&self, query: &'static Query) -> Result<(), Error> {
+        if let Some(problem) = self.refused(query)? {
+            eprintln!("{:<WIDTH$} not supported: {problem}", query.name);
+            return self
+                .report
+                .line("not-supported", &Problem { configuration: query.name, problem });
+        }
+        let rows = self.check(query)?;
+        let mut lines = Vec::new();
+        for round in 1..=self.flags.topic.repeat {
+            let line = self.round(query, round, rows)?;
+            self.report.line("round", &line)?;
+            lines.push(line);
+        }
+        let summary = summary(query, &lines);
+        self.report.line("summary", &summary)?;
+        eprintln!("{}", table_row(&summary));
+        Ok(())
+    }
+
+    /// Why the engine refuses a query, if it does.
+    fn refused(&self, query: &Query) -> Result<Option<String>, Error> {
+        self.ground.with_directory("validate", |directory| {
+            let pipeline = self.noop_pipeline(query);
+            let file = contender::write(directory, "pipeline.sql", &pipeline)?;
+            let mut command = contender::millstream()?;
+            command.arg("validate").arg(&file);
+            match process::output("validating a query", command, "") {
+                Ok(_) => Ok(None),
+                Err(Error::Helper { status, output, .. }) if status.code() == Some(REFUSED) => {
+                    let first = output.lines().next().unwrap_or_default();
+                    Ok(Some(first.strip_prefix("error: ").unwrap_or(first).to_owned()))
+                }
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// Runs a query into a table and compares that; gives how many rows there should be, where that
+    /// is known.
+    fn check(&self, query: &Query) -> Result<Option<u64>, Error> {
+        self.ground.with_directory(query.name, |directory| {
+            let table = directory.join("table");
+            let path = table.display().to_string();
+            let options = sql_options(&[("path", &path), ("trigger", "availableNow")], &[]);
+            let pipeline = query
+                .pipeline(&self.ground.source(self.topic), &format!("delta OPTIONS ({options})"));
+            self.ground.run_to_end(&pipeline, directory, self.flags.events)?;
+            match expected(query.name, self.events()) {
+                Expected::Rows(rows) => self.compare_rows(&table, rows).map(|()| Some(rows.count)),
+                Expected::AtMost(counts) => self.compare_counts(&table, counts).map(|()| None),
+            }
+        })
+    }
+
+    /// Errors if the table has more bids of a bidder than `left`.
+    fn compare_counts(&self, table: &Path, mut left: BTreeMap<i64, i64>) -> Result<(), Error> {
+        read_back::table(&self.ground.env, table, &["bidder", "bid_count"], |rows| {
+            let bidders = rows.column(0).as_primitive::<Int64Type>().values();
+            let counts = rows.column(1).as_primitive::<Int64Type>().values();
+            for (bidder, count) in bidders.iter().zip(counts) {
+                *left.entry(*bidder).or_default() -= count;
+            }
+        })?;
+        match left.iter().find(|(_, left)| **left < 0) {
+            None => Ok(()),
+            Some((bidder, left)) => {
+                let problem = format!("bidder {bidder} has {} bids too many", -left);
+                Err(Error::Result { path: table.to_owned(), problem })
+            }
+        }
+    }
+
+    fn compare_rows(&self, table: &Path, expected: Rows) -> Result<(), Error> {
+        let wrong = |problem| Error::Result { path: PathBuf::from(table), problem };
+        let (mut found, mut unknown) = (Rows::default(), Ok(()));
+        read_back::table(&self.ground.env, table, &[], |rows| {
+            let added = found.add_batch(rows);
+            unknown = std::mem::replace(&mut unknown, Ok(())).and(added);
+        })?;
+        unknown.map_err(wrong)?;
+        if found.count != expected.count {
+            return Err(wrong(format!("{} rows, but {} expected", found.count, expected.count)));
+        }
+        if found != expected {
+            return Err(wrong(format!("{} rows as expected, but others", found.count)));
+        }
+        Ok(())
+    }
+
+    fn noop_pipeline(&self, query: &Query) -> String {
+        let source = self.ground.source(self.topic);
+        query.pipeline(&source, "noop OPTIONS ('trigger' = 'availableNow')")
+    }
+
+    fn round(&self, query: &'static Query, round: u32, rows: Option<u64>) -> Result<Line, Error> {
+        let label = format!("{}-{round}", query.name);
+        let (took, told) = self.ground.with_directory(&label, |directory| {
+            self.ground.run_to_end(&self.noop_pipeline(query), directory, self.flags.events)
+        })?;
+        let rows_out = told.iter().map(|told| told.rows_out).sum();
+        if let Some(rows) = rows.filter(|rows| *rows != rows_out) {
+            let problem = format!("{rows_out} rows in round {round}, but {rows} expected");
+            return Err(Error::Result { path: PathBuf::from("noop"), problem });
+        }
+        Ok(self.line(query, round, &took, rows_out))
+    }
+
+    fn line(&self, query: &'static Query, round: u32, took: &Took, rows_out: u64) -> Line {
+        let (events, seconds) = (self.flags.events, took.elapsed.as_secs_f64());
+        Line {
+            configuration: query.name,
+            round,
+            events,
+            partitions: self.flags.topic.partitions,
+            engine_options: self.flags.topic.engine_option.clone(),
+            seconds: report::rounded(seconds, 3),
+            cpu_seconds: report::rounded(took.usage.cpu_seconds, 3),
+            peak_rss_mb: report::rounded(took.usage.peak_rss_mb, 1),
+            events_per_s: report::rounded(events as f64 / seconds, 0),
+            events_per_busy_core_second: report::rounded(events as f64 / took.usage.cpu_seconds, 0),
+            rows_out,
+        }
+    }
+}
+
+fn summary(query: &'static Query, lines: &[Line]) -> Summary {
+    let of = |value: fn(&Line) -> f64, decimals| {
+        report::rounded(report::median(lines.iter().map(value)), decimals)
+    };
+    let thousands = |published: Option<f64>| published.map(|thousands| thousands * 1e3);
+    Summary {
+        configuration: query.name,
+        rounds: lines.len(),
+        events: lines.first().map_or(0, |line| line.events),
+        events_per_s: of(|line| line.events_per_s, 0),
+        events_per_busy_core_second: of(|line| line.events_per_busy_core_second, 0),
+        peak_rss_mb: of(|line| line.peak_rss_mb, 1),
+        published_flink_1_per_core: thousands(query.published.flink_1),
+        published_flink_2_per_core: thousands(query.published.flink_2),
+        published_risingwave_per_core: thousands(query.published.risingwave),
+    }
+}
+
+fn table_head() -> String {
+    format!(
+        "{:<WIDTH$} {:>9} {:>17} {:>9}   published, k/s per core: {:>8} {:>9} {:>10}",
+        "", "k/s", "k/s per busy core", "RSS MB", "Flink 1", "Flink 2", "RisingWave"
+    )
+}
+
+fn table_row(summary: &Summary) -> String {
+    let k = |events: f64| format!("{:.1}", events / 1e3);
+    let published = |events: Option<f64>| events.map_or_else(|| "-".to_owned(), k);
+    format!(
+        "{:<WIDTH$} {:>9} {:>17} {:>9.1}   {:<24} {:>8} {:>9} {:>10}",
+        summary.configuration,
+        k(summary.events_per_s),
+        k(summary.events_per_busy_core_second),
+        summary.peak_rss_mb,
+        "",
+        published(summary.published_flink_1_per_core),
+        published(summary.published_flink_2_per_core),
+        published(summary.published_risingwave_per_core)
+    )
+}

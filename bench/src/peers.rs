@@ -1,0 +1,266 @@
+//! `millstream-bench peers`: the engine beside what people run today, on one broker, taking turns.
+//!
+//! Every contender carries the same records between topics of its own, with settings that its own
+//! documentation gives for low latency. All are measured by the same reader of committed records.
+//! The relays are the floors: one Kafka client, without and with transactions.
+
+mod flink;
+mod spark;
+
+use clap::ValueEnum;
+use millstream_store::env::Env;
+use serde::Serialize;
+
+use crate::broker::Broker;
+use crate::contender::{Contender, Millstream, Relay};
+use crate::engine::{Delivery, EngineOptions};
+use crate::error::Error;
+use crate::report::{self, Report};
+use crate::round::{self, Load, Medians, Outcome, Stage};
+use crate::work_directory::WorkDirectory;
+use flink::Flink;
+use spark::Spark;
+
+/// Characters of the longest name.
+const NAME_WIDTH: usize = 25;
+
+/// Flags of `millstream-bench peers`.
+#[derive(Debug, clap::Args)]
+pub struct Flags {
+    /// Records a second; several rates are measured one after the other
+    #[arg(long, value_delimiter = ',', default_value = "1000")]
+    rate: Vec<u64>,
+    /// Bytes of a record's value
+    #[arg(long, default_value_t = 100)]
+    size: usize,
+    /// Partitions of both topics
+    #[arg(long, default_value_t = 4)]
+    partitions: i32,
+    /// Seconds measured in each round
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// Seconds at the same rate before that, not measured; Java programs need some
+    #[arg(long, default_value_t = 20)]
+    warmup: u64,
+    /// Rounds at each rate, all contenders taking turns
+    #[arg(long, default_value_t = 3)]
+    repeat: u32,
+    /// A broker that is running already, HOST:PORT; otherwise Apache Kafka is started
+    #[arg(long, value_name = "HOST:PORT")]
+    brokers: Option<String>,
+    /// Which contenders; all of them if not given
+    #[arg(long, value_enum, value_delimiter = ',')]
+    contender: Vec<Peer>,
+}
+
+/// Who takes part, in the order of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    /// The Kafka client alone.
+    Relay,
+    /// The Kafka client alone, with transactions.
+    RelayTransactions,
+    /// The engine, at least once.
+    Millstream,
+    /// The engine, exactly once.
+    MillstreamExactlyOnce,
+    /// Flink 2.2, at least once, a checkpoint a second.
+    Flink,
+    /// Flink 2.2, exactly once, a checkpoint each 100 ms.
+    #[value(name = "flink-exactly-once-100ms")]
+    FlinkExactlyOnce100Ms,
+    /// Flink 2.2, exactly once, a checkpoint a second.
+    #[value(name = "flink-exactly-once-1s")]
+    FlinkExactlyOnce1S,
+    /// Spark 4.2 in micro-batches, at least once.
+    SparkMicroBatch,
+    /// The same with asynchronous progress tracking.
+    SparkAsync,
+    /// Spark 4.2 in Real-Time Mode, with its default of a checkpoint each 5 minutes.
+    SparkRealTime,
+    /// The same with a checkpoint each 10 seconds.
+    #[value(name = "spark-real-time-10s")]
+    SparkRealTime10S,
+}
+
+impl Peer {
+    /// Downloads what it needs, if need be.
+    fn contender(self, partitions: i32) -> Result<Box<dyn Contender>, Error> {
+        let millstream = |delivery| {
+            let options = EngineOptions { delivery, ..EngineOptions::default() };
+            Box::new(Millstream { options })
+        };
+        let flink = |delivery, checkpoints| -> Result<Box<dyn Contender>, Error> {
+            Ok(Box::new(Flink::new(delivery, checkpoints)?))
+        };
+        let spark = |mode| -> Result<Box<dyn Contender>, Error> {
+            Ok(Box::new(Spark::new(mode, partitions)?))
+        };
+        let (at_least, exactly) = (Delivery::AtLeastOnce, Delivery::ExactlyOnce);
+        match self {
+            Self::Relay => Ok(Box::new(Relay { transactions: false })),
+            Self::RelayTransactions => Ok(Box::new(Relay { transactions: true })),
+            Self::Millstream => Ok(millstream(at_least)),
+            Self::MillstreamExactlyOnce => Ok(millstream(exactly)),
+            Self::Flink => flink(at_least, "1 s"),
+            Self::FlinkExactlyOnce100Ms => flink(exactly, "100 ms"),
+            Self::FlinkExactlyOnce1S => flink(exactly, "1 s"),
+            Self::SparkMicroBatch => spark("micro-batch"),
+            Self::SparkAsync => spark("async"),
+            Self::SparkRealTime => spark("real-time:5 minutes"),
+            Self::SparkRealTime10S => spark("real-time:10 seconds"),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    configuration: &'a str,
+    round: u32,
+    rate: u64,
+    size: usize,
+    partitions: i32,
+    seconds: u64,
+    warmup: u64,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    configuration: String,
+    rate: u64,
+    rounds: u32,
+    missing: u64,
+    duplicated: u64,
+    #[serde(flatten)]
+    medians: Medians,
+}
+
+/// Runs the whole benchmark. True if no record was lost.
+pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
+    if flags.repeat == 0 {
+        return Err(Error::Flags { problem: "--repeat must be at least 1".to_owned() });
+    }
+    flags.rate.iter().try_for_each(|rate| flags.load(*rate).check())?;
+    let entrants = flags.entrants()?;
+    let work = WorkDirectory::create()?;
+    let broker = Broker::of(env, &work, flags.brokers.as_deref())?;
+    let bench = Bench {
+        flags,
+        entrants,
+        stage: Stage::new(env, &work, &broker),
+        report: Report::new("peers", Some(&broker)),
+    };
+    let mut complete = true;
+    for &rate in &flags.rate {
+        complete &= bench.rate(rate)?;
+    }
+    Ok(complete)
+}
+
+impl Flags {
+    fn load(&self, rate: u64) -> Load {
+        let Self { size, partitions, seconds, warmup, .. } = *self;
+        Load { rate, size, partitions, seconds, warmup }
+    }
+
+    fn entrants(&self) -> Result<Vec<Entrant>, Error> {
+        let peers = Peer::value_variants().iter().copied();
+        peers
+            .filter(|peer| self.contender.is_empty() || self.contender.contains(peer))
+            .map(|peer| Ok((peer, peer.contender(self.partitions)?)))
+            .collect()
+    }
+}
+
+/// Who, and how it is started.
+type Entrant = (Peer, Box<dyn Contender>);
+
+struct Bench<'a> {
+    flags: &'a Flags,
+    entrants: Vec<Entrant>,
+    stage: Stage<'a>,
+    report: Report,
+}
+
+impl Bench<'_> {
+    fn rate(&self, rate: u64) -> Result<bool, Error> {
+        let mut outcomes = vec![Vec::new(); self.entrants.len()];
+        eprintln!("{}", round::table_head(NAME_WIDTH));
+        for round in 1..=self.flags.repeat {
+            for (entrant, outcomes) in self.entrants.iter().zip(&mut outcomes) {
+                outcomes.push(self.round(entrant, rate, round)?);
+            }
+        }
+        self.summarize(rate, &outcomes)?;
+        Ok(outcomes.iter().flatten().all(|outcome| outcome.missing == 0))
+    }
+
+    fn round(&self, entrant: &Entrant, rate: u64, round: u32) -> Result<Outcome, Error> {
+        let (peer, contender) = entrant;
+        let configuration = &report::name(peer);
+        let label = format!("{configuration}-{rate}-{round}");
+        let load = self.flags.load(rate);
+        let outcome = self.stage.run(contender.as_ref(), load, &label, round)?;
+        eprintln!("{}", round::table_row(configuration, NAME_WIDTH, rate, round, &outcome));
+        let Load { size, partitions, seconds, warmup, .. } = load;
+        let line = Line { configuration, round, rate, size, partitions, seconds, warmup, outcome };
+        self.report.line("round", &line)?;
+        Ok(outcome)
+    }
+
+    /// One table: medians over the rounds, and how many times the floor they are.
+    fn summarize(&self, rate: u64, outcomes: &[Vec<Outcome>]) -> Result<(), Error> {
+        let medians: Vec<_> =
+            outcomes.iter().filter_map(|outcomes| Medians::of(outcomes.iter())).collect();
+        let floor = medians.first().filter(|_| self.entrants[0].0 == Peer::Relay);
+        eprintln!("\n{}", summary_head(rate));
+        for (((peer, _), outcomes), medians) in self.entrants.iter().zip(outcomes).zip(&medians) {
+            let count = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum();
+            let summary = Summary {
+                configuration: report::name(peer),
+                rate,
+                rounds: self.flags.repeat,
+                missing: count(|outcome| outcome.missing),
+                duplicated: count(|outcome| outcome.duplicated),
+                medians: *medians,
+            };
+            eprintln!("{}", summary_row(&summary, floor));
+            self.report.line("summary", &summary)?;
+        }
+        Ok(())
+    }
+}
+
+fn summary_head(rate: u64) -> String {
+    format!(
+        "{:<NAME_WIDTH$}{:>9} {:>8} {:>9} {:>8} {:>8} {:>8} {:>7} {:>8}",
+        format!("medians at {rate}/s"),
+        "p50 ms",
+        "x relay",
+        "p99 ms",
+        "x relay",
+        "missing",
+        "doubled",
+        "CPU s",
+        "RSS MB"
+    )
+}
+
+fn summary_row(summary: &Summary, floor: Option<&Medians>) -> String {
+    let Summary { configuration, missing, duplicated, medians, .. } = summary;
+    let ratio = |of: fn(&Medians) -> f64| {
+        floor.map_or_else(String::new, |floor| format!("x{:.1}", of(medians) / of(floor)))
+    };
+    format!(
+        "{configuration:<NAME_WIDTH$}{:>9.2} {:>8} {:>9.2} {:>8} {missing:>8} {duplicated:>8} {:>7.2} \
+         {:>8.1}",
+        medians.p50_ms,
+        ratio(|medians| medians.p50_ms),
+        medians.p99_ms,
+        ratio(|medians| medians.p99_ms),
+        medians.cpu_seconds,
+        medians.peak_rss_mb
+    )
+}

@@ -1,0 +1,373 @@
+//! One round: records go into one topic, something carries them to another, and a meter receives
+//! them there.
+//!
+//! 1. an input and an output topic are made;
+//! 2. the meter starts reading the output, then the contender is started;
+//! 3. probes are sent to every input partition until one of each has come out: from here on nothing
+//!    of the start is measured, and no record can be lost to a reader that came too late;
+//! 4. the generator sends the schedule, warm-up first;
+//! 5. when all is received, or nothing has come for a while, the contender is stopped and the
+//!    topics deleted.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use millstream_store::env::{Env, Thread};
+use serde::Serialize;
+
+use crate::broker::Broker;
+use crate::clock::Clock;
+use crate::contender::{Contender, Route};
+use crate::error::Error;
+use crate::generator::{Generator, Sent};
+use crate::meter::{Measured, Meter, Tally};
+use crate::payload;
+use crate::process::{Process, Usage};
+use crate::quantiles::Quantiles;
+use crate::report;
+use crate::schedule::Schedule;
+use crate::work_directory::WorkDirectory;
+
+/// A Java program on a busy machine takes half a minute from its start to its first record.
+const READY_LIMIT: Duration = Duration::from_secs(120);
+const PROBE_EVERY: Duration = Duration::from_millis(250);
+/// Probes still under way when the last awaited one came; they must not meet the first records.
+const SETTLE: Duration = Duration::from_millis(500);
+/// After the last record was sent, how long nothing may come before the rest counts as lost.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const PARTITIONS_MAX: i32 = 1_000;
+
+/// What is sent in a round.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Records a second.
+    pub rate: u64,
+    /// Bytes of a record's value.
+    pub size: usize,
+    /// Partitions of both topics.
+    pub partitions: i32,
+    /// Seconds measured.
+    pub seconds: u64,
+    /// Seconds at the same rate before that.
+    pub warmup: u64,
+}
+
+impl Load {
+    /// An error that names the flag if there can be no such round.
+    pub fn check(&self) -> Result<(), Error> {
+        let problem = if self.rate == 0 {
+            "--rate must be at least 1".to_owned()
+        } else if self.size < payload::SIZE_MIN {
+            format!("--size must be at least {}: time and number of a record", payload::SIZE_MIN)
+        } else if !(1..=PARTITIONS_MAX).contains(&self.partitions) {
+            format!("--partitions must be from 1 to {PARTITIONS_MAX}")
+        } else if self.seconds == 0 {
+            "--seconds must be at least 1".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::Flags { problem })
+    }
+}
+
+/// What a round gave.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Outcome {
+    /// From starting the process to the first record out of every partition.
+    pub start_ms: u64,
+    /// Records that latency was measured on, each once.
+    pub records: u64,
+    /// Records that never came, warm-up included.
+    pub missing: u64,
+    /// Receipts beyond a record's first, warm-up included.
+    pub duplicated: u64,
+    /// Receipts that the generator did not send.
+    pub foreign: u64,
+    /// Receipt minus the time a record was due.
+    #[serde(flatten)]
+    pub latency: Quantiles,
+    /// Measured records over the time from first to last receipt.
+    pub throughput_rows_per_s: f64,
+    /// How late the generator itself was; part of every latency above.
+    pub generator_late_p50_ms: f64,
+    /// The same.
+    pub generator_late_p99_ms: f64,
+    /// Processor time of the contender in the measured seconds.
+    pub cpu_seconds: f64,
+    /// The most memory the contender had in RAM.
+    pub peak_rss_mb: f64,
+}
+
+/// Where rounds are run.
+pub struct Stage<'a> {
+    env: &'a Env,
+    clock: Clock,
+    work: &'a WorkDirectory,
+    broker: &'a Broker,
+}
+
+impl<'a> Stage<'a> {
+    /// Rounds on `broker`, with files in `work`.
+    pub fn new(env: &'a Env, work: &'a WorkDirectory, broker: &'a Broker) -> Self {
+        Self { env, clock: Clock::new(env), work, broker }
+    }
+
+    /// Runs `contender` under `load`.
+    ///
+    /// `label` names the round among all on this stage. Rounds with the same `round` number send
+    /// the same schedule.
+    pub fn run(
+        &self,
+        contender: &dyn Contender,
+        load: Load,
+        label: &str,
+        round: u32,
+    ) -> Result<Outcome, Error> {
+        let name = format!("bench-{}-{label}", std::process::id());
+        let (from, to) = (format!("{name}-in"), format!("{name}-out"));
+        self.broker.topics.create(&from, load.partitions, &[])?;
+        self.broker.topics.create(&to, load.partitions, &[])?;
+        let directory = self.work.subdirectory(&name)?;
+        let outcome = self.measure(contender, load, round, (&from, &to), &directory);
+        self.broker.topics.delete(&[&from, &to])?;
+        outcome
+    }
+
+    fn measure(
+        &self,
+        contender: &dyn Contender,
+        load: Load,
+        round: u32,
+        (from, to): (&str, &str),
+        directory: &Path,
+    ) -> Result<Outcome, Error> {
+        let (env, brokers) = (self.env, self.broker.address.as_str());
+        let meter = Meter::start(env, &self.clock, brokers, to, load.partitions)?;
+        let generator = Generator::new(env, &self.clock, brokers, from, load.rate, load.size)?;
+        let started = env.monotonic();
+        let mut process = contender.start(Route { brokers, from, to }, directory)?;
+        self.wait_until_ready(load.partitions, &generator, &meter, &mut process)?;
+        let started_in = env.monotonic() - started;
+        std::thread::sleep(SETTLE);
+
+        let start_us = self.clock.now_us() + 1_000;
+        let warmup_us = i64::try_from(load.warmup * 1_000_000).expect("a warm-up ends");
+        let seconds = load.warmup + load.seconds;
+        // A schedule of its own for each rate and round, the same for every contender.
+        let seed = load.rate << 16 | u64::from(round);
+        let schedule = Schedule::new(start_us, load.rate, seconds, seed);
+        meter.expect(Tally::new(schedule.records(), start_us + warmup_us));
+        let sending = Sending::start(env, generator, schedule);
+        let (sent, usage) = self.watch(sending, start_us + warmup_us, &mut process)?;
+        self.wait_until_received(&meter, sent.records, &mut process)?;
+        let status = process.stop(env)?;
+        if contender.ends_well() && !status.success() {
+            let (process, log) = (process.name().to_owned(), process.log_tail());
+            return Err(Error::Unclean { process, status, log });
+        }
+        Ok(outcome(started_in, sent, usage, meter.finish(sent.records)?))
+    }
+
+    fn wait_until_ready(
+        &self,
+        partitions: i32,
+        generator: &Generator,
+        meter: &Meter,
+        process: &mut Process,
+    ) -> Result<(), Error> {
+        let asked = self.env.monotonic();
+        let mut probed_at = None;
+        loop {
+            let through = meter.probed();
+            let waiting: Vec<i32> =
+                (0..partitions).filter(|partition| !through.contains(partition)).collect();
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            process.check()?;
+            let now = self.env.monotonic();
+            if now - asked > READY_LIMIT {
+                return Err(Error::NotReady {
+                    process: process.name().to_owned(),
+                    partitions: waiting,
+                    waited_s: READY_LIMIT.as_secs(),
+                    log: process.log_tail(),
+                });
+            }
+            if probed_at.is_none_or(|probed_at| now - probed_at > PROBE_EVERY) {
+                generator.probe(waiting)?;
+                probed_at = Some(now);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Waits for the generator; tells what the process used from `measured_from_us` to its end.
+    fn watch(
+        &self,
+        sending: Sending,
+        measured_from_us: i64,
+        process: &mut Process,
+    ) -> Result<(Sent, Usage), Error> {
+        let mut before = None;
+        loop {
+            if before.is_none() && self.clock.now_us() >= measured_from_us {
+                before = Some(process.usage());
+            }
+            if let Some(sent) = sending.wait(LOOK_AGAIN) {
+                let (before, after) = (before.unwrap_or_default(), process.usage());
+                let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
+                return Ok((sent?, Usage { cpu_seconds, peak_rss_mb: after.peak_rss_mb }));
+            }
+            process.check()?;
+        }
+    }
+
+    /// Waits until every record has come or none comes any more.
+    fn wait_until_received(
+        &self,
+        meter: &Meter,
+        sent: u64,
+        process: &mut Process,
+    ) -> Result<(), Error> {
+        let mut last = (meter.distinct(), self.env.monotonic());
+        while last.0 < sent && self.env.monotonic() - last.1 < SILENCE_MAX {
+            process.check()?;
+            std::thread::sleep(LOOK_AGAIN);
+            let distinct = meter.distinct();
+            if distinct != last.0 {
+                last = (distinct, self.env.monotonic());
+            }
+        }
+        // A repeat would come right behind what it repeats.
+        std::thread::sleep(SETTLE);
+        Ok(())
+    }
+}
+
+fn outcome(started_in: Duration, sent: Sent, usage: Usage, measured: Measured) -> Outcome {
+    Outcome {
+        start_ms: u64::try_from(started_in.as_millis()).unwrap_or(u64::MAX),
+        records: measured.records,
+        missing: measured.missing,
+        duplicated: measured.duplicated,
+        foreign: measured.foreign,
+        latency: measured.latency,
+        throughput_rows_per_s: report::rounded(measured.throughput_rows_per_s, 1),
+        generator_late_p50_ms: sent.late.p50_ms,
+        generator_late_p99_ms: sent.late.p99_ms,
+        cpu_seconds: report::rounded(usage.cpu_seconds, 2),
+        peak_rss_mb: report::rounded(usage.peak_rss_mb, 1),
+    }
+}
+
+/// The generator on a thread of its own, told to give up when dropped.
+struct Sending {
+    give_up: Arc<AtomicBool>,
+    result: Receiver<Result<Sent, Error>>,
+    _thread: Thread,
+}
+
+impl Sending {
+    fn start(env: &Env, generator: Generator, schedule: Schedule) -> Self {
+        let give_up = Arc::new(AtomicBool::new(false));
+        let (report, result) = channel();
+        let told = Arc::clone(&give_up);
+        let thread = env.thread("bench-generator", move || {
+            // Nobody listens only when the round has failed already.
+            let _ = report.send(generator.run(schedule, &told));
+        });
+        Self { give_up, result, _thread: thread }
+    }
+
+    /// The result, if there is one within `limit`.
+    fn wait(&self, limit: Duration) -> Option<Result<Sent, Error>> {
+        match self.result.recv_timeout(limit) {
+            Ok(sent) => Some(sent),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => panic!("the generator ended without a result"),
+        }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.give_up.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Medians over rounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Medians {
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    /// Of the rounds' p99, so that a reader sees the spread.
+    pub p99_ms_min: f64,
+    pub p99_ms_max: f64,
+    pub throughput_rows_per_s: f64,
+    pub cpu_seconds: f64,
+    pub peak_rss_mb: f64,
+}
+
+impl Medians {
+    /// `None` without a round.
+    pub fn of<'o>(outcomes: impl Iterator<Item = &'o Outcome> + Clone) -> Option<Self> {
+        outcomes.clone().next()?;
+        let of = |value: fn(&Outcome) -> f64| {
+            report::rounded(report::median(outcomes.clone().map(value)), 3)
+        };
+        let p99 = outcomes.clone().map(|outcome| outcome.latency.p99_ms);
+        Some(Self {
+            p50_ms: of(|outcome| outcome.latency.p50_ms),
+            p99_ms: of(|outcome| outcome.latency.p99_ms),
+            p999_ms: of(|outcome| outcome.latency.p999_ms),
+            p99_ms_min: p99.clone().fold(f64::INFINITY, f64::min),
+            p99_ms_max: p99.fold(0.0, f64::max),
+            throughput_rows_per_s: of(|outcome| outcome.throughput_rows_per_s),
+            cpu_seconds: of(|outcome| outcome.cpu_seconds),
+            peak_rss_mb: of(|outcome| outcome.peak_rss_mb),
+        })
+    }
+}
+
+/// The heading of a table of rounds. Names have `width` characters.
+pub fn table_head(width: usize) -> String {
+    format!(
+        "{:>8}    {:<width$}{:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>7} {:>8}",
+        "rate",
+        "",
+        "round",
+        "p50 ms",
+        "p90 ms",
+        "p99 ms",
+        "p99.9 ms",
+        "max ms",
+        "missing",
+        "doubled",
+        "CPU s",
+        "RSS MB"
+    )
+}
+
+/// A line below it.
+pub fn table_row(name: &str, width: usize, rate: u64, round: u32, outcome: &Outcome) -> String {
+    let latency = &outcome.latency;
+    format!(
+        "{rate:>8}/s  {name:<width$}{round:>6} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>8} {:>8} \
+         {:>7.2} {:>8.1}",
+        latency.p50_ms,
+        latency.p90_ms,
+        latency.p99_ms,
+        latency.p999_ms,
+        latency.max_ms,
+        outcome.missing,
+        outcome.duplicated,
+        outcome.cpu_seconds,
+        outcome.peak_rss_mb
+    )
+}
