@@ -164,5 +164,5 @@ impl Argument {
 }
 
 fn unexpected(found: &Piece, wanted: &str) -> Failure {
-    Failure::new(format!("{} cannot stand here", found.describe()), format!("write {wanted}"))
+    Failure::new(format!("{} is not allowed here", found.describe()), format!("write {wanted}"))
 }

@@ -68,7 +68,7 @@ impl<'a> Lexer<'a> {
         let rest = &self.text[self.at..];
         let (number, name) = (number_length(rest), name_length(rest));
         if number.max(name) == 0 {
-            let what = format!("`{first}` cannot stand here");
+            let what = format!("`{first}` is not allowed here");
             return Err(Failure::new(what, "write NAME(ARGUMENT, ...), strings in quotes"));
         }
         let text = rest[..number.max(name)].iter().collect();

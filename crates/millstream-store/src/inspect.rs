@@ -255,7 +255,7 @@ impl fmt::Display for Inspection {
         let state = match self.state {
             State::None => "none",
             State::Millstream => "Millstream's",
-            State::Spark => "a stateful Spark query's, which only Spark can carry on",
+            State::Spark => "a stateful Spark query's, which only Spark can continue",
         };
         writeln!(f, "state       {state}")?;
         self.fmt_standing(f)?;
@@ -267,7 +267,7 @@ impl fmt::Display for Inspection {
 impl Inspection {
     fn fmt_standing(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.standing() {
-            Standing::Stuck(problem) => writeln!(f, "The query cannot go on: {problem}."),
+            Standing::Stuck(problem) => writeln!(f, "The query cannot continue: {problem}."),
             Standing::New => {
                 writeln!(f, "Nothing is logged yet: the query begins with micro-batch 0.")
             }

@@ -50,7 +50,7 @@ pub fn is_missing(reference: &Reference) -> bool {
 
 fn variable(name: &str) -> Result<Option<String>, String> {
     if name.contains(['=', '\0']) {
-        return Err(format!("{name:?} is no name of a variable"));
+        return Err(format!("{name:?} is not a name of a variable"));
     }
     match std::env::var_os(name).map(std::ffi::OsString::into_string) {
         None => Ok(None),

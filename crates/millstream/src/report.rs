@@ -57,8 +57,7 @@ fn causes(failure: &Failure) -> Vec<String> {
 fn advice(kind: Kind) -> &'static str {
     match kind {
         Kind::Retry => {
-            "run the same command again once what it reads from or writes to is back; it carries \
-             on where this run stopped"
+            "run the same command again once what it reads from or writes to is back; it continues where this run stopped"
         }
         Kind::Fenced => {
             "another process runs on this checkpoint; stop that one first, or give this flow a \

@@ -50,7 +50,7 @@ impl Known {
         };
         let gone = TableError::Gone { table: store.shown(), version: self.version, found };
         let problem = format!(
-            "{gone}. To go on from where the query is, without the rows that are lost, delete {}",
+            "{gone}. To continue from the query's position, without the lost rows, delete {}",
             log.location()
         );
         Err(Failure::new(Kind::Data, problem))
@@ -136,8 +136,7 @@ async fn now(live: &Arc<LiveTable>, env: &Env) -> Known {
 async fn write(log: &SinkLog, known: &Known) {
     if let Err(error) = log.replace(encode(known)).await {
         let place = log.location();
-        tracing::warn!(place, %error, "how far the table is was not written down; should it be \
-            deleted, a restart may not notice");
+        tracing::warn!(place, %error, "the version of the table was not recorded; if the table is deleted, a restart may not notice");
     }
 }
 

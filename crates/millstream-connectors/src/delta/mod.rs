@@ -106,7 +106,7 @@ impl Connector for Delta {
                     "the Delta table '{}' is read as a stream, which is not supported",
                     table.name
                 ),
-                Some(format!("read it whole: FROM {} without STREAM", table.name)),
+                Some(format!("read it as a whole: FROM {} without STREAM", table.name)),
             ));
         }
         let options = ReadOptions::parse(&table.options)?;

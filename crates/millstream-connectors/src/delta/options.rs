@@ -70,7 +70,7 @@ impl WriteOptions {
             };
             if field.data_type().is_nested() {
                 let problem =
-                    format!("{name} is {}, which cannot divide a table", field.data_type());
+                    format!("{name} is {}, which cannot be a partition column", field.data_type());
                 return Err(OptionError::of("partitionBy", problem, None));
             }
         }
@@ -230,12 +230,12 @@ pub(super) const KNOWN: &[OptionSpec] = &[
     OptionSpec {
         name: "partitionBy",
         side: Side::Sink,
-        about: "columns that divide a new table; PARTITIONED BY says the same",
+        about: "partition columns of a new table; PARTITIONED BY is the same",
     },
     OptionSpec {
         name: "commitInterval",
         side: Side::Sink,
-        about: "micro-batches are gathered into a commit for so long (default 1s; 0: a commit each)",
+        about: "how long micro-batches are collected for one commit (default 1s; 0: a commit for each)",
     },
     OptionSpec {
         name: "targetFileSize",
@@ -276,6 +276,6 @@ pub(super) const KNOWN: &[OptionSpec] = &[
     OptionSpec {
         name: "delta.*",
         side: Side::Sink,
-        about: "properties of a table that is made, for example delta.logRetentionDuration",
+        about: "properties of a table that is created, for example delta.logRetentionDuration",
     },
 ];

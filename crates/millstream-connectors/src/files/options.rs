@@ -417,7 +417,7 @@ const KNOWN: &[(&[Format], Side, &str, &str)] = &[
     (CSV, Side::Both, "delimiter", "the same as sep"),
     (CSV, Side::Both, "quote", "the character around values (default '\"'; empty: none)"),
     (CSV, Side::Both, "escape", "the character before a quote in a value (default '\\')"),
-    (CSV, Side::Both, "nullValue", "text that stands for null, besides nothing at all"),
+    (CSV, Side::Both, "nullValue", "text that means null, besides an empty value"),
 ];
 
 /// The options of `USING json` and so on, or of `USING files`.

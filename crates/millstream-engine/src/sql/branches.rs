@@ -100,8 +100,7 @@ fn branch(cursor: &mut Cursor<'_>, head: &Range<usize>) -> Result<BranchDeclarat
     let start = cursor.here();
     let Insert { sink, by_name, columns } = parse::insert(cursor)?;
     if !cursor.is_word("SELECT") {
-        let help = "each branch is one SELECT, without FROM; common table expressions, unions and \
-                    parentheses stand in the FROM clause at the head";
+        let help = "each branch is one SELECT, without FROM; common table expressions, unions and parentheses belong in the FROM clause at the head";
         return Err(cursor.unexpected("SELECT").help(help));
     }
     let list = cursor.at;

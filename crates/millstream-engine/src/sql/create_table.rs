@@ -159,7 +159,7 @@ fn columns(cursor: &mut Cursor<'_>) -> Result<Vec<ColumnDeclaration>, Diagnostic
 fn watermark_for(cursor: &Cursor<'_>) -> Diagnostic {
     let column = cursor.nth(2).and_then(Lexeme::word).unwrap_or("ts");
     Diagnostic::at(cursor.here(), "WATERMARK FOR in a table is not Spark's form").help(format!(
-        "a watermark stands in the query: \
+        "a watermark is part of the query: \
          FROM STREAM name WATERMARK {column} DELAY OF INTERVAL 10 SECONDS"
     ))
 }

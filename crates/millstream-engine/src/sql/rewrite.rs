@@ -288,7 +288,7 @@ impl Rewriter<'_> {
             Expr::Function(function) => {
                 if let Some(name) = generator_name(function) {
                     let span = self.lexed.span(function.name.0[0].span());
-                    let message = format!("`{name}` can only stand alone in the SELECT list");
+                    let message = format!("`{name}` must be alone in the SELECT list");
                     let help = format!(
                         "write SELECT {name}(x) in a subquery, or LATERAL VIEW {name}(x) t AS ..."
                     );

@@ -92,7 +92,7 @@ mod tests {
             ("100 ms", "did you mean 'milliseconds'"),
             ("-1 seconds", "'-1 seconds' is below 0"),
             ("1.5 minutes", "only seconds can have a fraction"),
-            ("1e3 seconds", "'1e3' is no number"),
+            ("1e3 seconds", "'1e3' is not a number"),
         ];
         for (text, wanted) in cases {
             let help = text.parse::<Trigger>().unwrap_err();

@@ -141,7 +141,7 @@ fn a_token_that_stays_literal_is_reported_with_its_place() {
         [
             "line 2, column 9: `{{Integer(1,2)}}` is left as it is: there is no function \
               `Integer`; write `integer`",
-            "line 3, column 20: `{{concat('x',)}}` is left as it is: `)` cannot stand here; \
+            "line 3, column 20: `{{concat('x',)}}` is left as it is: `)` is not allowed here; \
               write an argument: a string, a number or a call",
         ]
     );
@@ -151,7 +151,7 @@ fn a_token_that_stays_literal_is_reported_with_its_place() {
 fn a_wrong_repetition_is_an_error_with_place_and_remedy() {
     let cases = [
         ("[\n '{{repeat(3,1)}}', {} ]", 2, 5, "3 is not less than 1"),
-        ("['{{repeat(x)}}', {} ]", 1, 13, "`)` cannot stand here"),
+        ("['{{repeat(x)}}', {} ]", 1, 13, "`)` is not allowed here"),
         ("['{{repeat(2", 1, 2, "`'{{repeat(` has no end"),
         ("['{{repeat(2)}}', 5", 1, 2, "nothing ends the element that is repeated"),
         (

@@ -210,7 +210,7 @@ impl Watching {
             buffer.fail(SourceError::DataLoss { loss }.into());
             return;
         }
-        tracing::warn!("{loss}; going on without it");
+        tracing::warn!("{loss}; continuing without it");
         orders.stop(id.clone());
         buffer.remove(id);
     }

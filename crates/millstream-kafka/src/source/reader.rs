@@ -264,7 +264,7 @@ impl Reading {
             self.buffer.fail(Failure::from(SourceError::DataLoss { loss }));
             return;
         }
-        tracing::warn!("{loss}; going on from the earliest offset");
+        tracing::warn!("{loss}; continuing from the earliest offset");
         self.queue.stop(&id.topic, id.partition);
         self.start_partition(&id, EARLIEST);
     }

@@ -135,7 +135,7 @@ pub fn report(loss: DataLoss, fail_on_data_loss: bool) -> Result<(), SourceError
     if fail_on_data_loss {
         return Err(SourceError::DataLoss { loss });
     }
-    tracing::warn!("{loss}; going on without the missing records");
+    tracing::warn!("{loss}; continuing without the missing records");
     Ok(())
 }
 

@@ -72,7 +72,7 @@ fn push_files(text: &mut String, directory: &Path) {
     }
     for (name, about) in [
         ("pii.sql, temperature.sql", "the pipeline files"),
-        ("checkpoints/", "where each flow carries on, in Spark's own layout: metadata"),
+        ("checkpoints/", "where each flow continues, in Spark's own layout: metadata"),
         ("", "(the query's id), offsets/N (what micro-batch N reads), commits/N"),
         ("", "(its alerts are out), sources/ (where the source began)"),
     ] {
@@ -85,9 +85,8 @@ fn push_next(text: &mut String, directory: &Path, program: &str) {
     let _ = writeln!(
         text,
         "\nTry next\n  {program} validate {directory}/pii.sql\n      what the SQL means: schemas and \
-         plans\n  {program} run {directory}/pii.sql --for 10s\n      the same flow again: it carries \
-         on where it stopped, first what came due since\n  {program} checkpoint show \
-         {directory}/checkpoints/pii\n      what there is to carry on from"
+         plans\n  {program} run {directory}/pii.sql --for 10s\n      the same flow again: it continues where it stopped, first with what became due since\n  {program} checkpoint show \
+         {directory}/checkpoints/pii\n      what there is to continue from"
     );
 }
 

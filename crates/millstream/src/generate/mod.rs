@@ -85,7 +85,7 @@ impl Done {
             text += &format!("; up to {:.1} s late", self.late_max.as_secs_f64());
         }
         if self.left_literal > 0 {
-            text += &format!("; {} tokens gave no value and stand as they are", self.left_literal);
+            text += &format!("; {} tokens gave no value and are unchanged", self.left_literal);
         }
         text
     }

@@ -83,7 +83,7 @@ fn compact(message: &[u8]) -> Result<Vec<u8>, Failure> {
     let value: Result<serde_json::Value, _> = serde_json::from_slice(message);
     let value = value.map_err(|error| {
         let problem = format!(
-            "a message has several lines and is no JSON ({error}), so it cannot be a line of a \
+            "a message has several lines and is not JSON ({error}), so it cannot be a line of a \
              file; take the line breaks out of the template, or write --to kafka"
         );
         Failure::new(Kind::Config, problem)

@@ -77,7 +77,7 @@ fn look(config: &ClientConfig, name: &str) -> Result<(), Failure> {
     let metadata = client.fetch_metadata(Some(name), REQUEST_LIMIT);
     let metadata = metadata.map_err(|error| failure(name, &error))?;
     if metadata.topics().iter().all(|topic| topic.partitions().is_empty()) {
-        let problem = format!("there is no topic {name}; make it, or have the brokers make it");
+        let problem = format!("there is no topic {name}; create it, or let the brokers create it");
         return Err(Failure::new(Kind::Config, problem));
     }
     Ok(())
