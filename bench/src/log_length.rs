@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn each_configuration_has_options_that_the_engine_knows() {
-        let known = millstream_engine::sql::WRITER_OPTIONS;
+        let known = millstream_engine::pipeline::WRITER_OPTIONS;
         for configuration in Configuration::value_variants() {
             for (key, _) in configuration.options() {
                 assert!(known.contains(key), "{configuration:?}: {key}");

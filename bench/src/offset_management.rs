@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn each_configuration_has_options_that_the_engine_knows() {
-        let known: Vec<_> = millstream_engine::sql::WRITER_OPTIONS.to_vec();
+        let known: Vec<_> = millstream_engine::pipeline::WRITER_OPTIONS.to_vec();
         for configuration in Configuration::value_variants() {
             for (key, _) in configuration.options() {
                 assert!(known.contains(key), "{configuration:?}: {key}");

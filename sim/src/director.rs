@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millstream_engine::api::settings::ProgressTracking;
 use millstream_engine::api::source::Kind;
-use millstream_engine::sql::trigger::Trigger;
+use millstream_engine::api::trigger::Trigger;
 
 use crate::running::Running;
 use crate::scenario::{RunEnd, RunPlan};

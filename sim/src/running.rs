@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_engine::api::progress::Silent;
-use millstream_engine::api::settings::SnapshotSettings;
-use millstream_engine::api::settings::{Idling, Policy};
+use millstream_engine::api::settings::{Idling, Policy, SnapshotSettings};
 use millstream_engine::api::source::{Failure, Source};
 use millstream_engine::driver::branches::Branches;
 use millstream_engine::driver::stop::{Stop, Stopper, stop_pair};
 use millstream_engine::driver::{Finished, Query};
-use millstream_engine::functions::BatchClock;
 use millstream_engine::state::watermark::Watermarks;
+use millstream_sql::functions::BatchClock;
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::{Env, SeededRng, Task};
 use tokio::runtime::Runtime;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millstream_engine::api::settings::ProgressTracking;
 use millstream_engine::api::sink::Delivery;
-use millstream_engine::sql::trigger::Trigger;
+use millstream_engine::api::trigger::Trigger;
 use millstream_store::log_writer::{PurgeTime, Settings};
 
 use crate::chance::Chance;

@@ -21,6 +21,7 @@ fn may_be_long(path: &Path) -> bool {
 /// Crates in the order data flows. A crate may depend only on those before it.
 const LAYERS: &[&str] = &[
     "millstream-store",
+    "millstream-sql",
     "millstream-engine",
     "millstream-formats",
     "millstream-kafka",

@@ -13,7 +13,7 @@ use millstream_engine::api::references::{Lookup, Nowhere};
 use millstream_engine::driver::others::Siblings;
 use millstream_engine::driver::stop::stop_pair;
 use millstream_engine::flow::{self, FlowError, PlannedFlow, RunSettings, Setup};
-use millstream_engine::sql::pipeline::{Flow, Pipeline};
+use millstream_engine::pipeline::{Flow, Pipeline};
 use millstream_store::env::Env;
 
 use super::source::{Chunks, InProcess};

@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::TimestampMicrosecondArray;
-use arrow::array::{ArrayRef, BinaryArray, BinaryBuilder, RecordBatch, RecordBatchOptions};
+use arrow::array::{
+    ArrayRef, BinaryArray, BinaryBuilder, RecordBatch, RecordBatchOptions,
+    TimestampMicrosecondArray,
+};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
@@ -15,7 +17,7 @@ use millstream_engine::api::sink::Sink;
 use millstream_engine::api::source::{
     Admission, Failure, Kind, Lane, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
 };
-use millstream_engine::json::{DecodeOptions, Decoder};
+use millstream_sql::json::{DecodeOptions, Decoder};
 use millstream_store::env::Env;
 
 use super::{CONNECTOR, Input};

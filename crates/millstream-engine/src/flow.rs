@@ -25,6 +25,13 @@ use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
+use millstream_sql::diagnostic::Diagnostics;
+use millstream_sql::functions::BatchClock;
+use millstream_sql::plan::logical::blamed;
+use millstream_sql::plan::optimize;
+use millstream_sql::query::prepared::{STREAM_PREFIX, TableRead};
+use millstream_sql::query::streams::Watermark;
+use millstream_sql::session::session;
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::Env;
 use millstream_store::log_writer::Settings;
@@ -37,25 +44,19 @@ use crate::api::connector::{FlowContext, Memory, ReadMode, Registry};
 use crate::api::contact::Contacts;
 use crate::api::filter::Filter;
 use crate::api::progress::QueryStarted;
-use crate::api::settings::OnError;
-use crate::api::settings::OutputMode;
+use crate::api::settings::{OnError, OutputMode};
 use crate::api::sink::Sink;
 use crate::api::source::{Failure, Source};
 use crate::constraints::Checks;
 use crate::driver::branches::Branches;
 use crate::driver::others::Start;
 use crate::driver::{self, Finished, Query, batch_query};
-use crate::functions::{self, BatchClock};
+use crate::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
+use crate::plan::places::SqlText;
 use crate::plan::session::{batch_config, streaming_config};
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable, from_datafusion};
-use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, optimize, stages};
-use crate::sql::diagnostic::Diagnostics;
-use crate::sql::logical::blamed;
-use crate::sql::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
-use crate::sql::places::SqlText;
-use crate::sql::prepare::{TableRead, Watermark};
-use crate::sql::relations::STREAM_PREFIX;
+use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, stages};
 use crate::state::event_times::Time;
 use crate::state::sharded::Means;
 
@@ -258,7 +259,7 @@ impl PlannedFlow {
             true => streaming_config(),
             false => batch_config(setup.partitions),
         };
-        let context = functions::session(config, &self.batch_clock);
+        let context = session(config, &self.batch_clock);
         let mut scans = Vec::with_capacity(self.streams.len());
         for StreamRead { declared, schema, registered_as, .. } in &self.streams {
             // Slots of its own: what one branch's plan does not read is not left for another's.

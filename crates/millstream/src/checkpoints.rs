@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use millstream_engine::sql::checkpoints::{earlier_default, overlap};
-use millstream_engine::sql::pipeline::Flow;
+use millstream_engine::pipeline::Flow;
+use millstream_engine::pipeline::checkpoints::{earlier_default, overlap};
 use millstream_store::directory_name::directory_name;
 
 use crate::load::{Loaded, PipelineFile};

@@ -9,9 +9,9 @@ use std::thread::available_parallelism;
 use millstream_engine::api::connector::Registry;
 use millstream_engine::api::references::{Lookup, Reference};
 use millstream_engine::flow::{self, FlowError, PlannedFlow, Setup};
-use millstream_engine::sql::diagnostic::Diagnostics;
-use millstream_engine::sql::nearest;
-use millstream_engine::sql::pipeline::{Flow, Pipeline};
+use millstream_engine::pipeline::{Flow, Pipeline};
+use millstream_sql::diagnostic::Diagnostics;
+use millstream_sql::nearest;
 use millstream_store::env::{Env, on_deep_stack};
 use millstream_store::error::{Failure, Kind};
 

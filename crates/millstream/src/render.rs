@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet};
-use millstream_engine::sql::diagnostic::{Diagnostic, Diagnostics, Span};
+use millstream_sql::diagnostic::{Diagnostic, Diagnostics, Span};
 use millstream_store::secrets;
 
 /// Whether the drawing may use colour.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use millstream_engine::api::progress::Silent;
 use millstream_engine::api::settings::Logging;
+use millstream_engine::api::trigger::Trigger;
 use millstream_engine::dead_letters::Tally;
 use millstream_engine::driver::stop::stop_pair;
 use millstream_engine::flow::RunSettings;
 use millstream_engine::flow::replay::Replay;
-use millstream_engine::sql::trigger::Trigger;
 
 use crate::app::App;
 use crate::cli::ReplayArguments;

@@ -108,7 +108,7 @@ fn described(table: &Description) -> String {
     }
     for (number, field) in table.schema.fields().iter().enumerate() {
         let null = if field.is_nullable() { "" } else { " NOT NULL" };
-        let kind = millstream_engine::sql::types::spark_type(field.data_type());
+        let kind = millstream_sql::types::spark_type(field.data_type());
         line(if number == 0 { "columns" } else { "" }, &format!("{} {kind}{null}", field.name()));
     }
     text

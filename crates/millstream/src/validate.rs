@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use millstream_engine::api::connector::ReadMode;
+use millstream_engine::api::trigger::Trigger;
 use millstream_engine::flow::SourceFacts;
-use millstream_engine::sql::trigger::Trigger;
-use millstream_engine::sql::types::spark_schema;
+use millstream_sql::types::spark_schema;
 
 use crate::app::App;
 use crate::cli::ValidateArguments;

@@ -18,8 +18,8 @@ use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, StringArray};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options, filter_record_batch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use millstream_engine::api::options::OptionError;
-use millstream_engine::json::ParseMode;
-use millstream_engine::sql::spark_type;
+use millstream_sql::json::ParseMode;
+use millstream_sql::types::spark_type;
 
 use super::error::FileError;
 use super::lines::{Block, Lines};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_engine::api::dead_letter;
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
-use millstream_engine::json::ParseMode;
+use millstream_sql::json::ParseMode;
 
 use super::metadata_log::COMPACT_INTERVAL;
 use crate::gather::{Pacing, Patience};
@@ -265,7 +265,7 @@ fn files_max(options: &Options) -> Result<Option<usize>, OptionError> {
 
 /// The option `mode`. Where malformed records are dead letters none of them becomes a row.
 fn mode(options: &Options, format: Format) -> Result<ParseMode, OptionError> {
-    let stated = ParseMode::stated(options)?;
+    let stated = options.parse_mode()?;
     if options.get(dead_letter::OPTION).is_none() {
         return Ok(stated);
     }

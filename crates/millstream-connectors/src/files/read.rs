@@ -12,7 +12,7 @@ use arrow::error::ArrowError;
 use millstream_engine::api::dead_letter::Letter;
 use millstream_engine::api::options::OptionError;
 use millstream_engine::api::source::{Failure, RecordBatches};
-use millstream_engine::json::{DecodeOptions, Decoder, Values};
+use millstream_sql::json::{DecodeOptions, Decoder, Values};
 use parking_lot::Mutex;
 
 use super::csv::CsvRows;

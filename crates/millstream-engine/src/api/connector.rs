@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+pub use millstream_sql::query::prepared::ReadMode;
 use millstream_store::env::Env;
 use millstream_store::sink_log::SinkLog;
 
@@ -47,15 +48,6 @@ impl Table {
         })?;
         Ok(Cow::Owned(Self { options, ..self.clone() }))
     }
-}
-
-/// What a table is used for when a source is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadMode {
-    /// `FROM STREAM t`: micro-batches, from the starting position on.
-    Stream,
-    /// `FROM t`: from the earliest row to what is there at the start.
-    Batch,
 }
 
 /// A flow's own facts, for connectors that name things after it.

@@ -14,3 +14,4 @@ pub mod references;
 pub mod settings;
 pub mod sink;
 pub mod source;
+pub mod trigger;

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use millstream_sql::json::ParseMode;
 use millstream_store::secrets;
 
 use super::references::{Lookup, Reference, SharedLookup, Template};
@@ -152,6 +153,22 @@ impl Options {
         match count.and_then(|count| count.checked_mul(factor)).filter(|bytes| *bytes > 0) {
             Some(bytes) => Ok(Some(bytes)),
             None => Err(OptionError::invalid(key, text, "a size such as '128mb'")),
+        }
+    }
+
+    /// The option `mode`, for whatever text a table is read from.
+    ///
+    /// Errors: a value that is none of the three.
+    pub fn parse_mode(&self) -> Result<ParseMode, OptionError> {
+        let Some(text) = self.get("mode") else { return Ok(ParseMode::Permissive) };
+        match text.trim().to_ascii_uppercase().as_str() {
+            "PERMISSIVE" => Ok(ParseMode::Permissive),
+            "DROPMALFORMED" => Ok(ParseMode::DropMalformed),
+            "FAILFAST" => Ok(ParseMode::FailFast),
+            _ => {
+                let wanted = "PERMISSIVE, DROPMALFORMED or FAILFAST";
+                Err(OptionError::invalid("mode", text, wanted))
+            }
         }
     }
 

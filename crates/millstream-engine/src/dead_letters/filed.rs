@@ -10,17 +10,17 @@ use arrow::datatypes::{
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::{Expr, ident, lit};
 use datafusion::prelude::SessionContext;
+use millstream_sql::diagnostic::Diagnostics;
+use millstream_sql::functions::BatchClock;
+use millstream_sql::session::session;
 use thiserror::Error;
 
 use crate::api::dead_letter::{
-    Form, Group, Layout, OWN_HEADER_PREFIX, PAYLOAD_BYTES, Stamp, spelling,
+    Form, Group, Layout, Letter, OWN_HEADER_PREFIX, PAYLOAD_BYTES, Place, Stamp, spelling,
 };
-use crate::api::dead_letter::{Letter, Place};
 use crate::api::source::{Classified, Failure, Kind};
-use crate::functions::{self, BatchClock};
 use crate::plan::session::streaming_config;
 use crate::plan::stream_scan::from_datafusion;
-use crate::sql::diagnostic::Diagnostics;
 
 /// A letter as it stands in its table.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ pub async fn filed(
             return Err(FiledError::NoColumn { column }.into());
         }
     }
-    let context = functions::session(streaming_config(), &BatchClock::default());
+    let context = session(streaming_config(), &BatchClock::default());
     let chosen = chosen(&context, &schema, flow, condition)?;
     let mut filed = Vec::new();
     // One after the other: together, the payloads might be more than one column can hold.
@@ -116,7 +116,7 @@ fn spelled(schema: &SchemaRef) -> SchemaRef {
 }
 
 fn wrong(problem: String, schema: &Schema) -> FiledError {
-    FiledError::Condition { problem, columns: crate::sql::spark_schema(schema) }
+    FiledError::Condition { problem, columns: millstream_sql::types::spark_schema(schema) }
 }
 
 /// Which rows of a table with the columns `schema` are asked for.
@@ -136,7 +136,12 @@ fn chosen(
     }
     if let Some(condition) = condition {
         let columns = DFSchema::try_from(schema.as_ref().clone()).map_err(from_datafusion)?;
-        let condition = crate::sql::condition(&context.state(), condition, &columns, "--where");
+        let condition = millstream_sql::plan::condition::condition(
+            &context.state(),
+            condition,
+            &columns,
+            "--where",
+        );
         let first = |wrong: Diagnostics| wrong.0.into_iter().next().map(|first| first.message);
         let condition = condition.map_err(|found| wrong(first(found).unwrap_or_default(), schema));
         chosen = chosen.and(condition?);

@@ -8,6 +8,7 @@ use arrow::array::RecordBatch;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect_partitioned;
+use millstream_sql::plan::optimize;
 use millstream_store::offset::BatchId;
 use millstream_store::source_log::SourceLog;
 
@@ -15,7 +16,6 @@ use super::Finished;
 use super::outlets::Outlets;
 use crate::api::sink::{Output, Reached, Sink};
 use crate::api::source::{Admission, Failure, Source};
-use crate::plan::optimize;
 use crate::plan::stream_scan::from_datafusion;
 
 /// All rows that a source has now, for a table that can only be read as a stream.

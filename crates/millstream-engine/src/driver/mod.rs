@@ -57,6 +57,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::select_all;
+use millstream_sql::functions::BatchClock;
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Task};
@@ -66,13 +67,11 @@ use millstream_store::offset_log;
 use millstream_store::storage::Durability;
 
 use crate::api::progress::{Durations, Listener, Progress, SourceProgress};
-use crate::api::settings::ProgressTracking;
-use crate::api::settings::SnapshotSettings;
+use crate::api::settings::{ProgressTracking, SnapshotSettings};
 use crate::api::sink::{Delivery, Reached};
 use crate::api::source::{Admission, Failure, Source, Taken};
-use crate::functions::BatchClock;
+use crate::api::trigger::Trigger;
 use crate::plan::static_table::LoadedTable;
-use crate::sql::trigger::Trigger;
 use crate::state::watermark::Watermarks;
 use branches::{Branches, Order};
 use committer::{Committed, Committer, InFlight};

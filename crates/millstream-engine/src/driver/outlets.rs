@@ -140,7 +140,7 @@ impl Outlets {
     pub(super) fn tables(&self) -> impl Iterator<Item = LetterTable> {
         self.outlets.iter().map(|outlet| LetterTable {
             name: outlet.name.clone(),
-            columns: crate::sql::spark_schema(outlet.layout.schema()),
+            columns: millstream_sql::types::spark_schema(outlet.layout.schema()),
         })
     }
 

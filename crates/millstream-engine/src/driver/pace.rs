@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millstream_store::env::Env;
 
-use crate::sql::trigger::Trigger;
+use crate::api::trigger::Trigger;
 
 /// What to do once the trigger is due.
 pub enum Due {

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use millstream_store::checkpoint::Checkpoint;
-use millstream_store::commit_log;
 use millstream_store::log_writer::LogWriter;
 use millstream_store::offset::BatchId;
-use millstream_store::offset_log;
 use millstream_store::recovery::Recovered;
 use millstream_store::storage::Durability;
+use millstream_store::{commit_log, offset_log};
 
 use super::committer::Committer;
 use super::letter_tables::{self, Found};
@@ -20,7 +19,7 @@ use super::{Driver, Query, others};
 use crate::api::progress::{Durations, SourceBeginning};
 use crate::api::sink::Published;
 use crate::api::source::Failure;
-use crate::sql::trigger::Trigger;
+use crate::api::trigger::Trigger;
 
 impl Driver {
     pub(super) async fn start(mut query: Query) -> Result<Self, Failure> {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use crate::api::connector::{FlowContext, ReadMode};
 use crate::api::source::{Failure, Source, StaticTable};
 use crate::driver::batch_query;
-use crate::sql::pipeline::DeclaredTable;
+use crate::pipeline::DeclaredTable;
 
 /// A table whose connector can only stream, read once from its beginning to what is there.
 pub(super) struct StreamAtRest {

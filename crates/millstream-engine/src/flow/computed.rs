@@ -6,13 +6,13 @@ use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use datafusion::common::{Result, ToDFSchema};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use millstream_sql::diagnostic::Diagnostic;
+use millstream_sql::query::streams::{SubqueryWatermark, Watermark};
 
 use super::{FlowError, PlannedFlow};
+use crate::pipeline::Branch;
 use crate::plan::stages;
 use crate::plan::stream_scan::from_datafusion;
-use crate::sql::diagnostic::Diagnostic;
-use crate::sql::pipeline::Branch;
-use crate::sql::prepare::{SubqueryWatermark, Watermark};
 use crate::state::event_times::Time;
 use crate::state::watermark::Watermarks;
 

@@ -5,7 +5,7 @@ use millstream_store::checkpoint::Checkpoint;
 use super::{Body, Failure, FlowContext, PlannedFlow, StreamRead};
 use crate::constraints::{Checks, Remedy};
 use crate::driver::outlets::{Aside, Outlet, Outlets, Route};
-use crate::sql::dead_letters::DeadLetterTable;
+use crate::pipeline::dead_letters::DeadLetterTable;
 
 impl PlannedFlow {
     /// Where dead letters go; `None` for a flow that has none and checks nothing. A table that is

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use millstream_sql::nearest;
 use millstream_store::directory_name::directory_name;
 use parking_lot::Mutex;
 use thiserror::Error;
@@ -15,8 +16,7 @@ use crate::api::connector::Connector;
 use crate::api::source::{Classified, Kind, Source};
 use crate::constraints::Remedy;
 use crate::dead_letters::{LetterBox, LetterSource, Tally};
-use crate::sql::dead_letters::DeadLetterTable;
-use crate::sql::nearest;
+use crate::pipeline::dead_letters::DeadLetterTable;
 
 /// Which letters are fed to a flow.
 pub struct Replay {

@@ -8,9 +8,9 @@ use millstream_store::env::Env;
 use crate::api::progress::Listener;
 use crate::api::settings::Logging;
 use crate::api::source::Failure;
+use crate::api::trigger::Trigger;
 use crate::driver::others::Siblings;
 use crate::driver::stop::Stop;
-use crate::sql::trigger::Trigger;
 
 /// What one run of a flow is given.
 #[derive(Clone)]

@@ -23,11 +23,11 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, collect_partitioned};
+use millstream_sql::types::spark_type;
 
 use super::query_plan::QueryPlan;
 use super::row_error::shortened;
 use crate::api::source::Split;
-use crate::sql::types::spark_type;
 
 /// The longest value that is shown.
 const VALUE_CHARACTERS: usize = 60;

@@ -14,7 +14,7 @@
 //! [`StreamScan`]: stream_scan::StreamScan
 
 pub mod culprit;
-pub(crate) mod optimize;
+pub mod places;
 pub mod query_plan;
 mod renewal;
 pub mod row_error;

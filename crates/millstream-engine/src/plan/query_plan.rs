@@ -9,17 +9,17 @@ use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use futures::TryStreamExt;
+use millstream_sql::plan::optimize;
 use millstream_store::env::Env;
 
 use super::culprit::Culprit;
-use super::optimize;
 use super::renewal::Renewal;
 use super::row_error::InSql;
 use super::straight_line::StraightLine;
 use super::stream_scan::{Slots, StreamScan, from_datafusion};
 use crate::api::settings::OnError;
 use crate::api::source::{Failure, Split};
-use crate::sql::places::SqlText;
+use crate::plan::places::SqlText;
 use crate::state::event_times::NewestTimes;
 
 /// A planned streaming query.

@@ -1,11 +1,11 @@
 //! DataFusion's settings for a streaming query, each with its reason.
 
-use datafusion::config::Dialect;
 use datafusion::prelude::SessionConfig;
+use millstream_sql::session::config;
 
 /// Settings for planning and running a query whose leaves are streams.
 pub fn streaming_config() -> SessionConfig {
-    let mut config = common_config()
+    let mut config = config()
         // The scan's own partitions are all the parallelism there is: a repartition would move
         // rows between cores and lose their order for nothing.
         .with_target_partitions(1)
@@ -23,19 +23,5 @@ pub fn streaming_config() -> SessionConfig {
 
 /// Settings for a query over tables at rest.
 pub fn batch_config(partitions: usize) -> SessionConfig {
-    common_config().with_target_partitions(partitions)
-}
-
-fn common_config() -> SessionConfig {
-    let mut config = SessionConfig::new().with_information_schema(false);
-    let options = config.options_mut();
-    // The SQL layer resolves identifiers without regard to case, as Spark does, and hands over the
-    // exact spelling.
-    options.sql_parser.enable_ident_normalization = false;
-    options.sql_parser.collect_spans = true;
-    options.sql_parser.dialect = Dialect::Databricks;
-    // Spark's names: what DataFusion calls Utf8View is a STRING like any other.
-    options.sql_parser.map_string_types_to_utf8view = false;
-    options.execution.time_zone = Some("UTC".to_owned());
-    config
+    config().with_target_partitions(partitions)
 }

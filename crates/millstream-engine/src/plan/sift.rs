@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
+use millstream_sql::json;
 use millstream_store::env::Env;
 
 use super::query_plan::QueryPlan;
@@ -24,7 +25,6 @@ use super::row_error::{self, ComputeError, RowError};
 use crate::api::dead_letter::Letter;
 use crate::api::settings::OnError;
 use crate::api::source::{Failure, Kind, Lane, RecordBatches, Records, Split};
-use crate::json;
 
 /// Ranges of so many rows are not halved any more: with many bad rows that would double the runs.
 const ROWS_ONE_BY_ONE: usize = 8;

@@ -10,7 +10,7 @@ use super::query_plan::QueryPlan;
 use super::stateful_plan::StatefulPlan;
 use super::stream_scan::Slots;
 use crate::api::settings::OnError;
-use crate::sql::places::SqlText;
+use crate::plan::places::SqlText;
 
 /// A streaming query's plan.
 pub enum StreamPlan {

@@ -18,8 +18,8 @@ use arrow_csv::ReaderBuilder;
 use arrow_csv::reader::Decoder;
 use millstream_engine::api::dead_letter;
 use millstream_engine::api::options::{OptionError, Options};
-use millstream_engine::json::ParseMode;
-use millstream_engine::sql::spark_type;
+use millstream_sql::json::ParseMode;
+use millstream_sql::types::spark_type;
 use regex::Regex;
 
 use super::value::corrupt_column;

@@ -12,10 +12,9 @@ use arrow::array::{
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
+use millstream_sql::nearest;
 
-use super::fit;
-use super::{Letter, Place};
-use crate::sql::nearest;
+use super::{Letter, Place, fit};
 
 /// What the names of our own headers begin with, in a table of records.
 pub const OWN_HEADER_PREFIX: &str = "millstream.";
@@ -218,8 +217,8 @@ fn find(field: &Field, known: &[(&str, Column)]) -> Result<Column, LayoutError> 
     let types = column.data_types();
     let same = |known: &DataType| known.equals_datatype(&loose(field.data_type()));
     if !types.iter().any(same) {
-        let shown: Vec<String> = types.iter().map(crate::sql::spark_type).collect();
-        let found = crate::sql::spark_type(field.data_type());
+        let shown: Vec<String> = types.iter().map(millstream_sql::types::spark_type).collect();
+        let found = millstream_sql::types::spark_type(field.data_type());
         let problem = format!("column `{}` of dead letters cannot be {found}", field.name());
         return Err(error(problem, format!("declare it as {}", shown.join(" or "))));
     }

@@ -18,11 +18,11 @@ use datafusion::physical_expr::aggregate::{
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+use millstream_sql::plan::windows::WindowCall;
 
 use super::lineage::EventTime;
 use super::{CutError, Cutter, StageKind, plain};
 use crate::api::settings::OutputMode;
-use crate::sql::windows::WindowCall;
 use crate::state::aggregate::spec::{TimeKey, TimeKind};
 
 /// The functions of an aggregation, over the columns of the plan below it.

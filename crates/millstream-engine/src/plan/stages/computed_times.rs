@@ -11,9 +11,6 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan, SubqueryAlias, col};
 use datafusion::prelude::Column;
 
-/// Names of subqueries with a watermark begin with this.
-pub const SUBQUERY_PREFIX: &str = "__watermarked_";
-
 /// An event time over the columns of a stream.
 #[derive(Debug)]
 pub struct ComputedTime {

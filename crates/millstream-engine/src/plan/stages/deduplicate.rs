@@ -9,15 +9,13 @@ use std::sync::Arc;
 use datafusion::common::ScalarValue;
 use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::{Distinct, DistinctOn, Expr, LogicalPlan, Projection};
+use millstream_sql::query::streams::WITHIN_WATERMARK;
 
 use super::lineage::EventTime;
 use super::{CutError, Cutter, StageKind};
 use crate::state::deduplicate::Stays;
 
-/// The first key of `DISTINCT ON (...) WITHIN WATERMARK`.
-pub const WITHIN_WATERMARK: &str = "__within_watermark";
-
-/// Whether an expression is that key.
+/// Whether an expression is the first key of `DISTINCT ON (...) WITHIN WATERMARK`.
 pub fn is_within_watermark(key: &Expr) -> bool {
     match key {
         Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) => {

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use millstream_sql::functions::windows::TIME;
+use millstream_sql::plan::windows::{WindowCall, WindowKind};
 
 use super::{OperatorTable, Watermarked};
-use crate::functions::windows::TIME;
-use crate::sql::windows::{WindowCall, WindowKind};
 
 /// What an event time column is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,14 +23,15 @@ use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, col};
+use millstream_sql::query::streams::SUBQUERY_PREFIX;
 use thiserror::Error;
 
 use super::stream_scan::{Slots, StreamTable};
 use crate::api::settings::OutputMode;
 use crate::state::aggregate::spec::TimeKey;
 pub use aggregate::PartialAggregate;
-pub use computed_times::{ComputedTime, SUBQUERY_PREFIX, computed_time};
-pub use deduplicate::{Deduplication, WITHIN_WATERMARK, is_within_watermark};
+pub use computed_times::{ComputedTime, computed_time};
+pub use deduplicate::{Deduplication, is_within_watermark};
 pub use join::{JoinSide, StreamedJoin};
 pub use lineage::{EventTime, Lineage};
 

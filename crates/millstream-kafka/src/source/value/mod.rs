@@ -16,7 +16,7 @@ use millstream_engine::api::dead_letter;
 use millstream_engine::api::dead_letter::Letter;
 use millstream_engine::api::options::{OptionError, Options};
 use millstream_engine::api::source::{Failure, Kind};
-use millstream_engine::json::{DecodeOptions, Decoder, MalformedRecord, ParseMode};
+use millstream_sql::json::{DecodeOptions, Decoder, MalformedRecord, ParseMode};
 
 use super::chunk::{Chunk, headers_type};
 use super::csv::{CsvFormat, CsvReader};
@@ -107,7 +107,9 @@ impl Rows {
             Format::Raw => Decoding::Raw,
             Format::Csv(format) => Decoding::Csv(Box::new(CsvReader::new(format, projection))),
             Format::Json(options) => {
-                Decoding::Json(Box::new(Decoder::new(&self.schema, projection, options.clone())?))
+                let decoder = Decoder::new(&self.schema, projection, options.clone());
+                let decoder = decoder.map_err(|error| Failure::new(Kind::Config, error))?;
+                Decoding::Json(Box::new(decoder))
             }
         };
         Ok(Reader { rows: self.clone(), schema, decoding })
@@ -267,7 +269,7 @@ fn text_column(values: &BinaryArray) -> StringArray {
 
 /// The option `mode`. Where malformed records are dead letters none of them becomes a row.
 fn parse_mode(options: &Options) -> Result<ParseMode, OptionError> {
-    let mode = ParseMode::stated(options)?;
+    let mode = options.parse_mode()?;
     let apart = options.get(dead_letter::OPTION).is_some();
     Ok(if apart { ParseMode::DropMalformed } else { mode })
 }

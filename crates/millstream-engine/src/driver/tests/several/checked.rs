@@ -1,11 +1,12 @@
 //! Constraints: which rows are letters may follow from the time of the micro-batch, and each is
 //! once in either sink all the same.
 
+use millstream_sql::session::session;
+
 use super::*;
 use crate::api::dead_letter::{Form, Layout};
 use crate::constraints::{Action, Checks, Constraint};
 use crate::driver::outlets::{Outlet, Outlets, Route};
-use crate::functions;
 
 /// A row is a letter, or not, as the milliseconds of the micro-batch say.
 const BY_TIME: &str = "SELECT v, (v + unix_millis(current_timestamp())) % 3 <> 0, \
@@ -26,7 +27,7 @@ fn outlets(sinks: Vec<Box<dyn Sink>>, routes: Vec<Option<Route>>, action: Action
 
 async fn branch_by_time(clock: &BatchClock, sink: Box<dyn Sink>) -> Branch {
     let slots = Slots::new(2);
-    let context = functions::session(streaming_config(), clock);
+    let context = session(streaming_config(), clock);
     let table = StreamTable::new("input".to_owned(), schema(), Arc::clone(&slots));
     context.register_table("input", Arc::new(table)).unwrap();
     let (state, logical) = context.sql(BY_TIME).await.unwrap().into_parts();

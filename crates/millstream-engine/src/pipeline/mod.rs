@@ -1,0 +1,31 @@
+//! The pipeline file: from its text to tables, and flows between them.
+//!
+//! A pipeline file declares tables (`CREATE TABLE ... USING kafka`) and flows between them
+//! (`INSERT INTO sink SELECT ... FROM STREAM source`), in Spark's words. Reading one goes:
+//!
+//! 1. [`parse`] makes statements of its tokens;
+//! 2. [`flows`] resolves connectors and options, and checks both without touching anything; each
+//!    query is read by `millstream-sql`;
+//! 3. a flow's plan is made by [`Flow::plan`], with columns for its [`constraints`].
+//!
+//! Whatever is wrong becomes a [`Diagnostic`](millstream_sql::diagnostic::Diagnostic) that points
+//! into the file.
+
+mod branches;
+pub mod checkpoints;
+mod constraints;
+mod create_table;
+pub mod dead_letters;
+mod flows;
+mod options;
+mod parse;
+
+pub use constraints::{ConstraintDeclaration, OnViolation};
+pub use flows::{Branch, Flow, Pipeline};
+pub use options::{DeclaredTable, WRITER_OPTIONS, WriterOptions};
+pub use parse::{
+    BranchDeclaration, ColumnDeclaration, FlowDeclaration, OptionDeclaration, TableDeclaration,
+};
+
+#[cfg(test)]
+mod tests;

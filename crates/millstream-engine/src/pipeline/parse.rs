@@ -1,0 +1,356 @@
+//! From tokens to statements.
+//!
+//! Statements end with `;`. Each is read on its own, so that one mistake does not hide the next
+//! statement's. Of a query only its place is kept here; `millstream-sql` reads it.
+
+use std::ops::Range;
+
+use arrow::datatypes::FieldRef;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use millstream_sql::diagnostic::{Diagnostic, Diagnostics, Span};
+use millstream_sql::nearest::nearest;
+use millstream_sql::syntax::cursor::{Cursor, Name};
+use millstream_sql::syntax::lexer::{Lexed, Lexeme};
+
+use super::constraints::{self, ConstraintDeclaration};
+use super::{branches, create_table};
+
+/// `CREATE TABLE`.
+#[derive(Clone, Debug)]
+pub struct TableDeclaration {
+    /// The table's name.
+    pub name: Name,
+    /// The columns, or `None` where the declaration has no list.
+    pub columns: Option<Vec<ColumnDeclaration>>,
+    /// The name after `USING`.
+    pub connector: Name,
+    /// Keys and values of `OPTIONS`, in order.
+    pub options: Vec<OptionDeclaration>,
+    /// The columns of `PARTITIONED BY`.
+    pub partitioned_by: Vec<Name>,
+    /// `LOCATION '...'`.
+    pub location: Option<Name>,
+    /// `COMMENT '...'`.
+    pub comment: Option<Name>,
+    /// The whole statement.
+    pub span: Span,
+}
+
+/// A column of a `CREATE TABLE`.
+#[derive(Clone, Debug)]
+pub struct ColumnDeclaration {
+    /// The column's name, and where it stands.
+    pub name: Name,
+    /// Name, type and nullability.
+    pub field: FieldRef,
+    /// `COMMENT '...'`.
+    pub comment: Option<Name>,
+}
+
+/// One `'key' = 'value'`.
+#[derive(Clone, Debug)]
+pub struct OptionDeclaration {
+    /// The key as written.
+    pub key: Name,
+    /// The value as text.
+    pub value: Name,
+}
+
+/// `[CREATE FLOW name AS] INSERT INTO sink query`, or a query alone, or several of the first that
+/// share a FROM clause.
+#[derive(Clone, Debug)]
+pub struct FlowDeclaration {
+    /// The name after `CREATE FLOW`.
+    pub name: Option<Name>,
+    /// `COMMENT '...'`.
+    pub comment: Option<Name>,
+    /// `CONSTRAINT ...`, in the order written.
+    pub constraints: Vec<ConstraintDeclaration>,
+    /// What is written where; at least one.
+    pub branches: Vec<BranchDeclaration>,
+    /// The whole statement.
+    pub span: Span,
+}
+
+/// A query of a flow and the table it writes to.
+#[derive(Clone, Debug)]
+pub struct BranchDeclaration {
+    /// The table written to; `None` for a query alone, whose rows go to the console.
+    pub sink: Option<Name>,
+    /// `BY NAME`.
+    pub by_name: bool,
+    /// Columns listed after the sink's name.
+    pub columns: Vec<Name>,
+    /// The query's tokens; in pieces, where a FROM clause is shared.
+    pub(super) query: Vec<Range<usize>>,
+    /// INSERT and the query, without a FROM clause that is shared.
+    pub span: Span,
+}
+
+/// `INSERT INTO sink`, up to the query.
+pub(super) struct Insert {
+    pub(super) sink: Name,
+    pub(super) by_name: bool,
+    pub(super) columns: Vec<Name>,
+}
+
+/// `CREATE TEMPORARY VIEW name AS query`.
+#[derive(Clone, Debug)]
+pub struct ViewDeclaration {
+    /// The view's name.
+    pub name: Name,
+    /// The query's tokens.
+    pub(super) query: Range<usize>,
+}
+
+/// A statement of a pipeline file.
+#[derive(Clone, Debug)]
+pub(super) enum Statement {
+    Table(TableDeclaration),
+    Flow(FlowDeclaration),
+    View(ViewDeclaration),
+}
+
+/// Words a statement can start with.
+const STARTS: &[&str] = &["CREATE", "INSERT", "SELECT", "WITH", "FROM"];
+
+/// Reads all statements; every statement that cannot be read gives a diagnostic.
+pub(super) fn parse(lexed: &Lexed) -> (Vec<Statement>, Diagnostics) {
+    let (mut statements, mut found) = (Vec::new(), Diagnostics::default());
+    let ends = lexed.lexemes.iter().enumerate();
+    let ends = ends.filter(|(_, lexeme)| lexeme.token == Token::SemiColon).map(|(at, _)| at);
+    let mut start = 0;
+    for end in ends.chain([lexed.lexemes.len()]) {
+        if start < end {
+            statements.extend(found.take(statement(Cursor::new(lexed, start, end))));
+        }
+        start = end + 1;
+    }
+    (statements, found)
+}
+
+fn statement(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
+    let start = cursor.here();
+    if cursor.is_word("CREATE") {
+        return create(cursor);
+    }
+    if cursor.is_word("INSERT") {
+        return flow(cursor, start, None, None).map(Statement::Flow);
+    }
+    if starts_query(&cursor) {
+        let query = query(&mut cursor)?;
+        let (sink, by_name, columns) = (None, false, Vec::new());
+        let span = start.to(cursor.last_span());
+        let query = vec![query];
+        let branches = vec![BranchDeclaration { sink, by_name, columns, query, span }];
+        let (name, comment, constraints) = (None, None, Vec::new());
+        let flow = FlowDeclaration { name, comment, constraints, branches, span };
+        return Ok(Statement::Flow(flow));
+    }
+    if cursor.is_word("FROM") {
+        return branches::parse(cursor, start, None, None).map(Statement::Flow);
+    }
+    Err(unknown_start(&cursor))
+}
+
+fn unknown_start(cursor: &Cursor<'_>) -> Diagnostic {
+    let word = cursor.peek().and_then(Lexeme::word).unwrap_or("").to_uppercase();
+    let refused = |message: &str, help: &str| Diagnostic::at(cursor.here(), message).help(help);
+    match word.as_str() {
+        "SET" => refused(
+            "SET has no effect on a pipeline",
+            "put the setting into the OPTIONS of the table it is about",
+        ),
+        "DROP" | "ALTER" | "TRUNCATE" | "DELETE" | "UPDATE" | "MERGE" => refused(
+            &format!("{word} does not belong in a pipeline file"),
+            "a pipeline file declares tables and the flows between them; it changes no table",
+        ),
+        "USE" => refused("USE is not supported", "tables of a pipeline file have one-part names"),
+        "EXPLAIN" | "DESCRIBE" | "DESC" | "SHOW" => refused(
+            &format!("{word} does not belong in a pipeline file"),
+            "`millstream validate FILE.sql` shows tables, columns and plans",
+        ),
+        _ => {
+            let help = match nearest(&word, STARTS.iter().copied()) {
+                Some(start) => format!("did you mean {start}?"),
+                None => "statements are CREATE TABLE, CREATE FLOW, INSERT INTO and SELECT".into(),
+            };
+            cursor.unexpected("a statement").help(help)
+        }
+    }
+}
+
+fn create(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
+    let start = cursor.here();
+    cursor.eat_words(&["CREATE"]);
+    if let Some(span) = cursor.eat_words(&["OR", "REPLACE"])
+        && !["TEMPORARY", "TEMP", "VIEW"].iter().any(|word| cursor.is_word(word))
+    {
+        return Err(Diagnostic::at(span, "OR REPLACE is not supported")
+            .help("a pipeline file declares each name once; leave OR REPLACE out"));
+    }
+    if let Some(span) = cursor.eat_words(&["STREAMING", "TABLE"]) {
+        return Err(Diagnostic::at(span, "CREATE STREAMING TABLE is not supported").help(
+            "declare the table with CREATE TABLE name USING connector ..., then write to it:\n\
+             CREATE FLOW flow AS INSERT INTO name SELECT ... FROM STREAM source",
+        ));
+    }
+    if let Some(span) = cursor.eat_words(&["MATERIALIZED", "VIEW"]) {
+        return Err(Diagnostic::at(span, "CREATE MATERIALIZED VIEW is not supported").help(
+            "declare a table for the result and write to it: INSERT INTO name SELECT ...; or, \
+             where the result need not be stored, CREATE TEMPORARY VIEW name AS SELECT ...",
+        ));
+    }
+    let _ = cursor.eat_words(&["TEMPORARY"]).or_else(|| cursor.eat_words(&["TEMP"]));
+    if cursor.eat_words(&["VIEW"]).is_some() {
+        return view(cursor);
+    }
+    if cursor.eat_words(&["FLOW"]).is_some() {
+        let name = cursor.name("the flow's name")?;
+        let mut comment = None;
+        if cursor.eat_words(&["COMMENT"]).is_some() {
+            comment = Some(cursor.string("a comment")?);
+        }
+        let constraints = constraints::parse(&mut cursor)?;
+        let constrained = |flow| Statement::Flow(FlowDeclaration { constraints, ..flow });
+        cursor.expect_words(&["AS"], "after the flow's name")?;
+        if cursor.is_word("FROM") {
+            return branches::parse(cursor, start, Some(name), comment).map(constrained);
+        }
+        if !cursor.is_word("INSERT") {
+            let help = "a flow is CREATE FLOW name AS INSERT INTO sink SELECT ...";
+            return Err(cursor.unexpected("INSERT INTO").help(help));
+        }
+        return flow(cursor, start, Some(name), comment).map(constrained);
+    }
+    if cursor.eat_words(&["TABLE"]).is_some() {
+        return create_table::parse(cursor, start).map(Statement::Table);
+    }
+    let word = cursor.peek().and_then(Lexeme::word).unwrap_or("");
+    let known = ["TABLE", "FLOW", "VIEW", "TEMPORARY"];
+    let help = match nearest(word, known) {
+        Some(known) => format!("did you mean CREATE {known}?"),
+        None => "CREATE TABLE, CREATE FLOW and CREATE TEMPORARY VIEW are supported".into(),
+    };
+    Err(cursor.unexpected("TABLE, FLOW or VIEW after CREATE").help(help))
+}
+
+fn view(mut cursor: Cursor<'_>) -> Result<Statement, Diagnostic> {
+    cursor.eat_words(&["IF", "NOT", "EXISTS"]);
+    let name = one_part_name(&mut cursor, "the view's name")?;
+    if cursor.is_token(&Token::LParen) {
+        return Err(Diagnostic::at(cursor.here(), "a column list of a view is not supported")
+            .help("name the columns in the query: SELECT a AS first, ..."));
+    }
+    cursor.expect_words(&["AS"], "after the view's name")?;
+    let query = query(&mut cursor)?;
+    Ok(Statement::View(ViewDeclaration { name, query }))
+}
+
+fn flow(
+    mut cursor: Cursor<'_>,
+    start: Span,
+    name: Option<Name>,
+    comment: Option<Name>,
+) -> Result<FlowDeclaration, Diagnostic> {
+    let from = cursor.here();
+    let Insert { sink, by_name, columns } = insert(&mut cursor)?;
+    if !starts_query(&cursor) {
+        return Err(cursor.unexpected("a query (SELECT or WITH)"));
+    }
+    let query = vec![query(&mut cursor)?];
+    let (sink, end) = (Some(sink), cursor.last_span());
+    let branches = vec![BranchDeclaration { sink, by_name, columns, query, span: from.to(end) }];
+    let (constraints, span) = (Vec::new(), start.to(end));
+    Ok(FlowDeclaration { name, comment, constraints, branches, span })
+}
+
+/// Takes `INSERT INTO sink [BY NAME] [(columns)]`.
+pub(super) fn insert(cursor: &mut Cursor<'_>) -> Result<Insert, Diagnostic> {
+    cursor.eat_words(&["INSERT"]);
+    if let Some(span) = cursor.eat_words(&["OVERWRITE"]) {
+        return Err(Diagnostic::at(span, "INSERT OVERWRITE is not supported")
+            .help("a flow adds rows: INSERT INTO"));
+    }
+    cursor.expect_words(&["INTO"], "after INSERT")?;
+    cursor.eat_words(&["TABLE"]);
+    let sink = one_part_name(cursor, "the name of the table to write to")?;
+    let by_name = cursor.eat_words(&["BY", "NAME"]).is_some();
+    let mut columns = Vec::new();
+    // A parenthesis may also open the query itself.
+    let lists_columns = cursor.is_token(&Token::LParen)
+        && !cursor.nth(1).is_some_and(|next| next.is_word("SELECT") || next.is_word("WITH"));
+    if lists_columns {
+        cursor.advance();
+        loop {
+            columns.push(cursor.name("a column name")?);
+            if !cursor.eat(&Token::Comma) {
+                break;
+            }
+        }
+        cursor.expect(&Token::RParen, "after the column list")?;
+    }
+    if by_name && let Some(first) = columns.first() {
+        return Err(Diagnostic::at(first.span, "BY NAME takes no column list")
+            .help("leave out BY NAME, or the list"));
+    }
+    Ok(Insert { sink, by_name, columns })
+}
+
+/// A table's name; `a.b` is refused.
+pub(super) fn one_part_name(cursor: &mut Cursor<'_>, what: &str) -> Result<Name, Diagnostic> {
+    let name = cursor.name(what)?;
+    if !cursor.is_token(&Token::Period) {
+        return Ok(name);
+    }
+    let mut last = name.clone();
+    while cursor.eat(&Token::Period) {
+        last = cursor.name(what)?;
+    }
+    Err(Diagnostic::at(name.span.to(last.span), "tables of a pipeline file have one-part names")
+        .help(format!("write `{}`", last.text)))
+}
+
+fn starts_query(cursor: &Cursor<'_>) -> bool {
+    let mut ahead = 0;
+    while cursor.nth(ahead).is_some_and(|lexeme| lexeme.token == Token::LParen) {
+        ahead += 1;
+    }
+    let next = cursor.nth(ahead);
+    ["SELECT", "WITH", "VALUES"].iter().any(|word| next.is_some_and(|next| next.is_word(word)))
+}
+
+/// Takes a query to the end of the statement; refuses what can only be another statement.
+fn query(cursor: &mut Cursor<'_>) -> Result<Range<usize>, Diagnostic> {
+    let range = cursor.at..cursor.end;
+    let mut depth = 0_usize;
+    while let Some(lexeme) = cursor.peek() {
+        match lexeme.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ if depth == 0 && starts_statement(cursor) => return Err(missing_semicolon(cursor)),
+            _ => {}
+        }
+        cursor.advance();
+    }
+    Ok(range)
+}
+
+/// True where the next tokens cannot go on a query or a clause, but start a statement.
+pub(super) fn starts_statement(cursor: &Cursor<'_>) -> bool {
+    let second = |words: &[&str]| {
+        cursor.nth(1).is_some_and(|next| words.iter().any(|word| next.is_word(word)))
+    };
+    (cursor.is_word("CREATE")
+        && second(&["TABLE", "FLOW", "VIEW", "TEMPORARY", "TEMP", "OR", "STREAMING"]))
+        || (cursor.is_word("INSERT") && second(&["INTO", "OVERWRITE"]))
+}
+
+/// The error before a statement that follows another without a `;`.
+pub(super) fn missing_semicolon(cursor: &Cursor<'_>) -> Diagnostic {
+    let end = cursor.last_span().end;
+    let words = &cursor.lexed.text[cursor.here().range()];
+    Diagnostic::at(cursor.here(), format!("a `;` is missing before {}", words.to_uppercase()))
+        .note_at(Span::new(end, end), "the statement before ends here")
+        .help("end each statement with `;`")
+}

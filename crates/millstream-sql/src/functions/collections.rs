@@ -1,0 +1,365 @@
+//! Functions of arrays and maps.
+
+use std::sync::Arc;
+
+use arrow::array::builder::BinaryBuilder;
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, new_empty_array};
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::{SortOptions, interleave, sort_to_indices, take};
+use arrow::datatypes::{DataType, FieldRef, Int32Type, Int64Type, UInt32Type};
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::{Result, exec_err, plan_err};
+
+use super::common_types::common_type;
+use super::define::{
+    Arguments, Function, Param, returns_boolean, returns_int, returns_long, within_column,
+};
+
+use crate::types::{map_of, spark_type};
+
+use Param::{Any, Boolean, Int};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function::new("element_at", &[Any, Any], element_type, element_at),
+    Function::new("at_index", &[Param::Array, Any], element_type, super::arrays::at_index),
+    Function::new("get", &[Param::Array, Int], element_type, get),
+    Function::new("try_element_at", &[Any, Any], element_type, try_element_at),
+    Function::new("map", &[Any], type_of_map, map).required(0).variadic(),
+    Function::new("map_contains_key", &[Any, Any], returns_boolean, map_contains_key),
+    Function::new("array_position", &[Param::Array, Any], returns_long, array_position),
+    Function::new("sort_array", &[Param::Array, Boolean], same, sort_array).required(1),
+    Function::new("array_sort", &[Param::Array], same, array_sort),
+    Function::new("concat", &[Any], concat_type, concat).required(0).variadic(),
+    Function::new("array_size", &[Param::Array], returns_int, size),
+    Function::new("size", &[Any], returns_int, size).aliases(&["cardinality"]),
+];
+
+fn same(args: &[DataType]) -> Result<DataType> {
+    Ok(args[0].clone())
+}
+
+fn element_type(args: &[DataType]) -> Result<DataType> {
+    match &args[0] {
+        DataType::List(item) => Ok(item.data_type().clone()),
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(fields) => Ok(fields[1].data_type().clone()),
+            other => plan_err!("a map cannot have entries of type {other}"),
+        },
+        other => plan_err!("expected an ARRAY or a MAP, found {}", spark_type(other)),
+    }
+}
+
+/// Takes from `values` at `indices`, null where there is none.
+fn pick(values: &ArrayRef, indices: Vec<Option<usize>>) -> Result<ArrayRef> {
+    let indices = indices.into_iter().map(|index| index.map(|index| index as u32));
+    let indices: arrow::array::UInt32Array = indices.collect();
+    Ok(take(values, &indices, None)?)
+}
+
+fn element_at(args: &Arguments) -> Result<ArrayRef> {
+    one_element(args, true)
+}
+
+fn try_element_at(args: &Arguments) -> Result<ArrayRef> {
+    one_element(args, false)
+}
+
+fn one_element(args: &Arguments, strict: bool) -> Result<ArrayRef> {
+    let values = args.expanded(0)?;
+    if let Some(map) = values.as_map_opt() {
+        return pick(map.values(), map_indices(map, args)?);
+    }
+    let list = values.as_list::<i32>();
+    let index = arrow::compute::cast(&args.expanded(1)?, &DataType::Int64)?;
+    let index = index.as_primitive::<Int64Type>();
+    let find = |row: usize| {
+        if list.is_null(row) || index.is_null(row) {
+            return Ok(None);
+        }
+        let (index, length) = (index.value(row), i64::from(list.value_length(row)));
+        let at = if index < 0 { length + index } else { index - 1 };
+        if index == 0 {
+            return exec_err!("element_at counts from 1, or from -1 at the end; the index is 0");
+        }
+        if (0..length).contains(&at) {
+            return Ok(Some(list.value_offsets()[row] as usize + at as usize));
+        }
+        if strict {
+            return exec_err!(
+                "the array has {length} elements and element {index} is asked for; use \
+                 try_element_at or get to get NULL instead"
+            );
+        }
+        Ok(None)
+    };
+    let indices = (0..args.rows).map(find).collect::<Result<Vec<_>>>()?;
+    pick(list.values(), indices)
+}
+
+fn get(args: &Arguments) -> Result<ArrayRef> {
+    let values = args.expanded(0)?;
+    let (list, index) = (values.as_list::<i32>(), args.int(1));
+    let find = |row: usize| {
+        let index = index.get(row).filter(|_| list.is_valid(row))?;
+        let inside = (0..list.value_length(row)).contains(&index);
+        inside.then(|| (list.value_offsets()[row] + index) as usize)
+    };
+    pick(list.values(), (0..args.rows).map(find).collect())
+}
+
+/// Where in a map's entries the key argument 1 is, for each row.
+fn map_indices(map: &MapArray, args: &Arguments) -> Result<Vec<Option<usize>>> {
+    let key_type = map.keys().data_type();
+    let wanted = arrow::compute::cast(&args.expanded(1)?, key_type)?;
+    let rows = RowConverter::new(vec![SortField::new(key_type.clone())])?;
+    let keys = rows.convert_columns(&[Arc::clone(map.keys())])?;
+    let wanted_rows = rows.convert_columns(&[Arc::clone(&wanted)])?;
+    let offsets = map.value_offsets();
+    let find = |row: usize| {
+        if map.is_null(row) || wanted.is_null(row) {
+            return None;
+        }
+        let mut entries = offsets[row] as usize..offsets[row + 1] as usize;
+        entries.find(|entry| keys.row(*entry) == wanted_rows.row(row))
+    };
+    Ok((0..args.rows).map(find).collect())
+}
+
+fn map_contains_key(args: &Arguments) -> Result<ArrayRef> {
+    let values = args.expanded(0)?;
+    let Some(map) = values.as_map_opt() else {
+        return exec_err!("map_contains_key takes a MAP, not {}", spark_type(values.data_type()));
+    };
+    let found = map_indices(map, args)?;
+    args.booleans(|row| Ok(map.is_valid(row).then(|| found[row].is_some())))
+}
+
+fn type_of_map(args: &[DataType]) -> Result<DataType> {
+    if !args.len().is_multiple_of(2) {
+        return plan_err!("map takes keys and values in turn, and got {} arguments", args.len());
+    }
+    let common = |from: usize| {
+        let types: Vec<DataType> = args.iter().skip(from).step_by(2).cloned().collect();
+        match common_type(&types) {
+            Some(common) => Ok(common),
+            None if types.is_empty() => Ok(DataType::Utf8),
+            None => plan_err!("map: the types {types:?} have no common type"),
+        }
+    };
+    Ok(map_of(common(0)?, common(1)?))
+}
+
+fn map(args: &Arguments) -> Result<ArrayRef> {
+    let DataType::Map(entries, _) = &args.returns else {
+        return exec_err!("map returns a MAP");
+    };
+    let DataType::Struct(fields) = entries.data_type() else {
+        return exec_err!("a map has entries");
+    };
+    let pairs = args.len() / 2;
+    let column = |from: usize, data_type: &DataType| -> Result<ArrayRef> {
+        let columns = (0..pairs).map(|pair| {
+            arrow::compute::cast(&args.expanded(2 * pair + from)?, data_type)
+                .map_err(datafusion::common::DataFusionError::from)
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        if pairs == 0 {
+            return Ok(new_empty_array(data_type));
+        }
+        let order: Vec<_> =
+            (0..args.rows).flat_map(|row| (0..pairs).map(move |pair| (pair, row))).collect();
+        let columns: Vec<&dyn Array> = columns.iter().map(AsRef::as_ref).collect();
+        Ok(interleave(&columns, &order)?)
+    };
+    let keys = column(0, fields[0].data_type())?;
+    if keys.null_count() > 0 {
+        return exec_err!("a map cannot have NULL as a key");
+    }
+    refuse_duplicates(&keys, pairs)?;
+    let values = column(1, fields[1].data_type())?;
+    let offsets: Vec<i32> = (0..=args.rows).map(|row| (row * pairs) as i32).collect();
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    let parts = StructArray::try_new(fields.clone(), vec![keys, values], None)?;
+    Ok(Arc::new(MapArray::try_new(Arc::clone(entries), offsets, parts, None, false)?))
+}
+
+fn refuse_duplicates(keys: &ArrayRef, pairs: usize) -> Result<()> {
+    if pairs < 2 || keys.is_empty() {
+        return Ok(());
+    }
+    let rows = RowConverter::new(vec![SortField::new(keys.data_type().clone())])?;
+    let rows = rows.convert_columns(&[Arc::clone(keys)])?;
+    for start in (0..keys.len()).step_by(pairs) {
+        for at in start..start + pairs {
+            if (start..at).any(|before| rows.row(before) == rows.row(at)) {
+                return exec_err!("a map cannot have the same key twice");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The number of the first element equal to argument 1, from 1; 0 if there is none.
+fn array_position(args: &Arguments) -> Result<ArrayRef> {
+    let values = args.expanded(0)?;
+    let list = values.as_list::<i32>();
+    let item = list.values().data_type();
+    if item.is_null() {
+        return args.primitives::<Int64Type>(|row| Ok(list.is_valid(row).then_some(0)));
+    }
+    let wanted = arrow::compute::cast(&args.expanded(1)?, item)?;
+    let rows = RowConverter::new(vec![SortField::new(item.clone())])?;
+    let items = rows.convert_columns(&[Arc::clone(list.values())])?;
+    let wanted_rows = rows.convert_columns(&[Arc::clone(&wanted)])?;
+    let offsets = list.value_offsets();
+    args.primitives::<Int64Type>(|row| {
+        if list.is_null(row) || wanted.is_null(row) {
+            return Ok(None);
+        }
+        let mut range = offsets[row] as usize..offsets[row + 1] as usize;
+        let found = range.position(|at| items.row(at) == wanted_rows.row(row));
+        Ok(Some(found.map_or(0, |at| at as i64 + 1)))
+    })
+}
+
+/// Nulls stand first in ascending order and last in descending order.
+fn sort_array(args: &Arguments) -> Result<ArrayRef> {
+    let ascending = (args.len() > 1).then(|| args.boolean(1));
+    sorted(args, |row| {
+        let ascending = ascending.as_ref().map_or(Some(true), |ascending| ascending.get(row))?;
+        Some(SortOptions { descending: !ascending, nulls_first: ascending })
+    })
+}
+
+/// Ascending, nulls last.
+fn array_sort(args: &Arguments) -> Result<ArrayRef> {
+    sorted(args, |_| Some(SortOptions { descending: false, nulls_first: false }))
+}
+
+fn sorted(args: &Arguments, order: impl Fn(usize) -> Option<SortOptions>) -> Result<ArrayRef> {
+    let values = args.expanded(0)?;
+    let list = values.as_list::<i32>();
+    let DataType::List(item) = list.data_type() else {
+        return exec_err!("a list has items");
+    };
+    let mut indices: Vec<u32> = Vec::with_capacity(list.values().len());
+    let mut offsets = vec![0];
+    let mut valid = Vec::with_capacity(args.rows);
+    for row in 0..args.rows {
+        let order = order(row).filter(|_| list.is_valid(row));
+        if order.is_some() {
+            let start = list.value_offsets()[row] as u32;
+            let sorted = sort_to_indices(&list.value(row), order, None)?;
+            indices.extend(sorted.values().iter().map(|index| index + start));
+        }
+        valid.push(order.is_some());
+        offsets.push(indices.len() as i32);
+    }
+    let indices = arrow::array::PrimitiveArray::<UInt32Type>::from_iter_values(indices);
+    let items = take(list.values(), &indices, None)?;
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
+    Ok(Arc::new(ListArray::try_new(Arc::clone(item), offsets, items, nulls)?))
+}
+
+/// With ANSI mode on, the size of NULL is NULL.
+fn size(args: &Arguments) -> Result<ArrayRef> {
+    let values = args.expanded(0)?;
+    if values.data_type().is_null() {
+        return Ok(arrow::array::new_null_array(&args.returns, args.rows));
+    }
+    let offsets = match (values.as_list_opt::<i32>(), values.as_map_opt()) {
+        (Some(list), _) => list.offsets(),
+        (_, Some(map)) => map.offsets(),
+        _ => return exec_err!("size takes an ARRAY or a MAP"),
+    };
+    args.primitives::<Int32Type>(|row| {
+        Ok(values.is_valid(row).then(|| offsets[row + 1] - offsets[row]))
+    })
+}
+
+/// An ARRAY if arrays are joined, BINARY if nothing but bytes, else a STRING.
+fn concat_type(args: &[DataType]) -> Result<DataType> {
+    if !args.iter().any(|arg| matches!(arg, DataType::List(_))) {
+        let bytes = !args.is_empty() && args.iter().all(|arg| *arg == DataType::Binary);
+        return Ok(if bytes { DataType::Binary } else { DataType::Utf8 });
+    }
+    match common_type(args) {
+        Some(common @ DataType::List(_)) => Ok(common),
+        _ => {
+            let names: Vec<String> = args.iter().map(spark_type).collect();
+            plan_err!("concat cannot join {}", names.join(" and "))
+        }
+    }
+}
+
+/// NULL if any part is.
+fn concat(args: &Arguments) -> Result<ArrayRef> {
+    let parts = (0..args.len()).map(|at| {
+        let (values, constant) = args.array(at);
+        Ok((super::cast::cast(values, &args.returns, true)?, constant))
+    });
+    let parts = parts.collect::<Result<Vec<_>>>()?;
+    match &args.returns {
+        DataType::List(item) => concat_lists(&parts, item, args.rows),
+        DataType::Binary => concat_bytes(&parts, args.rows),
+        _ => {
+            let parts: Vec<_> =
+                parts.iter().map(|(part, constant)| (part.as_string::<i32>(), *constant)).collect();
+            args.write(|row, out| {
+                for (part, constant) in &parts {
+                    let row = if *constant { 0 } else { row };
+                    if part.is_null(row) {
+                        return Ok(false);
+                    }
+                    out.push_str(part.value(row));
+                }
+                Ok(true)
+            })
+        }
+    }
+}
+
+fn concat_bytes(parts: &[(ArrayRef, bool)], rows: usize) -> Result<ArrayRef> {
+    let parts: Vec<_> =
+        parts.iter().map(|(part, constant)| (part.as_binary::<i32>(), *constant)).collect();
+    let (mut out, mut value, mut total) = (BinaryBuilder::new(), Vec::new(), 0);
+    for row in 0..rows {
+        value.clear();
+        let row_of = |constant: bool| if constant { 0 } else { row };
+        if parts.iter().any(|(part, constant)| part.is_null(row_of(*constant))) {
+            out.append_null();
+            continue;
+        }
+        parts.iter().for_each(|(part, constant)| value.extend(part.value(row_of(*constant))));
+        within_column(&mut total, value.len())?;
+        out.append_value(&value);
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+fn concat_lists(parts: &[(ArrayRef, bool)], item: &FieldRef, rows: usize) -> Result<ArrayRef> {
+    let lists: Vec<_> =
+        parts.iter().map(|(part, constant)| (part.as_list::<i32>(), *constant)).collect();
+    let mut order = Vec::new();
+    let mut offsets = vec![0];
+    let mut valid = Vec::with_capacity(rows);
+    for row in 0..rows {
+        let row_of = |constant: bool| if constant { 0 } else { row };
+        let is_valid = lists.iter().all(|(list, constant)| list.is_valid(row_of(*constant)));
+        if is_valid {
+            for (at, (list, constant)) in lists.iter().enumerate() {
+                let row = row_of(*constant);
+                let range = list.value_offsets()[row]..list.value_offsets()[row + 1];
+                order.extend(range.map(|index| (at, index as usize)));
+            }
+        }
+        valid.push(is_valid);
+        offsets.push(order.len() as i32);
+    }
+    let values: Vec<&dyn Array> = lists.iter().map(|(list, _)| list.values().as_ref()).collect();
+    let items = interleave(&values, &order)?;
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
+    Ok(Arc::new(ListArray::try_new(Arc::clone(item), offsets, items, nulls)?))
+}

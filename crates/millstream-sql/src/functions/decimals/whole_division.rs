@@ -1,0 +1,96 @@
+//! `DIV`: how often the right side goes into the left one, as a BIGINT.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, Decimal128Type, Int64Type, i256};
+use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use super::super::define::{Arguments, call, known_by_name};
+use super::types::{digits_of, type_of};
+use super::unscaled::power_of_ten;
+use crate::types::spark_type;
+
+/// The function behind `DIV`.
+pub(in crate::functions) fn whole_division() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(WholeDivision(Signature::user_defined(Volatility::Immutable))))
+}
+
+struct WholeDivision(Signature);
+
+known_by_name!(WholeDivision);
+
+impl ScalarUDFImpl for WholeDivision {
+    fn name(&self) -> &str {
+        "div"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let is_decimal = |given: &DataType| matches!(given, DataType::Decimal128(..));
+        let decimals = given.iter().any(is_decimal);
+        let side = |given: &DataType| match given {
+            DataType::Null | DataType::Utf8 if !decimals => Ok(DataType::Int64),
+            DataType::Null => Ok(DataType::Decimal128(38, 0)),
+            given => match digits_of(given) {
+                Some(digits) if decimals => Ok(type_of(digits)),
+                Some(_) => Ok(DataType::Int64),
+                None => plan_err!(
+                    "DIV takes whole numbers and DECIMALs, not {}; cast it, or write floor(a / b)",
+                    spark_type(given)
+                ),
+            },
+        };
+        given.iter().map(side).collect()
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        call(&args, quotients)
+    }
+}
+
+fn quotients(args: &Arguments) -> Result<ArrayRef> {
+    let by_zero = || exec_err!("division by zero; use nullif(..., 0) for NULL instead");
+    let DataType::Decimal128(_, left_scale) = *args.data_type(0) else {
+        let (left, right) = (args.long(0), args.long(1));
+        return args.primitives::<Int64Type>(|row| match (left.get(row), right.get(row)) {
+            (Some(_), Some(0)) => by_zero(),
+            (Some(left), Some(right)) => match left.checked_div(right) {
+                None => exec_err!("{left} DIV {right} does not fit BIGINT"),
+                quotient => Ok(quotient),
+            },
+            _ => Ok(None),
+        });
+    };
+    let DataType::Decimal128(_, right_scale) = *args.data_type(1) else {
+        return exec_err!("both sides of DIV are decimals, or none is");
+    };
+    let scale = left_scale.max(right_scale);
+    let at_one_scale = |value: i128, from: i8| {
+        i256::from_i128(value).checked_mul(power_of_ten(u32::try_from(scale - from).ok()?)?)
+    };
+    let (left, right) = (args.primitive::<Decimal128Type>(0), args.primitive::<Decimal128Type>(1));
+    args.primitives::<Int64Type>(|row| match (left.get(row), right.get(row)) {
+        (Some(_), Some(0)) => by_zero(),
+        (Some(left), Some(right)) => {
+            let left = at_one_scale(left, left_scale);
+            let quotient = left.zip(at_one_scale(right, right_scale));
+            let quotient = quotient.and_then(|(left, right)| left.checked_div(right)?.to_i128());
+            match quotient.and_then(|quotient| i64::try_from(quotient).ok()) {
+                None => exec_err!("a result of DIV does not fit BIGINT; use floor(a / b)"),
+                quotient => Ok(quotient),
+            }
+        }
+        _ => Ok(None),
+    })
+}

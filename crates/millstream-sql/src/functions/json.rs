@@ -1,0 +1,192 @@
+//! Functions between JSON text and columns.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StructArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, Schema};
+use datafusion::common::{
+    DataFusionError, Result, exec_err, internal_err, plan_datafusion_err, plan_err,
+};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+
+use super::define::{Arguments, Function, Param, call, literal_text, returns_int, returns_text};
+use super::types::schema_of;
+use crate::json::{self, DecodeOptions, Decoder, EncodeOptions, ParseMode, Path};
+use crate::types::spark_type;
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function::new("to_json", &[Param::Any, Param::Any], returns_json, to_json).required(1),
+    Function::new("get_json_object", &[Param::Text, Param::Text], returns_text, get_json_object),
+    Function::new("json_array_length", &[Param::Text], returns_int, json_array_length),
+];
+
+fn returns_json(args: &[DataType]) -> Result<DataType> {
+    match &args[0] {
+        DataType::Struct(_) | DataType::Map(..) | DataType::List(_) => {
+            json::check(&args[0]).map_err(|error| plan_datafusion_err!("to_json: {error}"))?;
+            Ok(DataType::Utf8)
+        }
+        other => plan_err!(
+            "to_json takes a STRUCT, MAP or ARRAY and got {}; for columns, write \
+             to_json(struct(a, b))",
+            spark_type(other)
+        ),
+    }
+}
+
+fn to_json(args: &Arguments) -> Result<ArrayRef> {
+    let mut options = EncodeOptions::default();
+    if args.len() > 1 {
+        for (key, value) in entries(args.array(1).0)? {
+            match (key.as_str(), value.as_str()) {
+                ("ignorenullfields", "true") => options.ignore_null_fields = true,
+                ("ignorenullfields", "false") => options.ignore_null_fields = false,
+                _ => return exec_err!("to_json: there is no option {key} = {value}"),
+            }
+        }
+    }
+    let text = json::encode(args.array(0).0, options);
+    Ok(Arc::new(text.map_err(|error| DataFusionError::External(error.into()))?))
+}
+
+/// The options in a MAP argument, with their keys in lower case.
+fn entries(options: &ArrayRef) -> Result<Vec<(String, String)>> {
+    if !matches!(options.data_type(), DataType::Map(..)) || options.is_empty() {
+        return exec_err!("options are a map, for example map('mode', 'FAILFAST')");
+    }
+    let row = options.as_map().value(0);
+    let text = |at: usize| arrow::compute::cast(row.column(at), &DataType::Utf8);
+    let (keys, values) = (text(0)?, text(1)?);
+    let entries = keys.as_string::<i32>().iter().zip(values.as_string::<i32>());
+    let entry = |(key, value): (Option<&str>, Option<&str>)| {
+        (key.unwrap_or_default().to_lowercase(), value.unwrap_or_default().to_owned())
+    };
+    Ok(entries.map(entry).collect())
+}
+
+fn get_json_object(args: &Arguments) -> Result<ArrayRef> {
+    let (documents, paths) = (args.text(0), args.text(1));
+    let mut last: Option<(&str, Option<Path>)> = None;
+    args.write(|row, out| {
+        let (Some(document), Some(path)) = (documents.get(row), paths.get(row)) else {
+            return Ok(false);
+        };
+        if last.as_ref().is_none_or(|(text, _)| *text != path) {
+            last = Some((path, Path::parse(path)));
+        }
+        let path = last.as_ref().and_then(|(_, path)| path.as_ref());
+        Ok(path.is_some_and(|path| path.find(document, out)))
+    })
+}
+
+fn json_array_length(args: &Arguments) -> Result<ArrayRef> {
+    let documents = args.text(0);
+    args.primitives::<Int32Type>(|row| Ok(documents.get(row).and_then(json::array_length)))
+}
+
+/// `from_json(text, schema[, options])`; the type is in the schema, which must be a literal.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct FromJson {
+    signature: Signature,
+}
+
+impl FromJson {
+    pub fn udf() -> Arc<ScalarUDF> {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Arc::new(ScalarUDF::from(Self { signature }))
+    }
+}
+
+impl ScalarUDFImpl for FromJson {
+    fn name(&self) -> &str {
+        "from_json"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        match given {
+            [_, _] => Ok(vec![DataType::Utf8, DataType::Utf8]),
+            [_, _, options] => Ok(vec![DataType::Utf8, DataType::Utf8, options.clone()]),
+            _ => plan_err!("from_json takes text, a schema and perhaps options"),
+        }
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        internal_err!("from_json has its type from return_field_from_args")
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let ddl = literal_text("from_json", args.scalar_arguments[1])?;
+        let data_type =
+            schema_of(ddl).map_err(|error| plan_datafusion_err!("from_json: {error}"))?;
+        let fields = match &data_type {
+            DataType::Struct(fields) => fields.clone(),
+            DataType::List(_) | DataType::Map(..) => {
+                vec![Field::new("value", data_type.clone(), true)].into()
+            }
+            other => {
+                return plan_err!(
+                    "from_json: the schema is a STRUCT, ARRAY or MAP, not {}",
+                    spark_type(other)
+                );
+            }
+        };
+        decoder(&Schema::new(fields), ParseMode::Permissive)?;
+        Ok(Arc::new(Field::new(self.name(), data_type, true)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let schema = args.args[1].data_type();
+        if schema != DataType::Utf8 {
+            return internal_err!("the schema of from_json is text");
+        }
+        call(&args, from_json)
+    }
+}
+
+fn from_json(args: &Arguments) -> Result<ArrayRef> {
+    let texts = args.array(0).0.as_string::<i32>();
+    let mode = if args.len() > 2 { mode(args.array(2).0)? } else { ParseMode::Permissive };
+    let failed = |error| DataFusionError::External(Box::new(error));
+    let DataType::Struct(fields) = &args.returns else {
+        return json::decode_values(texts, &args.returns, mode).map_err(failed);
+    };
+    let mut decoder = decoder(&Schema::new(fields.clone()), mode)?;
+    let decoded = decoder.decode(texts).map_err(failed)?;
+    // No text gives NULL; any other text a struct, of nulls if it is malformed.
+    let columns = decoded.rows.columns().to_vec();
+    let is_there = |text: Option<&str>| text.is_some_and(|text| !text.trim().is_empty());
+    let nulls = Some(texts.iter().map(is_there).collect::<NullBuffer>());
+    let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+    let rows = StructArray::try_new_with_length(fields.clone(), columns, nulls, texts.len())?;
+    Ok(Arc::new(rows))
+}
+
+fn decoder(schema: &Schema, mode: ParseMode) -> Result<Decoder> {
+    let projection: Vec<usize> = (0..schema.fields().len()).collect();
+    let options = DecodeOptions { mode, ignore_case: false, ..DecodeOptions::default() };
+    Decoder::new(schema, &projection, options)
+        .map_err(|error| plan_datafusion_err!("from_json: {error}"))
+}
+
+fn mode(options: &ArrayRef) -> Result<ParseMode> {
+    let mut mode = ParseMode::Permissive;
+    for (key, value) in entries(options)? {
+        mode = match (key.as_str(), value.to_uppercase().as_str()) {
+            ("mode", "PERMISSIVE") => ParseMode::Permissive,
+            ("mode", "FAILFAST") => ParseMode::FailFast,
+            ("mode", other) => {
+                return exec_err!("from_json: the mode is PERMISSIVE or FAILFAST, not {other}");
+            }
+            _ => return exec_err!("from_json: there is no option {key}; there is mode"),
+        };
+    }
+    Ok(mode)
+}

@@ -1,0 +1,136 @@
+//! The SQL functions and operators of a query, with Spark's semantics: ANSI mode on, session time
+//! zone UTC.
+//!
+//! Three layers, each over the one before: what DataFusion brings, what `datafusion-spark` brings,
+//! and what is here because both differ from Spark or lack it. `docs/reference/functions.md` says
+//! what there is and what still differs.
+
+mod aggregates;
+mod arrays;
+mod bytes;
+mod cast;
+mod clock;
+mod coerced;
+mod collections;
+mod common_types;
+mod date_parts;
+mod date_steps;
+mod datetime;
+mod decimals;
+mod define;
+mod json;
+pub(crate) mod literals;
+mod numbers;
+mod operators;
+mod parts;
+mod pattern;
+mod regex;
+mod rules;
+mod sequences;
+pub(crate) mod sessions;
+mod spans;
+mod text;
+mod time_pattern;
+mod tries;
+pub(crate) mod types;
+pub mod windows;
+mod zones;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::optimizer::Analyzer;
+use datafusion_spark::planner::SparkFunctionPlanner;
+
+pub use clock::BatchClock;
+
+use crate::types::planner::SparkTypes;
+
+/// Adds all functions to `builder`, which must not have its default features yet. Functions that
+/// ask for the time read `clock`.
+pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStateBuilder {
+    let mut builder = builder.with_default_features();
+    let ours = scalar_functions(clock);
+    let named = |name: &str| {
+        let found = ours.iter().find(|function| function.name() == name);
+        Arc::clone(found.expect("the function is defined in this module's tables"))
+    };
+    let operators = operators::SparkOperators {
+        divide: named("divide"),
+        map: named("map"),
+        whole_division: named("div"),
+        concat: named("concat"),
+        substring: named("substring"),
+        overlay: named("overlay"),
+        instr: named("instr"),
+        at_index: named("at_index"),
+        date_part: named("date_part"),
+        date_difference: named(spans::DATE_DIFFERENCE),
+        date_moved: named(spans::DATE_MOVED),
+    };
+    let meaning = rules::SparkMeaning { current_seconds: named(clock::CURRENT_SECONDS) };
+    let mut analyzer = Analyzer::new().rules;
+    analyzer.insert(0, Arc::new(rules::SparkLiterals));
+    analyzer.push(Arc::new(meaning));
+    let planners = builder.expr_planners().get_or_insert_default();
+    planners.insert(0, Arc::new(SparkFunctionPlanner));
+    planners.insert(0, Arc::new(operators));
+    let functions = builder.scalar_functions().get_or_insert_default();
+    functions.extend(datafusion_spark::all_default_scalar_functions());
+    functions.extend(ours);
+    let functions = builder.aggregate_functions().get_or_insert_default();
+    functions.extend(datafusion_spark::all_default_aggregate_functions());
+    functions.extend(aggregates::functions());
+    let functions = builder.window_functions().get_or_insert_default();
+    functions.extend(datafusion_spark::all_default_window_functions());
+    builder.with_type_planner(Arc::new(SparkTypes)).with_analyzer_rules(analyzer)
+}
+
+fn scalar_functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
+    let tables = [
+        arrays::FUNCTIONS,
+        bytes::FUNCTIONS,
+        collections::FUNCTIONS,
+        date_steps::FUNCTIONS,
+        datetime::FUNCTIONS,
+        json::FUNCTIONS,
+        numbers::FUNCTIONS,
+        parts::FUNCTIONS,
+        regex::FUNCTIONS,
+        spans::FUNCTIONS,
+        text::FUNCTIONS,
+        windows::FUNCTIONS,
+        zones::FUNCTIONS,
+    ];
+    let mut functions: Vec<_> =
+        tables.into_iter().flatten().map(|function| function.udf()).collect();
+    functions.push(json::FromJson::udf());
+    functions.extend(clock::functions(clock));
+    functions.push(decimals::whole_division());
+    functions.push(date_parts::DatePart::udf());
+    functions.extend(decimals::rounding_functions());
+    functions.extend(parts::functions());
+    functions.extend(tries::functions());
+    functions.extend(coerced::functions());
+    functions.extend(scalar_aliases());
+    functions
+}
+
+/// Functions that have another name in Spark.
+fn scalar_aliases() -> Vec<Arc<ScalarUDF>> {
+    use datafusion::functions::math;
+    use datafusion::functions_nested as nested;
+    let alias = |function: Arc<ScalarUDF>, names: &[&'static str]| {
+        Arc::new(function.as_ref().clone().with_aliases(names.iter().copied()))
+    };
+    vec![
+        alias(math::signum(), &["sign"]),
+        alias(datafusion_spark::function::hash::sha1(), &["sha"]),
+        alias(nested::range::gen_series_udf(), &["sequence"]),
+        alias(nested::remove::array_remove_all_udf(), &["array_remove"]),
+    ]
+}

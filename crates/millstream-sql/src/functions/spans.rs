@@ -1,0 +1,206 @@
+//! The time between two dates or two timestamps.
+//!
+//! Spark's INTERVAL DAY, which the difference of two dates is, is kept as an Arrow Duration of
+//! seconds, and its INTERVAL DAY TO SECOND, that of two timestamps, as one of microseconds.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use arrow::compute::cast as arrow_cast;
+use arrow::datatypes::{
+    DataType, Date32Type, DurationMicrosecondType, DurationSecondType, Int64Type, TimeUnit,
+};
+use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::planner::RawBinaryExpr;
+use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF, cast, lit};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use super::define::{Arguments, Function, Param, returns_date};
+use crate::types::timestamp;
+use crate::values::calendar::{DAY_US, SECOND_US};
+
+pub(super) const DATE_DIFFERENCE: &str = "date_difference";
+pub(super) const DATE_MOVED: &str = "date_moved";
+
+const DAY_S: i64 = DAY_US / SECOND_US;
+const DAYS: DataType = DataType::Duration(TimeUnit::Second);
+const MICROSECONDS: DataType = DataType::Duration(TimeUnit::Microsecond);
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function::new(
+        DATE_DIFFERENCE,
+        &[Param::Date, Param::Date],
+        |_| Ok(DAYS),
+        |args| {
+            let (left, right) = (args.date(0), args.date(1));
+            args.primitives::<DurationSecondType>(|row| {
+                let sides = left.get(row).zip(right.get(row));
+                Ok(sides.map(|(left, right)| (i64::from(left) - i64::from(right)) * DAY_S))
+            })
+        },
+    ),
+    Function::new(DATE_MOVED, &[Param::Date, Param::Any, Param::Int], returns_date, moved),
+];
+
+/// A date and an INTERVAL DAY, added, or taken off where argument 2 is -1.
+fn moved(args: &Arguments) -> Result<ArrayRef> {
+    let dates = args.date(0);
+    let days = arrow_cast(args.array(1).0, &DAYS)?;
+    let (days, constant) = (days.as_primitive::<DurationSecondType>(), args.array(1).1);
+    let sign = i64::from(args.int(2).get(0).unwrap_or(1));
+    args.primitives::<Date32Type>(|row| {
+        let at = if constant { 0 } else { row };
+        let Some(date) = dates.get(row).filter(|_| days.is_valid(at)) else { return Ok(None) };
+        let moved = i64::from(date) + sign * (days.value(at) / DAY_S);
+        match i32::try_from(moved) {
+            Ok(date) => Ok(Some(date)),
+            Err(_) => exec_err!("a date plus an INTERVAL is beyond what a DATE holds"),
+        }
+    })
+}
+
+/// What an operation on dates and times between them is planned as, where DataFusion would plan
+/// something else.
+pub(super) enum Planned {
+    Done(Expr),
+    Original(RawBinaryExpr),
+}
+
+/// Looks at `+`, `-` and comparisons of times, dates and intervals.
+pub(super) fn planned(
+    expr: RawBinaryExpr,
+    schema: &DFSchema,
+    [difference, moved]: [&Arc<ScalarUDF>; 2],
+) -> Planned {
+    let types = (expr.left.get_type(schema), expr.right.get_type(schema));
+    let (Ok(left), Ok(right)) = types else { return Planned::Original(expr) };
+    let call = |function: &Arc<ScalarUDF>, args| {
+        Planned::Done(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args)))
+    };
+    let is_time = |found: &DataType| matches!(found, DataType::Timestamp(..));
+    let is_span = |found: &DataType| matches!(found, DataType::Duration(_));
+    let minus = matches!(expr.op, BinaryOperator::Minus);
+    if !minus && !matches!(expr.op, BinaryOperator::Plus) {
+        return compared(expr, &left, &right);
+    }
+    let date = DataType::Date32;
+    if minus && left == date && right == date {
+        return call(difference, vec![expr.left, expr.right]);
+    }
+    if left == date && right == DAYS {
+        let sign = if minus { -1 } else { 1 };
+        return call(moved, vec![expr.left, expr.right, lit(sign)]);
+    }
+    if !minus && left == DAYS && right == date {
+        return call(moved, vec![expr.right, expr.left, lit(1)]);
+    }
+    let RawBinaryExpr { op, left: mut a, right: mut b } = expr;
+    // A date that meets a time, or part of a day, becomes one itself.
+    if left == date && ((minus && is_time(&right)) || right == MICROSECONDS || has_time(&b, &right))
+    {
+        let to = if is_time(&right) { right.clone() } else { timestamp() };
+        a = cast(a, to);
+    } else if right == date
+        && ((minus && is_time(&left)) || (!minus && (left == MICROSECONDS || has_time(&a, &left))))
+    {
+        let to = if is_time(&left) { left.clone() } else { timestamp() };
+        b = cast(b, to);
+    }
+    if is_span(&left) || is_span(&right) {
+        a = as_microseconds(a, &left);
+        b = as_microseconds(b, &right);
+    }
+    Planned::Original(RawBinaryExpr { op, left: a, right: b })
+}
+
+/// Whether an interval has more than whole days and months.
+fn has_time(expr: &Expr, data_type: &DataType) -> bool {
+    match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), _) => value.nanoseconds != 0,
+        _ => matches!(data_type, DataType::Interval(_)),
+    }
+}
+
+fn compared(expr: RawBinaryExpr, left: &DataType, right: &DataType) -> Planned {
+    let is_span = |found: &DataType| matches!(found, DataType::Duration(_));
+    if left == right || !(is_span(left) || is_span(right)) {
+        return Planned::Original(expr);
+    }
+    Planned::Original(RawBinaryExpr {
+        op: expr.op,
+        left: as_microseconds(expr.left, left),
+        right: as_microseconds(expr.right, right),
+    })
+}
+
+/// A time between two as microseconds, an interval without months too.
+fn as_microseconds(expr: Expr, data_type: &DataType) -> Expr {
+    match (&expr, data_type) {
+        (Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), metadata), _)
+            if value.months == 0 =>
+        {
+            let us = i64::from(value.days) * DAY_US + value.nanoseconds / 1000;
+            Expr::Literal(ScalarValue::DurationMicrosecond(Some(us)), metadata.clone())
+        }
+        (_, DataType::Duration(TimeUnit::Second | TimeUnit::Nanosecond)) => {
+            cast(expr, MICROSECONDS)
+        }
+        _ => expr,
+    }
+}
+
+/// Whether a cast is done here.
+pub(super) fn casts(from: &DataType, to: &DataType) -> bool {
+    matches!(from, DataType::Duration(_) | DataType::Interval(_))
+        && (to.is_string() || to.is_numeric())
+}
+
+/// Casts what [`casts`] says.
+pub(super) fn cast_span(values: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    let from = values.data_type();
+    match from {
+        DataType::Interval(_) => {
+            exec_err!("an INTERVAL of months or of a literal cannot be cast; write it as text")
+        }
+        DataType::Duration(TimeUnit::Second) if to.is_numeric() => {
+            let seconds = values.as_primitive::<DurationSecondType>();
+            let days = seconds.unary::<_, Int64Type>(|seconds| seconds / DAY_S);
+            super::cast::cast(&(Arc::new(days) as ArrayRef), to, true)
+        }
+        _ if to.is_numeric() => exec_err!(
+            "an INTERVAL DAY TO SECOND is no number; write unix_micros(a) - unix_micros(b), or \
+             extract(...)"
+        ),
+        DataType::Duration(TimeUnit::Second) => {
+            let seconds = values.as_primitive::<DurationSecondType>();
+            let text = |seconds| format!("INTERVAL '{}' DAY", seconds / DAY_S);
+            texts(seconds.iter().map(|seconds| seconds.map(text)), to)
+        }
+        _ => {
+            let us = arrow_cast(values, &MICROSECONDS)?;
+            let us = us.as_primitive::<DurationMicrosecondType>();
+            texts(us.iter().map(|us| us.map(day_to_second)), to)
+        }
+    }
+}
+
+fn texts(texts: impl Iterator<Item = Option<String>>, to: &DataType) -> Result<ArrayRef> {
+    Ok(arrow_cast(&(Arc::new(texts.collect::<StringArray>()) as ArrayRef), to)?)
+}
+
+fn day_to_second(us: i64) -> String {
+    let sign = if us < 0 { "-" } else { "" };
+    let us = us.unsigned_abs();
+    let (day, second) = (DAY_US as u64, SECOND_US as u64);
+    let (days, rest) = (us / day, us % day);
+    let (hours, minutes) = (rest / (3600 * second), rest / (60 * second) % 60);
+    let mut text = format!("INTERVAL '{sign}{days} {hours:02}:{minutes:02}:");
+    let (seconds, fraction) = (rest / second % 60, rest % second);
+    let _ = write!(text, "{seconds:02}");
+    if fraction > 0 {
+        let _ = write!(text, ".{}", format!("{fraction:06}").trim_end_matches('0'));
+    }
+    text + "' DAY TO SECOND"
+}

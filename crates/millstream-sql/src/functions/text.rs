@@ -1,0 +1,250 @@
+//! Functions of strings, and some small ones of anything.
+
+use arrow::array::builder::BinaryBuilder;
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Decimal128Type, FieldRef, Float64Type, Int32Type};
+use datafusion::common::{Result, exec_err};
+use md5::{Digest, Md5};
+use std::sync::Arc;
+
+use super::decimals::rounded_text;
+use super::define::{
+    Arguments, Function, Param, returns_boolean, returns_double, returns_int, returns_text,
+};
+use crate::types::spark_type;
+
+use Param::{Any, Binary, Double, Int, Text};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function::new("locate", &[Text, Text, Int], returns_int, |args| locate(args, 0, 1))
+        .aliases(&["position"])
+        .required(2),
+    Function::new("instr", &[Text, Text], returns_int, |args| locate(args, 1, 0)),
+    Function::new("initcap", &[Text], returns_text, initcap),
+    Function::new("md5", &[Binary], returns_text, md5),
+    Function::new("encode", &[Text, Text], |_| Ok(DataType::Binary), encode),
+    Function::new("decode", &[Binary, Text], returns_text, decode),
+    Function::new("replace", &[Text, Text, Text], returns_text, replace).required(2),
+    Function::new("format_number", &[Any, Int], returns_text, format_number),
+    Function::new("isnull", &[Any], returns_boolean, |args| is_null(args, true)),
+    Function::new("isnotnull", &[Any], returns_boolean, |args| is_null(args, false)),
+    Function::new("typeof", &[Any], returns_text, type_of),
+    Function::new("divide", &[Double, Double], returns_double, divide),
+];
+
+/// Where the text argument `part` first stands in the text argument `whole`, in characters from 1;
+/// 0 if nowhere. A third argument is the character to begin at.
+fn locate(args: &Arguments, part: usize, whole: usize) -> Result<ArrayRef> {
+    let (parts, wholes) = (args.text(part), args.text(whole));
+    let starts = (args.len() > 2).then(|| args.int(2));
+    args.primitives::<Int32Type>(|row| {
+        let start = starts.as_ref().map_or(Some(1), |starts| starts.get(row));
+        let (Some(part), Some(whole)) = (parts.get(row), wholes.get(row)) else { return Ok(None) };
+        let Some(start) = start.filter(|start| *start >= 1) else { return Ok(Some(0)) };
+        if part.is_empty() {
+            return Ok(Some(1));
+        }
+        let begin = whole.char_indices().map(|(at, _)| at).chain([whole.len()]);
+        let Some(begin) = begin.clone().nth(start as usize - 1) else { return Ok(Some(0)) };
+        let found = whole[begin..].find(part);
+        let number = |at: usize| whole[..begin + at].chars().count() as i32 + 1;
+        Ok(Some(found.map_or(0, number)))
+    })
+}
+
+/// Words are what stands between spaces.
+fn initcap(args: &Arguments) -> Result<ArrayRef> {
+    let texts = args.text(0);
+    args.write(|row, out| {
+        let Some(text) = texts.get(row) else { return Ok(false) };
+        let mut first = true;
+        for char in text.chars() {
+            if first {
+                out.extend(char.to_uppercase());
+            } else {
+                out.extend(char.to_lowercase());
+            }
+            first = char == ' ';
+        }
+        Ok(true)
+    })
+}
+
+fn md5(args: &Arguments) -> Result<ArrayRef> {
+    let values = args.binary(0);
+    args.write(|row, out| {
+        let Some(bytes) = values.get(row) else { return Ok(false) };
+        for byte in Md5::digest(bytes) {
+            for digit in [byte >> 4, byte & 15] {
+                out.extend(char::from_digit(u32::from(digit), 16));
+            }
+        }
+        Ok(true)
+    })
+}
+
+fn require_utf8(charset: &str) -> Result<()> {
+    match charset.to_ascii_uppercase().as_str() {
+        "UTF-8" | "US-ASCII" => Ok(()),
+        _ => exec_err!("the character set {charset} is not supported; UTF-8 is"),
+    }
+}
+
+fn malformed<T>(function: &str, charset: &str) -> Result<T> {
+    exec_err!(
+        "{function}: the value is not {charset} (MALFORMED_CHARACTER_CODING); a cast between \
+         STRING and BINARY takes any value, with U+FFFD in the place of what is no character"
+    )
+}
+
+fn encode(args: &Arguments) -> Result<ArrayRef> {
+    let (texts, charsets) = (args.text(0), args.text(1));
+    let mut out = BinaryBuilder::new();
+    for row in 0..args.rows {
+        match (texts.get(row), charsets.get(row)) {
+            (Some(text), Some(charset)) => {
+                require_utf8(charset)?;
+                if !text.is_ascii() && !charset.eq_ignore_ascii_case("UTF-8") {
+                    return malformed("encode", charset);
+                }
+                out.append_value(text);
+            }
+            _ => out.append_null(),
+        }
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+fn decode(args: &Arguments) -> Result<ArrayRef> {
+    let (values, charsets) = (args.binary(0), args.text(1));
+    args.write(|row, out| {
+        let (Some(bytes), Some(charset)) = (values.get(row), charsets.get(row)) else {
+            return Ok(false);
+        };
+        require_utf8(charset)?;
+        match std::str::from_utf8(bytes) {
+            Ok(text) if charset.eq_ignore_ascii_case("UTF-8") || text.is_ascii() => {
+                out.push_str(text);
+                Ok(true)
+            }
+            _ => malformed("decode", charset),
+        }
+    })
+}
+
+/// Without a third argument what is found goes away; an empty text is found nowhere.
+fn replace(args: &Arguments) -> Result<ArrayRef> {
+    let (texts, parts) = (args.text(0), args.text(1));
+    let others = (args.len() > 2).then(|| args.text(2));
+    args.write(|row, out| {
+        let other = others.as_ref().map_or(Some(""), |others| others.get(row));
+        let (Some(text), Some(part), Some(other)) = (texts.get(row), parts.get(row), other) else {
+            return Ok(false);
+        };
+        match part {
+            "" => out.push_str(text),
+            part => out.push_str(&text.replace(part, other)),
+        }
+        Ok(true)
+    })
+}
+
+/// `#,###.##`, rounded half to even as Java's `DecimalFormat`; decimals exactly.
+fn format_number(args: &Arguments) -> Result<ArrayRef> {
+    let digits = args.int(1);
+    let places = |row: usize| digits.get(row).and_then(|digits| u32::try_from(digits).ok());
+    if let DataType::Decimal128(_, scale) = *args.data_type(0) {
+        let values = args.primitive::<Decimal128Type>(0);
+        return args.write(|row, out| {
+            let (Some(value), Some(places)) = (values.get(row), places(row)) else {
+                return Ok(false);
+            };
+            match rounded_text(value, scale, places) {
+                Some(text) => grouped(&text, out),
+                None => return exec_err!("format_number: {places} digits are too many"),
+            }
+            Ok(true)
+        });
+    }
+    let (values, constant) = args.array(0);
+    let values = super::cast::cast(values, &DataType::Float64, true)?;
+    let values = values.as_primitive::<Float64Type>();
+    args.write(|row, out| {
+        let at = if constant { 0 } else { row };
+        let Some(places) = places(row).filter(|_| values.is_valid(at)) else { return Ok(false) };
+        grouped(&format!("{:.*}", places as usize, values.value(at)), out);
+        Ok(true)
+    })
+}
+
+/// Writes a number with a comma after each third digit; zero has no sign.
+fn grouped(text: &str, out: &mut String) {
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(positive) => (true, positive),
+        None => (false, text),
+    };
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if negative && text.bytes().any(|byte| (b'1'..=b'9').contains(&byte)) {
+        out.push('-');
+    }
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+}
+
+fn is_null(args: &Arguments, wanted: bool) -> Result<ArrayRef> {
+    let (values, constant) = args.array(0);
+    let nulls = values.logical_nulls();
+    args.booleans(|row| {
+        let row = if constant { 0 } else { row };
+        let found = nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        Ok(Some(found == wanted))
+    })
+}
+
+/// A type as `typeof` writes it: `array<struct<a:int>>`.
+fn short_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::List(item) => format!("array<{}>", short_name(item.data_type())),
+        DataType::Struct(fields) => {
+            let field =
+                |field: &FieldRef| format!("{}:{}", field.name(), short_name(field.data_type()));
+            format!("struct<{}>", fields.iter().map(field).collect::<Vec<_>>().join(","))
+        }
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(parts) if parts.len() == 2 => {
+                let [key, value] = [0, 1].map(|at| short_name(parts[at].data_type()));
+                format!("map<{key},{value}>")
+            }
+            other => spark_type(other).to_lowercase(),
+        },
+        other => spark_type(other).to_lowercase(),
+    }
+}
+
+fn type_of(args: &Arguments) -> Result<ArrayRef> {
+    let name = short_name(args.data_type(0));
+    args.write(|_, out| {
+        out.push_str(&name);
+        Ok(true)
+    })
+}
+
+/// What `/` is planned as, for all but decimals.
+fn divide(args: &Arguments) -> Result<ArrayRef> {
+    let (left, right) = (args.primitive::<Float64Type>(0), args.primitive::<Float64Type>(1));
+    args.primitives::<Float64Type>(|row| match (left.get(row), right.get(row)) {
+        (Some(_), Some(0.0)) => {
+            exec_err!("division by zero; use try_divide to get NULL instead")
+        }
+        (Some(left), Some(right)) => Ok(Some(left / right)),
+        _ => Ok(None),
+    })
+}

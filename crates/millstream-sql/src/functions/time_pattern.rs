@@ -1,0 +1,461 @@
+//! Java's patterns for dates and times, `yyyy-MM-dd HH:mm:ss`, to write and to read.
+//!
+//! The letters are those that Spark admits. The session's time zone is UTC, so writing a zone
+//! always writes UTC; reading takes the zone that stands in the text.
+
+use std::fmt::Write;
+
+use chrono::{Datelike, NaiveDate, NaiveDateTime, Timelike, Weekday};
+use datafusion::common::{Result, plan_datafusion_err};
+
+use crate::values::calendar::{DAY_US, SECOND_US, days_of, naive, zone_offset_us};
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+const WEEKDAYS: [&str; 7] =
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+
+/// A pattern that was read.
+#[derive(Clone, Debug)]
+pub(super) struct TimePattern {
+    items: Vec<Item>,
+}
+
+#[derive(Clone, Debug)]
+enum Item {
+    Text(String),
+    /// A letter and how often it stands there.
+    Field(char, usize),
+    /// In square brackets: written always, read if it is there.
+    Optional(Vec<Item>),
+}
+
+impl TimePattern {
+    /// Reads a pattern.
+    pub fn parse(pattern: &str) -> Result<Self> {
+        let mut stack = vec![Vec::new()];
+        let mut chars = pattern.chars().peekable();
+        let refused = |what: String| plan_datafusion_err!("the pattern {pattern:?} {what}");
+        while let Some(char) = chars.next() {
+            let items = stack.last_mut().expect("the outermost list is never taken");
+            match char {
+                '\'' => items
+                    .push(Item::Text(quoted(&mut chars).ok_or_else(|| {
+                        refused("has a quotation mark that is not closed".into())
+                    })?)),
+                '[' => stack.push(Vec::new()),
+                ']' => {
+                    let inner = stack.pop().expect("the outermost list is never taken");
+                    let outer = stack.last_mut();
+                    outer
+                        .ok_or_else(|| refused("has a ] without [".into()))?
+                        .push(Item::Optional(inner));
+                }
+                letter if letter.is_ascii_alphabetic() => {
+                    let mut count = 1;
+                    while chars.next_if_eq(&letter).is_some() {
+                        count += 1;
+                    }
+                    if !is_known(letter, count) {
+                        let field = String::from(letter).repeat(count);
+                        return Err(refused(format!(
+                            "has {field}, which Spark does not know either"
+                        )));
+                    }
+                    items.push(Item::Field(letter, count));
+                }
+                '#' | '{' | '}' => {
+                    return Err(refused(format!("has the reserved character {char}")));
+                }
+                other => items.push(Item::Text(other.into())),
+            }
+        }
+        if stack.len() != 1 {
+            return Err(refused("has a [ without ]".into()));
+        }
+        Ok(Self { items: stack.remove(0) })
+    }
+
+    /// Appends a timestamp. False, and nothing certain appended, if it is out of the calendar.
+    pub fn write(&self, us: i64, out: &mut String) -> bool {
+        let Some(time) = naive(us) else { return false };
+        write_items(&self.items, time, out);
+        true
+    }
+
+    /// Reads a timestamp, in microseconds; `None` if `text` does not follow the pattern.
+    pub fn read(&self, text: &str) -> Option<i64> {
+        let mut fields = Fields::default();
+        let rest = read_items(&self.items, text, &mut fields)?;
+        if rest.is_empty() { fields.resolve() } else { None }
+    }
+}
+
+fn quoted(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<String> {
+    if chars.next_if_eq(&'\'').is_some() {
+        return Some("'".into());
+    }
+    let mut text = String::new();
+    loop {
+        match chars.next()? {
+            '\'' if chars.next_if_eq(&'\'').is_some() => text.push('\''),
+            '\'' => return Some(text),
+            other => text.push(other),
+        }
+    }
+}
+
+fn is_known(letter: char, count: usize) -> bool {
+    let count_max = match letter {
+        'y' => 6,
+        'D' => 3,
+        'd' | 'H' | 'h' | 'K' | 'k' | 'm' | 's' => 2,
+        'M' | 'L' | 'E' | 'q' | 'Q' | 'G' => 4,
+        'a' => 1,
+        'S' => 9,
+        'X' | 'x' | 'Z' => 5,
+        'z' => 4,
+        'V' => 2,
+        'O' => 4,
+        _ => 0,
+    };
+    count <= count_max
+        && (letter != 'V' || count == 2)
+        && (letter != 'O' || count != 2 && count != 3)
+}
+
+fn write_items(items: &[Item], time: NaiveDateTime, out: &mut String) {
+    for item in items {
+        match item {
+            Item::Text(text) => out.push_str(text),
+            Item::Optional(items) => write_items(items, time, out),
+            Item::Field(letter, count) => write_field(*letter, *count, time, out),
+        }
+    }
+}
+
+fn write_field(letter: char, count: usize, time: NaiveDateTime, out: &mut String) {
+    let hour = time.hour();
+    let number = match letter {
+        'y' if count == 2 => time.year().rem_euclid(100) as u32,
+        'y' => {
+            let year = if time.year() > 0 { time.year() } else { 1 - time.year() };
+            year as u32
+        }
+        'M' | 'L' if count <= 2 => time.month(),
+        'M' | 'L' => return push_name(MONTHS[time.month0() as usize], count, out),
+        'E' => {
+            let day = time.weekday().num_days_from_monday() as usize;
+            return push_name(WEEKDAYS[day], count, out);
+        }
+        'Q' | 'q' => {
+            let quarter = time.month0() / 3 + 1;
+            match count {
+                1 | 2 => quarter,
+                3 => return write_all(out, format_args!("Q{quarter}")),
+                _ => {
+                    let ordinal = ["1st", "2nd", "3rd", "4th"][quarter as usize - 1];
+                    return write_all(out, format_args!("{ordinal} quarter"));
+                }
+            }
+        }
+        'D' => time.ordinal(),
+        'd' => time.day(),
+        'H' => hour,
+        'k' => {
+            if hour == 0 {
+                24
+            } else {
+                hour
+            }
+        }
+        'K' => hour % 12,
+        'h' => {
+            if hour.is_multiple_of(12) {
+                12
+            } else {
+                hour % 12
+            }
+        }
+        'm' => time.minute(),
+        's' => time.second(),
+        'S' => {
+            let nanoseconds = format!("{:09}", time.nanosecond());
+            return out.push_str(&nanoseconds[..count]);
+        }
+        'a' => return out.push_str(if hour < 12 { "AM" } else { "PM" }),
+        'G' if count == 4 => {
+            return out.push_str(if time.year() > 0 { "Anno Domini" } else { "Before Christ" });
+        }
+        'G' => return out.push_str(if time.year() > 0 { "AD" } else { "BC" }),
+        'X' => return out.push('Z'),
+        'x' | 'Z' => return out.push_str(zero_offset(letter, count)),
+        'O' => return out.push_str("GMT"),
+        'z' if count == 4 => return out.push_str("Coordinated Universal Time"),
+        _ => return out.push_str("UTC"),
+    };
+    write_all(out, format_args!("{number:0count$}"));
+}
+
+fn write_all(out: &mut String, text: std::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("a String takes everything");
+}
+
+/// A name in full for four letters, else its first three characters.
+fn push_name(name: &str, count: usize, out: &mut String) {
+    out.push_str(if count == 4 { name } else { &name[..3] });
+}
+
+fn zero_offset(letter: char, count: usize) -> &'static str {
+    match (letter, count) {
+        ('x', 1) => "+00",
+        ('x', 2 | 4) | ('Z', 1..=3) => "+0000",
+        ('Z', 4) => "GMT",
+        ('Z', _) => "Z",
+        _ => "+00:00",
+    }
+}
+
+/// What a text said.
+#[derive(Clone, Default)]
+struct Fields {
+    year: Option<i64>,
+    month: Option<u32>,
+    day: Option<u32>,
+    day_of_year: Option<u32>,
+    hour: Option<u32>,
+    hour_of_half: Option<u32>,
+    afternoon: Option<bool>,
+    minute: u32,
+    second: u32,
+    fraction_us: i64,
+    weekday: Option<Weekday>,
+    zone: Option<String>,
+}
+
+impl Fields {
+    fn resolve(self) -> Option<i64> {
+        let year = self.year.unwrap_or(1970);
+        let days = match self.day_of_year {
+            Some(day) => {
+                let date = NaiveDate::from_yo_opt(i32::try_from(year).ok()?, day)?;
+                date.to_epoch_days()
+            }
+            None => days_of(year, self.month.unwrap_or(1), self.day.unwrap_or(1))?,
+        };
+        if let Some(weekday) = self.weekday
+            && NaiveDate::from_epoch_days(days)?.weekday() != weekday
+        {
+            return None;
+        }
+        let hour = match (self.hour, self.hour_of_half) {
+            (Some(hour), _) => hour,
+            (None, Some(hour)) => hour + if self.afternoon == Some(true) { 12 } else { 0 },
+            (None, None) => 0,
+        };
+        if hour > 23 || self.minute > 59 || self.second > 59 {
+            return None;
+        }
+        let seconds = i64::from(hour * 3600 + self.minute * 60 + self.second);
+        let local = i64::from(days).checked_mul(DAY_US)?;
+        let local = local.checked_add(seconds * SECOND_US + self.fraction_us)?;
+        match self.zone.as_deref() {
+            None | Some("" | "Z" | "UTC" | "GMT") => Some(local),
+            Some(zone) => local.checked_sub(zone_offset_us(zone, local)?),
+        }
+    }
+}
+
+fn read_items<'a>(items: &[Item], text: &'a str, fields: &mut Fields) -> Option<&'a str> {
+    let mut rest = text;
+    for (at, item) in items.iter().enumerate() {
+        rest = match item {
+            Item::Text(expected) => {
+                let head = rest.get(..expected.len())?;
+                head.eq_ignore_ascii_case(expected).then(|| &rest[expected.len()..])?
+            }
+            Item::Optional(inner) => {
+                let mut attempt = fields.clone();
+                match read_items(inner, rest, &mut attempt) {
+                    Some(after) => {
+                        *fields = attempt;
+                        after
+                    }
+                    None => rest,
+                }
+            }
+            Item::Field(letter, count) => {
+                // Numbers without anything between them have exactly the width of their letters.
+                let adjacent = match items.get(at + 1) {
+                    Some(Item::Field(next, width)) => is_number(*next, *width),
+                    _ => false,
+                };
+                read_field(*letter, *count, adjacent, rest, fields)?
+            }
+        };
+    }
+    Some(rest)
+}
+
+fn is_number(letter: char, count: usize) -> bool {
+    match letter {
+        'y' | 'D' | 'd' | 'H' | 'h' | 'K' | 'k' | 'm' | 's' | 'S' => true,
+        'M' | 'L' => count <= 2,
+        _ => false,
+    }
+}
+
+fn read_field<'a>(
+    letter: char,
+    count: usize,
+    adjacent: bool,
+    text: &'a str,
+    fields: &mut Fields,
+) -> Option<&'a str> {
+    match letter {
+        'M' | 'L' if count > 2 => {
+            let (month, rest) = read_name(&MONTHS, count, text)?;
+            fields.month = Some(month as u32 + 1);
+            return Some(rest);
+        }
+        'E' => {
+            let (day, rest) = read_name(&WEEKDAYS, count, text)?;
+            fields.weekday = Weekday::try_from(day as u8).ok();
+            return Some(rest);
+        }
+        'a' => {
+            let half = text.get(..2)?;
+            fields.afternoon = Some(half.eq_ignore_ascii_case("PM"));
+            let is_half = half.eq_ignore_ascii_case("AM") || half.eq_ignore_ascii_case("PM");
+            return is_half.then(|| &text[2..]);
+        }
+        'X' | 'x' | 'Z' | 'z' | 'V' | 'O' => {
+            let end = text.find(|char: char| !is_of_zone(char)).unwrap_or(text.len());
+            fields.zone = Some(text[..end].to_owned()).filter(|zone| !zone.is_empty());
+            fields.zone.as_ref()?;
+            return Some(&text[end..]);
+        }
+        'G' => return text.strip_prefix("AD"),
+        'Q' | 'q' => return None,
+        _ => {}
+    }
+    let exact = adjacent || count == 2;
+    let digits_max = match letter {
+        'S' => count,
+        'y' if !exact && count != 2 => 9,
+        'D' if !exact => 3,
+        _ if exact => count,
+        _ => 2,
+    };
+    let digits_min = if letter == 'S' && !adjacent { 1 } else { count.min(digits_max) };
+    let digits = text.bytes().take(digits_max).take_while(u8::is_ascii_digit).count();
+    if digits < digits_min {
+        return None;
+    }
+    let (number, rest) = text.split_at(digits);
+    let value: u32 = number.parse().ok()?;
+    match letter {
+        'y' if count == 2 => fields.year = Some(2000 + i64::from(value)),
+        'y' => fields.year = Some(i64::from(value)),
+        'M' | 'L' => fields.month = Some(value),
+        'd' => fields.day = Some(value),
+        'D' => fields.day_of_year = Some(value),
+        'H' => fields.hour = Some(value),
+        'k' => fields.hour = (1..=24).contains(&value).then_some(value % 24),
+        'h' => fields.hour_of_half = (1..=12).contains(&value).then_some(value % 12),
+        'K' => fields.hour_of_half = (value < 12).then_some(value),
+        'm' => fields.minute = value,
+        's' => fields.second = value,
+        _ => {
+            let nanoseconds = i64::from(value) * 10_i64.pow(9 - digits as u32);
+            fields.fraction_us = nanoseconds / 1000;
+        }
+    }
+    Some(rest)
+}
+
+fn is_of_zone(char: char) -> bool {
+    char.is_ascii_alphanumeric() || matches!(char, '+' | '-' | ':' | '/' | '_')
+}
+
+fn read_name<'a>(names: &[&str], count: usize, text: &'a str) -> Option<(usize, &'a str)> {
+    names.iter().enumerate().find_map(|(at, name)| {
+        let name = if count == 4 { name } else { &name[..3] };
+        let head = text.get(..name.len())?;
+        head.eq_ignore_ascii_case(name).then(|| (at, &text[name.len()..]))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-03-07 15:04:05.006007, a Saturday.
+    const TIME: i64 = 1_772_895_845_006_007;
+
+    fn written(pattern: &str) -> String {
+        let mut out = String::new();
+        assert!(TimePattern::parse(pattern).expect(pattern).write(TIME, &mut out));
+        out
+    }
+
+    fn read(pattern: &str, text: &str) -> Option<i64> {
+        TimePattern::parse(pattern).expect(pattern).read(text)
+    }
+
+    #[test]
+    fn patterns_write_what_java_writes() {
+        for (pattern, text) in [
+            ("yyyy-MM-dd HH:mm:ss.SSSSSS", "2026-03-07 15:04:05.006007"),
+            ("yy/M/d h:m:s a", "26/3/7 3:4:5 PM"),
+            ("EEE, d MMM yyyy", "Sat, 7 Mar 2026"),
+            ("EEEE MMMM", "Saturday March"),
+            ("yyyy-MM-dd'T'HH:mm:ss[.SSS][XXX]", "2026-03-07T15:04:05.006Z"),
+            ("D q QQQ", "66 1 Q1"),
+            ("K k ''", "3 15 '"),
+            ("xxx Z VV z", "+00:00 +0000 UTC UTC"),
+            ("yyyyMMdd", "20260307"),
+        ] {
+            assert_eq!(written(pattern), text, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn patterns_read_what_they_write() {
+        let to_second = TIME - 6007;
+        assert_eq!(read("yyyy-MM-dd HH:mm:ss.SSSSSS", "2026-03-07 15:04:05.006007"), Some(TIME));
+        assert_eq!(read("yyyyMMddHHmmss", "20260307150405"), Some(to_second));
+        assert_eq!(read("d MMM yyyy h:mm:ss a", "7 mar 2026 3:04:05 pm"), Some(to_second));
+        assert_eq!(read("yyyy-MM-dd'T'HH:mm:ssXXX", "2026-03-07T16:04:05+01:00"), Some(to_second));
+        assert_eq!(read("yyyy-MM-dd[ HH:mm:ss]", "2026-03-07"), Some(TIME - TIME % DAY_US));
+        assert_eq!(read("EEE dd/MM/yy", "Sat 07/03/26"), Some(TIME - TIME % DAY_US));
+        for (pattern, text) in [
+            ("yyyy-MM-dd", "2026-3-7"),
+            ("yyyy-MM-dd", "2026-02-30"),
+            ("yyyy-MM-dd", "2026-03-07 "),
+            ("EEE dd/MM/yy", "Sun 07/03/26"),
+            ("HH", "24"),
+        ] {
+            assert_eq!(read(pattern, text), None, "{text} as {pattern}");
+        }
+    }
+
+    #[test]
+    fn letters_that_spark_refuses_are_refused() {
+        for pattern in ["YYYY", "ww", "yyyy-MM-dd'", "]", "[", "MMMMM", "e"] {
+            assert!(TimePattern::parse(pattern).is_err(), "{pattern}");
+        }
+    }
+}

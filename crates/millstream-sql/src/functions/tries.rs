@@ -1,0 +1,102 @@
+//! `try_add`, `try_subtract`, `try_multiply`, `try_divide` and `try_mod`: NULL where the operator
+//! is an error. Of decimals they are [`super::decimals`]', which takes the calls over before they
+//! run.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, AsArray, PrimitiveArray};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+};
+use datafusion::common::{Result, internal_err, plan_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use super::common_types::common_type;
+use super::define::{Arguments, call, known_by_name};
+use crate::types::spark_type;
+
+/// The functions, for registration.
+pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
+    let names = ["try_add", "try_subtract", "try_multiply", "try_divide", "try_mod"];
+    let function = |name| {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Arc::new(ScalarUDF::from(Try { name, signature }))
+    };
+    names.into_iter().map(function).collect()
+}
+
+struct Try {
+    name: &'static str,
+    signature: Signature,
+}
+
+known_by_name!(Try);
+
+impl ScalarUDFImpl for Try {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let [left, right] = given else {
+            return plan_err!("{} takes 2 arguments and got {}", self.name, given.len());
+        };
+        let is_number =
+            |found: &DataType| found.is_numeric() || found.is_string() || *found == DataType::Null;
+        if let Some(other) = given.iter().find(|found| !is_number(found)) {
+            return plan_err!("{} takes numbers, not {}", self.name, spark_type(other));
+        }
+        let whole = |found: &DataType| found.is_signed_integer() || *found == DataType::Null;
+        let both = match common_type(given) {
+            Some(common @ DataType::Decimal128(..)) => common,
+            _ if self.name == "try_divide" || !given.iter().all(whole) => DataType::Float64,
+            Some(common) if common.is_signed_integer() => common,
+            _ if left.is_null() && right.is_null() => DataType::Float64,
+            _ => return plan_err!("{} takes numbers", self.name),
+        };
+        Ok(vec![both.clone(), both])
+    }
+
+    fn return_type(&self, args: &[DataType]) -> Result<DataType> {
+        Ok(args[0].clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        call(&args, |arguments| match &arguments.returns {
+            DataType::Int8 => self.rows::<Int8Type>(arguments),
+            DataType::Int16 => self.rows::<Int16Type>(arguments),
+            DataType::Int32 => self.rows::<Int32Type>(arguments),
+            DataType::Int64 => self.rows::<Int64Type>(arguments),
+            DataType::Float64 => self.rows::<Float64Type>(arguments),
+            other => internal_err!("{} of {other} is planned as something else", self.name),
+        })
+    }
+}
+
+impl Try {
+    fn rows<T: ArrowPrimitiveType>(&self, args: &Arguments) -> Result<ArrayRef> {
+        let (left, right) = (args.expanded(0)?, args.expanded(1)?);
+        let (left, right) = (left.as_primitive::<T>(), right.as_primitive::<T>());
+        let value = |row: usize| {
+            if left.is_null(row) || right.is_null(row) {
+                return None;
+            }
+            let (left, right) = (left.value(row), right.value(row));
+            match self.name {
+                "try_add" => left.add_checked(right).ok(),
+                "try_subtract" => left.sub_checked(right).ok(),
+                "try_multiply" => left.mul_checked(right).ok(),
+                _ if right.is_zero() => None,
+                "try_divide" => left.div_checked(right).ok(),
+                _ => Some(left.mod_wrapping(right)),
+            }
+        };
+        Ok(Arc::new((0..args.rows).map(value).collect::<PrimitiveArray<T>>()))
+    }
+}

@@ -1,0 +1,80 @@
+//! `to_utc_timestamp` and `from_utc_timestamp`: the clock of a zone, shown as if it were UTC's.
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::TimestampMicrosecondType;
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+
+use super::define::{Arguments, Function, Param, returns_timestamp};
+use crate::values::calendar::{zone_offset_of_utc_us, zone_offset_us};
+
+use Param::{Text, Timestamp};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    // A time that a zone skips is one after the change; of a time that it has twice, the earlier.
+    Function::new("to_utc_timestamp", &[Timestamp, Text], returns_timestamp, |args| {
+        moved(args, |us, zone| Some(us.checked_sub(zone_offset_us(zone, us)?)))
+    }),
+    Function::new("from_utc_timestamp", &[Timestamp, Text], returns_timestamp, |args| {
+        moved(args, |us, zone| Some(us.checked_add(zone_offset_of_utc_us(zone, us)?)))
+    }),
+];
+
+/// Times moved by what `by` makes of them and a zone: none where there is no such zone.
+fn moved(args: &Arguments, by: fn(i64, &str) -> Option<Option<i64>>) -> Result<ArrayRef> {
+    let (times, zones) = (args.timestamp(0), args.text(1));
+    args.primitives::<TimestampMicrosecondType>(|row| {
+        let (Some(us), Some(zone)) = (times.get(row), zones.get(row)) else { return Ok(None) };
+        match by(us, long_name(zone)) {
+            Some(Some(us)) => Ok(Some(us)),
+            Some(None) => exec_err!("a time in the zone '{zone}' is beyond what a TIMESTAMP holds"),
+            None => Err(unknown(zone)),
+        }
+    })
+}
+
+fn unknown(zone: &str) -> DataFusionError {
+    exec_datafusion_err!(
+        "there is no time zone '{zone}'; write a region, such as Europe/Berlin, or an offset, \
+         such as +02:00"
+    )
+}
+
+/// Refuses a zone that does not exist.
+pub(super) fn check(zone: &str) -> Result<()> {
+    zone_offset_us(long_name(zone), 0).map(|_| ()).ok_or_else(|| unknown(zone))
+}
+
+/// What Java takes three letters for (`ZoneId.SHORT_IDS`).
+fn long_name(zone: &str) -> &str {
+    match zone {
+        "ACT" => "Australia/Darwin",
+        "AET" => "Australia/Sydney",
+        "AGT" => "America/Argentina/Buenos_Aires",
+        "ART" => "Africa/Cairo",
+        "AST" => "America/Anchorage",
+        "BET" => "America/Sao_Paulo",
+        "BST" => "Asia/Dhaka",
+        "CAT" => "Africa/Harare",
+        "CNT" => "America/St_Johns",
+        "CST" => "America/Chicago",
+        "CTT" => "Asia/Shanghai",
+        "EAT" => "Africa/Addis_Ababa",
+        "ECT" => "Europe/Paris",
+        "EST" => "-05:00",
+        "HST" => "-10:00",
+        "IET" => "America/Indiana/Indianapolis",
+        "IST" => "Asia/Kolkata",
+        "JST" => "Asia/Tokyo",
+        "MIT" => "Pacific/Apia",
+        "MST" => "-07:00",
+        "NET" => "Asia/Yerevan",
+        "NST" => "Pacific/Auckland",
+        "PLT" => "Asia/Karachi",
+        "PNT" => "America/Phoenix",
+        "PRT" => "America/Puerto_Rico",
+        "PST" => "America/Los_Angeles",
+        "SST" => "Pacific/Guadalcanal",
+        "VST" => "Asia/Ho_Chi_Minh",
+        other => other,
+    }
+}

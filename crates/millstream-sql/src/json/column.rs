@@ -1,0 +1,459 @@
+//! Phase 2 of decoding: appends values to Arrow columns, each by its column's type.
+//!
+//! Every append adds exactly one row, whatever the value is, so that columns stay aligned and
+//! nothing has ever to be taken back.
+
+use std::sync::Arc;
+
+use arrow::array::builder::{
+    BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringBuilder, TimestampMicrosecondBuilder,
+};
+use arrow::array::{ArrayRef, ListArray, MapArray, NullBufferBuilder, StructArray};
+use arrow::buffer::{OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Field, FieldRef, Fields, Float32Type, Float64Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::keys::{Elements, Found, Keys, Members, key_text};
+use super::scalar::{parse_decimal, special_double, timestamp_of_number};
+use super::scan::{Kind, Span};
+use super::text::{compact, unescape};
+use crate::values::calendar::{parse_date, parse_timestamp, parse_timestamp_ntz};
+
+/// How well a value fitted its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fit {
+    /// The value, or a null that stands in the text, was appended.
+    Whole,
+    /// Something within the value became null.
+    Partly,
+    /// The value became null.
+    Not,
+}
+
+impl Fit {
+    fn whole_if(fits: bool) -> Self {
+        if fits { Self::Whole } else { Self::Not }
+    }
+}
+
+/// A builder for one column, of any type.
+pub(super) enum Column {
+    Boolean(BooleanBuilder),
+    Int8(PrimitiveBuilder<Int8Type>),
+    Int16(PrimitiveBuilder<Int16Type>),
+    Int32(PrimitiveBuilder<Int32Type>),
+    Int64(PrimitiveBuilder<Int64Type>),
+    Float32(PrimitiveBuilder<Float32Type>),
+    Float64(PrimitiveBuilder<Float64Type>),
+    Text(StringBuilder),
+    Binary(BinaryBuilder),
+    Date(PrimitiveBuilder<Date32Type>),
+    Timestamp { builder: TimestampMicrosecondBuilder, parse: fn(&str) -> Option<i64> },
+    Decimal { builder: PrimitiveBuilder<Decimal128Type>, precision: u8, scale: i8 },
+    List(Box<ListColumn>),
+    Map(Box<MapColumn>),
+    Struct(Box<StructColumn>),
+}
+
+impl Column {
+    /// A column of `data_type`, or the type that JSON cannot be decoded into.
+    pub fn new(data_type: &DataType, ignore_case: bool) -> Result<Self, DataType> {
+        Ok(match data_type {
+            DataType::Boolean => Self::Boolean(BooleanBuilder::new()),
+            DataType::Int8 => Self::Int8(PrimitiveBuilder::new()),
+            DataType::Int16 => Self::Int16(PrimitiveBuilder::new()),
+            DataType::Int32 => Self::Int32(PrimitiveBuilder::new()),
+            DataType::Int64 => Self::Int64(PrimitiveBuilder::new()),
+            DataType::Float32 => Self::Float32(PrimitiveBuilder::new()),
+            DataType::Float64 => Self::Float64(PrimitiveBuilder::new()),
+            DataType::Utf8 => Self::Text(StringBuilder::new()),
+            DataType::Binary => Self::Binary(BinaryBuilder::new()),
+            DataType::Date32 => Self::Date(PrimitiveBuilder::new()),
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => Self::Timestamp {
+                builder: PrimitiveBuilder::new().with_data_type(data_type.clone()),
+                parse: if zone.is_some() { parse_timestamp } else { parse_timestamp_ntz },
+            },
+            DataType::Decimal128(precision, scale) => Self::Decimal {
+                builder: PrimitiveBuilder::new().with_data_type(data_type.clone()),
+                precision: *precision,
+                scale: *scale,
+            },
+            DataType::List(item) => Self::List(Box::new(ListColumn::new(item, ignore_case)?)),
+            DataType::Map(entries, sorted) => {
+                Self::Map(Box::new(MapColumn::new(entries, *sorted, ignore_case)?))
+            }
+            DataType::Struct(fields) => {
+                Self::Struct(Box::new(StructColumn::new(fields, ignore_case)?))
+            }
+            other => return Err(other.clone()),
+        })
+    }
+
+    /// Appends a null.
+    pub fn append_null(&mut self) {
+        match self {
+            Self::Boolean(builder) => builder.append_null(),
+            Self::Int8(builder) => builder.append_null(),
+            Self::Int16(builder) => builder.append_null(),
+            Self::Int32(builder) => builder.append_null(),
+            Self::Int64(builder) => builder.append_null(),
+            Self::Float32(builder) => builder.append_null(),
+            Self::Float64(builder) => builder.append_null(),
+            Self::Text(builder) => builder.append_null(),
+            Self::Binary(builder) => builder.append_null(),
+            Self::Date(builder) => builder.append_null(),
+            Self::Timestamp { builder, .. } => builder.append_null(),
+            Self::Decimal { builder, .. } => builder.append_null(),
+            Self::List(list) => list.close(false),
+            Self::Map(map) => map.close(false),
+            Self::Struct(columns) => columns.append_null(),
+        }
+    }
+
+    /// Appends `text` to a column of type STRING.
+    pub fn append_text(&mut self, text: &str) {
+        match self {
+            Self::Text(builder) => builder.append_value(text),
+            _ => unreachable!("only a STRING column takes raw text"),
+        }
+    }
+
+    /// Appends the value at `span` of `record`.
+    #[inline]
+    pub fn append(&mut self, record: &str, span: Span, scratch: &mut String) -> Fit {
+        if matches!(span.kind, Kind::Null | Kind::Missing) {
+            self.append_null();
+            return Fit::Whole;
+        }
+        match self {
+            Self::Boolean(builder) => {
+                let value = match span.kind {
+                    Kind::True => Some(true),
+                    Kind::False => Some(false),
+                    _ => None,
+                };
+                builder.append_option(value);
+                Fit::whole_if(value.is_some())
+            }
+            Self::Int8(builder) => integer(builder, record, span),
+            Self::Int16(builder) => integer(builder, record, span),
+            Self::Int32(builder) => integer(builder, record, span),
+            Self::Int64(builder) => integer(builder, record, span),
+            Self::Float32(builder) => {
+                let value = match span.kind {
+                    Kind::Integer | Kind::Fraction => span.of(record).parse().ok(),
+                    Kind::Text => special_double(span.of(record)).map(|value| value as f32),
+                    _ => None,
+                };
+                builder.append_option(value);
+                Fit::whole_if(value.is_some())
+            }
+            Self::Float64(builder) => {
+                let value = match span.kind {
+                    Kind::Integer | Kind::Fraction => span.of(record).parse().ok(),
+                    Kind::Text => special_double(span.of(record)),
+                    _ => None,
+                };
+                builder.append_option(value);
+                Fit::whole_if(value.is_some())
+            }
+            Self::Text(builder) => {
+                builder.append_value(text_of(record, span, scratch));
+                Fit::Whole
+            }
+            Self::Binary(builder) => binary(builder, record, span, scratch),
+            Self::Date(builder) => {
+                let value = string_of(record, span, scratch).and_then(parse_date);
+                builder.append_option(value);
+                Fit::whole_if(value.is_some())
+            }
+            Self::Timestamp { builder, parse } => {
+                let value = match span.kind {
+                    Kind::Integer | Kind::Fraction => timestamp_of_number(span.of(record)),
+                    _ => string_of(record, span, scratch).and_then(*parse),
+                };
+                builder.append_option(value);
+                Fit::whole_if(value.is_some())
+            }
+            Self::Decimal { builder, precision, scale } => {
+                let text = match span.kind {
+                    Kind::Integer | Kind::Fraction => Some(span.of(record)),
+                    _ => string_of(record, span, scratch),
+                };
+                let value = text.and_then(|text| parse_decimal(text, *precision, *scale));
+                builder.append_option(value);
+                Fit::whole_if(value.is_some())
+            }
+            Self::List(list) => list.append(record, span, scratch),
+            Self::Map(map) => map.append(record, span, scratch),
+            Self::Struct(columns) => columns.append(record, span, scratch),
+        }
+    }
+
+    /// The column built so far; the builder starts anew.
+    pub fn finish(&mut self) -> ArrayRef {
+        match self {
+            Self::Boolean(builder) => Arc::new(builder.finish()),
+            Self::Int8(builder) => Arc::new(builder.finish()),
+            Self::Int16(builder) => Arc::new(builder.finish()),
+            Self::Int32(builder) => Arc::new(builder.finish()),
+            Self::Int64(builder) => Arc::new(builder.finish()),
+            Self::Float32(builder) => Arc::new(builder.finish()),
+            Self::Float64(builder) => Arc::new(builder.finish()),
+            Self::Text(builder) => Arc::new(builder.finish()),
+            Self::Binary(builder) => Arc::new(builder.finish()),
+            Self::Date(builder) => Arc::new(builder.finish()),
+            Self::Timestamp { builder, .. } => Arc::new(builder.finish()),
+            Self::Decimal { builder, .. } => Arc::new(builder.finish()),
+            Self::List(list) => list.finish(),
+            Self::Map(map) => map.finish(),
+            Self::Struct(columns) => columns.finish(),
+        }
+    }
+}
+
+fn integer<T>(builder: &mut PrimitiveBuilder<T>, record: &str, span: Span) -> Fit
+where
+    T: arrow::datatypes::ArrowPrimitiveType,
+    T::Native: std::str::FromStr,
+{
+    let value = match span.kind {
+        Kind::Integer => span.of(record).parse().ok(),
+        _ => None,
+    };
+    builder.append_option(value);
+    Fit::whole_if(value.is_some())
+}
+
+fn binary(builder: &mut BinaryBuilder, record: &str, span: Span, scratch: &mut String) -> Fit {
+    let value = string_of(record, span, scratch).and_then(|text| STANDARD.decode(text).ok());
+    builder.append_option(value.as_deref());
+    Fit::whole_if(value.is_some())
+}
+
+/// The text of a JSON string; `None` for other values.
+#[inline]
+fn string_of<'a>(record: &'a str, span: Span, scratch: &'a mut String) -> Option<&'a str> {
+    match span.kind {
+        Kind::Text => Some(span.of(record)),
+        Kind::EscapedText => Some(key_text(record, span, scratch)),
+        _ => None,
+    }
+}
+
+/// What a STRING column gets: a string's text, and the JSON text of everything else.
+#[inline]
+fn text_of<'a>(record: &'a str, span: Span, scratch: &'a mut String) -> &'a str {
+    let raw = span.of(record);
+    let write = match span.kind {
+        Kind::EscapedText => unescape,
+        Kind::Array | Kind::Object => compact,
+        _ => return raw,
+    };
+    scratch.clear();
+    write(raw, scratch);
+    scratch
+}
+
+/// An ARRAY column.
+pub(super) struct ListColumn {
+    item: FieldRef,
+    items: Column,
+    offsets: Vec<i32>,
+    /// Items appended so far, those of arrays that became null included.
+    count: usize,
+    validity: NullBufferBuilder,
+}
+
+impl ListColumn {
+    fn new(item: &FieldRef, ignore_case: bool) -> Result<Self, DataType> {
+        let items = Column::new(item.data_type(), ignore_case)?;
+        let validity = NullBufferBuilder::new(0);
+        Ok(Self { item: Arc::clone(item), items, offsets: vec![0], count: 0, validity })
+    }
+
+    fn append(&mut self, record: &str, span: Span, scratch: &mut String) -> Fit {
+        if span.kind != Kind::Array {
+            self.close(false);
+            return Fit::Not;
+        }
+        let mut worst = Fit::Whole;
+        for element in Elements::new(record, span) {
+            worst = worst.max(self.items.append(record, element, scratch));
+            self.count += 1;
+        }
+        // An element that does not fit takes the array with it, as in Spark. The elements stay
+        // where they are, hidden behind the null.
+        self.close(worst != Fit::Not);
+        worst
+    }
+
+    fn close(&mut self, valid: bool) {
+        self.offsets.push(offset(self.count));
+        self.validity.append(valid);
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        let offsets = finish_offsets(&mut self.offsets);
+        self.count = 0;
+        let nulls = self.validity.finish();
+        Arc::new(ListArray::new(Arc::clone(&self.item), offsets, self.items.finish(), nulls))
+    }
+}
+
+fn offset(count: usize) -> i32 {
+    i32::try_from(count).expect("a chunk of records is far below 2^31 bytes")
+}
+
+fn finish_offsets(offsets: &mut Vec<i32>) -> OffsetBuffer<i32> {
+    let full = std::mem::replace(offsets, vec![0]);
+    OffsetBuffer::new(ScalarBuffer::from(full))
+}
+
+/// A MAP column; its keys are strings in the text and may be of any type that strings convert to.
+pub(super) struct MapColumn {
+    entries: FieldRef,
+    fields: Fields,
+    sorted: bool,
+    keys: Column,
+    values: Column,
+    offsets: Vec<i32>,
+    count: usize,
+    validity: NullBufferBuilder,
+}
+
+impl MapColumn {
+    fn new(entries: &FieldRef, sorted: bool, ignore_case: bool) -> Result<Self, DataType> {
+        let DataType::Struct(fields) = entries.data_type() else {
+            return Err(entries.data_type().clone());
+        };
+        let (key, value) = (fields[0].data_type(), fields[1].data_type());
+        if *key != DataType::Utf8 {
+            return Err(key.clone());
+        }
+        Ok(Self {
+            entries: Arc::clone(entries),
+            fields: fields.clone(),
+            sorted,
+            keys: Column::new(key, ignore_case)?,
+            values: Column::new(value, ignore_case)?,
+            offsets: vec![0],
+            count: 0,
+            validity: NullBufferBuilder::new(0),
+        })
+    }
+
+    fn append(&mut self, record: &str, span: Span, scratch: &mut String) -> Fit {
+        if span.kind != Kind::Object {
+            self.close(false);
+            return Fit::Not;
+        }
+        let mut worst = Fit::Whole;
+        for (key, value) in Members::new(record, span) {
+            self.keys.append(record, key, scratch);
+            worst = worst.max(self.values.append(record, value, scratch));
+            self.count += 1;
+        }
+        self.close(worst != Fit::Not);
+        worst
+    }
+
+    fn close(&mut self, valid: bool) {
+        self.offsets.push(offset(self.count));
+        self.validity.append(valid);
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        let offsets = finish_offsets(&mut self.offsets);
+        self.count = 0;
+        let nulls = self.validity.finish();
+        let columns = vec![self.keys.finish(), self.values.finish()];
+        let entries = StructArray::new(self.fields.clone(), columns, None);
+        Arc::new(MapArray::new(Arc::clone(&self.entries), offsets, entries, nulls, self.sorted))
+    }
+}
+
+/// A STRUCT column.
+pub(super) struct StructColumn {
+    fields: Fields,
+    keys: Keys,
+    found: Found,
+    columns: Vec<Column>,
+    validity: NullBufferBuilder,
+}
+
+impl StructColumn {
+    fn new(fields: &Fields, ignore_case: bool) -> Result<Self, DataType> {
+        let column = |field: &FieldRef| Column::new(field.data_type(), ignore_case);
+        let names = fields.iter().enumerate().map(|(at, field)| (at, field.name().as_str()));
+        Ok(Self {
+            fields: fields.clone(),
+            keys: Keys::new(names, ignore_case),
+            found: Found::new(fields.len()),
+            columns: fields.iter().map(column).collect::<Result<_, _>>()?,
+            validity: NullBufferBuilder::new(0),
+        })
+    }
+
+    fn append(&mut self, record: &str, span: Span, scratch: &mut String) -> Fit {
+        if span.kind != Kind::Object {
+            self.append_null();
+            return Fit::Not;
+        }
+        self.keys.begin();
+        self.found.clear();
+        for (key, value) in Members::new(record, span) {
+            if let Some(hit) = self.keys.find(key_text(record, key, scratch)) {
+                self.found.put(hit, value);
+            }
+        }
+        let mut worst = Fit::Whole;
+        for (at, column) in self.columns.iter_mut().enumerate() {
+            worst = worst.max(column.append(record, self.found.get(at), scratch));
+        }
+        self.validity.append_non_null();
+        worst.min(Fit::Partly)
+    }
+
+    fn append_null(&mut self) {
+        self.columns.iter_mut().for_each(Column::append_null);
+        self.validity.append_null();
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        let columns = self.columns.iter_mut().map(Column::finish).collect();
+        // The row count is in the validity builder: a struct may have no fields.
+        let rows = self.validity.len();
+        let nulls = self.validity.finish();
+        let array = StructArray::try_new_with_length(self.fields.clone(), columns, nulls, rows);
+        Arc::new(array.expect("every append adds one row to every column"))
+    }
+}
+
+/// `data_type` with nulls allowed everywhere within, since any part of a record may be missing.
+pub(crate) fn nullable(data_type: &DataType) -> DataType {
+    let field = |field: &FieldRef, can_be_null: bool| -> FieldRef {
+        let field = field.as_ref().clone();
+        let data_type = nullable(field.data_type());
+        Arc::new(field.with_data_type(data_type).with_nullable(can_be_null))
+    };
+    match data_type {
+        DataType::List(item) => DataType::List(field(item, true)),
+        DataType::Struct(fields) => {
+            DataType::Struct(fields.iter().map(|part| field(part, true)).collect())
+        }
+        DataType::Map(entries, sorted) => match entries.data_type() {
+            DataType::Struct(fields) => {
+                let parts = vec![field(&fields[0], false), field(&fields[1], true)];
+                let entry = Field::new(entries.name(), DataType::Struct(parts.into()), false);
+                DataType::Map(Arc::new(entry), *sorted)
+            }
+            _ => data_type.clone(),
+        },
+        _ => data_type.clone(),
+    }
+}

@@ -1,0 +1,29 @@
+//! Spark SQL: from text to DataFusion's logical plan, and the functions, types and JSON of its
+//! queries.
+//!
+//! A query goes this way:
+//!
+//! 1. [`syntax`] makes tokens of the text, and has sqlparser read them within limits;
+//! 2. [`query`] finds the tables that are read, as a stream or as a batch, and says in DataFusion's
+//!    words what Spark says in others;
+//! 3. [`plan`] plans the result in a [`session`] that has Spark's [`functions`] and [`types`].
+//!
+//! Whatever is wrong becomes a [`Diagnostic`](diagnostic::Diagnostic) that points into the text and
+//! says what to write instead. One spelling is accepted, Spark's; other systems' get an error that
+//! shows it.
+//!
+//! This crate knows no connector, no stream and no checkpoint, and none of our other crates:
+//! whoever plans or runs queries links this alone. `FROM STREAM` is read here and becomes a mark on
+//! the table; what to do with it is the caller's.
+
+pub mod diagnostic;
+pub mod functions;
+pub mod json;
+pub mod lines;
+pub mod nearest;
+pub mod plan;
+pub mod query;
+pub mod session;
+pub mod syntax;
+pub mod types;
+pub mod values;

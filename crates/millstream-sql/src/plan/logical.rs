@@ -1,0 +1,103 @@
+//! From a prepared query to DataFusion's logical plan.
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::DataFusionError;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::Statement as DataFusionStatement;
+use futures::FutureExt;
+
+use super::{blame, windows};
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::functions::literals;
+use crate::plan::optimize;
+use crate::query::prepared::{PreparedQuery, STREAM_PREFIX};
+
+/// Plans a query. The tables it reads stand in `state` under the names that its reads are
+/// registered as, and its functions and types are those of [`crate::functions`]. Types are checked
+/// and casts are put in.
+///
+/// # Errors
+/// Whatever the query gets wrong, pointing into the pipeline file.
+pub fn to_logical(
+    state: &SessionState,
+    prepared: &PreparedQuery,
+) -> Result<LogicalPlan, Diagnostics> {
+    let spark = spark_state(state);
+    let plan = plan(&spark, prepared).map_err(|error| blame::blame(&spark, prepared, &error))?;
+    refuse_state(prepared, &plan)?;
+    let unusable = literals::unusable(&plan);
+    match unusable.is_empty() {
+        true => Ok(plan),
+        false => Err(blame::literals(&spark, prepared, &unusable)),
+    }
+}
+
+/// What DataFusion says of the plan of a query when it is made ready to run.
+pub fn blamed(
+    state: &SessionState,
+    prepared: &PreparedQuery,
+    error: &DataFusionError,
+) -> Diagnostics {
+    blame::blame(state, prepared, error)
+}
+
+/// `state` with Spark's reading of SQL.
+///
+/// A copy, not a state built anew from its parts: a builder registers functions in no certain
+/// order, and of two that share a name either may win.
+pub fn spark_state(state: &SessionState) -> SessionState {
+    let mut spark = state.clone();
+    let parser = &mut spark.config_mut().options_mut().sql_parser;
+    parser.enable_ident_normalization = false;
+    parser.collect_spans = true;
+    // `0.1` is a DECIMAL, as in Spark; doubles are written 0.1D or 1e-1.
+    parser.parse_float_as_decimal = true;
+    parser.default_null_ordering = "nulls_min".into();
+    parser.map_string_types_to_utf8view = false;
+    spark
+}
+
+fn plan(state: &SessionState, prepared: &PreparedQuery) -> Result<LogicalPlan, DataFusionError> {
+    let statement = DataFusionStatement::Statement(Box::new(prepared.statement.clone()));
+    // The only thing it can wait for is a catalog on a network, and tables are registered here.
+    let plan = state.statement_to_plan(statement).now_or_never().unwrap_or_else(|| {
+        Err(DataFusionError::Internal("a table's provider was not registered in memory".into()))
+    })?;
+    let plan = optimize::analyze(state, plan)?;
+    windows::lower(plan, reads_stream)
+}
+
+/// A second look at the plan for what needs state, for ways to say it that the text did not show.
+fn refuse_state(prepared: &PreparedQuery, plan: &LogicalPlan) -> Result<(), Diagnostics> {
+    let mut refused = None;
+    let _ = plan.apply_with_subqueries(|node| {
+        let what = match node {
+            LogicalPlan::Window(_) => "a window function",
+            LogicalPlan::Sort(_) => "ORDER BY",
+            LogicalPlan::Limit(_) => "LIMIT",
+            LogicalPlan::RecursiveQuery(_) => "a recursive query",
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        if reads_stream(node) {
+            refused = Some(what);
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    let Some(what) = refused else { return Ok(()) };
+    let at = prepared.first_word();
+    let message = format!("{what} over a stream is not supported");
+    let help = "without STREAM the same query runs as a batch query";
+    Err(Diagnostic::at(at, message).help(help).into())
+}
+
+fn reads_stream(plan: &LogicalPlan) -> bool {
+    plan.exists(|node| {
+        Ok(match node {
+            LogicalPlan::TableScan(scan) => scan.table_name.table().starts_with(STREAM_PREFIX),
+            _ => false,
+        })
+    })
+    .unwrap_or(false)
+}

@@ -1,0 +1,189 @@
+//! Spark's calls of aggregates that are other calls in disguise.
+//!
+//! - `count_if(c)` counts where `c` is true; `count(DISTINCT a, b)` counts pairs;
+//! - the second argument of `first`, `last` and `any_value` says IGNORE NULLS;
+//! - `listagg` needs no delimiter, joins texts, and has its order in WITHIN GROUP;
+//! - `approx_count_distinct` and `regr_count` give a BIGINT.
+
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, CaseWhen, CastKind, DuplicateTreatment, Expr, Function,
+    FunctionArgumentClause, FunctionArguments, NullTreatment, Spanned, Value, ValueWithSpan,
+    helpers::attached_token::AttachedToken,
+};
+use datafusion::sql::sqlparser::tokenizer::Span;
+
+use super::ast::{arguments, call, function_name, text};
+use crate::diagnostic::Diagnostic;
+use crate::syntax::lexer::Lexed;
+
+/// The least error that the sketch behind `approx_count_distinct` stays within.
+const RSD_LEAST: f64 = 0.0082;
+
+/// Rewrites a call where it is one of these.
+pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> {
+    let Expr::Function(function) = expr else { return Ok(()) };
+    let args: Vec<Expr> = arguments(function).cloned().collect();
+    match (function_name(function).as_str(), args.as_slice()) {
+        ("count_if", [condition]) => {
+            rename(function, "count", vec![one_if(condition.clone())]);
+        }
+        ("count", [_, _, ..]) if is_distinct(function) => {
+            set_arguments(function, vec![row_of(args)]);
+        }
+        ("first" | "first_value" | "last" | "last_value" | "any_value", [value, ignore]) => {
+            let Some(ignore_nulls) = boolean(ignore) else {
+                let message = "whether nulls are ignored must be true or false";
+                return Err(wrong(lexed, ignore, message));
+            };
+            set_arguments(function, vec![value.clone()]);
+            if ignore_nulls {
+                function.null_treatment = Some(NullTreatment::IgnoreNulls);
+            }
+        }
+        ("listagg" | "string_agg", [value, delimiter @ ..]) if delimiter.len() < 2 => {
+            let none = || text(String::new(), Span::empty());
+            let delimiter = delimiter.first().filter(|delimiter| !is_null(delimiter));
+            let delimiter = delimiter.cloned().unwrap_or_else(none);
+            let value = cast(value.clone(), ast::DataType::String(None));
+            rename(function, "string_agg", vec![value, delimiter]);
+            order_within(function);
+        }
+        ("approx_count_distinct", [value, rsd @ ..]) if rsd.len() < 2 => {
+            for rsd in rsd {
+                check_rsd(lexed, rsd)?;
+            }
+            rename(function, "approx_distinct", vec![value.clone()]);
+            *expr = cast(expr.clone(), ast::DataType::BigInt(None));
+        }
+        ("regr_count", _) if !function.name.to_string().starts_with('`') => {
+            // In quotation marks it is not looked at a second time.
+            quote(function);
+            *expr = cast(expr.clone(), ast::DataType::BigInt(None));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn wrong(lexed: &Lexed, at: &Expr, message: &str) -> Diagnostic {
+    Diagnostic { span: lexed.span(at.span()), ..Diagnostic::nowhere(message) }
+}
+
+fn cast(value: Expr, data_type: ast::DataType) -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(value),
+        data_type,
+        array: false,
+        format: None,
+    }
+}
+
+fn is_distinct(function: &Function) -> bool {
+    let FunctionArguments::List(list) = &function.args else { return false };
+    list.duplicate_treatment == Some(DuplicateTreatment::Distinct)
+}
+
+/// Puts other plain arguments in the place of a call's; DISTINCT stays.
+fn set_arguments(function: &mut Function, args: Vec<Expr>) {
+    let span = function.name.span();
+    let Expr::Function(other) = call("", args, span) else { return };
+    if let (FunctionArguments::List(list), FunctionArguments::List(other)) =
+        (&mut function.args, other.args)
+    {
+        list.args = other.args;
+    }
+}
+
+fn rename(function: &mut Function, name: &str, args: Vec<Expr>) {
+    if let Expr::Function(other) = call(name, Vec::new(), function.name.0[0].span()) {
+        function.name = other.name;
+    }
+    set_arguments(function, args);
+}
+
+fn quote(function: &mut Function) {
+    for part in &mut function.name.0 {
+        if let ast::ObjectNamePart::Identifier(ident) = part {
+            ident.value = ident.value.to_lowercase();
+            ident.quote_style = Some('`');
+        }
+    }
+}
+
+/// `CASE WHEN condition THEN 1 END`
+fn one_if(condition: Expr) -> Expr {
+    let one = Value::Number("1".into(), false);
+    let result = Expr::Value(ValueWithSpan { value: one, span: Span::empty() });
+    when(condition, result)
+}
+
+fn when(condition: Expr, result: Expr) -> Expr {
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen { condition, result }],
+        else_result: None,
+    }
+}
+
+/// All values as one, null where any is.
+fn row_of(values: Vec<Expr>) -> Expr {
+    let there = values.iter().map(|value| Expr::IsNotNull(Box::new(value.clone())));
+    let all = there.reduce(|left, right| Expr::BinaryOp {
+        left: Box::new(left),
+        op: BinaryOperator::And,
+        right: Box::new(right),
+    });
+    let named = values
+        .into_iter()
+        .enumerate()
+        .flat_map(|(at, value)| [text(format!("col{}", at + 1), Span::empty()), value]);
+    let row = call("named_struct", named.collect(), Span::empty());
+    match all {
+        Some(all) => when(all, row),
+        None => row,
+    }
+}
+
+/// `f(...) WITHIN GROUP (ORDER BY x)` as `f(... ORDER BY x)`.
+fn order_within(function: &mut Function) {
+    let order = std::mem::take(&mut function.within_group);
+    if let (FunctionArguments::List(list), false) = (&mut function.args, order.is_empty()) {
+        list.clauses.push(FunctionArgumentClause::OrderBy(order));
+    }
+}
+
+fn boolean(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::Boolean(value), .. }) => Some(*value),
+        _ => None,
+    }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(ValueWithSpan { value: Value::Null, .. }))
+}
+
+fn check_rsd(lexed: &Lexed, rsd: &Expr) -> Result<(), Diagnostic> {
+    let digits = match rsd {
+        Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => Some(digits),
+        Expr::Cast { expr, .. } => match expr.as_ref() {
+            Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(digits), .. }) => {
+                Some(digits)
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    match digits.and_then(|digits| digits.parse::<f64>().ok()) {
+        None => Err(wrong(lexed, rsd, "the error of an approximation must be a literal")
+            .help("write approx_count_distinct(x, 0.05)")),
+        Some(rsd_literal) if rsd_literal < RSD_LEAST => {
+            let message = format!("the error of an approximation is at least {RSD_LEAST}");
+            Err(wrong(lexed, rsd, &message).help("count(DISTINCT x) is exact"))
+        }
+        Some(_) => Ok(()),
+    }
+}

@@ -1,0 +1,93 @@
+//! Parts of sqlparser's tree that are made and looked at in many places.
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, ObjectNamePart, SelectItem, TableAlias, Value, ValueWithSpan,
+};
+use datafusion::sql::sqlparser::tokenizer;
+
+/// The plain arguments of a call.
+pub(crate) fn arguments(function: &Function) -> impl Iterator<Item = &Expr> {
+    let args = match &function.args {
+        FunctionArguments::List(list) => list.args.as_slice(),
+        _ => &[],
+    };
+    args.iter().filter_map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    })
+}
+
+pub(crate) fn function_name(function: &Function) -> String {
+    one_part(&function.name).unwrap_or_default().to_lowercase()
+}
+
+const GENERATORS: &[&str] = &[
+    "explode",
+    "explode_outer",
+    "posexplode",
+    "posexplode_outer",
+    "inline",
+    "inline_outer",
+    "stack",
+];
+
+/// The name of a function that makes several rows of one.
+pub(crate) fn generator_name(function: &Function) -> Option<String> {
+    let name = function_name(function);
+    GENERATORS.contains(&name.as_str()).then_some(name)
+}
+
+pub(crate) fn generator(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Function(function) => generator_name(function),
+        _ => None,
+    }
+}
+
+/// A call of a function.
+pub(crate) fn call(name: &str, args: Vec<Expr>, span: tokenizer::Span) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
+    let args = FunctionArgumentList {
+        duplicate_treatment: None,
+        args: args.collect(),
+        clauses: Vec::new(),
+    };
+    let name = Ident { value: name.to_owned(), quote_style: None, span };
+    Expr::Function(Function {
+        name: ObjectName(vec![ObjectNamePart::Identifier(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(args),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+pub(crate) fn text(content: String, span: tokenizer::Span) -> Expr {
+    Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(content), span })
+}
+
+pub(crate) fn quoted_ident(value: String, span: tokenizer::Span) -> Ident {
+    Ident { value, quote_style: Some('`'), span }
+}
+
+pub(crate) fn plain_alias(name: Ident) -> TableAlias {
+    TableAlias { explicit: true, name, columns: Vec::new(), at: None }
+}
+
+pub(crate) fn item_expr(item: &SelectItem) -> Option<&Expr> {
+    match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    }
+}
+
+pub(crate) fn one_part(name: &ObjectName) -> Option<String> {
+    match name.0.as_slice() {
+        [ObjectNamePart::Identifier(ident)] => Some(ident.value.clone()),
+        _ => None,
+    }
+}

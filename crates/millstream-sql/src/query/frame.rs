@@ -1,0 +1,187 @@
+//! What one part of a query sees: relations, their columns, and the names of its own result.
+
+use arrow::datatypes::DataType;
+use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName};
+
+use super::ast::one_part;
+use crate::types::list_of;
+
+/// A column by name; its type where it is known, to look into structs.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) data_type: Option<DataType>,
+}
+
+/// Something in FROM.
+#[derive(Clone, Debug)]
+pub(crate) struct Relation {
+    pub(crate) name: Option<String>,
+    /// `None` where the columns cannot be told from the text.
+    pub(crate) columns: Option<Vec<Column>>,
+    /// The relation whose column it has become, for a lateral view.
+    pub(crate) within: Option<String>,
+}
+
+/// What one part of a query sees.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Frame {
+    pub(crate) relations: Vec<Relation>,
+    /// Names that the SELECT list gives.
+    pub(crate) aliases: Vec<String>,
+    /// The names of the result come before the relations' columns, as for ORDER BY.
+    pub(crate) result_first: bool,
+    /// Columns that joins make one of; `None` where they cannot be told (NATURAL JOIN).
+    pub(crate) merged: Option<Vec<String>>,
+    /// The window of event time that the block groups by, as a call.
+    pub(crate) window: Option<Expr>,
+}
+
+/// A name as declared.
+pub(crate) struct Resolved {
+    /// The parts, spelled as declared.
+    pub(crate) parts: Vec<String>,
+    /// It goes into a struct, so its last part is a field, not a column.
+    pub(crate) is_field: bool,
+    /// Its type, where known.
+    pub(crate) data_type: Option<DataType>,
+    /// The first part that is no field of what comes before, and the type of that.
+    pub(crate) wrong_field: Option<(usize, DataType)>,
+    /// How many parts name an array of structs, where the next one is a field of its elements.
+    pub(crate) array_at: Option<usize>,
+}
+
+impl Frame {
+    /// The relation called `name`, whatever its case.
+    pub(crate) fn relation(&self, name: &str) -> Option<&Relation> {
+        let own = |relation: &&Relation| {
+            relation.name.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(name))
+        };
+        self.relations.iter().find(own)
+    }
+
+    /// Looks a name of one or more parts up.
+    pub(crate) fn resolve(&self, parts: &[Ident]) -> Option<Resolved> {
+        let (first, rest) = parts.split_first()?;
+        if let (Some(relation), Some((column, fields))) =
+            (self.relation(&first.value), rest.split_first())
+        {
+            let found = spelled(relation.columns.iter().flatten(), &column.value);
+            let qualifier = relation.within.as_ref().or(relation.name.as_ref())?;
+            return match found {
+                Some(found) => Some(into_fields(vec![qualifier.clone()], found, fields)),
+                None if relation.columns.is_none() || relation.within.is_none() => {
+                    let rest = rest.iter().map(|part| part.value.clone());
+                    let parts = std::iter::once(qualifier.clone()).chain(rest).collect();
+                    let is_field = !fields.is_empty();
+                    let (data_type, wrong_field, array_at) = (None, None, None);
+                    Some(Resolved { parts, is_field, data_type, wrong_field, array_at })
+                }
+                None => None,
+            };
+        }
+        let all = self.relations.iter().flat_map(|relation| relation.columns.iter().flatten());
+        let found = spelled(all, &first.value)?;
+        Some(into_fields(Vec::new(), found, rest))
+    }
+
+    /// The columns of `name.*`: of a relation, or of a struct.
+    pub(super) fn wildcard(&self, name: &ObjectName) -> Option<Vec<Column>> {
+        if let Some(relation) = one_part(name).and_then(|name| self.relation(&name)) {
+            return relation.columns.clone();
+        }
+        let parts: Vec<Ident> = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
+        let DataType::Struct(fields) = self.resolve(&parts)?.data_type? else { return None };
+        let fields = fields.iter().map(|field| Column {
+            name: field.name().clone(),
+            data_type: known(field.data_type().clone()),
+        });
+        Some(fields.collect())
+    }
+
+    /// The relations that have a column called `name`, where a name alone can mean any of them.
+    pub(crate) fn ambiguous(&self, name: &str) -> Vec<String> {
+        let named = |own: &str| own.eq_ignore_ascii_case(name);
+        if self.merged.as_ref().is_none_or(|merged| merged.iter().any(|one| named(one))) {
+            return Vec::new();
+        }
+        let has = |relation: &&Relation| {
+            relation.columns.iter().flatten().any(|column| named(&column.name))
+        };
+        let having: Vec<&Relation> = self.relations.iter().filter(has).collect();
+        match having.len() {
+            0 | 1 => Vec::new(),
+            _ => having.iter().filter_map(|relation| relation.name.clone()).collect(),
+        }
+    }
+
+    /// The alias of the SELECT list called `name`, whatever its case.
+    pub(crate) fn alias(&self, name: &str) -> Option<&str> {
+        unique(self.aliases.iter().map(String::as_str), name)
+    }
+}
+
+/// The column that `name` can only mean.
+fn spelled<'a>(columns: impl Iterator<Item = &'a Column>, name: &str) -> Option<&'a Column> {
+    let near: Vec<&Column> =
+        columns.filter(|column| column.name.eq_ignore_ascii_case(name)).collect();
+    let exact = near.iter().find(|column| column.name == name);
+    let first = near.first()?;
+    let same = near.iter().all(|column| column.name == first.name);
+    exact.or(same.then_some(first)).copied()
+}
+
+fn unique<'a>(names: impl Iterator<Item = &'a str> + Clone, name: &str) -> Option<&'a str> {
+    let mut near = names.clone().filter(|known| known.eq_ignore_ascii_case(name));
+    let first = near.next()?;
+    let exact = names.clone().find(|known| *known == name);
+    exact.or(near.all(|other| other == first).then_some(first))
+}
+
+/// Goes on from a column into the fields of its struct.
+fn into_fields(mut parts: Vec<String>, column: &Column, fields: &[Ident]) -> Resolved {
+    parts.push(column.name.clone());
+    let mut data_type = column.data_type.clone().and_then(known);
+    let (mut wrong_field, mut array_at) = (None, None);
+    for field in fields {
+        // A field of an array of structs is the array of their fields.
+        let structs = match &data_type {
+            Some(DataType::List(item)) if matches!(item.data_type(), DataType::Struct(_)) => {
+                array_at.get_or_insert(parts.len());
+                Some(item.data_type().clone())
+            }
+            _ => None,
+        };
+        let is_array = structs.is_some();
+        let of = structs.or(data_type.take());
+        let found = match &of {
+            Some(DataType::Struct(known)) => {
+                let names = known.iter().map(|field| field.name().as_str());
+                let name = unique(names, &field.value).map(str::to_owned);
+                name.and_then(|name| known.find(&name).map(|(_, field)| field.clone()))
+            }
+            _ => None,
+        };
+        // A map's values are found by name as well.
+        if found.is_none()
+            && wrong_field.is_none()
+            && let Some(known) = of.filter(|it| !matches!(it, DataType::Map(..)))
+        {
+            wrong_field = Some((parts.len(), known));
+        }
+        parts.push(found.as_ref().map_or(field.value.clone(), |found| found.name().clone()));
+        let found = found.map(|found| found.data_type().clone());
+        data_type = found.map(|found| if is_array { list_of(found) } else { found });
+        data_type = data_type.and_then(known);
+    }
+    Resolved { parts, is_field: !fields.is_empty(), data_type, wrong_field, array_at }
+}
+
+/// A type, unless the text does not tell it.
+pub(crate) fn known(data_type: DataType) -> Option<DataType> {
+    let is_unknown = match &data_type {
+        DataType::List(item) => item.data_type().is_null(),
+        other => other.is_null(),
+    };
+    (!is_unknown).then_some(data_type)
+}

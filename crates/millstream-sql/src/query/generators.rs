@@ -1,0 +1,213 @@
+//! Functions that make several rows of one: `explode`, `posexplode`, `inline`, `stack`, and their
+//! `_outer` forms.
+//!
+//! All become DataFusion's `unnest` of an array. Where a generator has several columns the array is
+//! one of structs, unnested once, and each column takes its part: `explode(m) AS (k, v)` becomes
+//! `part_of(unnest(entries_of(m)), 0) AS k, part_of(unnest(entries_of(m)), 1) AS v`.
+
+use arrow::datatypes::DataType;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, Ident, SelectItem, Spanned, Value, ValueWithSpan,
+};
+
+use super::ast::{arguments, call, generator_name, quoted_ident, text};
+use super::frame::{Column, Frame};
+use crate::diagnostic::Diagnostic;
+use crate::syntax::lexer::Lexed;
+
+/// What makes the rows, and the columns that they have.
+struct Generator<'a> {
+    /// The name without `_outer`.
+    name: &'a str,
+    /// A row without elements stays, with NULLs.
+    outer: bool,
+    args: Vec<&'a Expr>,
+    columns: Vec<Column>,
+}
+
+/// Why a generator cannot be used so, and what to do.
+type Refused = (String, String);
+
+/// The columns of a generator, named by `names` where there are any.
+pub(crate) fn columns(frame: &Frame, expr: &Expr, names: &[Ident]) -> Option<Vec<Column>> {
+    let Expr::Function(function) = expr else { return None };
+    let name = generator_name(function)?;
+    read(frame, &name, function, names).ok().map(|generator| generator.columns)
+}
+
+/// The items of a SELECT list that `expr`, a generator, stands for.
+pub(crate) fn items(
+    lexed: &Lexed,
+    frame: &Frame,
+    expr: &Expr,
+    names: &[Ident],
+) -> Result<Vec<SelectItem>, Diagnostic> {
+    let span = expr.span();
+    let refused = |(message, help): Refused| Diagnostic {
+        span: lexed.span(span),
+        ..Diagnostic::nowhere(message).help(help)
+    };
+    let Expr::Function(function) = expr else { return Ok(Vec::new()) };
+    let name = generator_name(function).unwrap_or_default();
+    let generator = read(frame, &name, function, names).map_err(refused)?;
+    let unnest = if generator.outer { "unnest_outer" } else { "unnest" };
+    let array = array(&generator);
+    let value = |at: usize| match &array {
+        Some(array) => {
+            let row = call(unnest, vec![array.clone()], span);
+            call("part_of", vec![row, number(at)], span)
+        }
+        None => call(unnest, generator.args.iter().map(|&arg| arg.clone()).collect(), span),
+    };
+    let columns = generator.columns.iter().enumerate();
+    Ok(columns
+        .map(|(at, column)| SelectItem::ExprWithAlias {
+            expr: value(at),
+            alias: names
+                .get(at)
+                .cloned()
+                .unwrap_or_else(|| quoted_ident(column.name.clone(), span)),
+        })
+        .collect())
+}
+
+fn number(number: usize) -> Expr {
+    let value = Value::Number(number.to_string(), false);
+    Expr::Value(ValueWithSpan { value, span: datafusion::sql::sqlparser::tokenizer::Span::empty() })
+}
+
+fn read<'a>(
+    frame: &Frame,
+    name: &'a str,
+    function: &'a Function,
+    names: &[Ident],
+) -> Result<Generator<'a>, Refused> {
+    let (name, outer) = match name.strip_suffix("_outer") {
+        Some(name) => (name, true),
+        None => (name, false),
+    };
+    let args: Vec<&Expr> = arguments(function).collect();
+    let mut columns = match (name, args.as_slice()) {
+        ("stack", [rows, values @ ..]) => stacked(frame, rows, values)?,
+        ("stack", _) | (_, [] | [_, _, ..]) => {
+            let example = if name == "stack" { "stack(2, a, b)" } else { "one argument" };
+            return Err((format!("`{name}` takes {example}"), String::new()));
+        }
+        (name, [of]) => of_array(name, frame.data_type(of), names)?,
+    };
+    if !names.is_empty() && names.len() != columns.len() {
+        let (given, wanted) = (names.len(), columns.len());
+        let listed: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        return Err((
+            format!("`{name}` has {wanted} columns here, but there are names for {given}"),
+            format!("name all of them: AS ({})", listed.join(", ")),
+        ));
+    }
+    for (column, name) in columns.iter_mut().zip(names) {
+        column.name.clone_from(&name.value);
+    }
+    Ok(Generator { name, outer, args, columns })
+}
+
+fn column(name: &str, data_type: Option<DataType>) -> Column {
+    Column { name: name.to_owned(), data_type }
+}
+
+/// The columns of `explode`, `posexplode` and `inline` of a value of a type, where it is known;
+/// else as many as there are names.
+fn of_array(
+    generator: &str,
+    of: Option<DataType>,
+    names: &[Ident],
+) -> Result<Vec<Column>, Refused> {
+    let item = match &of {
+        Some(DataType::List(item)) => Some(item.data_type().clone()),
+        _ => None,
+    };
+    if generator == "inline" {
+        return match item {
+            Some(DataType::Struct(fields)) => {
+                let known =
+                    |data_type: &DataType| (!data_type.is_null()).then(|| data_type.clone());
+                let fields = fields.iter();
+                Ok(fields.map(|field| column(field.name(), known(field.data_type()))).collect())
+            }
+            _ if !names.is_empty() => {
+                Ok(names.iter().map(|name| column(&name.value, None)).collect())
+            }
+            _ => Err((
+                "the columns of `inline` cannot be derived from its argument".to_owned(),
+                "name them: inline(x) AS (a, b)".to_owned(),
+            )),
+        };
+    }
+    let positions = usize::from(generator == "posexplode");
+    let is_map = match &of {
+        Some(DataType::Map(..)) => true,
+        Some(DataType::List(_)) => false,
+        _ => names.len() == positions + 2,
+    };
+    let mut columns = Vec::new();
+    if positions > 0 {
+        columns.push(column("pos", Some(DataType::Int32)));
+    }
+    match (is_map, &of) {
+        (false, _) => columns.push(column("col", item.filter(|item| !item.is_null()))),
+        (true, Some(DataType::Map(entries, _))) => {
+            let DataType::Struct(parts) = entries.data_type() else { return Ok(columns) };
+            columns.push(column("key", Some(parts[0].data_type().clone())));
+            columns.push(column("value", Some(parts[1].data_type().clone())));
+        }
+        (true, _) => columns.extend([column("key", None), column("value", None)]),
+    }
+    Ok(columns)
+}
+
+/// More columns than a query has a use for, but few enough for any text.
+const STACK_MAX: usize = 10_000;
+
+fn stacked(frame: &Frame, rows: &Expr, values: &[&Expr]) -> Result<Vec<Column>, Refused> {
+    let width = width(rows, values.len())?;
+    let types = values[..width].iter().map(|value| frame.data_type(value));
+    Ok(types.enumerate().map(|(at, found)| column(&format!("col{at}"), found)).collect())
+}
+
+fn width(rows: &Expr, values: usize) -> Result<usize, Refused> {
+    let count = match rows {
+        Expr::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => digits.parse().ok(),
+        _ => None,
+    };
+    match count.filter(|count: &usize| (1..=STACK_MAX).contains(count)) {
+        Some(count) if values > 0 => Ok(values.div_ceil(count)),
+        _ => Err((
+            "`stack` takes a number of rows, a literal, and values for them".to_owned(),
+            "write stack(2, a, b, c, d) for two rows of two columns".to_owned(),
+        )),
+    }
+}
+
+/// The array of structs to unnest; none where the argument is the array to unnest.
+fn array(generator: &Generator<'_>) -> Option<Expr> {
+    let first = generator.args.first()?;
+    let span = first.span();
+    let of_first = |name: &str| Some(call(name, vec![(*first).clone()], span));
+    match (generator.name, generator.columns.len()) {
+        ("explode", 1) => None,
+        ("explode", _) => of_first("entries_of"),
+        ("posexplode", _) => of_first("positions_of"),
+        ("inline", _) => Some((*first).clone()),
+        _ => {
+            let width = generator.columns.len();
+            let null = Expr::Value(ValueWithSpan { value: Value::Null, span });
+            let row = |values: &[&Expr]| {
+                let values = (0..width).flat_map(|at| {
+                    let value = values.get(at).map_or_else(|| null.clone(), |&value| value.clone());
+                    [text(format!("col{at}"), span), value]
+                });
+                call("named_struct", values.collect(), span)
+            };
+            let rows = generator.args[1..].chunks(width).map(row);
+            Some(call("array", rows.collect(), span))
+        }
+    }
+}

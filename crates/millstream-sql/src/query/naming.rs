@@ -1,0 +1,115 @@
+//! The names Spark gives to columns of a result that have no alias.
+//!
+//! A column keeps its name, with the spelling of the query; a field of a struct has the field's; a
+//! cast column the column's; anything else is written out, `(a + 1)` or `upper(a)`.
+
+use datafusion::sql::sqlparser::ast::{
+    CastKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem,
+    UnaryOperator, Value,
+};
+
+use super::ast::{function_name, generator};
+use super::window_calls::{path_name, window_name};
+
+/// The name of a SELECT item's column, as Spark has it; none for a wildcard.
+pub(crate) fn item_name(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
+        SelectItem::UnnamedExpr(expr) => Some(expr_name(expr)),
+        _ => None,
+    }
+}
+
+pub(crate) fn expr_name(expr: &Expr) -> String {
+    match expr {
+        Expr::Identifier(ident) => ident.value.clone(),
+        Expr::CompoundIdentifier(parts) => {
+            parts.last().map(|part| part.value.clone()).unwrap_or_default()
+        }
+        Expr::Nested(inner) => expr_name(inner),
+        // Spark names a cast column after the column.
+        Expr::Cast { expr: inner, .. }
+            if matches!(**inner, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) =>
+        {
+            expr_name(inner)
+        }
+        _ if generator(expr).is_some() => "col".into(),
+        other => pretty(other),
+    }
+}
+
+/// An expression as Spark writes it in a column's name.
+fn pretty(expr: &Expr) -> String {
+    match expr {
+        Expr::Identifier(ident) => ident.value.clone(),
+        Expr::CompoundIdentifier(parts) => {
+            parts.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".")
+        }
+        Expr::Nested(inner) => pretty(inner),
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(content) => content.clone(),
+            Value::Boolean(yes) => yes.to_string(),
+            other => other.to_string(),
+        },
+        Expr::BinaryOp { left, op, right } => format!("({} {op} {})", pretty(left), pretty(right)),
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } => format!("(NOT {})", pretty(expr)),
+        Expr::UnaryOp { op, expr } => format!("({op} {})", pretty(expr)),
+        Expr::IsNull(inner) => format!("({} IS NULL)", pretty(inner)),
+        Expr::IsNotNull(inner) => format!("({} IS NOT NULL)", pretty(inner)),
+        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => {
+            format!("CAST({} AS {data_type})", pretty(expr))
+        }
+        Expr::RLike { negated, expr, pattern, .. } => {
+            let call = format!("RLIKE({}, {})", pretty(expr), pretty(pattern));
+            if *negated { format!("(NOT {call})") } else { call }
+        }
+        Expr::Struct { values, fields } if fields.is_empty() => {
+            let values: Vec<String> = values
+                .iter()
+                .map(|value| match value {
+                    Expr::Named { expr, name } => format!("{} AS {}", pretty(expr), name.value),
+                    other => pretty(other),
+                })
+                .collect();
+            format!("struct({})", values.join(", "))
+        }
+        Expr::Case { operand, conditions, else_result, .. } => {
+            let mut out = String::from("CASE");
+            if let Some(operand) = operand {
+                out.push_str(&format!(" {}", pretty(operand)));
+            }
+            for when in conditions {
+                let (condition, result) = (pretty(&when.condition), pretty(&when.result));
+                out.push_str(&format!(" WHEN {condition} THEN {result}"));
+            }
+            if let Some(otherwise) = else_result {
+                out.push_str(&format!(" ELSE {}", pretty(otherwise)));
+            }
+            out.push_str(" END");
+            out
+        }
+        Expr::Function(function) => match window_name(expr) {
+            Some(window) => window.to_owned(),
+            None => pretty_call(function),
+        },
+        other => path_name(other, pretty).unwrap_or_else(|| other.to_string()),
+    }
+}
+
+fn pretty_call(function: &Function) -> String {
+    let name = function_name(function);
+    let FunctionArguments::List(list) = &function.args else { return format!("{name}()") };
+    if function.over.is_some() {
+        return function.to_string();
+    }
+    let args = list.args.iter().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => pretty(expr),
+        FunctionArg::Unnamed(FunctionArgExpr::Wildcard) if name == "count" => "1".into(),
+        other => other.to_string(),
+    });
+    let args = args.collect::<Vec<_>>().join(", ");
+    let distinct = if list.duplicate_treatment.is_some() { "DISTINCT " } else { "" };
+    let filter = function.filter.as_ref();
+    let filter = filter.map(|condition| format!(" FILTER (WHERE {})", pretty(condition)));
+    format!("{name}({distinct}{args}){}", filter.unwrap_or_default())
+}

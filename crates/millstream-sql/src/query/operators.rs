@@ -1,0 +1,44 @@
+//! Spark's operators that DataFusion has as calls, and the other way round.
+
+use datafusion::sql::sqlparser::ast::{
+    CaseWhen, CeilFloorKind, Expr, Spanned, UnaryOperator, helpers::attached_token::AttachedToken,
+};
+
+use super::ast::{arguments, call};
+
+/// `a RLIKE b` as a call.
+pub(crate) fn rlike(expr: Expr) -> Expr {
+    let Expr::RLike { negated, expr, pattern, .. } = expr else { return expr };
+    let span = expr.span();
+    let call = call("rlike", vec![*expr, *pattern], span);
+    match negated {
+        true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) },
+        false => call,
+    }
+}
+
+/// `ceil(a, places)` and `floor(a, places)` as calls, which sqlparser reads as something else.
+pub(crate) fn rounded(expr: Expr) -> Expr {
+    let span = expr.span();
+    let (name, value, places) = match expr {
+        Expr::Ceil { expr, field: CeilFloorKind::Scale(places) } => ("ceil", *expr, places),
+        Expr::Floor { expr, field: CeilFloorKind::Scale(places) } => ("floor", *expr, places),
+        other => return other,
+    };
+    call(name, vec![value, Expr::Value(places)], span)
+}
+
+/// `if(condition, then, else)` as a CASE.
+pub(crate) fn conditional(expr: Expr) -> Expr {
+    let Expr::Function(function) = &expr else { return expr };
+    let args: Vec<&Expr> = arguments(function).collect();
+    let [condition, result, otherwise] = args.as_slice() else { return expr };
+    let when = CaseWhen { condition: (*condition).clone(), result: (*result).clone() };
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![when],
+        else_result: Some(Box::new((*otherwise).clone())),
+    }
+}

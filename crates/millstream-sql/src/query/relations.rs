@@ -1,0 +1,375 @@
+//! Which tables a query reads, and how.
+//!
+//! Every read of a stream becomes a relation of its own name (`__stream_logs`), under which the
+//! caller registers the source; a table that is read as a batch keeps its name. The name as
+//! written stays as the alias, so that columns are qualified as the query says. Views are put in
+//! as subqueries.
+
+use std::collections::HashMap;
+use std::ops::{ControlFlow, Range};
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectName, ObjectNamePart, Query, Spanned, TableAlias, TableFactor, VisitMut,
+    VisitorMut, With,
+};
+use datafusion::sql::sqlparser::tokenizer;
+
+use super::ast::plain_alias;
+use super::parse::parse;
+use super::prepared::{ReadMode, STREAM_PREFIX, TableCatalog, TableRead};
+use super::streams::{Mark, SubqueryWatermark, Watermark};
+use crate::diagnostic::{Diagnostic, Diagnostics, Span};
+use crate::nearest::suggest;
+use crate::syntax::lexer::Lexed;
+
+/// Finds the tables that `query` reads and renames them.
+pub(crate) fn resolve(
+    lexed: &Lexed,
+    query: &mut Query,
+    marks: HashMap<usize, Mark>,
+    subqueries: &mut Vec<SubqueryWatermark>,
+    catalog: &dyn TableCatalog,
+) -> Result<Vec<TableRead>, Diagnostics> {
+    let mut resolver = Resolver {
+        lexed,
+        catalog,
+        marks,
+        subqueries,
+        ctes: Vec::new(),
+        taken: Vec::new(),
+        views: Vec::new(),
+        entered: Vec::new(),
+        size: 0,
+        reads: Vec::new(),
+        found: Diagnostics::default(),
+    };
+    let _: ControlFlow<()> = VisitMut::visit(query, &mut resolver);
+    resolver.found.into_result()?;
+    Ok(resolver.reads)
+}
+
+/// How large a query may be: its expressions, and [`RELATION_SIZE`] for each relation. Planning
+/// takes a fraction of a millisecond for each.
+const SIZE_MAX: usize = 20_000;
+const RELATION_SIZE: usize = 50;
+/// Views that read each other.
+const VIEWS_MAX: usize = 50;
+const SMALLER: &str =
+    "write what is read several times to a table, in a flow of its own, and read that";
+
+/// A common table expression in sight.
+struct Cte {
+    name: String,
+    /// What it adds to the query wherever it is read.
+    size: usize,
+}
+
+struct Resolver<'a> {
+    lexed: &'a Lexed,
+    catalog: &'a dyn TableCatalog,
+    marks: HashMap<usize, Mark>,
+    /// Where those of views are added.
+    subqueries: &'a mut Vec<SubqueryWatermark>,
+    /// Names of the common table expressions in sight, innermost last.
+    ctes: Vec<Cte>,
+    /// WITH clauses taken out of the queries being visited, and how many names were in sight.
+    taken: Vec<(Option<With>, usize)>,
+    /// Views being put in, outermost first.
+    views: Vec<Range<usize>>,
+    /// By table being visited, what was in sight where it turned out to be a view.
+    entered: Vec<Option<Vec<Cte>>>,
+    /// What there is to plan so far; see [`SIZE_MAX`].
+    size: usize,
+    reads: Vec<TableRead>,
+    found: Diagnostics,
+}
+
+impl VisitorMut for Resolver<'_> {
+    type Break = ();
+
+    /// Visits the WITH clause first: each of its queries sees only those before it.
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let known = self.ctes.len();
+        let mut with = query.with.take();
+        for cte in with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            // It counts where it is read.
+            let before = std::mem::take(&mut self.size);
+            VisitMut::visit(&mut cte.query, self)?;
+            let size = std::mem::replace(&mut self.size, before);
+            let name = cte.alias.name.value.clone();
+            self.ctes.push(Cte { name, size });
+        }
+        self.taken.push((with, known));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Some((with, known)) = self.taken.pop() {
+            query.with = with;
+            self.ctes.truncate(known);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = expr
+            && let Expr::Subquery(_) = &**right
+        {
+            let message = "comparing with ANY, SOME or ALL of a query's rows is not supported";
+            let diagnostic = Diagnostic::nowhere(message);
+            let diagnostic = Diagnostic { span: self.lexed.span(expr.span()), ..diagnostic };
+            let help = "compare with its min or max, or write IN, EXISTS or NOT EXISTS";
+            self.found.0.push(diagnostic.help(help));
+        }
+        // A list of literals is planned as one.
+        let size = usize::from(!matches!(expr, Expr::Value(_)));
+        if let Err(diagnostic) = self.count(&expr.span(), size) {
+            self.found.0.push(diagnostic);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        // That was written for sqlparser only; one that a query has was refused.
+        if let TableFactor::Derived { lateral, .. } = factor {
+            *lateral = false;
+        }
+        if let TableFactor::Table { name, sample: Some(_), .. } = factor {
+            let diagnostic = Diagnostic::at(self.span_of(name), "TABLESAMPLE is not supported");
+            let help = "leave it out; WHERE says which rows are wanted";
+            self.found.0.push(diagnostic.help(help));
+        }
+        if let Some(what) = not_planned(factor) {
+            let span = self.lexed.span(factor.span());
+            let diagnostic = Diagnostic::nowhere(format!("{} is not supported", what.0));
+            self.found.0.push(Diagnostic { span, ..diagnostic }.help(what.1));
+            return ControlFlow::Break(());
+        }
+        if let TableFactor::Table { name, alias, args: None, .. } = factor
+            && let Err(diagnostic) = self.table(name, alias)
+        {
+            self.found.0.push(diagnostic);
+        }
+        let mut entered = None;
+        if let Some(view) = self.view_of(factor) {
+            entered = match self.enter_view(factor, view) {
+                Ok(ctes) => Some(ctes),
+                Err(diagnostic) => {
+                    self.found.0.push(diagnostic);
+                    None
+                }
+            };
+            if !self.found.0.is_empty() {
+                return ControlFlow::Break(());
+            }
+        }
+        self.entered.push(entered);
+        if let Err(diagnostic) = self.count(&factor.span(), RELATION_SIZE) {
+            self.found.0.push(diagnostic);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Leaves a view.
+    fn post_visit_table_factor(&mut self, _factor: &mut TableFactor) -> ControlFlow<()> {
+        if let Some(Some(ctes)) = self.entered.pop() {
+            self.ctes = ctes;
+            self.views.pop();
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Resolver<'_> {
+    fn span_of(&self, name: &ObjectName) -> Span {
+        let parts = name.0.iter().filter_map(ObjectNamePart::as_ident);
+        let spans = parts.filter_map(|part| self.lexed.span(part.span));
+        spans.reduce(Span::to).unwrap_or(Span::new(0, 0))
+    }
+
+    fn is_resolved(name: &str) -> bool {
+        name.starts_with(STREAM_PREFIX)
+    }
+
+    fn table(
+        &mut self,
+        name: &mut ObjectName,
+        alias: &mut Option<TableAlias>,
+    ) -> Result<(), Diagnostic> {
+        let span = self.span_of(name);
+        let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else {
+            return Err(Diagnostic::at(span, "tables of a pipeline file have one-part names"));
+        };
+        let written = ident.clone();
+        if Self::is_resolved(&written.value) {
+            return Ok(());
+        }
+        let mark = self.marks.get(&span.start).cloned();
+        let stream = mark.as_ref().and_then(|mark| mark.stream);
+        let mut ctes = self.ctes.iter().rev();
+        let cte = ctes.find(|cte| cte.name.eq_ignore_ascii_case(&written.value));
+        if let Some((cte, size)) = cte.map(|cte| (cte.name.clone(), cte.size)) {
+            self.count(&written.span, size)?;
+            if let Some(at) = stream {
+                return Err(not_a_table(at, &cte, "common table expression"));
+            }
+            keep_as(name, alias, &written, cte);
+            return Ok(());
+        }
+        let Some(declared) = self.catalog.table(&written.value) else {
+            return match (self.catalog.view(&written.value), stream) {
+                (Some(_), Some(at)) => Err(not_a_table(at, &written.value, "view")),
+                (Some(_), None) => Ok(()),
+                (None, _) => Err(self.unknown(&written.value, span)),
+            };
+        };
+        let mode = if stream.is_some() { ReadMode::Stream } else { ReadMode::Batch };
+        let span = stream.unwrap_or(span);
+        let watermark = mark.and_then(|mark| mark.watermark);
+        let registered_as = self.read(declared, mode, span, watermark)?;
+        keep_as(name, alias, &written, registered_as);
+        Ok(())
+    }
+
+    /// Notes a read and gives the name its provider is registered as.
+    fn read(
+        &mut self,
+        table: String,
+        mode: ReadMode,
+        span: Span,
+        watermark: Option<Watermark>,
+    ) -> Result<String, Diagnostic> {
+        let of_table = |read: &&TableRead| read.table == table && read.mode == mode;
+        let before = self.reads.iter().filter(of_table).count();
+        let registered_as = match (mode, before) {
+            (ReadMode::Batch, _) => table.clone(),
+            (ReadMode::Stream, 0) => format!("{STREAM_PREFIX}{table}"),
+            (ReadMode::Stream, _) => format!("{STREAM_PREFIX}{table}__{}", before + 1),
+        };
+        if before > 0 && mode == ReadMode::Batch && watermark.is_none() {
+            return Ok(registered_as);
+        }
+        let schema = self.catalog.schema(&table, mode, span)?;
+        let read = TableRead {
+            table,
+            mode,
+            registered_as: registered_as.clone(),
+            schema,
+            span,
+            watermark,
+        };
+        self.reads.push(read);
+        Ok(registered_as)
+    }
+
+    fn unknown(&self, name: &str, span: Span) -> Diagnostic {
+        let mut names = self.catalog.names();
+        names.extend(self.ctes.iter().map(|cte| cte.name.clone()));
+        let diagnostic = Diagnostic::at(span, format!("there is no table `{name}`"));
+        if names.is_empty() {
+            return diagnostic.help("declare it: CREATE TABLE name (...) USING connector ...");
+        }
+        diagnostic.help(suggest(name, "declared tables", names.iter().map(String::as_str)))
+    }
+
+    fn view_of(&self, factor: &TableFactor) -> Option<Range<usize>> {
+        let TableFactor::Table { name, args: None, .. } = factor else { return None };
+        let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else { return None };
+        let cte = self.ctes.iter().any(|cte| cte.name.eq_ignore_ascii_case(&ident.value));
+        if cte || Self::is_resolved(&ident.value) || self.catalog.table(&ident.value).is_some() {
+            return None;
+        }
+        self.catalog.view(&ident.value)
+    }
+
+    /// Puts a view's query in the place of its name. It is visited next; what the query that reads
+    /// it calls common table expressions is given back, for when that is done.
+    fn enter_view(
+        &mut self,
+        factor: &mut TableFactor,
+        view: Range<usize>,
+    ) -> Result<Vec<Cte>, Diagnostic> {
+        let TableFactor::Table { name, alias, .. } = factor else { return Ok(Vec::new()) };
+        let span = self.span_of(name);
+        if self.views.contains(&view) {
+            return Err(Diagnostic::at(span, "this view reads itself"));
+        }
+        if self.views.len() >= VIEWS_MAX {
+            let message = format!("more than {VIEWS_MAX} views that read each other");
+            return Err(Diagnostic::at(span, message).help(SMALLER));
+        }
+        let (query, marks, subqueries) = parse(self.lexed, std::slice::from_ref(&view))?;
+        self.marks.extend(marks);
+        self.subqueries.extend(subqueries);
+        let alias = alias
+            .take()
+            .or_else(|| name.0.last().and_then(ObjectNamePart::as_ident).cloned().map(plain_alias));
+        self.views.push(view);
+        let subquery = Box::new(query);
+        *factor = TableFactor::Derived { lateral: false, subquery, alias, sample: None };
+        // A view sees the tables of the file, not the names of the query that reads it.
+        Ok(std::mem::take(&mut self.ctes))
+    }
+
+    /// Counts what is to be planned: views and common table expressions count wherever they are
+    /// read, since each of those places is planned for itself.
+    fn count(&mut self, at: &tokenizer::Span, size: usize) -> Result<(), Diagnostic> {
+        self.size = self.size.saturating_add(size);
+        if self.size <= SIZE_MAX {
+            return Ok(());
+        }
+        let at = self.lexed.span(*at).unwrap_or(Span::new(0, 0));
+        let message = "with all that its views and common table expressions stand for, this query \
+                       is too large to be planned";
+        Err(Diagnostic::at(at, message).help(SMALLER))
+    }
+}
+
+/// What nothing plans, and what to write instead.
+fn not_planned(factor: &TableFactor) -> Option<(&'static str, &'static str)> {
+    let functions = "LATERAL VIEW explode(array) t AS element makes rows of an array";
+    match factor {
+        TableFactor::Pivot { .. } => Some((
+            "PIVOT",
+            "write a column for each value: sum(x) FILTER (WHERE kind = 'a') AS a, ... GROUP BY",
+        )),
+        TableFactor::Unpivot { .. } => Some((
+            "UNPIVOT",
+            "write a row for each column: LATERAL VIEW explode(map('a', a, 'b', b)) or UNION ALL",
+        )),
+        TableFactor::MatchRecognize { .. } => {
+            Some(("MATCH_RECOGNIZE", "compare rows by a join, or in a flow of their own"))
+        }
+        TableFactor::Table { args: Some(_), .. }
+        | TableFactor::TableFunction { .. }
+        | TableFactor::Function { .. }
+        | TableFactor::UNNEST { .. }
+        | TableFactor::JsonTable { .. }
+        | TableFactor::OpenJsonTable { .. }
+        | TableFactor::XmlTable { .. } => None,
+        TableFactor::SemanticView { .. } => Some(("SEMANTIC_VIEW", functions)),
+        _ => None,
+    }
+}
+
+fn not_a_table(at: Span, name: &str, what: &str) -> Diagnostic {
+    Diagnostic::at(at, format!("STREAM is for tables, and `{name}` is a {what}"))
+        .help(format!("write STREAM inside the {what}: SELECT ... FROM STREAM table"))
+}
+
+/// Renames a relation; the written name stays as the alias.
+fn keep_as(
+    name: &mut ObjectName,
+    alias: &mut Option<TableAlias>,
+    written: &Ident,
+    registered_as: String,
+) {
+    if registered_as == written.value {
+        return;
+    }
+    let renamed = Ident { value: registered_as, quote_style: Some('`'), span: written.span };
+    *name = ObjectName(vec![ObjectNamePart::Identifier(renamed)]);
+    alias.get_or_insert_with(|| plain_alias(written.clone()));
+}

@@ -1,0 +1,297 @@
+//! Which columns an expression can see, to spell names as they are declared.
+//!
+//! Spark ignores the case of names, DataFusion does not. So names are looked up here, and spelled
+//! as the column, alias or table they can only mean. A name that is not found, or that could mean
+//! two things, stays as it is: DataFusion then says what is wrong with it.
+
+use std::collections::HashMap;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, JoinConstraint, JoinOperator, LateralView, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins,
+    WildcardAdditionalOptions,
+};
+
+use super::ast::{generator, item_expr, one_part};
+use super::frame::{Column, Frame, Relation};
+use super::naming::item_name;
+use super::{generators, shapes, window_calls};
+
+/// Columns of what a query can name.
+pub(crate) struct Scopes {
+    tables: HashMap<String, SchemaRef>,
+    /// Common table expressions in sight, innermost last.
+    pub(crate) ctes: Vec<(String, Option<Vec<Column>>)>,
+}
+
+impl Scopes {
+    /// `tables` are the columns of what is read, by registered name.
+    pub(crate) fn new(tables: HashMap<String, SchemaRef>) -> Self {
+        Self { tables, ctes: Vec::new() }
+    }
+
+    /// The relations of a FROM clause.
+    pub(crate) fn relations(&mut self, from: &[TableWithJoins]) -> Vec<Relation> {
+        let mut relations = Vec::new();
+        for tables in from {
+            self.add_tables(tables, &mut relations);
+        }
+        relations
+    }
+
+    fn add_tables(&mut self, tables: &TableWithJoins, relations: &mut Vec<Relation>) {
+        self.add(&tables.relation, relations);
+        for join in &tables.joins {
+            self.add(&join.relation, relations);
+        }
+    }
+
+    fn add(&mut self, factor: &TableFactor, relations: &mut Vec<Relation>) {
+        let (name, alias, columns) = match factor {
+            TableFactor::Table { name, alias, args: None, .. } => {
+                let name = one_part(name);
+                (name.clone(), alias, name.and_then(|name| self.table(&name)))
+            }
+            TableFactor::Derived { subquery, alias, .. } => {
+                (None, alias, self.columns_of_query(subquery))
+            }
+            TableFactor::NestedJoin { table_with_joins, alias: None } => {
+                return self.add_tables(table_with_joins, relations);
+            }
+            TableFactor::Table { alias, .. }
+            | TableFactor::NestedJoin { alias, .. }
+            | TableFactor::TableFunction { alias, .. }
+            | TableFactor::Function { alias, .. }
+            | TableFactor::UNNEST { alias, .. }
+            | TableFactor::Pivot { alias, .. }
+            | TableFactor::Unpivot { alias, .. } => (None, alias, None),
+            _ => (None, &None, None),
+        };
+        relations.push(aliased(name, alias.as_ref(), columns));
+    }
+
+    fn table(&self, name: &str) -> Option<Vec<Column>> {
+        let cte = self.ctes.iter().rev().find(|(known, _)| known == name);
+        if let Some((_, columns)) = cte {
+            return columns.clone();
+        }
+        let columns = self.tables.get(name)?.fields().iter().map(|field| Column {
+            name: field.name().clone(),
+            data_type: Some(field.data_type().clone()),
+        });
+        Some(columns.collect())
+    }
+
+    /// Adds the columns of a common table expression.
+    pub(crate) fn add_cte(&mut self, alias: &TableAlias, query: &Query) {
+        let columns = self.columns_of_query(query);
+        let relation = aliased(None, Some(alias), columns);
+        self.ctes.push((alias.name.value.clone(), relation.columns));
+    }
+
+    /// The columns of a query's result, where they can be told from its text.
+    pub(crate) fn columns_of_query(&mut self, query: &Query) -> Option<Vec<Column>> {
+        let known = self.ctes.len();
+        for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
+            self.add_cte(&cte.alias, &cte.query);
+        }
+        let columns = self.columns_of_body(&query.body);
+        self.ctes.truncate(known);
+        columns
+    }
+
+    fn columns_of_body(&mut self, body: &SetExpr) -> Option<Vec<Column>> {
+        match body {
+            SetExpr::Select(select) => self.columns_of_select(select),
+            SetExpr::Query(query) => self.columns_of_query(query),
+            SetExpr::SetOperation { left, .. } => self.columns_of_body(left),
+            _ => None,
+        }
+    }
+
+    fn columns_of_select(&mut self, select: &Select) -> Option<Vec<Column>> {
+        let frame = self.frame(select);
+        let mut columns = Vec::new();
+        for item in &select.projection {
+            match item {
+                SelectItem::Wildcard(options) => {
+                    // The columns of a lateral view are its relation's already, or come last.
+                    for relation in &frame.relations {
+                        let all = relation.columns.as_ref()?;
+                        columns.extend(all.iter().filter(|one| !excepted(options, one)).cloned());
+                    }
+                }
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(name),
+                    options,
+                ) => {
+                    let all = frame.wildcard(name)?;
+                    columns.extend(all.into_iter().filter(|one| !excepted(options, one)));
+                }
+                SelectItem::QualifiedWildcard(..) => return None,
+                SelectItem::ExprWithAliases { expr, aliases } => {
+                    columns.extend(generators::columns(&frame, expr, aliases)?);
+                }
+                item if item_expr(item).is_some_and(|expr| generator(expr).is_some()) => {
+                    columns.extend(generated(&frame, item)?);
+                }
+                item => {
+                    let data_type = item_expr(item).and_then(|expr| frame.data_type(expr));
+                    columns.push(Column { name: item_name(item)?, data_type });
+                }
+            }
+        }
+        Some(columns)
+    }
+
+    /// What the expressions of a SELECT see.
+    pub(crate) fn frame(&mut self, select: &Select) -> Frame {
+        let relations = self.relations(&select.from);
+        let window = window_calls::grouped_window(select);
+        let merged = merged(&select.from);
+        let mut frame = Frame { relations, merged, window, ..Frame::default() };
+        for view in &select.lateral_views {
+            let relation = lateral_relation(&frame, view, None);
+            frame.relations.push(relation);
+        }
+        let names = |item: &SelectItem| match generated(&frame, item) {
+            Some(columns) => columns.into_iter().map(|column| column.name).collect(),
+            None => Vec::from_iter(item_name(item)),
+        };
+        frame.aliases = select.projection.iter().flat_map(names).collect();
+        frame
+    }
+
+    /// What ORDER BY sees: the first SELECT's relations and the names of the result.
+    pub(crate) fn frame_of_body(&mut self, body: &SetExpr) -> Frame {
+        match body {
+            SetExpr::Select(select) => Frame { result_first: true, ..self.frame(select) },
+            SetExpr::Query(query) => {
+                let columns = self.columns_of_query(query).unwrap_or_default();
+                let aliases = columns.into_iter().map(|column| column.name).collect();
+                Frame { aliases, ..Frame::default() }
+            }
+            SetExpr::SetOperation { left, .. } => {
+                let aliases = self.frame_of_body(left).aliases;
+                Frame { aliases, ..Frame::default() }
+            }
+            _ => Frame::default(),
+        }
+    }
+}
+
+/// The relation of a lateral view; `within` is the relation that has its column.
+pub(crate) fn lateral_relation(
+    frame: &Frame,
+    view: &LateralView,
+    within: Option<String>,
+) -> Relation {
+    let names = view.lateral_col_alias.as_slice();
+    let columns = generators::columns(frame, &view.lateral_view, names).unwrap_or_else(|| {
+        let names = names.iter().map(|name| name.value.clone());
+        names.map(|name| Column { name, data_type: None }).collect()
+    });
+    Relation { name: one_part(&view.lateral_view_name), columns: Some(columns), within }
+}
+
+impl Frame {
+    /// The window that the block groups by, where the name `parts` means it.
+    pub(crate) fn group_window(&self, parts: &[Ident]) -> Option<&Expr> {
+        let window = self.window.as_ref()?;
+        let name = window_calls::window_name(window)?;
+        let is_meant = parts.first()?.value.eq_ignore_ascii_case(name);
+        (is_meant && self.resolve(parts).is_none()).then_some(window)
+    }
+
+    /// The type of a column, a field or a window, where it is known.
+    pub(crate) fn data_type(&self, expr: &Expr) -> Option<DataType> {
+        match expr {
+            Expr::Identifier(ident) => match self.resolve(std::slice::from_ref(ident)) {
+                Some(found) => found.data_type,
+                None => {
+                    window_calls::type_of(self.group_window(std::slice::from_ref(ident))?, self)
+                }
+            },
+            Expr::CompoundIdentifier(parts) => self.resolve(parts)?.data_type,
+            Expr::Nested(inner) => self.data_type(inner),
+            Expr::Function(_) => {
+                window_calls::type_of(expr, self).or_else(|| shapes::type_of(self, expr))
+            }
+            other => shapes::type_of(self, other),
+        }
+    }
+}
+
+/// The columns that USING makes one of.
+fn merged(from: &[TableWithJoins]) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for join in from.iter().flat_map(|tables| &tables.joins) {
+        match constraint(&join.join_operator) {
+            Some(JoinConstraint::Using(columns)) => {
+                names.extend(columns.iter().filter_map(one_part))
+            }
+            Some(JoinConstraint::Natural) => return None,
+            _ => {}
+        }
+    }
+    Some(names)
+}
+
+/// The condition of a join that has one.
+fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
+    match operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint)
+        | JoinOperator::Semi(constraint)
+        | JoinOperator::LeftSemi(constraint)
+        | JoinOperator::RightSemi(constraint)
+        | JoinOperator::Anti(constraint)
+        | JoinOperator::LeftAnti(constraint)
+        | JoinOperator::RightAnti(constraint) => Some(constraint),
+        _ => None,
+    }
+}
+
+fn aliased(
+    name: Option<String>,
+    alias: Option<&TableAlias>,
+    mut columns: Option<Vec<Column>>,
+) -> Relation {
+    let Some(alias) = alias else { return Relation { name, columns, within: None } };
+    if !alias.columns.is_empty() {
+        let types = columns.unwrap_or_default();
+        let names = alias.columns.iter().enumerate();
+        let renamed = names.map(|(index, column)| Column {
+            name: column.name.value.clone(),
+            data_type: types.get(index).and_then(|column| column.data_type.clone()),
+        });
+        columns = Some(renamed.collect());
+    }
+    Relation { name: Some(alias.name.value.clone()), columns, within: None }
+}
+
+/// The columns of an item that is a generator.
+fn generated(frame: &Frame, item: &SelectItem) -> Option<Vec<Column>> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => generators::columns(frame, expr, &[]),
+        SelectItem::ExprWithAlias { expr, alias } => {
+            generators::columns(frame, expr, std::slice::from_ref(alias))
+        }
+        SelectItem::ExprWithAliases { expr, aliases } => generators::columns(frame, expr, aliases),
+        _ => None,
+    }
+}
+
+fn excepted(options: &WildcardAdditionalOptions, column: &Column) -> bool {
+    options.opt_except.as_ref().is_some_and(|except| {
+        std::iter::once(&except.first_element)
+            .chain(&except.additional_elements)
+            .any(|name| name.value.eq_ignore_ascii_case(&column.name))
+    })
+}

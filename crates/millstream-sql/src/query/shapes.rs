@@ -1,0 +1,166 @@
+//! The types of expressions, as far as the text tells them: what the fields of a computed struct
+//! are called, and whether something is an array or a map. VOID stands for a type within another
+//! that the text does not tell.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::sql::sqlparser::ast::{AccessExpr, Expr, Function, Ident, Value, ValueWithSpan};
+
+use super::ast::{arguments, function_name};
+use super::frame::Frame;
+use crate::functions::types::schema_of;
+use crate::types::planner::spark_type_of;
+use crate::types::{list_of, map_of};
+
+/// The type of an expression that is no name.
+pub(crate) fn type_of(frame: &Frame, expr: &Expr) -> Option<DataType> {
+    match expr {
+        Expr::Cast { data_type, .. } => spark_type_of(data_type).ok(),
+        Expr::Function(function) => of_call(frame, function),
+        Expr::Struct { values, .. } => of_struct(frame, values),
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let (lead, rest) = leading_name(root, access_chain)?;
+            rest.iter().try_fold(frame.data_type(&lead)?, |of, access| match (access, of) {
+                (AccessExpr::Subscript(_), DataType::List(item)) => Some(item.data_type().clone()),
+                (AccessExpr::Subscript(_), DataType::Map(entries, _)) => value_of(&entries),
+                (AccessExpr::Dot(Expr::Identifier(name)), of) => field_of(&of, &name.value),
+                _ => None,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// What stands before the first `[` as one name, and the rest.
+pub(crate) fn leading_name<'a>(
+    root: &Expr,
+    chain: &'a [AccessExpr],
+) -> Option<(Expr, &'a [AccessExpr])> {
+    let mut parts: Vec<Ident> = match root {
+        Expr::Identifier(ident) => vec![ident.clone()],
+        Expr::CompoundIdentifier(parts) => parts.clone(),
+        other => return Some((other.clone(), chain)),
+    };
+    let names = chain.iter().map_while(|access| match access {
+        AccessExpr::Dot(Expr::Identifier(name)) => Some(name.clone()),
+        _ => None,
+    });
+    let names: Vec<Ident> = names.collect();
+    let rest = &chain[names.len()..];
+    parts.extend(names);
+    match parts.len() {
+        1 => Some((Expr::Identifier(parts.remove(0)), rest)),
+        _ => Some((Expr::CompoundIdentifier(parts), rest)),
+    }
+}
+
+/// The field of a struct, or an array of the fields of an array of structs.
+fn field_of(of: &DataType, name: &str) -> Option<DataType> {
+    match of {
+        DataType::Struct(fields) => {
+            let mut found = fields.iter().filter(|field| field.name().eq_ignore_ascii_case(name));
+            found.next().map(|field| field.data_type().clone())
+        }
+        DataType::List(item) => field_of(item.data_type(), name).map(list_of),
+        DataType::Map(entries, _) => value_of(entries),
+        _ => None,
+    }
+}
+
+fn value_of(entries: &Field) -> Option<DataType> {
+    match entries.data_type() {
+        DataType::Struct(parts) => parts.get(1).map(|part| part.data_type().clone()),
+        _ => None,
+    }
+}
+
+fn key_of(entries: &Field) -> Option<DataType> {
+    match entries.data_type() {
+        DataType::Struct(parts) => parts.first().map(|part| part.data_type().clone()),
+        _ => None,
+    }
+}
+
+fn of_struct(frame: &Frame, values: &[Expr]) -> Option<DataType> {
+    let fields = values.iter().enumerate().map(|(at, value)| {
+        let (name, value) = match value {
+            Expr::Named { expr, name } => (name.value.clone(), expr.as_ref()),
+            Expr::Identifier(ident) => (ident.value.clone(), value),
+            Expr::CompoundIdentifier(parts) => (parts.last()?.value.clone(), value),
+            other => (format!("col{}", at + 1), other),
+        };
+        Some(Field::new(name, or_unknown(frame, value), true))
+    });
+    Some(DataType::Struct(fields.collect::<Option<Vec<_>>>()?.into()))
+}
+
+fn or_unknown(frame: &Frame, expr: &Expr) -> DataType {
+    frame.data_type(expr).unwrap_or(DataType::Null)
+}
+
+fn literal(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => Some(text),
+        _ => None,
+    }
+}
+
+fn of_call(frame: &Frame, function: &Function) -> Option<DataType> {
+    let args: Vec<&Expr> = arguments(function).collect();
+    let of = |at: usize| args.get(at).and_then(|arg| frame.data_type(arg));
+    let unknown = |at: usize| of(at).unwrap_or(DataType::Null);
+    Some(match (function_name(function).as_str(), args.as_slice()) {
+        ("from_json", [_, schema, ..]) => schema_of(literal(schema)?).ok()?,
+        ("named_struct", _) => {
+            let fields = args.chunks(2).map(|pair| {
+                let [name, value] = pair else { return None };
+                Some(Field::new(literal(name)?, or_unknown(frame, value), true))
+            });
+            DataType::Struct(fields.collect::<Option<Vec<_>>>()?.into())
+        }
+        ("array", _) => list_of(unknown(0)),
+        ("array_agg" | "collect_list" | "collect_set", [_]) => list_of(unknown(0)),
+        ("map", _) => map_of(unknown(0), unknown(1)),
+        ("str_to_map", _) => map_of(DataType::Utf8, DataType::Utf8),
+        ("map_from_arrays", [_, _]) => {
+            let item = |at: usize| match of(at) {
+                Some(DataType::List(item)) => item.data_type().clone(),
+                _ => DataType::Null,
+            };
+            map_of(item(0), item(1))
+        }
+        ("map_from_entries", [_]) => map_of(DataType::Null, DataType::Null),
+        ("map_concat", _) => of(0).unwrap_or_else(|| map_of(DataType::Null, DataType::Null)),
+        ("map_keys", [_]) => match of(0)? {
+            DataType::Map(entries, _) => list_of(key_of(&entries)?),
+            _ => return None,
+        },
+        ("map_values", [_]) => match of(0)? {
+            DataType::Map(entries, _) => list_of(value_of(&entries)?),
+            _ => return None,
+        },
+        ("map_entries", [_]) => match of(0)? {
+            DataType::Map(entries, _) => list_of(entries.data_type().clone()),
+            _ => return None,
+        },
+        ("element_at" | "try_element_at" | "get", [_, _]) => match of(0)? {
+            DataType::List(item) => item.data_type().clone(),
+            DataType::Map(entries, _) => value_of(&entries)?,
+            _ => return None,
+        },
+        (
+            "slice" | "sort_array" | "array_sort" | "array_distinct" | "array_union"
+            | "array_remove" | "array_except" | "array_intersect" | "array_compact" | "reverse"
+            | "shuffle" | "coalesce" | "nvl" | "ifnull" | "first" | "last" | "any_value" | "min"
+            | "max",
+            _,
+        ) => of(0)?,
+        ("flatten", [_]) => match of(0)? {
+            DataType::List(item) => item.data_type().clone(),
+            _ => return None,
+        },
+        ("split", _) => DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true))),
+        _ => return None,
+    })
+}

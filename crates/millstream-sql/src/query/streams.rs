@@ -1,0 +1,518 @@
+//! What of a query sqlparser does not know: `STREAM t`, `STREAM(t)`,
+//! `WATERMARK column DELAY OF INTERVAL ...`, and `DISTINCT ON (...) WITHIN WATERMARK`; and what it
+//! is told so that it need not try: subqueries in FROM.
+//!
+//! These words are taken out of the token list and remembered by the place of the table's name,
+//! so that sqlparser reads plain SQL whose nodes still point into the file.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::time::Duration;
+
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+
+use crate::diagnostic::{Diagnostic, Span};
+use crate::syntax::cursor::{Cursor, Name};
+use crate::syntax::lexer::{Lexed, Lexeme, SparkDialect};
+use crate::values::interval::{is_unit, parse_duration};
+
+/// The first key of `DISTINCT ON (...) WITHIN WATERMARK`.
+pub const WITHIN_WATERMARK: &str = "__within_watermark";
+
+/// Names of subqueries with a watermark begin with this.
+pub const SUBQUERY_PREFIX: &str = "__watermarked_";
+
+/// `WATERMARK column DELAY OF INTERVAL ...` on a table that is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watermark {
+    /// The event time column as written.
+    pub column: Name,
+    /// How far the watermark stays behind the newest event time.
+    pub delay: Duration,
+    /// The whole clause.
+    pub span: Span,
+}
+
+/// What was written around a table's name.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    /// `STREAM` was there; where it and the name stand.
+    pub(crate) stream: Option<Span>,
+    pub(crate) watermark: Option<Watermark>,
+}
+
+/// `(SELECT ...) WATERMARK column DELAY OF INTERVAL ...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubqueryWatermark {
+    /// The name of the subquery in the plan.
+    pub alias: String,
+    /// The clause.
+    pub watermark: Watermark,
+}
+
+/// A query for sqlparser, and the marks by the first byte of the table's name.
+pub(crate) struct Extracted {
+    pub(crate) tokens: Vec<TokenWithSpan>,
+    pub(crate) marks: HashMap<usize, Mark>,
+    pub(crate) subqueries: Vec<SubqueryWatermark>,
+}
+
+/// Stands for `*` within `struct(*)`, where sqlparser takes only expressions.
+pub(crate) const ALL_COLUMNS: &str = "__all_columns";
+
+/// In which part of a query the tokens of one parenthesis are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Select,
+    From,
+    /// A parenthesis right within FROM, which may group joins.
+    WithinFrom,
+    Struct,
+    Other,
+}
+
+/// Words that cannot be a table's name, so that `FROM stream WHERE` reads a table called stream.
+const NOT_A_NAME: &str = "\
+    AS WHERE JOIN INNER LEFT RIGHT FULL CROSS SEMI ANTI NATURAL ON USING GROUP ORDER HAVING \
+    LIMIT UNION EXCEPT INTERSECT MINUS LATERAL WINDOW WATERMARK TABLESAMPLE SORT CLUSTER \
+    DISTRIBUTE QUALIFY";
+
+/// Takes the words out of the query whose tokens are `ranges`, one after the other.
+pub(crate) fn extract(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Extracted, Diagnostic> {
+    let mut extraction = Extraction {
+        cursor: Cursor::new(lexed, 0, 0),
+        brackets: Brackets::of(lexed, ranges),
+        parts: vec![Part::Other],
+        last_table: None,
+        out: Extracted { tokens: Vec::new(), marks: HashMap::new(), subqueries: Vec::new() },
+    };
+    for range in ranges {
+        extraction.cursor = Cursor::new(lexed, range.start, range.end);
+        while !extraction.cursor.at_end() {
+            extraction.step()?;
+        }
+    }
+    Ok(extraction.out)
+}
+
+struct Extraction<'a> {
+    cursor: Cursor<'a>,
+    brackets: Brackets,
+    parts: Vec<Part>,
+    /// The first byte of the name of the table read last.
+    last_table: Option<usize>,
+    out: Extracted,
+}
+
+impl Extraction<'_> {
+    fn step(&mut self) -> Result<(), Diagnostic> {
+        refuse_window_table_functions(&self.cursor)?;
+        if self.in_from() && self.cursor.is_word("WATERMARK") && self.follows_a_table() {
+            return self.watermark();
+        }
+        if self.cursor.is_word("WITHIN")
+            && self.cursor.nth(1).is_some_and(|next| next.is_word("WATERMARK"))
+        {
+            return self.within_watermark();
+        }
+        if self.may_start_table() && self.stream() {
+            return Ok(());
+        }
+        if self.cursor.is_word("INTERVAL") && self.long_interval() {
+            return Ok(());
+        }
+        if self.typed_number() {
+            return Ok(());
+        }
+        let Some(lexeme) = self.cursor.peek() else { return Ok(()) };
+        if self.may_start_table() {
+            self.table_in_parentheses(lexeme)?;
+        }
+        if self.may_start_table() && matches!(lexeme.token, Token::Word(_)) {
+            self.last_table = Some(lexeme.span.start);
+        }
+        let token = match lexeme.token {
+            Token::Mul if self.stands_for_columns() => Token::make_word(ALL_COLUMNS, None),
+            _ => lexeme.token.clone(),
+        };
+        self.follow(lexeme);
+        self.out.tokens.push(TokenWithSpan { token, span: lexeme.at });
+        self.cursor.advance();
+        Ok(())
+    }
+
+    /// Marks a subquery in FROM by LATERAL, which sqlparser takes for the beginning of one at once.
+    /// It would try and read a parenthesis as a query and, where that fails, as a join, so that
+    /// each level of `((SELECT ...) AS a JOIN b)` would double the time.
+    fn table_in_parentheses(&mut self, lexeme: &Lexeme) -> Result<(), Diagnostic> {
+        if lexeme.is_word("LATERAL") {
+            return Err(Diagnostic::at(lexeme.span, "LATERAL before a table is not supported")
+                .help("LATERAL VIEW explode(array) t AS e makes rows of an array; else join"));
+        }
+        if lexeme.token == Token::LParen && self.brackets.is_query(self.cursor.at) {
+            let token = Token::make_keyword("LATERAL");
+            self.out.tokens.push(TokenWithSpan { token, span: lexeme.at });
+        }
+        Ok(())
+    }
+
+    /// Keeps track of the part of the query.
+    fn follow(&mut self, lexeme: &Lexeme) {
+        let part = *self.parts.last().unwrap_or(&Part::Other);
+        match &lexeme.token {
+            Token::LParen => self.parts.push(match part {
+                Part::From | Part::WithinFrom => Part::WithinFrom,
+                _ if self.previous().is_some_and(|last| last.is_word("STRUCT")) => Part::Struct,
+                _ => Part::Other,
+            }),
+            Token::RParen if self.parts.len() > 1 => {
+                self.parts.pop();
+            }
+            Token::Word(_) => {
+                let next = match lexeme.word().unwrap_or("").to_ascii_uppercase().as_str() {
+                    "SELECT" => Part::Select,
+                    "FROM" if part == Part::Select => Part::From,
+                    "WHERE" | "GROUP" | "HAVING" | "ORDER" | "LIMIT" | "UNION" | "EXCEPT"
+                    | "INTERSECT" | "LATERAL" | "SORT" | "WINDOW"
+                        if part == Part::From =>
+                    {
+                        Part::Other
+                    }
+                    _ => return,
+                };
+                if let Some(last) = self.parts.last_mut() {
+                    *last = next;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn previous(&self) -> Option<&Lexeme> {
+        self.cursor.at.checked_sub(1).map(|last| &self.cursor.lexed.lexemes[last])
+    }
+
+    fn in_from(&self) -> bool {
+        matches!(self.parts.last(), Some(Part::From | Part::WithinFrom))
+    }
+
+    /// True where a table's name can stand.
+    fn may_start_table(&self) -> bool {
+        self.in_from()
+            && self.previous().is_some_and(|last| {
+                last.is_word("FROM")
+                    || last.is_word("JOIN")
+                    || last.token == Token::Comma
+                    || (last.token == Token::LParen && self.parts.last() == Some(&Part::WithinFrom))
+            })
+    }
+
+    /// Takes `STREAM name` or `STREAM(name)`; false where STREAM is a name itself.
+    fn stream(&mut self) -> bool {
+        if !self.cursor.is_word("STREAM") {
+            return false;
+        }
+        let in_parentheses = self.cursor.nth(1).is_some_and(|next| next.token == Token::LParen)
+            && self.cursor.nth(3).is_some_and(|next| next.token == Token::RParen);
+        let name_at = 1 + usize::from(in_parentheses);
+        let Some(name) = self.cursor.nth(name_at).filter(|name| can_name_a_table(name)) else {
+            return false;
+        };
+        let from = self.cursor.here();
+        self.cursor.at += name_at + 1 + usize::from(in_parentheses);
+        let span = from.to(self.cursor.last_span());
+        let mark = Mark { stream: Some(span), watermark: None };
+        self.out.marks.insert(name.span.start, mark);
+        self.last_table = Some(name.span.start);
+        self.out.tokens.push(name.for_parser());
+        true
+    }
+
+    fn follows_a_table(&self) -> bool {
+        self.last_table.is_some()
+            && self.previous().is_some_and(|last| {
+                matches!(last.token, Token::Word(_) | Token::RParen) && !last.is_word("JOIN")
+            })
+            && self.cursor.nth(1).is_some_and(|next| matches!(next.token, Token::Word(_)))
+            && (self.cursor.nth(2).is_some_and(|next| next.is_word("DELAY"))
+                || self.cursor.nth(1).is_some_and(|next| next.is_word("FOR")))
+    }
+
+    /// Takes `WATERMARK column DELAY OF INTERVAL ...`.
+    fn watermark(&mut self) -> Result<(), Diagnostic> {
+        let form = "the form is FROM STREAM t WATERMARK ts DELAY OF INTERVAL 10 SECONDS";
+        let start = self.cursor.here();
+        self.cursor.eat_words(&["WATERMARK"]);
+        if self.cursor.is_word("FOR") {
+            return Err(Diagnostic::at(start, "WATERMARK FOR is not Spark's form").help(form));
+        }
+        let column = self.cursor.name("the event time column")?;
+        let after = "after WATERMARK column";
+        let words = self.cursor.expect_words(&["DELAY", "OF"], after);
+        words.map_err(|error| error.help(form))?;
+        self.cursor.eat_words(&["INTERVAL"]);
+        let from = self.cursor.at;
+        while self.cursor.peek().is_some_and(|next| is_interval_part(next, self.cursor.at == from))
+        {
+            self.cursor.advance();
+        }
+        // A number with a word that is no unit: the word was meant to be one.
+        if self.cursor.at == from + 1
+            && self.cursor.peek().is_some_and(|next| next.word().is_some())
+            && matches!(self.cursor.lexed.lexemes[from].token, Token::Number(..))
+        {
+            self.cursor.advance();
+        }
+        let parts = &self.cursor.lexed.lexemes[from..self.cursor.at];
+        if parts.is_empty() {
+            return Err(self.cursor.unexpected("an interval").help(form));
+        }
+        let delay = parse_duration(&interval_text(parts)).map_err(|help| {
+            let span = parts[0].span.to(self.cursor.last_span());
+            Diagnostic::at(span, "this is not an interval").help(help)
+        })?;
+        let watermark = Watermark { column, delay, span: start.to(self.cursor.last_span()) };
+        if let Some(open) = subquery_at_end(&self.out.tokens) {
+            self.name_subquery(open, watermark);
+            return Ok(());
+        }
+        let table = self.last_table.expect("follows_a_table was checked");
+        let marks = &mut self.out.marks;
+        let mark = marks.entry(table).or_insert(Mark { stream: None, watermark: None });
+        if mark.watermark.is_some() {
+            return Err(Diagnostic::at(watermark.span, "the table has a watermark already"));
+        }
+        mark.watermark = Some(watermark);
+        Ok(())
+    }
+
+    /// Makes `(SELECT * FROM (subquery) AS name)` of the subquery that the tokens end with.
+    fn name_subquery(&mut self, open: usize, watermark: Watermark) {
+        let alias = format!("{SUBQUERY_PREFIX}{}", watermark.span.start);
+        let tokens = &mut self.out.tokens;
+        let (front, back) = (tokens[open].span, tokens[tokens.len() - 1].span);
+        let word = |word: &str| Token::make_word(word, None);
+        let before = [Token::LParen, word("SELECT"), Token::Mul, word("FROM")];
+        let before = before.map(|token| TokenWithSpan { token, span: front });
+        tokens.splice(open..open, before);
+        let after = [word("AS"), Token::make_word(&alias, Some('`')), Token::RParen];
+        tokens.extend(after.map(|token| TokenWithSpan { token, span: back }));
+        self.out.subqueries.push(SubqueryWatermark { alias, watermark });
+    }
+
+    /// Takes `WITHIN WATERMARK` behind `DISTINCT ON (...)`, and makes a first key of it.
+    fn within_watermark(&mut self) -> Result<(), Diagnostic> {
+        let span = self.cursor.here();
+        let tokens = &mut self.out.tokens;
+        let Some(open) = keys_of_distinct(tokens) else {
+            let message = "WITHIN WATERMARK follows the keys of DISTINCT ON (...)";
+            let help = "the form is SELECT DISTINCT ON (id) WITHIN WATERMARK * FROM STREAM t \
+                        WATERMARK ts DELAY OF INTERVAL 10 MINUTES";
+            return Err(Diagnostic::at(span, message).help(help));
+        };
+        let place = tokens[open].span;
+        let marker = Token::SingleQuotedString(WITHIN_WATERMARK.to_owned());
+        let marker = [marker, Token::Comma].map(|token| TokenWithSpan { token, span: place });
+        tokens.splice(open + 1..open + 1, marker);
+        self.cursor.eat_words(&["WITHIN", "WATERMARK"]);
+        Ok(())
+    }
+
+    /// Takes `INTERVAL 1 DAY 2 HOURS` as one string, which sqlparser would end after `1 DAY`.
+    fn long_interval(&mut self) -> bool {
+        let mut length = 0;
+        while self.cursor.nth(1 + length).is_some_and(|next| is_interval_part(next, length == 0)) {
+            length += 1;
+        }
+        if length < 4 {
+            return false;
+        }
+        let lexemes = &self.cursor.lexed.lexemes[self.cursor.at..=self.cursor.at + length];
+        let (keyword, parts) = (&lexemes[0], &lexemes[1..]);
+        let text = Token::SingleQuotedString(interval_text(parts));
+        let mut span = parts[0].at;
+        span.end = parts[length - 1].at.end;
+        self.out.tokens.push(keyword.for_parser());
+        self.out.tokens.push(TokenWithSpan { token: text, span });
+        self.cursor.at += 1 + length;
+        true
+    }
+
+    /// Takes a number whose type is said (`1.5D`, `10L`, `1e3`) as a cast of its digits; sqlparser
+    /// would read the letter as an alias.
+    fn typed_number(&mut self) -> bool {
+        let Some(first) = self.cursor.peek() else { return false };
+        let (digits, suffix, length) = match &first.token {
+            Token::Number(digits, long) => {
+                let next = self.cursor.nth(1).filter(|next| next.span.start == first.span.end);
+                match next.and_then(Lexeme::word) {
+                    Some(suffix) => (digits.as_str(), suffix, 2),
+                    None if *long => (digits.as_str(), "L", 1),
+                    None => (digits.as_str(), "", 1),
+                }
+            }
+            Token::Word(word) if word.quote_style.is_none() => {
+                let end = word.value.find(|ch: char| !ch.is_ascii_digit() && ch != '.');
+                let Some(end) = end.filter(|end| *end > 0) else { return false };
+                (&word.value[..end], &word.value[end..], 1)
+            }
+            _ => return false,
+        };
+        let type_name = match suffix.to_ascii_uppercase().as_str() {
+            "D" => "DOUBLE".to_owned(),
+            "F" => "FLOAT".to_owned(),
+            "L" => "BIGINT".to_owned(),
+            "S" => "SMALLINT".to_owned(),
+            "Y" => "TINYINT".to_owned(),
+            "BD" => {
+                let scale = digits.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+                let precision = digits.bytes().filter(u8::is_ascii_digit).count();
+                format!("DECIMAL({precision},{scale})")
+            }
+            "" if digits.contains(['e', 'E']) => "DOUBLE".to_owned(),
+            _ => return false,
+        };
+        let cast = format!("CAST('{digits}' AS {type_name})");
+        let tokens = Tokenizer::new(&SparkDialect::default(), &cast).tokenize();
+        let at = first.at;
+        for token in tokens.expect("a cast of a number can be read") {
+            if !matches!(token, Token::Whitespace(_)) {
+                self.out.tokens.push(TokenWithSpan { token, span: at });
+            }
+        }
+        self.cursor.at += length;
+        true
+    }
+
+    /// True for the `*` of `struct(*)` and `struct(t.*)`.
+    fn stands_for_columns(&self) -> bool {
+        self.parts.last() == Some(&Part::Struct)
+            && self.previous().is_some_and(|last| {
+                matches!(last.token, Token::LParen | Token::Comma | Token::Period)
+            })
+            && self
+                .cursor
+                .nth(1)
+                .is_some_and(|next| matches!(next.token, Token::RParen | Token::Comma))
+    }
+}
+
+/// The parentheses that hold a query, by the token that opens them.
+struct Brackets {
+    queries: HashSet<usize>,
+}
+
+impl Brackets {
+    fn of(lexed: &Lexed, ranges: &[Range<usize>]) -> Self {
+        let (mut open, mut queries) = (Vec::new(), HashSet::new());
+        for at in ranges.iter().cloned().flatten() {
+            match lexed.lexemes[at].token {
+                Token::LParen => open.push((at, starts_query(&lexed.lexemes, at))),
+                Token::RParen => {
+                    let Some((start, is_query)) = open.pop() else { continue };
+                    if !is_query {
+                        continue;
+                    }
+                    queries.insert(start);
+                    // `((SELECT ...) UNION ...)` and `((SELECT ...))` are queries, too.
+                    if let Some((outer, outer_is_query)) = open.last_mut()
+                        && *outer + 1 == start
+                    {
+                        *outer_is_query = goes_on_a_query(lexed.lexemes.get(at + 1));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self { queries }
+    }
+
+    fn is_query(&self, open: usize) -> bool {
+        self.queries.contains(&open)
+    }
+}
+
+fn starts_query(lexemes: &[Lexeme], open: usize) -> bool {
+    let next = lexemes.get(open + 1);
+    ["SELECT", "WITH", "VALUES"].iter().any(|word| next.is_some_and(|next| next.is_word(word)))
+}
+
+fn goes_on_a_query(next: Option<&Lexeme>) -> bool {
+    const WORDS: &[&str] = &["UNION", "EXCEPT", "INTERSECT", "MINUS", "ORDER", "LIMIT", "OFFSET"];
+    next.is_some_and(|next| {
+        next.token == Token::RParen || WORDS.iter().any(|word| next.is_word(word))
+    })
+}
+
+/// Whether a token can be a table's name, unlike a word that goes on a query.
+pub fn can_name_a_table(lexeme: &Lexeme) -> bool {
+    matches!(lexeme.token, Token::Word(_))
+        && !NOT_A_NAME.split_whitespace().any(|word| lexeme.is_word(word))
+}
+
+fn is_interval_part(lexeme: &Lexeme, first: bool) -> bool {
+    match &lexeme.token {
+        Token::Number(..) => true,
+        Token::SingleQuotedString(_) => first,
+        Token::Word(_) => !first && lexeme.word().is_some_and(is_unit),
+        _ => false,
+    }
+}
+
+fn interval_text(parts: &[Lexeme]) -> String {
+    let words = parts.iter().map(|part| match &part.token {
+        Token::Number(digits, _) => digits.clone(),
+        Token::SingleQuotedString(text) => text.clone(),
+        other => other.to_string(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Flink's window functions in FROM or GROUP BY.
+fn refuse_window_table_functions(cursor: &Cursor<'_>) -> Result<(), Diagnostic> {
+    let calls = cursor.nth(1).is_some_and(|next| next.token == Token::LParen);
+    let help = match () {
+        () if !calls => return Ok(()),
+        () if cursor.is_word("TUMBLE") => "GROUP BY window(ts, '1 minute')",
+        () if cursor.is_word("HOP") => "GROUP BY window(ts, '10 minutes', '1 minute')",
+        () => return Ok(()),
+    };
+    let word = &cursor.lexed.text[cursor.here().range()];
+    Err(Diagnostic::at(cursor.here(), format!("{word} is not Spark's form of a window"))
+        .help(format!("write {help}")))
+}
+
+/// Where the parenthesis begins that the tokens end with.
+fn parenthesis_at_end(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let mut depth = 0_usize;
+    let open = tokens.iter().rposition(|token| {
+        match token.token {
+            Token::RParen => depth += 1,
+            Token::LParen => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    })?;
+    (tokens[open].token == Token::LParen).then_some(open)
+}
+
+fn is_word(tokens: &[TokenWithSpan], at: usize, words: &[&str]) -> bool {
+    match tokens.get(at).map(|token| &token.token) {
+        Some(Token::Word(found)) => words.iter().any(|word| found.value.eq_ignore_ascii_case(word)),
+        _ => false,
+    }
+}
+
+/// Where the parenthesis of `DISTINCT ON (...)` begins that the tokens end with.
+fn keys_of_distinct(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let open = parenthesis_at_end(tokens)?;
+    let follows =
+        open >= 2 && is_word(tokens, open - 1, &["ON"]) && is_word(tokens, open - 2, &["DISTINCT"]);
+    follows.then_some(open)
+}
+
+/// Where the subquery begins that the tokens end with.
+fn subquery_at_end(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let open = parenthesis_at_end(tokens)?;
+    is_word(tokens, open + 1, &["SELECT", "WITH", "FROM", "VALUES"]).then_some(open)
+}

@@ -1,0 +1,31 @@
+//! A session of DataFusion that reads and computes as Spark does.
+
+use datafusion::config::Dialect;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use crate::functions::{BatchClock, register};
+
+/// A session with Spark's functions and no tables.
+pub fn session(config: SessionConfig, clock: &BatchClock) -> SessionContext {
+    let mut config = config.with_enable_ansi_mode(true);
+    // 1.5 is a DECIMAL in Spark; DOUBLE literals have an exponent.
+    config.options_mut().sql_parser.parse_float_as_decimal = true;
+    let builder = SessionStateBuilder::new().with_config(config);
+    SessionContext::new_with_state(register(builder, clock).build())
+}
+
+/// Settings under which queries are planned; how many partitions there are is the caller's.
+pub fn config() -> SessionConfig {
+    let mut config = SessionConfig::new().with_information_schema(false);
+    let options = config.options_mut();
+    // The SQL layer resolves identifiers without regard to case, as Spark does, and hands over the
+    // exact spelling.
+    options.sql_parser.enable_ident_normalization = false;
+    options.sql_parser.collect_spans = true;
+    options.sql_parser.dialect = Dialect::Databricks;
+    // Spark's names: what DataFusion calls Utf8View is a STRING like any other.
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.execution.time_zone = Some("UTC".to_owned());
+    config
+}

@@ -1,0 +1,314 @@
+//! From text to tokens, in Spark's dialect.
+//!
+//! The whole file is tokenized once by sqlparser, so every token, and every node that sqlparser
+//! makes of tokens, carries its place in the file. String literals are read as Spark reads them:
+//! `\n`, `\t`, `\\`, `\u0041` and the like are escapes, any other escaped character stands for
+//! itself, and `r'...'` has no escapes.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{self, Location, Token, TokenWithSpan, Tokenizer};
+
+use super::guard::Guard;
+use crate::diagnostic::{Diagnostic, Span};
+use crate::lines::LineIndex;
+
+/// Spark SQL as sqlparser needs to know it.
+#[derive(Debug, Default)]
+pub(crate) struct SparkDialect {
+    pub(crate) guard: Guard,
+}
+
+impl Dialect for SparkDialect {
+    // `explode(m) AS (key, value)`
+    fn supports_select_item_multi_column_alias(&self) -> bool {
+        true
+    }
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        ch == '`'
+    }
+    fn is_identifier_start(&self, ch: char) -> bool {
+        ch.is_alphabetic() || ch == '_'
+    }
+    fn is_identifier_part(&self, ch: char) -> bool {
+        ch.is_alphanumeric() || ch == '_'
+    }
+    fn supports_string_literal_backslash_escape(&self) -> bool {
+        true
+    }
+    fn supports_numeric_prefix(&self) -> bool {
+        true
+    }
+    fn supports_filter_during_aggregation(&self) -> bool {
+        true
+    }
+    fn supports_group_by_expr(&self) -> bool {
+        true
+    }
+    fn supports_group_by_with_modifier(&self) -> bool {
+        true
+    }
+    fn supports_lambda_functions(&self) -> bool {
+        true
+    }
+    fn supports_select_wildcard_except(&self) -> bool {
+        true
+    }
+    fn supports_struct_literal(&self) -> bool {
+        true
+    }
+    fn supports_nested_comments(&self) -> bool {
+        true
+    }
+    fn supports_values_as_table_factor(&self) -> bool {
+        true
+    }
+    fn supports_bang_not_operator(&self) -> bool {
+        true
+    }
+    fn supports_cte_without_as(&self) -> bool {
+        true
+    }
+    fn supports_long_type_as_bigint(&self) -> bool {
+        true
+    }
+    fn supports_map_literal_with_angle_brackets(&self) -> bool {
+        true
+    }
+    fn supports_window_function_null_treatment_arg(&self) -> bool {
+        true
+    }
+    fn supports_bitwise_shift_operators(&self) -> bool {
+        true
+    }
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        self.guard.parse_prefix(parser)
+    }
+    /// `a DIV b`, the division of whole numbers.
+    fn parse_infix(
+        &self,
+        parser: &mut Parser<'_>,
+        left: &Expr,
+        precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        parser.parse_keyword(Keyword::DIV).then(|| {
+            Ok(Expr::BinaryOp {
+                left: Box::new(left.clone()),
+                op: BinaryOperator::MyIntegerDivide,
+                right: Box::new(parser.parse_subexpr(precedence)?),
+            })
+        })
+    }
+}
+
+/// A token that means something, with its place in both units.
+#[derive(Clone, Debug)]
+pub struct Lexeme {
+    /// The token.
+    pub token: Token,
+    /// Its bytes.
+    pub span: Span,
+    /// Its lines and columns, as sqlparser counts them.
+    pub at: tokenizer::Span,
+}
+
+impl Lexeme {
+    /// True for the bare word `word`, whatever its case.
+    pub fn is_word(&self, word: &str) -> bool {
+        self.word().is_some_and(|own| own.eq_ignore_ascii_case(word))
+    }
+
+    /// A word that is not in backticks.
+    pub fn word(&self) -> Option<&str> {
+        match &self.token {
+            Token::Word(word) if word.quote_style.is_none() => Some(&word.value),
+            _ => None,
+        }
+    }
+
+    /// The same token for sqlparser's parser.
+    pub fn for_parser(&self) -> TokenWithSpan {
+        TokenWithSpan { token: self.token.clone(), span: self.at }
+    }
+}
+
+/// A pipeline file as tokens; whitespace and comments are gone.
+pub struct Lexed {
+    /// The text itself.
+    pub text: Arc<str>,
+    /// Its tokens in order.
+    pub lexemes: Vec<Lexeme>,
+    lines: LineIndex,
+}
+
+impl Lexed {
+    /// Tokenizes `text`. Fails on a string or comment that does not end.
+    pub fn new(text: &str) -> Result<Self, Diagnostic> {
+        let lines = LineIndex::new(text);
+        let dialect = SparkDialect::default();
+        let mut tokenizer = Tokenizer::new(&dialect, text).with_unescape(false);
+        let tokens = tokenizer.tokenize_with_location().map_err(|error| {
+            let start = lines.byte(text, error.location);
+            let end = text[start..].find('\n').map_or(text.len(), |length| start + length);
+            unreadable(Span::new(start, end), &error.message)
+        })?;
+        let mut lexemes: Vec<Lexeme> = Vec::with_capacity(tokens.len());
+        for TokenWithSpan { token, span: at } in tokens {
+            if matches!(token, Token::Whitespace(_) | Token::EOF) {
+                continue;
+            }
+            let span = Span::new(lines.byte(text, at.start), lines.byte(text, at.end));
+            push(&mut lexemes, Lexeme { token, span, at });
+        }
+        Ok(Self { text: text.into(), lexemes, lines })
+    }
+
+    /// The bytes of a range of sqlparser's; `None` for its empty span.
+    pub fn span(&self, at: tokenizer::Span) -> Option<Span> {
+        if at.start.line == 0 {
+            return None;
+        }
+        let (start, end) = (self.byte(at.start), self.byte(at.end));
+        Some(Span::new(start, end))
+    }
+
+    /// The byte at a line and column of sqlparser's.
+    pub fn byte(&self, at: Location) -> usize {
+        self.lines.byte(&self.text, at)
+    }
+
+    /// The token that starts at byte `start`.
+    pub fn lexeme_at(&self, start: usize) -> Option<&Lexeme> {
+        let found = self.lexemes.binary_search_by_key(&start, |lexeme| lexeme.span.start);
+        found.ok().map(|index| &self.lexemes[index])
+    }
+}
+
+fn unreadable(span: Span, message: &str) -> Diagnostic {
+    let message = message.to_lowercase();
+    if message.contains("comment") {
+        Diagnostic::at(span, "this comment does not end").help("end it with `*/`")
+    } else if message.contains("string") {
+        Diagnostic::at(span, "this string does not end")
+            .help("end it with a quote; a quote inside is written twice or as \\'")
+    } else if message.contains('`') || message.contains("delimit") {
+        Diagnostic::at(span, "this quoted name does not end").help("end it with a backtick")
+    } else {
+        Diagnostic::at(span, format!("this cannot be read: {message}"))
+    }
+}
+
+/// Adds a token, with escapes in strings resolved and `r'...'` made one token.
+fn push(lexemes: &mut Vec<Lexeme>, mut lexeme: Lexeme) {
+    let raw =
+        lexemes.last().is_some_and(|last| last.is_word("r") && last.span.end == lexeme.span.start);
+    match &mut lexeme.token {
+        Token::SingleQuotedString(content) | Token::DoubleQuotedString(content) if raw => {
+            let prefix = lexemes.pop().expect("raw is true only after a last lexeme");
+            lexeme.token = Token::SingleQuotedString(std::mem::take(content));
+            lexeme.span = prefix.span.to(lexeme.span);
+            lexeme.at.start = prefix.at.start;
+        }
+        Token::SingleQuotedString(content) => *content = unescape(content, '\''),
+        // In Spark's SQL double quotes make a string too.
+        Token::DoubleQuotedString(content) => {
+            lexeme.token = Token::SingleQuotedString(unescape(content, '"'));
+        }
+        Token::Word(word) if word.quote_style == Some('`') => {
+            word.value = word.value.replace("``", "`");
+            word.keyword = Keyword::NoKeyword;
+        }
+        _ => {}
+    }
+    lexemes.push(lexeme);
+}
+
+/// Resolves escapes as Spark's parser does; `\%` and `\_` stay, for `LIKE`.
+fn unescape(content: &str, quote: char) -> String {
+    let mut out = String::with_capacity(content.len());
+    let mut rest = content;
+    while let Some(ch) = rest.chars().next() {
+        rest = &rest[ch.len_utf8()..];
+        if ch == quote {
+            // Inside a string a quote comes twice, or was escaped below.
+            rest = rest.strip_prefix(quote).unwrap_or(rest);
+            out.push(quote);
+        } else if ch == '\\' {
+            rest = escape(rest, &mut out);
+        } else {
+            out.push(ch);
+        }
+    }
+    out
+}
+
+/// Resolves one escape, `rest` being what follows the backslash; returns what is left.
+fn escape<'a>(rest: &'a str, out: &mut String) -> &'a str {
+    let Some(ch) = rest.chars().next() else {
+        out.push('\\');
+        return rest;
+    };
+    let code = |digits: usize, radix: u32, from: usize| {
+        let text = rest.get(from..from + digits)?;
+        let all = text.chars().all(|digit| digit.is_digit(radix));
+        all.then(|| u32::from_str_radix(text, radix).ok().and_then(char::from_u32)).flatten()
+    };
+    let numbered = match ch {
+        'u' => code(4, 16, 1).map(|found| (found, 5)),
+        'U' => code(8, 16, 1).map(|found| (found, 9)),
+        '0' | '1' => code(3, 8, 0).map(|found| (found, 3)),
+        _ => None,
+    };
+    if let Some((found, length)) = numbered {
+        out.push(found);
+        return &rest[length..];
+    }
+    match ch {
+        '0' => out.push('\0'),
+        'b' => out.push('\u{8}'),
+        'n' => out.push('\n'),
+        'r' => out.push('\r'),
+        't' => out.push('\t'),
+        'Z' => out.push('\u{1a}'),
+        '%' | '_' => out.extend(['\\', ch]),
+        other => out.push(other),
+    }
+    &rest[ch.len_utf8()..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_read_as_spark_reads_them() {
+        let cases = [
+            (r"'a''b'", "a'b"),
+            (r"'it\'s'", "it's"),
+            (r"'\d\\d\n'", "d\\d\n"),
+            (r"'\u0041\101\0'", "AA\0"),
+            (r"'50\%\_'", r"50\%\_"),
+            (r#""say ""so"" 'x'""#, r#"say "so" 'x'"#),
+            (r"r'\d+'", r"\d+"),
+        ];
+        for (text, wanted) in cases {
+            let lexed = Lexed::new(text).unwrap();
+            assert_eq!(lexed.lexemes.len(), 1, "{text}");
+            let token = &lexed.lexemes[0].token;
+            assert_eq!(token, &Token::SingleQuotedString(wanted.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn places_count_characters_but_spans_count_bytes() {
+        let text = "-- größe\nSELECT 'ü', x";
+        let lexed = Lexed::new(text).unwrap();
+        let last = lexed.lexemes.last().unwrap();
+        assert_eq!(&text[last.span.range()], "x");
+        assert_eq!(LineIndex::new(text).line_and_column(text, last.span.start), (2, 13));
+    }
+}

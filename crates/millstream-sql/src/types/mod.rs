@@ -1,0 +1,310 @@
+//! Spark's words for types, and Arrow's types for them.
+//!
+//! `TIMESTAMP` is a moment (microseconds, UTC), `TIMESTAMP_NTZ` a reading of a clock on a wall.
+//! A decimal without precision is `DECIMAL(10, 0)`.
+
+pub(crate) mod planner;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, TimeUnit};
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::nearest::nearest;
+use crate::syntax::cursor::{Cursor, Name};
+use crate::syntax::lexer::Lexed;
+
+/// Names of types without parameters.
+const SIMPLE: &[(&str, DataType)] = &[
+    ("STRING", DataType::Utf8),
+    ("INT", DataType::Int32),
+    ("INTEGER", DataType::Int32),
+    ("BIGINT", DataType::Int64),
+    ("LONG", DataType::Int64),
+    ("SMALLINT", DataType::Int16),
+    ("SHORT", DataType::Int16),
+    ("TINYINT", DataType::Int8),
+    ("BYTE", DataType::Int8),
+    ("FLOAT", DataType::Float32),
+    ("REAL", DataType::Float32),
+    ("DOUBLE", DataType::Float64),
+    ("BOOLEAN", DataType::Boolean),
+    ("BINARY", DataType::Binary),
+    ("DATE", DataType::Date32),
+    ("TIMESTAMP_NTZ", DataType::Timestamp(TimeUnit::Microsecond, None)),
+];
+
+/// Names of types that need more than a constant.
+const OTHER: &[&str] = &[
+    "TIMESTAMP",
+    "TIMESTAMP_LTZ",
+    "DECIMAL",
+    "DEC",
+    "NUMERIC",
+    "ARRAY",
+    "MAP",
+    "STRUCT",
+    "VARCHAR",
+    "CHAR",
+];
+
+/// Types of other systems that have another name here.
+const FOREIGN: &[(&str, &str)] = &[
+    ("TEXT", "STRING"),
+    ("VARCHAR2", "STRING"),
+    ("NVARCHAR", "STRING"),
+    ("CLOB", "STRING"),
+    ("UTF8", "STRING"),
+    ("JSON", "STRING"),
+    ("UUID", "STRING"),
+    ("INT4", "INT"),
+    ("INT32", "INT"),
+    ("INT8", "BIGINT"),
+    ("INT64", "BIGINT"),
+    ("UINT64", "BIGINT"),
+    ("BIGSERIAL", "BIGINT"),
+    ("NUMBER", "DECIMAL(10, 2)"),
+    ("FLOAT8", "DOUBLE"),
+    ("FLOAT64", "DOUBLE"),
+    ("FLOAT32", "FLOAT"),
+    ("BOOL", "BOOLEAN"),
+    ("BYTES", "BINARY"),
+    ("BYTEA", "BINARY"),
+    ("VARBINARY", "BINARY"),
+    ("BLOB", "BINARY"),
+    ("DATETIME", "TIMESTAMP"),
+    ("TIMESTAMPTZ", "TIMESTAMP"),
+    ("ROW", "STRUCT<name: TYPE, ...>"),
+];
+
+/// Spark's `TIMESTAMP`.
+pub fn timestamp() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+/// A list of `element`, which may hold nulls.
+pub fn list_of(element: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(element, true)))
+}
+
+/// A map in Arrow's usual spelling.
+pub fn map_of(key: DataType, value: DataType) -> DataType {
+    let entry = vec![Field::new("key", key, false), Field::new("value", value, true)];
+    let entries = Field::new("entries", DataType::Struct(entry.into()), false);
+    DataType::Map(Arc::new(entries), false)
+}
+
+/// Reads a column list, `a INT, b STRUCT<c: STRING>`, as `from_json` takes it.
+///
+/// # Errors
+/// Spans count from the start of `text`.
+pub fn parse_schema_ddl(text: &str) -> Result<Fields, Diagnostics> {
+    let lexed = Lexed::new(text)?;
+    let mut cursor = Cursor::new(&lexed, 0, lexed.lexemes.len());
+    let mut fields = Vec::new();
+    loop {
+        let name = cursor.name("a column name")?;
+        cursor.eat(&Token::Colon);
+        fields.push(field_after(&mut cursor, &name)?.0);
+        if !cursor.eat(&Token::Comma) {
+            break;
+        }
+    }
+    if !cursor.at_end() {
+        return Err(cursor.unexpected("`,` or the end of the columns").into());
+    }
+    Ok(fields.into())
+}
+
+/// Reads one type, `ARRAY<STRUCT<a: INT>>`.
+///
+/// # Errors
+/// Spans count from the start of `text`.
+pub fn parse_type_ddl(text: &str) -> Result<DataType, Diagnostics> {
+    let lexed = Lexed::new(text)?;
+    let mut cursor = Cursor::new(&lexed, 0, lexed.lexemes.len());
+    let data_type = data_type(&mut cursor)?;
+    if !cursor.at_end() {
+        return Err(cursor.unexpected("the end of the type").into());
+    }
+    Ok(data_type)
+}
+
+/// Reads `TYPE [NOT NULL] [COMMENT '...']` after a column's or field's name.
+pub fn field_after(
+    cursor: &mut Cursor<'_>,
+    name: &Name,
+) -> Result<(FieldRef, Option<Name>), Diagnostic> {
+    let data_type = data_type(cursor)?;
+    let not_null = cursor.eat_words(&["NOT", "NULL"]).is_some();
+    let mut comment = None;
+    if cursor.eat_words(&["COMMENT"]).is_some() {
+        comment = Some(cursor.string("a comment")?);
+    }
+    Ok((Arc::new(Field::new(&name.text, data_type, !not_null)), comment))
+}
+
+/// Reads a type.
+pub fn data_type(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
+    let name = cursor.name("a type")?;
+    let upper = name.text.to_uppercase();
+    if let Some((_, data_type)) = SIMPLE.iter().find(|(known, _)| *known == upper) {
+        return Ok(data_type.clone());
+    }
+    match upper.as_str() {
+        "TIMESTAMP" | "TIMESTAMP_LTZ" => Ok(timestamp()),
+        "DECIMAL" | "DEC" | "NUMERIC" => decimal(cursor),
+        "VARCHAR" | "CHAR" => {
+            // Spark checks the length when it writes; here the type is a plain string.
+            if cursor.is_token(&Token::LParen) {
+                cursor.skip_parentheses();
+            }
+            Ok(DataType::Utf8)
+        }
+        "ARRAY" => {
+            cursor.expect(&Token::Lt, "after ARRAY, as in ARRAY<STRING>")?;
+            let element = data_type(cursor)?;
+            cursor.expect_closing_angle("after the element's type")?;
+            Ok(list_of(element))
+        }
+        "MAP" => {
+            cursor.expect(&Token::Lt, "after MAP, as in MAP<STRING, INT>")?;
+            let key = data_type(cursor)?;
+            cursor.expect(&Token::Comma, "between the types of key and value")?;
+            let value = data_type(cursor)?;
+            cursor.expect_closing_angle("after the value's type")?;
+            Ok(map_of(key, value))
+        }
+        "STRUCT" => structure(cursor),
+        _ => Err(unknown_type(&name)),
+    }
+}
+
+fn structure(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
+    cursor.expect(&Token::Lt, "after STRUCT, as in STRUCT<name: STRING>")?;
+    let mut fields = Vec::new();
+    loop {
+        let name = cursor.name("a field name")?;
+        cursor.eat(&Token::Colon);
+        fields.push(field_after(cursor, &name)?.0);
+        if !cursor.eat(&Token::Comma) {
+            break;
+        }
+    }
+    cursor.expect_closing_angle("or `,` after a field of the STRUCT")?;
+    Ok(DataType::Struct(fields.into()))
+}
+
+fn decimal(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
+    if !cursor.eat(&Token::LParen) {
+        return Ok(DataType::Decimal128(10, 0));
+    }
+    let precision = whole_number(cursor, "the precision (1 to 38)", 38)?;
+    let scale = match cursor.eat(&Token::Comma) {
+        true => whole_number(cursor, "the scale (0 to the precision)", precision)?,
+        false => 0,
+    };
+    cursor.expect(&Token::RParen, "after DECIMAL's precision and scale")?;
+    let scale = i8::try_from(scale).expect("a scale is at most 38");
+    Ok(DataType::Decimal128(precision.max(1), scale))
+}
+
+fn whole_number(cursor: &mut Cursor<'_>, what: &str, max: u8) -> Result<u8, Diagnostic> {
+    if let Some(lexeme) = cursor.peek()
+        && let Token::Number(digits, false) = &lexeme.token
+        && let Ok(number) = digits.parse::<u8>()
+        && number <= max
+    {
+        cursor.advance();
+        return Ok(number);
+    }
+    Err(cursor.unexpected(what))
+}
+
+fn unknown_type(name: &Name) -> Diagnostic {
+    let diagnostic = Diagnostic::at(name.span, format!("there is no type `{}`", name.text));
+    let upper = name.text.to_uppercase();
+    if let Some((_, ours)) = FOREIGN.iter().find(|(foreign, _)| *foreign == upper) {
+        return diagnostic.help(format!("in Spark SQL write {ours}"));
+    }
+    let known = SIMPLE.iter().map(|(known, _)| *known).chain(OTHER.iter().copied());
+    match nearest(&name.text, known) {
+        Some(known) => diagnostic.help(format!("did you mean {known}?")),
+        None => diagnostic.help(
+            "the types are STRING, INT, BIGINT, SMALLINT, TINYINT, FLOAT, DOUBLE, BOOLEAN, \
+             BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, DECIMAL(p, s), ARRAY<..>, MAP<.., ..> \
+             and STRUCT<..>",
+        ),
+    }
+}
+
+/// An Arrow type in Spark's words.
+pub fn spark_type(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Null => "VOID".into(),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "STRING".into(),
+        DataType::Int8 => "TINYINT".into(),
+        DataType::Int16 | DataType::UInt8 => "SMALLINT".into(),
+        DataType::Int32 | DataType::UInt16 => "INT".into(),
+        DataType::Int64 | DataType::UInt32 => "BIGINT".into(),
+        DataType::UInt64 => "DECIMAL(20,0)".into(),
+        DataType::Float16 | DataType::Float32 => "FLOAT".into(),
+        DataType::Float64 => "DOUBLE".into(),
+        DataType::Boolean => "BOOLEAN".into(),
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => "BINARY".into(),
+        DataType::Date32 | DataType::Date64 => "DATE".into(),
+        DataType::Timestamp(_, Some(_)) => "TIMESTAMP".into(),
+        DataType::Timestamp(_, None) => "TIMESTAMP_NTZ".into(),
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => format!("DECIMAL({precision},{scale})"),
+        DataType::Duration(TimeUnit::Second) => "INTERVAL DAY".into(),
+        DataType::Duration(_) => "INTERVAL DAY TO SECOND".into(),
+        DataType::Interval(_) => "INTERVAL".into(),
+        DataType::List(element)
+        | DataType::LargeList(element)
+        | DataType::ListView(element)
+        | DataType::LargeListView(element)
+        | DataType::FixedSizeList(element, _) => {
+            format!("ARRAY<{}>", spark_type(element.data_type()))
+        }
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(entry) if entry.len() == 2 => {
+                let (key, value) = (entry[0].data_type(), entry[1].data_type());
+                format!("MAP<{}, {}>", spark_type(key), spark_type(value))
+            }
+            other => format!("MAP<{}>", spark_type(other)),
+        },
+        DataType::Struct(fields) => {
+            let fields = fields.iter().map(|field| {
+                let not_null = if field.is_nullable() { "" } else { " NOT NULL" };
+                format!("{}: {}{not_null}", quoted(field.name()), spark_type(field.data_type()))
+            });
+            format!("STRUCT<{}>", fields.collect::<Vec<_>>().join(", "))
+        }
+        DataType::Dictionary(_, value) => spark_type(value),
+        DataType::RunEndEncoded(_, value) => spark_type(value.data_type()),
+        other => other.to_string(),
+    }
+}
+
+/// A schema in Spark's words: `a INT NOT NULL, b STRING`.
+pub fn spark_schema(schema: &Schema) -> String {
+    let columns = schema.fields().iter().map(|field| {
+        let not_null = if field.is_nullable() { "" } else { " NOT NULL" };
+        format!("{} {}{not_null}", quoted(field.name()), spark_type(field.data_type()))
+    });
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+/// A name as it has to be written: in backticks where it is not a plain word.
+pub fn quoted(name: &str) -> String {
+    let plain = name.chars().all(|ch| ch.is_ascii_alphanumeric() || ch == '_')
+        && name.starts_with(|ch: char| ch.is_ascii_alphabetic() || ch == '_');
+    if plain { name.to_owned() } else { format!("`{}`", name.replace('`', "``")) }
+}

@@ -1,0 +1,5 @@
+//! Single values as Spark reads and writes them: times, numbers and intervals as text.
+
+pub(crate) mod calendar;
+pub mod interval;
+pub(crate) mod java_text;
