@@ -207,7 +207,7 @@ async fn files_that_cannot_be_decoded_are_named_or_passed_over() {
     source.arrived().await;
     let error = source.take(Admission::Limited).err().unwrap();
     assert_eq!(error.kind(), Kind::Data);
-    assert!(error.to_string().contains("in/cut.parquet is no parquet file"), "{error}");
+    assert!(error.to_string().contains("in/cut.parquet is not a readable parquet file"), "{error}");
     assert!(log.list().await.unwrap().is_empty(), "the file is looked at again after a restart");
 
     options.push(("ignoreCorruptFiles", "true"));
