@@ -2,6 +2,9 @@
 //!
 //! An exception is a line in a list below, with its reason.
 
+mod imports;
+mod layers;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,17 +20,6 @@ fn may_be_long(path: &Path) -> bool {
     let path = path.to_string_lossy();
     path.contains("/tests") || path.ends_with("tests.rs")
 }
-
-/// Crates in the order data flows. A crate may depend only on those before it.
-const LAYERS: &[&str] = &[
-    "millstream-store",
-    "millstream-sql",
-    "millstream-engine",
-    "millstream-formats",
-    "millstream-kafka",
-    "millstream-connectors",
-    "millstream",
-];
 
 /// Lines of the check in the command; experiments are `millstream-bench`.
 const CHECK_LINES_MAX: usize = 600;
@@ -149,24 +141,6 @@ fn functions<'a>(lines: &[&'a str]) -> Vec<(usize, &'a str, usize)> {
         found.push((number, name, end.unwrap_or(0)));
     }
     found
-}
-
-#[test]
-fn dependencies_run_in_one_direction() {
-    let mut complaints = Vec::new();
-    for (layer, name) in LAYERS.iter().enumerate() {
-        let manifest = root().join("crates").join(name).join("Cargo.toml");
-        let manifest = fs::read_to_string(manifest).expect("every layer has a manifest");
-        for later in &LAYERS[layer + 1..] {
-            if manifest.lines().any(|line| line.starts_with(&format!("{later} "))) {
-                complaints.push(format!("{name} depends on {later}, which comes after it"));
-            }
-        }
-        if layer == 0 && manifest.contains("datafusion") {
-            complaints.push(format!("{name} knows DataFusion"));
-        }
-    }
-    report(&complaints);
 }
 
 /// The manifests in `crates`, without what their tests depend on.

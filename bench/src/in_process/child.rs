@@ -10,7 +10,7 @@ use millstream_connectors::noop::Noop;
 use millstream_engine::api::connector::Registry;
 use millstream_engine::api::progress::Silent;
 use millstream_engine::api::references::{Lookup, Nowhere};
-use millstream_engine::driver::others::Siblings;
+use millstream_engine::driver::start::Siblings;
 use millstream_engine::driver::stop::stop_pair;
 use millstream_engine::flow::{self, FlowError, PlannedFlow, RunSettings, Setup};
 use millstream_engine::pipeline::{Flow, Pipeline};

@@ -49,13 +49,14 @@ use crate::api::sink::Sink;
 use crate::api::source::{Failure, Source};
 use crate::constraints::Checks;
 use crate::driver::branches::Branches;
-use crate::driver::others::Start;
+use crate::driver::start::Start;
 use crate::driver::{self, Finished, Query, batch_query};
+use crate::failures::from_datafusion;
 use crate::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
 use crate::plan::places::SqlText;
 use crate::plan::session::{batch_config, streaming_config};
 use crate::plan::static_table::LoadedTable;
-use crate::plan::stream_scan::{Slots, StreamTable, from_datafusion};
+use crate::plan::stream_scan::{Slots, StreamTable};
 use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, stages};
 use crate::state::event_times::Time;
 use crate::state::sharded::Means;
@@ -454,7 +455,7 @@ impl PlannedFlow {
             if !self.at_rest.is_empty() {
                 plan.replan().await.map_err(from_datafusion)?;
             }
-            branches.push(driver::branches::Branch { plan: *plan, sink });
+            branches.push(driver::branch::Branch { plan: *plan, sink });
         }
         let branches = Branches::new(branches).beginning(Start {
             siblings: settings.siblings,

@@ -8,6 +8,7 @@ pub mod api;
 pub mod constraints;
 pub mod dead_letters;
 pub mod driver;
+pub mod failures;
 pub mod flow;
 pub mod pipeline;
 pub mod plan;

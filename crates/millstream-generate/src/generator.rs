@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use crate::call::{Argument, Call};
 use crate::error::{Failure, TemplateError};
+use crate::op::{Op, Repeat};
 use crate::repeat::End;
 use crate::state::State;
-use crate::template::{Op, Program, Repeat, Template, contains_repeats};
+use crate::template::{Program, Template, contains_repeats};
 
 /// Arguments that need no allocation; functions of any number of arguments may have more.
 const ARGUMENTS_INLINE: usize = 8;

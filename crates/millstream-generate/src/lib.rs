@@ -21,11 +21,13 @@
 //! `docs/reference/generator.md` is the language's reference.
 
 mod call;
+mod clock;
 mod error;
 mod functions;
 mod generator;
 mod java;
 mod letters;
+mod op;
 mod random;
 mod repeat;
 mod scan;

@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::call::{self, Unreadable};
 use crate::error::{Failure, TemplateError, Warning, position};
 use crate::functions::Action;
-use crate::template::Op;
+use crate::op::Op;
 
 /// A piece of the template, and what comes after it.
 #[derive(Clone, Copy)]

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::call::Call;
 use crate::error::{TemplateError, Warning, position};
-use crate::repeat::{self, End, Part, Repetition};
+use crate::op::{Op, Repeat};
+use crate::repeat::{self, Part, Repetition};
 use crate::scan::{Segment, scan};
 
 /// A message with places to fill in, ready for [`Generator`](crate::Generator)s. Clones are cheap.
@@ -19,29 +19,6 @@ pub(crate) struct Program {
     pub(crate) ops: Vec<Op>,
     pub(crate) has_repeats: bool,
     warnings: Vec<Warning>,
-}
-
-/// One step.
-#[derive(Debug)]
-pub(crate) enum Op {
-    /// These bytes.
-    Literal(Box<[u8]>),
-    /// The call's value; the token as it stands where the call gives none.
-    Token { call: Call, literal: Box<[u8]> },
-    /// Calls inside a token that cannot be read: they count, and write nothing.
-    Effects(Vec<Call>),
-    /// Some steps, several times.
-    Repeat(Repeat),
-}
-
-/// Steps to repeat.
-#[derive(Debug)]
-pub(crate) struct Repeat {
-    pub(crate) count: Call,
-    pub(crate) end: End,
-    pub(crate) body: Vec<Op>,
-    /// Line and column of the repetition.
-    pub(crate) position: (usize, usize),
 }
 
 impl Template {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millstream_engine::api::progress::Listener;
 use millstream_engine::api::settings::Logging;
-use millstream_engine::driver::others::Siblings;
+use millstream_engine::driver::start::Siblings;
 use millstream_engine::driver::stop::{Stop, Stopper, stop_pair};
 use millstream_engine::flow::RunSettings;
 use millstream_store::checkpoint::query_ids;
@@ -14,7 +14,6 @@ use millstream_store::checkpoint::query_ids;
 use crate::announce::Announcer;
 use crate::app::App;
 use crate::cli::{ProgressStyle, RunArguments};
-use crate::descriptors;
 use crate::load::{Changes, LoadError, Loaded, PipelineFile, Values};
 use crate::metrics::Metrics;
 use crate::metrics_server::MetricsServer;
@@ -22,7 +21,7 @@ use crate::progress_json::ProgressWriter;
 use crate::supervise::{self, Job, Outcome};
 use crate::terminal::LiveLines;
 use crate::watch::{FlowWatch, Listeners};
-use crate::{report, stopping};
+use crate::{descriptors, report, stopping};
 
 /// Runs the command.
 pub async fn run(arguments: RunArguments, app: &App) -> ExitCode {

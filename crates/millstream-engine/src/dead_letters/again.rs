@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
+use super::error::ReplayError;
 use super::filed::Filed;
-use super::source::ReplayError;
 use crate::api::dead_letter::{Letter, Payloads};
 use crate::api::source::{Failure, RecordBatches, Split};
 

@@ -19,8 +19,8 @@ use crate::api::dead_letter::{
     Form, Group, Layout, Letter, OWN_HEADER_PREFIX, PAYLOAD_BYTES, Place, Stamp, spelling,
 };
 use crate::api::source::{Classified, Failure, Kind};
+use crate::failures::from_datafusion;
 use crate::plan::session::streaming_config;
-use crate::plan::stream_scan::from_datafusion;
 
 /// A letter as it stands in its table.
 #[derive(Clone, Debug)]

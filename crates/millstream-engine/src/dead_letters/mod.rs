@@ -4,8 +4,10 @@
 //! record's table is declared now. What a letter is stands in [`crate::api::dead_letter`].
 
 mod again;
+mod error;
 mod filed;
 mod source;
 
+pub use error::ReplayError;
 pub use filed::Filed;
-pub use source::{LetterBox, LetterSource, ReplayError, Tally};
+pub use source::{LetterBox, LetterSource, Tally};

@@ -13,16 +13,14 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use thiserror::Error;
 
 use super::again::{self, LetterSplit};
+use super::error::ReplayError;
 use super::filed::{Filed, filed};
 use crate::api::connector::{Connector, FlowContext, Table};
-use crate::api::dead_letter::Form;
-use crate::api::dead_letter::Payloads;
+use crate::api::dead_letter::{Form, Payloads};
 use crate::api::source::{
-    Admission, Classified, Failure, Kind, Source, SourceLog, SourceOffset, Split, StaticTable,
-    Taken,
+    Admission, Failure, Source, SourceLog, SourceOffset, Split, StaticTable, Taken,
 };
 
 /// Where letters stand, and which of them are asked for.
@@ -50,55 +48,6 @@ pub struct Tally {
     /// Letters whose payload in the table is not the record that was read: it was cut, or stands
     /// in a column of texts and was none.
     pub not_whole: u64,
-}
-
-/// Why letters cannot be fed.
-#[derive(Debug, Error)]
-pub enum ReplayError {
-    /// The source's records are all fit.
-    #[error(
-        "as `{table}` is declared now its records are not decoded from their values alone, so that \
-         letters cannot be fed as records of it again"
-    )]
-    NothingToDecode {
-        /// The source's table.
-        table: String,
-    },
-    /// A letter that was chosen is not in its table any more.
-    #[error(
-        "the letter of {position} is to be replayed again after a crash, but is not in the \
-         dead-letter table any more"
-    )]
-    Gone {
-        /// Where its record was read.
-        position: String,
-    },
-    /// A letter that was chosen cannot be decoded any more.
-    #[error(
-        "the letter of {position} is to be replayed again after a crash, and cannot be decoded: \
-         {problem}. Replay it with the declaration of the run before"
-    )]
-    Unfit {
-        /// Where its record was read.
-        position: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The log of what was replayed cannot be read.
-    #[error("the record of replayed letters is damaged: {problem}")]
-    Log {
-        /// What is wrong.
-        problem: String,
-    },
-}
-
-impl Classified for ReplayError {
-    fn kind(&self) -> Kind {
-        match self {
-            Self::NothingToDecode { .. } => Kind::Config,
-            _ => Kind::Data,
-        }
-    }
 }
 
 /// The letters of one source of a flow.

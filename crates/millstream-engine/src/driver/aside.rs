@@ -6,30 +6,15 @@
 
 use std::collections::BTreeMap;
 
-use arrow::array::RecordBatch;
 use millstream_store::env::Env;
 
-use super::branches::{Branch, Splits};
+use super::all_ran::AllRan;
+use super::branch::{Branch, Splits};
 use super::decoded::{self, Decoded};
 use crate::api::dead_letter::Letter;
 use crate::api::source::{Failure, Kind};
 use crate::plan::StreamPlan;
 use crate::plan::sift::{self, RecordId};
-
-/// What came of a micro-batch.
-pub(super) struct AllRan {
-    /// By branch, its result, until it is taken.
-    results: Vec<Vec<Vec<RecordBatch>>>,
-    /// By source, the records that were put aside, in order.
-    pub(super) rejected: Vec<Vec<Letter>>,
-}
-
-impl AllRan {
-    /// The result of a branch, once.
-    pub(super) fn take(&mut self, branch: usize) -> Vec<Vec<RecordBatch>> {
-        std::mem::take(&mut self.results[branch])
-    }
-}
 
 /// Runs the plans of `branches`, which have no state, over `input` or else `splits`.
 pub(super) async fn run_all(

@@ -16,7 +16,7 @@ use super::Finished;
 use super::outlets::Outlets;
 use crate::api::sink::{Output, Reached, Sink};
 use crate::api::source::{Admission, Failure, Source};
-use crate::plan::stream_scan::from_datafusion;
+use crate::failures::from_datafusion;
 
 /// All rows that a source has now, for a table that can only be read as a stream.
 pub async fn read_to_end(source: &mut dyn Source) -> Result<Vec<RecordBatch>, Failure> {

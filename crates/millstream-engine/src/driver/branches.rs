@@ -24,45 +24,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
-use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use millstream_store::log_writer::Ticket;
 use millstream_store::offset::BatchId;
 
+use super::branch::{Branch, Splits};
 use super::computed::Computed;
 use super::decoded::{self, Decoded, Reading};
 use super::handed_over::HandedOver;
 use super::letter_tables::LetterTable;
-use super::others::Start;
 use super::outlets::{Outlets, logged_for};
+use super::start::Start;
 use super::{MICRO_BATCHES_IN_FLIGHT_MAX, aside};
 use crate::api::progress::SinkProgress;
 use crate::api::sink::{Acknowledgement, Delivery, Output, Published, Reached, Sink};
-use crate::api::source::{Failure, Split};
-use crate::plan::sift::Sifted;
-use crate::plan::stateful_plan::Ran;
-use crate::plan::stream_scan::from_datafusion;
+use crate::api::source::Failure;
+use crate::failures::from_datafusion;
 use crate::plan::{StatefulPlan, StreamPlan};
 use crate::state::event_times::{EventTimes, NewestTimes};
-use crate::state::operator::MicroBatchFacts;
+use crate::state::micro_batch::MicroBatchFacts;
 
 /// Micro-batches in flight where a sink that gathers stands beside one that does not. Half of them
 /// is what a table takes for one commit.
 const IN_FLIGHT_BESIDE_GATHERING_MAX: usize = 16_384;
-
-/// A plan over the query's sources, and where its rows go.
-pub struct Branch {
-    /// The plan.
-    pub plan: StreamPlan,
-    /// The sink.
-    pub sink: Box<dyn Sink>,
-}
-
-impl Branch {
-    fn gathers(&self) -> bool {
-        self.sink.micro_batches_in_flight_max().is_some()
-    }
-}
 
 /// All branches of a query, in the order of the file.
 pub struct Branches {
@@ -85,9 +69,6 @@ pub(super) struct Order<'a> {
     pub(super) intent: Option<Ticket>,
 }
 
-/// A micro-batch's input, by source.
-pub(super) type Splits = Vec<Vec<Box<dyn Split>>>;
-
 /// What a restart needs of a micro-batch that is in the state log.
 pub(super) struct Again<'a> {
     /// The sinks that lack it, ascending.
@@ -99,6 +80,14 @@ pub(super) struct Again<'a> {
 impl Again<'_> {
     /// Its changes only.
     pub(super) const NONE: Self = Self { wanted: &[], splits: None };
+}
+
+impl Branches {
+    /// The same, for a query that begins as `start` says.
+    pub fn beginning(mut self, start: Start) -> Self {
+        self.start = start;
+        self
+    }
 }
 
 impl Branches {
@@ -534,37 +523,6 @@ impl Branches {
 }
 
 impl Branch {
-    pub(super) async fn run_sifting(
-        &mut self,
-        env: &Env,
-        splits: Splits,
-    ) -> Result<Sifted, Failure> {
-        let StreamPlan::Stateless(plan) = &mut self.plan else {
-            unreachable!("the driver runs queries with state another way")
-        };
-        let sifted = plan.run_sifting(env, splits).await?;
-        crash_points::reached(Step::AfterRun);
-        Ok(sifted)
-    }
-
-    async fn run_with_state(
-        &mut self,
-        env: &Env,
-        facts: &MicroBatchFacts,
-        splits: Splits,
-    ) -> Result<Ran, Failure> {
-        let ran = match &mut self.plan {
-            StreamPlan::Stateful(plan) => plan.run(env, facts, splits).await?,
-            StreamPlan::Stateless(plan) => {
-                let sifted = plan.run_sifting(env, splits).await?;
-                let (changes, rejected) = (Vec::new(), Vec::new());
-                Ran { partitions: sifted.partitions, changes, rejected }
-            }
-        };
-        crash_points::reached(Step::AfterRun);
-        Ok(ran)
-    }
-
     async fn publish_alone(
         &mut self,
         env: &Env,

@@ -31,8 +31,10 @@
 //!
 //! [`Source::take`]: crate::api::source::Source::take
 
+mod all_ran;
 mod aside;
 pub mod batch_query;
+pub mod branch;
 pub mod branches;
 mod committer;
 mod computed;
@@ -45,6 +47,7 @@ pub mod outlets;
 mod pace;
 mod recovery;
 pub mod snapshots;
+pub mod start;
 mod starting;
 mod stateful;
 pub mod stop;

@@ -9,65 +9,22 @@
 //! Queries of one pipeline file know each other ([`Siblings`]), by the ids in the checkpoints of
 //! the file's flows and by those that are begun in the same process: several flows of a file may
 //! write to one table, and a flow may be added to it later.
+//!
+//! [`Start::adopts`]: super::start::Start::adopts
+//! [`Start::is_beside_others`]: super::start::Start::is_beside_others
+//! [`Siblings`]: super::start::Siblings
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::error::{Classified, Kind};
 use millstream_store::recovery::Recovered;
-use parking_lot::Mutex;
 use thiserror::Error;
 
 use super::Query;
-use super::branches::Branches;
+use super::start::base;
 use crate::api::sink::{OtherQuery, Published};
 use crate::api::source::Failure;
-
-/// The length of a query's id; what follows names one of several sinks.
-const ID_LENGTH: usize = 36;
-
-/// The ids of the queries of one pipeline file. Cheap to clone; all clones are the same.
-#[derive(Clone, Debug, Default)]
-pub struct Siblings {
-    ids: Arc<Mutex<BTreeSet<String>>>,
-}
-
-impl Siblings {
-    /// Adds the query `id`.
-    pub fn add(&self, id: &str) {
-        self.ids.lock().insert(base(id).to_owned());
-    }
-
-    fn has(&self, id: &str) -> bool {
-        self.ids.lock().contains(base(id))
-    }
-}
-
-/// How a query that has no micro-batch yet may begin.
-#[derive(Clone, Debug, Default)]
-pub struct Start {
-    /// The queries of the same pipeline file.
-    pub siblings: Siblings,
-    /// It goes on as the query whose id its new checkpoint has.
-    pub adopts: bool,
-    /// It may write to tables that know other queries.
-    pub is_beside_others: bool,
-}
-
-impl Branches {
-    /// The same, for a query that begins as `start` says.
-    pub fn beginning(mut self, start: Start) -> Self {
-        self.start = start;
-        self
-    }
-}
-
-/// The query's id without what one of several sinks adds to it.
-fn base(id: &str) -> &str {
-    id.get(..ID_LENGTH).unwrap_or(id)
-}
 
 /// Why a query does not begin.
 #[derive(Debug, Error, PartialEq, Eq)]

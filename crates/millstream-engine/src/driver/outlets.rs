@@ -22,7 +22,7 @@ use arrow::datatypes::SchemaRef;
 use millstream_store::log_writer::Ticket;
 use millstream_store::offset::BatchId;
 
-use super::aside::AllRan;
+use super::all_ran::AllRan;
 use super::decoded::Columns;
 use super::letter_tables::LetterTable;
 use crate::api::dead_letter::{Group, Layout, Letter, Stamp};

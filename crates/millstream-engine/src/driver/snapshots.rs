@@ -21,11 +21,11 @@ use millstream_store::offset::BatchId;
 use millstream_store::state_log::{Facts, SnapshotWriter, StateLog, StateReader};
 use tokio::sync::oneshot;
 
-use super::stateful::watermark_of;
 use crate::api::settings::SnapshotSettings;
 use crate::api::source::Failure;
-use crate::state::operator::MicroBatchFacts;
+use crate::state::micro_batch::MicroBatchFacts;
 use crate::state::replica::QueryReplica;
+use crate::state::watermark::Watermark;
 
 /// After a try that has failed, so much time passes until the next: each reads the whole log.
 const RETRY: Duration = Duration::from_secs(60);
@@ -192,7 +192,7 @@ async fn make(
         if let Some(missing) = next.filter(|next| *next != id) {
             return Err(reader.missing(missing).into());
         }
-        let of_batch = MicroBatchFacts::new(id, watermark_of(&entry.facts));
+        let of_batch = MicroBatchFacts::new(id, Watermark::of_entry(&entry.facts));
         replica.apply(&of_batch, &entry.sections).map_err(failed)?;
         first.get_or_insert(id);
         next = Some(id.next());

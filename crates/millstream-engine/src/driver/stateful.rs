@@ -21,29 +21,28 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::error::{Classified, Kind};
-use millstream_store::layout;
 use millstream_store::log_writer::WriteError;
 use millstream_store::offset::BatchId;
-use millstream_store::offset_log;
 use millstream_store::recovery::Recovered;
 use millstream_store::state_log::{
     self, Entry, Facts, SnapshotReader, StateLog, StateReader, WriteSettings,
 };
+use millstream_store::{layout, offset_log};
 use thiserror::Error;
 
-use super::branches::{Again, Branches, Order, Splits};
+use super::branch::Splits;
+use super::branches::{Again, Branches, Order};
 use super::handed_over::HandedOver;
 use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{Resume, ResumeError};
 use super::snapshots::Snapshots;
 use super::{Driver, Query};
-use crate::api::progress::Durations;
-use crate::api::progress::OperatorMetrics;
+use crate::api::progress::{Durations, OperatorMetrics};
 use crate::api::sink::{Published, Reached};
 use crate::api::source::{Failure, Lane};
-use crate::plan::stream_scan::from_datafusion;
+use crate::failures::from_datafusion;
 use crate::state::codec;
-use crate::state::operator::MicroBatchFacts;
+use crate::state::micro_batch::MicroBatchFacts;
 use crate::state::replica::QueryReplica;
 use crate::state::watermark::{Watermark, Watermarks};
 
@@ -227,10 +226,6 @@ fn behind(checkpoint: &Checkpoint, logged: Option<BatchId>, state: Option<BatchI
     }
 }
 
-pub(super) fn watermark_of(facts: &Facts) -> Watermark {
-    Watermark { evict_ms: facts.watermark_ms, late_ms: facts.late_ms }
-}
-
 impl Driver {
     /// Rebuilds the state, and publishes what sinks lack of it.
     pub(super) async fn resume_state(&mut self, found: StateToResume) -> Result<(), Failure> {
@@ -314,7 +309,7 @@ impl Driver {
         let lacks = |sink: &usize| !is_committed && published[*sink] < Some(id);
         let wanted: Vec<usize> = (0..published.len()).filter(lacks).collect();
         let needs = self.query.branches.needs_from();
-        let of_batch = MicroBatchFacts::new(id, watermark_of(&facts));
+        let of_batch = MicroBatchFacts::new(id, Watermark::of_entry(&facts));
         self.query.batch_clock.set(facts.batch_time_ms * 1_000);
         let splits = self.splits_again(&facts, &wanted).await?;
         let again = Again { wanted: &wanted, splits };

@@ -10,9 +10,9 @@ use millstream_sql::diagnostic::Diagnostic;
 use millstream_sql::query::streams::{SubqueryWatermark, Watermark};
 
 use super::{FlowError, PlannedFlow};
+use crate::failures::from_datafusion;
 use crate::pipeline::Branch;
 use crate::plan::stages;
-use crate::plan::stream_scan::from_datafusion;
 use crate::state::event_times::Time;
 use crate::state::watermark::Watermarks;
 

@@ -9,7 +9,7 @@ use crate::api::progress::Listener;
 use crate::api::settings::Logging;
 use crate::api::source::Failure;
 use crate::api::trigger::Trigger;
-use crate::driver::others::Siblings;
+use crate::driver::start::Siblings;
 use crate::driver::stop::Stop;
 
 /// What one run of a flow is given.

@@ -9,8 +9,8 @@ use super::replay::NotReplayed;
 use super::{Body, Failure, FlowContext, PlannedFlow, load_tables};
 use crate::constraints::{Checks, Remedy};
 use crate::dead_letters::LetterSource;
+use crate::failures::from_datafusion;
 use crate::plan::StreamPlan;
-use crate::plan::stream_scan::from_datafusion;
 
 impl PlannedFlow {
     /// Runs the letters that `sources` have chosen, source by source.

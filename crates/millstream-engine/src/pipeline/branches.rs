@@ -12,8 +12,8 @@ use millstream_sql::query::streams::can_name_a_table;
 use millstream_sql::syntax::cursor::{Cursor, Name};
 use millstream_sql::syntax::lexer::Lexeme;
 
-use super::parse::{
-    self, BranchDeclaration, FlowDeclaration, Insert, missing_semicolon, starts_statement,
+use super::declarations::{
+    BranchDeclaration, FlowDeclaration, Insert, insert, missing_semicolon, starts_statement,
 };
 
 /// Words after which a SELECT without FROM goes on behind its list.
@@ -98,7 +98,7 @@ fn not_in_head(cursor: &Cursor<'_>) -> Diagnostic {
 /// Takes one INSERT with its SELECT.
 fn branch(cursor: &mut Cursor<'_>, head: &Range<usize>) -> Result<BranchDeclaration, Diagnostic> {
     let start = cursor.here();
-    let Insert { sink, by_name, columns } = parse::insert(cursor)?;
+    let Insert { sink, by_name, columns } = insert(cursor)?;
     if !cursor.is_word("SELECT") {
         let help = "each branch is one SELECT, without FROM; common table expressions, unions and parentheses belong in the FROM clause at the head";
         return Err(cursor.unexpected("SELECT").help(help));

@@ -7,7 +7,7 @@ use millstream_sql::syntax::cursor::{Cursor, Name};
 use millstream_sql::syntax::lexer::Lexeme;
 use millstream_sql::types;
 
-use super::parse::{
+use super::declarations::{
     ColumnDeclaration, OptionDeclaration, TableDeclaration, missing_semicolon, one_part_name,
     starts_statement,
 };

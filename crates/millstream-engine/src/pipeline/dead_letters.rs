@@ -13,8 +13,8 @@ use crate::api::dead_letter::{Layout, OPTION};
 use crate::api::options::OptionError;
 use crate::api::settings::OnError;
 
+use super::declarations::TableDeclaration;
 use super::options::{DeclaredTable, ON_ERROR, WRITER_OPTIONS, WriterOptions};
-use super::parse::TableDeclaration;
 
 /// A table that gets dead letters of a flow.
 #[derive(Clone)]

@@ -31,10 +31,11 @@ use super::branches::{OTHER_STREAM, OTHER_STREAM_HELP};
 use super::checkpoints::{self, Placed};
 use super::constraints::{self, ConstraintDeclaration, Planned};
 use super::dead_letters::{DeadLetterTable, Surroundings};
-use super::options::{DeclaredTable, Roles, WRITER_OPTIONS, WriterOptions};
-use super::parse::{
-    self, BranchDeclaration, FlowDeclaration, Statement, TableDeclaration, ViewDeclaration,
+use super::declarations::{
+    BranchDeclaration, FlowDeclaration, Statement, TableDeclaration, ViewDeclaration,
 };
+use super::options::{DeclaredTable, Roles, WRITER_OPTIONS, WriterOptions};
+use super::parse;
 
 /// Of more mistakes than this, only the first ones are looked for.
 const DIAGNOSTICS_MAX: usize = 100;

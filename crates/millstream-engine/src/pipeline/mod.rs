@@ -16,16 +16,17 @@ pub mod checkpoints;
 mod constraints;
 mod create_table;
 pub mod dead_letters;
+mod declarations;
 mod flows;
 mod options;
 mod parse;
 
 pub use constraints::{ConstraintDeclaration, OnViolation};
-pub use flows::{Branch, Flow, Pipeline};
-pub use options::{DeclaredTable, WRITER_OPTIONS, WriterOptions};
-pub use parse::{
+pub use declarations::{
     BranchDeclaration, ColumnDeclaration, FlowDeclaration, OptionDeclaration, TableDeclaration,
 };
+pub use flows::{Branch, Flow, Pipeline};
+pub use options::{DeclaredTable, WRITER_OPTIONS, WriterOptions};
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,7 @@ use crate::api::options::{OptionError, OptionSpec, Options, Side};
 
 use crate::api::references::Lookup;
 
-use super::parse::{OptionDeclaration, TableDeclaration};
+use super::declarations::{OptionDeclaration, TableDeclaration};
 use crate::api::dead_letter;
 use crate::api::settings::{
     Idling, Logging, OnError, OutputMode, Policy, ProgressTracking, SnapshotSettings,

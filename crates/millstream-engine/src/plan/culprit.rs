@@ -26,39 +26,13 @@ use datafusion::physical_plan::{ExecutionPlan, collect_partitioned};
 use millstream_sql::types::spark_type;
 
 use super::query_plan::QueryPlan;
-use super::row_error::shortened;
+use super::row_error::{Culprit, Operation, shortened};
 use crate::api::source::Split;
 
 /// The longest value that is shown.
 const VALUE_CHARACTERS: usize = 60;
 /// Of so many columns values are shown.
 const VALUES_MAX: usize = 4;
-
-/// An expression that fails with a row, in words that can be looked for in the SQL.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Culprit {
-    /// What it does.
-    pub operation: Operation,
-    /// The columns and the constants that it is computed of, as they may stand in the SQL.
-    pub leaves: Vec<String>,
-    /// The columns with their values in the row.
-    pub values: Vec<(String, String)>,
-    /// The whole of it, in the planner's words.
-    pub text: String,
-}
-
-/// What an expression does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Makes a value of this type, in Spark's words.
-    Cast(String),
-    /// Calls a function.
-    Call(String),
-    /// Applies an operator.
-    Operator(String),
-    /// Something else.
-    Other,
-}
 
 impl QueryPlan {
     /// What fails with the row that `inputs` gives, each time anew.

@@ -14,8 +14,7 @@ use millstream_sql::syntax::lexer::{Lexed, Lexeme};
 use millstream_sql::types::{parse_type_ddl, spark_type};
 
 use crate::pipeline::Branch;
-use crate::plan::culprit::{Culprit, Operation};
-use crate::plan::row_error::{InSql, shortened};
+use crate::plan::row_error::{Culprit, InSql, Operation, shortened};
 
 /// The longest part of the SQL that is shown.
 const PART_CHARACTERS: usize = 100;

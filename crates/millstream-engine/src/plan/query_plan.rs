@@ -12,13 +12,13 @@ use futures::TryStreamExt;
 use millstream_sql::plan::optimize;
 use millstream_store::env::Env;
 
-use super::culprit::Culprit;
 use super::renewal::Renewal;
-use super::row_error::InSql;
+use super::row_error::{Culprit, InSql};
 use super::straight_line::StraightLine;
-use super::stream_scan::{Slots, StreamScan, from_datafusion};
+use super::stream_scan::{Slots, StreamScan};
 use crate::api::settings::OnError;
 use crate::api::source::{Failure, Split};
+use crate::failures::from_datafusion;
 use crate::plan::places::SqlText;
 use crate::state::event_times::NewestTimes;
 

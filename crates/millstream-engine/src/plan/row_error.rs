@@ -2,65 +2,10 @@
 
 use std::fmt;
 
-use datafusion::error::DataFusionError;
 use thiserror::Error;
 
 use crate::api::dead_letter::Place;
-use crate::api::source::{Classified, Failure, Kind};
-
-/// An expression could not be computed, with which row is not known.
-#[derive(Debug, Error)]
-#[error("{text}")]
-pub struct ComputeError {
-    /// What DataFusion says.
-    text: String,
-    /// The same without its names for kinds of errors.
-    pub problem: String,
-}
-
-impl Classified for ComputeError {
-    fn kind(&self) -> Kind {
-        Kind::Data
-    }
-}
-
-impl ComputeError {
-    /// The error, where it comes from computing values and not from the engine.
-    pub fn of(error: &DataFusionError) -> Option<Self> {
-        match error.find_root() {
-            DataFusionError::ArrowError(..)
-            | DataFusionError::Execution(_)
-            | DataFusionError::External(_) => {
-                let text = error.strip_backtrace();
-                Some(Self { problem: tidy(&text), text })
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Whether `failure` is that of an expression.
-pub fn is_computed(failure: &Failure) -> bool {
-    failure.cause().is::<ComputeError>()
-}
-
-/// A message without the prefixes that say which library found it.
-fn tidy(text: &str) -> String {
-    let mut rest = text.trim();
-    for prefix in ["Execution error: ", "External error: ", "Arrow error: "] {
-        while let Some(shorter) = rest.strip_prefix(prefix) {
-            rest = shorter;
-        }
-    }
-    for prefix in ["Cast error: ", "Parser error: ", "Compute error: ", "Invalid argument error: "]
-    {
-        rest = rest.strip_prefix(prefix).unwrap_or(rest);
-    }
-    match rest {
-        "Divide by zero error" => "division by zero".to_owned(),
-        other => other.trim_end_matches('.').to_owned(),
-    }
-}
+use crate::api::source::{Classified, Kind};
 
 /// A part of the pipeline file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +14,32 @@ pub struct InSql {
     pub at: Option<(usize, usize)>,
     /// The part itself, cut where it is long.
     pub text: String,
+}
+
+/// An expression that fails with a row, in words that can be looked for in the SQL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Culprit {
+    /// What it does.
+    pub operation: Operation,
+    /// The columns and the constants that it is computed of, as they may stand in the SQL.
+    pub leaves: Vec<String>,
+    /// The columns with their values in the row.
+    pub values: Vec<(String, String)>,
+    /// The whole of it, in the planner's words.
+    pub text: String,
+}
+
+/// What an expression does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Makes a value of this type, in Spark's words.
+    Cast(String),
+    /// Calls a function.
+    Call(String),
+    /// Applies an operator.
+    Operator(String),
+    /// Something else.
+    Other,
 }
 
 /// A row with which a query fails.

@@ -21,10 +21,11 @@ use millstream_sql::json;
 use millstream_store::env::Env;
 
 use super::query_plan::QueryPlan;
-use super::row_error::{self, ComputeError, RowError};
+use super::row_error::RowError;
 use crate::api::dead_letter::Letter;
 use crate::api::settings::OnError;
 use crate::api::source::{Failure, Kind, Lane, RecordBatches, Records, Split};
+use crate::failures::{ComputeError, is_computed};
 
 /// Ranges of so many rows are not halved any more: with many bad rows that would double the runs.
 const ROWS_ONE_BY_ONE: usize = 8;
@@ -104,7 +105,7 @@ impl QueryPlan {
         let kept = kept(&inputs);
         match (self.run(env, inputs).await, kept) {
             (Ok(partitions), _) => Ok(Sifted { partitions, rejected: Vec::new() }),
-            (Err(failure), Some(kept)) if row_error::is_computed(&failure) => {
+            (Err(failure), Some(kept)) if is_computed(&failure) => {
                 tracing::debug!(%failure, "the rows of a micro-batch are looked at one by one");
                 self.sift(env, kept, &BTreeSet::new()).await
             }
@@ -169,7 +170,7 @@ impl Sifting<'_> {
         ranges.push(0..self.rows.len());
         while let Some(range) = ranges.pop().filter(|range| !range.is_empty()) {
             let Err(failure) = self.run(range.clone()).await else { continue };
-            if !row_error::is_computed(&failure) {
+            if !is_computed(&failure) {
                 return Err(failure);
             }
             match range.len() {

@@ -18,12 +18,13 @@ use super::sift::Rejected;
 use super::stages::{
     Cut, Deduplication, JoinSide, PartialAggregate, Stage, StageKind, StreamedJoin,
 };
-use super::stream_scan::{Slots, StreamScan, from_datafusion};
+use super::stream_scan::{Slots, StreamScan};
 use super::watched;
 use crate::api::dead_letter::Letter;
 use crate::api::progress::OperatorMetrics;
 use crate::api::settings::{OnError, OutputMode};
 use crate::api::source::{Failure, RecordBatches, Records, Split, Traced};
+use crate::failures::from_datafusion;
 use crate::plan::places::SqlText;
 use crate::state::aggregate::changing::{CompleteAggregate, UpdatingAggregate};
 use crate::state::aggregate::closing::ClosingAggregate;
@@ -32,7 +33,8 @@ use crate::state::aggregate::spec::{AggregateSpec, TimeKey};
 use crate::state::codec;
 use crate::state::deduplicate::{Deduplicate, DeduplicateSpec};
 use crate::state::join::{Evict, JoinSpec, SideSpec, StreamJoin};
-use crate::state::operator::{Applied, MicroBatchFacts, Operator};
+use crate::state::micro_batch::{Applied, MicroBatchFacts};
+use crate::state::operator::Operator;
 use crate::state::replica::Part;
 use crate::state::sharded::Means;
 

@@ -6,7 +6,6 @@
 //! once, which costs next to nothing, so a small micro-batch uses one partition and a large one
 //! all of them.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +16,6 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics};
-use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
@@ -30,8 +28,8 @@ use datafusion::physical_plan::{
 use futures::stream;
 use parking_lot::Mutex;
 
-use super::row_error::ComputeError;
-use crate::api::source::{Failure, Kind, Split};
+use crate::api::source::Split;
+use crate::failures::into_datafusion;
 use crate::state::event_times::{EventTimes, Time, watched_read};
 
 /// What a stream pretends to hold, so that the optimizer builds a join's hash table from the
@@ -272,48 +270,5 @@ impl ExecutionPlan for StreamScan {
             .with_num_rows(Precision::Inexact(ROWS_PRETENDED))
             .with_total_byte_size(Precision::Inexact(BYTES_PRETENDED));
         Ok(Arc::new(statistics))
-    }
-}
-
-/// Carries a failure through DataFusion; [`from_datafusion`] gets it out again.
-#[derive(Debug)]
-struct Carried(Mutex<Option<Failure>>, String);
-
-impl fmt::Display for Carried {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.1)
-    }
-}
-
-impl std::error::Error for Carried {}
-
-pub(crate) fn into_datafusion(failure: Failure) -> DataFusionError {
-    let text = failure.to_string();
-    DataFusionError::External(Box::new(Carried(Mutex::new(Some(failure)), text)))
-}
-
-/// The failure that a split, or DataFusion itself, met while running a plan.
-///
-/// What DataFusion reports by itself at run time (a cast that overflows, a regular expression in a
-/// column that does not parse) comes from the data.
-pub fn from_datafusion(error: DataFusionError) -> Failure {
-    let root = error.find_root();
-    if let DataFusionError::External(inner) = root {
-        let inner: &(dyn Any + Send + Sync) = match inner.downcast_ref::<Carried>() {
-            Some(carried) => carried,
-            None => return computed(&error),
-        };
-        let carried = inner.downcast_ref::<Carried>().and_then(|carried| carried.0.lock().take());
-        if let Some(failure) = carried {
-            return failure;
-        }
-    }
-    computed(&error)
-}
-
-fn computed(error: &DataFusionError) -> Failure {
-    match ComputeError::of(error) {
-        Some(computed) => computed.into(),
-        None => Failure::new(Kind::Data, error.strip_backtrace()),
     }
 }

@@ -20,8 +20,9 @@ use millstream_store::offset::BatchId;
 use super::keyed::{KeyFormat, ROWS_TOGETHER};
 use super::late;
 use super::leaving::Leaving;
-use super::operator::{MicroBatchFacts, Snapshot};
-use super::sharded::{Outcome, Shard, ShardSpec, Sharded};
+use super::micro_batch::{MicroBatchFacts, Snapshot};
+use super::shard::{Outcome, Shard, ShardSpec};
+use super::sharded::Sharded;
 
 /// An operator that lets the first row of each key through.
 pub type Deduplicate = Sharded<Seen>;

@@ -11,7 +11,7 @@ use arrow::error::ArrowError;
 use datafusion::common::Result;
 
 use super::codec;
-use super::operator::{MicroBatchFacts, Snapshot};
+use super::micro_batch::{MicroBatchFacts, Snapshot};
 
 /// The state of one operator, without what comes of it.
 pub trait Replica: Send {

@@ -13,9 +13,9 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use millstream_store::offset::BatchId;
 
-use super::operator::{MicroBatchFacts, Snapshot};
+use super::micro_batch::{MicroBatchFacts, Snapshot};
 use super::replica::Replica;
-use super::sharded::{Shard, ShardSpec};
+use super::shard::{Shard, ShardSpec};
 use super::spill::SpillFile;
 use super::spread::Spread;
 use super::watermark::Watermark;

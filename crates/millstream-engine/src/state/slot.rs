@@ -4,8 +4,8 @@ use arrow::array::RecordBatch;
 use datafusion::common::Result;
 use millstream_store::offset::BatchId;
 
-use super::operator::MicroBatchFacts;
-use super::sharded::{Outcome, Shard, ShardSpec};
+use super::micro_batch::MicroBatchFacts;
+use super::shard::{Aside, Outcome, Shard, ShardSpec};
 use super::spill::SpillFile;
 
 /// See the module's head.
@@ -28,16 +28,6 @@ pub struct Away {
     due_us: Option<i64>,
     /// Rows of state, and rows that were put to them.
     rows: u64,
-}
-
-/// Rows of a micro-batch that can wait until their state is needed.
-pub struct Aside {
-    /// By input, those that are not late.
-    pub rows: Vec<Vec<RecordBatch>>,
-    /// How many are late.
-    pub late: u64,
-    /// When their state is needed, microseconds since the epoch; `None` where there are none.
-    pub due_us: Option<i64>,
 }
 
 /// Rows of many micro-batches are written together.

@@ -14,7 +14,7 @@ use millstream_store::error::Kind;
 
 use super::codec;
 use crate::api::source::Failure;
-use crate::plan::stream_scan::into_datafusion;
+use crate::failures::into_datafusion;
 
 /// Rows of an operator's inputs in a file.
 pub struct SpillFile {

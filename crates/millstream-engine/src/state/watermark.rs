@@ -18,6 +18,8 @@
 
 use std::time::Duration;
 
+use millstream_store::state_log::Facts;
+
 use super::event_times::NewestTimes;
 use crate::api::settings::{Idling, Policy};
 use crate::api::source::Lane;
@@ -32,6 +34,11 @@ pub struct Watermark {
 }
 
 impl Watermark {
+    /// Those that a micro-batch of the state log ran with.
+    pub fn of_entry(facts: &Facts) -> Self {
+        Self { evict_ms: facts.watermark_ms, late_ms: facts.late_ms }
+    }
+
     /// The same so many microseconds earlier.
     pub fn before(self, us: i64) -> Self {
         let before = |ms: i64| ms.saturating_sub((us + 999).div_euclid(1_000));

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use crate::clock::Clock;
 use crate::error::Failure;
-use crate::functions::{Action, Clock};
+use crate::functions::Action;
 use crate::java::calendar::{DAY_MS, add_months};
 use crate::java::date_parse::{Parsed, parse};
 use crate::java::date_pattern::Pattern;

@@ -12,11 +12,10 @@ mod stateful;
 mod text;
 mod times;
 
-use std::borrow::Cow;
-use std::cell::Cell;
-
+use crate::clock::Clock;
 use crate::error::Failure;
 use crate::state::State;
+use std::borrow::Cow;
 
 /// What a call does for a message.
 #[derive(Debug)]
@@ -79,24 +78,6 @@ impl Action<'_> {
     }
 }
 
-/// The time while arguments are read. A year of two digits needs it; what has asked for it cannot
-/// be prepared before the message.
-pub(crate) struct Clock {
-    now_ms: i64,
-    was_read: Cell<bool>,
-}
-
-impl Clock {
-    fn at(now_ms: i64) -> Self {
-        Self { now_ms, was_read: Cell::new(false) }
-    }
-
-    pub(crate) fn now_ms(&self) -> i64 {
-        self.was_read.set(true);
-        self.now_ms
-    }
-}
-
 /// How many arguments a function takes.
 type Arities = &'static [usize];
 
@@ -139,7 +120,7 @@ impl Function {
     ) -> Result<Option<Action<'static>>, Failure> {
         let clock = Clock::at(0);
         let action = (self.prepare)(arguments, &clock)?;
-        Ok((!clock.was_read.get()).then(|| action.into_owned()))
+        Ok((!clock.was_read()).then(|| action.into_owned()))
     }
 }
 

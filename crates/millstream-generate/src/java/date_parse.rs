@@ -4,8 +4,8 @@
 //! Not read, although they are written: weeks (`w`, `W`, `F`, `Y`), numbers of weekdays (`u`), and
 //! a weekday without a date. Zones are UTC, GMT, offsets, and those of the United States.
 
+use crate::clock::Clock;
 use crate::error::Failure;
-use crate::functions::Clock;
 use crate::java::calendar::{DAY_MS, add_months, day_number};
 use crate::java::date_pattern::{MONTHS, Pattern, Piece, WEEKDAYS};
 

@@ -93,7 +93,9 @@ pub(super) fn cast(values: &ArrayRef, to: &DataType, strict: bool) -> Result<Arr
     }
     match (from, to) {
         (from, to) if casts_decimals(from, to) => cast_decimal(values, to, strict),
-        (from, to) if spans::casts(from, to) => spans::cast_span(values, to),
+        (from, to) if spans::casts(from, to) => {
+            spans::cast_span(values, to, |numbers, to| cast(numbers, to, true))
+        }
         (DataType::LargeUtf8 | DataType::Utf8View, _) => {
             cast(&arrow_cast(values, &DataType::Utf8, strict)?, to, strict)
         }

@@ -157,8 +157,12 @@ pub(super) fn casts(from: &DataType, to: &DataType) -> bool {
         && (to.is_string() || to.is_numeric())
 }
 
-/// Casts what [`casts`] says.
-pub(super) fn cast_span(values: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+/// Casts what [`casts`] says; numbers are cast by `cast`.
+pub(super) fn cast_span(
+    values: &ArrayRef,
+    to: &DataType,
+    cast: impl Fn(&ArrayRef, &DataType) -> Result<ArrayRef>,
+) -> Result<ArrayRef> {
     let from = values.data_type();
     match from {
         DataType::Interval(_) => {
@@ -167,7 +171,7 @@ pub(super) fn cast_span(values: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
         DataType::Duration(TimeUnit::Second) if to.is_numeric() => {
             let seconds = values.as_primitive::<DurationSecondType>();
             let days = seconds.unary::<_, Int64Type>(|seconds| seconds / DAY_S);
-            super::cast::cast(&(Arc::new(days) as ArrayRef), to, true)
+            cast(&(Arc::new(days) as ArrayRef), to)
         }
         _ if to.is_numeric() => exec_err!(
             "an INTERVAL DAY TO SECOND is no number; write unix_micros(a) - unix_micros(b), or \

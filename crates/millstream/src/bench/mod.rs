@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use millstream_engine::api::progress::Silent;
-use millstream_engine::driver::others::Siblings;
+use millstream_engine::driver::start::Siblings;
 use millstream_engine::driver::stop::{Stop, Stopper, stop_pair};
 use millstream_engine::flow::RunSettings;
 use millstream_store::error::{Failure, Kind};

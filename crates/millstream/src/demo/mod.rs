@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use millstream_engine::api::progress::Listener;
-use millstream_engine::driver::others::Siblings;
+use millstream_engine::driver::start::Siblings;
 use millstream_engine::driver::stop::stop_pair;
 use millstream_engine::flow::RunSettings;
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::sink::OtherQuery;
 use crate::api::source::Beginning;
-use crate::driver::others::{Siblings, Start};
+use crate::driver::start::{Siblings, Start};
 
 const OTHER: &str = "0a1b2c3d-0000-4000-8000-000000000000";
 

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::driver::branches::Branch;
+use crate::driver::branch::Branch;
 
 /// Numbers that follow from a seed.
 struct Chance(u64);

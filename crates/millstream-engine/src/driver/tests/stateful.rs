@@ -8,11 +8,9 @@ use arrow::datatypes::TimeUnit;
 use datafusion::execution::SessionState;
 
 use super::*;
-use crate::api::settings::OutputMode;
-use crate::api::settings::SnapshotSettings;
-use crate::driver::branches::Branch;
-use crate::plan::stages;
-use crate::plan::{StatefulPlan, StreamPlan};
+use crate::api::settings::{OutputMode, SnapshotSettings};
+use crate::driver::branch::Branch;
+use crate::plan::{StatefulPlan, StreamPlan, stages};
 use crate::state::event_times::Time;
 use crate::state::sharded::Means;
 

@@ -19,8 +19,9 @@ use super::spec::{AggregateSpec, results_of, results_of_all};
 use crate::state::keyed::{Key, KeyFormat, Keyed, Keys};
 use crate::state::late;
 use crate::state::leaving::Leaving;
-use crate::state::operator::{MicroBatchFacts, Snapshot};
-use crate::state::sharded::{Outcome, Shard, Sharded};
+use crate::state::micro_batch::{MicroBatchFacts, Snapshot};
+use crate::state::shard::{Outcome, Shard};
+use crate::state::sharded::Sharded;
 
 /// An aggregation that publishes the groups that a micro-batch has changed.
 pub type UpdatingAggregate = Sharded<Changing<false>>;

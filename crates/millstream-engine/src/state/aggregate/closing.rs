@@ -19,9 +19,10 @@ use millstream_store::offset::BatchId;
 
 use super::spec::AggregateSpec;
 use crate::state::late;
-use crate::state::operator::{MicroBatchFacts, Snapshot};
-use crate::state::sharded::{Outcome, Shard, Sharded};
-use crate::state::slot::Aside;
+use crate::state::micro_batch::{MicroBatchFacts, Snapshot};
+use crate::state::shard::Aside;
+use crate::state::shard::{Outcome, Shard};
+use crate::state::sharded::Sharded;
 
 /// An aggregation whose groups are published when they close.
 pub type ClosingAggregate = Sharded<Closing>;

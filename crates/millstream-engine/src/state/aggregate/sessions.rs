@@ -26,8 +26,9 @@ use super::spec::{AggregateSpec, TimeKind, results_of, results_of_all};
 use crate::state::firsts::Firsts;
 use crate::state::keyed::{Key, KeyFormat, Keyed};
 use crate::state::late;
-use crate::state::operator::{MicroBatchFacts, Snapshot};
-use crate::state::sharded::{Outcome, Shard, Sharded};
+use crate::state::micro_batch::{MicroBatchFacts, Snapshot};
+use crate::state::shard::{Outcome, Shard};
+use crate::state::sharded::Sharded;
 
 /// An aggregation whose sessions are published when they end.
 pub type SessionAggregate = Sharded<Sessions<false>>;

@@ -11,7 +11,7 @@ use datafusion::physical_expr::GroupsAccumulatorAdapter;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 use crate::state::keyed::Keyed;
-use crate::state::sharded::ShardSpec;
+use crate::state::shard::ShardSpec;
 
 /// The group column by which groups are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,8 +22,9 @@ use millstream_store::offset::BatchId;
 
 use self::side::{Fresh, Side};
 pub use self::spec::{Evict, JoinKind, JoinSpec, SideSpec};
-use super::operator::{MicroBatchFacts, Snapshot};
-use super::sharded::{Outcome, Shard, Sharded};
+use super::micro_batch::{MicroBatchFacts, Snapshot};
+use super::shard::{Outcome, Shard};
+use super::sharded::Sharded;
 
 /// A join of two streams; see the module's head.
 pub type StreamJoin = Sharded<Joined>;

@@ -10,7 +10,7 @@ use datafusion::physical_expr::PhysicalExpr;
 
 use super::trues;
 use crate::state::keyed::as_key;
-use crate::state::sharded::ShardSpec;
+use crate::state::shard::ShardSpec;
 
 /// Which rows a join gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ mod types;
 mod unscaled;
 mod whole_division;
 
-pub(super) use arithmetic::{Operation, decimal_operation};
+pub(super) use arithmetic::decimal_operation;
 pub(super) use casts::{cast_decimal, casts as casts_decimals};
 pub(super) use rounding::functions as rounding_functions;
-pub(super) use types::{digits_of, type_of, wider};
+pub(super) use types::{Operation, digits_of, type_of, wider};
 pub(super) use unscaled::rounded_text;
 pub(super) use whole_division::whole_division;

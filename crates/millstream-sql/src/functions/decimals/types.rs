@@ -2,8 +2,73 @@
 //! (`spark.sql.decimalOperations.allowPrecisionLoss`, which is on by default).
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
+use datafusion::logical_expr::Operator;
 
-use super::arithmetic::Operation;
+/// What is done with two decimals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::functions) enum Operation {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+    /// `pmod`
+    PositiveRemainder,
+}
+
+impl Operation {
+    /// What a function of decimals does, and whether it fails where it cannot.
+    pub(in crate::functions) fn of_function(name: &str) -> Option<(Self, bool)> {
+        Some(match name {
+            "decimal_add" => (Self::Add, true),
+            "decimal_subtract" => (Self::Subtract, true),
+            "decimal_multiply" => (Self::Multiply, true),
+            "decimal_divide" => (Self::Divide, true),
+            "decimal_remainder" | "mod" => (Self::Remainder, true),
+            "decimal_pmod" | "pmod" => (Self::PositiveRemainder, true),
+            "try_add" => (Self::Add, false),
+            "try_subtract" => (Self::Subtract, false),
+            "try_multiply" => (Self::Multiply, false),
+            "try_divide" => (Self::Divide, false),
+            "try_mod" => (Self::Remainder, false),
+            _ => return None,
+        })
+    }
+
+    /// The operator for which the function `name` stands, where it stands for one.
+    pub(in crate::functions) fn planned_early(self, name: &str) -> Option<Operator> {
+        match self {
+            _ if !name.starts_with("decimal_") => None,
+            Self::Add => Some(Operator::Plus),
+            Self::Subtract => Some(Operator::Minus),
+            Self::Multiply => Some(Operator::Multiply),
+            Self::Divide => Some(Operator::Divide),
+            Self::Remainder => Some(Operator::Modulo),
+            Self::PositiveRemainder => None,
+        }
+    }
+
+    pub(super) fn sign(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Remainder | Self::PositiveRemainder => "%",
+        }
+    }
+
+    /// The function that gives NULL instead of an error.
+    pub(super) fn remedy(self) -> &'static str {
+        match self {
+            Self::Add => "try_add",
+            Self::Subtract => "try_subtract",
+            Self::Multiply => "try_multiply",
+            Self::Divide => "try_divide",
+            Self::Remainder | Self::PositiveRemainder => "try_mod",
+        }
+    }
+}
 
 const PRECISION_MAX: i32 = DECIMAL128_MAX_PRECISION as i32;
 

@@ -1,0 +1,255 @@
+//! What may depend on what: between crates, and between the modules of a crate.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::imports::{Imports, Module, imports, loops, upward};
+use super::{files, product_manifests, report, root};
+
+/// The crates of the product, each with those of ours that it may depend on. No other crate may.
+const CRATES: &[(&str, &[&str])] = &[
+    ("millstream-store", &[]),
+    // Whatever plans or runs queries without streams links this alone.
+    ("millstream-sql", &[]),
+    ("millstream-lake", &["millstream-store"]),
+    ("millstream-generate", &[]),
+    ("millstream-engine", &["millstream-store", "millstream-sql"]),
+    ("millstream-formats", &["millstream-store", "millstream-sql", "millstream-engine"]),
+    (
+        "millstream-kafka",
+        &["millstream-store", "millstream-sql", "millstream-engine", "millstream-formats"],
+    ),
+    (
+        "millstream-connectors",
+        &[
+            "millstream-store",
+            "millstream-sql",
+            "millstream-lake",
+            "millstream-engine",
+            "millstream-formats",
+            "millstream-kafka",
+        ],
+    ),
+    (
+        "millstream",
+        &[
+            "millstream-store",
+            "millstream-sql",
+            "millstream-lake",
+            "millstream-generate",
+            "millstream-engine",
+            "millstream-connectors",
+        ],
+    ),
+];
+
+/// Crates that name DataFusion; the others get record batches.
+const KNOW_DATAFUSION: &[&str] = &["millstream-sql", "millstream-engine"];
+
+/// The top-level modules of a crate in order: each may import from those before it only, and no
+/// files of the crate import each other in a loop, but for a module and those within it.
+const MODULES: &[(&str, &[&str])] = &[
+    (
+        "millstream-store",
+        &[
+            "error",
+            "env",
+            "codec",
+            "crash_points",
+            "directory_name",
+            "time_text",
+            "secrets",
+            "offset",
+            "metadata",
+            "layout",
+            "storage",
+            "commit_log",
+            "offset_log",
+            "sink_log",
+            "source_log",
+            "inspect",
+            "lock",
+            "checkpoint",
+            "log_writer",
+            "recovery",
+            "state_log",
+        ],
+    ),
+    (
+        "millstream-generate",
+        &[
+            "error",
+            "random",
+            "letters",
+            "words",
+            "clock",
+            "state",
+            "token",
+            "java",
+            "functions",
+            "call",
+            "repeat",
+            "op",
+            "scan",
+            "template",
+            "generator",
+        ],
+    ),
+    (
+        "millstream-sql",
+        &[
+            "lines",
+            "diagnostic",
+            "nearest",
+            "syntax",
+            "types",
+            "values",
+            "json",
+            "functions",
+            "session",
+            "query",
+            "plan",
+        ],
+    ),
+    (
+        "millstream-engine",
+        &[
+            "api",
+            "failures",
+            "constraints",
+            "pipeline",
+            "state",
+            "plan",
+            "dead_letters",
+            "driver",
+            "flow",
+        ],
+    ),
+];
+
+/// Loops of files that stay, each with its reason.
+const LOOPS: &[(&str, &str, &str)] = &[(
+    "millstream-store",
+    "state_log::read, state_log::snapshot, state_log::write",
+    "a reader begins with a snapshot, and a snapshot is written from what a reader gives",
+)];
+
+#[test]
+fn crates_depend_on_those_below_them() {
+    let mut complaints = Vec::new();
+    let mut seen = 0;
+    for (path, manifest) in product_manifests() {
+        let Some(name) = path.parent().and_then(Path::file_name).and_then(|name| name.to_str())
+        else {
+            continue;
+        };
+        let Some((_, allowed)) = CRATES.iter().find(|(known, _)| *known == name) else {
+            complaints.push(format!("{name} is not in the table of crates"));
+            continue;
+        };
+        seen += 1;
+        let dependencies = manifest.lines().filter_map(|line| line.split_once(" = "));
+        for (dependency, _) in dependencies.filter(|(name, _)| name.starts_with("millstream")) {
+            if !allowed.contains(&dependency) {
+                complaints.push(format!("{name} depends on {dependency}, which it may not know"));
+            }
+        }
+        let knows = manifest.lines().any(|line| line.starts_with("datafusion"));
+        if knows && !KNOW_DATAFUSION.contains(&name) {
+            complaints.push(format!("{name} knows DataFusion"));
+        }
+    }
+    assert_eq!(seen, CRATES.len(), "every crate of the table has a manifest");
+    report(&complaints);
+}
+
+#[test]
+fn modules_import_from_those_below_them() {
+    let mut complaints = Vec::new();
+    for (name, order) in MODULES {
+        let imports = imports_of(name);
+        let here = |complaint: &String| format!("{name}: {complaint}");
+        complaints.extend(upward(order, &imports).iter().map(here));
+        let stays = |found: &&String| {
+            let known = |(of, modules, _): &(&str, &str, &str)| {
+                of == name && found.as_str() == format!("{modules} import each other")
+            };
+            LOOPS.iter().any(known)
+        };
+        complaints.extend(loops(&imports).iter().filter(|found| !stays(found)).map(here));
+    }
+    report(&complaints);
+}
+
+fn imports_of(name: &str) -> Imports {
+    let directory = root().join("crates").join(name).join("src");
+    let modules = files("rs")
+        .into_iter()
+        .filter_map(|(path, text)| Some((module(path.strip_prefix(&directory).ok()?)?, text)));
+    let modules: BTreeMap<Module, String> = modules.collect();
+    assert!(modules.len() > 1, "{name} has modules in {}", directory.display());
+    imports(&modules)
+}
+
+/// The module in the file at `path` below `src`; `None` for one of tests.
+fn module(path: &Path) -> Option<Module> {
+    let path = path.with_extension("");
+    let mut names: Module = path.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+    if names.iter().any(|name| name == "tests") {
+        return None;
+    }
+    if names.last().is_some_and(|last| last == "mod") || names == ["lib"] || names == ["main"] {
+        names.pop();
+    }
+    Some(names)
+}
+
+/// What is found in a crate of these modules, the lower ones first.
+fn found(order: &[&str], texts: &[(&str, &str)]) -> Vec<String> {
+    let module = |name: &str| name.split("::").map(str::to_owned).collect::<Module>();
+    let mut sources: BTreeMap<Module, String> =
+        texts.iter().map(|(name, text)| (module(name), (*text).to_owned())).collect();
+    sources.insert(Vec::new(), "pub mod state; pub mod plan;".to_owned());
+    let imports = imports(&sources);
+    [upward(order, &imports), loops(&imports)].concat()
+}
+
+#[test]
+fn an_import_from_above_is_found() {
+    const ORDER: &[&str] = &["state", "plan"];
+    let of = |state: &str| {
+        let plan = "pub use cut::{Cut, self as cutting}; mod cut;";
+        let cut = "use crate::state::Store; pub struct Cut;";
+        found(ORDER, &[("state", state), ("plan", plan), ("plan::cut", cut)])
+    };
+    let wrong = |module: &str| format!("state imports from {module}, which comes after it");
+    for planted in ["use crate::plan;", "use super::{plan};", "fn f() { crate::plan::run() }"] {
+        assert_eq!(of(planted), [wrong("plan")], "{planted}");
+    }
+    let looped = "plan::cut, state import each other".to_owned();
+    for planted in ["use crate::plan::Cut;", "use std::fmt;\nuse crate::{plan::{Cut as C}};"] {
+        assert_eq!(of(planted), [wrong("plan::cut"), looped.clone()], "{planted}");
+    }
+    for fine in [
+        "// use crate::plan;",
+        "const A: &str = \"use crate::plan; \\\"\"; const B: char = '\"';",
+        "fn f<'a>(a: &'a str) {}",
+        "#[cfg(test)]\nmod tests { use crate::plan; }",
+        "use plan::Other;",
+    ] {
+        assert_eq!(of(fine), [""; 0], "{fine}");
+    }
+    assert_eq!(found(&["plan"], &[("state", "")]), ["state is not in the table of modules"]);
+}
+
+#[test]
+fn a_loop_of_files_is_found_and_a_module_may_import_from_those_within() {
+    let texts = [
+        ("state", "mod a; mod b; use a::A; pub struct State;"),
+        ("state::a", "use super::State; pub struct A;"),
+        ("state::b", "use super::a::A;"),
+    ];
+    assert_eq!(found(&["state"], &texts), [""; 0]);
+    let looped = [texts[0], ("state::a", "use super::b::B;"), texts[2]];
+    assert_eq!(found(&["state"], &looped), ["state::a, state::b import each other"]);
+}
