@@ -1,7 +1,29 @@
-//! Record formats, shared by every source and sink.
+//! Record formats: one decoder and one encoder of each, for every source and sink.
 //!
-//! - [`excerpt`]: the beginning of a record's value, for a message.
+//! A source finds records: the values of messages, the lines of files. It hands many of them over
+//! at once, and a [`RecordDecoder`] makes columns of them. What makes a record malformed is decided
+//! here, and what becomes of it ([`Malformed`]) is done here, so that the same bytes give the same
+//! rows wherever they come from. A sink hands rows over, and a [`RecordEncoder`] makes a line of
+//! each.
+//!
+//! - [`RecordFormat`]: the columns of a table and how its records are decoded into them.
+//! - [`csv`]: separated values. JSON is `millstream-sql`'s, whose functions read it, too.
+//! - [`text`]: records that are taken as they are; none of them is malformed.
+//! - [`infer`]: columns that were not declared.
+//! - [`excerpt`]: the beginning of a record, for a message.
+//!
+//! Not here: how records are found in files and messages, and Parquet, which has no records.
 
+pub mod csv;
+mod decoder;
+mod encoder;
 mod excerpt;
+pub mod infer;
+mod records;
+pub mod text;
 
+pub use decoder::{RecordDecoder, RecordFormat};
+pub use encoder::RecordEncoder;
 pub use excerpt::excerpt;
+pub use millstream_sql::json::Values;
+pub use records::{Decoded, Malformed, MalformedRecord};

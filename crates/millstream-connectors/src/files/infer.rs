@@ -4,8 +4,9 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use millstream_engine::api::options::OptionError;
+use millstream_formats::infer::csv_columns;
 use serde_json::Value;
 
 use super::error::FileError;
@@ -46,7 +47,7 @@ pub(super) fn columns(options: &ReadOptions, base_dir: &Path) -> Result<SchemaRe
         Format::Csv => {
             let skip = Skip { blank: true, header: false };
             let line = first_line(Lines::new(open(first)?, skip), first).map_err(failed)?;
-            Ok(csv_columns(&line, options))
+            Ok(csv_columns(&line, &options.csv))
         }
         Format::Json => {
             let mut sample = Vec::new();
@@ -75,17 +76,6 @@ fn extend_sample(sample: &mut Vec<Value>, mut lines: Lines, file: &Found) -> Res
     Ok(())
 }
 
-/// Names from the header, or `_c0`, `_c1` and so on as Spark has them; all STRING.
-fn csv_columns(line: &[u8], options: &ReadOptions) -> SchemaRef {
-    let values = super::csv::split_once(line, &options.csv);
-    let name = |(index, value): (usize, String)| {
-        let is_named = options.csv.header && !value.is_empty();
-        let name = if is_named { value } else { format!("_c{index}") };
-        Field::new(name, DataType::Utf8, true)
-    };
-    Arc::new(Schema::new(values.into_iter().enumerate().map(name).collect::<Vec<_>>()))
-}
-
 fn json_columns(sample: &[Value]) -> Result<SchemaRef, OptionError> {
     let undecided = |problem: String| {
         let problem = format!("the columns cannot be read from the files: {problem}");
@@ -94,28 +84,5 @@ fn json_columns(sample: &[Value]) -> Result<SchemaRef, OptionError> {
     if sample.is_empty() {
         return undecided("no line of them is a JSON object".into());
     }
-    match arrow_json::reader::infer_json_schema_from_iterator(sample.iter().map(Ok)) {
-        Ok(schema) => Ok(Arc::new(Schema::new(known_fields(schema.fields())))),
-        Err(error) => undecided(error.to_string()),
-    }
-}
-
-/// By name, as Spark orders them; columns in which there was never a value are taken for text.
-fn known_fields(fields: &Fields) -> Fields {
-    let field = |field: &Arc<Field>| Field::new(field.name(), known_type(field.data_type()), true);
-    let mut fields: Vec<Field> = fields.iter().map(field).collect();
-    fields.sort_by(|a, b| a.name().cmp(b.name()));
-    fields.into()
-}
-
-fn known_type(data_type: &DataType) -> DataType {
-    match data_type {
-        DataType::Null => DataType::Utf8,
-        DataType::List(item) => {
-            let item = Field::new("item", known_type(item.data_type()), true);
-            DataType::List(Arc::new(item))
-        }
-        DataType::Struct(fields) => DataType::Struct(known_fields(fields)),
-        other => other.clone(),
-    }
+    millstream_formats::infer::json_columns(sample).or_else(undecided)
 }

@@ -7,9 +7,7 @@ use millstream_engine::api::dead_letter::Payloads;
 use millstream_engine::api::dead_letter::Place;
 use millstream_engine::api::source::Failure;
 
-use super::csv::CsvDecoder;
 use super::lines::Block;
-use super::options::Format;
 use super::read::Reader;
 
 impl Payloads for Reader {
@@ -21,11 +19,7 @@ impl Payloads for Reader {
     ) -> Result<RecordBatch, Failure> {
         let (block, nowhere) = (block(payloads), Path::new("letters"));
         let (reader, rejected) = self.apart();
-        let rows = match reader.options.format {
-            Format::Csv => CsvDecoder::new(&reader, projection).decode(&block, nowhere),
-            _ => reader.json(projection).decode(&block, nowhere),
-        };
-        let rows = rows?;
+        let rows = reader.decoder(projection).decode(block, nowhere)?;
         for letter in rejected.lock().drain(..) {
             let Some(Place::Line { line, .. }) = letter.place else { continue };
             let index = usize::try_from(line).expect("it was counted from zero");

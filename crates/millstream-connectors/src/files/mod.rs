@@ -19,7 +19,6 @@
 //! Left out: compressed text files, records that span lines, and partition columns made from
 //! directory names.
 
-mod csv;
 mod directory;
 mod durable;
 mod error;

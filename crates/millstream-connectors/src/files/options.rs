@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use millstream_engine::api::dead_letter;
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
-use millstream_sql::json::ParseMode;
+use millstream_formats::csv::CsvOptions;
+use millstream_formats::{Malformed, RecordEncoder};
 
 use super::metadata_log::COMPACT_INTERVAL;
 use crate::gather::{Pacing, Patience};
@@ -89,21 +90,6 @@ impl fmt::Display for Format {
     }
 }
 
-/// How separated values are written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CsvOptions {
-    /// Whether each file starts with a line of column names.
-    pub header: bool,
-    /// Between values.
-    pub separator: u8,
-    /// Around values; `None` where quotes mean nothing.
-    pub quote: Option<u8>,
-    /// Before a quote inside a quoted value.
-    pub escape: Option<u8>,
-    /// Text that stands for null, besides nothing at all.
-    pub null_value: String,
-}
-
 /// What is read, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadOptions {
@@ -124,12 +110,8 @@ pub struct ReadOptions {
     pub ignore_corrupt_files: bool,
     /// Whether files that have vanished are passed over.
     pub ignore_missing_files: bool,
-    /// What happens to malformed records.
-    pub mode: ParseMode,
-    /// Whether they are dead letters.
-    pub apart: bool,
-    /// The column that gets the text of malformed records, if it is declared.
-    pub corrupt_record_column: String,
+    /// What becomes of malformed records.
+    pub malformed: Malformed,
     /// For format `csv`.
     pub csv: CsvOptions,
     /// How the checkpoint's list of files is kept.
@@ -172,7 +154,6 @@ impl ReadOptions {
     /// Reads the options of a table that is read; `format` is the one after `USING`, if any.
     pub fn parse(options: &Options, format: Option<Format>) -> Result<Self, OptionError> {
         refuse_unsupported(options)?;
-        let corrupt_record_column = options.get("columnNameOfCorruptRecord");
         let poll_interval = duration::option(options, "pollInterval")?.unwrap_or(POLL_INTERVAL);
         if poll_interval.is_zero() {
             return Err(OptionError::invalid("pollInterval", "0", "longer than nothing"));
@@ -187,10 +168,8 @@ impl ReadOptions {
             poll_interval,
             ignore_corrupt_files: options.parse_bool("ignoreCorruptFiles")?.unwrap_or(false),
             ignore_missing_files: options.parse_bool("ignoreMissingFiles")?.unwrap_or(false),
-            mode: mode(options, format)?,
-            apart: options.get(dead_letter::OPTION).is_some(),
-            corrupt_record_column: corrupt_record_column.unwrap_or("_corrupt_record").to_owned(),
-            csv: csv(options)?,
+            malformed: malformed(options, format)?,
+            csv: CsvOptions::parse(options)?,
             log: LogSettings::parse(options, "fileSource.log")?,
         })
     }
@@ -203,10 +182,8 @@ pub struct WriteOptions {
     pub format: Format,
     /// The directory, as written.
     pub path: String,
-    /// Whether JSON objects leave out null fields.
-    pub ignore_null_fields: bool,
-    /// For format `csv`.
-    pub csv: CsvOptions,
+    /// How rows become lines; `None` for Parquet, which has none.
+    pub encoder: Option<RecordEncoder>,
     /// When micro-batches become visible.
     pub(crate) pacing: Pacing,
     /// A file that has reached this size is closed.
@@ -239,13 +216,23 @@ impl WriteOptions {
         Ok(Self {
             format,
             path,
-            ignore_null_fields: options.parse_bool("ignoreNullFields")?.unwrap_or(true),
-            csv: csv(options)?,
+            encoder: encoder(options, format)?,
             pacing,
             target_file_bytes: options.parse_bytes("targetFileSize")?.unwrap_or(TARGET_FILE_BYTES),
             log: LogSettings::parse(options, "fileSink.log")?,
         })
     }
+}
+
+fn encoder(options: &Options, format: Format) -> Result<Option<RecordEncoder>, OptionError> {
+    let ignore_null_fields = options.parse_bool("ignoreNullFields")?.unwrap_or(true);
+    let csv = CsvOptions::parse(options)?;
+    Ok(match format {
+        Format::Json => Some(RecordEncoder::Json { ignore_null_fields }),
+        Format::Csv => Some(RecordEncoder::Csv(csv)),
+        Format::Text => Some(RecordEncoder::Text),
+        Format::Parquet => None,
+    })
 }
 
 fn path(options: &Options) -> Result<String, OptionError> {
@@ -263,49 +250,15 @@ fn files_max(options: &Options) -> Result<Option<usize>, OptionError> {
     }
 }
 
-/// The option `mode`. Where malformed records are dead letters none of them becomes a row.
-fn mode(options: &Options, format: Format) -> Result<ParseMode, OptionError> {
-    let stated = options.parse_mode()?;
-    if options.get(dead_letter::OPTION).is_none() {
-        return Ok(stated);
-    }
-    if !RECORDS.contains(&format) {
+/// Errors: dead letters of a format whose records cannot be malformed.
+fn malformed(options: &Options, format: Format) -> Result<Malformed, OptionError> {
+    let malformed = Malformed::parse(options)?;
+    if malformed.dead_letters && !RECORDS.contains(&format) {
         let problem = format!("no record of a {format} file can be malformed by itself");
         let help = Some("leave 'deadLetter' out; it is for json and csv".to_owned());
         return Err(OptionError::of(dead_letter::OPTION, problem, help));
     }
-    Ok(ParseMode::DropMalformed)
-}
-
-fn csv(options: &Options) -> Result<CsvOptions, OptionError> {
-    let separator = match (options.get("sep"), options.get("delimiter")) {
-        (Some(_), Some(_)) => {
-            let help = Some("keep one, they mean the same".to_owned());
-            return Err(OptionError::of("sep", "both 'sep' and 'delimiter' are given", help));
-        }
-        (None, Some(_)) => character(options, "delimiter")?,
-        _ => character(options, "sep")?,
-    };
-    Ok(CsvOptions {
-        header: options.parse_bool("header")?.unwrap_or(false),
-        separator: separator.flatten().unwrap_or(b','),
-        quote: character(options, "quote")?.unwrap_or(Some(b'"')),
-        escape: character(options, "escape")?.unwrap_or(Some(b'\\')),
-        null_value: options.get("nullValue").unwrap_or_default().to_owned(),
-    })
-}
-
-/// One ASCII character, perhaps written as `\t`; `Some(None)` where the option is empty.
-fn character(options: &Options, key: &str) -> Result<Option<Option<u8>>, OptionError> {
-    match options.get(key).map(|text| (text, text.as_bytes())) {
-        None => Ok(None),
-        Some((_, b"")) if key == "quote" || key == "escape" => Ok(Some(None)),
-        Some((_, b"\\t")) => Ok(Some(Some(b'\t'))),
-        Some((_, &[byte])) if byte.is_ascii() && byte != b'\n' && byte != b'\r' => {
-            Ok(Some(Some(byte)))
-        }
-        Some((text, _)) => Err(OptionError::invalid(key, text, "one ASCII character")),
-    }
+    Ok(malformed)
 }
 
 /// Options of Spark that would change what is read or written, and are not implemented.

@@ -5,22 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
-use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use millstream_engine::api::dead_letter::Letter;
 use millstream_engine::api::options::OptionError;
 use millstream_engine::api::source::{Failure, RecordBatches};
-use millstream_sql::json::{DecodeOptions, Decoder, Values};
+use millstream_formats::{RecordDecoder, RecordFormat, Values, text};
 use parking_lot::Mutex;
 
-use super::csv::CsvRows;
 use super::error::FileError;
 use super::lines::{Block, Lines, Skip};
 use super::listing::Found;
 use super::options::{Format, ReadOptions};
-use super::{csv, parquet};
+use super::parquet;
 
 /// Rows of one file, before it is known that the file stayed the same while it was read.
 pub(super) type FileRows = Box<dyn Iterator<Item = Result<RecordBatch, FileError>> + Send>;
@@ -38,6 +36,8 @@ pub(super) struct Reader {
     pub(super) options: Arc<ReadOptions>,
     /// All columns of the table, as [`schema`] gives them.
     pub(super) schema: SchemaRef,
+    /// How lines are decoded, where they may be malformed.
+    records: Option<RecordFormat>,
     pub(super) counters: Arc<Counters>,
     /// Where malformed records go, if they are dead letters.
     pub(super) rejected: Option<Rejected>,
@@ -50,38 +50,34 @@ pub(super) type Rejected = Arc<Mutex<Vec<Letter>>>;
 /// declared. Where malformed records are dead letters, one with a null in a column declared NOT
 /// NULL is malformed. Errors if the format has no such columns.
 pub(super) fn schema(declared: &Schema, options: &ReadOptions) -> Result<SchemaRef, OptionError> {
-    let corrupt = &options.corrupt_record_column;
-    match options.format {
-        Format::Json => {
-            let all: Vec<usize> = (0..declared.fields().len()).collect();
-            let decoder = Decoder::new(declared, &all, decode_options(options));
-            let decoder = decoder.map_err(|error| OptionError::table(error.to_string(), None))?;
-            return Ok(decoder.schema().clone());
-        }
-        Format::Csv => csv::check(declared, corrupt)?,
-        Format::Text => {
-            let columns = declared.fields();
-            if columns.len() != 1 || *columns[0].data_type() != DataType::Utf8 {
-                return Err(OptionError::table(
-                    "a table of text files has one column, value STRING",
-                    Some("leave the columns out".into()),
-                ));
-            }
-        }
-        Format::Parquet => {}
+    if let Some(format) = record_format(declared, options)? {
+        return Ok(format.schema().clone());
     }
-    let nullable = |field: &Arc<Field>| {
-        let is_nullable = field.is_nullable() || !options.apart || field.name() == corrupt;
-        Field::clone(field).with_nullable(is_nullable)
-    };
+    if options.format == Format::Text {
+        let columns = declared.fields();
+        if columns.len() != 1 || *columns[0].data_type() != DataType::Utf8 {
+            return Err(OptionError::table(
+                "a table of text files has one column, value STRING",
+                Some("leave the columns out".into()),
+            ));
+        }
+    }
+    let nullable = |field: &Arc<Field>| Field::clone(field).with_nullable(true);
     Ok(Arc::new(Schema::new(declared.fields().iter().map(nullable).collect::<Vec<_>>())))
 }
 
-fn decode_options(options: &ReadOptions) -> DecodeOptions {
-    DecodeOptions {
-        mode: options.mode,
-        column_name_of_corrupt_record: Some(options.corrupt_record_column.clone()),
-        ignore_case: true,
+/// How lines are decoded, where they may be malformed.
+/// Errors: columns that the format does not have.
+fn record_format(
+    columns: &Schema,
+    options: &ReadOptions,
+) -> Result<Option<RecordFormat>, OptionError> {
+    match options.format {
+        Format::Json => RecordFormat::json(columns, &options.malformed).map(Some),
+        Format::Csv => {
+            RecordFormat::csv(columns, &options.malformed, options.csv.clone()).map(Some)
+        }
+        Format::Text | Format::Parquet => Ok(None),
     }
 }
 
@@ -97,7 +93,8 @@ pub(super) fn record_batch(
 
 impl Reader {
     pub(super) fn new(options: Arc<ReadOptions>, schema: SchemaRef) -> Self {
-        Self { options, schema, counters: Arc::default(), rejected: None }
+        let records = record_format(&schema, &options).expect("the columns were checked");
+        Self { options, schema, records, counters: Arc::default(), rejected: None }
     }
 
     /// The same reader for one split, and where it puts malformed records.
@@ -151,12 +148,10 @@ impl Reader {
         let path = file.path.clone();
         let rows: FileRows = match self.options.format {
             Format::Parquet => parquet::rows(opened, path, &self.schema, projection)?,
-            Format::Csv => Box::new(CsvRows::new(self.lines(opened), path, self, projection)),
-            Format::Text => self.text_rows(self.lines(opened), path, projection),
-            Format::Json => {
-                let mut decoder = self.json(projection);
-                blocks(self.lines(opened), path, Format::Json, move |block, path| {
-                    decoder.decode(&block, path)
+            format => {
+                let mut decoder = self.decoder(projection);
+                blocks(self.lines(opened), path, format, move |block, path| {
+                    decoder.decode(block, path)
                 })
             }
         };
@@ -181,53 +176,48 @@ impl Reader {
         line_error(&file.path, self.options.format, error)
     }
 
-    fn text_rows(&self, lines: Lines, path: PathBuf, projection: &[usize]) -> FileRows {
-        let (reader, projection) = (self.clone(), projection.to_vec());
-        blocks(lines, path, Format::Text, move |block, path| {
-            text_rows(&reader, block, path, &projection)
-        })
-    }
-
-    /// What makes rows of blocks of JSON.
-    pub(super) fn json(&self, projection: &[usize]) -> JsonRows {
-        let decoder = Decoder::new(&self.schema, projection, decode_options(&self.options));
-        let decoder = decoder.expect("the columns were checked with the table's options");
-        JsonRows { decoder, reader: self.clone() }
+    /// What makes rows of blocks of lines.
+    pub(super) fn decoder(&self, projection: &[usize]) -> BlockDecoder {
+        BlockDecoder {
+            records: self.records.as_ref().map(|format| format.decoder(projection)),
+            projected: project(&self.schema, projection),
+            reader: self.clone(),
+        }
     }
 }
 
-/// Blocks of lines that are JSON objects.
-pub(super) struct JsonRows {
-    decoder: Decoder,
+/// Makes rows of blocks of lines.
+pub(super) struct BlockDecoder {
+    /// `None` for lines that are taken as they are.
+    records: Option<RecordDecoder>,
+    projected: SchemaRef,
     reader: Reader,
 }
 
-impl JsonRows {
-    pub(super) fn decode(&mut self, block: &Block, path: &Path) -> Result<RecordBatch, FileError> {
+impl BlockDecoder {
+    /// The rows of `block`, from the file `path`. Malformed lines go where the reader puts them.
+    pub(super) fn decode(&mut self, block: Block, path: &Path) -> Result<RecordBatch, FileError> {
+        let Some(records) = &mut self.records else {
+            return text_rows(block, path, &self.projected);
+        };
         let values = Values::new(&block.bytes, &block.offsets, None);
         let decoded = match &self.reader.rejected {
             Some(rejected) => {
                 let mut rejected = rejected.lock();
                 let file: Arc<str> = path.display().to_string().into();
-                self.decoder.decode_apart(values, |record| {
-                    rejected.push(block.letter(&file, record.row, record.in_short()));
+                records.decode_apart(values, &mut |row, problem| {
+                    rejected.push(block.letter(&file, row, problem));
                 })
             }
-            None => self.decoder.decode(values).map_err(|error| FileError::Malformed {
+            None => records.decode(values).map_err(|record| FileError::Malformed {
                 path: path.to_owned(),
-                line: block.numbers[error.row],
-                problem: error.to_string(),
+                line: block.numbers[record.row],
+                problem: record.problem,
             })?,
         };
         self.reader.counters.rows_malformed.fetch_add(decoded.malformed, Ordering::Relaxed);
         Ok(decoded.rows)
     }
-}
-
-/// The same columns, all of them nullable: what they are before malformed records are left out.
-pub(super) fn loose(schema: &Schema) -> SchemaRef {
-    let nullable = |field: &Arc<Field>| Field::clone(field).with_nullable(true);
-    Arc::new(Schema::new(schema.fields().iter().map(nullable).collect::<Vec<_>>()))
 }
 
 /// The schema with the columns `projection` only.
@@ -257,34 +247,18 @@ pub(super) fn line_error(path: &Path, format: Format, error: std::io::Error) -> 
     FileError::reading(path, error)
 }
 
-/// The rows of a block of a table of text.
-pub(super) fn text_rows(
-    reader: &Reader,
-    block: Block,
-    path: &Path,
-    projection: &[usize],
-) -> Result<RecordBatch, FileError> {
-    let rows = block.len();
-    let values: ArrayRef = Arc::new(text(block, path)?);
-    let projected = project(&reader.schema, projection);
-    let columns = vec![values; projection.len()];
-    Ok(record_batch(&projected, columns, rows).expect("one column of text"))
-}
-
-/// The lines of a block as one column, without copying them.
-fn text(block: Block, path: &Path) -> Result<StringArray, FileError> {
-    if let Err(error) = std::str::from_utf8(&block.bytes) {
-        let line = block.offsets[1..].partition_point(|end| *end as usize <= error.valid_up_to());
-        return Err(FileError::Corrupt {
+/// The lines of a block as one column, however often it is wanted; without copying them.
+fn text_rows(block: Block, path: &Path, wanted: &SchemaRef) -> Result<RecordBatch, FileError> {
+    let (rows, numbers) = (block.len(), block.numbers);
+    let values = text::strict(block.bytes, block.offsets).map_err(|text::NotUtf8(row)| {
+        FileError::Corrupt {
             path: path.to_owned(),
             format: Format::Text.name(),
-            problem: format!("line {} is not UTF-8", block.numbers[line]),
-        });
-    }
-    let offsets = OffsetBuffer::new(ScalarBuffer::from(block.offsets));
-    let values = Buffer::from_vec(block.bytes);
-    // Each line is UTF-8 because the whole is, and lines end where a line break was.
-    Ok(StringArray::try_new(offsets, values, None).expect("lines are text"))
+            problem: format!("line {} is not UTF-8", numbers[row]),
+        }
+    })?;
+    let columns = vec![Arc::new(values) as ArrayRef; wanted.fields().len()];
+    Ok(record_batch(wanted, columns, rows).expect("one column of text"))
 }
 
 fn open(file: &Found) -> Result<File, FileError> {

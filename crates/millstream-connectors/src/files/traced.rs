@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::RecordBatch;
 use millstream_engine::api::dead_letter::{Letter, Place};
 use millstream_engine::api::source::{Failure, Kind, Records, Traced};
 
-use super::csv::CsvDecoder;
 use super::error::FileError;
-use super::lines::Block;
 use super::listing::Found;
 use super::options::Format;
-use super::read::{Reader, text_rows};
+use super::read::Reader;
 
 /// The records of one file. Their numbers are those of their lines, or of a Parquet file its rows.
 pub(super) struct FileRecords {
@@ -77,28 +74,19 @@ impl FileRecords {
     ) -> Result<(), FileError> {
         let mut lines = reader.lines_of(&self.file)?;
         let path = self.file.path.as_path();
-        let mut json = (reader.options.format == Format::Json).then(|| reader.json(projection));
-        let mut csv =
-            (reader.options.format == Format::Csv).then(|| CsvDecoder::new(reader, projection));
-        let mut decode = |block: Block| -> Result<RecordBatch, FileError> {
-            match (&mut json, &mut csv) {
-                (Some(json), _) => json.decode(&block, path),
-                (_, Some(csv)) => csv.decode(&block, path),
-                _ => text_rows(reader, block, path, projection),
-            }
-        };
+        let mut decoder = reader.decoder(projection);
         while let Some(block) =
             lines.next_block().map_err(|error| reader.line_error(&self.file, error))?
         {
             let (numbers, whole) = (block.numbers.clone(), block.clone());
-            let rows = decode(block)?;
+            let rows = decoder.decode(block, path)?;
             if rows.num_rows() == numbers.len() {
                 traced.push(Traced { rows, numbers });
                 continue;
             }
             // Which ones were left out shows only one by one.
             for (at, number) in numbers.into_iter().enumerate() {
-                let rows = decode(whole.only(at))?;
+                let rows = decoder.decode(whole.only(at), path)?;
                 if rows.num_rows() > 0 {
                     traced.push(Traced { rows, numbers: vec![number] });
                 }

@@ -1,28 +1,22 @@
-//! Rows to the bytes of files.
-//!
-//! Timestamps in JSON end at the millisecond, as Spark writes them; in the other formats they are
-//! whole.
+//! Rows to the bytes of files: lines, which a [`RecordEncoder`] makes, or Parquet.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use arrow::array::{Array, AsArray, RecordBatch, StringArray, StructArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Schema};
+use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
 use millstream_engine::api::options::OptionError;
 use millstream_engine::api::sink::Failure;
-use millstream_sql::json::{self, EncodeOptions};
-use millstream_sql::types::spark_type;
+use millstream_formats::RecordEncoder;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
-use super::csv::write_value;
 use super::directory::Target;
 use super::error::FileError;
-use super::options::{Format, WriteOptions};
+use super::options::WriteOptions;
 use super::record::Part;
 use crate::gather::RowWriter;
 
@@ -31,51 +25,7 @@ const ROW_GROUP_BYTES: usize = 64 << 20;
 
 /// Errors if files of the format cannot hold rows of `schema`.
 pub(super) fn check(options: &WriteOptions, schema: &Schema) -> Result<(), OptionError> {
-    let fields = schema.fields();
-    match options.format {
-        Format::Parquet => Ok(()),
-        Format::Text => {
-            if fields.len() == 1 && is_text(fields[0].data_type()) {
-                return Ok(());
-            }
-            let columns: Vec<String> = fields
-                .iter()
-                .map(|field| format!("{} {}", field.name(), spark_type(field.data_type())))
-                .collect();
-            Err(OptionError::table(
-                format!(
-                    "text files hold one STRING column, and the query has {}",
-                    columns.join(", ")
-                ),
-                Some("build one text column, for example with concat_ws, or write json".into()),
-            ))
-        }
-        Format::Csv => {
-            for field in fields {
-                let data_type = field.data_type();
-                let wanted = spark_type(data_type);
-                if data_type.is_nested() || wanted == "BINARY" || json::check(data_type).is_err() {
-                    return Err(OptionError::table(
-                        format!("column {}: csv cannot hold {wanted}", field.name()),
-                        Some("convert it to STRING in the query, or write json".into()),
-                    ));
-                }
-            }
-            Ok(())
-        }
-        Format::Json => {
-            for field in fields {
-                json::check(field.data_type()).map_err(|error| {
-                    OptionError::table(format!("column {}: {error}", field.name()), None)
-                })?;
-            }
-            Ok(())
-        }
-    }
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+    options.encoder.as_ref().map_or(Ok(()), |encoder| encoder.check(schema))
 }
 
 /// Encodes rows into files with hidden names, flushed to the disk when they are finished.
@@ -92,7 +42,7 @@ struct Begun {
 }
 
 enum Encoder {
-    Lines(Counted),
+    Lines(RecordEncoder, Counted),
     Parquet(Box<ArrowWriter<BufWriter<File>>>),
 }
 
@@ -154,7 +104,7 @@ impl RowWriter for PartWriter {
             self.begin()?;
         }
         let begun = self.begun.as_mut().expect("it was begun");
-        if let Err(error) = begun.out.write(&self.target.options, rows) {
+        if let Err(error) = begun.out.write(rows) {
             let name = begun.name.clone();
             return Err(self.failed(&name, error).into());
         }
@@ -187,38 +137,34 @@ impl RowWriter for PartWriter {
 impl Encoder {
     fn new(path: &Path, target: &Target) -> io::Result<Self> {
         let out = BufWriter::new(File::create(path)?);
-        if target.options.format == Format::Parquet {
+        let Some(encoder) = target.options.encoder.clone() else {
             let properties =
                 WriterProperties::builder().set_compression(Compression::SNAPPY).build();
             let writer = ArrowWriter::try_new(out, target.schema.clone(), Some(properties));
             return Ok(Self::Parquet(Box::new(writer.map_err(io::Error::from)?)));
-        }
+        };
         let mut out = Counted { out, bytes: 0 };
-        if target.options.format == Format::Csv && target.options.csv.header {
-            write_header(&mut out, &target.options, &target.schema)?;
-        }
-        Ok(Self::Lines(out))
+        encoder.begin(&target.schema, &mut out)?;
+        Ok(Self::Lines(encoder, out))
     }
 
-    fn write(&mut self, options: &WriteOptions, rows: &RecordBatch) -> io::Result<()> {
-        match (self, options.format) {
-            (Self::Parquet(out), _) => {
+    fn write(&mut self, rows: &RecordBatch) -> io::Result<()> {
+        match self {
+            Self::Parquet(out) => {
                 out.write(rows).map_err(io::Error::from)?;
                 if out.in_progress_size() >= ROW_GROUP_BYTES {
                     out.flush().map_err(io::Error::from)?;
                 }
                 Ok(())
             }
-            (Self::Lines(out), Format::Csv) => write_csv(out, options, rows),
-            (Self::Lines(out), Format::Text) => write_lines(out, &text(rows, 0)?),
-            (Self::Lines(out), _) => write_json(out, options, rows),
+            Self::Lines(encoder, out) => encoder.write(rows, out),
         }
     }
 
     /// Bytes so far; what is not compressed yet is estimated.
     fn bytes(&self) -> u64 {
         match self {
-            Self::Lines(out) => out.bytes,
+            Self::Lines(_, out) => out.bytes,
             Self::Parquet(out) => (out.bytes_written() + out.in_progress_size()) as u64,
         }
     }
@@ -226,7 +172,7 @@ impl Encoder {
     /// Forces it to the disk; gives its size.
     fn finish(self, modified_ms: i64) -> io::Result<u64> {
         let out = match self {
-            Self::Lines(out) => out.out,
+            Self::Lines(_, out) => out.out,
             Self::Parquet(out) => out.into_inner().map_err(io::Error::from)?,
         };
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -234,54 +180,4 @@ impl Encoder {
         file.sync_all()?;
         Ok(file.metadata()?.len())
     }
-}
-
-fn write_json(out: &mut impl Write, options: &WriteOptions, rows: &RecordBatch) -> io::Result<()> {
-    let encode_options = EncodeOptions { ignore_null_fields: options.ignore_null_fields };
-    let objects = StructArray::from(rows.clone());
-    write_lines(out, &json::encode(&objects, encode_options).map_err(io::Error::other)?)
-}
-
-fn write_lines(out: &mut impl Write, lines: &StringArray) -> io::Result<()> {
-    for line in lines {
-        out.write_all(line.unwrap_or_default().as_bytes())?;
-        out.write_all(b"\n")?;
-    }
-    Ok(())
-}
-
-fn write_header(out: &mut impl Write, options: &WriteOptions, schema: &Schema) -> io::Result<()> {
-    let mut line = String::new();
-    for (index, field) in schema.fields().iter().enumerate() {
-        if index > 0 {
-            line.push(char::from(options.csv.separator));
-        }
-        write_value(Some(field.name()), &options.csv, &mut line);
-    }
-    line.push('\n');
-    out.write_all(line.as_bytes())
-}
-
-fn write_csv(out: &mut impl Write, options: &WriteOptions, rows: &RecordBatch) -> io::Result<()> {
-    let mut line = String::new();
-    let columns = rows.columns().iter().map(json::plain_texts);
-    let columns = columns.collect::<Result<Vec<StringArray>, _>>().map_err(io::Error::other)?;
-    for row in 0..rows.num_rows() {
-        line.clear();
-        for (index, column) in columns.iter().enumerate() {
-            if index > 0 {
-                line.push(char::from(options.csv.separator));
-            }
-            let value = column.is_valid(row).then(|| column.value(row));
-            write_value(value, &options.csv, &mut line);
-        }
-        line.push('\n');
-        out.write_all(line.as_bytes())?;
-    }
-    Ok(())
-}
-
-fn text(rows: &RecordBatch, column: usize) -> io::Result<StringArray> {
-    let text = cast(rows.column(column), &DataType::Utf8).map_err(io::Error::other)?;
-    Ok(text.as_string::<i32>().clone())
 }

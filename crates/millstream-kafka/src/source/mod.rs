@@ -5,7 +5,6 @@
 //! watcher looks after partitions that come and go.
 
 pub mod chunk;
-mod csv;
 pub mod letters;
 mod limits;
 mod options;

@@ -83,6 +83,16 @@ impl<'a> Values<'a> {
         self.len() == 0
     }
 
+    /// Record `row`; `None` for one that has no value.
+    pub fn get(&self, row: usize) -> Option<&'a [u8]> {
+        (!self.is_null(row)).then(|| &self.bytes[self.range(row)])
+    }
+
+    /// All records, one after the other.
+    pub fn concatenated(&self) -> &'a [u8] {
+        &self.bytes[self.offsets[0] as usize..self.offsets[self.len()] as usize]
+    }
+
     fn range(&self, row: usize) -> std::ops::Range<usize> {
         self.offsets[row] as usize..self.offsets[row + 1] as usize
     }

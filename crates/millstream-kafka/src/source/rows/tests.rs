@@ -1,5 +1,6 @@
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
+use millstream_engine::api::options::Options;
 use millstream_engine::api::source::Split;
 
 use super::*;
@@ -119,8 +120,6 @@ fn raw_values() {
         table(Some(vec![Field::new("line", DataType::Utf8, true)]), &[("value.format", "RAW")]);
     let (batch, _) = read(&text, &[0], &[Some("a"), None]).unwrap();
     assert_eq!(batch.column(0).as_string::<i32>().value(0), "a");
-    let rows = text_column(&BinaryArray::from(vec![Some(&b"a\xffb"[..]), None]));
-    assert_eq!(rows.value(0), "a\u{fffd}b");
     let two = table(Some(columns()), &[("value.format", "raw")]);
     assert!(Rows::of_table(&two, false).is_err());
 }
@@ -190,7 +189,7 @@ fn what_is_wrong_with_csv_is_said_without_the_record() {
     let errors: Vec<&str> = letters.iter().map(|letter| letter.error.as_str()).collect();
     assert!(errors.iter().all(|error| error.len() < 200), "{errors:?}");
     assert!(errors[0].ends_with("yyy...' is no INT for column id"), "{errors:?}");
-    assert_eq!(errors[1], "incorrect number of fields, expected 2 got 3");
+    assert_eq!(errors[1], "the record has 3 values for 2 columns");
     assert!(errors[2].ends_with("is no DOUBLE for column x"), "{errors:?}");
 }
 

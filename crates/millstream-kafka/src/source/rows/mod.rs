@@ -12,14 +12,13 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millstream_engine::api::connector::Table;
-use millstream_engine::api::dead_letter;
-use millstream_engine::api::dead_letter::Letter;
-use millstream_engine::api::options::{OptionError, Options};
+use millstream_engine::api::dead_letter::{self, Letter};
+use millstream_engine::api::options::OptionError;
 use millstream_engine::api::source::{Failure, Kind};
-use millstream_sql::json::{DecodeOptions, Decoder, MalformedRecord, ParseMode};
+use millstream_formats::csv::CsvOptions;
+use millstream_formats::{Decoded, Malformed, RecordDecoder, RecordFormat, text};
 
 use super::chunk::{Chunk, headers_type};
-use super::csv::{CsvFormat, CsvReader};
 use crate::error::MalformedValue;
 use crate::offsets::PartitionId;
 
@@ -28,10 +27,8 @@ use crate::offsets::PartitionId;
 pub enum Format {
     /// Spark's Kafka columns.
     Record,
-    /// One JSON object per value.
-    Json(DecodeOptions),
-    /// One line of CSV per value.
-    Csv(CsvFormat),
+    /// Columns decoded from the value, which is a record of this format.
+    Value(RecordFormat),
     /// The value as it is, in one column.
     Raw,
 }
@@ -69,11 +66,21 @@ impl Rows {
                 None => Ok(Self::new(record_schema(include_headers), Format::Record)),
             };
         };
+        let decoded =
+            |format: RecordFormat| Self::new(format.schema().clone(), Format::Value(format));
         match format.as_deref() {
-            None | Some("json") => json(columns, options),
+            None | Some("json") => {
+                Ok(decoded(RecordFormat::json(columns, &Malformed::parse(options)?)?))
+            }
             Some("csv") => {
-                let (schema, format) = CsvFormat::new(columns, parse_mode(options)?, options)?;
-                Ok(Self::new(schema, Format::Csv(format)))
+                let csv = CsvOptions::parse(options)?;
+                if csv.header {
+                    let help =
+                        "Each record is one line; a header line would be a record of its own";
+                    let problem = "'header' cannot be true for a Kafka table";
+                    return Err(OptionError::of("header", problem, Some(help.to_owned())));
+                }
+                Ok(decoded(RecordFormat::csv(columns, &Malformed::parse(options)?, csv)?))
             }
             Some("raw") => raw(columns),
             Some(_) => {
@@ -105,12 +112,7 @@ impl Rows {
         let decoding = match &self.format {
             Format::Record => Decoding::Record(projection.to_vec()),
             Format::Raw => Decoding::Raw,
-            Format::Csv(format) => Decoding::Csv(Box::new(CsvReader::new(format, projection))),
-            Format::Json(options) => {
-                let decoder = Decoder::new(&self.schema, projection, options.clone());
-                let decoder = decoder.map_err(|error| Failure::new(Kind::Config, error))?;
-                Decoding::Json(Box::new(decoder))
-            }
+            Format::Value(format) => Decoding::Value(Box::new(format.decoder(projection))),
         };
         Ok(Reader { rows: self.clone(), schema, decoding })
     }
@@ -125,8 +127,7 @@ pub struct Reader {
 
 enum Decoding {
     Record(Vec<usize>),
-    Json(Box<Decoder>),
-    Csv(Box<CsvReader>),
+    Value(Box<RecordDecoder>),
     Raw,
 }
 
@@ -137,24 +138,14 @@ impl Reader {
         let columns = match &mut self.decoding {
             Decoding::Record(projection) => record_columns(id, chunk, projection),
             Decoding::Raw => raw_columns(&self.schema, chunk),
-            Decoding::Json(decoder) => {
-                let decoded = decoder.decode(&chunk.value).map_err(|error| {
-                    MalformedValue::new(id, chunk.offset.value(error.row), error.to_string())
+            Decoding::Value(decoder) => {
+                let decoded = decoder.decode(&chunk.value).map_err(|record| {
+                    MalformedValue::new(id, chunk.offset.value(record.row), record.problem)
                 })?;
-                return self.finish(
-                    decoded.rows.columns().to_vec(),
-                    decoded.rows.num_rows(),
-                    decoded.malformed,
-                );
-            }
-            Decoding::Csv(reader) => {
-                let decoded = reader.read(&chunk.value).map_err(|(row, problem)| {
-                    MalformedValue::new(id, chunk.offset.value(row), problem)
-                })?;
-                return self.finish(decoded.columns, decoded.rows, decoded.malformed);
+                return Ok(self.counted(decoded));
             }
         };
-        self.finish(columns, chunk.rows(), 0)
+        self.rows_of(columns, chunk.rows())
     }
 
     /// The rows of one chunk, but for malformed records, which go to `letters`.
@@ -178,32 +169,25 @@ impl Reader {
         values: &BinaryArray,
         mut reject: impl FnMut(usize, String),
     ) -> Result<RecordBatch, Failure> {
-        let (columns, rows, malformed) = match &mut self.decoding {
+        match &mut self.decoding {
             Decoding::Record(_) | Decoding::Raw => {
-                return Err(Failure::new(Kind::Bug, "no value of the table is decoded"));
+                Err(Failure::new(Kind::Bug, "no value of the table is decoded"))
             }
-            Decoding::Json(decoder) => {
-                let reject = |record: MalformedRecord| reject(record.row, record.in_short());
-                let decoded = decoder.decode_apart(values, reject);
-                (decoded.rows.columns().to_vec(), decoded.rows.num_rows(), decoded.malformed)
+            Decoding::Value(decoder) => {
+                let decoded = decoder.decode_apart(values, &mut reject);
+                Ok(self.counted(decoded))
             }
-            Decoding::Csv(reader) => {
-                let decoded = reader.read_apart(values, &mut reject);
-                (decoded.columns, decoded.rows, decoded.malformed)
-            }
-        };
-        self.finish(columns, rows, malformed)
+        }
     }
 
-    fn finish(
-        &self,
-        columns: Vec<ArrayRef>,
-        rows: usize,
-        malformed: u64,
-    ) -> Result<RecordBatch, Failure> {
-        if malformed > 0 {
-            self.rows.malformed.fetch_add(malformed, Ordering::Relaxed);
+    fn counted(&self, decoded: Decoded) -> RecordBatch {
+        if decoded.malformed > 0 {
+            self.rows.malformed.fetch_add(decoded.malformed, Ordering::Relaxed);
         }
+        decoded.rows
+    }
+
+    fn rows_of(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, Failure> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(|error| Failure::new(Kind::Bug, format!("decoded columns: {error}")))
@@ -254,41 +238,10 @@ fn raw_columns(schema: &SchemaRef, chunk: &Chunk) -> Vec<ArrayRef> {
     let column = |field: &Arc<Field>| -> ArrayRef {
         match field.data_type() {
             DataType::Binary => Arc::new(chunk.value.clone()),
-            _ => Arc::new(text_column(&chunk.value)),
+            _ => Arc::new(text::lossy(&chunk.value)),
         }
     };
     schema.fields().iter().map(column).collect()
-}
-
-fn text_column(values: &BinaryArray) -> StringArray {
-    match StringArray::try_from_binary(values.clone()) {
-        Ok(texts) => texts,
-        Err(_) => values.iter().map(|value| value.map(String::from_utf8_lossy)).collect(),
-    }
-}
-
-/// The option `mode`. Where malformed records are dead letters none of them becomes a row.
-fn parse_mode(options: &Options) -> Result<ParseMode, OptionError> {
-    let mode = options.parse_mode()?;
-    let apart = options.get(dead_letter::OPTION).is_some();
-    Ok(if apart { ParseMode::DropMalformed } else { mode })
-}
-
-/// The option `columnNameOfCorruptRecord`.
-pub fn corrupt_column(options: &Options) -> String {
-    options.get("columnNameOfCorruptRecord").unwrap_or("_corrupt_record").to_owned()
-}
-
-fn json(columns: &SchemaRef, options: &Options) -> Result<Rows, OptionError> {
-    let decoding = DecodeOptions {
-        mode: parse_mode(options)?,
-        column_name_of_corrupt_record: Some(corrupt_column(options)),
-        ..DecodeOptions::default()
-    };
-    let all: Vec<usize> = (0..columns.fields().len()).collect();
-    let decoder = Decoder::new(columns, &all, decoding.clone())
-        .map_err(|error| OptionError::table(error.to_string(), None))?;
-    Ok(Rows::new(decoder.schema().clone(), Format::Json(decoding)))
 }
 
 fn raw(columns: &SchemaRef) -> Result<Rows, OptionError> {
