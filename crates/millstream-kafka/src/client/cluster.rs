@@ -20,7 +20,7 @@ use super::settings::ClientSettings;
 use crate::client::subscription::Subscription;
 use crate::error::SourceError;
 use crate::offsets::{EARLIEST, LATEST, PartitionId, PerPartition};
-use crate::protocol::code::Code;
+use crate::protocol::error_code::ErrorCode;
 
 /// How long brokers may take to answer at the start.
 pub const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
@@ -330,10 +330,10 @@ fn no_answer(code: RDKafkaErrorCode) -> bool {
 }
 
 /// True for an error after which the same is asked again: librdkafka's own, and those of the
-/// brokers that [`protocol::code`](crate::protocol::code) lists.
+/// brokers that [`protocol::error_code`](crate::protocol::error_code) lists.
 pub fn may_pass(code: RDKafkaErrorCode) -> bool {
     // librdkafka's own are below 0, and the brokers' are as they send them.
-    let of_brokers = i16::try_from(code as i32).is_ok_and(|code| Code(code).may_pass());
+    let of_brokers = i16::try_from(code as i32).is_ok_and(|code| ErrorCode(code).may_pass());
     no_answer(code)
         || of_brokers
         || matches!(
@@ -352,7 +352,7 @@ mod tests {
     use rdkafka::types::RDKafkaRespErr;
 
     use super::*;
-    use crate::protocol::code::{PASSING, Passing};
+    use crate::protocol::error_code::{PASSING, Passing};
 
     #[test]
     fn each_error_that_passes_is_asked_again_under_librdkafkas_name() {

@@ -57,9 +57,9 @@ pub enum Use {
 /// Whose code writes transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transactions {
-    /// Our own where brokers and settings allow it, otherwise librdkafka's.
+    /// The protocol client's where brokers and settings allow it, otherwise librdkafka's.
     #[default]
-    Own,
+    Protocol,
     /// librdkafka's.
     Librdkafka,
 }
@@ -148,7 +148,7 @@ impl ClientSettings {
     /// The `kafka.*` options of a table.
     /// Errors: a setting that is unknown, refused, or has a value that cannot be.
     pub fn parse(options: &Options, purpose: Use) -> Result<Self, OptionError> {
-        let mut parsed = Self { settings: BTreeMap::new(), transactions: Transactions::Own };
+        let mut parsed = Self { settings: BTreeMap::new(), transactions: Transactions::Protocol };
         let mut spellings = Vec::new();
         for (spelled, value) in options.iter() {
             let lower = spelled.to_ascii_lowercase();
@@ -352,9 +352,10 @@ impl ClientSettings {
 
 fn transactions(spelled: &str, value: &str) -> Result<Transactions, OptionError> {
     match value.trim().to_ascii_lowercase().as_str() {
-        "own" => Ok(Transactions::Own),
+        // The second is what it was called first.
+        "protocol" | "own" => Ok(Transactions::Protocol),
         "librdkafka" => Ok(Transactions::Librdkafka),
-        _ => Err(OptionError::invalid(spelled, value, "'own' or 'librdkafka'")),
+        _ => Err(OptionError::invalid(spelled, value, "'protocol' or 'librdkafka'")),
     }
 }
 

@@ -6,9 +6,9 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
-use super::answers::Address;
 use super::frame::{self, Api};
 use super::read::Reader;
+use super::responses::Address;
 use super::write::Writer;
 
 /// How long connecting may take.

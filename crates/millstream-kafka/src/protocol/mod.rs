@@ -7,20 +7,20 @@
 //!
 //! Nothing here reads a clock or decides what an error means for a query.
 
-pub mod answers;
-pub mod batch;
-pub mod code;
 pub mod connection;
 mod crc32c;
+pub mod error_code;
 pub mod frame;
 pub mod partitioner;
 mod read;
+pub mod record_batch;
 pub mod requests;
+pub mod responses;
 mod write;
 
 /// Who writes: what the brokers gave a transactional id, one epoch more for each transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct ProducerIdentity {
     /// The producer's id.
     pub id: i64,
     /// Its epoch; the brokers turn older ones away.

@@ -1,6 +1,6 @@
 //! The bodies of requests.
 
-use super::Identity;
+use super::ProducerIdentity;
 use super::write::Writer;
 
 /// There are coordinators of groups, too.
@@ -67,7 +67,7 @@ pub fn produce(body: &mut Writer, id: &str, timeout_ms: i32, topics: &[Batches<'
 }
 
 /// Ends the transaction of `id`.
-pub fn end_txn(body: &mut Writer, id: &str, writer: Identity, commit: bool) {
+pub fn end_txn(body: &mut Writer, id: &str, writer: ProducerIdentity, commit: bool) {
     body.text(id);
     body.i64(writer.id);
     body.i16(writer.epoch);

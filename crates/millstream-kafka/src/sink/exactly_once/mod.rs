@@ -31,14 +31,14 @@
 //! ## Two instances
 //!
 //! The ids follow from the flow's name and the query's id; those of a flow that had another name
-//! are found by the [record](others) it left. Whoever opens the sink takes all of
+//! are found by the [record](other_queries) it left. Whoever opens the sink takes all of
 //! them over, which ends transactions that were left open, and turns a former owner away from then
 //! on; only after that the record is read. So of two instances of a flow the later one wins and
 //! misses nothing that the former one published.
 
 mod librdkafka;
 mod opening;
-mod others;
+mod other_queries;
 mod progress;
 mod protocol;
 mod record_topic;

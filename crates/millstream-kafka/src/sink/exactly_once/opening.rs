@@ -20,7 +20,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use super::Names;
 use super::librdkafka::{Recorder, TransactionalClient};
 use super::progress::{self, CommittedOffset, NotARecord, Origin, carrier};
-use super::protocol::{self, Fits, OwnSettings};
+use super::protocol::{self, BrokerSupport, ProtocolSettings};
 use super::record_topic::RecordTopic;
 use crate::client::cluster::{CONNECT_PATIENCE, Cluster, client_error};
 use crate::client::context::Context;
@@ -54,10 +54,10 @@ impl From<SinkError> for NotOpened {
     }
 }
 
-/// Whether our own client writes.
-pub enum Own {
+/// Whether the protocol client writes.
+pub enum ProtocolSupport {
     /// It can.
-    Fits(OwnSettings),
+    Available(ProtocolSettings),
     /// It cannot now, and may later: a broker is away.
     NotNow(String),
     /// It cannot: librdkafka has to.
@@ -101,18 +101,20 @@ impl Opening {
         Deliveries::new(self.env.clone(), &self.table, self.settings.servers(), bytes_max)
     }
 
-    /// How our own client is to write, if it can. Blocks.
-    pub fn own(&self) -> Result<Own, SinkError> {
-        let Some(settings) = OwnSettings::of(&self.settings) else { return Ok(Own::Never) };
-        match protocol::fits(self, &settings) {
-            Fits::Yes => {}
-            Fits::Never => return Ok(Own::Never),
-            Fits::NotNow(reason) => return Ok(Own::NotNow(reason)),
+    /// How the protocol client is to write, if it can. Blocks.
+    pub fn protocol_support(&self) -> Result<ProtocolSupport, SinkError> {
+        let Some(settings) = ProtocolSettings::of(&self.settings) else {
+            return Ok(ProtocolSupport::Never);
+        };
+        match protocol::broker_support(self, &settings) {
+            BrokerSupport::Yes => {}
+            BrokerSupport::Never => return Ok(ProtocolSupport::Never),
+            BrokerSupport::NotNow(reason) => return Ok(ProtocolSupport::NotNow(reason)),
         }
         Ok(match self.make_record_topic()? {
-            RecordTopic::Made => Own::Fits(settings),
-            RecordTopic::Refused => Own::Never,
-            RecordTopic::NotNow(reason) => Own::NotNow(reason),
+            RecordTopic::Made => ProtocolSupport::Available(settings),
+            RecordTopic::Refused => ProtocolSupport::Never,
+            RecordTopic::NotNow(reason) => ProtocolSupport::NotNow(reason),
         })
     }
 

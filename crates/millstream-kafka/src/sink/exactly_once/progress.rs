@@ -1,9 +1,9 @@
 //! The record that a transaction leaves of how far the query came: a record of a topic of the
 //! query's own, or an offset of a consumer group.
 //!
-//! Our own client writes into the [topic](super::record_topic): the record goes in one request with
-//! the rows. librdkafka's transactions have offsets anyway, which Kafka's other tools show. Both
-//! are read at the start, and the later one counts.
+//! The protocol client writes into the [topic](super::record_topic): the record goes in one request
+//! with the rows. librdkafka's transactions have offsets anyway, which Kafka's other tools show.
+//! Both are read at the start, and the later one counts.
 //!
 //! In a topic the record is one text,
 //! `{"version":1,"batchId":7,"batchTimeMs":...,"ends":[...],"origin":{...}}`.

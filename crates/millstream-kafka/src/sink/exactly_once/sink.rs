@@ -13,9 +13,9 @@ use millstream_store::env::{Env, Task};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::opening::{Groups, NotOpened, Opening, Own};
+use super::opening::{Groups, NotOpened, Opening, ProtocolSupport};
 use super::progress::Origin;
-use super::protocol::{OwnClient, OwnSettings};
+use super::protocol::{ProtocolClient, ProtocolSettings};
 use super::rotation::{Content, Rotation, Transactor, Work};
 use super::{IDS, Names, ROWS_AHEAD};
 use crate::client::settings::ClientSettings;
@@ -33,16 +33,16 @@ pub struct ExactlyOnceSink {
     room: Arc<Semaphore>,
     rotation: Option<Rotation>,
     /// Where librdkafka writes for as long as a broker is away.
-    wayback: Option<Wayback>,
+    protocol_watch: Option<ProtocolWatch>,
 }
 
-/// Looks whether our own client can write again.
-struct Wayback {
-    found: Arc<Mutex<Option<OwnSettings>>>,
+/// Looks whether the protocol client can write again.
+struct ProtocolWatch {
+    found: Arc<Mutex<Option<ProtocolSettings>>>,
     looking: Task<()>,
 }
 
-impl Drop for Wayback {
+impl Drop for ProtocolWatch {
     fn drop(&mut self) {
         self.looking.abort();
     }
@@ -82,18 +82,18 @@ impl ExactlyOnceSink {
             env,
             room: Arc::new(Semaphore::new(ROWS_AHEAD as usize)),
             rotation: None,
-            wayback: None,
+            protocol_watch: None,
         }
     }
 
     /// Takes the transactional ids over and tells what was published last.
     pub async fn open(&mut self) -> Result<Option<Published>, NotOpened> {
         let opening = self.opening.clone();
-        let checking = move || opening.check().and_then(|()| opening.own());
-        let own = match self.env.spawn_blocking("kafka-open", checking).join().await? {
-            Own::Fits(settings) => Some(settings),
-            Own::Never => None,
-            Own::NotNow(reason) => {
+        let checking = move || opening.check().and_then(|()| opening.protocol_support());
+        let protocol = match self.env.spawn_blocking("kafka-open", checking).join().await? {
+            ProtocolSupport::Available(settings) => Some(settings),
+            ProtocolSupport::Never => None,
+            ProtocolSupport::NotNow(reason) => {
                 tracing::warn!(
                     table = self.opening.table,
                     reason,
@@ -101,16 +101,16 @@ impl ExactlyOnceSink {
                     for now, which takes several times as long; that ends when it can be done \
                     without"
                 );
-                self.wayback = Some(self.look_for_wayback());
+                self.protocol_watch = Some(self.watch_for_protocol());
                 None
             }
         };
-        let has_topic = own.is_some();
-        let clients = match own.clone() {
-            Some(settings) => self.own_clients(settings).await?,
+        let has_topic = protocol.is_some();
+        let clients = match protocol.clone() {
+            Some(settings) => self.protocol_clients(settings).await?,
             None => self.librdkafka_clients().await?,
         };
-        let formerly = self.take_former_ids_over(own).await?;
+        let formerly = self.take_former_ids_over(protocol).await?;
         let opening = self.opening.clone();
         let asking = move || opening.published(has_topic);
         let published = self.env.spawn_blocking("kafka-open", asking).join().await?;
@@ -118,32 +118,33 @@ impl ExactlyOnceSink {
         Ok(published.into_iter().chain(formerly).max_by_key(|published| published.batch_id))
     }
 
-    fn look_for_wayback(&self) -> Wayback {
+    fn watch_for_protocol(&self) -> ProtocolWatch {
         let found = Arc::new(Mutex::new(None));
         let (env, opening, theirs) = (self.env.clone(), self.opening.clone(), found.clone());
-        let looking = self.env.spawn("kafka-wayback", async move {
+        let looking = self.env.spawn("kafka-protocol-watch", async move {
             loop {
                 env.sleep(LOOK_INTERVAL).await;
                 let opening = opening.clone();
-                let own = env.spawn_blocking("kafka-wayback", move || opening.own()).join().await;
-                if let Ok(Own::Fits(settings)) = own {
+                let asking = move || opening.protocol_support();
+                let support = env.spawn_blocking("kafka-protocol-watch", asking).join().await;
+                if let Ok(ProtocolSupport::Available(settings)) = support {
                     *theirs.lock() = Some(settings);
                     return;
                 }
             }
         });
-        Wayback { found, looking }
+        ProtocolWatch { found, looking }
     }
 
-    /// Lets our own client write on, if that was found to be possible again. What librdkafka has in
-    /// hand is ended before, and whichever record is the later one counts after a crash.
-    async fn go_back(&mut self) -> Result<(), Failure> {
-        let settings = self.wayback.as_ref().and_then(|wayback| wayback.found.lock().take());
+    /// Lets the protocol client write on, if that was found to be possible again. What librdkafka
+    /// has in hand is ended before, and whichever record is the later one counts after a crash.
+    async fn return_to_protocol(&mut self) -> Result<(), Failure> {
+        let settings = self.protocol_watch.as_ref().and_then(|watch| watch.found.lock().take());
         let Some(settings) = settings else { return Ok(()) };
-        self.wayback = None;
+        self.protocol_watch = None;
         let rotation = self.rotation.take();
         self.env.spawn_blocking("kafka-close", move || drop(rotation)).join().await;
-        match self.own_clients(settings).await {
+        match self.protocol_clients(settings).await {
             Ok(clients) => self.rotation = Some(Rotation::start(&self.env, clients)),
             Err(NotOpened::NotAllowed(error) | NotOpened::Failed(error)) => {
                 return Err(error.into());
@@ -161,7 +162,7 @@ impl ExactlyOnceSink {
     /// gives the last record of that time.
     async fn take_former_ids_over(
         &self,
-        own: Option<OwnSettings>,
+        protocol: Option<ProtocolSettings>,
     ) -> Result<Option<Published>, NotOpened> {
         let opening = self.opening.clone();
         let taking_over = move || {
@@ -176,8 +177,8 @@ impl ExactlyOnceSink {
                 let former = opening.under(names);
                 let groups = Arc::new(Mutex::new(Groups::new(former.clone())?));
                 for index in 0..IDS {
-                    match &own {
-                        Some(settings) => drop(OwnClient::open(&former, settings, index)?),
+                    match &protocol {
+                        Some(settings) => drop(ProtocolClient::open(&former, settings, index)?),
                         None => drop(former.client(index, &groups)?),
                     }
                 }
@@ -196,16 +197,16 @@ impl ExactlyOnceSink {
         Ok(self.env.spawn_blocking("kafka-open", looking).join().await?)
     }
 
-    async fn own_clients(
+    async fn protocol_clients(
         &self,
-        settings: OwnSettings,
+        settings: ProtocolSettings,
     ) -> Result<Vec<Box<dyn Transactor>>, NotOpened> {
         let opening = self.opening.clone();
         let checking = move || opening.check_topic();
         self.env.spawn_blocking("kafka-open", checking).join().await?;
         let clients = (0..IDS).map(|index| {
             let (opening, settings) = (self.opening.clone(), settings.clone());
-            let open = move || OwnClient::open(&opening, &settings, index);
+            let open = move || ProtocolClient::open(&opening, &settings, index);
             self.env.spawn_blocking("kafka-open", open).join()
         });
         tracing::debug!(table = self.opening.table, "transactions are written without librdkafka");
@@ -244,7 +245,7 @@ impl ExactlyOnceSink {
         if rows.is_empty() {
             return Ok(Acknowledgement::Done);
         }
-        self.go_back().await?;
+        self.return_to_protocol().await?;
         let count = rows.iter().map(|rows| rows.rows).sum::<usize>();
         // One that is larger goes when no other waits.
         let count = u32::try_from(count).unwrap_or(ROWS_AHEAD).min(ROWS_AHEAD);
@@ -262,7 +263,7 @@ impl ExactlyOnceSink {
 
     /// Ends what is in hand, and lets go of the clients.
     pub async fn close(&mut self) {
-        self.wayback = None;
+        self.protocol_watch = None;
         let rotation = self.rotation.take();
         self.env.spawn_blocking("kafka-close", move || drop(rotation)).join().await;
     }

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use millstream_store::env::Env;
 
-use super::problem::Problem;
-use crate::protocol::answers::{self, Address};
-use crate::protocol::code::Code;
+use super::request_error::RequestError;
 use crate::protocol::connection::Connection;
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::frame::{API_VERSIONS, FIND_COORDINATOR, METADATA};
 use crate::protocol::requests;
+use crate::protocol::responses::{self, Address};
 
 /// How long what is known about topics counts; they may have got more partitions.
 const METADATA_AGE_MAX: Duration = Duration::from_secs(300);
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lane {
+pub enum Purpose {
     /// Record batches.
     Rows,
     /// Ends of transactions, and whatever is asked before.
@@ -28,14 +28,14 @@ pub enum Lane {
 }
 
 /// A broker, for one purpose.
-pub type Line = (Address, Lane);
+pub type Channel = (Address, Purpose);
 
 /// What a cluster speaks.
 pub struct Spoken {
     /// Whether all brokers that answer speak what is needed.
     pub by_all: bool,
     /// Why others did not answer.
-    pub silent: Vec<Problem>,
+    pub silent: Vec<RequestError>,
 }
 
 struct KnownTopic {
@@ -50,53 +50,53 @@ pub struct Brokers {
     env: Env,
     nodes: HashMap<i32, Address>,
     topics: HashMap<String, KnownTopic>,
-    keepers: HashMap<String, Address>,
-    connections: HashMap<Line, Connection>,
+    coordinators: HashMap<String, Address>,
+    connections: HashMap<Channel, Connection>,
 }
 
 impl Brokers {
     /// Not connected yet.
     pub fn new(servers: Vec<Address>, client: String, env: Env) -> Self {
-        let (nodes, topics, keepers) = Default::default();
-        Self { servers, client, env, nodes, topics, keepers, connections: HashMap::new() }
+        let (nodes, topics, coordinators) = Default::default();
+        Self { servers, client, env, nodes, topics, coordinators, connections: HashMap::new() }
     }
 
-    /// The connection of `line`, made if there is none.
-    pub fn connection(&mut self, line: &Line) -> io::Result<&mut Connection> {
-        match self.connections.entry(line.clone()) {
+    /// The connection of `channel`, made if there is none.
+    pub fn connection(&mut self, channel: &Channel) -> io::Result<&mut Connection> {
+        match self.connections.entry(channel.clone()) {
             Entry::Occupied(found) => Ok(found.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(Connection::open(&line.0, &self.client)?)),
+            Entry::Vacant(place) => Ok(place.insert(Connection::open(&channel.0, &self.client)?)),
         }
     }
 
-    /// Uses the connection of `line`; drops it if that fails.
+    /// Uses the connection of `channel`; drops it if that fails.
     pub fn using<T>(
         &mut self,
-        line: &Line,
+        channel: &Channel,
         work: impl FnOnce(&mut Connection) -> io::Result<T>,
-    ) -> Result<T, Problem> {
-        let done = self.connection(line).and_then(work);
+    ) -> Result<T, RequestError> {
+        let done = self.connection(channel).and_then(work);
         done.map_err(|error| {
-            self.connections.remove(line);
-            let (Address { host, port }, _) = line;
-            Problem::Lost(io::Error::new(error.kind(), format!("{host}:{port}: {error}")))
+            self.connections.remove(channel);
+            let (Address { host, port }, _) = channel;
+            RequestError::Lost(io::Error::new(error.kind(), format!("{host}:{port}: {error}")))
         })
     }
 
     /// Forgets who leads and keeps what: it has changed.
     pub fn forget(&mut self) {
         self.topics.clear();
-        self.keepers.clear();
+        self.coordinators.clear();
     }
 
     /// Asks one broker after the other until one answers.
     fn ask_any<T>(
         &mut self,
         mut ask: impl FnMut(&mut Connection) -> io::Result<T>,
-    ) -> Result<T, Problem> {
+    ) -> Result<T, RequestError> {
         let mut lost = None;
         for address in self.nodes.values().chain(&self.servers).cloned().collect::<Vec<_>>() {
-            match self.using(&(address, Lane::Control), &mut ask) {
+            match self.using(&(address, Purpose::Control), &mut ask) {
                 Ok(answer) => return Ok(answer),
                 Err(problem) => lost = Some(problem),
             }
@@ -106,14 +106,14 @@ impl Brokers {
 
     /// Whether every broker that answers speaks all that is needed.
     /// Errors: no broker answers.
-    pub fn have_all(&mut self) -> Result<Spoken, Problem> {
+    pub fn have_all(&mut self) -> Result<Spoken, RequestError> {
         self.refresh(&[])?;
         let (mut answered, mut silent) = (false, Vec::new());
         for address in self.nodes.values().cloned().collect::<Vec<_>>() {
             let ask = |connection: &mut Connection| {
-                connection.ask(API_VERSIONS, requests::api_versions, answers::has_all)
+                connection.ask(API_VERSIONS, requests::api_versions, responses::has_all)
             };
-            match self.using(&(address, Lane::Control), ask) {
+            match self.using(&(address, Purpose::Control), ask) {
                 Ok(true) => answered = true,
                 Ok(false) => return Ok(Spoken { by_all: false, silent }),
                 Err(problem) if problem.may_pass() => silent.push(problem),
@@ -129,15 +129,15 @@ impl Brokers {
         }
     }
 
-    fn refresh(&mut self, topics: &[&str]) -> Result<(), Problem> {
+    fn refresh(&mut self, topics: &[&str]) -> Result<(), RequestError> {
         let asked = self.env.monotonic();
         let (nodes, topics) = self.ask_any(|connection| {
-            connection.ask(METADATA, |body| requests::metadata(body, topics), answers::metadata)
+            connection.ask(METADATA, |body| requests::metadata(body, topics), responses::metadata)
         })?;
         self.nodes = nodes.into_iter().collect();
         for topic in topics {
-            if topic.code != Code::NONE {
-                return Err(Problem::Refused(topic.code));
+            if topic.code != ErrorCode::NONE {
+                return Err(RequestError::Refused(topic.code));
             }
             self.topics.insert(topic.name, KnownTopic { leaders: topic.leaders, asked });
         }
@@ -145,38 +145,42 @@ impl Brokers {
     }
 
     /// How many partitions a topic has.
-    pub fn partitions(&mut self, topic: &str) -> Result<usize, Problem> {
+    pub fn partitions(&mut self, topic: &str) -> Result<usize, RequestError> {
         let now = self.env.monotonic();
         let is_new = |known: &KnownTopic| now.saturating_sub(known.asked) < METADATA_AGE_MAX;
         if !self.topics.get(topic).is_some_and(is_new) {
             self.refresh(&[topic])?;
         }
         let count = self.topics.get(topic).map_or(0, |known| known.leaders.len());
-        if count == 0 { Err(Problem::Refused(Code::UNKNOWN_TOPIC_OR_PARTITION)) } else { Ok(count) }
+        if count == 0 {
+            Err(RequestError::Refused(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))
+        } else {
+            Ok(count)
+        }
     }
 
     /// The broker that leads a partition.
-    pub fn leader(&mut self, topic: &str, partition: i32) -> Result<Address, Problem> {
+    pub fn leader(&mut self, topic: &str, partition: i32) -> Result<Address, RequestError> {
         if !self.topics.contains_key(topic) {
             self.refresh(&[topic])?;
         }
         let leaders = self.topics.get(topic).map(|known| known.leaders.as_slice());
         let leader = leaders.unwrap_or_default().get(usize::try_from(partition).unwrap_or(0));
         let address = leader.and_then(|leader| self.nodes.get(leader)).cloned();
-        address.ok_or(Problem::Refused(Code::LEADER_NOT_AVAILABLE))
+        address.ok_or(RequestError::Refused(ErrorCode::LEADER_NOT_AVAILABLE))
     }
 
     /// The broker that keeps a transactional id.
-    pub fn keeper(&mut self, id: &str) -> Result<Address, Problem> {
-        if let Some(found) = self.keepers.get(id) {
+    pub fn coordinator(&mut self, id: &str) -> Result<Address, RequestError> {
+        if let Some(found) = self.coordinators.get(id) {
             return Ok(found.clone());
         }
         let found = self.ask_any(|connection| {
             let body = |body: &mut _| requests::find_coordinator(body, id);
-            connection.ask(FIND_COORDINATOR, body, answers::find_coordinator)
+            connection.ask(FIND_COORDINATOR, body, responses::find_coordinator)
         })?;
-        let address = found.map_err(Problem::Refused)?;
-        self.keepers.insert(id.to_owned(), address.clone());
+        let address = found.map_err(RequestError::Refused)?;
+        self.coordinators.insert(id.to_owned(), address.clone());
         Ok(address)
     }
 }

@@ -23,11 +23,11 @@
 //! again for as long as the transaction lives. Every client has connections of its own.
 
 mod brokers;
-mod fill;
-mod packing;
-mod problem;
+mod fencing;
+mod produce;
+mod record_batches;
+mod request_error;
 mod settings;
-mod taking_over;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,18 +40,18 @@ use millstream_store::env::Env;
 use super::progress::{self, Origin};
 use super::rotation::{Content, Transactor};
 use crate::error::SinkError;
-use crate::protocol::Identity;
-use crate::protocol::answers;
-use crate::protocol::code::Code;
+use crate::protocol::ProducerIdentity;
 use crate::protocol::connection::Connection;
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::frame::END_TXN;
 use crate::protocol::requests;
-use brokers::{Brokers, Lane};
-use fill::{Failure, Filling, Round};
-use packing::{Limits, Packing, Part};
-use problem::{Problem, as_librdkafka};
-pub use settings::OwnSettings;
-pub use taking_over::{Fits, fits};
+use crate::protocol::responses;
+use brokers::{Brokers, Purpose};
+pub use fencing::{BrokerSupport, broker_support};
+use produce::{Failure, Filling, Round};
+use record_batches::{Limits, Packing, Part};
+use request_error::{RequestError, as_librdkafka};
+pub use settings::ProtocolSettings;
 
 /// How long aborting may take at the end of a query that failed. The brokers would do it, too.
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);
@@ -66,7 +66,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 const COMMIT: &str = "its commit";
 
 /// A client with a transactional id.
-pub struct OwnClient {
+pub struct ProtocolClient {
     id: String,
     record_topic: String,
     topic: Option<Arc<str>>,
@@ -74,25 +74,25 @@ pub struct OwnClient {
     contact: Arc<ContactWith>,
     timeout: Duration,
     limits: Limits,
-    writer: Identity,
+    writer: ProducerIdentity,
     brokers: Brokers,
     env: Env,
     /// When the transaction began, on the monotonic clock.
     begun: Duration,
 }
 
-impl OwnClient {
+impl ProtocolClient {
     fn open_for(&self) -> Duration {
         self.env.monotonic().saturating_sub(self.begun)
     }
 
     /// Divides the rows among partitions, which the brokers tell first.
     fn pack(&mut self, content: &Content) -> Result<Vec<Part>, SinkError> {
-        let topics = packing::topics(&content.rows, self.topic.as_deref())?;
+        let topics = record_batches::topics(&content.rows, self.topic.as_deref())?;
         let mut counts = HashMap::new();
         let (mut tries, asked_ms) = (Tries::default(), self.env.now_ms());
-        while let Err(problem) = fill::partitions(&mut self.brokers, &topics, &mut counts) {
-            let unknown = problem.code() == Some(Code::UNKNOWN_TOPIC_OR_PARTITION);
+        while let Err(problem) = produce::partitions(&mut self.brokers, &topics, &mut counts) {
+            let unknown = problem.code() == Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
             let patience = if unknown { TOPIC_PATIENCE } else { self.timeout };
             if !problem.may_pass() || self.open_for() > patience {
                 let missing = topics.iter().find(|topic| !counts.contains_key(**topic));
@@ -161,7 +161,7 @@ impl OwnClient {
 
     /// Ends the transaction; repeated until the brokers answer, for as long as `patience` after
     /// its beginning.
-    fn end(&mut self, commit: bool, patience: Duration) -> Result<(), Problem> {
+    fn end(&mut self, commit: bool, patience: Duration) -> Result<(), RequestError> {
         let (mut tries, asked_ms) = (Tries::default(), self.env.now_ms());
         loop {
             let problem = match self.try_end(commit) {
@@ -177,23 +177,23 @@ impl OwnClient {
             }
             tracing::debug!(id = self.id, %problem, "the end of a transaction is sent again");
             self.note(&problem, asked_ms);
-            if problem.code().is_none_or(Code::is_misplaced) {
+            if problem.code().is_none_or(ErrorCode::is_misplaced) {
                 self.brokers.forget();
             }
             tries.pause();
         }
     }
 
-    fn try_end(&mut self, commit: bool) -> Result<Identity, Problem> {
+    fn try_end(&mut self, commit: bool) -> Result<ProducerIdentity, RequestError> {
         let (id, writer) = (&self.id, self.writer);
-        let line = (self.brokers.keeper(id)?, Lane::Control);
+        let channel = (self.brokers.coordinator(id)?, Purpose::Control);
         let body = |body: &mut _| requests::end_txn(body, id, writer, commit);
-        let ask = |connection: &mut Connection| connection.ask(END_TXN, body, answers::end_txn);
-        self.brokers.using(&line, ask)?.map_err(Problem::Refused)
+        let ask = |connection: &mut Connection| connection.ask(END_TXN, body, responses::end_txn);
+        self.brokers.using(&channel, ask)?.map_err(RequestError::Refused)
     }
 
     /// Tells whether the brokers answered, if only to refuse for now.
-    fn note(&self, problem: &Problem, asked_ms: i64) {
+    fn note(&self, problem: &RequestError, asked_ms: i64) {
         match problem.code() {
             Some(_) => self.contact.answered(),
             None => self.contact.unanswered(asked_ms),
@@ -209,7 +209,7 @@ impl OwnClient {
 
     /// What a problem means. The brokers give a transaction up after its time, and turn its owner
     /// away then, too.
-    fn explain(&self, step: &'static str, problem: &Problem) -> SinkError {
+    fn explain(&self, step: &'static str, problem: &RequestError) -> SinkError {
         let (id, open, timeout) = (self.id.clone(), self.open_for(), self.timeout);
         let is_too_old = open > timeout;
         match problem.code() {
@@ -229,7 +229,7 @@ impl OwnClient {
     }
 }
 
-impl Transactor for OwnClient {
+impl Transactor for ProtocolClient {
     fn fill(&mut self, content: &Content) -> Result<(), SinkError> {
         crash_points::reached(Step::BeforeBegin);
         self.begun = self.env.monotonic();

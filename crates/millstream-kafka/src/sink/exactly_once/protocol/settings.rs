@@ -1,9 +1,9 @@
-//! Which `kafka.*` settings our own client understands. With any other one, librdkafka writes.
+//! Which `kafka.*` settings the protocol client understands. With any other one, librdkafka writes.
 
 use std::time::Duration;
 
 use crate::client::settings::{ClientSettings, RECORD_BYTES_MAX, Transactions};
-use crate::protocol::answers::Address;
+use crate::protocol::responses::Address;
 
 const PORT: u16 = 9092;
 /// librdkafka's default.
@@ -22,9 +22,9 @@ const FIXED: [(&str, &[&str]); 8] = [
 const READ: [&str; 5] =
     ["bootstrap.servers", "client.id", "transaction.timeout.ms", "message.max.bytes", "batch.size"];
 
-/// What our own client needs to know.
+/// What the protocol client needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnSettings {
+pub struct ProtocolSettings {
     /// Where to ask first.
     pub servers: Vec<Address>,
     /// The name the brokers know the client by.
@@ -37,7 +37,7 @@ pub struct OwnSettings {
     pub batch_bytes_max: usize,
 }
 
-impl OwnSettings {
+impl ProtocolSettings {
     /// The settings, if there is none among them that only librdkafka has.
     pub fn of(settings: &ClientSettings) -> Option<Self> {
         if settings.transactions() == Transactions::Librdkafka || !settings.all().all(is_known) {
@@ -86,12 +86,12 @@ mod tests {
     use super::*;
     use crate::client::settings::Use;
 
-    fn parse(entries: &[(&str, &str)]) -> Option<OwnSettings> {
+    fn parse(entries: &[(&str, &str)]) -> Option<ProtocolSettings> {
         let servers = [("kafka.bootstrap.servers", "a:1, b,[::1]:7")];
         let entries = servers.iter().chain(entries);
         let entries = entries.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         let settings = ClientSettings::parse(&Options::new(entries), Use::Producer).unwrap();
-        OwnSettings::of(&settings)
+        ProtocolSettings::of(&settings)
     }
 
     #[test]
@@ -114,6 +114,8 @@ mod tests {
         ] {
             assert_eq!(parse(&[other]), None, "{other:?}");
         }
-        assert!(parse(&[("kafka.millstream.transactions", "own")]).is_some());
+        for protocol in ["protocol", "own"] {
+            assert!(parse(&[("kafka.millstream.transactions", protocol)]).is_some());
+        }
     }
 }

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::brokers::{Brokers, Lane, Spoken};
-use super::packing::Limits;
-use super::problem::Problem;
-use super::{OwnClient, OwnSettings};
+use super::brokers::{Brokers, Purpose, Spoken};
+use super::record_batches::Limits;
+use super::request_error::RequestError;
+use super::{ProtocolClient, ProtocolSettings};
 use crate::error::SinkError;
-use crate::protocol::Identity;
-use crate::protocol::answers;
+use crate::protocol::ProducerIdentity;
 use crate::protocol::connection::Connection;
 use crate::protocol::frame::INIT_PRODUCER_ID;
 use crate::protocol::requests;
+use crate::protocol::responses;
 use crate::sink::exactly_once::opening::{NotOpened, Opening, PAUSE, TAKE_OVER_PATIENCE};
 
-/// Whether our own client can talk to the brokers.
-pub enum Fits {
+/// Whether the protocol client can talk to the brokers.
+pub enum BrokerSupport {
     /// They can.
     Yes,
     /// Some broker answers that it does not speak them.
@@ -27,33 +27,33 @@ pub enum Fits {
 
 /// Asks the brokers. One that is away decides nothing: the others say what the cluster speaks, and
 /// its partitions have other leaders or are waited for.
-pub fn fits(opening: &Opening, settings: &OwnSettings) -> Fits {
+pub fn broker_support(opening: &Opening, settings: &ProtocolSettings) -> BrokerSupport {
     match brokers(opening, settings).have_all() {
         Ok(Spoken { by_all: true, silent }) => {
             for problem in silent {
                 tracing::warn!(table = opening.table, %problem, "a broker of the cluster does not \
                     answer; transactions are begun with the others");
             }
-            Fits::Yes
+            BrokerSupport::Yes
         }
-        Ok(Spoken { by_all: false, .. }) => Fits::Never,
-        Err(problem) if problem.may_pass() => Fits::NotNow(problem.to_string()),
+        Ok(Spoken { by_all: false, .. }) => BrokerSupport::Never,
+        Err(problem) if problem.may_pass() => BrokerSupport::NotNow(problem.to_string()),
         Err(problem) => {
             tracing::debug!(table = opening.table, %problem, "librdkafka writes transactions");
-            Fits::Never
+            BrokerSupport::Never
         }
     }
 }
 
-fn brokers(opening: &Opening, settings: &OwnSettings) -> Brokers {
+fn brokers(opening: &Opening, settings: &ProtocolSettings) -> Brokers {
     Brokers::new(settings.servers.clone(), settings.client.clone(), opening.env.clone())
 }
 
-impl OwnClient {
+impl ProtocolClient {
     /// Takes over the transactional id number `index`. Blocks.
     pub fn open(
         opening: &Opening,
-        settings: &OwnSettings,
+        settings: &ProtocolSettings,
         index: usize,
     ) -> Result<Self, NotOpened> {
         let id = opening.names.transactional_id(index);
@@ -81,10 +81,10 @@ impl OwnClient {
 
 fn take_over(
     opening: &Opening,
-    settings: &OwnSettings,
+    settings: &ProtocolSettings,
     id: &str,
     brokers: &mut Brokers,
-) -> Result<Identity, NotOpened> {
+) -> Result<ProducerIdentity, NotOpened> {
     let begun = opening.env.monotonic();
     loop {
         let problem = match try_take_over(settings, id, brokers) {
@@ -109,15 +109,15 @@ fn take_over(
 }
 
 fn try_take_over(
-    settings: &OwnSettings,
+    settings: &ProtocolSettings,
     id: &str,
     brokers: &mut Brokers,
-) -> Result<Identity, Problem> {
+) -> Result<ProducerIdentity, RequestError> {
     let timeout_ms = i32::try_from(settings.timeout.as_millis()).unwrap_or(i32::MAX);
-    let line = (brokers.keeper(id)?, Lane::Control);
+    let channel = (brokers.coordinator(id)?, Purpose::Control);
     let body = |body: &mut _| requests::init_producer_id(body, id, timeout_ms);
-    let answer = brokers.using(&line, |connection: &mut Connection| {
-        connection.ask(INIT_PRODUCER_ID, body, answers::init_producer_id)
+    let answer = brokers.using(&channel, |connection: &mut Connection| {
+        connection.ask(INIT_PRODUCER_ID, body, responses::init_producer_id)
     })?;
-    answer.map_err(Problem::Refused)
+    answer.map_err(RequestError::Refused)
 }

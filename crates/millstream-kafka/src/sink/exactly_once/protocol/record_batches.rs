@@ -9,8 +9,8 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use crate::client::delivery_reports::explain;
 use crate::error::SinkError;
-use crate::protocol::batch::{self, Record, RecordBatch};
 use crate::protocol::partitioner::partition_of;
+use crate::protocol::record_batch::{self, Record, RecordBatch};
 use crate::sink::columns::SinkRows;
 
 /// A batch, and what to name if the brokers do not take it.
@@ -123,8 +123,8 @@ impl<'a> Packing<'a> {
         record: &Record<'_>,
         (number, row): (usize, usize),
     ) -> Result<(), SinkError> {
-        let bytes = batch::bytes_of(record);
-        if bytes + batch::OVERHEAD > self.limits.record_bytes {
+        let bytes = record_batch::bytes_of(record);
+        if bytes + record_batch::OVERHEAD > self.limits.record_bytes {
             let (code, max) = (RDKafkaErrorCode::MessageSizeTooLarge, self.limits.record_bytes);
             return Err(explain(topic, record.key, record.value, code, max as u64));
         }

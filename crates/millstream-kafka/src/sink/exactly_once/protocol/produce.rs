@@ -8,15 +8,15 @@ use std::collections::HashMap;
 
 use millstream_store::crash_points::{self, Step};
 
-use super::brokers::{Brokers, Lane};
-use super::packing::{Limits, Part};
-use super::problem::{Problem, as_librdkafka};
+use super::brokers::{Brokers, Purpose};
+use super::record_batches::{Limits, Part};
+use super::request_error::{RequestError, as_librdkafka};
 use crate::error::SinkError;
-use crate::protocol::Identity;
-use crate::protocol::answers::{self, Address, Written};
-use crate::protocol::code::Code;
+use crate::protocol::ProducerIdentity;
+use crate::protocol::error_code::ErrorCode;
 use crate::protocol::frame::PRODUCE;
 use crate::protocol::requests::{self, Batches};
+use crate::protocol::responses::{self, Address, Written};
 use crate::sink::columns::SinkRows;
 
 /// Bytes of one request, unless its first batch is larger.
@@ -27,7 +27,7 @@ const REPLICAS_PATIENCE_MS: i32 = 8_000;
 /// Why a transaction cannot be filled.
 pub enum Failure {
     /// Something with the transaction.
-    Step(&'static str, Problem),
+    Step(&'static str, RequestError),
     /// Something with a row.
     Row(SinkError),
 }
@@ -37,7 +37,7 @@ pub struct Filling<'a> {
     /// The transactional id.
     pub id: &'a str,
     /// Its owner.
-    pub writer: Identity,
+    pub writer: ProducerIdentity,
     /// What is written, to name a row.
     pub rows: &'a [SinkRows],
     /// The time that records get.
@@ -52,19 +52,19 @@ pub struct Filling<'a> {
 #[derive(Default)]
 pub struct Round {
     /// A problem that may pass.
-    pub problem: Option<Problem>,
+    pub problem: Option<RequestError>,
     /// What was asked belongs to another broker.
     misplaced: bool,
 }
 
 impl Round {
     /// Notes a problem, if it may pass.
-    fn note(&mut self, step: &'static str, problem: Problem) -> Result<(), Failure> {
+    fn note(&mut self, step: &'static str, problem: RequestError) -> Result<(), Failure> {
         if !problem.may_pass() {
             return Err(Failure::Step(step, problem));
         }
         // A lost connection may mean a lost broker.
-        self.misplaced |= problem.code().is_none_or(Code::is_misplaced);
+        self.misplaced |= problem.code().is_none_or(ErrorCode::is_misplaced);
         self.problem = Some(problem);
         Ok(())
     }
@@ -107,9 +107,9 @@ impl Filling<'_> {
             let topics = self.encode(&parts);
             let body =
                 |body: &mut _| requests::produce(body, self.id, REPLICAS_PATIENCE_MS, &topics);
-            let line = (leader, Lane::Rows);
-            match brokers.using(&line, |connection| connection.send(PRODUCE, body)) {
-                Ok(()) => sent.push(line.0),
+            let channel = (leader, Purpose::Rows);
+            match brokers.using(&channel, |connection| connection.send(PRODUCE, body)) {
+                Ok(()) => sent.push(channel.0),
                 Err(problem) => round.note(ROWS, problem)?,
             }
         }
@@ -138,8 +138,9 @@ impl Filling<'_> {
         round: &mut Round,
     ) -> Result<(), Failure> {
         for leader in sent {
-            let receive = |connection: &mut super::Connection| connection.receive(answers::produce);
-            match brokers.using(&(leader, Lane::Rows), receive) {
+            let receive =
+                |connection: &mut super::Connection| connection.receive(responses::produce);
+            match brokers.using(&(leader, Purpose::Rows), receive) {
                 Ok(written) => {
                     for written in written {
                         self.note_written(written, round)?;
@@ -157,20 +158,20 @@ impl Filling<'_> {
             |part: &&mut Part| part.partition == written.partition && part.topic == written.topic;
         let Some(part) = self.parts.iter_mut().find(is_it) else { return Ok(()) };
         match written.code {
-            Code::NONE | Code::DUPLICATE_SEQUENCE => {
+            ErrorCode::NONE | ErrorCode::DUPLICATE_SEQUENCE => {
                 let packed = part.batches.pop_front();
                 part.sequence += packed.map_or(0, |packed| packed.batch.count());
                 Ok(())
             }
             code if code.is_about_rows() => {
                 let code = match code {
-                    Code::RECORD_LIST_TOO_LARGE => Code::MESSAGE_TOO_LARGE,
+                    ErrorCode::RECORD_LIST_TOO_LARGE => ErrorCode::MESSAGE_TOO_LARGE,
                     code => code,
                 };
                 let code = as_librdkafka(code);
                 Err(Failure::Row(part.refused(self.rows, code, self.limits)))
             }
-            code => round.note(ROWS, Problem::Refused(code)),
+            code => round.note(ROWS, RequestError::Refused(code)),
         }
     }
 
@@ -189,7 +190,7 @@ pub fn partitions(
     brokers: &mut Brokers,
     topics: &[&str],
     counts: &mut HashMap<String, usize>,
-) -> Result<(), Problem> {
+) -> Result<(), RequestError> {
     for topic in topics {
         if !counts.contains_key(*topic) {
             counts.insert((*topic).to_owned(), brokers.partitions(topic)?);

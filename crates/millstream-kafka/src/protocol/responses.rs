@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::Identity;
-use super::code::Code;
+use super::ProducerIdentity;
+use super::error_code::ErrorCode;
 use super::frame::NEEDED;
 use super::read::Reader;
 
@@ -31,7 +31,7 @@ pub struct Topic {
     /// Its name.
     pub name: String,
     /// Why there is no more.
-    pub code: Code,
+    pub code: ErrorCode,
     /// The leader of each partition, by partition; -1 if there is none.
     pub leaders: Vec<i32>,
 }
@@ -44,7 +44,7 @@ pub struct Written {
     /// The partition.
     pub partition: i32,
     /// What went wrong.
-    pub code: Code,
+    pub code: ErrorCode,
 }
 
 /// True if the broker speaks all that is needed, and transactions of version 2 are in force.
@@ -105,7 +105,7 @@ pub fn metadata(body: &mut Reader<'_>) -> io::Result<(Vec<Node>, Vec<Topic>)> {
 }
 
 fn topic(body: &mut Reader<'_>) -> io::Result<Topic> {
-    let (code, name) = (Code(body.i16()?), body.text_or_null()?.unwrap_or_default());
+    let (code, name) = (ErrorCode(body.i16()?), body.text_or_null()?.unwrap_or_default());
     // The topic's id, and whether it is Kafka's own.
     body.skip(17)?;
     let partitions = body.list(partition)?;
@@ -134,45 +134,45 @@ fn partition(body: &mut Reader<'_>) -> io::Result<(i32, i32)> {
 }
 
 /// The broker that was looked for, or why there is none.
-pub fn find_coordinator(body: &mut Reader<'_>) -> io::Result<Result<Address, Code>> {
+pub fn find_coordinator(body: &mut Reader<'_>) -> io::Result<Result<Address, ErrorCode>> {
     body.i32()?;
     let found = body.list(|found| {
         found.text()?;
         let (_, address) = node(found)?;
-        let code = Code(found.i16()?);
+        let code = ErrorCode(found.i16()?);
         found.text_or_null()?;
         found.end()?;
         Ok((code, address))
     })?;
     Ok(match found.into_iter().next() {
-        Some((Code::NONE, address)) => Ok(address),
+        Some((ErrorCode::NONE, address)) => Ok(address),
         Some((code, _)) => Err(code),
-        None => Err(Code::COORDINATOR_NOT_AVAILABLE),
+        None => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
     })
 }
 
 /// The writer from now on, or why not.
-pub fn init_producer_id(body: &mut Reader<'_>) -> io::Result<Result<Identity, Code>> {
+pub fn init_producer_id(body: &mut Reader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
     body.i32()?;
     identity(body)
 }
 
 /// The writer of the next transaction, or why this one is not ended.
-pub fn end_txn(body: &mut Reader<'_>) -> io::Result<Result<Identity, Code>> {
+pub fn end_txn(body: &mut Reader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
     body.i32()?;
     identity(body)
 }
 
-fn identity(body: &mut Reader<'_>) -> io::Result<Result<Identity, Code>> {
-    let code = Code(body.i16()?);
-    let identity = Identity { id: body.i64()?, epoch: body.i16()? };
-    Ok(if code == Code::NONE { Ok(identity) } else { Err(code) })
+fn identity(body: &mut Reader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
+    let code = ErrorCode(body.i16()?);
+    let identity = ProducerIdentity { id: body.i64()?, epoch: body.i16()? };
+    Ok(if code == ErrorCode::NONE { Ok(identity) } else { Err(code) })
 }
 
 /// What became of each batch.
 pub fn produce(body: &mut Reader<'_>) -> io::Result<Vec<Written>> {
     by_topic(body, |partition| {
-        let (index, code) = (partition.i32()?, Code(partition.i16()?));
+        let (index, code) = (partition.i32()?, ErrorCode(partition.i16()?));
         // Offset, time and the log's start.
         partition.skip(24)?;
         partition.list(|record| {
@@ -187,7 +187,7 @@ pub fn produce(body: &mut Reader<'_>) -> io::Result<Vec<Written>> {
 
 fn by_topic(
     body: &mut Reader<'_>,
-    mut each: impl FnMut(&mut Reader<'_>) -> io::Result<(i32, Code)>,
+    mut each: impl FnMut(&mut Reader<'_>) -> io::Result<(i32, ErrorCode)>,
 ) -> io::Result<Vec<Written>> {
     let topics = body.list(|topic| {
         let name = topic.text()?;

@@ -5,18 +5,18 @@ use std::io;
 
 use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 
-use crate::protocol::code::Code;
+use crate::protocol::error_code::ErrorCode;
 
 /// What went wrong.
 #[derive(Debug)]
-pub enum Problem {
+pub enum RequestError {
     /// The connection, or making one.
     Lost(io::Error),
     /// The broker said no.
-    Refused(Code),
+    Refused(ErrorCode),
 }
 
-impl Problem {
+impl RequestError {
     /// The same may be asked again.
     pub fn may_pass(&self) -> bool {
         match self {
@@ -26,7 +26,7 @@ impl Problem {
     }
 
     /// The broker's error.
-    pub fn code(&self) -> Option<Code> {
+    pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Lost(_) => None,
             Self::Refused(code) => Some(*code),
@@ -42,13 +42,13 @@ impl Problem {
     }
 }
 
-impl From<io::Error> for Problem {
+impl From<io::Error> for RequestError {
     fn from(error: io::Error) -> Self {
         Self::Lost(error)
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost(error) => error.fmt(f),
@@ -61,7 +61,7 @@ impl fmt::Display for Problem {
 }
 
 /// The same error under librdkafka's name.
-pub fn as_librdkafka(code: Code) -> RDKafkaErrorCode {
+pub fn as_librdkafka(code: ErrorCode) -> RDKafkaErrorCode {
     let known = RDKafkaRespErr::try_from(i32::from(code.0));
     known.map_or(RDKafkaErrorCode::Fail, RDKafkaErrorCode::from)
 }

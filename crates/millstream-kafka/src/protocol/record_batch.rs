@@ -1,6 +1,6 @@
 //! A record batch, version 2: what one partition gets of one transaction, or a part of it.
 
-use super::Identity;
+use super::ProducerIdentity;
 use super::crc32c::checksum;
 use super::write::{Writer, signed_len};
 
@@ -66,7 +66,7 @@ impl RecordBatch {
 
     /// The batch as `writer` sends it; `sequence` counts the records that the partition got in this
     /// epoch before.
-    pub fn encode(&self, writer: Identity, sequence: i32, timestamp_ms: i64) -> Vec<u8> {
+    pub fn encode(&self, writer: ProducerIdentity, sequence: i32, timestamp_ms: i64) -> Vec<u8> {
         let mut bytes = Writer::default();
         bytes.i64(0);
         bytes.i32((self.bytes() - AFTER_LENGTH) as i32);
@@ -126,7 +126,7 @@ mod tests {
         let headers = [("h", Some(&b"x"[..])), ("n", None)];
         batch.push(&Record { key: Some(b"k"), value: Some(b"vv"), headers: &headers });
         batch.push(&Record { key: None, value: None, headers: &[] });
-        let bytes = batch.encode(Identity { id: 7, epoch: 3 }, 5, 1_000);
+        let bytes = batch.encode(ProducerIdentity { id: 7, epoch: 3 }, 5, 1_000);
         assert_eq!(bytes.len(), batch.bytes());
         let (head, records) = bytes.split_at(OVERHEAD);
         assert_eq!(head[8..12], ((bytes.len() - 12) as i32).to_be_bytes());

@@ -2,7 +2,7 @@
 
 /// An error code as the brokers send it; 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code(pub i16);
+pub struct ErrorCode(pub i16);
 
 /// An error that passes.
 pub struct Passing {
@@ -62,7 +62,7 @@ pub const PASSING: [Passing; 33] = [
     moved(8, "BROKER_NOT_AVAILABLE"),
 ];
 
-impl Code {
+impl ErrorCode {
     pub const NONE: Self = Self(0);
     pub const UNKNOWN_TOPIC_OR_PARTITION: Self = Self(3);
     pub const LEADER_NOT_AVAILABLE: Self = Self(5);
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn each_error_that_passes_is_asked_again() {
         for Passing { code, name, is_misplaced } in &PASSING {
-            let code = Code(*code);
+            let code = ErrorCode(*code);
             assert!(code.may_pass(), "{name}");
             assert_eq!(code.is_misplaced(), *is_misplaced, "{name}");
             // Those are about something else than when to ask.
@@ -152,7 +152,7 @@ mod tests {
     fn what_does_not_pass_is_told() {
         // None, unknown, too large, permissions, versions, fencing, lost transactions.
         for code in [0, -1, 10, 17, 18, 29, 30, 31, 35, 44, 46, 47, 48, 49, 53, 87, 90] {
-            assert!(!Code(code).may_pass(), "{code}");
+            assert!(!ErrorCode(code).may_pass(), "{code}");
         }
     }
 }
