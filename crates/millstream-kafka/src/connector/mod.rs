@@ -14,7 +14,7 @@ use crate::error::unchecked;
 use crate::known_options::OPTIONS;
 use crate::sink::{self, KafkaSink};
 use crate::source::static_table::KafkaStaticTable;
-use crate::source::{self, KafkaSource, letters};
+use crate::source::{self, KafkaSource, dead_letters};
 
 /// `USING kafka`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,7 +70,7 @@ impl Connector for KafkaConnector {
     }
 
     fn dead_letter_source(&self, table: &Table, _columns: &SchemaRef) -> Table {
-        letters::readable(table)
+        dead_letters::readable(table)
     }
 
     fn dead_letter_bytes_max(&self, table: &Table) -> Option<usize> {
@@ -84,7 +84,7 @@ impl Connector for KafkaConnector {
         _context: &FlowContext,
     ) -> Result<Option<Arc<dyn Payloads>>, Failure> {
         let (_, rows) = source::parse(table, ReadMode::Stream).map_err(unchecked)?;
-        Ok(Some(Arc::new(letters::ValuePayloads(Arc::new(rows)))))
+        Ok(Some(Arc::new(dead_letters::ValuePayloads(Arc::new(rows)))))
     }
 }
 

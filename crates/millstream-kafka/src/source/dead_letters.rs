@@ -9,7 +9,7 @@ use millstream_engine::api::dead_letter::{Letter, Place};
 use millstream_engine::api::source::Failure;
 
 use super::chunk::Chunk;
-use super::value::Rows;
+use super::rows::Rows;
 use crate::offsets::PartitionId;
 
 impl Chunk {

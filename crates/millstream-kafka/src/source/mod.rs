@@ -5,16 +5,16 @@
 //! watcher looks after partitions that come and go.
 
 pub mod chunk;
-pub mod letters;
+pub mod dead_letters;
 mod limits;
 mod options;
 mod partition_watch;
 mod read_ahead;
 mod reader;
 mod replay;
+mod rows;
 mod split;
 pub mod static_table;
-mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,12 +36,12 @@ use crate::offsets::{
     to_initial_entry, to_source_offset,
 };
 use options::{NoSuchTime, Place, SourceOptions};
-use partition_watch::{Watch, Watched};
+use partition_watch::{PartitionWatch, WatchInputs};
 use read_ahead::{More, ReadAhead};
 use reader::{Reader, Rules, new_queue};
 use replay::{Range, replay, report};
+use rows::Rows;
 use split::KafkaSplit;
-use value::Rows;
 
 /// The file of the initial offsets in the source's part of the checkpoint.
 const INITIAL_ENTRY: &str = "0";
@@ -60,7 +60,7 @@ pub struct KafkaSource {
     cluster: Option<Arc<Cluster>>,
     buffer: Arc<ReadAhead>,
     // Both are stopped before the buffer goes.
-    watch: Option<Watch>,
+    watch: Option<PartitionWatch>,
     reader: Option<Reader>,
 }
 
@@ -239,7 +239,7 @@ impl Source for KafkaSource {
             fail_on_data_loss: self.options.fail_on_data_loss,
         };
         let reader = Reader::start(queue, &position, self.buffer.clone(), rules, env);
-        let watched = Watched {
+        let inputs = WatchInputs {
             cluster: self.cluster(),
             subscription: self.options.subscription.clone(),
             fail_on_data_loss: self.options.fail_on_data_loss,
@@ -251,7 +251,7 @@ impl Source for KafkaSource {
                 .contacts
                 .with(format!("the leaders of some partitions of {}", self.description())),
         };
-        self.watch = Some(Watch::start(watched, env));
+        self.watch = Some(PartitionWatch::start(inputs, env));
         self.reader = Some(reader);
         Ok(())
     }
@@ -339,7 +339,7 @@ impl Source for KafkaSource {
 /// Errors: options or columns that cannot be.
 pub fn parse(table: &Table, mode: ReadMode) -> Result<(SourceOptions, Rows), OptionError> {
     let options = SourceOptions::parse(&table.options, mode)?;
-    let rows = Rows::of_table(table, options.include_headers)?;
+    let rows = Rows::from_table(table, options.include_headers)?;
     Ok((options, rows))
 }
 

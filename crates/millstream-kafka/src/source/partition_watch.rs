@@ -32,7 +32,7 @@ const LOOKS_UNTIL_REFUSED: u32 = 3;
 const LAST_COMMIT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The running watcher. Dropping it commits what is outstanding and ends the thread.
-pub struct Watch {
+pub struct PartitionWatch {
     shared: Arc<Shared>,
     thread: Option<Thread>,
 }
@@ -50,7 +50,7 @@ struct Wishes {
 }
 
 /// What the watcher works on.
-pub struct Watched {
+pub struct WatchInputs {
     /// The brokers.
     pub cluster: Arc<Cluster>,
     /// Which partitions are wanted.
@@ -67,12 +67,12 @@ pub struct Watched {
     pub leaders: ContactWith,
 }
 
-impl Watch {
+impl PartitionWatch {
     /// Begins to watch.
-    pub fn start(watched: Watched, env: &Env) -> Self {
+    pub fn start(inputs: WatchInputs, env: &Env) -> Self {
         let shared = Arc::new(Shared::default());
         let (own, clock) = (shared.clone(), env.clone());
-        let mut watching = Watching { watched, env: clock, absent: BTreeMap::new(), refusals: 0 };
+        let mut watching = Watching { inputs, env: clock, absent: BTreeMap::new(), refusals: 0 };
         let thread = env.thread("kafka-watch", move || watching.run(&own));
         Self { shared, thread: Some(thread) }
     }
@@ -83,7 +83,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for PartitionWatch {
     fn drop(&mut self) {
         self.shared.wishes.lock().stop = true;
         self.shared.changed.notify_one();
@@ -92,7 +92,7 @@ impl Drop for Watch {
 }
 
 struct Watching {
-    watched: Watched,
+    inputs: WatchInputs,
     env: Env,
     /// Partitions not found lately, and how often in a row.
     absent: BTreeMap<PartitionId, u32>,
@@ -112,7 +112,7 @@ impl Watching {
             };
             let commit = commit.and_then(|end| parse_source_offset(&end).ok());
             if let Some(positions) = &commit {
-                self.watched.cluster.commit(positions);
+                self.inputs.cluster.commit(positions);
             }
             if stop {
                 if commit.is_some() {
@@ -121,12 +121,12 @@ impl Watching {
                 return;
             }
             self.look();
-            self.watched.cluster.serve_events();
+            self.inputs.cluster.serve_events();
         }
     }
 
     fn await_commit(&self) {
-        let cluster = &self.watched.cluster;
+        let cluster = &self.inputs.cluster;
         let (before, begun) = (cluster.context().commits_answered(), self.env.monotonic());
         while cluster.context().commits_answered() == before
             && self.env.monotonic() < begun + LAST_COMMIT_PATIENCE
@@ -137,7 +137,7 @@ impl Watching {
     }
 
     fn look(&mut self) {
-        let Watched { cluster, subscription, buffer, brokers, leaders, .. } = &self.watched;
+        let WatchInputs { cluster, subscription, buffer, brokers, leaders, .. } = &self.inputs;
         let asked_ms = self.env.now_ms();
         let answer = cluster.partitions(subscription, LOOK_PATIENCE);
         match &answer {
@@ -184,7 +184,7 @@ impl Watching {
     }
 
     fn add(&self, new: &BTreeSet<PartitionId>) {
-        let Watched { cluster, buffer, orders, fail_on_data_loss, .. } = &self.watched;
+        let WatchInputs { cluster, buffer, orders, fail_on_data_loss, .. } = &self.inputs;
         // It is looked at again in a second if the offsets cannot be had now.
         let Ok(earliest) = cluster.earliest(new) else { return };
         for (id, earliest) in earliest {
@@ -203,7 +203,7 @@ impl Watching {
     }
 
     fn remove(&self, id: &PartitionId) {
-        let Watched { buffer, orders, fail_on_data_loss, .. } = &self.watched;
+        let WatchInputs { buffer, orders, fail_on_data_loss, .. } = &self.inputs;
         let Some(position) = buffer.taken().get(id).copied() else { return };
         let loss = DataLoss::Gone { id: id.clone(), position };
         if *fail_on_data_loss {

@@ -9,7 +9,7 @@ use millstream_engine::api::dead_letter::Letter;
 use millstream_engine::api::source::{Failure, Kind, Lane, RecordBatches, Records, Split, Traced};
 
 use super::chunk::Chunk;
-use super::value::Rows;
+use super::rows::Rows;
 use crate::offsets::PartitionId;
 
 /// Rows of one record batch: few enough for the processor's cache, enough to amortize each

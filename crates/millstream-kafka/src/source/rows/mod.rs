@@ -47,7 +47,7 @@ pub struct Rows {
 impl Rows {
     /// Checks the declared columns and the format's options.
     /// Errors: columns that the format cannot fill, or options that cannot be.
-    pub fn of_table(table: &Table, include_headers: bool) -> Result<Self, OptionError> {
+    pub fn from_table(table: &Table, include_headers: bool) -> Result<Self, OptionError> {
         let options = &table.options;
         let format = options.get("value.format").map(|text| text.trim().to_ascii_lowercase());
         let decodes = table.columns.is_some() && format.as_deref() != Some("raw");
