@@ -10,7 +10,7 @@ use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use millstream_engine::api::source::{
-    Admission, Failure, Kind, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
+    Failure, Kind, ReadLimit, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
 };
 use tokio::sync::Notify;
 
@@ -182,10 +182,10 @@ impl Source for ModelSource {
         self.end.is_some_and(|end| self.next >= end)
     }
 
-    fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure> {
-        let rows_max = match admission {
-            Admission::Limited => self.process.with(|state| state.scenario.rows_max),
-            Admission::All => u64::MAX,
+    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
+        let rows_max = match limit {
+            ReadLimit::Configured => self.process.with(|state| state.scenario.rows_max),
+            ReadLimit::AllAvailable => u64::MAX,
         };
         let (start, end) = (self.next, self.readable().min(self.next.saturating_add(rows_max)));
         // A source may be behind its start where the rows before it were never read.

@@ -15,7 +15,7 @@ use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table}
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::Sink;
 use millstream_engine::api::source::{
-    Admission, Failure, Kind, Lane, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
+    Failure, Kind, Lane, ReadLimit, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
 };
 use millstream_sql::json::{DecodeOptions, Decoder};
 use millstream_store::env::Env;
@@ -225,7 +225,7 @@ impl Source for InProcessSource {
         self.taken >= self.chunks.rounds()
     }
 
-    fn take(&mut self, _admission: Admission) -> Result<Option<Taken>, Failure> {
+    fn take(&mut self, _limit: ReadLimit) -> Result<Option<Taken>, Failure> {
         if self.at_end() {
             return Ok(None);
         }

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
 use millstream_engine::api::dead_letter::Letter;
 use millstream_engine::api::source::{
-    Admission, Failure, RecordBatches, Records, Source, SourceLog, SourceOffset, Split, Taken,
+    Failure, ReadLimit, RecordBatches, Records, Source, SourceLog, SourceOffset, Split, Taken,
 };
 use millstream_store::env::{Env, Task};
 use tokio::sync::Mutex;
@@ -160,13 +160,13 @@ impl Source for FilesSource {
         self.is_end_fixed && self.opened().queue.is_empty()
     }
 
-    fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure> {
+    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
         let options = &self.reader.options;
         let is_limited = options.files_max.is_some() || options.bytes_max.is_some();
-        let entries_max = match admission {
+        let entries_max = match limit {
             // The scanner has put no more files into an entry than a micro-batch may have.
-            Admission::Limited if is_limited => 1,
-            Admission::Limited | Admission::All => usize::MAX,
+            ReadLimit::Configured if is_limited => 1,
+            ReadLimit::Configured | ReadLimit::AllAvailable => usize::MAX,
         };
         let entries = self.opened().queue.take(entries_max)?;
         let Some(last) = entries.last() else { return Ok(None) };

@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::dead_letter::{Letter, Place};
 use millstream_engine::api::source::{
-    Admission, Failure, Kind, RecordBatches, Records, Source, SourceLog, SourceOffset, Split,
+    Failure, Kind, ReadLimit, RecordBatches, Records, Source, SourceLog, SourceOffset, Split,
     StaticTable, Taken, Traced,
 };
 use millstream_store::env::Env;
@@ -110,10 +110,10 @@ impl Source for MemorySource {
         self.end.is_some_and(|end| self.taken >= end)
     }
 
-    fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure> {
-        let rows_max = match admission {
-            Admission::Limited => self.rows_max.unwrap_or(u64::MAX),
-            Admission::All => u64::MAX,
+    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
+        let rows_max = match limit {
+            ReadLimit::Configured => self.rows_max.unwrap_or(u64::MAX),
+            ReadLimit::AllAvailable => u64::MAX,
         };
         let end = self.available().min(self.taken.saturating_add(rows_max));
         if end <= self.taken {

@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use futures::FutureExt;
 use millstream_engine::api::sink::{BatchId, Output, Reached, Sink};
-use millstream_engine::api::source::{Admission, Kind, Source, SourceLog, StaticTable, Taken};
+use millstream_engine::api::source::{Kind, ReadLimit, Source, SourceLog, StaticTable, Taken};
 
 use super::source::MemoryRows;
 use super::{MemorySink, MemorySource, MemoryTable};
@@ -37,13 +37,13 @@ async fn rows_are_taken_once_within_limits_and_can_be_replayed() {
     let mut source = source(&table, Some(4));
     let start = source.open(None, SourceLog::in_memory()).await.unwrap();
     source.start(&start).await.unwrap();
-    let first = source.take(Admission::Limited).unwrap().unwrap();
+    let first = source.take(ReadLimit::Configured).unwrap().unwrap();
     let middle = first.end.clone();
     assert_eq!(read(first), [0, 1, 2, 3]);
-    let second = source.take(Admission::Limited).unwrap().unwrap();
+    let second = source.take(ReadLimit::Configured).unwrap().unwrap();
     let end = second.end.clone();
     assert_eq!(read(second), [4]);
-    assert!(source.take(Admission::All).unwrap().is_none());
+    assert!(source.take(ReadLimit::AllAvailable).unwrap().is_none());
     assert!(source.arrived().now_or_never().is_none());
     table.push(numbers(5..6));
     assert!(source.arrived().now_or_never().is_some());
@@ -58,9 +58,9 @@ async fn rows_pushed_after_the_end_was_fixed_are_left() {
     let mut source = source(&table, None);
     source.fix_end().await.unwrap();
     table.push(numbers(2..3));
-    assert_eq!(read(source.take(Admission::All).unwrap().unwrap()), [0, 1]);
+    assert_eq!(read(source.take(ReadLimit::AllAvailable).unwrap().unwrap()), [0, 1]);
     assert!(source.at_end());
-    assert!(source.take(Admission::All).unwrap().is_none());
+    assert!(source.take(ReadLimit::AllAvailable).unwrap().is_none());
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn rows_of_another_type_are_a_data_error() {
     let table = MemoryTable::default();
     let text: ArrayRef = Arc::new(arrow::array::StringArray::from(vec!["one"]));
     table.push(RecordBatch::try_from_iter([("n", text)]).unwrap());
-    let taken = source(&table, None).take(Admission::All).unwrap().unwrap();
+    let taken = source(&table, None).take(ReadLimit::AllAvailable).unwrap().unwrap();
     let error = taken.splits.into_iter().next().unwrap().read(&[0]).next().unwrap().unwrap_err();
     assert_eq!(error.kind(), Kind::Data);
 }

@@ -11,7 +11,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::dead_letter::{Letter, Place};
 use millstream_engine::api::source::{
-    Admission, Classified, Failure, Kind, RecordBatches, Records, Source, SourceLog, SourceOffset,
+    Classified, Failure, Kind, ReadLimit, RecordBatches, Records, Source, SourceLog, SourceOffset,
     Split, Taken, Traced,
 };
 use millstream_store::env::Env;
@@ -223,11 +223,11 @@ impl Source for RateSource {
         self.end.is_some_and(|end| self.taken >= end)
     }
 
-    fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure> {
+    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
         let now_us = self.env.now_us();
-        let rows_max = match admission {
-            Admission::Limited => self.rows_max,
-            Admission::All => u64::MAX,
+        let rows_max = match limit {
+            ReadLimit::Configured => self.rows_max,
+            ReadLimit::AllAvailable => u64::MAX,
         };
         let end = self.rows_due(now_us).min(self.taken.saturating_add(rows_max));
         if end <= self.taken {

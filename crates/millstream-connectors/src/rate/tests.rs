@@ -5,7 +5,7 @@ use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use futures::FutureExt;
 use millstream_engine::api::connector::{Connector, ReadMode, Table};
 use millstream_engine::api::options::Options;
-use millstream_engine::api::source::{Admission, Kind, Source, SourceLog, SourceOffset, Taken};
+use millstream_engine::api::source::{Kind, ReadLimit, Source, SourceLog, SourceOffset, Taken};
 
 use super::{Pace, Rate, RateOptions, RateSource};
 use crate::testing::ManualClock;
@@ -91,14 +91,14 @@ fn a_ramp_grows_linearly_and_costs_half_its_length() {
 async fn rows_carry_their_due_time_and_come_no_earlier() {
     let clock = ManualClock::at(START_US - 1);
     let mut source = opened(&clock, &[("rowsPerSecond", "1000")], &SourceLog::in_memory()).await;
-    assert!(source.take(Admission::Limited).unwrap().is_none());
+    assert!(source.take(ReadLimit::Configured).unwrap().is_none());
     clock.set(START_US + 2_999);
-    let taken = source.take(Admission::Limited).unwrap().unwrap();
+    let taken = source.take(ReadLimit::Configured).unwrap().unwrap();
     assert_eq!(taken.end.as_str(), r#"{"rows":3}"#);
     assert_eq!((taken.rows, taken.oldest_arrival_us), (3, START_US));
     let wanted = vec![(START_US, 0), (START_US + 1_000, 1), (START_US + 2_000, 2)];
     assert_eq!(rows(taken), wanted);
-    assert!(source.take(Admission::Limited).unwrap().is_none());
+    assert!(source.take(ReadLimit::Configured).unwrap().is_none());
 }
 
 #[tokio::test]
@@ -108,19 +108,19 @@ async fn arrived_waits_for_the_next_row_or_the_next_tick() {
     let mut slow = opened(&clock, &[("rowsPerSecond", "100")], &log).await;
     clock.set(START_US);
     assert!(slow.arrived().now_or_never().is_some());
-    slow.take(Admission::Limited).unwrap().unwrap();
+    slow.take(ReadLimit::Configured).unwrap().unwrap();
     clock.set(START_US + 9_999);
     assert!(slow.arrived().now_or_never().is_none());
     clock.set(START_US + 10_000);
     assert!(slow.arrived().now_or_never().is_some());
 
     let mut fast = opened(&clock, &[("rowsPerSecond", "1000000")], &log).await;
-    fast.take(Admission::Limited).unwrap().unwrap();
+    fast.take(ReadLimit::Configured).unwrap().unwrap();
     clock.advance_us(499);
     assert!(fast.arrived().now_or_never().is_none(), "rows are due, but the tick is not over");
     clock.advance_us(1);
     assert!(fast.arrived().now_or_never().is_some());
-    assert_eq!(fast.take(Admission::Limited).unwrap().unwrap().rows, 500);
+    assert_eq!(fast.take(ReadLimit::Configured).unwrap().unwrap().rows, 500);
 }
 
 #[tokio::test]
@@ -128,12 +128,12 @@ async fn a_sleeping_source_wakes_when_the_row_is_due() {
     let clock = ManualClock::at(START_US - 1);
     let mut source = opened(&clock, &[], &SourceLog::in_memory()).await;
     clock.set(START_US);
-    source.take(Admission::Limited).unwrap().unwrap();
+    source.take(ReadLimit::Configured).unwrap().unwrap();
     let mut waiting = source.arrived().boxed();
     assert!((&mut waiting).now_or_never().is_none());
     clock.advance_us(1_000_000);
     waiting.await;
-    assert_eq!(source.take(Admission::Limited).unwrap().unwrap().rows, 1);
+    assert_eq!(source.take(ReadLimit::Configured).unwrap().unwrap().rows, 1);
 }
 
 #[tokio::test]
@@ -143,9 +143,9 @@ async fn replay_gives_the_same_rows_in_another_process() {
     let entries = [("rowsPerSecond", "777"), ("rampUpTime", "1s"), ("numPartitions", "3")];
     let mut first = opened(&clock, &entries, &log).await;
     clock.advance_us(700_000);
-    let start = first.take(Admission::Limited).unwrap().unwrap().end;
+    let start = first.take(ReadLimit::Configured).unwrap().unwrap().end;
     clock.advance_us(40_000_000);
-    let taken = first.take(Admission::Limited).unwrap().unwrap();
+    let taken = first.take(ReadLimit::Configured).unwrap().unwrap();
     assert_eq!(taken.splits.len(), 3);
     let end = taken.end.clone();
     let before = rows(taken);
@@ -156,7 +156,7 @@ async fn replay_gives_the_same_rows_in_another_process() {
     assert_eq!(rows(second.replay(Some(&start), &end).await.unwrap()), before);
     // What came due while nobody ran follows at once.
     second.start(&end).await.unwrap();
-    let next = rows(second.take(Admission::Limited).unwrap().unwrap());
+    let next = rows(second.take(ReadLimit::Configured).unwrap().unwrap());
     assert_eq!(next[0].1, before.last().unwrap().1 + 1);
     assert_eq!(next.len(), 777 * 60);
 }
@@ -167,11 +167,14 @@ async fn a_long_stop_is_caught_up_in_bounded_micro_batches() {
     let entries = [("rowsPerSecond", "1000000")];
     let mut source = opened(&clock, &entries, &SourceLog::in_memory()).await;
     clock.set(START_US + 3_600_000_000);
-    assert_eq!(source.take(Admission::Limited).unwrap().unwrap().rows, 1 << 20);
+    assert_eq!(source.take(ReadLimit::Configured).unwrap().unwrap().rows, 1 << 20);
     assert!(source.arrived().now_or_never().is_none());
     clock.advance_us(500);
     assert!(source.arrived().now_or_never().is_some());
-    assert_eq!(source.take(Admission::All).unwrap().unwrap().rows, 3_600_000_501 - (1 << 20));
+    assert_eq!(
+        source.take(ReadLimit::AllAvailable).unwrap().unwrap().rows,
+        3_600_000_501 - (1 << 20)
+    );
 }
 
 #[tokio::test]
@@ -183,10 +186,10 @@ async fn a_fixed_end_is_kept() {
     source.fix_end().await.unwrap();
     clock.advance_us(5_000_000);
     assert!(!source.at_end());
-    assert_eq!(source.take(Admission::Limited).unwrap().unwrap().rows, 10);
+    assert_eq!(source.take(ReadLimit::Configured).unwrap().unwrap().rows, 10);
     assert!(source.at_end());
     assert!(source.arrived().now_or_never().is_some());
-    assert!(source.take(Admission::Limited).unwrap().is_none());
+    assert!(source.take(ReadLimit::Configured).unwrap().is_none());
 }
 
 #[tokio::test]
@@ -203,14 +206,14 @@ async fn only_the_columns_asked_for_are_made() {
             .map(Result::unwrap)
             .collect()
     };
-    let value_only = read(source.take(Admission::Limited).unwrap().unwrap(), &[1]);
+    let value_only = read(source.take(ReadLimit::Configured).unwrap().unwrap(), &[1]);
     assert_eq!(
         value_only.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(),
         [8192, 8192, 3616]
     );
     assert_eq!(value_only[0].schema().field(0).name(), "value");
     clock.advance_us(1_000_000);
-    let none = read(source.take(Admission::Limited).unwrap().unwrap(), &[]);
+    let none = read(source.take(ReadLimit::Configured).unwrap().unwrap(), &[]);
     assert_eq!(none.iter().map(RecordBatch::num_rows).sum::<usize>(), 20_000);
     assert_eq!(none[0].num_columns(), 0);
 }

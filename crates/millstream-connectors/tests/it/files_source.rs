@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, TimeUnit};
 use millstream_engine::api::connector::{ReadMode, Table};
-use millstream_engine::api::source::{Admission, Kind, Source, SourceLog, SourceOffset};
+use millstream_engine::api::source::{Kind, ReadLimit, Source, SourceLog, SourceOffset};
 use parquet::arrow::ArrowWriter;
 
 use crate::support::{columns, connector, context, lines, next, read, read_columns, source, table};
@@ -50,7 +50,7 @@ async fn rows(name: &str, table: &Table, base_dir: &Path) -> Vec<String> {
     let mut source = opened(name, table, base_dir, None, &SourceLog::in_memory()).await;
     source.fix_end().await.unwrap();
     let width = source.schema().fields().len();
-    let taken = source.take(Admission::All).unwrap();
+    let taken = source.take(ReadLimit::AllAvailable).unwrap();
     taken.map(|taken| read(taken, width)).unwrap_or_default()
 }
 
@@ -153,7 +153,7 @@ async fn a_fixed_end_keeps_later_files_out() {
     assert_eq!(read(next(&mut source).await, 1), ["one"]);
     assert!(source.at_end());
     source.arrived().await;
-    assert!(source.take(Admission::All).unwrap().is_none());
+    assert!(source.take(ReadLimit::AllAvailable).unwrap().is_none());
 }
 
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn files_that_cannot_be_decoded_are_named_or_passed_over() {
     let strict = table(declared.clone(), &options);
     let mut source = opened("parquet", &strict, base.path(), None, &log).await;
     source.arrived().await;
-    let error = source.take(Admission::Limited).err().unwrap();
+    let error = source.take(ReadLimit::Configured).err().unwrap();
     assert_eq!(error.kind(), Kind::Data);
     assert!(error.to_string().contains("in/cut.parquet is not a readable parquet file"), "{error}");
     assert!(log.list().await.unwrap().is_empty(), "the file is looked at again after a restart");

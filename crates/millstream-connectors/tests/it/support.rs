@@ -10,7 +10,7 @@ use millstream_connectors::registry;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
 use millstream_engine::api::options::Options;
 use millstream_engine::api::sink::{Failure, Sink};
-use millstream_engine::api::source::{Admission, Source, Taken};
+use millstream_engine::api::source::{ReadLimit, Source, Taken};
 use millstream_store::env::Env;
 
 pub fn columns(fields: &[(&str, DataType)]) -> Option<SchemaRef> {
@@ -53,7 +53,7 @@ pub fn sink(name: &str, table: &Table, schema: &SchemaRef, base_dir: &Path) -> B
 pub async fn next(source: &mut Box<dyn Source>) -> Taken {
     loop {
         source.arrived().await;
-        if let Some(taken) = source.take(Admission::Limited).unwrap() {
+        if let Some(taken) = source.take(ReadLimit::Configured).unwrap() {
             return taken;
         }
     }

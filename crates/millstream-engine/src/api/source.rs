@@ -133,13 +133,13 @@ pub struct Beginning {
     pub may_skip: bool,
 }
 
-/// Whether the configured limits (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`) hold.
+/// How much one micro-batch takes. Origin: the read limits of Spark's sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// At most what the options allow per micro-batch.
-    Limited,
-    /// All there is; the `once` trigger ignores limits.
-    All,
+pub enum ReadLimit {
+    /// At most what the table's options say (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`).
+    Configured,
+    /// All that has arrived: the `once` trigger ignores those options.
+    AllAvailable,
 }
 
 /// A source that can be read in offset ranges, by one query.
@@ -194,7 +194,7 @@ pub trait Source: Send {
     fn at_end(&self) -> bool;
 
     /// Hands over what has arrived and was not taken yet, or `None`. Never waits.
-    fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure>;
+    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure>;
 
     /// Completes when `take` would give something, or fail, or the source is `at_end`.
     /// Dropping the future loses nothing.

@@ -20,7 +20,7 @@ use super::filed::{Filed, filed};
 use crate::api::connector::{Connector, FlowContext, Table};
 use crate::api::dead_letter::{Form, Payloads};
 use crate::api::source::{
-    Admission, Failure, Source, SourceLog, SourceOffset, Split, StaticTable, Taken,
+    Failure, ReadLimit, Source, SourceLog, SourceOffset, Split, StaticTable, Taken,
 };
 
 /// Where letters stand, and which of them are asked for.
@@ -295,7 +295,7 @@ impl Source for LetterSource {
         self.is_end_fixed && self.queue.is_none()
     }
 
-    fn take(&mut self, _: Admission) -> Result<Option<Taken>, Failure> {
+    fn take(&mut self, _: ReadLimit) -> Result<Option<Taken>, Failure> {
         let Some((last, letters)) = self.queue.take() else { return Ok(None) };
         self.taken(offset(last), &letters).map(Some)
     }

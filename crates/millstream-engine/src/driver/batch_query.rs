@@ -15,7 +15,7 @@ use millstream_store::source_log::SourceLog;
 use super::Finished;
 use super::outlets::Outlets;
 use crate::api::sink::{Output, Reached, Sink};
-use crate::api::source::{Admission, Failure, Source};
+use crate::api::source::{Failure, ReadLimit, Source};
 use crate::failures::from_datafusion;
 
 /// All rows that a source has now, for a table that can only be read as a stream.
@@ -27,7 +27,7 @@ pub async fn read_to_end(source: &mut dyn Source) -> Result<Vec<RecordBatch>, Fa
     let mut rows = Vec::new();
     while !source.at_end() {
         source.arrived().await;
-        let Some(taken) = source.take(Admission::All)? else { continue };
+        let Some(taken) = source.take(ReadLimit::AllAvailable)? else { continue };
         for split in taken.splits {
             for decoded in split.read(&columns) {
                 rows.push(decoded?);

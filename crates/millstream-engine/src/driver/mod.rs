@@ -72,7 +72,7 @@ use millstream_store::storage::Durability;
 use crate::api::progress::{Durations, Listener, Progress, SourceProgress};
 use crate::api::settings::{ProgressTracking, SnapshotSettings};
 use crate::api::sink::{Delivery, Reached};
-use crate::api::source::{Admission, Failure, Source, Taken};
+use crate::api::source::{Failure, ReadLimit, Source, Taken};
 use crate::api::trigger::Trigger;
 use crate::plan::static_table::LoadedTable;
 use crate::state::watermark::Watermarks;
@@ -220,13 +220,13 @@ impl Driver {
         let permit = self.committer.permit().await;
         self.query.branches.ready(self.committer.is_crowded()).await?;
         let fired = Fired::now(&self.query.env);
-        let admission = match self.query.trigger {
-            Trigger::Once => Admission::All,
-            _ => Admission::Limited,
+        let limit = match self.query.trigger {
+            Trigger::Once => ReadLimit::AllAvailable,
+            _ => ReadLimit::Configured,
         };
         let mut taken = Vec::with_capacity(self.query.sources.len());
         for source in &mut self.query.sources {
-            taken.push(source.take(admission)?);
+            taken.push(source.take(limit)?);
         }
         if taken.iter().all(Option::is_none) && !self.is_due_without_input() {
             return Ok(());

@@ -163,8 +163,8 @@ impl Source for TopicSource {
         self.end.is_some_and(|end| self.next >= end)
     }
 
-    fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure> {
-        let rows_max = if admission == Admission::All { usize::MAX } else { self.rows_max };
+    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
+        let rows_max = if limit == ReadLimit::AllAvailable { usize::MAX } else { self.rows_max };
         let end = self.readable().min(self.next.saturating_add(rows_max));
         if end == self.next {
             return Ok(None);

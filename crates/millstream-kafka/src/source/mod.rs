@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, Memory, ReadMode, Table};
 use millstream_engine::api::options::OptionError;
 use millstream_engine::api::source::{
-    Admission, Beginning, Failure, Lane, Source, SourceLog, SourceOffset, Split, Taken,
+    Beginning, Failure, Lane, ReadLimit, Source, SourceLog, SourceOffset, Split, Taken,
 };
 
 use crate::client::cluster::{Cluster, Partitions};
@@ -269,9 +269,9 @@ impl Source for KafkaSource {
         self.buffer.at_end()
     }
 
-    fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure> {
+    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
         self.look();
-        let Some(taken) = self.buffer.take(admission)? else { return Ok(None) };
+        let Some(taken) = self.buffer.take(limit)? else { return Ok(None) };
         if let Some(reader) = &self.reader {
             reader.is_busy_with(taken.rows);
         }

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, ReadMode, Table};
-use millstream_engine::api::source::{Admission, Failure, Source, SourceLog, StaticTable};
+use millstream_engine::api::source::{Failure, ReadLimit, Source, SourceLog, StaticTable};
 use tokio::sync::Mutex;
 
 use super::options::SourceOptions;
@@ -84,7 +84,7 @@ async fn read_all(
     let mut rows = Vec::new();
     while !source.at_end() {
         source.arrived().await;
-        let Some(taken) = source.take(Admission::All)? else { continue };
+        let Some(taken) = source.take(ReadLimit::AllAvailable)? else { continue };
         for split in taken.splits {
             for batch in split.read(projection) {
                 rows.push(batch?);

@@ -87,8 +87,8 @@ impl Source for Tail {
         self.0.at_end()
     }
 
-    fn take(&mut self, admission: Admission) -> Result<Option<Taken>, Failure> {
-        self.0.take(admission)
+    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
+        self.0.take(limit)
     }
 
     async fn arrived(&mut self) {

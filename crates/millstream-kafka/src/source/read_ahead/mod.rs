@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use millstream_engine::api::source::{Admission, Failure};
+use millstream_engine::api::source::{Failure, ReadLimit};
 use millstream_store::env::Env;
 use millstream_store::offset::SourceOffset;
 use parking_lot::{Mutex, MutexGuard};
@@ -211,12 +211,12 @@ impl ReadAhead {
 
     /// Hands over what waits. Never waits itself.
     /// Errors: what the reader reported.
-    pub fn take(&self, admission: Admission) -> Result<Option<TakenChunks>, Failure> {
+    pub fn take(&self, limit: ReadLimit) -> Result<Option<TakenChunks>, Failure> {
         let mut state = self.state.lock();
         if let Some(failure) = state.failure.take() {
             return Err(failure);
         }
-        let limited = admission == Admission::Limited;
+        let limited = limit == ReadLimit::Configured;
         state.whole = !limited && state.fixed_end;
         let waits = limited || state.whole;
         let ready = !waits || matches!(self.readiness(&state), Readiness::Ready);

@@ -30,8 +30,8 @@ fn nothing_more() -> More {
     More::WillBeNotified
 }
 
-fn take(buffer: &ReadAhead, admission: Admission) -> Option<(String, u64)> {
-    let taken = buffer.take(admission).unwrap()?;
+fn take(buffer: &ReadAhead, limit: ReadLimit) -> Option<(String, u64)> {
+    let taken = buffer.take(limit).unwrap()?;
     Some((taken.end.as_str().to_owned(), taken.rows))
 }
 
@@ -42,11 +42,11 @@ fn ends(entries: &[(i32, i64)]) -> PerPartition {
 #[test]
 fn everything_is_taken_without_limits() {
     let buffer = buffer(Limits::default(), 2);
-    assert_eq!(take(&buffer, Admission::Limited), None);
+    assert_eq!(take(&buffer, ReadLimit::Configured), None);
     buffer.push([(id(0), rows(0..3)), (id(1), rows([4, 9])), (id(0), rows(3..5))]);
     let expected = Some((r#"{"in":{"0":5,"1":10}}"#.to_owned(), 7));
-    assert_eq!(take(&buffer, Admission::Limited), expected);
-    assert_eq!(take(&buffer, Admission::Limited), None);
+    assert_eq!(take(&buffer, ReadLimit::Configured), expected);
+    assert_eq!(take(&buffer, ReadLimit::Configured), None);
 }
 
 #[test]
@@ -54,18 +54,18 @@ fn a_limit_is_shared_and_nothing_is_lost() {
     let buffer = buffer(Limits { rows_max: Some(4), ..Limits::default() }, 2);
     buffer.push([(id(0), rows(0..6)), (id(1), rows(0..2))]);
     let expected = Some((r#"{"in":{"0":3,"1":1}}"#.to_owned(), 4));
-    assert_eq!(take(&buffer, Admission::Limited), expected);
+    assert_eq!(take(&buffer, ReadLimit::Configured), expected);
     let expected = Some((r#"{"in":{"0":6,"1":2}}"#.to_owned(), 4));
-    assert_eq!(take(&buffer, Admission::Limited), expected);
+    assert_eq!(take(&buffer, ReadLimit::Configured), expected);
     buffer.push([(id(0), rows(6..20))]);
-    assert_eq!(take(&buffer, Admission::All).map(|(_, rows)| rows), Some(14));
+    assert_eq!(take(&buffer, ReadLimit::AllAvailable).map(|(_, rows)| rows), Some(14));
 }
 
 #[test]
 fn the_end_of_a_partition_moves_past_markers() {
     let buffer = buffer(Limits::default(), 1);
     buffer.push([(id(0), rows(0..2)), (id(0), Arrival::End(5))]);
-    assert_eq!(take(&buffer, Admission::All), Some((r#"{"in":{"0":5}}"#.to_owned(), 2)));
+    assert_eq!(take(&buffer, ReadLimit::AllAvailable), Some((r#"{"in":{"0":5}}"#.to_owned(), 2)));
 }
 
 #[test]
@@ -75,14 +75,20 @@ fn nothing_is_taken_past_a_fixed_end() {
     buffer.fix_end(&ends(&[(0, 4), (1, 2)]));
     buffer.push([(id(0), rows(10..12))]);
     assert!(!buffer.at_end());
-    assert_eq!(take(&buffer, Admission::Limited), Some((r#"{"in":{"0":4,"1":0}}"#.to_owned(), 4)));
+    assert_eq!(
+        take(&buffer, ReadLimit::Configured),
+        Some((r#"{"in":{"0":4,"1":0}}"#.to_owned(), 4))
+    );
     assert!(!buffer.at_end(), "partition 1 has not been read to its end");
     // The records 0 and 1 were compacted away: only the end is reported, and has to be logged.
     buffer.push([(id(1), Arrival::End(2))]);
     assert!(!buffer.at_end());
-    assert_eq!(take(&buffer, Admission::Limited), Some((r#"{"in":{"0":4,"1":2}}"#.to_owned(), 0)));
+    assert_eq!(
+        take(&buffer, ReadLimit::Configured),
+        Some((r#"{"in":{"0":4,"1":2}}"#.to_owned(), 0))
+    );
     assert!(buffer.at_end());
-    assert_eq!(take(&buffer, Admission::Limited), None);
+    assert_eq!(take(&buffer, ReadLimit::Configured), None);
     buffer.add(id(2), 0);
     assert!(buffer.at_end(), "a partition that appears later does not belong to the query");
 }
@@ -92,7 +98,7 @@ async fn all_up_to_a_fixed_end_comes_in_one_go() {
     let buffer = Arc::new(buffer(Limits::default(), 1));
     buffer.push([(id(0), rows(0..2))]);
     buffer.fix_end(&ends(&[(0, 5)]));
-    assert_eq!(take(&buffer, Admission::All), None);
+    assert_eq!(take(&buffer, ReadLimit::AllAvailable), None);
     let waiting = buffer.clone();
     let task = Env::real().spawn("arrived", async move { waiting.arrived(nothing_more).await });
     buffer.push([(id(0), rows(2..4))]);
@@ -102,7 +108,7 @@ async fn all_up_to_a_fixed_end_comes_in_one_go() {
     buffer.push([(id(0), rows(4..6))]);
     buffer.notify();
     task.join().await;
-    assert_eq!(take(&buffer, Admission::All), Some((r#"{"in":{"0":5}}"#.to_owned(), 5)));
+    assert_eq!(take(&buffer, ReadLimit::AllAvailable), Some((r#"{"in":{"0":5}}"#.to_owned(), 5)));
     assert!(buffer.at_end());
 }
 
@@ -112,7 +118,7 @@ fn a_removed_partition_takes_its_rows_along() {
     buffer.push([(id(0), rows(0..3)), (id(1), rows(0..1))]);
     buffer.remove(&id(0));
     buffer.push([(id(0), rows(3..4))]);
-    assert_eq!(take(&buffer, Admission::All), Some((r#"{"in":{"1":1}}"#.to_owned(), 1)));
+    assert_eq!(take(&buffer, ReadLimit::AllAvailable), Some((r#"{"in":{"1":1}}"#.to_owned(), 1)));
 }
 
 #[test]
@@ -120,8 +126,11 @@ fn a_failure_comes_out_once() {
     let buffer = buffer(Limits::default(), 1);
     buffer.fail(Failure::new(Kind::Data, "gone"));
     buffer.fail(Failure::new(Kind::Bug, "later"));
-    assert_eq!(buffer.take(Admission::All).err().map(|failure| failure.kind()), Some(Kind::Data));
-    assert!(buffer.take(Admission::All).is_ok());
+    assert_eq!(
+        buffer.take(ReadLimit::AllAvailable).err().map(|failure| failure.kind()),
+        Some(Kind::Data)
+    );
+    assert!(buffer.take(ReadLimit::AllAvailable).is_ok());
 }
 
 #[tokio::test]
@@ -145,7 +154,7 @@ async fn arrived_looks_until_the_client_has_no_more() {
     let buffer = buffer(Limits::default(), 1);
     buffer.fix_end(&ends(&[(0, 4)]));
     // Asked for in one go: two rows alone are no reason to come back.
-    assert_eq!(take(&buffer, Admission::All), None);
+    assert_eq!(take(&buffer, ReadLimit::AllAvailable), None);
     let looks = std::cell::Cell::new(0);
     let look = || {
         let first = looks.get() * 2;
@@ -154,7 +163,10 @@ async fn arrived_looks_until_the_client_has_no_more() {
         More::Waits
     };
     buffer.arrived(look).await;
-    assert_eq!((looks.get(), take(&buffer, Admission::All).map(|(_, rows)| rows)), (2, Some(4)));
+    assert_eq!(
+        (looks.get(), take(&buffer, ReadLimit::AllAvailable).map(|(_, rows)| rows)),
+        (2, Some(4))
+    );
 }
 
 #[tokio::test]
@@ -165,12 +177,12 @@ async fn a_small_micro_batch_waits_for_its_delay() {
     let start = Env::real();
     let begun = start.monotonic();
     buffer.push([(id(0), rows(0..2))]);
-    assert_eq!(take(&buffer, Admission::Limited), None);
+    assert_eq!(take(&buffer, ReadLimit::Configured), None);
     buffer.arrived(nothing_more).await;
     assert!(start.monotonic() - begun >= Duration::from_millis(55));
-    assert_eq!(take(&buffer, Admission::Limited).map(|(_, rows)| rows), Some(2));
+    assert_eq!(take(&buffer, ReadLimit::Configured).map(|(_, rows)| rows), Some(2));
     buffer.push([(id(0), rows(2..5))]);
-    assert_eq!(take(&buffer, Admission::Limited).map(|(_, rows)| rows), Some(3));
+    assert_eq!(take(&buffer, ReadLimit::Configured).map(|(_, rows)| rows), Some(3));
 }
 
 #[test]
@@ -181,7 +193,7 @@ fn the_reader_pauses_while_much_waits() {
     builder.push(None, Some(&vec![0; WAITING_BYTES_MAX]), 0, 0, 0);
     buffer.push([(id(0), Arrival::Rows(builder.finish(0)))]);
     assert!(!buffer.has_space());
-    assert!(take(&buffer, Admission::All).is_some());
+    assert!(take(&buffer, ReadLimit::AllAvailable).is_some());
     assert!(buffer.has_space());
 }
 
@@ -215,10 +227,10 @@ proptest! {
             pushed[at].extend(first..next[at]);
             buffer.push([(id(partition), rows(first..next[at]))]);
             if count % 2 == 0 {
-                buffer.take(Admission::Limited).unwrap().into_iter().for_each(&mut check);
+                buffer.take(ReadLimit::Configured).unwrap().into_iter().for_each(&mut check);
             }
         }
-        while let Some(taken) = buffer.take(Admission::Limited).unwrap() {
+        while let Some(taken) = buffer.take(ReadLimit::Configured).unwrap() {
             check(taken);
         }
         prop_assert_eq!(seen, pushed);
