@@ -15,7 +15,8 @@ use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table}
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::Sink;
 use millstream_engine::api::source::{
-    Failure, Kind, Lane, ReadLimit, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
+    Failure, Kind, ReadLimit, RecordBatches, Source, SourceLog, SourceOffset, SourcePartition,
+    Split, Taken,
 };
 use millstream_sql::json::{DecodeOptions, Decoder};
 use millstream_store::env::Env;
@@ -166,7 +167,7 @@ impl InProcessSource {
             for chunk in &chunks[start.min(chunks.len())..end.min(chunks.len())] {
                 splits.push(Box::new(InProcessSplit {
                     chunk: Arc::clone(chunk),
-                    lane: partition as Lane,
+                    partition: partition as SourcePartition,
                     schema: Arc::clone(&self.schema),
                     decodes: self.decodes,
                 }));
@@ -237,9 +238,12 @@ impl Source for InProcessSource {
     /// Everything is here.
     async fn arrived(&mut self) {}
 
-    fn lanes_behind(&self) -> Vec<Lane> {
-        let lanes = (0..).zip(&self.chunks.0);
-        lanes.filter(|(_, chunks)| chunks.len() > self.taken).map(|(lane, _)| lane).collect()
+    fn partitions_behind(&self) -> Vec<SourcePartition> {
+        let partitions = (0..).zip(&self.chunks.0);
+        partitions
+            .filter(|(_, chunks)| chunks.len() > self.taken)
+            .map(|(partition, _)| partition)
+            .collect()
     }
 
     fn committed(&mut self, _end: &SourceOffset) {}
@@ -249,7 +253,7 @@ impl Source for InProcessSource {
 
 struct InProcessSplit {
     chunk: Arc<Chunk>,
-    lane: Lane,
+    partition: SourcePartition,
     schema: SchemaRef,
     decodes: bool,
 }
@@ -284,8 +288,8 @@ impl Split for InProcessSplit {
         self.chunk.value.len() as u64
     }
 
-    fn lane(&self) -> Option<Lane> {
-        Some(self.lane)
+    fn partition(&self) -> Option<SourcePartition> {
+        Some(self.partition)
     }
 
     fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {

@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use millstream_engine::api::source::Lane;
+use millstream_engine::api::source::SourcePartition;
 use millstream_store::offset::SourceOffset;
 
 /// Names one partition. Ordered by topic, then number.
@@ -25,8 +25,8 @@ impl PartitionId {
         Self { topic: topic.into(), partition }
     }
 
-    /// The partition as a lane of its source.
-    pub fn lane(&self) -> Lane {
+    /// What the engine knows the partition by.
+    pub fn source_partition(&self) -> SourcePartition {
         // Its keys are fixed, so that it gives the same in every run.
         let mut hasher = std::hash::DefaultHasher::new();
         self.hash(&mut hasher);

@@ -27,9 +27,9 @@ pub trait Split: Send {
     /// How many rows the split has, before any is dropped as malformed.
     fn rows(&self) -> u64;
 
-    /// Which of the source's lanes the rows are from: a Kafka partition, say, whose rows are in
-    /// order among themselves. `None` where the source has no such thing.
-    fn lane(&self) -> Option<Lane> {
+    /// Which of the source's partitions the rows are from, for example of a Kafka topic; its rows
+    /// are in order among themselves. `None` where the source has no partitions.
+    fn partition(&self) -> Option<SourcePartition> {
         None
     }
 
@@ -56,10 +56,10 @@ pub trait Split: Send {
     }
 }
 
-/// Records of one lane, in order, that can be read more than once.
+/// Records of one partition, in order, that can be read more than once.
 pub trait Records: Send + Sync {
-    /// As [`Split::lane`].
-    fn lane(&self) -> Option<Lane> {
+    /// As [`Split::partition`].
+    fn partition(&self) -> Option<SourcePartition> {
         None
     }
 
@@ -105,8 +105,8 @@ impl Traced {
     }
 }
 
-/// Names one of a source's lanes, the same in every micro-batch of a run.
-pub type Lane = u64;
+/// Names one of a source's partitions, the same in every micro-batch of a run.
+pub type SourcePartition = u64;
 
 /// Record batches of one split, in order, each of at most some thousand rows.
 pub type RecordBatches = Box<dyn Iterator<Item = Result<RecordBatch, Failure>> + Send>;
@@ -200,9 +200,9 @@ pub trait Source: Send {
     /// Dropping the future loses nothing.
     async fn arrived(&mut self);
 
-    /// The lanes of which more rows are there than were taken: what is known of them now. A
+    /// The partitions of which more rows are there than were taken: what is known of them now. A
     /// watermark waits for them, so that rows are not late because they were read later.
-    fn lanes_behind(&self) -> Vec<Lane> {
+    fn partitions_behind(&self) -> Vec<SourcePartition> {
         Vec::new()
     }
 

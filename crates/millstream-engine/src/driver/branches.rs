@@ -279,8 +279,10 @@ impl Branches {
         let mut newest = vec![NewestTimes::default(); sources];
         for branch in &self.branches {
             for (newest, slots) in newest.iter_mut().zip(branch.plan.scans()) {
-                for (lane, us) in slots.event_times().map(|seen| seen.take()).unwrap_or_default() {
-                    let known = newest.entry(lane).or_insert(us);
+                for (partition, us) in
+                    slots.event_times().map(|seen| seen.take()).unwrap_or_default()
+                {
+                    let known = newest.entry(partition).or_insert(us);
                     *known = us.max(*known);
                 }
             }

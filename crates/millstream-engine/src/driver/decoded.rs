@@ -15,7 +15,7 @@ use millstream_store::env::Env;
 use millstream_store::error::Kind;
 
 use crate::api::dead_letter::Letter;
-use crate::api::source::{Failure, Lane, RecordBatches, Records, Split, Traced};
+use crate::api::source::{Failure, RecordBatches, Records, SourcePartition, Split, Traced};
 use crate::plan::sift::records_of;
 use crate::plan::stream_scan::spread;
 use crate::state::event_times::{EventTimes, watched_read};
@@ -138,10 +138,10 @@ impl Share {
         }
         let (mut rows, mut letters) = (Vec::new(), Vec::new());
         for split in splits {
-            let lane = split.lane();
+            let partition = split.partition();
             let mut read = split.read_apart(columns, &mut letters)?;
             if let Some(watched) = watched {
-                read.iter().for_each(|rows| watched.see_columns(lane, columns, rows));
+                read.iter().for_each(|rows| watched.see_columns(partition, columns, rows));
             }
             rows.append(&mut read);
         }
@@ -185,8 +185,8 @@ struct OfShare {
 }
 
 impl Records for OfShare {
-    fn lane(&self) -> Option<Lane> {
-        self.records.lane()
+    fn partition(&self) -> Option<SourcePartition> {
+        self.records.partition()
     }
 
     fn read(&self, projection: &[usize], _: bool) -> Result<Vec<Traced>, Failure> {

@@ -39,7 +39,7 @@ use super::snapshots::Snapshots;
 use super::{Driver, Query};
 use crate::api::progress::{Durations, OperatorMetrics};
 use crate::api::sink::{Published, Reached};
-use crate::api::source::{Failure, Lane};
+use crate::api::source::{Failure, SourcePartition};
 use crate::failures::from_datafusion;
 use crate::state::codec;
 use crate::state::micro_batch::MicroBatchFacts;
@@ -106,7 +106,7 @@ impl Classified for StateError {
 pub(super) struct QueryState {
     log: Arc<StateLog>,
     pub(super) watermarks: Watermarks,
-    /// Whether a lane had more rows when that was last looked at.
+    /// Whether a partition had more rows when that was last looked at.
     is_behind: bool,
     /// Micro-batches that are not acknowledged, with the entries that giving their rows again
     /// takes.
@@ -384,8 +384,8 @@ impl Driver {
         reached: Reached,
     ) -> Result<(HandedOver, Written), Failure> {
         let sources = self.query.sources.len();
-        let behind = self.lanes_behind();
-        let is_behind = behind.iter().any(|lanes| !lanes.is_empty());
+        let behind = self.partitions_behind();
+        let is_behind = behind.iter().any(|partitions| !partitions.is_empty());
         let Query { branches, env, checkpoint, .. } = &mut self.query;
         let state = self.state.as_mut().expect("the query has state");
         let watermark = state.watermarks.next();
@@ -463,23 +463,23 @@ impl Driver {
             return None;
         }
         let now = self.query.env.monotonic();
-        let behind = self.lanes_behind();
+        let behind = self.partitions_behind();
         let state = self.state.as_mut()?;
-        state.is_behind = behind.iter().any(|lanes| !lanes.is_empty());
+        state.is_behind = behind.iter().any(|partitions| !partitions.is_empty());
         let watermarks = &mut state.watermarks;
         watermarks.idle(&behind, now);
         let until = |at: Duration| at.checked_sub(now).filter(|until| !until.is_zero());
         let idles_in = watermarks.idles_at().map(|at| until(at).unwrap_or(LOOK_WHILE_IDLE));
-        // A lane that is empty is known to be so only when the outside has said it.
+        // A partition that is empty is known to be so only when the outside has said it.
         let looks_in = state.is_behind.then_some(LOOK_WHILE_IDLE);
         idles_in.into_iter().chain(looks_in).min()
     }
 
-    /// By source, the lanes that have more rows; none for a query without state.
-    fn lanes_behind(&self) -> Vec<Vec<Lane>> {
+    /// By source, the partitions that have more rows; none for a query without state.
+    fn partitions_behind(&self) -> Vec<Vec<SourcePartition>> {
         match &self.state {
             Some(state) if state.watermarks.exist() => {
-                self.query.sources.iter().map(|source| source.lanes_behind()).collect()
+                self.query.sources.iter().map(|source| source.partitions_behind()).collect()
             }
             _ => Vec::new(),
         }

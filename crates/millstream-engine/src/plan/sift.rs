@@ -24,7 +24,7 @@ use super::query_plan::QueryPlan;
 use super::row_error::RowError;
 use crate::api::dead_letter::Letter;
 use crate::api::settings::OnError;
-use crate::api::source::{Failure, Kind, Lane, RecordBatches, Records, Split};
+use crate::api::source::{Failure, Kind, RecordBatches, Records, SourcePartition, Split};
 use crate::failures::{ComputeError, is_computed};
 
 /// Ranges of so many rows are not halved any more: with many bad rows that would double the runs.
@@ -212,7 +212,7 @@ impl Sifting<'_> {
             inputs[of.source].push(Box::new(Piece {
                 columns: columns.clone(),
                 rows: of.rows.slice(first, piece.len()),
-                lane: of.records.lane(),
+                partition: of.records.partition(),
             }));
         }
         inputs
@@ -297,7 +297,7 @@ struct Piece {
     /// Which columns of the source they have, ascending or not.
     columns: Vec<usize>,
     rows: RecordBatch,
-    lane: Option<Lane>,
+    partition: Option<SourcePartition>,
 }
 
 impl Split for Piece {
@@ -305,8 +305,8 @@ impl Split for Piece {
         self.rows.num_rows() as u64
     }
 
-    fn lane(&self) -> Option<Lane> {
-        self.lane
+    fn partition(&self) -> Option<SourcePartition> {
+        self.partition
     }
 
     fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {

@@ -10,9 +10,9 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 use parking_lot::Mutex;
 
-use crate::api::source::{Lane, RecordBatches, Split};
+use crate::api::source::{RecordBatches, SourcePartition, Split};
 
-/// The newest event time of each lane since it was last asked for.
+/// The newest event time of each partition since it was last asked for.
 pub struct EventTimes {
     time: Time,
     newest_us: Mutex<NewestTimes>,
@@ -33,8 +33,9 @@ pub enum Time {
     },
 }
 
-/// Event times by lane, microseconds since the epoch; `None` stands for rows without a lane.
-pub type NewestTimes = BTreeMap<Option<Lane>, i64>;
+/// Event times by partition, microseconds since the epoch; `None` stands for rows of a source
+/// without partitions.
+pub type NewestTimes = BTreeMap<Option<SourcePartition>, i64>;
 
 impl EventTimes {
     /// Of a source whose rows have a watermark by `time`.
@@ -64,8 +65,8 @@ impl EventTimes {
     /// Sees again what [`Self::take`] gave.
     pub fn put_back(&self, seen: NewestTimes) {
         let mut newest_us = self.newest_us.lock();
-        for (lane, us) in seen {
-            let known = newest_us.entry(lane).or_insert(us);
+        for (partition, us) in seen {
+            let known = newest_us.entry(partition).or_insert(us);
             *known = us.max(*known);
         }
     }
@@ -76,13 +77,18 @@ impl EventTimes {
     }
 
     /// Sees rows that have the columns `projection` of the source.
-    pub fn see_columns(&self, lane: Option<Lane>, projection: &[usize], rows: &RecordBatch) {
+    pub fn see_columns(
+        &self,
+        partition: Option<SourcePartition>,
+        projection: &[usize],
+        rows: &RecordBatch,
+    ) {
         if self.is_in(projection) {
-            self.see(lane, projection, rows);
+            self.see(partition, projection, rows);
         }
     }
 
-    fn see(&self, lane: Option<Lane>, projection: &[usize], rows: &RecordBatch) {
+    fn see(&self, partition: Option<SourcePartition>, projection: &[usize], rows: &RecordBatch) {
         let newest = match self.newest(projection, rows) {
             Ok(Some(newest)) => newest,
             Ok(None) => return,
@@ -91,14 +97,14 @@ impl EventTimes {
                 // other the plan tells.
                 let (half, all) = (rows.num_rows() / 2, rows.num_rows());
                 if half > 0 {
-                    self.see(lane, projection, &rows.slice(0, half));
-                    self.see(lane, projection, &rows.slice(half, all - half));
+                    self.see(partition, projection, &rows.slice(0, half));
+                    self.see(partition, projection, &rows.slice(half, all - half));
                 }
                 return;
             }
         };
         let mut newest_us = self.newest_us.lock();
-        let known = newest_us.entry(lane).or_insert(newest);
+        let known = newest_us.entry(partition).or_insert(newest);
         *known = newest.max(*known);
     }
 
@@ -138,10 +144,10 @@ pub fn watched_read(
     let Some(watched) = watched.filter(|watched| watched.is_in(projection)) else {
         return split.read(projection);
     };
-    let (lane, columns) = (split.lane(), projection.to_vec());
+    let (partition, columns) = (split.partition(), projection.to_vec());
     Box::new(split.read(projection).inspect(move |rows| {
         if let Ok(rows) = rows {
-            watched.see(lane, &columns, rows);
+            watched.see(partition, &columns, rows);
         }
     }))
 }

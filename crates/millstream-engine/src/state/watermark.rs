@@ -8,10 +8,10 @@
 //! Micro-batch N closes windows with its watermark W(N), but takes rows for late by W(N-1): what
 //! was not closed when its rows were taken is still open.
 //!
-//! A source may have lanes that are not read evenly: after a restart, one Kafka partition's backlog
-//! may come before another's. Spark plans each micro-batch up to the end of all partitions, here it
-//! has what has arrived. So while a lane is known to have more, the source's watermark goes no
-//! further than that lane's own newest time: no row is late because it was read late.
+//! A source's partitions may be read unevenly: after a restart, one Kafka partition's backlog may
+//! come before another's. Spark plans each micro-batch up to the end of all partitions, here it has
+//! what has arrived. So while a partition is known to have more, the source's watermark goes no
+//! further than that partition's own newest time: no row is late because it was read late.
 //!
 //! Beyond Spark, a source may be left out after it was idle for a while, and an idle query's last
 //! windows may be closed by the clock; see [`Idling`].
@@ -22,7 +22,7 @@ use millstream_store::state_log::Facts;
 
 use super::event_times::NewestTimes;
 use crate::api::settings::{Idling, Policy};
-use crate::api::source::Lane;
+use crate::api::source::SourcePartition;
 
 /// The watermarks of one micro-batch, milliseconds since the epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,15 +124,20 @@ impl Watermarks {
     }
 
     /// Ends a micro-batch that ran with [`Self::next`]. `newest` has, by source, the newest event
-    /// times among its rows; `behind` the lanes that have more rows; `now` is on the monotonic
+    /// times among its rows; `behind` the partitions that have more rows; `now` is on the monotonic
     /// clock.
-    pub fn advance(&mut self, newest: &[NewestTimes], behind: &[Vec<Lane>], now: Duration) {
+    pub fn advance(
+        &mut self,
+        newest: &[NewestTimes],
+        behind: &[Vec<SourcePartition>],
+        now: Duration,
+    ) {
         for (source, newest) in newest.iter().enumerate() {
             if newest.is_empty() || self.delays_ms[source].is_none() {
                 continue;
             }
-            for (lane, us) in newest {
-                let known = self.newest_us[source].entry(*lane).or_insert(*us);
+            for (partition, us) in newest {
+                let known = self.newest_us[source].entry(*partition).or_insert(*us);
                 *known = (*known).max(*us);
             }
             self.last_rows[source] = Some(now);
@@ -142,8 +147,8 @@ impl Watermarks {
         self.next.evict_ms = self.next.evict_ms.max(self.of_query(now));
     }
 
-    /// Brings a source's own watermark to where its lanes are read to.
-    fn reach(&mut self, source: usize, behind: &[Vec<Lane>]) {
+    /// Brings a source's own watermark to where its partitions are read to.
+    fn reach(&mut self, source: usize, behind: &[Vec<SourcePartition>]) {
         let Some(delay_ms) = self.delays_ms[source] else { return };
         let behind = behind.get(source).map_or(&[][..], Vec::as_slice);
         if let Some(reached_us) = reached_us(&self.newest_us[source], behind) {
@@ -172,9 +177,9 @@ impl Watermarks {
         }
     }
 
-    /// Moves the watermark where sources have been idle, or lanes have turned out to have no more
-    /// rows; whether it moved.
-    pub fn idle(&mut self, behind: &[Vec<Lane>], now: Duration) -> bool {
+    /// Moves the watermark where sources have been idle, or partitions have turned out to have no
+    /// more rows; whether it moved.
+    pub fn idle(&mut self, behind: &[Vec<SourcePartition>], now: Duration) -> bool {
         for source in 0..self.delays_ms.len() {
             self.reach(source, behind);
         }
@@ -209,12 +214,12 @@ impl Watermarks {
     }
 }
 
-/// Up to which event time a source has been read; `None` where a lane with more rows has given
+/// Up to which event time a source has been read; `None` where a partition with more rows has given
 /// none yet.
-fn reached_us(newest: &NewestTimes, behind: &[Lane]) -> Option<i64> {
+fn reached_us(newest: &NewestTimes, behind: &[SourcePartition]) -> Option<i64> {
     let mut reached = newest.values().copied().max()?;
-    for lane in behind {
-        reached = reached.min(*newest.get(&Some(*lane))?);
+    for partition in behind {
+        reached = reached.min(*newest.get(&Some(*partition))?);
     }
     Some(reached)
 }
@@ -279,21 +284,22 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_with_more_rows_holds_the_source_back() {
+    fn a_partition_with_more_rows_holds_the_source_back() {
         let mut one = watermarks(&[Some(0)], Policy::Min);
-        let mut advance = |lanes: &[(u64, i64)], behind: &[u64]| {
-            let newest = lanes.iter().map(|(lane, s)| (Some(*lane), s * SECOND_US)).collect();
+        let mut advance = |partitions: &[(u64, i64)], behind: &[u64]| {
+            let newest =
+                partitions.iter().map(|(partition, s)| (Some(*partition), s * SECOND_US)).collect();
             one.advance(&[newest], &[behind.to_vec()], Duration::ZERO);
             one.next().evict_ms / 1_000
         };
         assert_eq!(
             advance(&[(1, 100)], &[2]),
             0,
-            "nothing is known of lane 2 but that it has rows"
+            "nothing is known of partition 2 but that it has rows"
         );
         assert_eq!(advance(&[(1, 200), (2, 30)], &[2]), 30);
         assert_eq!(advance(&[(2, 60)], &[1, 2]), 60);
-        assert_eq!(advance(&[(2, 70)], &[]), 200, "all lanes are at their end");
+        assert_eq!(advance(&[(2, 70)], &[]), 200, "all partitions are at their end");
         assert_eq!(advance(&[(2, 80)], &[2]), 200, "it never goes back");
     }
 }

@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, Memory, ReadMode, Table};
 use millstream_engine::api::options::OptionError;
 use millstream_engine::api::source::{
-    Beginning, Failure, Lane, ReadLimit, Source, SourceLog, SourceOffset, Split, Taken,
+    Beginning, Failure, ReadLimit, Source, SourceLog, SourceOffset, SourcePartition, Split, Taken,
 };
 
 use crate::client::cluster::{Cluster, Partitions};
@@ -287,12 +287,12 @@ impl Source for KafkaSource {
         self.buffer.arrived(|| self.look()).await;
     }
 
-    fn lanes_behind(&self) -> Vec<Lane> {
+    fn partitions_behind(&self) -> Vec<SourcePartition> {
         if self.reader.is_none() {
             return Vec::new();
         }
         let behind = self.buffer.behind(|id| self.end_seen(id));
-        behind.iter().map(PartitionId::lane).collect()
+        behind.iter().map(PartitionId::source_partition).collect()
     }
 
     fn committed(&mut self, end: &SourceOffset) {

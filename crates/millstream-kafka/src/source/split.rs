@@ -6,7 +6,9 @@ use arrow::array::{Array, AsArray, BinaryArray, RecordBatch};
 use arrow::compute::concat;
 use arrow::datatypes::{Int32Type, Int64Type};
 use millstream_engine::api::dead_letter::Letter;
-use millstream_engine::api::source::{Failure, Kind, Lane, RecordBatches, Records, Split, Traced};
+use millstream_engine::api::source::{
+    Failure, Kind, RecordBatches, Records, SourcePartition, Split, Traced,
+};
 
 use super::chunk::Chunk;
 use super::rows::Rows;
@@ -31,8 +33,8 @@ impl Split for KafkaSplit {
         self.chunks.iter().map(|chunk| chunk.rows() as u64).sum()
     }
 
-    fn lane(&self) -> Option<Lane> {
-        Some(self.id.lane())
+    fn partition(&self) -> Option<SourcePartition> {
+        Some(self.id.source_partition())
     }
 
     fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
@@ -68,8 +70,8 @@ struct PartitionRecords {
 }
 
 impl Records for PartitionRecords {
-    fn lane(&self) -> Option<Lane> {
-        Some(self.id.lane())
+    fn partition(&self) -> Option<SourcePartition> {
+        Some(self.id.source_partition())
     }
 
     fn read(&self, projection: &[usize], apart: bool) -> Result<Vec<Traced>, Failure> {
