@@ -3,7 +3,7 @@
 //! Commit N becomes visible in these steps:
 //!
 //! 1. its files are there whole, under hidden names, flushed to the disk;
-//! 2. record N is put into `_millstream/commits` ([`super::record`]). From now on N is made;
+//! 2. record N is put into `_millstream/commits` ([`super::commit_record`]). From now on N is made;
 //! 3. the files get their names, `part-N-...`, each in one step;
 //! 4. entry N of the manifest lists them ([`super::manifest`]), and record N-1 goes.
 //!
@@ -28,12 +28,12 @@ use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 
+use super::commit_record::{Part, Record, Records};
 use super::durable::{self, TEMPORARY};
 use super::error::FileError;
 use super::listing::modified_ms;
 use super::manifest::Manifest;
 use super::options::WriteOptions;
-use super::record::{Part, Record, Records};
 use super::write::PartWriter;
 use crate::gather::Destination;
 

@@ -22,12 +22,12 @@ use std::time::{Duration, UNIX_EPOCH};
 use millstream_store::env::Env;
 use serde::{Deserialize, Serialize};
 
+use super::commit_record::Part;
 use super::durable::{self, put_if_absent};
 use super::error::FileError;
 use super::listing::modified_ms;
 use super::metadata_log::{Entry, Numbers};
 use super::options::LogSettings;
-use super::record::Part;
 use super::uri;
 
 const NAME: &str = "_spark_metadata";

@@ -1,43 +1,45 @@
 //! `USING files`, and by format `USING json`, `csv`, `parquet`, `text`: a directory of files.
 //!
 //! As a stream, a directory is watched and each file in it is read once, whole. Which file belongs
-//! to which micro-batch stands in the checkpoint's source log, in Spark's own format ([`log`]), so
-//! a replay reads the same files again and Spark can go on from there. Files must appear whole:
-//! written elsewhere, or under a name that starts with a dot, and then renamed. A file that changes
-//! after it was found stops the query with an error instead of giving part of its rows.
+//! to which micro-batch stands in the checkpoint's source log, in Spark's own format
+//! ([`source_log`]), so a replay reads the same files again and Spark can go on from there. Files
+//! must appear whole: written elsewhere, or under a name that starts with a dot, and then renamed.
+//! A file that changes after it was found stops the query with an error instead of giving part of
+//! its rows.
 //!
 //! As a sink, micro-batches are gathered into files, a commit makes them visible, and a manifest in
 //! Spark's format lists them ([`sink`], [`directory`]).
 //!
 //! - [`options`]: what may stand in OPTIONS. [`listing`]: what there is in a directory.
 //! - [`scanner`] finds new files in the background; [`source`] hands them out.
-//! - [`read`] turns one file into record batches, with a module per format beside it.
-//! - [`record`]: what a commit is; [`manifest`]: what Spark reads; [`metadata_log`]: when a log
-//!   that grows repeats itself, and what of it can go.
+//! - [`read`] turns one file into record batches: lines with `millstream-formats`, Parquet with
+//!   [`parquet`].
+//! - [`commit_record`]: what a commit is; [`manifest`]: what Spark reads; [`metadata_log`]: when a
+//!   log that grows repeats itself, and what of it can go.
 //! - [`static_table`]: all files at once, for joins and batch queries.
 //!
 //! Left out: compressed text files, records that span lines, and partition columns made from
 //! directory names.
 
+mod commit_record;
 mod directory;
 mod durable;
 mod error;
+mod file_records;
 mod infer;
-mod letters;
 mod lines;
 mod listing;
-mod log;
 mod manifest;
 mod metadata_log;
 mod options;
 mod parquet;
+mod payloads;
 mod read;
-mod record;
 mod scanner;
 mod sink;
 mod source;
+mod source_log;
 mod static_table;
-mod traced;
 mod uri;
 mod write;
 

@@ -16,8 +16,8 @@ use tokio::sync::watch;
 
 use super::error::FileError;
 use super::listing::{Found, Place, modified_ms};
-use super::log::{FileLog, Logged};
 use super::read::Reader;
+use super::source_log::{FileLog, Logged};
 
 /// A directory whose time of change is this old cannot get a file without a newer time; it is the
 /// coarsest step that file systems and remote clocks are expected to have.

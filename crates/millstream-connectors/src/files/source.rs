@@ -18,12 +18,12 @@ use millstream_store::env::{Env, Task};
 use tokio::sync::Mutex;
 
 use super::error::FileError;
+use super::file_records::FileRecords;
 use super::listing::Place;
-use super::log::FileLog;
 use super::options::{Format, ReadOptions};
 use super::read::Reader;
 use super::scanner::{self, Counted, Entry, Queue, Scanner};
-use super::traced::FileRecords;
+use super::source_log::FileLog;
 
 /// A directory of files, each read once.
 pub struct FilesSource {

@@ -14,10 +14,10 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
+use super::commit_record::Part;
 use super::directory::Target;
 use super::error::FileError;
 use super::options::WriteOptions;
-use super::record::Part;
 use crate::gather::RowWriter;
 
 /// A row group of a Parquet file is closed when its encoded columns have reached this.
