@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use millstream_testkit::program::Process;
+
 use crate::engine::{self, EngineOptions};
 use crate::error::Error;
-use crate::process::Process;
 
 /// Something that carries records from one topic to another.
 pub trait Contender {
@@ -44,7 +45,7 @@ impl Contender for Relay {
         if self.transactions {
             command.arg("--transactions");
         }
-        Process::start("the relay", command, &directory.join("relay.log"))
+        Ok(Process::start("the relay", command, &directory.join("relay.log"))?)
     }
 }
 

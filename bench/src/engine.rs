@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::Command;
 
 use millstream_store::env::Env;
+use millstream_testkit::program::Process;
 use serde::Serialize;
 
 use crate::clock::Clock;
 use crate::contender::{self, Route};
 use crate::error::Error;
-use crate::process::Process;
 use crate::progress::Reader;
 use crate::report;
 
@@ -63,7 +63,7 @@ impl EngineOptions {
 /// Starts `millstream run` on a pipeline; its files go to `directory`.
 pub fn start(pipeline: &str, options: &EngineOptions, directory: &Path) -> Result<Process, Error> {
     let command = command(pipeline, options, directory)?;
-    Process::start(NAME, command, &directory.join(LOG))
+    Ok(Process::start(NAME, command, &directory.join(LOG))?)
 }
 
 /// As [`start`], with what it tells of its progress.

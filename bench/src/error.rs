@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use millstream_testkit::error as kit;
+use rdkafka::error::KafkaError;
 
 /// Why a benchmark could not be run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -11,36 +12,15 @@ pub enum Error {
     /// The flags contradict each other or cannot be met.
     #[error("{problem}")]
     Flags { problem: String },
-    /// A program that a benchmark needs is not installed or does not start.
-    #[error("cannot start `{program}` ({source}); {remedy}")]
-    Program { program: String, remedy: String, source: std::io::Error },
+    /// A program, a file or a broker, of a benchmark or for it.
+    #[error(transparent)]
+    Kit(#[from] kit::Error),
     /// The engine was not built.
     #[error(
         "{} is not there; build it with `cargo build --release -p millstream -p millstream-bench`",
         path.display()
     )]
     NoEngine { path: PathBuf },
-    /// A helper program ran and failed.
-    #[error("{what} failed ({status}):\n{output}")]
-    Helper { what: &'static str, status: ExitStatus, output: String },
-    /// A file or directory of the benchmark's own could not be used.
-    #[error("cannot {action} {}: {source}", path.display())]
-    File { action: &'static str, path: PathBuf, source: std::io::Error },
-    /// The Kafka client refused.
-    #[error("{what}: {source}")]
-    Kafka { what: String, source: KafkaError },
-    /// The broker refused to make or delete a topic.
-    #[error("topic {topic}: the broker answered {code}")]
-    Topic { topic: String, code: RDKafkaErrorCode },
-    /// The broker did not answer in time.
-    #[error("the broker at {brokers} did not answer within {waited_s} s{log}")]
-    BrokerSilent { brokers: String, waited_s: u64, log: String },
-    /// A process ended before it was told to.
-    #[error("{process} ended by itself ({status}); the end of its output:\n{log}")]
-    Ended { process: String, status: ExitStatus, log: String },
-    /// A process did not end.
-    #[error("{process} has not ended after {waited_s} s; the end of its output:\n{log}")]
-    Endless { process: String, waited_s: u64, log: String },
     /// A process did not end well when it was told to.
     #[error("{process} was asked to stop and ended with {status}; the end of its output:\n{log}")]
     Unclean { process: String, status: ExitStatus, log: String },
@@ -86,7 +66,7 @@ impl Error {
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| Self::File { action, path, source }
+        move |source| Self::Kit(kit::Error::File { action, path, source })
     }
 
     /// For `map_err` on what is done to a Delta table.
@@ -97,6 +77,6 @@ impl Error {
     /// For `map_err` on calls of the Kafka client.
     pub fn kafka(what: impl Into<String>) -> impl FnOnce(KafkaError) -> Self {
         let what = what.into();
-        move |source| Self::Kafka { what, source }
+        move |source| Self::Kit(kit::Error::Kafka { what, source })
     }
 }

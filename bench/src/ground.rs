@@ -83,7 +83,7 @@ impl Ground {
         flags.check()?;
         let options = EngineOptions::parse(&flags.engine_option)?;
         let work = WorkDirectory::create()?;
-        let broker = Broker::of(env, &work, flags.brokers.as_deref())?;
+        let broker = Broker::of(&work, flags.brokers.as_deref())?;
         Ok(Self { env: env.clone(), options, broker, name, work })
     }
 
@@ -117,9 +117,9 @@ impl Ground {
         work: impl FnOnce(&str) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let topic = format!("{}-{}-{label}", self.name, std::process::id());
-        self.broker.topics.create(&topic, partitions, options)?;
+        self.broker.create(&topic, partitions, options)?;
         let outcome = work(&topic);
-        let deleted = self.broker.topics.delete(&[&topic]);
+        let deleted = self.broker.delete(&[&topic]);
         // What failed first is what is told.
         let outcome = outcome?;
         deleted.map(|()| outcome)
@@ -151,7 +151,7 @@ impl Ground {
         let mut engine =
             engine::start_telling(&self.env, &clock, pipeline, &self.options, directory)?;
         let messages = u32::try_from(messages).unwrap_or(u32::MAX);
-        let usage = engine.process.wait(&self.env, PATIENCE + PATIENCE_PER_MESSAGE * messages)?;
+        let usage = engine.process.wait(PATIENCE + PATIENCE_PER_MESSAGE * messages)?;
         let elapsed = self.env.monotonic() - began;
         Ok((Took { elapsed, usage }, engine.progress.finish()?))
     }

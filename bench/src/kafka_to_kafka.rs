@@ -117,7 +117,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         EngineOptions { delivery: flags.delivery, ..EngineOptions::parse(&flags.engine_option)? };
     // Made before the broker and so dropped after it: nobody writes there any more.
     let work = WorkDirectory::create()?;
-    let broker = Broker::of(env, &work, flags.brokers.as_deref())?;
+    let broker = Broker::of(&work, flags.brokers.as_deref())?;
     let bench = Bench {
         flags,
         options,

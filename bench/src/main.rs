@@ -24,7 +24,6 @@
 //! user says otherwise, and every line names what was changed.
 
 mod broker;
-mod cache;
 mod clock;
 mod contender;
 mod delta;
@@ -41,10 +40,10 @@ mod messages;
 mod meter;
 mod nexmark;
 mod offset_management;
+mod offsets;
 mod payload;
 mod peers;
 mod plot;
-mod process;
 mod progress;
 mod quantiles;
 mod rate_to_stats;
@@ -58,7 +57,6 @@ mod settings;
 mod sinks;
 mod state_size;
 mod throughput;
-mod topics;
 mod windowed;
 mod work_directory;
 

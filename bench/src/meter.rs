@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::payload::{self, Payload};
 use crate::quantiles::{Latencies, Quantiles};
-use crate::{settings, topics};
+use crate::{offsets, settings};
 
 /// How often the meter looks up when nothing comes.
 const POLL: Duration = Duration::from_millis(20);
@@ -140,7 +140,7 @@ impl Meter {
         let consumer: BaseConsumer = settings::meter(brokers)
             .create()
             .map_err(Error::kafka("starting the meter's consumer"))?;
-        let all = topics::beginnings(topic, partitions);
+        let all = offsets::beginnings(topic, partitions);
         consumer.assign(&all).map_err(Error::kafka(format!("reading {topic}")))?;
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),

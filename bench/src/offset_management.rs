@@ -177,7 +177,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     check(flags)?;
     let work = WorkDirectory::create()?;
     let is_needed = flags.route.contains(&Route::KafkaToKafka);
-    let broker = is_needed.then(|| Broker::of(env, &work, flags.brokers.as_deref())).transpose()?;
+    let broker = is_needed.then(|| Broker::of(&work, flags.brokers.as_deref())).transpose()?;
     let report = Report::new("offset-management", broker.as_ref());
     let bench = Bench { env, flags, broker, work, report };
     eprintln!("{}", table_head());

@@ -145,7 +145,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     flags.rate.iter().try_for_each(|rate| flags.load(*rate).check())?;
     let entrants = flags.entrants()?;
     let work = WorkDirectory::create()?;
-    let broker = Broker::of(env, &work, flags.brokers.as_deref())?;
+    let broker = Broker::of(&work, flags.brokers.as_deref())?;
     let bench = Bench {
         flags,
         entrants,

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use millstream_store::env::Env;
+use millstream_testkit::program::{Process, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{self, EngineOptions, sql_options};
 use crate::error::Error;
-use crate::process::{Process, Usage};
 use crate::quantiles::Quantiles;
 use crate::report::{self, Report};
 use crate::work_directory::WorkDirectory;
@@ -178,7 +178,7 @@ pub(super) fn measure(
     let before = process.usage();
     let lines = intervals(env, &report, warm_up_intervals + 1, limit, &mut process)?;
     let after = process.usage();
-    let status = process.stop(env)?;
+    let status = process.stop()?;
     if !status.success() {
         let (process, log) = (process.name().to_owned(), process.log_tail());
         return Err(Error::Unclean { process, status, log });

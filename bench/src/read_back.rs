@@ -13,7 +13,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 
 use crate::error::Error;
-use crate::{settings, topics};
+use crate::{offsets, settings};
 
 const POLL: Duration = Duration::from_millis(100);
 
@@ -60,7 +60,7 @@ pub fn topic(
     config.set("enable.partition.eof", "true");
     let reading = || Error::kafka(format!("reading {topic}"));
     let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet).map_err(reading())?;
-    consumer.assign(&topics::beginnings(topic, partitions)).map_err(reading())?;
+    consumer.assign(&offsets::beginnings(topic, partitions)).map_err(reading())?;
     let mut ended = 0;
     while ended < partitions {
         match consumer.poll(POLL) {

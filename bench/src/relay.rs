@@ -15,7 +15,7 @@ use rdkafka::message::BorrowedMessage;
 use rdkafka::producer::{BaseProducer, BaseRecord};
 
 use crate::error::Error;
-use crate::{settings, topics};
+use crate::{offsets, settings};
 
 /// How often acknowledgements are looked at when nothing comes in.
 const POLL: Duration = Duration::from_millis(10);
@@ -46,7 +46,7 @@ fn run_plainly(flags: &Flags) -> Result<(), Error> {
     let consumer: BaseConsumer = settings::relay_consumer(&flags.brokers)
         .create()
         .map_err(Error::kafka("starting the relay's consumer"))?;
-    let ends = topics::ends(&consumer, &flags.from)?;
+    let ends = offsets::ends(&consumer, &flags.from)?;
     let producer: BaseProducer = settings::relay_producer(&flags.brokers, ends.count())
         .create()
         .map_err(Error::kafka("starting the relay's producer"))?;

@@ -16,6 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use millstream_store::env::{Env, Thread};
+use millstream_testkit::program::{Process, Usage};
 use serde::Serialize;
 
 use crate::broker::Broker;
@@ -25,7 +26,6 @@ use crate::error::Error;
 use crate::generator::{Generator, Sent};
 use crate::meter::{Measured, Meter, Tally};
 use crate::payload;
-use crate::process::{Process, Usage};
 use crate::quantiles::Quantiles;
 use crate::report;
 use crate::schedule::Schedule;
@@ -129,11 +129,11 @@ impl<'a> Stage<'a> {
     ) -> Result<Outcome, Error> {
         let name = format!("bench-{}-{label}", std::process::id());
         let (from, to) = (format!("{name}-in"), format!("{name}-out"));
-        self.broker.topics.create(&from, load.partitions, &[])?;
-        self.broker.topics.create(&to, load.partitions, &[])?;
+        self.broker.create(&from, load.partitions, &[])?;
+        self.broker.create(&to, load.partitions, &[])?;
         let directory = self.work.subdirectory(&name)?;
         let outcome = self.measure(contender, load, round, (&from, &to), &directory);
-        self.broker.topics.delete(&[&from, &to])?;
+        self.broker.delete(&[&from, &to])?;
         outcome
     }
 
@@ -164,7 +164,7 @@ impl<'a> Stage<'a> {
         let sending = Sending::start(env, generator, schedule);
         let (sent, usage) = self.watch(sending, start_us + warmup_us, &mut process)?;
         self.wait_until_received(&meter, sent.records, &mut process)?;
-        let status = process.stop(env)?;
+        let status = process.stop()?;
         if contender.ends_well() && !status.success() {
             let (process, log) = (process.name().to_owned(), process.log_tail());
             return Err(Error::Unclean { process, status, log });

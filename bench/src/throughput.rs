@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use millstream_testkit::program::Usage;
 use serde::Serialize;
 
 use crate::messages::MESSAGE_BYTES;
-use crate::process::Usage;
 use crate::report;
 
 /// What one run took.

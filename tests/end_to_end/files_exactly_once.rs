@@ -17,7 +17,7 @@ use crate::files_and_static::{data_files, sorted_lines};
 use crate::kafka::{self, Broker};
 use crate::live::{ASYNC, Numbers, PARTITIONS, STEPS, kills};
 use crate::millstream::{Pipeline, Running, table};
-use crate::{cache, spark, wait};
+use crate::{cache, program, spark, wait};
 
 /// So many commits that the manifest is compacted, and what is superseded deleted, all the time.
 const OFTEN: [(&str, &str); 2] = [("commitInterval", "100ms"), ("fileSink.log.cleanupDelay", "1s")];
@@ -203,7 +203,7 @@ fn spark_reads_a_directory_after_kills_compaction_and_deletion() {
     python.env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     python.current_dir(directory.path());
-    let read = cache::output_of("reading directories with Spark", python);
+    let read = program::output("reading directories with Spark", python, "").unwrap();
     let expected = [&often, &each]
         .map(|filed| format!("{{\"rows\": {0}, \"distinct\": {0}}}\n", filed.rows()));
     assert_eq!(read, expected.concat());

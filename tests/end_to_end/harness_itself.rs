@@ -7,7 +7,7 @@ use crate::bad_input::SmallDisk;
 use crate::kafka::{self, Broker};
 use crate::spark::{Relay, Spark};
 use crate::topics::{Record, sorted_values};
-use crate::{cache, process, wait};
+use crate::{process, wait};
 
 #[test]
 fn records_come_back_as_they_went() {
@@ -111,21 +111,6 @@ fn disks_and_files_can_be_made_small() {
     assert!(can_write(&second, |_| ()));
     drop(disk);
     assert!(!first.exists(), "it is unmounted");
-}
-
-#[test]
-fn a_broken_download_is_made_again() {
-    let name = format!("harness-{}", std::process::id());
-    let mut fills = 0;
-    for recipe in ["a", "a", "b"] {
-        cache::prepared(&name, recipe, |_| fills += 1);
-    }
-    let directory = cache::prepared(&name, "b", |_| fills += 1);
-    std::fs::remove_file(directory.join("complete")).expect("there is a marker");
-    cache::prepared(&name, "b", |_| fills += 1);
-    assert_eq!(fills, 3);
-    std::fs::remove_dir_all(&directory).expect("it can be removed");
-    std::fs::remove_file(directory.with_extension("lock")).expect("it can be removed");
 }
 
 #[test]

@@ -13,17 +13,13 @@
 //! No process outlives the test process ([`process`]), and nothing waits for a fixed time where
 //! it can wait for an event ([`wait`]).
 
-mod cache;
+use millstream_testkit::{cache, kafka, process, program, proxy, topics, wait};
+
 mod checkpoint;
-mod kafka;
 mod live;
 mod millstream;
 mod oracle;
-mod process;
-mod proxy;
 mod spark;
-mod topics;
-mod wait;
 
 mod bad_input;
 mod bench;

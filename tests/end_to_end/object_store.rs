@@ -104,18 +104,8 @@ impl Drop for Server {
 
 /// A virtual environment with the server.
 fn installed() -> std::path::PathBuf {
-    let requirements = cache::repository().join("tests/object_store/requirements.txt");
-    let recipe = fs::read_to_string(&requirements).expect("it is in the repository");
-    cache::prepared("object-store", &recipe, |directory| {
-        cache::require("python3", "--version", "apt-get install python3 python3-venv");
-        let mut venv = Command::new("python3");
-        venv.args(["-m", "venv"]).arg(directory);
-        cache::run("making a virtual environment", venv);
-        let mut pip = Command::new(directory.join("bin/pip"));
-        pip.args(["install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-        pip.arg(&requirements);
-        cache::run("installing an S3 server with pip", pip);
-    })
+    let requirements = include_str!("../object_store/requirements.txt");
+    cache::python("object-store", requirements).unwrap()
 }
 
 /// A pipeline that makes a commit of each of its input files.

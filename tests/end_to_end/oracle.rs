@@ -39,7 +39,6 @@ pub fn all() -> MutexGuard<'static, Oracle> {
 
 /// The engines' virtual environment.
 pub fn installed() -> PathBuf {
-    cache::require("python3", "--version", "apt-get install python3 python3-venv");
     let installing = Command::new(cache::repository().join("tests/lake/install"))
         .stderr(Stdio::inherit())
         .output()

@@ -37,7 +37,7 @@ impl Spark {
         let directory = tempfile::Builder::new().prefix("millstream-spark-").tempdir();
         let directory = directory.expect("a temporary directory can be made");
         let log = File::create(directory.path().join("log")).expect("it is writable");
-        let jars = cache::jars("spark-jars-4.2.0", "tests/spark/pom.xml");
+        let jars = cache::jars("spark-jars-4.2.0", include_str!("../spark/pom.xml")).unwrap();
         let mut python = Command::new(python());
         python.arg(cache::repository().join("tests/spark/relay.py")).arg(jars);
         python.args([relay.servers, relay.topic_in, relay.topic_out]).arg(relay.checkpoint);
@@ -119,18 +119,7 @@ fn read_answers(stdout: impl std::io::Read + Send + 'static) -> Receiver<String>
 
 /// The Python of a virtual environment that has PySpark.
 pub fn python() -> PathBuf {
-    let requirements = cache::repository().join("tests/spark/requirements.txt");
-    let recipe = fs::read_to_string(&requirements).expect("the requirements are there");
-    let environment = cache::prepared("pyspark-4.2.0", &recipe, |directory| {
-        cache::require("python3", "--version", "apt-get install python3 python3-venv");
-        cache::require("java", "-version", "apt-get install openjdk-17-jre-headless");
-        let mut venv = Command::new("python3");
-        venv.args(["-m", "venv"]).arg(directory);
-        cache::run("making a virtual environment (apt-get install python3-venv)", venv);
-        let mut pip = Command::new(directory.join("bin/pip"));
-        pip.args(["install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-        pip.arg(&requirements);
-        cache::run("installing PySpark with pip", pip);
-    });
+    let requirements = include_str!("../spark/requirements.txt");
+    let environment = cache::python("pyspark-4.2.0", requirements).unwrap();
     environment.join("bin/python")
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{cache, spark};
+use crate::{cache, program, spark};
 
 /// Files whose every answer is Spark's, but for records that say `onlyif millstream`.
 const FILES: &[&str] = &[
@@ -30,5 +30,5 @@ fn spark_gives_the_answers_that_are_expected_here() {
     python.arg(tests.join("spark/slt.py")).args(FILES.iter().map(file));
     python.env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");
     python.current_dir(directory.path());
-    cache::run("running the queries of tests/slt on Spark", python);
+    program::run("running the queries of tests/slt on Spark", python, "").unwrap();
 }

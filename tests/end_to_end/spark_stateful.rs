@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use crate::{cache, spark};
+use crate::{cache, program, spark};
 
 #[test]
 fn queries_with_state_give_what_spark_gives() {
@@ -14,5 +14,5 @@ fn queries_with_state_give_what_spark_gives() {
     python.arg("--work").arg(directory.path().join("cases"));
     python.env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");
     python.current_dir(directory.path());
-    cache::run("comparing queries with state with Spark", python);
+    program::run("comparing queries with state with Spark", python, "").unwrap();
 }

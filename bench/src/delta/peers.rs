@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::ValueEnum;
+use millstream_testkit::program;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::step::{OpenFacts, Outcome};
 use crate::contender;
 use crate::error::Error;
-use crate::process;
 
 const SCRIPT: &str = include_str!("peers.py");
 const REMEDY: &str = "--engines must name the directory that tests/lake/install prints";
@@ -106,7 +106,7 @@ impl Peers<'_> {
         python.args([self.commits, self.pause_ms, self.part_size].map(|number| number.to_string()));
         python.arg(self.engines.join("jars"));
         python.current_dir(directory).env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");
-        let said = process::output("another engine", python, REMEDY)?;
+        let said = program::output("another engine", python, REMEDY)?;
         // Engines may have had something to say before.
         let line = said.lines().next_back().unwrap_or_default();
         serde_json::from_str(line).map_err(|error| Error::Result {

@@ -14,6 +14,7 @@ use millstream_lake::maintenance::LiveTable;
 use millstream_lake::store::TableStore;
 use millstream_lake::table::{Append, Table};
 use millstream_store::env::Env;
+use millstream_testkit::program;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,6 @@ use super::delay::Delayed;
 use super::synthetic::{self, APPLICATION, CHECKPOINT_INTERVAL};
 use crate::contender;
 use crate::error::Error;
-use crate::process;
 use crate::report::{median, rounded};
 
 /// Files that are added before a full checkpoint: one of the same version would be taken over.
@@ -129,7 +129,7 @@ impl Request {
         let request = serde_json::to_string(self).expect("a request is plain values");
         let mut program = contender::this_program()?;
         program.args(["delta", "--step", &request]);
-        let said = process::output("a step of the benchmark", program, "build it again")?;
+        let said = program::output("a step of the benchmark", program, "build it again")?;
         serde_json::from_str(&said).map_err(|error| Error::Result {
             path: self.table.clone(),
             problem: format!("the step {:?} gave no result ({error}): {said}", self.kind),
@@ -313,12 +313,12 @@ impl Step<'_> {
     }
 
     fn now(&self) -> Since {
-        let cpu_seconds = process::own_usage().cpu_seconds;
+        let cpu_seconds = program::own_usage().cpu_seconds;
         Since { at: self.env.monotonic(), cpu_seconds }
     }
 
     fn outcome<T>(&self, since: &Since, facts: T) -> Outcome<T> {
-        let (at, usage) = (self.env.monotonic(), process::own_usage());
+        let (at, usage) = (self.env.monotonic(), program::own_usage());
         Outcome {
             facts,
             wall_ms: ms(at - since.at),

@@ -15,11 +15,11 @@ use millstream_engine::driver::stop::stop_pair;
 use millstream_engine::flow::{self, FlowError, PlannedFlow, RunSettings, Setup};
 use millstream_engine::pipeline::{Flow, Pipeline};
 use millstream_store::env::Env;
+use millstream_testkit::program;
 
 use super::source::{Chunks, InProcess};
 use super::{Input, Outcome};
 use crate::error::Error;
-use crate::process;
 
 /// Flags of `millstream-bench in-process`.
 #[derive(Debug, clap::Args)]
@@ -44,7 +44,7 @@ pub struct Flags {
 pub fn run(env: &Env, flags: &Flags) -> Result<(), Error> {
     let Flags { messages, partitions, windows, keys, .. } = *flags;
     let chunks = Chunks::make(&Input { messages, partitions, windows, keys })?;
-    let (began, before) = (env.monotonic(), process::own_usage());
+    let (began, before) = (env.monotonic(), program::own_usage());
     let (flow, plan) = load(env, flags, Arc::new(chunks))?;
     let (stopper, stop) = stop_pair();
     let settings = RunSettings {
@@ -61,7 +61,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<(), Error> {
     // Without it the flow would take itself to be stopped.
     drop(stopper);
     let finished = finished.map_err(|failure| Error::InProcess { problem: failure.to_string() })?;
-    let (elapsed, after) = (env.monotonic() - began, process::own_usage());
+    let (elapsed, after) = (env.monotonic() - began, program::own_usage());
     let outcome = Outcome {
         seconds: elapsed.as_secs_f64(),
         cpu_seconds: after.cpu_seconds - before.cpu_seconds,

@@ -11,12 +11,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use millstream_testkit::program::{self, Usage};
 use serde::Deserialize;
 
 use crate::contender;
 use crate::engine::EngineOptions;
 use crate::error::Error;
-use crate::process::{self, Usage};
 use crate::throughput::Took;
 
 /// What stands behind `USING` in a pipeline.
@@ -73,7 +73,7 @@ pub fn run(
     for (key, value) in &options.set {
         command.args(["--set", &format!("{key}={value}")]);
     }
-    let output = process::output("running the engine in process", command, "")?;
+    let output = program::output("running the engine in process", command, "")?;
     let outcome: Outcome = serde_json::from_str(output.trim()).map_err(|error| Error::Result {
         path: file,
         problem: format!("the run told {output:?}: {error}"),

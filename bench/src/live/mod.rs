@@ -10,6 +10,7 @@ pub mod plan;
 use std::path::Path;
 use std::time::Duration;
 
+use millstream_testkit::program::Usage;
 use rdkafka::producer::BaseRecord;
 use serde::Serialize;
 
@@ -18,7 +19,6 @@ use crate::engine::{self, Telling};
 use crate::error::Error;
 use crate::ground::Ground;
 use crate::messages::Messages;
-use crate::process::Usage;
 use crate::progress::Told;
 use crate::quantiles::{Latencies, Quantiles};
 use crate::report;
@@ -150,7 +150,7 @@ impl Live<'_> {
         let mut resident = Vec::new();
         let mut second = |engine: &mut Telling| {
             resident.push((clock.now_us(), engine.process.resident_mb()));
-            engine.process.check()
+            Ok(engine.process.check()?)
         };
         let late = self.send(&plan, &mut feed, &clock, &mut each, || second(&mut engine))?;
         let (elapsed, after) = (env.monotonic() - began, engine.process.usage());
@@ -235,7 +235,7 @@ impl Live<'_> {
     }
 
     fn stop(&self, mut engine: Telling) -> Result<Vec<Told>, Error> {
-        let status = engine.process.stop(&self.ground.env)?;
+        let status = engine.process.stop()?;
         if !status.success() {
             let (process, log) = (engine.process.name().to_owned(), engine.process.log_tail());
             return Err(Error::Unclean { process, status, log });

@@ -22,6 +22,7 @@ use std::time::Duration;
 use arrow::array::AsArray;
 use clap::ValueEnum;
 use millstream_store::env::Env;
+use millstream_testkit::program::{self, Usage};
 use rdkafka::Message as _;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use serde::Serialize;
@@ -32,10 +33,9 @@ use crate::ground::{Ground, TopicFlags};
 use crate::in_process::InputKind;
 use crate::live::LiveFlags;
 use crate::messages::{Found, Messages};
-use crate::process::{self, Usage};
 use crate::report::{self, Report};
 use crate::throughput::{Medians, Throughput, Took};
-use crate::{read_back, settings, topics};
+use crate::{offsets, read_back, settings};
 
 const NAME: &str = "map-only";
 const POLL: Duration = Duration::from_millis(100);
@@ -207,12 +207,12 @@ impl Bench<'_> {
     /// In this process: the client needs no more than a loop.
     fn client(&self) -> Result<Took, Error> {
         let env = &self.ground.env;
-        let (began, before) = (env.monotonic(), process::own_usage());
+        let (began, before) = (env.monotonic(), program::own_usage());
         let consumer: BaseConsumer = settings::relay_consumer(&self.ground.broker.address)
             .create()
             .map_err(Error::kafka("starting a consumer"))?;
         let reading = || Error::kafka(format!("reading {}", self.topic));
-        let beginnings = topics::beginnings(self.topic, self.flags.topic.partitions);
+        let beginnings = offsets::beginnings(self.topic, self.flags.topic.partitions);
         consumer.assign(&beginnings).map_err(reading())?;
         let mut read = 0;
         while read < self.flags.messages {
@@ -221,7 +221,7 @@ impl Bench<'_> {
                 read += 1;
             }
         }
-        let (elapsed, after) = (env.monotonic() - began, process::own_usage());
+        let (elapsed, after) = (env.monotonic() - began, program::own_usage());
         let usage = Usage { cpu_seconds: after.cpu_seconds - before.cpu_seconds, ..after };
         Ok(Took { elapsed, usage })
     }

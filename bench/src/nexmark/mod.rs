@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use millstream_store::env::Env;
+use millstream_testkit::{error as kit, program};
 use serde::Serialize;
 
 use crate::engine::sql_options;
@@ -27,7 +28,7 @@ use crate::error::Error;
 use crate::ground::{Ground, TopicFlags};
 use crate::report::{self, Report};
 use crate::throughput::Took;
-use crate::{contender, process, read_back};
+use crate::{contender, read_back};
 use expected::{Expected, Run, expected};
 use queries::{QUERIES, Query};
 use rows::Rows;
@@ -199,13 +200,15 @@ impl Bench<'_> {
             let file = contender::write(directory, "pipeline.sql", &pipeline)?;
             let mut command = contender::millstream()?;
             command.arg("validate").arg(&file);
-            match process::output("validating a query", command, "") {
+            match program::output("validating a query", command, "") {
                 Ok(_) => Ok(None),
-                Err(Error::Helper { status, output, .. }) if status.code() == Some(REFUSED) => {
+                Err(kit::Error::Failed { status, output, .. })
+                    if status.code() == Some(REFUSED) =>
+                {
                     let first = output.lines().next().unwrap_or_default();
                     Ok(Some(first.strip_prefix("error: ").unwrap_or(first).to_owned()))
                 }
-                Err(error) => Err(error),
+                Err(error) => Err(error.into()),
             }
         })
     }

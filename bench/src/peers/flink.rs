@@ -1,14 +1,16 @@
 //! Apache Flink 2.2, a SQL script in one Java process. Its launcher is
 //! `bench/peers/FlinkRelay.java`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cache;
+use millstream_testkit::program::{self, Process};
+use millstream_testkit::{cache, error as kit};
+
 use crate::contender::{self, Contender, Route};
 use crate::engine::{Delivery, sql_options};
 use crate::error::Error;
-use crate::process::Process;
 use crate::report;
 
 const LAUNCHER: &str = include_str!("../../peers/FlinkRelay.java");
@@ -32,13 +34,14 @@ impl Flink {
 }
 
 /// The wheel's `lib` directory has what a cluster's has.
-fn download(directory: &Path) -> Result<(), Error> {
-    let requirements = contender::write(directory, "requirements.txt", REQUIREMENTS)?;
+fn download(directory: &Path) -> Result<(), kit::Error> {
+    let requirements = directory.join("requirements.txt");
+    fs::write(&requirements, REQUIREMENTS).map_err(kit::Error::file("write", &requirements))?;
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
     pip.arg("--target").arg(directory).arg("--requirement").arg(requirements);
     let remedy = "install Python: apt-get install python3 python3-pip";
-    cache::run("downloading Flink with pip", pip, remedy)?;
+    program::run("downloading Flink with pip", pip, remedy)?;
     cache::add_jars(directory, POM)
 }
 
@@ -54,7 +57,7 @@ impl Contender for Flink {
         let classes = format!("{}:{}", flink.display(), connector.display());
         java.args(["-Xmx1g", "-cp", &classes]).arg(launcher).arg(script);
         java.arg(directory.join("checkpoints")).arg(self.checkpoints).current_dir(directory);
-        Process::start("Flink", java, &directory.join("flink.log"))
+        Ok(Process::start("Flink", java, &directory.join("flink.log"))?)
     }
 }
 

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cache;
+use millstream_testkit::cache;
+use millstream_testkit::program::Process;
+
 use crate::contender::{self, Contender, Route};
 use crate::error::Error;
-use crate::process::Process;
 
 const QUERY: &str = include_str!("../../peers/spark.py");
 const REQUIREMENTS: &str = include_str!("../../../tests/spark/requirements.txt");
@@ -36,6 +37,6 @@ impl Contender for Spark {
         python.arg(&self.jars).args([route.brokers, route.from, route.to]);
         python.arg(directory.join("checkpoint")).arg(self.partitions.to_string());
         python.current_dir(directory).env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");
-        Process::start("Spark", python, &directory.join("spark.log"))
+        Ok(Process::start("Spark", python, &directory.join("spark.log"))?)
     }
 }

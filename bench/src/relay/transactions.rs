@@ -9,8 +9,8 @@ use rdkafka::producer::Producer;
 use rdkafka::topic_partition_list::Offset;
 
 use super::{
-    BaseConsumer, BaseProducer, Consumer, Duration, Error, Flags, Message, POLL, send, settings,
-    topics,
+    BaseConsumer, BaseProducer, Consumer, Duration, Error, Flags, Message, POLL, offsets, send,
+    settings,
 };
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ pub fn run(flags: &Flags) -> Result<(), Error> {
     let consumer: BaseConsumer = settings::relay_consumer(&flags.brokers)
         .create()
         .map_err(Error::kafka("starting the relay's consumer"))?;
-    let ends = topics::ends(&consumer, &flags.from)?;
+    let ends = offsets::ends(&consumer, &flags.from)?;
     let mut config = settings::relay_producer(&flags.brokers, ends.count());
     config.set("transactional.id", &flags.to);
     let producer: BaseProducer =

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use clap::ValueEnum as _;
 use millstream_store::env::Env;
+use millstream_testkit::program::Process;
 use serde::Serialize;
 
 use crate::broker::Broker;
 use crate::engine::{self, EngineOptions};
 use crate::error::Error;
-use crate::process::Process;
 use crate::report::{self, Report};
 use crate::work_directory::WorkDirectory;
 use kinds::Kind;
@@ -110,7 +110,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     };
     let work = WorkDirectory::create()?;
     let broker = match kinds.iter().any(|kind| kind.is_kafka()) {
-        true => Some(Broker::of(env, &work, flags.brokers.as_deref())?),
+        true => Some(Broker::of(&work, flags.brokers.as_deref())?),
         false => None,
     };
     let report = Report::new("sinks", broker.as_ref());
@@ -133,7 +133,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         }
     }
     for sink in &mut sinks {
-        let status = sink.process.stop(env)?;
+        let status = sink.process.stop()?;
         if !status.success() {
             let (process, log) = (sink.process.name().to_owned(), sink.process.log_tail());
             return Err(Error::Unclean { process, status, log });
@@ -157,7 +157,7 @@ impl Running {
         let (brokers, topic) =
             (broker.map_or("", |broker| &broker.address), format!("sinks-{name}"));
         if let Some(broker) = broker.filter(|_| kind.is_kafka()) {
-            broker.topics.create(&topic, 1, &[])?;
+            broker.create(&topic, 1, &[])?;
         }
         let pipeline = kind.pipeline(rate, &output, (brokers, &topic), options);
         let process = engine::start(&pipeline, &EngineOptions::default(), &directory)?;

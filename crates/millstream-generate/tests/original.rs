@@ -4,8 +4,6 @@
 //! description, of both ([`grammar`]); and where the two differ on purpose, both are written down
 //! ([`differences`]). One process of Java serves all of it.
 
-#[path = "../../../tests/end_to_end/cache.rs"]
-mod cache;
 #[path = "original/differences.rs"]
 mod differences;
 #[path = "original/exact.rs"]
@@ -17,27 +15,19 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use millstream_generate::{Generator, Template};
+use millstream_testkit::cache;
 use serde_json::{Value, json};
 
 /// 22 November 2026, 10:36:03.564.
 const NOW_MS: i64 = 1_795_343_763_564;
-
-/// Starts processes for [`cache`].
-mod process {
-    use std::io;
-    use std::process::{Child, Command};
-
-    pub fn spawn(mut command: Command) -> io::Result<Child> {
-        command.spawn()
-    }
-}
 
 /// Messages of one generator, or that it failed.
 type Messages = Result<Vec<String>, String>;
 
 /// Each template, written `messages` times by the original.
 fn original(templates: &[&str], messages: usize) -> Vec<Messages> {
-    let jars = cache::jars("json-data-generator-1.16", "tests/json_data_generator/pom.xml");
+    let pom = include_str!("../../../tests/json_data_generator/pom.xml");
+    let jars = cache::jars("json-data-generator-1.16", pom).unwrap();
     let driver = cache::repository().join("tests/json_data_generator/driver.js");
     let mut java = Command::new("java");
     java.args(["-Duser.timezone=UTC", "-Duser.language=en", "-Duser.country=US", "-cp"]);

@@ -1,13 +1,10 @@
-//! Topics and records of a broker, through librdkafka.
+//! Topics and records of a broker, for tests: whatever goes wrong is a panic.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rdkafka::ClientContext;
-use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -15,6 +12,7 @@ use rdkafka::message::{BorrowedMessage, Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
+use crate::admin::{Admin, admin_options, block_on};
 use crate::wait;
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
@@ -22,10 +20,15 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// A record to produce.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
+    /// `None` lets the client choose.
     pub partition: Option<i32>,
+    /// The key.
     pub key: Option<Vec<u8>>,
+    /// `None` is a tombstone.
     pub value: Option<Vec<u8>>,
+    /// Milliseconds since the epoch; `None` for the time of sending.
     pub timestamp_ms: Option<i64>,
+    /// Names and values.
     pub headers: Vec<(String, Vec<u8>)>,
 }
 
@@ -35,21 +38,25 @@ impl Record {
         Self { value: Some(value.into()), ..Self::default() }
     }
 
+    /// With a key.
     pub fn key(mut self, key: impl Into<Vec<u8>>) -> Self {
         self.key = Some(key.into());
         self
     }
 
+    /// To a certain partition.
     pub fn to(mut self, partition: i32) -> Self {
         self.partition = Some(partition);
         self
     }
 
+    /// With a time, milliseconds since the epoch.
     pub fn at_ms(mut self, timestamp_ms: i64) -> Self {
         self.timestamp_ms = Some(timestamp_ms);
         self
     }
 
+    /// With one more header.
     pub fn header(mut self, name: &str, value: &[u8]) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -59,11 +66,17 @@ impl Record {
 /// A record as a consumer sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
+    /// Where it is.
     pub partition: i32,
+    /// Where it is in the partition.
     pub offset: i64,
+    /// Milliseconds since the epoch.
     pub timestamp_ms: Option<i64>,
+    /// The key.
     pub key: Option<String>,
+    /// `None` is a tombstone.
     pub value: Option<String>,
+    /// Names and values.
     pub headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
@@ -114,29 +127,19 @@ impl OpenProducer {
 /// Topics and records of one broker.
 pub struct Topics {
     servers: String,
-    consumer: BaseConsumer,
-    admin: AdminClient<DefaultClientContext>,
+    admin: Admin,
 }
 
 impl Topics {
+    /// Of the broker at `servers`, HOST:PORT.
     pub fn new(servers: &str) -> Self {
-        let config = config(servers);
-        Self {
-            servers: servers.to_owned(),
-            consumer: config.create().expect("a consumer can be made"),
-            admin: config.create().expect("an admin client can be made"),
-        }
-    }
-
-    /// True if the broker answers.
-    pub fn answers(&self) -> bool {
-        let metadata = self.consumer.fetch_metadata(None, Duration::from_secs(1));
-        metadata.is_ok_and(|metadata| !metadata.brokers().is_empty())
+        let admin = Admin::new(servers).expect("clients can be made");
+        Self { servers: servers.to_owned(), admin }
     }
 
     /// The names of all topics.
     pub fn names(&self) -> Vec<String> {
-        let metadata = self.consumer.fetch_metadata(None, REQUEST_LIMIT);
+        let metadata = self.admin.consumer().fetch_metadata(None, REQUEST_LIMIT);
         let metadata = metadata.expect("the broker answers");
         metadata.topics().iter().map(|topic| topic.name().to_owned()).collect()
     }
@@ -148,25 +151,17 @@ impl Topics {
 
     /// Makes a topic with settings, for example `max.message.bytes`.
     pub fn create_with(&self, topic: &str, partitions: usize, settings: &[(&str, &str)]) {
-        let partitions_wanted = i32::try_from(partitions).expect("few partitions");
-        let mut new = NewTopic::new(topic, partitions_wanted, TopicReplication::Fixed(1));
-        for (key, value) in settings {
-            new = new.set(key, value);
-        }
-        settled(block_on(self.admin.create_topics(&[new], &admin_options())));
-        self.wait_for_partitions(topic, partitions);
+        self.admin.create(topic, count(partitions), settings).unwrap();
     }
 
     /// Grows a topic to `partitions`.
     pub fn grow(&self, topic: &str, partitions: usize) {
-        let more = NewPartitions::new(topic, partitions);
-        settled(block_on(self.admin.create_partitions(&[more], &admin_options())));
-        self.wait_for_partitions(topic, partitions);
+        self.admin.grow(topic, count(partitions)).unwrap();
     }
 
     /// Deletes a topic and waits until it is gone.
     pub fn delete(&self, topic: &str) {
-        settled(block_on(self.admin.delete_topics(&[topic], &admin_options())));
+        self.admin.delete(&[topic]).unwrap();
         wait::until_true("the topic to be gone", REQUEST_LIMIT, || self.partitions(topic) == 0);
     }
 
@@ -175,36 +170,28 @@ impl Topics {
         let mut before = TopicPartitionList::new();
         let offset = Offset::Offset(offset);
         before.add_partition_offset(topic, partition, offset).expect("the offset is valid");
-        let deleted = block_on(self.admin.delete_records(&before, &admin_options()));
+        let deleted = block_on(self.admin.client().delete_records(&before, &admin_options()));
         for element in deleted.expect("records can be deleted").elements() {
             element.error().expect("the records can be deleted");
         }
     }
 
-    fn wait_for_partitions(&self, topic: &str, partitions: usize) {
-        wait::until_true("the topic's partitions", REQUEST_LIMIT, || {
-            self.partitions(topic) == partitions
-        });
-    }
-
-    /// How many partitions with a leader a topic has; none if there is no such topic.
-    fn partitions(&self, topic: &str) -> usize {
-        let metadata = self.consumer.fetch_metadata(Some(topic), REQUEST_LIMIT);
-        let metadata = metadata.expect("the broker answers");
-        let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
-        partitions.filter(|partition| partition.leader() >= 0).count()
+    fn partitions(&self, topic: &str) -> i32 {
+        self.admin.partitions(topic).unwrap()
     }
 
     /// The next offset of each partition.
     pub fn ends(&self, topic: &str) -> BTreeMap<i32, i64> {
-        let partitions = i32::try_from(self.partitions(topic)).expect("few partitions");
-        (0..partitions).map(|partition| (partition, self.end(topic, partition))).collect()
+        (0..self.partitions(topic))
+            .map(|partition| (partition, self.end(topic, partition)))
+            .collect()
     }
 
     fn end(&self, topic: &str, partition: i32) -> i64 {
         // A broker may say for a moment that it does not lead a partition that is new.
         wait::until("the end of a partition", REQUEST_LIMIT, || {
-            let watermarks = self.consumer.fetch_watermarks(topic, partition, REQUEST_LIMIT);
+            let watermarks =
+                self.admin.consumer().fetch_watermarks(topic, partition, REQUEST_LIMIT);
             watermarks.ok().map(|(_, end)| end)
         })
     }
@@ -301,7 +288,6 @@ impl Topics {
         let mut open = self.partitions(topic);
         let mut all = TopicPartitionList::new();
         for partition in 0..open {
-            let partition = i32::try_from(partition).expect("few partitions");
             all.add_partition_offset(topic, partition, Offset::Beginning).expect("it is valid");
         }
         consumer.assign(&all).expect("partitions can be assigned");
@@ -382,28 +368,14 @@ impl ProducerContext for CountRefused {
     }
 }
 
+fn count(partitions: usize) -> i32 {
+    i32::try_from(partitions).expect("few partitions")
+}
+
 fn config(servers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", servers);
     // A broker that restarts is waited for; the default back-off of seconds would hide it.
     config.set("reconnect.backoff.max.ms", "500");
     config
-}
-
-fn admin_options() -> AdminOptions {
-    let limit = Some(REQUEST_LIMIT);
-    AdminOptions::new().request_timeout(limit).operation_timeout(limit)
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    runtime.expect("a runtime can start").block_on(future)
-}
-
-fn settled<T, E: Debug>(outcome: Result<Vec<Result<T, E>>, KafkaError>) {
-    for result in outcome.expect("the broker answers") {
-        if let Err(error) = result {
-            panic!("the broker refused: {error:?}");
-        }
-    }
 }

@@ -1,16 +1,15 @@
-//! Child processes that never outlive the benchmark, and what they use of the machine.
-#![allow(unsafe_code)] // signals, and settings between fork and exec, have no safe interface
+//! Programs that run beside this one: each has a name, a log, and figures of what it uses of the
+//! machine.
+#![allow(unsafe_code)] // signals and usage have no safe interface
 
 use std::fs::{self, File};
-use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
-use millstream_store::env::Env;
-
 use crate::error::Error;
+use crate::process;
+use crate::wait::Deadline;
 
 /// Unit of the times in `/proc/PID/stat`. The kernel shows them in hundredths on every platform.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -20,7 +19,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// What of a process's output is shown when it fails.
 const LOG_TAIL_BYTES: usize = 4_000;
 
-/// A running child. Killed when dropped, and by the kernel if the benchmark dies.
+/// A running program. Killed when dropped, and by the kernel if this process dies.
 pub struct Process {
     name: String,
     child: Child,
@@ -38,8 +37,6 @@ pub struct Usage {
 
 impl Process {
     /// Starts `command`; everything it prints goes to the file `log`.
-    ///
-    /// The child dies with the *thread* that calls this, so call it from one that outlives it.
     pub fn start(name: &str, mut command: Command, log: &Path) -> Result<Self, Error> {
         let output = open_log(log)?;
         command.stdout(output);
@@ -60,12 +57,7 @@ impl Process {
 
     fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Self, Error> {
         command.stdin(Stdio::null()).stderr(open_log(log)?);
-        before_exec(&mut command);
-        let child = command.spawn().map_err(|source| Error::Program {
-            program: command.get_program().to_string_lossy().into_owned(),
-            remedy: "check that it is installed and on the PATH".into(),
-            source,
-        })?;
+        let child = start(command, "check that it is installed and on the PATH")?;
         Ok(Self { name: name.to_owned(), child, log: log.to_owned() })
     }
 
@@ -79,7 +71,7 @@ impl Process {
         match self.status()? {
             None => Ok(()),
             Some(status) => {
-                Err(Error::Ended { process: self.name.clone(), status, log: self.log_tail() })
+                Err(Error::Ended { program: self.name.clone(), status, log: self.log_tail() })
             }
         }
     }
@@ -119,46 +111,45 @@ impl Process {
 
     /// Waits until it ends by itself, and gives what it has used. Nothing else may be started or
     /// ended meanwhile by this program, whose children's times the kernel adds up.
-    pub fn wait(&mut self, env: &Env, limit: Duration) -> Result<Usage, Error> {
-        let (began, before) = (env.monotonic(), children_cpu_seconds());
+    pub fn wait(&mut self, limit: Duration) -> Result<Usage, Error> {
+        let (deadline, before) = (Deadline::after(limit), children_cpu_seconds());
         let mut peak_rss_mb = 0.0;
         let status = loop {
             peak_rss_mb = self.usage().peak_rss_mb.max(peak_rss_mb);
             if let Some(status) = self.status()? {
                 break status;
             }
-            if env.monotonic() - began > limit {
-                let (process, waited_s) = (self.name.clone(), limit.as_secs());
-                return Err(Error::Endless { process, waited_s, log: self.log_tail() });
+            if deadline.is_over() {
+                let (program, waited_s) = (self.name.clone(), limit.as_secs());
+                return Err(Error::Endless { program, waited_s, log: self.log_tail() });
             }
             std::thread::sleep(LOOK_AGAIN);
         };
         if !status.success() {
-            let (process, log) = (self.name.clone(), self.log_tail());
-            return Err(Error::Ended { process, status, log });
+            let (program, log) = (self.name.clone(), self.log_tail());
+            return Err(Error::Ended { program, status, log });
         }
         Ok(Usage { cpu_seconds: children_cpu_seconds() - before, peak_rss_mb })
     }
 
     /// Asks it to stop as Ctrl-C would and waits; kills it if that takes too long.
-    pub fn stop(&mut self, env: &Env) -> Result<ExitStatus, Error> {
+    pub fn stop(&mut self) -> Result<ExitStatus, Error> {
         let started_by_it = family(self.child.id()).split_off(1);
         if self.status()?.is_none() {
-            // The child was not waited for, so its id is still its own.
-            send(self.child.id(), libc::SIGINT);
+            process::interrupt(&self.child);
         }
-        let status = self.wait_or_kill(env)?;
-        end(env, &started_by_it);
+        let status = self.wait_or_kill()?;
+        end(&started_by_it);
         Ok(status)
     }
 
-    fn wait_or_kill(&mut self, env: &Env) -> Result<ExitStatus, Error> {
-        let asked = env.monotonic();
+    fn wait_or_kill(&mut self) -> Result<ExitStatus, Error> {
+        let deadline = Deadline::after(STOP_LIMIT);
         loop {
             if let Some(status) = self.status()? {
                 return Ok(status);
             }
-            if env.monotonic() - asked > STOP_LIMIT {
+            if deadline.is_over() {
                 eprintln!("{} did not stop within {STOP_LIMIT:?} and is killed", self.name);
                 self.child.kill().map_err(Error::file("kill", &self.name))?;
                 return self.child.wait().map_err(Error::file("wait for", &self.name));
@@ -193,21 +184,37 @@ fn open_log(log: &Path) -> Result<File, Error> {
     File::options().create(true).append(true).open(log).map_err(Error::file("write", log))
 }
 
-/// Runs a program to its end, and gives what it printed on standard output. `what` is for messages.
-/// It ends with the *thread* that calls this.
-pub fn output(what: &'static str, mut command: Command, remedy: &str) -> Result<String, Error> {
-    before_exec(&mut command);
-    let output = command.stdin(Stdio::null()).output().map_err(|source| Error::Program {
-        program: command.get_program().to_string_lossy().into_owned(),
-        remedy: remedy.into(),
-        source,
-    })?;
-    if !output.status.success() {
-        let said = &output.stderr[output.stderr.len().saturating_sub(LOG_TAIL_BYTES)..];
-        let said = String::from_utf8_lossy(said).into_owned();
-        return Err(Error::Helper { what, status: output.status, output: said });
+/// Runs a program to its end, and gives what it printed on standard output. `what` is for messages,
+/// `remedy` for the case that it is not installed.
+pub fn output(what: &'static str, command: Command, remedy: &str) -> Result<String, Error> {
+    let Output { status, stdout, stderr } = finish(command, remedy)?;
+    if status.success() {
+        return Ok(String::from_utf8_lossy(&stdout).into_owned());
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    let said = &stderr[stderr.len().saturating_sub(LOG_TAIL_BYTES)..];
+    Err(Error::Failed { what, status, output: String::from_utf8_lossy(said).into_owned() })
+}
+
+/// As [`output`], where what it prints matters only if it fails.
+pub fn run(what: &'static str, command: Command, remedy: &str) -> Result<(), Error> {
+    let Output { status, stdout, stderr } = finish(command, remedy)?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = [stdout, stderr].concat();
+    Err(Error::Failed { what, status, output: String::from_utf8_lossy(&said).into_owned() })
+}
+
+fn finish(mut command: Command, remedy: &str) -> Result<Output, Error> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = start(command, remedy)?;
+    child.wait_with_output().map_err(Error::file("wait for", "a program"))
+}
+
+fn start(command: Command, remedy: &str) -> Result<Child, Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let remedy = remedy.to_owned();
+    process::spawn(command).map_err(|source| Error::Program { program, remedy, source })
 }
 
 /// What this process has used up to now, processor time to the microsecond.
@@ -253,38 +260,16 @@ fn family(pid: u32) -> Vec<u32> {
 }
 
 /// Waits for processes that should end by themselves, and kills them if they do not.
-fn end(env: &Env, pids: &[u32]) {
-    let asked = env.monotonic();
+fn end(pids: &[u32]) {
+    let deadline = Deadline::after(STOP_LIMIT);
     let is_alive = |pid: &u32| Path::new("/proc").join(pid.to_string()).exists();
     while pids.iter().any(is_alive) {
-        if env.monotonic() - asked > STOP_LIMIT {
+        if deadline.is_over() {
             pids.iter().for_each(|pid| send(*pid, libc::SIGKILL));
             return;
         }
         std::thread::sleep(LOOK_AGAIN);
     }
-}
-
-/// Lets the child die with its parent, and end when asked to even if the parent ignores Ctrl-C, as
-/// one in the background of a shell does.
-fn before_exec(command: &mut Command) {
-    let parent = std::process::id();
-    let set = move || {
-        // SAFETY: the calls are async-signal-safe and take plain numbers.
-        unsafe {
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            libc::signal(libc::SIGINT, libc::SIG_DFL);
-            // The parent may have died before the line above took effect.
-            if u32::try_from(libc::getppid()) != Ok(parent) {
-                libc::_exit(1);
-            }
-        }
-        Ok(())
-    };
-    // SAFETY: the closure makes only async-signal-safe calls and allocates nothing.
-    unsafe { command.pre_exec(set) };
 }
 
 fn usage_of(pid: u32) -> Option<Usage> {
@@ -346,7 +331,6 @@ mod tests {
 
     #[test]
     fn what_a_child_has_started_ends_with_it() {
-        let env = Env::real();
         let log = std::env::temp_dir().join(format!("millstream-family-{}", std::process::id()));
         let mut shell = Command::new("sh");
         shell.args(["-c", "sleep 60 & wait"]);
@@ -357,24 +341,23 @@ mod tests {
         }
         let started_by_it = family().split_off(1);
         drop(process);
-        end(&env, &started_by_it);
+        end(&started_by_it);
         assert!(!Path::new("/proc").join(started_by_it[0].to_string()).exists());
         fs::remove_file(log).expect("it was written");
     }
 
     #[test]
     fn a_child_stops_when_asked_and_its_end_is_noticed() {
-        let env = Env::real();
         let log = std::env::temp_dir().join(format!("millstream-process-{}", std::process::id()));
         let mut sleep = Command::new("sh");
         sleep.args(["-c", "echo started; exec sleep 60"]);
         let mut process = Process::start("sleeper", sleep, &log).expect("sh is there");
         process.check().expect("it runs");
         std::thread::sleep(Duration::from_millis(200));
-        process.stop(&env).expect("it can be stopped");
+        process.stop().expect("it can be stopped");
         match process.check() {
-            Err(Error::Ended { process, log, .. }) => {
-                assert_eq!((process.as_str(), log.as_str()), ("sleeper", "started\n"));
+            Err(Error::Ended { program, log, .. }) => {
+                assert_eq!((program.as_str(), log.as_str()), ("sleeper", "started\n"));
             }
             other => panic!("the end was not noticed: {other:?}"),
         }

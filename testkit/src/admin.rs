@@ -1,35 +1,34 @@
-//! Topics of one run: made fresh, deleted after it.
+//! Topics as an administrator has them: made, grown and deleted.
 
 use std::time::Duration;
 
-use millstream_store::env::Env;
-use rdkafka::TopicPartitionList;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::topic_partition_list::Offset;
 
 use crate::error::Error;
-use crate::settings;
+use crate::wait::Deadline;
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Topics of one broker.
-pub struct Topics {
-    env: Env,
+/// Makes and deletes topics of one broker or cluster.
+pub struct Admin {
     brokers: String,
     admin: AdminClient<DefaultClientContext>,
     metadata: BaseConsumer,
 }
 
-impl Topics {
+impl Admin {
     /// Connects in the background; a broker that is away shows at the first call.
-    pub fn new(env: &Env, brokers: &str) -> Result<Self, Error> {
-        let config = settings::client(brokers);
+    pub fn new(brokers: &str) -> Result<Self, Error> {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", brokers).set("socket.nagle.disable", "true");
+        // A broker that restarts is waited for; the default back-off of seconds would hide it.
+        config.set("reconnect.backoff.max.ms", "500");
         Ok(Self {
-            env: env.clone(),
             brokers: brokers.to_owned(),
             admin: config.create().map_err(Error::kafka("starting an admin client"))?,
             metadata: config.create().map_err(Error::kafka("starting a metadata client"))?,
@@ -42,24 +41,46 @@ impl Topics {
         metadata.is_ok_and(|metadata| !metadata.brokers().is_empty())
     }
 
-    /// Makes a topic and waits until every partition has a leader.
+    /// The client, for other questions about topics.
+    pub fn consumer(&self) -> &BaseConsumer {
+        &self.metadata
+    }
+
+    /// The client, for other requests of an administrator.
+    pub fn client(&self) -> &AdminClient<DefaultClientContext> {
+        &self.admin
+    }
+
+    /// Makes a topic with settings, for example `max.message.bytes`, and waits until every
+    /// partition has a leader.
     pub fn create(
         &self,
         topic: &str,
         partitions: i32,
-        options: &[(&str, &str)],
+        settings: &[(&str, &str)],
     ) -> Result<(), Error> {
-        // Records carry times of their own, which may be long past: the broker would delete them.
         let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
-        let new = new.set("retention.ms", "-1");
-        let new = options.iter().fold(new, |new, (name, value)| new.set(name, value));
+        let new = settings.iter().fold(new, |new, (name, value)| new.set(name, value));
         let made = block_on(self.admin.create_topics(&[new], &admin_options()));
         settled(made, format!("making topic {topic}"))?;
-        let asked = self.env.monotonic();
-        while self.leaders(topic)? < partitions {
-            if self.env.monotonic() - asked > REQUEST_LIMIT {
+        self.wait_for_partitions(topic, partitions)
+    }
+
+    /// Grows a topic to `partitions`.
+    pub fn grow(&self, topic: &str, partitions: i32) -> Result<(), Error> {
+        let wanted = usize::try_from(partitions).expect("a number of partitions");
+        let more = NewPartitions::new(topic, wanted);
+        let grown = block_on(self.admin.create_partitions(&[more], &admin_options()));
+        settled(grown, format!("growing topic {topic}"))?;
+        self.wait_for_partitions(topic, partitions)
+    }
+
+    fn wait_for_partitions(&self, topic: &str, partitions: i32) -> Result<(), Error> {
+        let deadline = Deadline::after(REQUEST_LIMIT);
+        while self.partitions(topic)? != partitions {
+            if deadline.is_over() {
                 let (brokers, waited_s) = (self.brokers.clone(), REQUEST_LIMIT.as_secs());
-                return Err(Error::BrokerSilent { brokers, waited_s, log: String::new() });
+                return Err(Error::BrokerSilent { brokers, waited_s });
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -72,7 +93,8 @@ impl Topics {
         settled(deleted, format!("deleting topics {topics:?}"))
     }
 
-    fn leaders(&self, topic: &str) -> Result<i32, Error> {
+    /// How many partitions with a leader a topic has; none if there is no such topic.
+    pub fn partitions(&self, topic: &str) -> Result<i32, Error> {
         let metadata = self.metadata.fetch_metadata(Some(topic), REQUEST_LIMIT);
         let metadata = metadata.map_err(Error::kafka(format!("asking for topic {topic}")))?;
         let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
@@ -81,37 +103,13 @@ impl Topics {
     }
 }
 
-/// All partitions of a topic, each from its first record.
-pub fn beginnings(topic: &str, partitions: i32) -> TopicPartitionList {
-    let mut list = TopicPartitionList::new();
-    for partition in 0..partitions {
-        let added = list.add_partition_offset(topic, partition, Offset::Beginning);
-        added.expect("the beginning is an offset");
-    }
-    list
-}
-
-/// All partitions of a topic, each from its end now: asked for first, so that a record written
-/// after this call is read whenever the reading itself begins.
-pub fn ends(consumer: &BaseConsumer, topic: &str) -> Result<TopicPartitionList, Error> {
-    let metadata = consumer.fetch_metadata(Some(topic), REQUEST_LIMIT);
-    let metadata = metadata.map_err(Error::kafka(format!("asking for topic {topic}")))?;
-    let mut list = TopicPartitionList::new();
-    for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
-        let watermarks = consumer.fetch_watermarks(topic, partition.id(), REQUEST_LIMIT);
-        let (_, end) = watermarks.map_err(Error::kafka(format!("asking for {topic}'s end")))?;
-        let added = list.add_partition_offset(topic, partition.id(), Offset::Offset(end));
-        added.map_err(Error::kafka(format!("reading {topic} from {end}")))?;
-    }
-    Ok(list)
-}
-
-fn admin_options() -> AdminOptions {
+/// How long requests may take.
+pub fn admin_options() -> AdminOptions {
     AdminOptions::new().request_timeout(Some(REQUEST_LIMIT)).operation_timeout(Some(REQUEST_LIMIT))
 }
 
 /// Waits for a request of the admin client, whose answer comes from a thread of its own.
-fn block_on<F: Future>(request: F) -> F::Output {
+pub fn block_on<F: Future>(request: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.expect("a runtime without drivers can start").block_on(request)
 }

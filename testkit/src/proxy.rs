@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Numbers of the APIs that a transaction uses, from Kafka's protocol guide.
+/// The number of the API that writes records, from Kafka's protocol guide, as those below.
 pub const PRODUCE: i16 = 0;
+/// The API that ends a transaction.
 pub const END_TXN: i16 = 26;
+/// The API that makes offsets part of a transaction.
 pub const TXN_OFFSET_COMMIT: i16 = 28;
 
 /// Where a connection is cut.
@@ -61,6 +63,7 @@ impl Proxy {
         Self { port, shared }
     }
 
+    /// What clients connect to.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -1,8 +1,10 @@
 //! A real Apache Kafka: one node in KRaft mode on loopback.
 //!
-//! The jars come from the cache. Most tests share one broker ([`shared`]) and keep apart by topic
-//! names; a test that stops or restarts a broker starts its own ([`Broker::start`]).
+//! The jars come from Maven Central, once. A benchmark has a broker of its own
+//! ([`Broker::start_in`]). Most tests share one ([`shared`]) and keep apart by topic names; a test
+//! that stops or restarts a broker starts its own ([`Broker::start`]).
 
+use std::env::temp_dir;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -14,11 +16,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
+use crate::admin::Admin;
+use crate::error::Error;
 use crate::proxy::Proxy;
 use crate::topics::Topics;
-use crate::{cache, process, wait};
+use crate::{cache, process, program, wait};
 
+/// The version that is started.
+pub const VERSION: &str = "4.3.1";
+const POM: &str = include_str!("../../tests/kafka/pom.xml");
 const START_LIMIT: Duration = Duration::from_secs(120);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A broker that is stopped, and its data removed, when dropped.
 pub struct Broker {
@@ -28,7 +36,8 @@ pub struct Broker {
     /// Where the cluster's controller is.
     controller_port: u16,
     child: Mutex<Option<Child>>,
-    topics: Topics,
+    admin: Admin,
+    topics: OnceLock<Topics>,
 }
 
 /// The broker that all tests of this process share, started by the first that asks.
@@ -48,7 +57,14 @@ extern "C" fn stop_shared() {
 }
 
 impl Broker {
-    /// Formats a data directory, starts a broker on free ports and waits until it answers.
+    /// Formats a data directory in `parent`, starts a broker on free ports and waits until it
+    /// answers.
+    pub fn start_in(parent: &Path) -> Result<Self, Error> {
+        let ports = free_ports();
+        Self::start_at(parent, ports, ports.0, Node::First, "")
+    }
+
+    /// The same among temporary files, for a test: an error is a panic, here and below.
     pub fn start() -> Self {
         Self::start_with("")
     }
@@ -56,27 +72,30 @@ impl Broker {
     /// The same with more settings, each on a line of its own.
     pub fn start_with(settings: &str) -> Self {
         let ports = free_ports();
-        Self::start_at(ports, ports.0, Node::First, settings)
+        Self::start_at(&temp_dir(), ports, ports.0, Node::First, settings).unwrap()
     }
 
     /// Starts a second broker of the same cluster.
     pub fn start_beside(&self) -> Self {
         let (port, _) = free_ports();
-        Self::start_at((port, self.controller_port), port, Node::Second, "")
+        let ports = (port, self.controller_port);
+        Self::start_at(&temp_dir(), ports, port, Node::Second, "").unwrap()
     }
 
     /// Starts a broker that its clients reach through a proxy only.
     pub fn start_behind_a_proxy() -> (Self, Proxy) {
         let ports = free_ports();
         let proxy = Proxy::start(ports.0);
-        (Self::start_at(ports, proxy.port(), Node::First, ""), proxy)
+        let broker = Self::start_at(&temp_dir(), ports, proxy.port(), Node::First, "");
+        (broker.unwrap(), proxy)
     }
 
     /// Starts a broker with a second listener, on the port that is returned, which asks the user
     /// `app` for `password`.
     pub fn start_with_password(password: &str) -> (Self, u16) {
         let (ports, clients) = (free_ports(), free_port());
-        let broker = Self::start_at(ports, ports.0, Node::First, &listeners(ports, clients));
+        let more = listeners(ports, clients);
+        let broker = Self::start_at(&temp_dir(), ports, ports.0, Node::First, &more).unwrap();
         broker.stop();
         broker.set_password(password);
         broker.restart();
@@ -98,22 +117,24 @@ impl Broker {
 
     /// `port` is what clients are told.
     fn start_at(
+        parent: &Path,
         (own_port, controller_port): (u16, u16),
         port: u16,
         node: Node,
         more: &str,
-    ) -> Self {
-        let directory = tempfile::Builder::new().prefix("millstream-kafka-").tempdir();
-        let directory = directory.expect("a temporary directory can be made");
+    ) -> Result<Self, Error> {
+        let directory = tempfile::Builder::new().prefix("millstream-kafka-").tempdir_in(parent);
+        let directory = directory.map_err(Error::file("make a directory in", parent))?;
         let settings = server_properties(directory.path(), own_port, controller_port, port, node);
-        let settings = settings + more;
-        fs::write(directory.path().join("server.properties"), settings).expect("it is writable");
-        format_storage(directory.path());
-        let topics = Topics::new(&format!("127.0.0.1:{port}"));
+        let file = directory.path().join("server.properties");
+        fs::write(&file, settings + more).map_err(Error::file("write", &file))?;
+        format_storage(directory.path())?;
+        let admin = Admin::new(&format!("127.0.0.1:{port}"))?;
         let (directory, child) = (Mutex::new(Some(directory)), Mutex::new(None));
-        let broker = Self { directory, port, controller_port, child, topics };
-        broker.restart();
-        broker
+        let topics = OnceLock::new();
+        let broker = Self { directory, port, controller_port, child, admin, topics };
+        broker.run()?;
+        Ok(broker)
     }
 
     /// What to write for `kafka.bootstrap.servers`.
@@ -121,9 +142,14 @@ impl Broker {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Topics and records on this broker.
+    /// Makes and deletes topics on this broker.
+    pub fn admin(&self) -> &Admin {
+        &self.admin
+    }
+
+    /// Topics and records on this broker, for a test.
     pub fn topics(&self) -> &Topics {
-        &self.topics
+        self.topics.get_or_init(|| Topics::new(&self.address()))
     }
 
     /// Ends the process at once, as a power failure would.
@@ -154,23 +180,38 @@ impl Broker {
 
     /// Starts the process again on the same data and port, and waits until it answers.
     pub fn restart(&self) {
-        let directory = self.directory();
-        let log = File::options().create(true).append(true).open(directory.join("broker.log"));
-        let log = log.expect("the broker's log can be written");
-        let mut java = java(&directory);
-        java.args(["kafka.Kafka", "server.properties"]);
-        java.stdout(log.try_clone().expect("a file can be shared")).stderr(log);
-        *self.child.lock() = Some(process::spawn(java).expect("java can start"));
-        self.wait_until_ready();
+        self.run().unwrap();
     }
 
-    fn wait_until_ready(&self) {
-        wait::until_true("the broker to answer", START_LIMIT, || {
+    fn run(&self) -> Result<(), Error> {
+        let directory = self.directory();
+        let path = directory.join("broker.log");
+        let log = File::options().create(true).append(true).open(&path);
+        let log = log.map_err(Error::file("write", &path))?;
+        let errors = log.try_clone().map_err(Error::file("share", &path))?;
+        let mut java = java(&directory)?;
+        java.args(["kafka.Kafka", "server.properties"]).stdout(log).stderr(errors);
+        let (program, remedy) = ("java".to_owned(), cache::JAVA_REMEDY.to_owned());
+        let child = process::spawn(java);
+        let child = child.map_err(|source| Error::Program { program, remedy, source })?;
+        *self.child.lock() = Some(child);
+        self.wait_until_ready()
+    }
+
+    fn wait_until_ready(&self) -> Result<(), Error> {
+        let deadline = wait::Deadline::after(START_LIMIT);
+        while !self.admin.answers() {
             if let Some(status) = self.child_status() {
-                panic!("the broker ended ({status}):\n{}", self.log());
+                let (program, log) = ("Apache Kafka".to_owned(), self.log());
+                return Err(Error::Ended { program, status, log });
             }
-            self.topics.answers()
-        });
+            if deadline.is_over() {
+                let (brokers, waited_s) = (self.address(), START_LIMIT.as_secs());
+                return Err(Error::BrokerSilent { brokers, waited_s });
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
     }
 
     fn child_status(&self) -> Option<std::process::ExitStatus> {
@@ -198,21 +239,20 @@ impl Drop for Broker {
     }
 }
 
-fn java(directory: &Path) -> Command {
-    let jars = cache::jars("kafka-4.3.1", "tests/kafka/pom.xml");
-    cache::require("java", "-version", "apt-get install openjdk-17-jre-headless");
+fn java(directory: &Path) -> Result<Command, Error> {
+    let jars = cache::jars(&format!("kafka-{VERSION}"), POM)?;
     let mut java = Command::new("java");
     java.args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]);
     java.arg(jars.join("*")).current_dir(directory).stdin(Stdio::null());
-    java
+    Ok(java)
 }
 
-fn format_storage(directory: &Path) {
-    let mut format = java(directory);
+fn format_storage(directory: &Path) -> Result<(), Error> {
+    let mut format = java(directory)?;
     // Any cluster id will do: 16 bytes in URL-safe base64.
     format.args(["kafka.tools.StorageTool", "format", "--cluster-id", "bWlsbHN0cmVhbS10ZXN0cw"]);
     format.args(["--config", "server.properties"]);
-    cache::run("formatting the broker's storage", format);
+    program::run("formatting the broker's storage", format, cache::JAVA_REMEDY)
 }
 
 /// Two ports nobody listens on. Somebody could take them before the broker does, but the kernel
@@ -252,8 +292,8 @@ fn listeners((port, controller_port): (u16, u16), clients: u16) -> String {
     )
 }
 
-/// Nothing is kept for a limited time: records of tests bear dates of years ago, and a suite that
-/// takes longer than five minutes would lose them to retention.
+/// Nothing is kept for a limited time: records of tests and benchmarks bear dates of years ago, and
+/// what takes longer than five minutes would lose them to retention.
 fn server_properties(
     directory: &Path,
     port: u16,

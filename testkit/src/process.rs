@@ -1,7 +1,7 @@
-//! Child processes that never outlive the test process.
+//! Child processes that never outlive this process.
 //!
-//! A test may panic, be interrupted or be killed while a broker, a Spark session or the binary
-//! runs. Linux can send a child a signal when its parent dies, but "parent" means the thread that
+//! A test or a benchmark may panic, be interrupted or be killed while a broker, a Spark session or
+//! the binary runs. Linux can send a child a signal when its parent dies, but "parent" means the thread that
 //! started it, and libtest ends a test's thread with the test. So one thread, which lives as long
 //! as the process, starts all children.
 #![allow(unsafe_code)] // signals and settings between fork and exec have no safe interface
@@ -44,6 +44,8 @@ fn die_with_parent(command: &mut Command) {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return Err(io::Error::last_os_error());
             }
+            // The parent may ignore Ctrl-C, as one in the background of a shell does.
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
             // The parent may have died before the line above took effect.
             if u32::try_from(libc::getppid()) != Ok(parent) {
                 libc::_exit(1);

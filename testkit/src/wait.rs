@@ -1,6 +1,6 @@
 //! Waiting for events in other processes, with a limit and a message.
 //!
-//! The only clock of these tests: they watch real processes, so there is no time to move.
+//! The only clock of the kit: it watches real processes, so there is no time to move.
 #![allow(clippy::disallowed_methods)]
 
 use std::time::{Duration, Instant};
@@ -11,6 +11,25 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// A limit for what a process of ours does within moments; generous, because the machine may be
 /// busy with other tests.
 pub const SOON: Duration = Duration::from_secs(60);
+
+/// What is left of a limit, from when it was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    start: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    /// From now on.
+    pub fn after(limit: Duration) -> Self {
+        Self { start: Instant::now(), limit }
+    }
+
+    /// True once it is over.
+    pub fn is_over(&self) -> bool {
+        self.start.elapsed() > self.limit
+    }
+}
 
 /// Asks `probe` until it gives something.
 ///

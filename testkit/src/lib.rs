@@ -1,0 +1,25 @@
+//! What the end-to-end tests and the benchmarks run against: real brokers, programs of others, and
+//! connections that can be cut.
+//!
+//! - [`kafka`] starts an Apache Kafka, [`admin`] makes topics on it, and [`topics`] writes and
+//!   reads records; [`proxy`] stands in front of it and cuts connections;
+//! - [`cache`] keeps what is downloaded once;
+//! - [`process`] starts children that end with this process; a [`program`] is one with a name, a
+//!   log and figures of what it uses;
+//! - [`wait`] waits for events, with a limit.
+//!
+//! What a person may have to repair (a program that is not installed, a broker that does not
+//! answer) is an [`Error`](error::Error), whose text says how. What is only for tests panics: it
+//! says so.
+//!
+//! Nothing here knows the engine.
+
+pub mod admin;
+pub mod cache;
+pub mod error;
+pub mod kafka;
+pub mod process;
+pub mod program;
+pub mod proxy;
+pub mod topics;
+pub mod wait;
