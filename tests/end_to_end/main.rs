@@ -46,6 +46,7 @@ mod many_flows;
 mod object_store;
 mod old_checkpoints;
 mod on_error;
+mod refused_rows;
 mod renamed;
 mod secrets;
 mod several_sinks;

@@ -217,6 +217,8 @@ pub enum SinkError {
         bytes_max: u64,
         /// The record's key, or the beginning of its value.
         excerpt: String,
+        /// What tells the record from others: [`hash`](crate::client::delivery_reports::hash).
+        hash: u64,
     },
     /// A record was not accepted.
     #[error("a record for {topic} was not delivered ({excerpt}): {code}{}", help(*.code))]
@@ -227,6 +229,8 @@ pub enum SinkError {
         code: RDKafkaErrorCode,
         /// The record's key, or the beginning of its value.
         excerpt: String,
+        /// What tells the record from others: [`hash`](crate::client::delivery_reports::hash).
+        hash: u64,
     },
     /// The client cannot go on after an error that breaks its promise of order.
     #[error("the Kafka producer stopped: {reason}")]

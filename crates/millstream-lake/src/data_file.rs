@@ -129,6 +129,11 @@ struct PlanInner {
 }
 
 impl WritePlan {
+    /// Whether the table has a rule that one of the query's `rows` breaks.
+    pub fn refuses(&self, rows: &RecordBatch) -> bool {
+        self.inner.parts(rows).is_err()
+    }
+
     /// A plan for rows of `query`. Errors: they do not fit, or the table is not written here.
     pub fn new(table: &Table, query: &Schema, settings: FileSettings) -> Result<Self, TableError> {
         let snapshot = table.snapshot();
@@ -181,6 +186,15 @@ impl WritePlan {
 }
 
 impl PlanInner {
+    /// Rows of the query as the table has them, by partition. Errors: the rule that one breaks.
+    fn parts(&self, rows: &RecordBatch) -> Result<Vec<(PartitionKey, RecordBatch)>, String> {
+        let rows = self.columns.apply(rows)?;
+        if self.partitions.is_empty() {
+            return Ok(vec![(PartitionKey::default(), rows)]);
+        }
+        partition::split(&rows, &self.partitions)
+    }
+
     /// The columns of files, under their names there.
     fn physical_rows(&self, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
         let fields = self.physical.fields().iter().zip(&self.in_files);
@@ -250,18 +264,18 @@ impl FileWriter {
         self.steering = Some(steering.clone());
     }
 
+    /// What it writes by.
+    pub fn plan(&self) -> &WritePlan {
+        &self.plan
+    }
+
     /// Takes rows of the query. Encodes them, and puts a file that is large enough into the store.
     pub fn write(&mut self, rows: &RecordBatch) -> Result<(), TableError> {
         if rows.num_rows() == 0 {
             return Ok(());
         }
-        let plan = self.plan.clone();
         let refused = |problem| TableError::Row { table: self.store.shown(), problem };
-        let rows = plan.inner.columns.apply(rows).map_err(refused)?;
-        if plan.inner.partitions.is_empty() {
-            return self.write_partition(PartitionKey::default(), &rows);
-        }
-        let parts = partition::split(&rows, &plan.inner.partitions).map_err(refused)?;
+        let parts = self.plan.inner.parts(rows).map_err(refused)?;
         for (key, rows) in parts {
             self.write_partition(key, &rows)?;
         }

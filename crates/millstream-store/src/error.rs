@@ -48,6 +48,12 @@ impl Failure {
         self.kind
     }
 
+    /// The error itself, if it is an `E`; else the failure as it was.
+    pub fn downcast<E: Error + 'static>(self) -> Result<E, Self> {
+        let Self { kind, cause } = self;
+        cause.downcast().map(|error| *error).map_err(|cause| Self { kind, cause })
+    }
+
     /// The error itself, to be looked into for its facts.
     pub fn cause(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.cause

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
 use millstream_engine::api::sink::{
     Acknowledgement, BatchId, Delivery, Failure, Kind, OtherQuery, Output, Published, Reached,
-    Sink, SourceOffset,
+    RefusedRow, Sink, SourceOffset,
 };
 use millstream_lake::applications::{Application, Said};
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
@@ -372,7 +372,13 @@ impl RowWriter for TableWriter {
     type File = DataFile;
 
     fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
-        Ok(self.0.write(rows)?)
+        self.0.write(rows).map_err(|error| match error {
+            TableError::Row { .. } => {
+                let plan = self.0.plan().clone();
+                RefusedRow::new(error, move |rows| plan.refuses(rows)).into()
+            }
+            other => other.into(),
+        })
     }
 
     /// Not counted: a table's commits do not wait for more.

@@ -5,6 +5,9 @@
 //! over micro-batch N+1 before N is acknowledged, so a round trip to a broker delays nobody, and
 //! it writes commit entries in order as acknowledgements come in.
 
+use std::error::Error;
+use std::fmt;
+
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -51,6 +54,63 @@ pub struct OtherQuery {
     pub batch_id: BatchId,
     /// When, milliseconds since the epoch, where the table knows it.
     pub at_ms: Option<i64>,
+}
+
+/// A row that a sink refuses, now and whenever it gets it again: a record of it is too large, say.
+/// A sink knows the row and not what it was made of: that is found out by whoever runs the query.
+pub struct RefusedRow {
+    cause: Box<dyn Classified>,
+    is_among: Box<dyn Fn(&RecordBatch) -> bool + Send + Sync>,
+    /// The sink, among those of the query.
+    pub(crate) sink: usize,
+}
+
+impl RefusedRow {
+    /// What the sink says of the row, and whether the row, or one that the sink refuses for the
+    /// same reason, is among rows of its columns.
+    pub fn new(
+        cause: impl Classified,
+        is_among: impl Fn(&RecordBatch) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self { cause: Box::new(cause), is_among: Box::new(is_among), sink: 0 }
+    }
+
+    /// Whether the row is among `rows`.
+    pub fn is_among(&self, rows: &RecordBatch) -> bool {
+        (self.is_among)(rows)
+    }
+
+    /// `failure` with the sink that it came from, where it is about a refused row.
+    pub(crate) fn of_sink(failure: Failure, sink: usize) -> Failure {
+        match failure.downcast::<Self>() {
+            Ok(refused) => Self { sink, ..refused }.into(),
+            Err(other) => other,
+        }
+    }
+}
+
+impl fmt::Debug for RefusedRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RefusedRow({:?})", self.cause)
+    }
+}
+
+impl fmt::Display for RefusedRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.cause)
+    }
+}
+
+impl Error for RefusedRow {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.source()
+    }
+}
+
+impl Classified for RefusedRow {
+    fn kind(&self) -> Kind {
+        self.cause.kind()
+    }
 }
 
 impl Output {

@@ -147,7 +147,8 @@ pub enum ReadLimit {
 /// The driver's order of calls is: `open`; then `replay` if a logged micro-batch was not
 /// published; then `start`; then any number of `arrived`, `take` and `committed`; then `close`.
 /// For the triggers `once` and `availableNow`, and for a batch query, `fix_end` is called after
-/// `start` and `take` gives nothing beyond that end.
+/// `start` and `take` gives nothing beyond that end. Once the query has failed, `replay` may be
+/// called again before `close`, to find a record.
 #[async_trait]
 pub trait Source: Send {
     /// What the source is, in Spark's words, for example `KafkaV2[Subscribe[in]]`.
@@ -234,6 +235,12 @@ pub trait StaticTable: Send + Sync {
 
     /// All rows. A file half-written or unreadable is an error, never a part of the rows.
     async fn read(&self) -> Result<Vec<RecordBatch>, Failure>;
+
+    /// The records that [`read`](Self::read) makes its rows of, to be looked at one by one where a
+    /// query fails with one of them. Empty where nobody can tell one from another.
+    async fn records(&self) -> Result<Vec<Arc<dyn Records>>, Failure> {
+        Ok(Vec::new())
+    }
 
     /// At least the rows for which all `filters` hold. To be written where that saves reading.
     async fn read_where(&self, _filters: &[Filter]) -> Result<Vec<RecordBatch>, Failure> {

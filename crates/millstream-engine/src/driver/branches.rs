@@ -37,7 +37,7 @@ use super::outlets::{Outlets, logged_for};
 use super::start::Start;
 use super::{MICRO_BATCHES_IN_FLIGHT_MAX, aside};
 use crate::api::progress::SinkProgress;
-use crate::api::sink::{Acknowledgement, Delivery, Output, Published, Reached, Sink};
+use crate::api::sink::{Acknowledgement, Delivery, Output, Published, Reached, RefusedRow, Sink};
 use crate::api::source::Failure;
 use crate::failures::from_datafusion;
 use crate::plan::{StatefulPlan, StreamPlan};
@@ -50,11 +50,11 @@ const IN_FLIGHT_BESIDE_GATHERING_MAX: usize = 16_384;
 
 /// All branches of a query, in the order of the file.
 pub struct Branches {
-    branches: Vec<Branch>,
+    pub(super) branches: Vec<Branch>,
     /// By source, what any plan reads; empty where there is one branch, and nothing beside it.
     readings: Vec<Reading>,
     /// Where dead letters go. Its sinks are counted after those of the branches.
-    outlets: Option<Outlets>,
+    pub(super) outlets: Option<Outlets>,
     /// How a query without a micro-batch may begin.
     pub(super) start: Start,
 }
@@ -410,7 +410,7 @@ impl Branches {
                 let reached = order.reached.clone();
                 let output = Output { batch_id: order.id, partitions, reached };
                 rows = output.rows();
-                acknowledgement = branch.sink.publish(output).await?;
+                acknowledgement = branch.publish(output, index).await?;
             }
             handed_over.rows_out += rows;
             handed_over.acknowledgements.set(index, acknowledgement);
@@ -491,7 +491,7 @@ impl Branches {
                 let reached = order.reached.clone();
                 let output = Output { batch_id: order.id, partitions, reached };
                 progress.rows = output.rows();
-                acknowledgement = branch.sink.publish(output).await?;
+                acknowledgement = branch.publish(output, index).await?;
             }
             handed_over.rows_out += progress.rows;
             handed_over.sinks.push(progress);
@@ -525,6 +525,12 @@ impl Branches {
 }
 
 impl Branch {
+    /// Hands `output` to the sink, which is the query's `index`th.
+    async fn publish(&mut self, output: Output, index: usize) -> Result<Acknowledgement, Failure> {
+        let published = self.sink.publish(output).await;
+        published.map_err(|failure| RefusedRow::of_sink(failure, index))
+    }
+
     async fn publish_alone(
         &mut self,
         env: &Env,

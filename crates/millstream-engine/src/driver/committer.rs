@@ -22,8 +22,8 @@
 //! or the query ends, so that an idle query is logged as far as it came, and one that is stopped
 //! repeats nothing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use millstream_store::commit_log;
@@ -95,6 +95,8 @@ pub struct Committer {
 struct Failed {
     flag: AtomicBool,
     notify: Notify,
+    /// The micro-batch that was not acknowledged.
+    at: OnceLock<BatchId>,
 }
 
 impl Committer {
@@ -164,6 +166,11 @@ impl Committer {
             }
             notified.await;
         }
+    }
+
+    /// The first micro-batch that was not acknowledged, where one has failed.
+    pub fn failed_at(&self) -> Option<BatchId> {
+        self.failed.at.get().copied()
     }
 
     /// Waits until everything handed over is committed, or one has failed.
@@ -274,7 +281,10 @@ impl Worker {
                 sink.latency = micros(moment_us - oldest_us);
             }
         };
-        let accepted_us = acknowledgements.accepted(handed_over_us, each).await?;
+        let accepted = acknowledgements.accepted(handed_over_us, each).await;
+        let accepted_us = accepted.inspect_err(|_| {
+            let _ = self.failed.at.set(id);
+        })?;
         // A micro-batch without output rows is done when its changes of the state survive.
         let published_us = match settled_us.filter(|_| progress.rows_out == 0) {
             Some(settled_us) => accepted_us.max(settled_us),

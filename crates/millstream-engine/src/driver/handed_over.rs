@@ -1,7 +1,7 @@
 //! What came of a micro-batch that was handed to its sinks.
 
 use crate::api::progress::{ConstraintProgress, SinkProgress};
-use crate::api::sink::Acknowledgement;
+use crate::api::sink::{Acknowledgement, RefusedRow};
 use crate::api::source::Failure;
 
 /// What came of a micro-batch.
@@ -50,11 +50,15 @@ impl Acknowledgements {
         handed_over_us: i64,
         mut each: impl FnMut(usize, i64),
     ) -> Result<i64, Failure> {
-        let mut last_us = self.first.accepted().await?.unwrap_or(handed_over_us);
+        let of_sink = RefusedRow::of_sink;
+        let first = self.first.accepted().await.map_err(|failure| of_sink(failure, 0));
+        let mut last_us = first?.unwrap_or(handed_over_us);
         each(0, last_us);
         for (index, other) in self.others.into_iter().enumerate() {
-            let moment_us = other.accepted().await?.unwrap_or(handed_over_us);
-            each(index + 1, moment_us);
+            let index = index + 1;
+            let accepted = other.accepted().await.map_err(|failure| of_sink(failure, index));
+            let moment_us = accepted?.unwrap_or(handed_over_us);
+            each(index, moment_us);
             last_us = last_us.max(moment_us);
         }
         Ok(last_us)

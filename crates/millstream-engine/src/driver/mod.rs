@@ -46,6 +46,7 @@ pub mod others;
 pub mod outlets;
 mod pace;
 mod recovery;
+mod refused;
 pub mod snapshots;
 pub mod start;
 mod starting;
@@ -81,6 +82,7 @@ use committer::{Committed, Committer, InFlight};
 use handed_over::HandedOver;
 use micro_batch::{Fired, Input, Intent, MicroBatch};
 use pace::Pace;
+use refused::{Range, Ranges};
 use stateful::{QueryState, Written};
 use stop::Stop;
 
@@ -159,6 +161,8 @@ struct Driver {
     replayed: bool,
     /// `None` for a query without state.
     state: Option<QueryState>,
+    /// What the last micro-batches were read from.
+    ranges: Ranges,
 }
 
 impl Driver {
@@ -304,6 +308,8 @@ impl Driver {
         let ends = self.reached(input.ends.iter().map(Option::as_ref));
         let reached = Reached { ends, batch_time_ms };
         let id = micro_batch.id;
+        let (starts, records) = (self.positions.clone(), input.rows.iter().sum());
+        self.ranges.add(Range { id, starts, ends: reached.ends.clone(), records });
         let (handed_over, written) = match &self.state {
             Some(_) => {
                 let (handed_over, written) = self.publish_with_state(splits, id, reached).await?;
@@ -419,6 +425,7 @@ impl Driver {
     }
 
     fn tell_committed(&mut self, committed: &Committed) {
+        self.ranges.acknowledged(committed.id);
         if let Some(state) = &mut self.state {
             state.acknowledged(committed.id);
         }
@@ -465,6 +472,14 @@ impl Driver {
         let committed = self.committer.drain().await;
         let flushed = self.log.flush().await;
         self.hear_committed();
+        let (outcome, committed) = match (outcome, committed) {
+            (Err(failure), committed) => (Err(self.with_record(failure, None).await), committed),
+            (Ok(()), Err(failure)) => {
+                let first = self.committer.failed_at();
+                (Ok(()), Err(self.with_record(failure, first).await))
+            }
+            fine => fine,
+        };
         for source in &mut self.query.sources {
             source.close().await;
         }

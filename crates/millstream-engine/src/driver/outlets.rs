@@ -125,6 +125,11 @@ impl Outlets {
         self
     }
 
+    /// What the rows of the query's only branch are validated against.
+    pub(super) fn checks(&self) -> Option<&Checks> {
+        self.checks.as_ref()
+    }
+
     /// Whether a plan has to run though its own sink has the micro-batch: its rows may be letters.
     pub(super) fn has_checks(&self) -> bool {
         self.checks.is_some()

@@ -14,6 +14,7 @@ use super::committer::Committer;
 use super::letter_tables::{self, Found};
 use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{self, Replay, ResumeError};
+use super::refused::Ranges;
 use super::stateful::{self, StateToResume};
 use super::{Driver, Query, others};
 use crate::api::progress::{Durations, SourceBeginning};
@@ -59,6 +60,7 @@ impl Driver {
             previous_trigger: None,
             replayed: false,
             state: None,
+            ranges: Ranges::new(query.branches.micro_batches_in_flight_max()),
             query,
             log,
             committer,

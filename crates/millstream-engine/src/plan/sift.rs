@@ -22,7 +22,7 @@ use millstream_store::env::Env;
 
 use super::query_plan::QueryPlan;
 use super::row_error::RowError;
-use crate::api::dead_letter::Letter;
+use crate::api::dead_letter::{Letter, Place};
 use crate::api::settings::OnError;
 use crate::api::source::{Failure, Kind, RecordBatches, Records, SourcePartition, Split};
 use crate::failures::{ComputeError, is_computed};
@@ -137,6 +137,45 @@ impl QueryPlan {
         Ok(sifting.sifted)
     }
 
+    /// Where the first record stands of which, alone, the plan makes rows that are `wanted`. What
+    /// the plan cannot compute is passed over.
+    pub(crate) async fn place_of_row(
+        &mut self,
+        env: &Env,
+        kept: Kept,
+        is_wanted: &(dyn Fn(Vec<RecordBatch>) -> bool + Sync),
+    ) -> Option<Place> {
+        let loaded = self.load(kept).ok()?;
+        let of = |(at, of): (usize, &Loaded)| (0..of.rows.num_rows()).map(move |row| (at, row));
+        let rows: Vec<RowAt> = loaded.iter().enumerate().flat_map(of).collect();
+        let mut ranges = Vec::from([0..rows.len()]);
+        while let Some(range) = ranges.pop().filter(|range| !range.is_empty()) {
+            let inputs = inputs(self, &loaded, &rows[range.clone()]);
+            let is_found = match self.run_here(env, inputs).await {
+                Ok(made) => {
+                    if !is_wanted(made) {
+                        continue;
+                    }
+                    true
+                }
+                Err(failure) if is_computed(&failure) => false,
+                Err(_) => return None,
+            };
+            if range.len() == 1 {
+                if is_found {
+                    let (at, row) = rows[range.start];
+                    let letter = loaded[at].records.letter(loaded[at].numbers[row]);
+                    return letter.ok()?.place;
+                }
+                continue;
+            }
+            let middle = range.start + range.len() / 2;
+            ranges.push(middle..range.end);
+            ranges.push(range.start..middle);
+        }
+        None
+    }
+
     /// Decodes the records of the sources that the plan reads.
     fn load(&self, kept: Kept) -> Result<Vec<Loaded>, Failure> {
         let mut loaded = Vec::new();
@@ -200,22 +239,8 @@ impl Sifting<'_> {
         Ok(())
     }
 
-    /// The rows as input of the plan.
     fn inputs(&self, range: Range<usize>) -> Vec<Vec<Box<dyn Split>>> {
-        let mut inputs: Vec<Vec<Box<dyn Split>>> =
-            self.plan.scans().iter().map(|_| Vec::new()).collect();
-        let columns = self.plan.columns_read();
-        for piece in self.rows[range].chunk_by(|one, next| *next == (one.0, one.1 + 1)) {
-            let (at, first) = piece[0];
-            let of = &self.loaded[at];
-            let Some(columns) = &columns[of.source] else { continue };
-            inputs[of.source].push(Box::new(Piece {
-                columns: columns.clone(),
-                rows: of.rows.slice(first, piece.len()),
-                partition: of.records.partition(),
-            }));
-        }
-        inputs
+        inputs(self.plan, &self.loaded, &self.rows[range])
     }
 
     /// What becomes of a row that fails by itself.
@@ -280,6 +305,23 @@ impl Sifting<'_> {
             puts_aside: self.on_error == OnError::PutAside,
         }
     }
+}
+
+/// `rows` of what was `loaded` as input of the plan.
+fn inputs(plan: &QueryPlan, loaded: &[Loaded], rows: &[RowAt]) -> Vec<Vec<Box<dyn Split>>> {
+    let mut inputs: Vec<Vec<Box<dyn Split>>> = plan.scans().iter().map(|_| Vec::new()).collect();
+    let columns = plan.columns_read();
+    for piece in rows.chunk_by(|one, next| *next == (one.0, one.1 + 1)) {
+        let (at, first) = piece[0];
+        let of = &loaded[at];
+        let Some(columns) = &columns[of.source] else { continue };
+        inputs[of.source].push(Box::new(Piece {
+            columns: columns.clone(),
+            rows: of.rows.slice(first, piece.len()),
+            partition: of.records.partition(),
+        }));
+    }
+    inputs
 }
 
 /// Values by columns of an operator's output, under the names that these have in the query.

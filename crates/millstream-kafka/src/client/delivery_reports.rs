@@ -4,6 +4,7 @@
 //! gives it back with its delivery report. When the last reference is gone, all reports are in,
 //! and the acknowledgement completes. The cost per record is one atomic increment and decrement.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -133,12 +134,12 @@ pub fn explain(
     code: RDKafkaErrorCode,
     bytes_max: u64,
 ) -> SinkError {
-    let (topic, excerpt) = (topic.to_owned(), excerpt(key, value));
+    let (topic, excerpt, hash) = (topic.to_owned(), excerpt(key, value), hash(key, value));
     if code == RDKafkaErrorCode::MessageSizeTooLarge {
         let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
-        return SinkError::TooLarge { topic, bytes, bytes_max, excerpt };
+        return SinkError::TooLarge { topic, bytes, bytes_max, excerpt, hash };
     }
-    SinkError::Undelivered { topic, code, excerpt }
+    SinkError::Undelivered { topic, code, excerpt, hash }
 }
 
 impl ClientContext for Deliveries {
@@ -176,6 +177,13 @@ impl ProducerContext for Deliveries {
 fn was_given_up(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode::{MessageTimedOut, PurgeInflight, PurgeQueue};
     matches!(code, MessageTimedOut | PurgeInflight | PurgeQueue)
+}
+
+/// Tells records apart that are looked for again in this process.
+pub fn hash(key: Option<&[u8]>, value: Option<&[u8]>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (key, value).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Enough of a record to find it.

@@ -16,6 +16,7 @@ use rdkafka::producer::Producer as _;
 
 use super::columns::{SinkColumns, SinkRows};
 use super::outbox::Outbox;
+use super::refused::{of_rows, refused};
 use super::topic::{brokers_of, create_missing, partitions_of};
 use crate::client::cluster::client_error;
 use crate::client::delivery_reports::{Deliveries, Pending};
@@ -97,9 +98,10 @@ impl AtLeastOnceSink {
         let (pending, acknowledgement) = Pending::new(&self.env);
         for rows in output.record_batches() {
             let rows = self.columns.of(rows)?;
-            self.enqueue(&rows, &pending).await?;
+            let enqueued = self.enqueue(&rows, &pending).await;
+            enqueued.map_err(|error| refused(error, &self.columns))?;
         }
-        Ok(acknowledgement)
+        Ok(of_rows(acknowledgement, &self.columns))
     }
 
     /// Waits for what is in flight, and lets go of the client.

@@ -8,6 +8,7 @@ mod at_least_once;
 mod columns;
 mod exactly_once;
 mod outbox;
+mod refused;
 mod topic;
 
 use arrow::datatypes::SchemaRef;

@@ -21,6 +21,7 @@ use super::{IDS, Names, ROWS_AHEAD};
 use crate::client::settings::ClientSettings;
 use crate::error::SinkError;
 use crate::sink::columns::{SinkColumns, SinkRows};
+use crate::sink::refused::of_rows;
 use crate::sink::topic::{brokers_of, check_topic};
 
 /// A Kafka table that is written exactly once.
@@ -255,10 +256,11 @@ impl ExactlyOnceSink {
         let content = Content { batch_id: output.batch_id, rows, reached: output.reached };
         let work = Work { content, permit, done };
         self.rotation.as_ref().expect("the driver opens a sink before it uses it").publish(work);
-        Ok(Acknowledgement::Later(Box::pin(async move {
+        let acknowledgement = Acknowledgement::Later(Box::pin(async move {
             let lost = || Failure::new(Kind::Bug, "a Kafka transaction was dropped unfinished");
             published.await.unwrap_or_else(|_| Err(lost()))
-        })))
+        }));
+        Ok(of_rows(acknowledgement, &self.columns))
     }
 
     /// Ends what is in hand, and lets go of the clients.

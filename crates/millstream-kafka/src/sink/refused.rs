@@ -1,0 +1,40 @@
+//! Records that are never taken, as rows that the sink refuses: whoever runs the query finds out
+//! what they were made of.
+
+use arrow::array::RecordBatch;
+use millstream_engine::api::sink::{Acknowledgement, Classified, Failure, Kind, RefusedRow};
+
+use super::columns::SinkColumns;
+use crate::client::delivery_reports::hash;
+use crate::error::SinkError;
+
+/// `error` as that of a row with these `columns`, where it is about one that is never taken.
+pub fn refused(error: SinkError, columns: &SinkColumns) -> Failure {
+    let wanted = match &error {
+        SinkError::NullTopic => None,
+        SinkError::TooLarge { hash, .. } => Some(*hash),
+        SinkError::Undelivered { hash, .. } if error.kind() == Kind::Data => Some(*hash),
+        _ => return error.into(),
+    };
+    let columns = columns.clone();
+    let is_among = move |rows: &RecordBatch| {
+        let Ok(rows) = columns.of(rows) else { return false };
+        (0..rows.rows).any(|row| match wanted {
+            Some(wanted) => hash(rows.key(row), rows.value(row)) == wanted,
+            None => rows.topic(row).is_none(),
+        })
+    };
+    RefusedRow::new(error, is_among).into()
+}
+
+/// `acknowledgement` of rows with these `columns`, whose errors are told as [`refused`] does.
+pub fn of_rows(acknowledgement: Acknowledgement, columns: &SinkColumns) -> Acknowledgement {
+    let Acknowledgement::Later(accepted) = acknowledgement else { return acknowledgement };
+    let columns = columns.clone();
+    Acknowledgement::Later(Box::pin(async move {
+        accepted.await.map_err(|failure| match failure.downcast::<SinkError>() {
+            Ok(error) => refused(error, &columns),
+            Err(other) => other,
+        })
+    }))
+}
