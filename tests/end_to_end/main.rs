@@ -28,6 +28,7 @@ mod dead_letters;
 mod delivery;
 mod delta;
 mod demo;
+mod errors_at_rest;
 mod exactly_once;
 mod examples;
 mod files_and_static;

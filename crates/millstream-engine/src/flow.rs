@@ -57,7 +57,7 @@ use crate::plan::places::SqlText;
 use crate::plan::session::{batch_config, streaming_config};
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable};
-use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, stages};
+use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, sift_tables, stages};
 use crate::state::event_times::Time;
 use crate::state::sharded::Means;
 
@@ -496,11 +496,19 @@ impl PlannedFlow {
         let sinks = self.sinks(&context, None)?;
         let mut outlets = self.outlets(&context, None, self.checks())?;
         let batch_time_ms = self.env.now_ms();
+        let tables: Vec<_> = self.at_rest.iter().map(|table| Arc::clone(&table.loaded)).collect();
         let mut rows_out = 0;
-        for (planned, mut sink) in self.branches.into_iter().zip(sinks) {
+        let branches = self.flow.branches.iter().zip(self.branches);
+        for ((branch, planned), mut sink) in branches.zip(sinks) {
             let Body::Once { state, logical } = planned.body else { unreachable!("run looked") };
             let outlets = outlets.as_mut().map(|outlets| (outlets, batch_time_ms));
-            rows_out += batch_query::run(&state, &logical, sink.as_mut(), outlets).await?.rows_out;
+            match batch_query::run(&state, &logical, sink.as_mut(), outlets).await {
+                Ok(finished) => rows_out += finished.rows_out,
+                Err(failure) => {
+                    let (query, sql) = ((&*state, &*logical), SqlText::of(branch));
+                    return Err(sift_tables::explain(failure, query, &tables, &sql).await);
+                }
+            }
         }
         Ok(Finished { micro_batches: 1, rows_in, rows_out })
     }

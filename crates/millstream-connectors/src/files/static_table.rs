@@ -8,9 +8,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
-use millstream_engine::api::source::{Failure, StaticTable};
+use millstream_engine::api::source::{Failure, Records, StaticTable};
 use millstream_store::env::Env;
 
+use super::file_records::FileRecords;
 use super::listing::{Found, Place};
 use super::options::ReadOptions;
 use super::read::Reader;
@@ -62,6 +63,16 @@ impl StaticTable for FilesTable {
             let all: Vec<usize> = (0..reader.schema.fields().len()).collect();
             let rows = files.iter().flat_map(|file| reader.read(file.clone(), &all));
             rows.collect()
+        })
+        .await
+    }
+
+    async fn records(&self) -> Result<Vec<Arc<dyn Records>>, Failure> {
+        self.in_background(|reader, files| {
+            let records = |file: &Found| -> Arc<dyn Records> {
+                Arc::new(FileRecords { reader: reader.clone(), file: file.clone() })
+            };
+            Ok(files.iter().map(records).collect())
         })
         .await
     }

@@ -4,6 +4,8 @@
 //! to what is there at the start, the plan runs once, and the sink gets the result as micro-batch
 //! 0.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -15,27 +17,50 @@ use millstream_store::source_log::SourceLog;
 use super::Finished;
 use super::outlets::Outlets;
 use crate::api::sink::{Output, Reached, Sink};
-use crate::api::source::{Failure, ReadLimit, Source};
+use crate::api::source::{Failure, ReadLimit, Records, Source, Split};
 use crate::failures::from_datafusion;
 
 /// All rows that a source has now, for a table that can only be read as a stream.
 pub async fn read_to_end(source: &mut dyn Source) -> Result<Vec<RecordBatch>, Failure> {
     let columns: Vec<usize> = (0..source.schema().fields().len()).collect();
+    let mut rows = Vec::new();
+    for_each_split(source, |split| {
+        for decoded in split.read(&columns) {
+            rows.push(decoded?);
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(rows)
+}
+
+/// The records of all rows that a source has now.
+pub async fn records_to_end(source: &mut dyn Source) -> Result<Vec<Arc<dyn Records>>, Failure> {
+    let mut records = Vec::new();
+    for_each_split(source, |split| {
+        records.extend(split.records());
+        Ok(())
+    })
+    .await?;
+    Ok(records)
+}
+
+async fn for_each_split(
+    source: &mut dyn Source,
+    mut work: impl FnMut(Box<dyn Split>) -> Result<(), Failure> + Send,
+) -> Result<(), Failure> {
     let start = source.open(None, SourceLog::in_memory()).await?;
     source.start(&start).await?;
     source.fix_end().await?;
-    let mut rows = Vec::new();
     while !source.at_end() {
         source.arrived().await;
         let Some(taken) = source.take(ReadLimit::AllAvailable)? else { continue };
         for split in taken.splits {
-            for decoded in split.read(&columns) {
-                rows.push(decoded?);
-            }
+            work(split)?;
         }
     }
     source.close().await;
-    Ok(rows)
+    Ok(())
 }
 
 /// Runs `logical` once and publishes its result; before that, what its constraints reject, at the

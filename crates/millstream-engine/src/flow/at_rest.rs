@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 
 use crate::api::connector::{FlowContext, ReadMode};
-use crate::api::source::{Failure, Source, StaticTable};
+use crate::api::source::{Failure, Records, Source, StaticTable};
 use crate::driver::batch_query;
 use crate::pipeline::DeclaredTable;
 
@@ -30,9 +30,17 @@ impl StaticTable for StreamAtRest {
     }
 
     async fn read(&self) -> Result<Vec<RecordBatch>, Failure> {
+        batch_query::read_to_end(self.source()?.as_mut()).await
+    }
+
+    async fn records(&self) -> Result<Vec<Arc<dyn Records>>, Failure> {
+        batch_query::records_to_end(self.source()?.as_mut()).await
+    }
+}
+
+impl StreamAtRest {
+    fn source(&self) -> Result<Box<dyn Source>, Failure> {
         let connector = &self.declared.connector;
-        let mut source: Box<dyn Source> =
-            connector.source(&*self.declared.table.fresh()?, ReadMode::Batch, &self.context)?;
-        batch_query::read_to_end(source.as_mut()).await
+        connector.source(&*self.declared.table.fresh()?, ReadMode::Batch, &self.context)
     }
 }

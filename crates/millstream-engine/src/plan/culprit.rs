@@ -40,22 +40,31 @@ impl QueryPlan {
         &self,
         inputs: impl Fn() -> Vec<Vec<Box<dyn Split>>>,
     ) -> Option<Culprit> {
-        let mut node = Arc::clone(self.physical());
-        'descent: loop {
-            let children: Vec<_> = node.children().into_iter().map(Arc::clone).collect();
-            let mut given = Vec::new();
-            for child in children {
-                self.refill(inputs());
-                match collected(&child, self.context()).await {
-                    Ok(rows) => given.extend(rows),
-                    Err(_) => {
-                        node = child;
-                        continue 'descent;
-                    }
+        culprit_in(self.physical(), self.context(), || self.refill(inputs())).await
+    }
+}
+
+/// What of `plan` fails; `refill` gives its scans their rows before each run.
+pub(super) async fn culprit_in(
+    plan: &Arc<dyn ExecutionPlan>,
+    context: &Arc<TaskContext>,
+    refill: impl Fn(),
+) -> Option<Culprit> {
+    let mut node = Arc::clone(plan);
+    'descent: loop {
+        let children: Vec<_> = node.children().into_iter().map(Arc::clone).collect();
+        let mut given = Vec::new();
+        for child in children {
+            refill();
+            match collected(&child, context).await {
+                Ok(rows) => given.extend(rows),
+                Err(_) => {
+                    node = child;
+                    continue 'descent;
                 }
             }
-            return culprit_of(&node, &given);
         }
+        return culprit_of(&node, &given);
     }
 }
 

@@ -9,7 +9,7 @@
 //! are run one after the other with the operators between them ([`stateful_plan`]).
 //!
 //! Where a plan fails with a row, the row is looked for ([`sift`]) and what of the query fails with
-//! it ([`culprit`]).
+//! it ([`culprit`]); of tables at rest likewise ([`sift_tables`]).
 //!
 //! [`StreamScan`]: stream_scan::StreamScan
 
@@ -20,6 +20,7 @@ mod renewal;
 pub mod row_error;
 pub mod session;
 pub mod sift;
+pub mod sift_tables;
 pub mod stages;
 pub mod stateful_plan;
 pub mod static_table;

@@ -55,8 +55,19 @@ pub struct RowError {
     pub in_sql: Option<InSql>,
     /// The columns that it is computed of, with their values.
     pub values: Vec<(String, String)>,
-    /// Whether the flow puts rows aside that can be.
-    pub puts_aside: bool,
+    /// What can be done about it.
+    pub remedy: Remedy,
+}
+
+/// What can be done about a row with which a query fails, besides what always can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The flow may have rows put aside.
+    OfStream,
+    /// The flow puts rows aside that can be.
+    OfStreamThatPutsAside,
+    /// There are no dead letters.
+    OfTablesAtRest,
 }
 
 /// The longest text of a letter's error.
@@ -108,14 +119,17 @@ impl fmt::Display for RowError {
             (None, None) => f.write_str("a row cannot be computed: ")?,
         }
         write!(f, "{}. ", self.what())?;
-        f.write_str(match (self.place.is_some(), self.puts_aside) {
+        f.write_str(match (self.place.is_some(), self.remedy) {
+            (_, Remedy::OfTablesAtRest) => {
+                "Repair the data, or write SQL that takes such values (try_cast, try_divide, CASE)"
+            }
             (true, _) => {
                 "Repair the data, write SQL that takes such values (try_cast, try_divide, CASE), or \
                  have such records put aside: 'onError' = 'dead letter' among the options of the \
                  table that the flow writes to"
             }
-            (false, false) => "Write SQL that takes such values (try_cast, try_divide, CASE)",
-            (false, true) => {
+            (false, Remedy::OfStream) => "Write SQL that takes such values (try_cast, try_divide, CASE)",
+            (false, Remedy::OfStreamThatPutsAside) => {
                 "No one record is the cause, so that none can be put aside: write SQL that takes \
                  such values (try_cast, try_divide, CASE)"
             }

@@ -21,7 +21,7 @@ use millstream_sql::json;
 use millstream_store::env::Env;
 
 use super::query_plan::QueryPlan;
-use super::row_error::RowError;
+use super::row_error::{Remedy, RowError};
 use crate::api::dead_letter::{Letter, Place};
 use crate::api::settings::OnError;
 use crate::api::source::{Failure, Kind, RecordBatches, Records, SourcePartition, Split};
@@ -302,7 +302,10 @@ impl Sifting<'_> {
             place,
             in_sql: culprit.as_ref().map(|culprit| self.plan.place_of(culprit)),
             values: culprit.map(|culprit| named(culprit.values, names)).unwrap_or_default(),
-            puts_aside: self.on_error == OnError::PutAside,
+            remedy: match self.on_error {
+                OnError::Fail => Remedy::OfStream,
+                OnError::PutAside => Remedy::OfStreamThatPutsAside,
+            },
         }
     }
 }

@@ -6,7 +6,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, ReadMode, Table};
-use millstream_engine::api::source::{Failure, ReadLimit, Source, SourceLog, StaticTable};
+use millstream_engine::api::source::{
+    Failure, ReadLimit, Records, Source, SourceLog, Split, StaticTable,
+};
 use tokio::sync::Mutex;
 
 use super::options::SourceOptions;
@@ -65,31 +67,53 @@ impl StaticTable for KafkaStaticTable {
     }
 
     async fn read(&self) -> Result<Vec<RecordBatch>, Failure> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        self.read_all(|split, rows| {
+            for decoded in split.read(&all) {
+                rows.push(decoded?);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn records(&self) -> Result<Vec<Arc<dyn Records>>, Failure> {
+        self.read_all(|split, all| {
+            all.extend(split.records());
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl KafkaStaticTable {
+    /// Gives all splits to `add`, one after the other, and gives what that has gathered.
+    async fn read_all<T: Send>(
+        &self,
+        add: impl FnMut(Box<dyn Split>, &mut Vec<T>) -> Result<(), Failure> + Send,
+    ) -> Result<Vec<T>, Failure> {
         let _one_at_a_time = self.reading.lock().await;
         let mut source = KafkaSource::from_table(&self.table, ReadMode::Batch, &self.context)?;
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let result = read_all(&mut source, &all).await;
+        let result = read_all(&mut source, add).await;
         source.close().await;
         result
     }
 }
 
-async fn read_all(
+async fn read_all<T: Send>(
     source: &mut dyn Source,
-    projection: &[usize],
-) -> Result<Vec<RecordBatch>, Failure> {
+    mut add: impl FnMut(Box<dyn Split>, &mut Vec<T>) -> Result<(), Failure> + Send,
+) -> Result<Vec<T>, Failure> {
     let position = source.open(None, SourceLog::in_memory()).await?;
     source.start(&position).await?;
     source.fix_end().await?;
-    let mut rows = Vec::new();
+    let mut all = Vec::new();
     while !source.at_end() {
         source.arrived().await;
         let Some(taken) = source.take(ReadLimit::AllAvailable)? else { continue };
         for split in taken.splits {
-            for batch in split.read(projection) {
-                rows.push(batch?);
-            }
+            add(split, &mut all)?;
         }
     }
-    Ok(rows)
+    Ok(all)
 }

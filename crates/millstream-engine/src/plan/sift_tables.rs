@@ -1,0 +1,142 @@
+//! Finding the row of tables at rest with which a query fails.
+//!
+//! As over a stream, an error of an expression tells nothing of the row. So when a query over
+//! tables at rest fails, their records are read once more, and it runs over halves of them, one
+//! table after the other, until single rows are left. What fails only because of many rows, as a
+//! sum that overflows, has no such row.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::common::Result;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, collect_partitioned};
+use millstream_sql::json;
+use millstream_sql::plan::optimize;
+
+use super::culprit::culprit_in;
+use super::places::SqlText;
+use super::row_error::{Culprit, InSql, Remedy, RowError};
+use super::static_table::{LoadedTable, TracedRows};
+use crate::api::source::Failure;
+use crate::failures::ComputeError;
+
+/// Says with which record of `tables` the query of `logical` fails, and what of it, where
+/// `failure` is that of an expression. The tables have other rows after that.
+pub async fn explain(
+    failure: Failure,
+    (state, logical): (&SessionState, &LogicalPlan),
+    tables: &[Arc<LoadedTable>],
+    sql: &SqlText,
+) -> Failure {
+    let Some(computed) = failure.cause().downcast_ref::<ComputeError>() else { return failure };
+    let Ok(logical) = optimize::optimize(state, logical) else { return failure };
+    let query = Query { state, logical };
+    let mut rows = Vec::new();
+    for table in tables {
+        if let Some(row) = query.narrow(table).await {
+            rows.push((table, row));
+        }
+    }
+    let culprit = query.culprit().await;
+    if rows.is_empty() && culprit.is_none() {
+        return failure;
+    }
+    // Of several tables the one that the expression is about, as far as names tell.
+    let leaves = |table: &LoadedTable| {
+        let leaves = culprit.iter().flat_map(|culprit| &culprit.leaves);
+        leaves.filter(|leaf| table.has_column(leaf)).count()
+    };
+    let most = rows.iter().rev().max_by_key(|(table, _)| leaves(table));
+    let place = most
+        .and_then(|(_, row)| row.of.as_ref())
+        .and_then(|(records, numbers)| records.letter(*numbers.first()?).ok()?.place);
+    let row = most.filter(|_| place.is_none()).and_then(|(_, row)| json::row(&row.rows, 0).ok());
+    RowError {
+        problem: computed.problem.clone(),
+        place,
+        row,
+        in_sql: culprit.as_ref().map(|culprit| {
+            let text = || InSql { at: None, text: culprit.text.clone() };
+            sql.place_of(culprit).unwrap_or_else(text)
+        }),
+        values: culprit.map(|culprit| culprit.values).unwrap_or_default(),
+        remedy: Remedy::OfTablesAtRest,
+    }
+    .into()
+}
+
+/// A query over what its tables hold at the moment.
+struct Query<'a> {
+    state: &'a SessionState,
+    logical: LogicalPlan,
+}
+
+impl Query<'_> {
+    /// Anew, since a plan keeps the rows that it was made for.
+    async fn physical(&self) -> Result<Arc<dyn ExecutionPlan>> {
+        self.state.query_planner().create_physical_plan(&self.logical, self.state).await
+    }
+
+    async fn run(&self) -> Result<Vec<Vec<RecordBatch>>> {
+        collect_partitioned(self.physical().await?, self.state.task_ctx()).await
+    }
+
+    /// Whether an expression fails.
+    async fn fails(&self) -> bool {
+        let ran = self.run().await;
+        ran.is_err_and(|error| ComputeError::of(&error).is_some())
+    }
+
+    /// Leaves `table` one row with which the query fails. `None`, and all rows or none, where there
+    /// is no such row.
+    async fn narrow(&self, table: &LoadedTable) -> Option<TracedRows> {
+        let all = table.traced().await.ok()?;
+        let of = |(at, of): (usize, &TracedRows)| (0..of.rows.num_rows()).map(move |row| (at, row));
+        let rows: Vec<(usize, usize)> = all.iter().enumerate().flat_map(of).collect();
+        let hold = |range: Range<usize>| {
+            let pieces = rows[range].chunk_by(|one, next| *next == (one.0, one.1 + 1));
+            let piece = |piece: &[(usize, usize)]| {
+                let (at, first) = piece[0];
+                all[at].rows.slice(first, piece.len())
+            };
+            table.hold(pieces.map(piece).collect());
+        };
+        hold(0..0);
+        if self.fails().await {
+            return None;
+        }
+        let mut range = 0..rows.len();
+        while range.len() > 1 {
+            let middle = range.start + range.len() / 2;
+            let mut found = None;
+            for half in [range.start..middle, middle..range.end] {
+                hold(half.clone());
+                if self.fails().await {
+                    found = Some(half);
+                    break;
+                }
+            }
+            let Some(half) = found else {
+                hold(range);
+                return None;
+            };
+            range = half;
+        }
+        let (at, row) = *rows.get(range.start)?;
+        hold(range);
+        if !self.fails().await {
+            return None;
+        }
+        let TracedRows { rows, of } = &all[at];
+        let of = of.as_ref().map(|(records, numbers)| (Arc::clone(records), vec![numbers[row]]));
+        Some(TracedRows { rows: rows.slice(row, 1), of })
+    }
+
+    async fn culprit(&self) -> Option<Culprit> {
+        let physical = self.physical().await.ok()?;
+        culprit_in(&physical, &self.state.task_ctx(), || {}).await
+    }
+}
