@@ -46,6 +46,7 @@ mod lake_bad_input;
 mod many_flows;
 mod object_store;
 mod old_checkpoints;
+mod old_kafka_checkpoints;
 mod on_error;
 mod refused_rows;
 mod renamed;

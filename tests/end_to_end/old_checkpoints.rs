@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::files_and_static::{data_files, sorted_lines};
 use crate::millstream::{Finished, Pipeline};
-use crate::{oracle, wait};
+use crate::{old_kafka_checkpoints, oracle, wait};
 
 /// Stands in the text files of a fixture for the directory of its pipeline file.
 const PLACE: &str = "/FIXTURE";
@@ -20,7 +20,8 @@ const INPUTS: [&str; 3] = ["input", "others", "names"];
 /// That time: 2026-01-01T00:00:00Z.
 const CHANGED: Duration = Duration::from_secs(1_767_225_600);
 /// What is not made: the rest of a fixture is written by hand.
-const BY_HAND: [&str; 6] = ["pipeline.sql", "input", "others", "names", "more", "expected"];
+const BY_HAND: [&str; 8] =
+    ["pipeline.sql", "input", "others", "names", "more", "expected", "topics", "more_topics"];
 
 /// How the run ended that left the checkpoint.
 #[derive(Clone, Copy)]
@@ -35,7 +36,7 @@ enum Ended {
     WithSnapshot,
 }
 
-fn fixtures() -> PathBuf {
+pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(FROM_CRATE)
 }
 
@@ -78,7 +79,7 @@ kinds! {
 const RATE: (&str, Ended) = ("rate", Ended::Watching("after-intent:5"));
 
 /// The fixture `kind` with its further input, in a directory of its own.
-fn copied(kind: &str) -> Pipeline {
+pub fn copied(kind: &str) -> Pipeline {
     let fixture = fixtures().join(kind);
     let pipeline = Pipeline::new("");
     let to = pipeline.path("");
@@ -156,12 +157,12 @@ fn printed(stdout: &str) -> Vec<String> {
     rows.map(|row| row.replace(' ', "")).collect()
 }
 
-fn directory(pipeline: &Pipeline) -> String {
+pub fn directory(pipeline: &Pipeline) -> String {
     let path = pipeline.path("").canonicalize().expect("it is there");
     path.to_str().expect("temporary directories have plain names").to_owned()
 }
 
-fn names(directory: &Path) -> Vec<String> {
+pub fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory);
     let entries = entries.unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let name = |entry: std::io::Result<fs::DirEntry>| {
@@ -173,7 +174,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 /// Copies all files below `from`, each changed by `change`.
-fn copy(from: &Path, to: &Path, change: &dyn Fn(&[u8]) -> Vec<u8>) {
+pub fn copy(from: &Path, to: &Path, change: &dyn Fn(&[u8]) -> Vec<u8>) {
     if !from.is_dir() {
         return;
     }
@@ -189,7 +190,7 @@ fn copy(from: &Path, to: &Path, change: &dyn Fn(&[u8]) -> Vec<u8>) {
 }
 
 /// `bytes` with `new` in the place of `old`, where they are text.
-fn replaced(bytes: &[u8], old: &str, new: &str) -> Vec<u8> {
+pub fn replaced(bytes: &[u8], old: &str, new: &str) -> Vec<u8> {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.replace(old, new).into_bytes(),
         Err(_) => {
@@ -214,9 +215,11 @@ fn set_changed(input: &Path) {
 fn each_fixture_is_there_and_has_a_test() {
     if std::env::var("MILLSTREAM_FIXTURES").is_ok_and(|order| order == "make") {
         make_what_is_missing();
+        old_kafka_checkpoints::make_what_is_missing();
     }
-    let tested = KINDS.iter().chain(&[RATE]).map(|(kind, _)| (*kind).to_owned());
-    let mut tested: Vec<String> = tested.collect();
+    let of_topics = old_kafka_checkpoints::KINDS.map(|(kind, _)| kind);
+    let tested = KINDS.iter().chain(&[RATE]).map(|(kind, _)| *kind).chain(of_topics);
+    let mut tested: Vec<String> = tested.map(str::to_owned).collect();
     tested.sort();
     let is_made = |kind: &String| fixtures().join(kind).join("checkpoint").is_dir();
     let made: Vec<String> = names(&fixtures()).into_iter().filter(is_made).collect();
@@ -235,11 +238,7 @@ fn make_what_is_missing() {
         INPUTS.iter().for_each(|input| set_changed(&to.join(input)));
         let finished = leave(&pipeline, *ended);
         fs::write(to.join("printed"), &finished.stdout).expect("the directory is writable");
-        let is_made = |name: &String| {
-            let is_of_test = name.starts_with("stdout.") || name.starts_with("stderr.");
-            !is_of_test && !BY_HAND.contains(&name.as_str())
-        };
-        for name in names(&to).into_iter().filter(is_made) {
+        for name in made(&pipeline) {
             let (from, to) = (to.join(&name), fixture.join(&name));
             let change = |bytes: &[u8]| replaced(bytes, &directory(&pipeline), PLACE);
             match from.is_dir() {
@@ -252,6 +251,15 @@ fn make_what_is_missing() {
             expect_what_an_undisturbed_run_gives(&fixture);
         }
     }
+}
+
+/// What a run has made in the pipeline's directory.
+pub fn made(pipeline: &Pipeline) -> Vec<String> {
+    let is_made = |name: &String| {
+        let is_of_test = name.starts_with("stdout.") || name.starts_with("stderr.");
+        !is_of_test && !BY_HAND.contains(&name.as_str())
+    };
+    names(&pipeline.path("")).into_iter().filter(is_made).collect()
 }
 
 /// Runs the pipeline over the first input, to the end that the checkpoint is to have.
