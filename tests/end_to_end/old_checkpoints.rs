@@ -7,7 +7,9 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
+
+use millstream_store::env::Env;
 
 use crate::files_and_static::{data_files, sorted_lines};
 use crate::millstream::{Finished, Pipeline};
@@ -107,19 +109,19 @@ fn continue_from(kind: &str) {
 fn rows_of_a_clock_go_on() {
     let pipeline = copied(RATE.0);
     // As if the query had begun three seconds ago: else all rows since it was made would follow.
-    let begun = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
-    let begun_ms = (begun - Duration::from_secs(3)).as_millis();
+    let begun_ms = Env::real().now_ms() - 3_000;
     let file = pipeline.checkpoint().path("sources/0/0");
     fs::write(file, format!("v1\n{begun_ms}")).expect("it is ours");
     run_the_rest(&pipeline);
-    let mut values: Vec<u64> = sorted_lines(&pipeline.path("output")).iter().map(number).collect();
+    let mut values: Vec<u64> =
+        sorted_lines(&pipeline.path("output")).iter().map(|line| number(line)).collect();
     values.sort_unstable();
     assert!(values.len() >= 30, "{values:?}");
     assert!(values.iter().copied().eq(0..values.len() as u64), "{values:?}");
 }
 
 /// N of `{"value":N}`.
-fn number(line: &String) -> u64 {
+fn number(line: &str) -> u64 {
     let row: serde_json::Value = serde_json::from_str(line).expect("a row is JSON");
     row["value"].as_u64().expect("a number")
 }

@@ -148,7 +148,7 @@ impl QueryPlan {
         let loaded = self.load(kept).ok()?;
         let of = |(at, of): (usize, &Loaded)| (0..of.rows.num_rows()).map(move |row| (at, row));
         let rows: Vec<RowAt> = loaded.iter().enumerate().flat_map(of).collect();
-        let mut ranges = Vec::from([0..rows.len()]);
+        let mut ranges: Vec<_> = std::iter::once(0..rows.len()).collect();
         while let Some(range) = ranges.pop().filter(|range| !range.is_empty()) {
             let inputs = inputs(self, &loaded, &rows[range.clone()]);
             let is_found = match self.run_here(env, inputs).await {
