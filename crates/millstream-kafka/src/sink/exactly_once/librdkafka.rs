@@ -18,9 +18,12 @@ use rdkafka::producer::Producer as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
-use super::opening::Groups;
+use super::opening::{
+    Groups, NotOpened, OPENING_ATTEMPT, Opening, PAUSE, TAKE_OVER_PATIENCE, is_not_allowed,
+};
 use super::progress::{self, Origin, carrier};
 use super::rotation::{Content, Transactor};
+use crate::client::cluster::client_error;
 use crate::client::delivery_reports::Pending;
 use crate::client::native::{ProducerClient, TransactionError, commit_transaction};
 use crate::client::poller::Poller;
@@ -60,6 +63,57 @@ pub struct TransactionalClient {
 }
 
 impl TransactionalClient {
+    /// Takes over the transactional id number `index` with librdkafka, which shares `groups` with
+    /// the other clients. Blocks.
+    pub fn open(
+        opening: &Opening,
+        index: usize,
+        groups: &Arc<Mutex<Groups>>,
+    ) -> Result<Self, NotOpened> {
+        let id = opening.names.transactional_id(index);
+        let (config, timeout) = opening.settings.transactional(&id);
+        let native = config.create_native_config().map_err(client_error);
+        let native = native.map_err(SinkError::Cluster)?;
+        let bytes_max = native.get("message.max.bytes").ok().and_then(|text| text.parse().ok());
+        let deliveries = opening.deliveries(bytes_max.unwrap_or(0));
+        let client: ProducerClient = config
+            .create_with_context(deliveries)
+            .map_err(client_error)
+            .map_err(SinkError::Cluster)?;
+        let topic = opening.topic.clone();
+        let client = Arc::new(client);
+        let (groups, origin) = (groups.clone(), opening.origin.clone());
+        let record = Recorder { groups, origin, contact: opening.contact.clone() };
+        let client = Self::new(id, client, timeout, topic, record, &opening.env);
+        client.taken_over(opening)
+    }
+
+    fn taken_over(mut self, opening: &Opening) -> Result<Self, NotOpened> {
+        let begun = opening.env.monotonic();
+        loop {
+            let Err(error) = self.take_over(OPENING_ATTEMPT) else { return Ok(self) };
+            let waited = opening.env.monotonic().saturating_sub(begun);
+            let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+            let reason = match &error {
+                KafkaError::Transaction(error) => error.string(),
+                other => other.to_string(),
+            };
+            let fatal = self.outbox().client().client().fatal_error();
+            if is_not_allowed(code) || fatal.as_ref().is_some_and(|(code, _)| is_not_allowed(*code))
+            {
+                return Err(NotOpened::NotAllowed(opening.not_allowed(reason)));
+            }
+            if let Some((_, reason)) = fatal {
+                return Err(SinkError::Fatal { reason }.into());
+            }
+            if waited > TAKE_OVER_PATIENCE {
+                let servers = opening.settings.servers().to_owned();
+                return Err(SinkError::NoCoordinator { servers, reason, waited }.into());
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
     /// For a client whose `transactional.id` is `id` and whose transactions live for `timeout`.
     /// `topic` is the table's option.
     pub fn new(

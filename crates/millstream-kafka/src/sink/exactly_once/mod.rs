@@ -41,6 +41,7 @@ mod opening;
 mod other_queries;
 mod progress;
 mod protocol;
+mod protocol_support;
 mod record_topic;
 mod rotation;
 mod sink;

@@ -9,19 +9,14 @@ use std::time::Duration;
 use millstream_engine::api::contact::ContactWith;
 use millstream_engine::api::sink::{Kind, Published};
 use millstream_store::env::Env;
-use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{Consumer as _, ConsumerGroupMetadata};
 use rdkafka::error::KafkaError;
-use rdkafka::producer::Producer as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::Names;
-use super::librdkafka::{Recorder, TransactionalClient};
 use super::progress::{self, CommittedOffset, NotARecord, Origin, carrier};
-use super::protocol::{self, BrokerSupport, ProtocolSettings};
-use super::record_topic::RecordTopic;
 use crate::client::cluster::{CONNECT_PATIENCE, Cluster, client_error};
 use crate::client::context::Context;
 use crate::client::delivery_reports::Deliveries;
@@ -36,7 +31,7 @@ pub const TAKE_OVER_PATIENCE: Duration = Duration::from_secs(60);
 /// How long reading the record may take. Transactions of ids that nobody took over may be open.
 pub const RECORD_PATIENCE: Duration = Duration::from_secs(90);
 /// One attempt within the above.
-const ATTEMPT: Duration = Duration::from_secs(1);
+pub const OPENING_ATTEMPT: Duration = Duration::from_secs(1);
 /// Between attempts that were answered at once.
 pub const PAUSE: Duration = Duration::from_millis(20);
 
@@ -52,16 +47,6 @@ impl From<SinkError> for NotOpened {
     fn from(error: SinkError) -> Self {
         Self::Failed(error)
     }
-}
-
-/// Whether the protocol client writes.
-pub enum ProtocolSupport {
-    /// It can.
-    Available(ProtocolSettings),
-    /// It cannot now, and may later: a broker is away.
-    NotNow(String),
-    /// It cannot: librdkafka has to.
-    Never,
 }
 
 /// What opening needs to know. Cheap to clone.
@@ -97,76 +82,9 @@ impl Opening {
         check_topic(&self.settings, &self.env, &self.table, Some(topic), &client)
     }
 
-    fn deliveries(&self, bytes_max: u64) -> Deliveries {
+    /// Keeps the delivery reports of a client whose requests have `bytes_max` bytes at most.
+    pub fn deliveries(&self, bytes_max: u64) -> Deliveries {
         Deliveries::new(self.env.clone(), &self.table, self.settings.servers(), bytes_max)
-    }
-
-    /// How the protocol client is to write, if it can. Blocks.
-    pub fn protocol_support(&self) -> Result<ProtocolSupport, SinkError> {
-        let Some(settings) = ProtocolSettings::of(&self.settings) else {
-            return Ok(ProtocolSupport::Never);
-        };
-        match protocol::broker_support(self, &settings) {
-            BrokerSupport::Yes => {}
-            BrokerSupport::Never => return Ok(ProtocolSupport::Never),
-            BrokerSupport::NotNow(reason) => return Ok(ProtocolSupport::NotNow(reason)),
-        }
-        Ok(match self.make_record_topic()? {
-            RecordTopic::Made => ProtocolSupport::Available(settings),
-            RecordTopic::Refused => ProtocolSupport::Never,
-            RecordTopic::NotNow(reason) => ProtocolSupport::NotNow(reason),
-        })
-    }
-
-    /// Takes over the transactional id number `index` with librdkafka, which shares `groups` with
-    /// the other clients. Blocks.
-    pub fn client(
-        &self,
-        index: usize,
-        groups: &Arc<Mutex<Groups>>,
-    ) -> Result<TransactionalClient, NotOpened> {
-        let id = self.names.transactional_id(index);
-        let (config, timeout) = self.settings.transactional(&id);
-        let native = config.create_native_config().map_err(client_error);
-        let native = native.map_err(SinkError::Cluster)?;
-        let bytes_max = native.get("message.max.bytes").ok().and_then(|text| text.parse().ok());
-        let deliveries = self.deliveries(bytes_max.unwrap_or(0));
-        let client: ProducerClient = config
-            .create_with_context(deliveries)
-            .map_err(client_error)
-            .map_err(SinkError::Cluster)?;
-        let topic = self.topic.clone();
-        let client = Arc::new(client);
-        let (groups, origin) = (groups.clone(), self.origin.clone());
-        let record = Recorder { groups, origin, contact: self.contact.clone() };
-        let client = TransactionalClient::new(id, client, timeout, topic, record, &self.env);
-        self.take_over(client)
-    }
-
-    fn take_over(&self, mut client: TransactionalClient) -> Result<TransactionalClient, NotOpened> {
-        let begun = self.env.monotonic();
-        loop {
-            let Err(error) = client.take_over(ATTEMPT) else { return Ok(client) };
-            let waited = self.env.monotonic().saturating_sub(begun);
-            let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
-            let reason = match &error {
-                KafkaError::Transaction(error) => error.string(),
-                other => other.to_string(),
-            };
-            let fatal = client.outbox().client().client().fatal_error();
-            if is_not_allowed(code) || fatal.as_ref().is_some_and(|(code, _)| is_not_allowed(*code))
-            {
-                return Err(NotOpened::NotAllowed(self.not_allowed(reason)));
-            }
-            if let Some((_, reason)) = fatal {
-                return Err(SinkError::Fatal { reason }.into());
-            }
-            if waited > TAKE_OVER_PATIENCE {
-                let servers = self.settings.servers().to_owned();
-                return Err(SinkError::NoCoordinator { servers, reason, waited }.into());
-            }
-            std::thread::sleep(PAUSE);
-        }
     }
 
     fn group(&self, piece: usize) -> Result<ConsumerGroupMetadata, SinkError> {
@@ -188,7 +106,7 @@ impl Opening {
     ) -> Result<Option<CommittedOffset>, KafkaError> {
         let mut wanted = TopicPartitionList::with_capacity(1);
         wanted.add_partition(carrier(self.topic.as_deref()), 0);
-        committed_offset(&client.committed_offsets(wanted, ATTEMPT)?)
+        committed_offset(&client.committed_offsets(wanted, OPENING_ATTEMPT)?)
     }
 
     fn control_of(&self, group: &str) -> ClientConfig {
@@ -300,7 +218,8 @@ fn committed_offset(answer: &TopicPartitionList) -> Result<Option<CommittedOffse
     Ok(Some(CommittedOffset { offset, metadata: element.metadata().to_owned() }))
 }
 
-fn is_not_allowed(code: RDKafkaErrorCode) -> bool {
+/// True if the brokers do not let this user write transactions, or do not have them.
+pub fn is_not_allowed(code: RDKafkaErrorCode) -> bool {
     matches!(
         code,
         RDKafkaErrorCode::TransactionalIdAuthorizationFailed

@@ -13,9 +13,11 @@ use millstream_store::env::{Env, Task};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::opening::{Groups, NotOpened, Opening, ProtocolSupport};
+use super::librdkafka::TransactionalClient;
+use super::opening::{Groups, NotOpened, Opening};
 use super::progress::Origin;
 use super::protocol::{ProtocolClient, ProtocolSettings};
+use super::protocol_support::ProtocolSupport;
 use super::rotation::{Content, Rotation, Transactor, Work};
 use super::{IDS, Names, ROWS_AHEAD};
 use crate::client::settings::ClientSettings;
@@ -180,7 +182,7 @@ impl ExactlyOnceSink {
                 for index in 0..IDS {
                     match &protocol {
                         Some(settings) => drop(ProtocolClient::open(&former, settings, index)?),
-                        None => drop(former.client(index, &groups)?),
+                        None => drop(TransactionalClient::open(&former, index, &groups)?),
                     }
                 }
                 let published = former.published(false)?;
@@ -218,7 +220,11 @@ impl ExactlyOnceSink {
         let groups = Arc::new(Mutex::new(Groups::new(self.opening.clone())?));
         let clients = (0..IDS).map(|index| {
             let (opening, groups) = (self.opening.clone(), groups.clone());
-            self.env.spawn_blocking("kafka-open", move || opening.client(index, &groups)).join()
+            self.env
+                .spawn_blocking("kafka-open", move || {
+                    TransactionalClient::open(&opening, index, &groups)
+                })
+                .join()
         });
         let mut clients = try_join_all(clients).await?;
         let opening = self.opening.clone();
