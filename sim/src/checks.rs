@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millstream_engine::api::sink::{Delivery, Reached, SourceOffset};
+use millstream_engine::api::sink::{Delivery, EndOffsets, SourceOffset};
 
 use crate::topic::position_of;
 use crate::world::State;
@@ -83,7 +83,7 @@ impl State {
     fn check_intent(&mut self, from: usize, id: u64, intent: Intent) {
         let ends = intent.ends.clone();
         let sparse = self.processes[from].is_sparse();
-        let logged_at_once = self.scenario.delivery == Delivery::IdempotentById;
+        let logged_at_once = self.scenario.delivery == Delivery::Idempotent;
         let intents = &self.objects.ever.intents;
         let before = intents.range(..id).next_back().map(|(id, intent)| (*id, intent.ends.clone()));
         let in_turn = match &before {
@@ -137,13 +137,13 @@ impl State {
     }
 
     /// Checks a micro-batch that a process gives to the sink.
-    pub fn check_handed_over(&mut self, from: usize, id: u64, reached: &Reached) {
-        let before = self.processes[from].handed_over.replace(id);
+    pub fn check_handed_over(&mut self, from: usize, id: u64, end_offsets: &EndOffsets) {
+        let before = self.processes[from].publish_result.replace(id);
         if before >= Some(id) {
             self.violated(format!("micro-batch {id} is handed over after {before:?}"));
         }
-        if self.scenario.delivery == Delivery::IdempotentById {
-            let (ends, batch_time_ms) = (positions(&reached.ends), reached.batch_time_ms);
+        if self.scenario.delivery == Delivery::Idempotent {
+            let (ends, batch_time_ms) = (positions(&end_offsets.ends), end_offsets.batch_time_ms);
             let ours = Intent { ends, batch_time_ms };
             let logged = self.objects.ever.intents.get(&id);
             if logged != Some(&ours) && !self.objects.ever.is_given_again(id) {
@@ -180,7 +180,7 @@ impl State {
         }
         let heard: Vec<u64> = self.topics.iter().map(|topic| topic.committed).collect();
         let unheard = heard.iter().zip(&ends).any(|(heard, end)| heard < end);
-        if self.processes[id].handed_over.is_some() && unheard {
+        if self.processes[id].publish_result.is_some() && unheard {
             self.violated(format!("stopped with logs at {ends:?}, sources heard of {heard:?}"));
         }
     }

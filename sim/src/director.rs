@@ -252,7 +252,7 @@ impl Director {
 
     fn end_quiet_run(&mut self, id: usize) {
         let next = self.world.with(|state| {
-            let repeats = state.processes[id].handed_over.is_some();
+            let repeats = state.processes[id].publish_result.is_some();
             match self.phase {
                 Phase::Idle if repeats => {
                     state.violated(format!("process #{id} repeats what was done"));

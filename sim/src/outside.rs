@@ -11,7 +11,7 @@ use arrow::datatypes::Int64Type;
 use async_trait::async_trait;
 use futures::FutureExt;
 use millstream_engine::api::sink::{
-    Acknowledgement, BatchId, Delivery, Failure, Kind, Output, Published, Reached, Sink,
+    Acknowledgement, BatchId, Delivery, EndOffsets, Failure, Kind, Output, Published, Sink,
 };
 
 use crate::checks::positions;
@@ -35,7 +35,7 @@ pub struct Outside {
     /// By source: every row below that is kept is there.
     pub complete_to: Vec<u64>,
     /// Micro-batches by number, where the sink knows numbers.
-    by_id: BTreeMap<u64, (Reached, Vec<i64>)>,
+    by_id: BTreeMap<u64, (EndOffsets, Vec<i64>)>,
     /// How many micro-batches were published.
     pub published: u64,
     epoch: u64,
@@ -46,7 +46,7 @@ struct Parcel {
     from: usize,
     id: u64,
     rows: Vec<i64>,
-    reached: Reached,
+    end_offsets: EndOffsets,
     fate: Fate,
 }
 
@@ -86,8 +86,8 @@ impl Outside {
         }
     }
 
-    fn last(&self) -> Option<(u64, &Reached)> {
-        self.by_id.last_key_value().map(|(id, (reached, _))| (*id, reached))
+    fn last(&self) -> Option<(u64, &EndOffsets)> {
+        self.by_id.last_key_value().map(|(id, (end_offsets, _))| (*id, end_offsets))
     }
 }
 
@@ -99,7 +99,7 @@ impl State {
     /// A micro-batch arrives outside.
     fn arrives(&mut self, parcel: Parcel) -> Result<i64, Failure> {
         let (from, id, delivery) = (parcel.from, parcel.id, self.scenario.delivery);
-        if delivery != Delivery::Repeats && self.processes[from].sink_failed {
+        if delivery != Delivery::AtLeastOnce && self.processes[from].sink_failed {
             return self.failing(Kind::Retry, "one before was not published");
         }
         if parcel.fate == Fate::Refused {
@@ -108,7 +108,7 @@ impl State {
             return self.failing(Kind::Retry, "refused");
         }
         let is_old = self.processes[from].epoch < self.outside.epoch;
-        if delivery == Delivery::Answers && is_old && self.flaw != Some(Flaw::FencesNobody) {
+        if delivery == Delivery::Transactional && is_old && self.flaw != Some(Flaw::FencesNobody) {
             self.note(
                 Some(from),
                 format_args!("micro-batch {id} is of a writer that was replaced"),
@@ -125,13 +125,13 @@ impl State {
     }
 
     fn publish(&mut self, parcel: Parcel) {
-        let Parcel { from, id, rows, reached, .. } = parcel;
-        if self.scenario.delivery == Delivery::IdempotentById
+        let Parcel { from, id, rows, end_offsets, .. } = parcel;
+        if self.scenario.delivery == Delivery::Idempotent
             && let Some((last, _)) = self.outside.last()
             && id <= last
         {
             self.note(Some(from), format_args!("micro-batch {id} was published before"));
-            let is_same = self.outside.by_id.get(&id) == Some(&(reached, rows));
+            let is_same = self.outside.by_id.get(&id) == Some(&(end_offsets, rows));
             if !is_same && !self.objects.ever.is_given_again(id) {
                 self.violated(format!("micro-batch {id} is repeated with other rows"));
             }
@@ -143,19 +143,19 @@ impl State {
             let (source, row) = (value / SOURCE_STEP, value % SOURCE_STEP);
             self.check_row(from, source as usize, row as u64);
         }
-        if self.scenario.delivery != Delivery::Repeats {
+        if self.scenario.delivery != Delivery::AtLeastOnce {
             if self.outside.last().is_some_and(|(last, _)| last >= id) {
                 self.violated(format!("micro-batch {id} comes after a higher one"));
             }
-            if !self.is_published(&positions(&reached.ends)) {
+            if !self.is_published(&positions(&end_offsets.ends)) {
                 self.violated(format!("micro-batch {id} does not reach as far as it says"));
             }
-            self.outside.by_id.insert(id, (reached, rows));
+            self.outside.by_id.insert(id, (end_offsets, rows));
         }
     }
 
     fn check_row(&mut self, from: usize, source: usize, row: u64) {
-        let once = self.scenario.delivery != Delivery::Repeats;
+        let once = self.scenario.delivery != Delivery::AtLeastOnce;
         let expected = self.outside.complete_to[source];
         if once && row != expected {
             self.violated(format!("row {row} of source {source} is published; {expected} is next"));
@@ -213,14 +213,14 @@ impl State {
     fn writer_opens(&mut self, from: usize) -> Option<Published> {
         self.outside.epoch += 1;
         self.processes[from].epoch = self.outside.epoch;
-        let last = self.outside.last().map(|(id, reached)| (BatchId(id), reached.clone()));
+        let last = self.outside.last().map(|(id, end_offsets)| (BatchId(id), end_offsets.clone()));
         let published = match (self.scenario.delivery, last) {
-            (Delivery::Repeats, _) | (_, None) => None,
-            (Delivery::IdempotentById, Some((batch_id, _))) => {
-                Some(Published { batch_id, reached: None })
+            (Delivery::AtLeastOnce, _) | (_, None) => None,
+            (Delivery::Idempotent, Some((batch_id, _))) => {
+                Some(Published { batch_id, end_offsets: None })
             }
-            (Delivery::Answers, Some((batch_id, reached))) => {
-                Some(Published { batch_id, reached: Some(reached) })
+            (Delivery::Transactional, Some((batch_id, end_offsets))) => {
+                Some(Published { batch_id, end_offsets: Some(end_offsets) })
             }
         };
         let shown = published.as_ref().map(|published| published.batch_id.0);
@@ -280,19 +280,19 @@ impl Sink for ModelSink {
             |column: &arrow::array::ArrayRef| column.as_primitive::<Int64Type>().values().to_vec();
         let rows: Vec<i64> =
             output.record_batches().flat_map(|rows| values(rows.column(0))).collect();
-        let (from, id, reached) = (self.process.id, output.batch_id.0, output.reached);
-        let ends = positions(&reached.ends);
+        let (from, id, end_offsets) = (self.process.id, output.batch_id.0, output.end_offsets);
+        let ends = positions(&end_offsets.ends);
         let count = rows.len();
         self.process.step(format!("hands over {id}, {count} rows up to {ends:?}")).await;
-        self.process.with(|state| state.check_handed_over(from, id, &reached));
+        self.process.with(|state| state.check_handed_over(from, id, &end_offsets));
         self.while_full().await;
         Ok(self.process.with(|state| {
-            let skips = self.delivery == Delivery::Answers && state.scenario.sink.skips_empty;
+            let skips = self.delivery == Delivery::Transactional && state.scenario.sink.skips_empty;
             if skips && rows.is_empty() {
                 return Acknowledgement::Done;
             }
             let fate = state.draw_parcel_fate();
-            state.dispatch(Parcel { from, id, rows, reached, fate })
+            state.dispatch(Parcel { from, id, rows, end_offsets, fate })
         }))
     }
 

@@ -23,7 +23,7 @@ pub struct ProcessFacts {
     /// The rows it has published last, by source; what comes is above them.
     pub published: Vec<i64>,
     /// The last micro-batch that it gave to the sink.
-    pub handed_over: Option<u64>,
+    pub publish_result: Option<u64>,
     /// When the last request to the sink arrives there.
     pub sink_busy_until: Duration,
     /// The sink takes nothing more from it, because something failed.
@@ -40,7 +40,7 @@ impl ProcessFacts {
             steps_left: None,
             tracking,
             published: vec![-1; sources],
-            handed_over: None,
+            publish_result: None,
             sink_busy_until: Duration::ZERO,
             sink_failed: false,
             epoch: 0,

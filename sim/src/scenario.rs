@@ -101,7 +101,7 @@ const fn ms(ms: u64) -> Duration {
 impl Scenario {
     /// The scenario of a seed's draws.
     pub fn draw(chance: &Chance) -> Self {
-        let delivery = [Delivery::Repeats, Delivery::IdempotentById, Delivery::Answers];
+        let delivery = [Delivery::AtLeastOnce, Delivery::Idempotent, Delivery::Transactional];
         let tracking = chance.pick(&[Mode::Every, Mode::Every, Mode::Sparse, Mode::Mixed]);
         let overlaps = chance.percent(25);
         let runs = chance.among(1..=4);

@@ -10,7 +10,7 @@ use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use millstream_engine::api::source::{
-    Failure, Kind, ReadLimit, RecordBatches, Source, SourceLog, SourceOffset, Split, Taken,
+    Failure, InputBatch, Kind, ReadLimit, RecordBatches, Source, SourceLog, SourceOffset, Split,
 };
 use tokio::sync::Notify;
 
@@ -108,11 +108,11 @@ impl ModelSource {
         self.end.unwrap_or_else(|| self.process.with(|state| state.topics[self.source].visible))
     }
 
-    fn range(&self, start: u64, end: u64, rows_end: u64) -> Taken {
+    fn range(&self, start: u64, end: u64, rows_end: u64) -> InputBatch {
         let first = self.source as i64 * SOURCE_STEP;
         let values: Vec<i64> = (start..rows_end).map(|row| first + row as i64).collect();
         let rows = values.len() as u64;
-        Taken {
+        InputBatch {
             end: offset_of(end),
             rows,
             splits: vec![Box::new(Rows { schema: Arc::clone(&self.schema), values })],
@@ -151,7 +151,7 @@ impl Source for ModelSource {
         &mut self,
         start: Option<&SourceOffset>,
         end: &SourceOffset,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<InputBatch, Failure> {
         let (start, end) = (start.map_or(0, position_of), position_of(end));
         let source = self.source;
         self.process.step(format!("replays source {source} {start}..{end}")).await;
@@ -182,7 +182,7 @@ impl Source for ModelSource {
         self.end.is_some_and(|end| self.next >= end)
     }
 
-    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
+    fn poll(&mut self, limit: ReadLimit) -> Result<Option<InputBatch>, Failure> {
         let rows_max = match limit {
             ReadLimit::Configured => self.process.with(|state| state.scenario.rows_max),
             ReadLimit::AllAvailable => u64::MAX,
@@ -200,7 +200,7 @@ impl Source for ModelSource {
         Ok(Some(self.range(start, end, end)))
     }
 
-    async fn arrived(&mut self) {
+    async fn data_available(&mut self) {
         let more = self.process.with(|state| Arc::clone(&state.topics[self.source].more));
         loop {
             let notified = more.notified();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_lake::checkpoint::{Checkpointer, Steering, Written};
+use millstream_lake::checkpoint::{Checkpointer, PartFileNames, Written};
 use millstream_lake::data_file::{FileSettings, FileWriter, WritePlan};
 use millstream_lake::kernel::probe;
 use millstream_lake::maintenance::LiveTable;
@@ -189,7 +189,7 @@ impl Step<'_> {
 
     fn full(&self) -> Result<Outcome<CheckpointFacts>, Error> {
         let version = synthetic::newest_version(&self.store)? + 1;
-        synthetic::append(&self.store, version, FILES_BEFORE_FULL, &Steering::default())?;
+        synthetic::append(&self.store, version, FILES_BEFORE_FULL, &PartFileNames::default())?;
         self.write_checkpoint(version)
     }
 
@@ -207,7 +207,7 @@ impl Step<'_> {
         let plan = plan.map_err(Error::table("preparing to write"))?;
         let mut writer = FileWriter::new(plan, &self.store);
         if configuration.is_steered() {
-            writer.steer(live.steering());
+            writer.name_with(live.part_file_names());
         }
         for number in 0..WARM_UP_COMMITS {
             self.commit(&live, &mut writer, number)?;
@@ -256,9 +256,9 @@ impl Step<'_> {
     fn steady(&self) -> Result<Outcome<SteadyFacts>, Error> {
         let mut version = synthetic::newest_version(&self.store)?;
         let mut checkpointer = self.checkpointer()?;
-        let steered = checkpointer.steering();
+        let steered = checkpointer.part_file_names();
         let is_steered = self.request.configuration.is_steered();
-        let names = if is_steered { steered } else { Steering::default() };
+        let names = if is_steered { steered } else { PartFileNames::default() };
         let mut next = || -> Result<Outcome<CheckpointFacts>, Error> {
             for _ in 0..CHECKPOINT_INTERVAL {
                 version += 1;

@@ -9,7 +9,7 @@ use arrow::array::{
     ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::Schema;
-use millstream_lake::checkpoint::Steering;
+use millstream_lake::checkpoint::PartFileNames;
 use millstream_lake::store::TableStore;
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ pub fn create(store: &TableStore, actions: u64) -> Result<(), Error> {
     put(store, 0, head(false))?;
     let commits = sizes(actions);
     for (version, files) in (1..).zip(commits) {
-        append(store, version, files, &Steering::default())?;
+        append(store, version, files, &PartFileNames::default())?;
     }
     Ok(())
 }
@@ -52,13 +52,13 @@ pub fn append(
     store: &TableStore,
     version: u64,
     files: u64,
-    steering: &Steering,
+    part_file_names: &PartFileNames,
 ) -> Result<(), Error> {
     let env = store.env();
     let mut lines = String::new();
     for file in 0..files {
         let name = || format!("part-00000-{}-c000.snappy.parquet", env.random_uuid());
-        let add = json!({"add": {"path": steering.draw("", name), "partitionValues": {},
+        let add = json!({"add": {"path": part_file_names.draw("", name), "partitionValues": {},
             "size": env.random_u64() % 100_000_000, "modificationTime": env.now_ms(),
             "dataChange": true, "stats": statistics(store, file)}});
         lines.push_str(&format!("{add}\n"));

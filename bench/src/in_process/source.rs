@@ -15,8 +15,8 @@ use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table}
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::Sink;
 use millstream_engine::api::source::{
-    Failure, Kind, ReadLimit, RecordBatches, Source, SourceLog, SourceOffset, SourcePartition,
-    Split, Taken,
+    Failure, InputBatch, Kind, ReadLimit, RecordBatches, Source, SourceLog, SourceOffset,
+    SourcePartition, Split,
 };
 use millstream_sql::json::{DecodeOptions, Decoder};
 use millstream_store::env::Env;
@@ -161,7 +161,7 @@ struct InProcessSource {
 
 impl InProcessSource {
     /// The chunks from `start` to `end` of each partition.
-    fn chunks(&self, start: usize, end: usize) -> Taken {
+    fn chunks(&self, start: usize, end: usize) -> InputBatch {
         let mut splits: Vec<Box<dyn Split>> = Vec::new();
         for (partition, chunks) in self.chunks.0.iter().enumerate() {
             for chunk in &chunks[start.min(chunks.len())..end.min(chunks.len())] {
@@ -174,7 +174,7 @@ impl InProcessSource {
             }
         }
         let rows = splits.iter().map(|split| split.rows()).sum();
-        Taken { end: offset(end), rows, splits, oldest_arrival_us: self.env.now_us() }
+        InputBatch { end: offset(end), rows, splits, oldest_arrival_us: self.env.now_us() }
     }
 }
 
@@ -209,7 +209,7 @@ impl Source for InProcessSource {
         &mut self,
         start: Option<&SourceOffset>,
         end: &SourceOffset,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<InputBatch, Failure> {
         Ok(self.chunks(start.map_or(Ok(0), chunks_of)?, chunks_of(end)?))
     }
 
@@ -226,7 +226,7 @@ impl Source for InProcessSource {
         self.taken >= self.chunks.rounds()
     }
 
-    fn take(&mut self, _limit: ReadLimit) -> Result<Option<Taken>, Failure> {
+    fn poll(&mut self, _limit: ReadLimit) -> Result<Option<InputBatch>, Failure> {
         if self.at_end() {
             return Ok(None);
         }
@@ -236,7 +236,7 @@ impl Source for InProcessSource {
     }
 
     /// Everything is here.
-    async fn arrived(&mut self) {}
+    async fn data_available(&mut self) {}
 
     fn partitions_behind(&self) -> Vec<SourcePartition> {
         let partitions = (0..).zip(&self.chunks.0);

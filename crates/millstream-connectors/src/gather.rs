@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use millstream_engine::api::sink::{Acknowledgement, BatchId, Failure, Kind, Output, Reached};
+use millstream_engine::api::sink::{Acknowledgement, BatchId, EndOffsets, Failure, Kind, Output};
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Thread};
 use tokio::sync::{mpsc, oneshot};
@@ -51,12 +51,12 @@ pub(crate) trait Destination: Send + Sync + 'static {
     fn writer(&self) -> Self::Writer;
 
     /// Makes `files` visible in one step, as everything up to and with micro-batch `batch_id`,
-    /// which takes the query to `reached`. Called by one thread.
+    /// which takes the query to `end_offsets`. Called by one thread.
     fn publish(
         &self,
         files: Vec<Self::File>,
         batch_id: BatchId,
-        reached: &Reached,
+        end_offsets: &EndOffsets,
     ) -> Result<(), Failure>;
 }
 
@@ -121,7 +121,7 @@ impl Pacing {
 struct Work {
     batch_id: BatchId,
     rows: Vec<RecordBatch>,
-    reached: Reached,
+    end_offsets: EndOffsets,
     /// Told when it is published: microseconds since the epoch.
     done: oneshot::Sender<Result<i64, Failure>>,
 }
@@ -174,7 +174,7 @@ impl Gather {
     /// Hands a micro-batch over; waits while the writers are behind. One without rows counts as
     /// published at once.
     pub(crate) async fn publish(&self, output: Output) -> Acknowledgement {
-        let Output { batch_id, partitions, reached } = output;
+        let Output { batch_id, partitions, end_offsets } = output;
         let rows = partitions.into_iter().flatten().filter(|rows| rows.num_rows() > 0);
         let rows: Vec<_> = rows.collect();
         if rows.is_empty() {
@@ -182,7 +182,7 @@ impl Gather {
         }
         let (done, published) = oneshot::channel();
         // If it is not taken, `done` is dropped and the acknowledgement says so.
-        let _ = self.sender().send(Message::Work(Work { batch_id, rows, reached, done })).await;
+        let _ = self.sender().send(Message::Work(Work { batch_id, rows, end_offsets, done })).await;
         Acknowledgement::Later(Box::pin(async move {
             let after_a_failure =
                 || Failure::new(Kind::Retry, "the sink's commits have ended with a failure");
@@ -215,7 +215,7 @@ struct Gatherer<D: Destination> {
     committer: Option<Thread>,
     /// Gathered since the last commit.
     waiting: Vec<Waiting>,
-    reached: Reached,
+    end_offsets: EndOffsets,
     /// Bytes of rows given out since the last commit.
     bytes: usize,
     next_writer: usize,
@@ -235,7 +235,7 @@ struct Waiting {
 struct Commit<D: Destination> {
     files: Vec<oneshot::Receiver<Result<Vec<D::File>, Failure>>>,
     micro_batches: Vec<Waiting>,
-    reached: Reached,
+    end_offsets: EndOffsets,
 }
 
 impl<D: Destination> Gatherer<D> {
@@ -258,7 +258,7 @@ impl<D: Destination> Gatherer<D> {
             commits: Some(commits),
             committer: Some(thread),
             waiting: Vec::new(),
-            reached: Reached::default(),
+            end_offsets: EndOffsets::default(),
             bytes: 0,
             next_writer: 0,
             due: None,
@@ -308,7 +308,7 @@ impl<D: Destination> Gatherer<D> {
             }
         }
         self.waiting.push(Waiting { batch_id: work.batch_id, done: work.done });
-        self.reached = work.reached;
+        self.end_offsets = work.end_offsets;
         let now = self.env.monotonic();
         let next = self.committed.map_or(now, |last| last + self.pacing.interval);
         let due = *self.due.get_or_insert(next.max(now));
@@ -356,7 +356,7 @@ impl<D: Destination> Gatherer<D> {
         let commit = Commit {
             files: files.collect(),
             micro_batches: std::mem::take(&mut self.waiting),
-            reached: self.reached.clone(),
+            end_offsets: self.end_offsets.clone(),
         };
         let commits = self.commits.as_ref().expect("it is there until the end");
         commits.blocking_send(commit).is_ok()
@@ -465,7 +465,7 @@ impl<D: Destination> Committer<D> {
             files.extend(written.blocking_recv().map_err(|_| lost())??);
         }
         crash_points::reached(Step::AfterProduce);
-        self.destination.publish(files, batch_id, &commit.reached)
+        self.destination.publish(files, batch_id, &commit.end_offsets)
     }
 }
 

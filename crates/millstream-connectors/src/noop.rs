@@ -63,7 +63,7 @@ impl Sink for NoopSink {
     }
 
     fn delivery(&self) -> Delivery {
-        Delivery::Repeats
+        Delivery::AtLeastOnce
     }
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {

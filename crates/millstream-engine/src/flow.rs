@@ -8,11 +8,11 @@
 //! letters.
 
 mod at_rest;
-mod computed;
+mod computed_watermark;
+mod dry_run;
 mod letters;
 pub mod replay;
 mod settings;
-mod trial;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -37,8 +37,8 @@ use millstream_store::env::Env;
 use millstream_store::log_writer::Settings;
 use thiserror::Error;
 
-use self::at_rest::StreamAtRest;
-use self::computed::{Computed, watermarked};
+use self::at_rest::load_tables;
+use self::computed_watermark::{Computed, watermarked};
 pub use self::settings::RunSettings;
 use crate::api::connector::{FlowContext, Memory, ReadMode, Registry};
 use crate::api::contact::Contacts;
@@ -59,7 +59,7 @@ use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable};
 use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, sift_tables, stages};
 use crate::state::event_times::Time;
-use crate::state::sharded::Means;
+use crate::state::sharded::ResourceLimits;
 
 /// What every flow of a process shares.
 pub struct Setup {
@@ -362,8 +362,8 @@ impl PlannedFlow {
         })?;
         let branches = self.flow.branches.len().max(1) as u64;
         let memory_bytes = self.memory().map(|memory| memory.state() / branches);
-        let means = Means { cores: partitions, memory_bytes };
-        let plan = StatefulPlan::new(&state, cut, &scans, mode, means).await;
+        let limits = ResourceLimits { cores: partitions, memory_bytes };
+        let plan = StatefulPlan::new(&state, cut, &scans, mode, limits).await;
         let mut plan = plan.map_err(|error| not_planned(branch, &state, error))?;
         plan.set_on_error(self.flow.on_error(), &Arc::new(SqlText::of(branch)));
         Ok(StreamPlan::Stateful(Box::new(plan)))
@@ -465,8 +465,8 @@ impl PlannedFlow {
         let query = Query {
             watermarks,
             snapshots: self.flow.writer.snapshots,
-            branches: match self.outlets(context, Some(&checkpoint), checks)? {
-                Some(outlets) => branches.with_outlets(outlets),
+            branches: match self.letter_sinks(context, Some(&checkpoint), checks)? {
+                Some(letter_sinks) => branches.with_letter_sinks(letter_sinks),
                 None => branches,
             },
             sources,
@@ -494,15 +494,16 @@ impl PlannedFlow {
         self.narrow_tables()?;
         let rows_in = load_tables(&self.at_rest, &context).await?;
         let sinks = self.sinks(&context, None)?;
-        let mut outlets = self.outlets(&context, None, self.checks())?;
+        let mut letter_sinks = self.letter_sinks(&context, None, self.checks())?;
         let batch_time_ms = self.env.now_ms();
         let tables: Vec<_> = self.at_rest.iter().map(|table| Arc::clone(&table.loaded)).collect();
         let mut rows_out = 0;
         let branches = self.flow.branches.iter().zip(self.branches);
         for ((branch, planned), mut sink) in branches.zip(sinks) {
             let Body::Once { state, logical } = planned.body else { unreachable!("run looked") };
-            let outlets = outlets.as_mut().map(|outlets| (outlets, batch_time_ms));
-            match batch_query::run(&state, &logical, sink.as_mut(), outlets).await {
+            let letter_sinks =
+                letter_sinks.as_mut().map(|letter_sinks| (letter_sinks, batch_time_ms));
+            match batch_query::run(&state, &logical, sink.as_mut(), letter_sinks).await {
                 Ok(finished) => rows_out += finished.rows_out,
                 Err(failure) => {
                     let (query, sql) = ((&*state, &*logical), SqlText::of(branch));
@@ -579,22 +580,4 @@ fn not_planned(branch: &Branch, state: &SessionState, error: DataFusionError) ->
         DataFusionError::External(_) => FlowError::Failure(from_datafusion(error)),
         _ => FlowError::Sql(blamed(state, &branch.query, &error)),
     }
-}
-
-/// Fills tables that are read whole; gives their rows.
-async fn load_tables(tables: &[AtRest], context: &FlowContext) -> Result<u64, Failure> {
-    let mut rows = 0;
-    for table in tables {
-        let connector = &table.declared.connector;
-        let content = match connector.static_table(&*table.declared.table.fresh()?, context)? {
-            Some(content) => content,
-            None => Arc::new(StreamAtRest {
-                declared: Arc::clone(&table.declared),
-                schema: Arc::clone(&table.schema),
-                context: context.clone(),
-            }),
-        };
-        rows += table.loaded.load(content).await?;
-    }
-    Ok(rows)
 }

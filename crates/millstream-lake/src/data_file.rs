@@ -28,7 +28,7 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
-use crate::checkpoint::Steering;
+use crate::checkpoint::PartFileNames;
 use crate::columns::ColumnMap;
 use crate::error::TableError;
 use crate::partition::{self, PartitionKey};
@@ -242,7 +242,7 @@ pub struct FileWriter {
     store: TableStore,
     open: BTreeMap<PartitionKey, OpenFile>,
     done: Vec<DataFile>,
-    steering: Option<Steering>,
+    part_file_names: Option<PartFileNames>,
 }
 
 struct OpenFile {
@@ -255,13 +255,13 @@ impl FileWriter {
     /// A writer by `plan`.
     pub fn new(plan: WritePlan, store: &TableStore) -> Self {
         let (store, open, done) = (store.clone(), BTreeMap::new(), Vec::new());
-        Self { plan, store, open, done, steering: None }
+        Self { plan, store, open, done, part_file_names: None }
     }
 
     /// Draws names until one suits. The checkpoint's cost depends on how many of its parts new
     /// files fall into, and that on their names.
-    pub fn steer(&mut self, steering: &Steering) {
-        self.steering = Some(steering.clone());
+    pub fn name_with(&mut self, part_file_names: &PartFileNames) {
+        self.part_file_names = Some(part_file_names.clone());
     }
 
     /// What it writes by.
@@ -363,7 +363,11 @@ impl FileWriter {
             let unique = self.store.env().random_uuid();
             let name = format!("{directory}part-00000-{unique}-c000{extension}.parquet");
             let path = encoded(&self.store, &name);
-            if self.steering.as_ref().is_none_or(|steering| steering.wants(&path)) {
+            if self
+                .part_file_names
+                .as_ref()
+                .is_none_or(|part_file_names| part_file_names.wants(&path))
+            {
                 return (name, path);
             }
         }

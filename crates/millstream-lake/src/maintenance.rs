@@ -16,7 +16,7 @@ use millstream_store::env::{Env, Thread};
 use millstream_store::error::Classified;
 use parking_lot::{Condvar, Mutex};
 
-use crate::checkpoint::{self, CheckpointError, Checkpointer, Settings, Steering};
+use crate::checkpoint::{self, CheckpointError, Checkpointer, PartFileNames, Settings};
 use crate::error::TableError;
 use crate::kernel::KernelEngine;
 use crate::store::TableStore;
@@ -36,7 +36,7 @@ const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
 pub struct LiveTable {
     table: Arc<Table>,
     shared: Arc<Shared>,
-    steering: Steering,
+    part_file_names: PartFileNames,
     /// Joined when this is dropped, after it was told to end.
     _thread: Thread,
 }
@@ -91,7 +91,7 @@ impl LiveTable {
         if !repaired.is_empty() {
             tracing::info!(table = table.store().shown(), ?repaired, "put a table's log in order");
         }
-        let (table, steering) = (Arc::new(table), checkpointer.steering());
+        let (table, part_file_names) = (Arc::new(table), checkpointer.part_file_names());
         let shared = Arc::new(Shared { state: Mutex::default(), wake: Condvar::new() });
         let env = table.store().env().clone();
         let worker = Worker {
@@ -106,7 +106,7 @@ impl LiveTable {
             last_cleanup: None,
         };
         let thread = env.background_thread("lake-care", move || worker.run());
-        Ok(Self { table, shared, steering, _thread: thread })
+        Ok(Self { table, shared, part_file_names, _thread: thread })
     }
 
     /// The table.
@@ -115,8 +115,8 @@ impl LiveTable {
     }
 
     /// Which names of new files keep checkpoints cheap.
-    pub fn steering(&self) -> &Steering {
-        &self.steering
+    pub fn part_file_names(&self) -> &PartFileNames {
+        &self.part_file_names
     }
 
     /// How many checkpoints were written, and how long they took.
@@ -315,7 +315,7 @@ impl Worker {
     }
 
     fn thin_out(&self) -> bool {
-        match checkpoint::thin(&self.store, self.env().now_ms()) {
+        match checkpoint::remove_old(&self.store, self.env().now_ms()) {
             Ok(thinned) => {
                 tracing::debug!(files = thinned.len(), "checkpoints were thinned out");
                 !thinned.is_empty()

@@ -55,7 +55,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// All steps, in the order of a micro-batch of a sink that answers, then those of tables and
+    /// All steps, in the order of a micro-batch of a transactional sink, then those of tables and
     /// directories.
     pub const ALL: [Self; 19] = [
         Self::AfterTake,

@@ -80,7 +80,7 @@ impl Sink for ConsoleSink {
     }
 
     fn delivery(&self) -> Delivery {
-        Delivery::Repeats
+        Delivery::AtLeastOnce
     }
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {

@@ -9,7 +9,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use millstream_engine::api::options::Options;
-use millstream_engine::api::sink::{BatchId, Output, Reached, Sink};
+use millstream_engine::api::sink::{BatchId, EndOffsets, Output, Sink};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 
@@ -52,7 +52,7 @@ fn names(values: &[Option<&str>]) -> RecordBatch {
 }
 
 fn output(batch_id: u64, partitions: Vec<Vec<RecordBatch>>) -> Output {
-    Output { batch_id: BatchId(batch_id), partitions, reached: Reached::default() }
+    Output { batch_id: BatchId(batch_id), partitions, end_offsets: EndOffsets::default() }
 }
 
 fn schema() -> SchemaRef {

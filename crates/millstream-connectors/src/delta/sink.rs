@@ -10,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
 use millstream_engine::api::sink::{
-    Acknowledgement, BatchId, Delivery, Failure, Kind, OtherQuery, Output, Published, Reached,
+    Acknowledgement, BatchId, Delivery, EndOffsets, Failure, Kind, OtherQuery, Output, Published,
     RefusedRow, Sink, SourceOffset,
 };
 use millstream_lake::applications::{Application, Said};
@@ -176,8 +176,8 @@ fn published(table: &Table, query_id: &str, version: i64) -> Result<Published, F
         Failure::new(Kind::Data, problem)
     })?;
     let note = table.note_of(query_id, version)?;
-    let reached = note.and_then(|note| serde_json::from_str::<Note>(&note).ok());
-    Ok(Published { batch_id, reached: reached.map(Note::reached) })
+    let end_offsets = note.and_then(|note| serde_json::from_str::<Note>(&note).ok());
+    Ok(Published { batch_id, end_offsets: end_offsets.map(Note::end_offsets) })
 }
 
 /// The streaming queries of ours that have published to the table. A commit that is forgotten by
@@ -218,19 +218,20 @@ struct Note {
 }
 
 impl Note {
-    fn reached(self) -> Reached {
+    fn end_offsets(self) -> EndOffsets {
         let ends = self.offsets.into_iter().map(|end| end.map(SourceOffset::new));
-        Reached { ends: ends.collect(), batch_time_ms: self.batch_timestamp_ms }
+        EndOffsets { ends: ends.collect(), batch_time_ms: self.batch_timestamp_ms }
     }
 }
 
-/// The words of a commit that takes the query of `flow` to `reached`.
-fn note(flow: &str, batch_id: BatchId, reached: &Reached) -> String {
-    let offsets = reached.ends.iter().map(|end| end.as_ref().map(|end| end.as_str().to_owned()));
+/// The words of a commit that takes the query of `flow` to `end_offsets`.
+fn note(flow: &str, batch_id: BatchId, end_offsets: &EndOffsets) -> String {
+    let offsets =
+        end_offsets.ends.iter().map(|end| end.as_ref().map(|end| end.as_str().to_owned()));
     let note = Note {
         batch_id: batch_id.0,
         flow: Some(flow.to_owned()),
-        batch_timestamp_ms: reached.batch_time_ms,
+        batch_timestamp_ms: end_offsets.batch_time_ms,
         offsets: offsets.collect(),
     };
     serde_json::to_string(&note).expect("numbers and text")
@@ -243,7 +244,7 @@ impl Sink for DeltaSink {
     }
 
     fn delivery(&self) -> Delivery {
-        Delivery::Answers
+        Delivery::Transactional
     }
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
@@ -329,7 +330,7 @@ impl Destination for Commits {
 
     fn writer(&self) -> TableWriter {
         let mut files = FileWriter::new(self.plan.clone(), self.table.table().store());
-        files.steer(self.table.steering());
+        files.name_with(self.table.part_file_names());
         TableWriter(files)
     }
 
@@ -337,14 +338,14 @@ impl Destination for Commits {
         &self,
         files: Vec<DataFile>,
         batch_id: BatchId,
-        reached: &Reached,
+        end_offsets: &EndOffsets,
     ) -> Result<(), Failure> {
         let append = Append {
             application: &self.application,
             version: i64::try_from(batch_id.0).expect("batch ids are counted from 0"),
             files: &files,
             prepared_by: self.plan.version(),
-            note: &note(&self.flow, batch_id, reached),
+            note: &note(&self.flow, batch_id, end_offsets),
         };
         crash_points::reached(Step::BeforeCommit);
         let appended = self.table.append(&append)?;

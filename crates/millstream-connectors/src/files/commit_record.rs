@@ -14,7 +14,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use millstream_engine::api::sink::{BatchId, Published, Reached, SourceOffset};
+use millstream_engine::api::sink::{BatchId, EndOffsets, Published, SourceOffset};
 use serde::{Deserialize, Serialize};
 
 use super::durable;
@@ -53,15 +53,15 @@ impl Record {
     pub(super) fn new(
         entry: Entry,
         batch_id: BatchId,
-        reached: &Reached,
+        end_offsets: &EndOffsets,
         files: Vec<Part>,
     ) -> Self {
-        let ends = reached.ends.iter();
+        let ends = end_offsets.ends.iter();
         Self {
             entry: entry.number,
             is_compact: entry.is_compact,
             batch_id: batch_id.0,
-            batch_timestamp_ms: reached.batch_time_ms,
+            batch_timestamp_ms: end_offsets.batch_time_ms,
             offsets: ends.map(|end| end.as_ref().map(|end| end.as_str().to_owned())).collect(),
             files,
         }
@@ -75,8 +75,9 @@ impl Record {
     /// What it says of the query.
     pub(super) fn published(self) -> Published {
         let ends = self.offsets.into_iter().map(|end| end.map(SourceOffset::new));
-        let reached = Reached { ends: ends.collect(), batch_time_ms: self.batch_timestamp_ms };
-        Published { batch_id: BatchId(self.batch_id), reached: Some(reached) }
+        let end_offsets =
+            EndOffsets { ends: ends.collect(), batch_time_ms: self.batch_timestamp_ms };
+        Published { batch_id: BatchId(self.batch_id), end_offsets: Some(end_offsets) }
     }
 
     fn is_sound(&self, number: u64) -> bool {

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
-use millstream_engine::api::sink::{BatchId, Failure, Published, Reached};
+use millstream_engine::api::sink::{BatchId, EndOffsets, Failure, Published};
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
@@ -96,7 +96,7 @@ impl Directory {
                 return Err(FileError::NoRecord { path });
             }
             self.remove_unpublished(legacy, names)?;
-            return Ok(legacy.map(|batch_id| Published { batch_id, reached: None }));
+            return Ok(legacy.map(|batch_id| Published { batch_id, end_offsets: None }));
         };
         let entry = record.entry();
         match manifest.last() {
@@ -152,7 +152,7 @@ impl Directory {
         &self,
         files: Vec<Part>,
         batch_id: BatchId,
-        reached: &Reached,
+        end_offsets: &EndOffsets,
     ) -> Result<(), FileError> {
         let path = &self.target.path;
         let mut manifest = self.manifest.lock();
@@ -168,7 +168,7 @@ impl Directory {
         let named = |(place, part)| Part { name: name(place), ..part };
         let files: Vec<Part> = files.into_iter().enumerate().map(named).collect();
         durable::sync_directory(path)?;
-        let record = Record::new(entry, batch_id, reached, files);
+        let record = Record::new(entry, batch_id, end_offsets, files);
         crash_points::reached(Step::BeforeCommit);
         self.records.put(&record, &self.instance)?;
         crash_points::reached(Step::AfterCommit);
@@ -220,9 +220,9 @@ impl Destination for Directory {
         &self,
         files: Vec<Part>,
         batch_id: BatchId,
-        reached: &Reached,
+        end_offsets: &EndOffsets,
     ) -> Result<(), Failure> {
-        Ok(self.commit(files, batch_id, reached)?)
+        Ok(self.commit(files, batch_id, end_offsets)?)
     }
 }
 

@@ -40,7 +40,7 @@ impl Sink for FilesSink {
     }
 
     fn delivery(&self) -> Delivery {
-        Delivery::Answers
+        Delivery::Transactional
     }
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {

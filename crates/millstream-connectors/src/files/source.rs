@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
 use millstream_engine::api::dead_letter::Letter;
 use millstream_engine::api::source::{
-    Failure, ReadLimit, RecordBatches, Records, Source, SourceLog, SourceOffset, Split, Taken,
+    Failure, InputBatch, ReadLimit, RecordBatches, Records, Source, SourceLog, SourceOffset, Split,
 };
 use millstream_store::env::{Env, Task};
 use tokio::sync::Mutex;
@@ -75,7 +75,7 @@ impl FilesSource {
         self.opened.as_ref().expect("a source is opened before it is used")
     }
 
-    fn taken(&self, end: SourceOffset, entries: Vec<Entry>) -> Taken {
+    fn taken(&self, end: SourceOffset, entries: Vec<Entry>) -> InputBatch {
         let found_at_us = entries.iter().map(|entry| entry.found_at_us).min();
         let files: Vec<Counted> = entries.into_iter().flat_map(|entry| entry.files).collect();
         let rows = files.iter().map(|counted| counted.rows).sum();
@@ -83,7 +83,7 @@ impl FilesSource {
             Box::new(FileSplit { reader: self.reader.clone(), counted }) as Box<dyn Split>
         });
         let oldest_arrival_us = found_at_us.unwrap_or_else(|| self.env.now_us());
-        Taken { end, rows, splits: splits.collect(), oldest_arrival_us }
+        InputBatch { end, rows, splits: splits.collect(), oldest_arrival_us }
     }
 }
 
@@ -123,7 +123,7 @@ impl Source for FilesSource {
         &mut self,
         start: Option<&SourceOffset>,
         end: &SourceOffset,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<InputBatch, Failure> {
         let (first, last) = (start.map_or(Ok(-1), entry_of)?, entry_of(end)?);
         let files = self.opened().scanner.lock().await.logged_between(first, last);
         let entries = scanner::count_logged(&self.env, &self.reader, files).await?;
@@ -160,7 +160,7 @@ impl Source for FilesSource {
         self.is_end_fixed && self.opened().queue.is_empty()
     }
 
-    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
+    fn poll(&mut self, limit: ReadLimit) -> Result<Option<InputBatch>, Failure> {
         let options = &self.reader.options;
         let is_limited = options.files_max.is_some() || options.bytes_max.is_some();
         let entries_max = match limit {
@@ -173,7 +173,7 @@ impl Source for FilesSource {
         Ok(Some(self.taken(offset(last.number), entries)))
     }
 
-    async fn arrived(&mut self) {
+    async fn data_available(&mut self) {
         if !self.at_end() {
             self.opened().queue.filled().await;
         }

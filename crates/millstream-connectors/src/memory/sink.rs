@@ -24,7 +24,7 @@ impl Sink for MemorySink {
     }
 
     fn delivery(&self) -> Delivery {
-        Delivery::Repeats
+        Delivery::AtLeastOnce
     }
 
     async fn open(&mut self) -> Result<Option<sink::Published>, Failure> {

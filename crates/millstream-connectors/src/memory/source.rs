@@ -7,8 +7,8 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::dead_letter::{Letter, Place};
 use millstream_engine::api::source::{
-    Failure, Kind, ReadLimit, RecordBatches, Records, Source, SourceLog, SourceOffset, Split,
-    StaticTable, Taken, Traced,
+    Failure, InputBatch, Kind, ReadLimit, RecordBatches, Records, Source, SourceLog, SourceOffset,
+    Split, StaticTable, Traced,
 };
 use millstream_store::env::Env;
 use serde::Deserialize;
@@ -51,11 +51,11 @@ impl MemorySource {
         Self { table, schema, rows_max, env, taken: 0, end: None }
     }
 
-    fn rows(&self, start: u64, end: u64) -> Taken {
+    fn rows(&self, start: u64, end: u64) -> InputBatch {
         let record_batches = self.table.range(start, end);
         let schema = self.schema.clone();
         let split = MemorySplit { first: start, record_batches, schema };
-        Taken {
+        InputBatch {
             end: offset(end),
             rows: end - start,
             splits: vec![Box::new(split)],
@@ -90,7 +90,7 @@ impl Source for MemorySource {
         &mut self,
         start: Option<&SourceOffset>,
         end: &SourceOffset,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<InputBatch, Failure> {
         let (start, end) = (start.map_or(Ok(0), rows_of)?, rows_of(end)?);
         self.table.more_than(end.saturating_sub(1)).await;
         Ok(self.rows(start.min(end), end))
@@ -110,7 +110,7 @@ impl Source for MemorySource {
         self.end.is_some_and(|end| self.taken >= end)
     }
 
-    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
+    fn poll(&mut self, limit: ReadLimit) -> Result<Option<InputBatch>, Failure> {
         let rows_max = match limit {
             ReadLimit::Configured => self.rows_max.unwrap_or(u64::MAX),
             ReadLimit::AllAvailable => u64::MAX,
@@ -124,7 +124,7 @@ impl Source for MemorySource {
         Ok(Some(taken))
     }
 
-    async fn arrived(&mut self) {
+    async fn data_available(&mut self) {
         if !self.at_end() {
             self.table.more_than(self.taken).await;
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use futures::FutureExt;
-use millstream_engine::api::sink::{BatchId, Output, Reached, Sink};
-use millstream_engine::api::source::{Kind, ReadLimit, Source, SourceLog, StaticTable, Taken};
+use millstream_engine::api::sink::{BatchId, EndOffsets, Output, Sink};
+use millstream_engine::api::source::{InputBatch, Kind, ReadLimit, Source, SourceLog, StaticTable};
 
 use super::source::MemoryRows;
 use super::{MemorySink, MemorySource, MemoryTable};
@@ -22,7 +22,7 @@ fn source(table: &MemoryTable, rows_max: Option<u64>) -> MemorySource {
     MemorySource::new(table.clone(), numbers(0..0).schema(), rows_max, env)
 }
 
-fn read(taken: Taken) -> Vec<i64> {
+fn read(taken: InputBatch) -> Vec<i64> {
     let record_batches = taken.splits.into_iter().flat_map(|split| split.read(&[0]));
     let values = record_batches
         .flat_map(|rows| rows.unwrap().column(0).as_primitive::<Int64Type>().values().to_vec());
@@ -37,16 +37,16 @@ async fn rows_are_taken_once_within_limits_and_can_be_replayed() {
     let mut source = source(&table, Some(4));
     let start = source.open(None, SourceLog::in_memory()).await.unwrap();
     source.start(&start).await.unwrap();
-    let first = source.take(ReadLimit::Configured).unwrap().unwrap();
+    let first = source.poll(ReadLimit::Configured).unwrap().unwrap();
     let middle = first.end.clone();
     assert_eq!(read(first), [0, 1, 2, 3]);
-    let second = source.take(ReadLimit::Configured).unwrap().unwrap();
+    let second = source.poll(ReadLimit::Configured).unwrap().unwrap();
     let end = second.end.clone();
     assert_eq!(read(second), [4]);
-    assert!(source.take(ReadLimit::AllAvailable).unwrap().is_none());
-    assert!(source.arrived().now_or_never().is_none());
+    assert!(source.poll(ReadLimit::AllAvailable).unwrap().is_none());
+    assert!(source.data_available().now_or_never().is_none());
     table.push(numbers(5..6));
-    assert!(source.arrived().now_or_never().is_some());
+    assert!(source.data_available().now_or_never().is_some());
     assert_eq!(read(source.replay(Some(&middle), &end).await.unwrap()), [4]);
     assert_eq!(read(source.replay(None, &middle).await.unwrap()), [0, 1, 2, 3]);
 }
@@ -58,9 +58,9 @@ async fn rows_pushed_after_the_end_was_fixed_are_left() {
     let mut source = source(&table, None);
     source.fix_end().await.unwrap();
     table.push(numbers(2..3));
-    assert_eq!(read(source.take(ReadLimit::AllAvailable).unwrap().unwrap()), [0, 1]);
+    assert_eq!(read(source.poll(ReadLimit::AllAvailable).unwrap().unwrap()), [0, 1]);
     assert!(source.at_end());
-    assert!(source.take(ReadLimit::AllAvailable).unwrap().is_none());
+    assert!(source.poll(ReadLimit::AllAvailable).unwrap().is_none());
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn what_is_published_can_be_read_with_its_batch_id() {
     let table = MemoryTable::named("what_is_published_can_be_read");
     let mut sink = MemorySink::new(table);
     let partitions = vec![vec![numbers(0..2)], vec![numbers(2..3)]];
-    let output = Output { batch_id: BatchId(4), partitions, reached: Reached::default() };
+    let output = Output { batch_id: BatchId(4), partitions, end_offsets: EndOffsets::default() };
     sink.publish(output).await.unwrap().accepted().await.unwrap();
     let same = MemoryTable::named("what_is_published_can_be_read");
     assert_eq!(same.published()[0].batch_id, BatchId(4));
@@ -92,7 +92,7 @@ async fn rows_of_another_type_are_a_data_error() {
     let table = MemoryTable::default();
     let text: ArrayRef = Arc::new(arrow::array::StringArray::from(vec!["one"]));
     table.push(RecordBatch::try_from_iter([("n", text)]).unwrap());
-    let taken = source(&table, None).take(ReadLimit::AllAvailable).unwrap().unwrap();
+    let taken = source(&table, None).poll(ReadLimit::AllAvailable).unwrap().unwrap();
     let error = taken.splits.into_iter().next().unwrap().read(&[0]).next().unwrap().unwrap_err();
     assert_eq!(error.kind(), Kind::Data);
 }

@@ -11,8 +11,8 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::dead_letter::{Letter, Place};
 use millstream_engine::api::source::{
-    Classified, Failure, Kind, ReadLimit, RecordBatches, Records, Source, SourceLog, SourceOffset,
-    Split, Taken, Traced,
+    Classified, Failure, InputBatch, Kind, ReadLimit, RecordBatches, Records, Source, SourceLog,
+    SourceOffset, Split, Traced,
 };
 use millstream_store::env::Env;
 use serde::{Deserialize, Serialize};
@@ -138,7 +138,7 @@ impl RateSource {
         if spacing < TICK_US { due.max(self.taken_at_us.saturating_add(TICK_US)) } else { due }
     }
 
-    fn rows(&self, range: Range<u64>) -> Taken {
+    fn rows(&self, range: Range<u64>) -> InputBatch {
         let rows = range.end - range.start;
         let partitions = (self.options.partitions as u64).min(rows).max(1);
         let bound = |partition| range.start + split_at(rows, partition, partitions);
@@ -150,7 +150,7 @@ impl RateSource {
             };
             Box::new(split) as Box<dyn Split>
         });
-        Taken {
+        InputBatch {
             end: offset(range.end),
             rows,
             splits: splits.collect(),
@@ -204,7 +204,7 @@ impl Source for RateSource {
         &mut self,
         start: Option<&SourceOffset>,
         end: &SourceOffset,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<InputBatch, Failure> {
         let start = start.map_or(Ok(0), rows_of)?;
         Ok(self.rows(start..rows_of(end)?.max(start)))
     }
@@ -223,7 +223,7 @@ impl Source for RateSource {
         self.end.is_some_and(|end| self.taken >= end)
     }
 
-    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
+    fn poll(&mut self, limit: ReadLimit) -> Result<Option<InputBatch>, Failure> {
         let now_us = self.env.now_us();
         let rows_max = match limit {
             ReadLimit::Configured => self.rows_max,
@@ -239,7 +239,7 @@ impl Source for RateSource {
         Ok(Some(taken))
     }
 
-    async fn arrived(&mut self) {
+    async fn data_available(&mut self) {
         while !self.at_end() {
             let wait_us = self.wake_us() - self.env.now_us();
             if wait_us <= 0 {

@@ -5,7 +5,9 @@ use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use futures::FutureExt;
 use millstream_engine::api::connector::{Connector, ReadMode, Table};
 use millstream_engine::api::options::Options;
-use millstream_engine::api::source::{Kind, ReadLimit, Source, SourceLog, SourceOffset, Taken};
+use millstream_engine::api::source::{
+    InputBatch, Kind, ReadLimit, Source, SourceLog, SourceOffset,
+};
 
 use super::{Pace, Rate, RateOptions, RateSource};
 use crate::testing::ManualClock;
@@ -21,7 +23,7 @@ fn rate(clock: &ManualClock, entries: &[(&str, &str)]) -> RateSource {
 }
 
 /// `(timestamp, value)` of every row, in order.
-fn rows(taken: Taken) -> Vec<(i64, i64)> {
+fn rows(taken: InputBatch) -> Vec<(i64, i64)> {
     let mut rows = Vec::new();
     for split in taken.splits {
         for record_batch in split.read(&[0, 1]) {
@@ -91,14 +93,14 @@ fn a_ramp_grows_linearly_and_costs_half_its_length() {
 async fn rows_carry_their_due_time_and_come_no_earlier() {
     let clock = ManualClock::at(START_US - 1);
     let mut source = opened(&clock, &[("rowsPerSecond", "1000")], &SourceLog::in_memory()).await;
-    assert!(source.take(ReadLimit::Configured).unwrap().is_none());
+    assert!(source.poll(ReadLimit::Configured).unwrap().is_none());
     clock.set(START_US + 2_999);
-    let taken = source.take(ReadLimit::Configured).unwrap().unwrap();
+    let taken = source.poll(ReadLimit::Configured).unwrap().unwrap();
     assert_eq!(taken.end.as_str(), r#"{"rows":3}"#);
     assert_eq!((taken.rows, taken.oldest_arrival_us), (3, START_US));
     let wanted = vec![(START_US, 0), (START_US + 1_000, 1), (START_US + 2_000, 2)];
     assert_eq!(rows(taken), wanted);
-    assert!(source.take(ReadLimit::Configured).unwrap().is_none());
+    assert!(source.poll(ReadLimit::Configured).unwrap().is_none());
 }
 
 #[tokio::test]
@@ -107,20 +109,23 @@ async fn arrived_waits_for_the_next_row_or_the_next_tick() {
     let log = SourceLog::in_memory();
     let mut slow = opened(&clock, &[("rowsPerSecond", "100")], &log).await;
     clock.set(START_US);
-    assert!(slow.arrived().now_or_never().is_some());
-    slow.take(ReadLimit::Configured).unwrap().unwrap();
+    assert!(slow.data_available().now_or_never().is_some());
+    slow.poll(ReadLimit::Configured).unwrap().unwrap();
     clock.set(START_US + 9_999);
-    assert!(slow.arrived().now_or_never().is_none());
+    assert!(slow.data_available().now_or_never().is_none());
     clock.set(START_US + 10_000);
-    assert!(slow.arrived().now_or_never().is_some());
+    assert!(slow.data_available().now_or_never().is_some());
 
     let mut fast = opened(&clock, &[("rowsPerSecond", "1000000")], &log).await;
-    fast.take(ReadLimit::Configured).unwrap().unwrap();
+    fast.poll(ReadLimit::Configured).unwrap().unwrap();
     clock.advance_us(499);
-    assert!(fast.arrived().now_or_never().is_none(), "rows are due, but the tick is not over");
+    assert!(
+        fast.data_available().now_or_never().is_none(),
+        "rows are due, but the tick is not over"
+    );
     clock.advance_us(1);
-    assert!(fast.arrived().now_or_never().is_some());
-    assert_eq!(fast.take(ReadLimit::Configured).unwrap().unwrap().rows, 500);
+    assert!(fast.data_available().now_or_never().is_some());
+    assert_eq!(fast.poll(ReadLimit::Configured).unwrap().unwrap().rows, 500);
 }
 
 #[tokio::test]
@@ -128,12 +133,12 @@ async fn a_sleeping_source_wakes_when_the_row_is_due() {
     let clock = ManualClock::at(START_US - 1);
     let mut source = opened(&clock, &[], &SourceLog::in_memory()).await;
     clock.set(START_US);
-    source.take(ReadLimit::Configured).unwrap().unwrap();
-    let mut waiting = source.arrived().boxed();
+    source.poll(ReadLimit::Configured).unwrap().unwrap();
+    let mut waiting = source.data_available().boxed();
     assert!((&mut waiting).now_or_never().is_none());
     clock.advance_us(1_000_000);
     waiting.await;
-    assert_eq!(source.take(ReadLimit::Configured).unwrap().unwrap().rows, 1);
+    assert_eq!(source.poll(ReadLimit::Configured).unwrap().unwrap().rows, 1);
 }
 
 #[tokio::test]
@@ -143,9 +148,9 @@ async fn replay_gives_the_same_rows_in_another_process() {
     let entries = [("rowsPerSecond", "777"), ("rampUpTime", "1s"), ("numPartitions", "3")];
     let mut first = opened(&clock, &entries, &log).await;
     clock.advance_us(700_000);
-    let start = first.take(ReadLimit::Configured).unwrap().unwrap().end;
+    let start = first.poll(ReadLimit::Configured).unwrap().unwrap().end;
     clock.advance_us(40_000_000);
-    let taken = first.take(ReadLimit::Configured).unwrap().unwrap();
+    let taken = first.poll(ReadLimit::Configured).unwrap().unwrap();
     assert_eq!(taken.splits.len(), 3);
     let end = taken.end.clone();
     let before = rows(taken);
@@ -156,7 +161,7 @@ async fn replay_gives_the_same_rows_in_another_process() {
     assert_eq!(rows(second.replay(Some(&start), &end).await.unwrap()), before);
     // What came due while nobody ran follows at once.
     second.start(&end).await.unwrap();
-    let next = rows(second.take(ReadLimit::Configured).unwrap().unwrap());
+    let next = rows(second.poll(ReadLimit::Configured).unwrap().unwrap());
     assert_eq!(next[0].1, before.last().unwrap().1 + 1);
     assert_eq!(next.len(), 777 * 60);
 }
@@ -167,12 +172,12 @@ async fn a_long_stop_is_caught_up_in_bounded_micro_batches() {
     let entries = [("rowsPerSecond", "1000000")];
     let mut source = opened(&clock, &entries, &SourceLog::in_memory()).await;
     clock.set(START_US + 3_600_000_000);
-    assert_eq!(source.take(ReadLimit::Configured).unwrap().unwrap().rows, 1 << 20);
-    assert!(source.arrived().now_or_never().is_none());
+    assert_eq!(source.poll(ReadLimit::Configured).unwrap().unwrap().rows, 1 << 20);
+    assert!(source.data_available().now_or_never().is_none());
     clock.advance_us(500);
-    assert!(source.arrived().now_or_never().is_some());
+    assert!(source.data_available().now_or_never().is_some());
     assert_eq!(
-        source.take(ReadLimit::AllAvailable).unwrap().unwrap().rows,
+        source.poll(ReadLimit::AllAvailable).unwrap().unwrap().rows,
         3_600_000_501 - (1 << 20)
     );
 }
@@ -186,10 +191,10 @@ async fn a_fixed_end_is_kept() {
     source.fix_end().await.unwrap();
     clock.advance_us(5_000_000);
     assert!(!source.at_end());
-    assert_eq!(source.take(ReadLimit::Configured).unwrap().unwrap().rows, 10);
+    assert_eq!(source.poll(ReadLimit::Configured).unwrap().unwrap().rows, 10);
     assert!(source.at_end());
-    assert!(source.arrived().now_or_never().is_some());
-    assert!(source.take(ReadLimit::Configured).unwrap().is_none());
+    assert!(source.data_available().now_or_never().is_some());
+    assert!(source.poll(ReadLimit::Configured).unwrap().is_none());
 }
 
 #[tokio::test]
@@ -198,7 +203,7 @@ async fn only_the_columns_asked_for_are_made() {
     let entries = [("rowsPerSecond", "20000")];
     let mut source = opened(&clock, &entries, &SourceLog::in_memory()).await;
     clock.set(START_US + 999_999);
-    let read = |taken: Taken, projection: &[usize]| -> Vec<RecordBatch> {
+    let read = |taken: InputBatch, projection: &[usize]| -> Vec<RecordBatch> {
         taken
             .splits
             .into_iter()
@@ -206,14 +211,14 @@ async fn only_the_columns_asked_for_are_made() {
             .map(Result::unwrap)
             .collect()
     };
-    let value_only = read(source.take(ReadLimit::Configured).unwrap().unwrap(), &[1]);
+    let value_only = read(source.poll(ReadLimit::Configured).unwrap().unwrap(), &[1]);
     assert_eq!(
         value_only.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(),
         [8192, 8192, 3616]
     );
     assert_eq!(value_only[0].schema().field(0).name(), "value");
     clock.advance_us(1_000_000);
-    let none = read(source.take(ReadLimit::Configured).unwrap().unwrap(), &[]);
+    let none = read(source.poll(ReadLimit::Configured).unwrap().unwrap(), &[]);
     assert_eq!(none.iter().map(RecordBatch::num_rows).sum::<usize>(), 20_000);
     assert_eq!(none[0].num_columns(), 0);
 }

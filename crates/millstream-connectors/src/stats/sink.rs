@@ -154,7 +154,7 @@ impl Sink for StatsSink {
     }
 
     fn delivery(&self) -> Delivery {
-        Delivery::Repeats
+        Delivery::AtLeastOnce
     }
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {

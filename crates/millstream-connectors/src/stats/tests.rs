@@ -7,7 +7,7 @@ use arrow::array::{
 };
 use arrow::datatypes::Schema;
 use millstream_engine::api::options::Options;
-use millstream_engine::api::sink::{BatchId, Output, Reached, Sink};
+use millstream_engine::api::sink::{BatchId, EndOffsets, Output, Sink};
 use serde_json::Value;
 
 use super::{LatencySketch, StatsOptions, StatsSink};
@@ -24,7 +24,11 @@ fn rows(times: Vec<Option<i64>>) -> RecordBatch {
 }
 
 fn output(record_batches: Vec<RecordBatch>) -> Output {
-    Output { batch_id: BatchId(0), partitions: vec![record_batches], reached: Reached::default() }
+    Output {
+        batch_id: BatchId(0),
+        partitions: vec![record_batches],
+        end_offsets: EndOffsets::default(),
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use futures::future::BoxFuture;
 use millstream_engine::api::connector::FlowContext;
-use millstream_engine::api::sink::{BatchId, Output, Reached};
+use millstream_engine::api::sink::{BatchId, EndOffsets, Output};
 use millstream_store::env::{Clock, Env, SeededRng};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -120,7 +120,7 @@ async fn run(format: &str, base: &Path, hours: usize) -> Vec<Use> {
             let output = Output {
                 batch_id: BatchId(batch_id),
                 partitions: vec![vec![rows(from, per_step)]],
-                reached: Reached::default(),
+                end_offsets: EndOffsets::default(),
             };
             batch_id += 1;
             sink.ready().await.unwrap();

@@ -9,7 +9,7 @@ use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray}
 use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::Table;
 use millstream_engine::api::sink::{
-    BatchId, Delivery, Kind, Output, Published, Reached, Sink, SourceOffset,
+    BatchId, Delivery, EndOffsets, Kind, Output, Published, Sink, SourceOffset,
 };
 
 use crate::support::{connector, context, context_of, lines, names, sink, table};
@@ -21,7 +21,7 @@ fn numbers(values: std::ops::Range<i64>) -> RecordBatch {
 
 fn output(batch_id: u64, partitions: Vec<RecordBatch>) -> Output {
     let partitions = partitions.into_iter().map(|rows| vec![rows]).collect();
-    Output { batch_id: BatchId(batch_id), partitions, reached: Reached::default() }
+    Output { batch_id: BatchId(batch_id), partitions, end_offsets: EndOffsets::default() }
 }
 
 async fn publish(sink: &mut Box<dyn Sink>, output: Output) {
@@ -108,7 +108,7 @@ async fn every_format_is_read_back_as_it_was_written() {
 async fn a_commit_is_a_file_and_an_entry_of_the_manifest() {
     let base = tempfile::tempdir().unwrap();
     let (mut sink, last) = opened(base.path()).await;
-    assert_eq!((last, sink.delivery()), (None, Delivery::Answers));
+    assert_eq!((last, sink.delivery()), (None, Delivery::Transactional));
     publish(&mut sink, output(0, vec![numbers(0..2), numbers(0..0), numbers(2..3)])).await;
     publish(&mut sink, output(1, vec![])).await;
     publish(&mut sink, output(2, vec![numbers(0..0)])).await;
@@ -176,13 +176,16 @@ async fn the_last_commit_says_where_the_query_stands() {
     let base = tempfile::tempdir().unwrap();
     let (mut sink, _) = opened(base.path()).await;
     let ends = vec![Some(SourceOffset::new("{\"logOffset\":3}".to_owned())), None];
-    let reached = Reached { ends, batch_time_ms: 1_767_225_600_000 };
-    let output = Output { reached: reached.clone(), ..output(41, vec![numbers(0..2)]) };
+    let end_offsets = EndOffsets { ends, batch_time_ms: 1_767_225_600_000 };
+    let output = Output { end_offsets: end_offsets.clone(), ..output(41, vec![numbers(0..2)]) };
     publish(&mut sink, output).await;
     drop(sink);
     let mut again = sink_of(base.path());
     let published = again.open().await.unwrap();
-    assert_eq!(published, Some(Published { batch_id: BatchId(41), reached: Some(reached) }));
+    assert_eq!(
+        published,
+        Some(Published { batch_id: BatchId(41), end_offsets: Some(end_offsets) })
+    );
 }
 
 fn sink_of(base: &Path) -> Box<dyn Sink> {

@@ -50,7 +50,7 @@ async fn rows(name: &str, table: &Table, base_dir: &Path) -> Vec<String> {
     let mut source = opened(name, table, base_dir, None, &SourceLog::in_memory()).await;
     source.fix_end().await.unwrap();
     let width = source.schema().fields().len();
-    let taken = source.take(ReadLimit::AllAvailable).unwrap();
+    let taken = source.poll(ReadLimit::AllAvailable).unwrap();
     taken.map(|taken| read(taken, width)).unwrap_or_default()
 }
 
@@ -73,7 +73,7 @@ async fn each_file_is_read_once_across_restarts() {
     assert_eq!(end.as_str(), r#"{"logOffset":1}"#);
     // Found, but the process ends before it comes into a micro-batch.
     put(&input, "d", "five\n", 30);
-    first.arrived().await;
+    first.data_available().await;
     first.close().await;
 
     let mut second = source("text", &text_table(), base.path());
@@ -152,8 +152,8 @@ async fn a_fixed_end_keeps_later_files_out() {
     assert!(!source.at_end());
     assert_eq!(read(next(&mut source).await, 1), ["one"]);
     assert!(source.at_end());
-    source.arrived().await;
-    assert!(source.take(ReadLimit::AllAvailable).unwrap().is_none());
+    source.data_available().await;
+    assert!(source.poll(ReadLimit::AllAvailable).unwrap().is_none());
 }
 
 #[tokio::test]
@@ -204,8 +204,8 @@ async fn files_that_cannot_be_decoded_are_named_or_passed_over() {
     let log = SourceLog::in_memory();
     let strict = table(declared.clone(), &options);
     let mut source = opened("parquet", &strict, base.path(), None, &log).await;
-    source.arrived().await;
-    let error = source.take(ReadLimit::Configured).err().unwrap();
+    source.data_available().await;
+    let error = source.poll(ReadLimit::Configured).err().unwrap();
     assert_eq!(error.kind(), Kind::Data);
     assert!(error.to_string().contains("in/cut.parquet is not a readable parquet file"), "{error}");
     assert!(log.list().await.unwrap().is_empty(), "the file is looked at again after a restart");

@@ -10,7 +10,7 @@ use millstream_connectors::registry;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
 use millstream_engine::api::options::Options;
 use millstream_engine::api::sink::{Failure, Sink};
-use millstream_engine::api::source::{ReadLimit, Source, Taken};
+use millstream_engine::api::source::{InputBatch, ReadLimit, Source};
 use millstream_store::env::Env;
 
 pub fn columns(fields: &[(&str, DataType)]) -> Option<SchemaRef> {
@@ -50,16 +50,16 @@ pub fn sink(name: &str, table: &Table, schema: &SchemaRef, base_dir: &Path) -> B
 }
 
 /// Waits for rows and takes them.
-pub async fn next(source: &mut Box<dyn Source>) -> Taken {
+pub async fn next(source: &mut Box<dyn Source>) -> InputBatch {
     loop {
-        source.arrived().await;
-        if let Some(taken) = source.take(ReadLimit::Configured).unwrap() {
+        source.data_available().await;
+        if let Some(taken) = source.poll(ReadLimit::Configured).unwrap() {
             return taken;
         }
     }
 }
 
-pub fn read_columns(taken: Taken, projection: &[usize]) -> Result<Vec<RecordBatch>, Failure> {
+pub fn read_columns(taken: InputBatch, projection: &[usize]) -> Result<Vec<RecordBatch>, Failure> {
     taken.splits.into_iter().flat_map(|split| split.read(projection)).collect()
 }
 
@@ -74,7 +74,7 @@ pub fn lines(rows: &[RecordBatch]) -> Vec<String> {
 }
 
 /// All rows of a micro-batch as text.
-pub fn read(taken: Taken, columns: usize) -> Vec<String> {
+pub fn read(taken: InputBatch, columns: usize) -> Vec<String> {
     lines(&read_columns(taken, &(0..columns).collect::<Vec<_>>()).unwrap())
 }
 

@@ -21,13 +21,13 @@ pub struct Output {
     /// The result, by plan partition; order within a partition is the source's.
     pub partitions: Vec<Vec<RecordBatch>>,
     /// Where the query stands once this is published.
-    pub reached: Reached,
+    pub end_offsets: EndOffsets,
 }
 
 /// Where a query stands after a micro-batch: what its entry in the offset log says. A sink that
 /// answers publishes it together with the rows, and does not look into it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reached {
+pub struct EndOffsets {
     /// Where each source was read to, exclusive, in plan order; `None` before its first offset.
     pub ends: Vec<Option<SourceOffset>>,
     /// The micro-batch's time, milliseconds since the epoch.
@@ -40,7 +40,7 @@ pub struct Published {
     /// Its number.
     pub batch_id: BatchId,
     /// Where the query stood after it; `None` from a sink that keeps only the number.
-    pub reached: Option<Reached>,
+    pub end_offsets: Option<EndOffsets>,
 }
 
 /// Another query that a table knows to have published to it.
@@ -129,13 +129,13 @@ impl Output {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// A repeated micro-batch is written again: at-least-once.
-    Repeats,
+    AtLeastOnce,
     /// A repeated micro-batch id replaces or is ignored, as long as it holds the same range: the
     /// intent must be durable before `publish` is called.
-    IdempotentById,
-    /// Rows are published in one step with the micro-batch's number and [`Reached`], and after a
+    Idempotent,
+    /// Rows are published in one step with the micro-batch's number and [`EndOffsets`], and after a
     /// crash [`Sink::open`] tells the last of them: nothing needs to be logged before.
-    Answers,
+    Transactional,
 }
 
 /// When the outside accepts what was handed over in one `publish`.

@@ -1,7 +1,7 @@
 //! Sources: where rows come from. Steps 1 and 2 of a micro-batch.
 //!
 //! A source reads ahead all the time, so that the driver never waits for a network round trip to
-//! learn what is new. [`Source::take`] hands over what has arrived as [`Split`]s together with the
+//! learn what is new. [`Source::poll`] hands over what has arrived as [`Split`]s together with the
 //! offset they end at; the driver logs that offset as the micro-batch's intent. A split is not
 //! decoded yet: decoding happens in the plan's scan, in parallel, and only for the columns that
 //! the query reads.
@@ -112,7 +112,7 @@ pub type SourcePartition = u64;
 pub type RecordBatches = Box<dyn Iterator<Item = Result<RecordBatch, Failure>> + Send>;
 
 /// What a source hands over for one micro-batch.
-pub struct Taken {
+pub struct InputBatch {
     /// Where the micro-batch ends for this source, exclusive. Goes to the offset log.
     pub end: SourceOffset,
     /// Rows in all splits together, before decoding.
@@ -172,7 +172,7 @@ pub trait Source: Send {
         &mut self,
         start: Option<&SourceOffset>,
         end: &SourceOffset,
-    ) -> Result<Taken, Failure>;
+    ) -> Result<InputBatch, Failure>;
 
     /// Where the table's options say that a new query begins; `None` where there is no choice.
     fn beginning(&self) -> Option<Beginning> {
@@ -195,11 +195,11 @@ pub trait Source: Send {
     fn at_end(&self) -> bool;
 
     /// Hands over what has arrived and was not taken yet, or `None`. Never waits.
-    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure>;
+    fn poll(&mut self, limit: ReadLimit) -> Result<Option<InputBatch>, Failure>;
 
     /// Completes when `take` would give something, or fail, or the source is `at_end`.
     /// Dropping the future loses nothing.
-    async fn arrived(&mut self);
+    async fn data_available(&mut self);
 
     /// The partitions of which more rows are there than were taken: what is known of them now. A
     /// watermark waits for them, so that rows are not late because they were read later.

@@ -14,13 +14,13 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use super::again::{self, LetterSplit};
 use super::error::ReplayError;
-use super::filed::{Filed, filed};
+use super::replay_input::{self, LetterSplit};
+use super::table_reader::{StoredLetter, stored_letters};
 use crate::api::connector::{Connector, FlowContext, Table};
 use crate::api::dead_letter::{Form, Payloads};
 use crate::api::source::{
-    Failure, ReadLimit, Source, SourceLog, SourceOffset, Split, StaticTable, Taken,
+    Failure, InputBatch, ReadLimit, Source, SourceLog, SourceOffset, Split, StaticTable,
 };
 
 /// Where letters stand, and which of them are asked for.
@@ -62,9 +62,9 @@ pub struct LetterSource {
     /// Positions by log entry.
     entries: BTreeMap<i64, Vec<String>>,
     /// What this run is to feed, until it is recorded.
-    chosen: Vec<Filed>,
+    chosen: Vec<StoredLetter>,
     /// Letters that wait to be taken, and the entry that they end.
-    queue: Option<(i64, Vec<Filed>)>,
+    queue: Option<(i64, Vec<StoredLetter>)>,
     is_end_fixed: bool,
     tally: Arc<Mutex<Tally>>,
 }
@@ -93,10 +93,10 @@ impl LetterSource {
     }
 
     /// All letters of this source that are asked for, each once.
-    async fn read(&self, condition: Option<&str>) -> Result<Vec<Filed>, Failure> {
+    async fn read(&self, condition: Option<&str>) -> Result<Vec<StoredLetter>, Failure> {
         let LetterBox { table, form, flow, .. } = &self.letters;
         let rows = table.read().await?;
-        let mut all = filed(rows, &table.schema(), *form, flow, condition).await?;
+        let mut all = stored_letters(rows, &table.schema(), *form, flow, condition).await?;
         let mut seen = BTreeSet::new();
         all.retain(|filed| {
             let of_source = filed.source_table.as_ref();
@@ -107,14 +107,14 @@ impl LetterSource {
     }
 
     /// The letters of the entries after `first` up to `last`, found again.
-    async fn logged(&self, first: i64, last: i64) -> Result<Vec<Filed>, Failure> {
+    async fn logged(&self, first: i64, last: i64) -> Result<Vec<StoredLetter>, Failure> {
         let positions: Vec<&String> =
             self.entries.range(first + 1..=last).flat_map(|(_, positions)| positions).collect();
         if positions.is_empty() {
             return Ok(Vec::new());
         }
         let all = self.read(None).await?.into_iter();
-        let mut all: HashMap<String, Filed> =
+        let mut all: HashMap<String, StoredLetter> =
             all.map(|filed| (filed.position.clone(), filed)).collect();
         let mut logged = Vec::with_capacity(positions.len());
         for position in positions {
@@ -128,15 +128,18 @@ impl LetterSource {
     }
 
     /// Takes letters that cannot be decoded out of `letters`, and says why.
-    fn part(&self, letters: &mut Vec<Filed>) -> Result<Vec<(Filed, String)>, Failure> {
+    fn part(
+        &self,
+        letters: &mut Vec<StoredLetter>,
+    ) -> Result<Vec<(StoredLetter, String)>, Failure> {
         let columns: Vec<usize> = (0..self.schema.fields().len()).collect();
         let payloads = self.payloads()?;
         let (mut problems, mut first) = (BTreeMap::new(), 0);
-        for piece in again::cut(letters) {
+        for piece in replay_input::cut(letters) {
             let mut reject = |index: usize, problem: String| {
                 problems.insert(first + index, problem);
             };
-            again::decode(&*payloads, piece, &columns, &mut reject)?;
+            replay_input::decode(&*payloads, piece, &columns, &mut reject)?;
             first += piece.len();
         }
         let (mut fit, mut unfit) = (Vec::with_capacity(letters.len()), Vec::new());
@@ -157,17 +160,17 @@ impl LetterSource {
     }
 
     /// Letters as input of the source.
-    pub fn splits(&self, letters: &[Filed]) -> Result<Vec<Box<dyn Split>>, Failure> {
+    pub fn splits(&self, letters: &[StoredLetter]) -> Result<Vec<Box<dyn Split>>, Failure> {
         let payloads = self.payloads()?;
-        let split = |letters: &[Filed]| {
+        let split = |letters: &[StoredLetter]| {
             let (letters, payloads) = (letters.to_vec(), Arc::clone(&payloads));
             Box::new(LetterSplit { letters, payloads }) as Box<dyn Split>
         };
-        Ok(again::cut(letters).map(split).collect())
+        Ok(replay_input::cut(letters).map(split).collect())
     }
 
-    fn taken(&self, end: SourceOffset, letters: &[Filed]) -> Result<Taken, Failure> {
-        Ok(Taken {
+    fn taken(&self, end: SourceOffset, letters: &[StoredLetter]) -> Result<InputBatch, Failure> {
+        Ok(InputBatch {
             end,
             rows: letters.len() as u64,
             splits: self.splits(letters)?,
@@ -215,7 +218,7 @@ impl LetterSource {
     }
 
     /// What was chosen.
-    pub fn chosen(&self) -> &[Filed] {
+    pub fn chosen(&self) -> &[StoredLetter] {
         &self.chosen
     }
 
@@ -258,7 +261,7 @@ impl Source for LetterSource {
         &mut self,
         start: Option<&SourceOffset>,
         end: &SourceOffset,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<InputBatch, Failure> {
         let (first, last) = (start.map_or(Ok(-1), entry_of)?, entry_of(end)?);
         let letters = self.logged(first, last).await?;
         self.tally.lock().fed += letters.len() as u64;
@@ -295,12 +298,12 @@ impl Source for LetterSource {
         self.is_end_fixed && self.queue.is_none()
     }
 
-    fn take(&mut self, _: ReadLimit) -> Result<Option<Taken>, Failure> {
+    fn poll(&mut self, _: ReadLimit) -> Result<Option<InputBatch>, Failure> {
         let Some((last, letters)) = self.queue.take() else { return Ok(None) };
         self.taken(offset(last), &letters).map(Some)
     }
 
-    async fn arrived(&mut self) {
+    async fn data_available(&mut self) {
         if !self.is_end_fixed && self.queue.is_none() {
             std::future::pending::<()>().await;
         }

@@ -15,8 +15,8 @@ use millstream_store::offset::BatchId;
 use millstream_store::source_log::SourceLog;
 
 use super::Finished;
-use super::outlets::Outlets;
-use crate::api::sink::{Output, Reached, Sink};
+use super::dead_letter_sinks::DeadLetterSinks;
+use crate::api::sink::{EndOffsets, Output, Sink};
 use crate::api::source::{Failure, ReadLimit, Records, Source, Split};
 use crate::failures::from_datafusion;
 
@@ -53,8 +53,8 @@ async fn for_each_split(
     source.start(&start).await?;
     source.fix_end().await?;
     while !source.at_end() {
-        source.arrived().await;
-        let Some(taken) = source.take(ReadLimit::AllAvailable)? else { continue };
+        source.data_available().await;
+        let Some(taken) = source.poll(ReadLimit::AllAvailable)? else { continue };
         for split in taken.splits {
             work(split)?;
         }
@@ -69,7 +69,7 @@ pub async fn run(
     state: &SessionState,
     logical: &LogicalPlan,
     sink: &mut dyn Sink,
-    outlets: Option<(&mut Outlets, i64)>,
+    letter_sinks: Option<(&mut DeadLetterSinks, i64)>,
 ) -> Result<Finished, Failure> {
     sink.open().await?;
     let logical = optimize::optimize(state, logical).map_err(from_datafusion)?;
@@ -77,11 +77,11 @@ pub async fn run(
     let physical = planner.create_physical_plan(&logical, state).await.map_err(from_datafusion)?;
     let partitions = collect_partitioned(physical, state.task_ctx()).await;
     let mut partitions = partitions.map_err(from_datafusion)?;
-    if let Some((outlets, batch_time_ms)) = outlets {
-        let reached = Reached { batch_time_ms, ..Reached::default() };
-        partitions = outlets.check_once(partitions, &reached).await?;
+    if let Some((letter_sinks, batch_time_ms)) = letter_sinks {
+        let end_offsets = EndOffsets { batch_time_ms, ..EndOffsets::default() };
+        partitions = letter_sinks.check_once(partitions, &end_offsets).await?;
     }
-    let output = Output { batch_id: BatchId(0), partitions, reached: Reached::default() };
+    let output = Output { batch_id: BatchId(0), partitions, end_offsets: EndOffsets::default() };
     let rows_out = output.rows();
     let acknowledgement = sink.publish(output).await?;
     sink.flush().await;

@@ -6,7 +6,7 @@ use millstream_store::env::Env;
 use crate::api::sink::Sink;
 use crate::api::source::{Failure, Split};
 use crate::plan::StreamPlan;
-use crate::plan::sift::Sifted;
+use crate::plan::failing_rows::Sifted;
 use crate::plan::stateful_plan::Ran;
 use crate::state::micro_batch::MicroBatchFacts;
 

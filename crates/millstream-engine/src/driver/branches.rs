@@ -18,7 +18,8 @@
 //! Therefore they are limited, and once half of them are under way the gathering sinks are asked
 //! again and space out the rest: rows wait some milliseconds longer, not for the next commit.
 //!
-//! Dead letters have sinks of their own, after those of the branches ([`outlets`](super::outlets)).
+//! Dead letters have sinks of their own, after those of the branches
+//! ([`dead_letter_sinks`](super::dead_letter_sinks)).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,15 +30,17 @@ use millstream_store::log_writer::Ticket;
 use millstream_store::offset::BatchId;
 
 use super::branch::{Branch, Splits};
-use super::computed::Computed;
+use super::dead_letter_sinks::{DeadLetterSinks, logged_for};
 use super::decoded::{self, Decoded, Reading};
-use super::handed_over::HandedOver;
 use super::letter_tables::LetterTable;
-use super::outlets::{Outlets, logged_for};
+use super::publish_result::PublishResult;
 use super::start::Start;
-use super::{MICRO_BATCHES_IN_FLIGHT_MAX, aside};
+use super::stateful_output::Computed;
+use super::{MICRO_BATCHES_IN_FLIGHT_MAX, dead_letter_run};
 use crate::api::progress::SinkProgress;
-use crate::api::sink::{Acknowledgement, Delivery, Output, Published, Reached, RefusedRow, Sink};
+use crate::api::sink::{
+    Acknowledgement, Delivery, EndOffsets, Output, Published, RefusedRow, Sink,
+};
 use crate::api::source::Failure;
 use crate::failures::from_datafusion;
 use crate::plan::{StatefulPlan, StreamPlan};
@@ -54,7 +57,7 @@ pub struct Branches {
     /// By source, what any plan reads; empty where there is one branch, and nothing beside it.
     readings: Vec<Reading>,
     /// Where dead letters go. Its sinks are counted after those of the branches.
-    pub(super) outlets: Option<Outlets>,
+    pub(super) letter_sinks: Option<DeadLetterSinks>,
     /// How a query without a micro-batch may begin.
     pub(super) start: Start,
 }
@@ -62,7 +65,7 @@ pub struct Branches {
 /// A micro-batch on its way to the sinks.
 pub(super) struct Order<'a> {
     pub(super) id: BatchId,
-    pub(super) reached: Reached,
+    pub(super) end_offsets: EndOffsets,
     /// The sinks that get it, ascending; `None` for all.
     pub(super) sinks: Option<&'a [usize]>,
     /// An intent that must be durable before anything is published.
@@ -95,14 +98,14 @@ impl Branches {
     pub fn new(branches: Vec<Branch>) -> Self {
         assert!(!branches.is_empty(), "a query has at least one branch");
         let start = Start::default();
-        let mut of_query = Self { branches, readings: Vec::new(), outlets: None, start };
+        let mut of_query = Self { branches, readings: Vec::new(), letter_sinks: None, start };
         of_query.find_columns();
         of_query
     }
 
     /// The same, with sinks for dead letters.
-    pub fn with_outlets(mut self, outlets: Outlets) -> Self {
-        self.outlets = Some(outlets);
+    pub fn with_letter_sinks(mut self, letter_sinks: DeadLetterSinks) -> Self {
+        self.letter_sinks = Some(letter_sinks);
         self.find_columns();
         self
     }
@@ -129,10 +132,10 @@ impl Branches {
         if self.decodes_once() {
             let plans = self.branches.iter().map(|branch| branch.plan.columns_read());
             let mut columns = decoded::columns_of_any(plans);
-            if let Some(outlets) = &self.outlets {
-                outlets.widen(&mut columns);
+            if let Some(letter_sinks) = &self.letter_sinks {
+                letter_sinks.widen(&mut columns);
             }
-            let apart = self.outlets.as_ref().map_or(&[][..], Outlets::apart);
+            let apart = self.letter_sinks.as_ref().map_or(&[][..], DeadLetterSinks::apart);
             let apart = apart.iter().copied().chain(std::iter::repeat(false));
             let of_source = columns.into_iter().zip(apart).enumerate();
             let readings = of_source.map(|(source, (columns, apart))| Reading {
@@ -146,13 +149,13 @@ impl Branches {
 
     /// Whether there is more than one plan and its sink.
     fn are_several(&self) -> bool {
-        self.branches.len() > 1 || self.outlets.is_some()
+        self.branches.len() > 1 || self.letter_sinks.is_some()
     }
 
     /// Whether splits are decoded before any plan runs: for several plans, or to gather letters.
     pub(super) fn decodes_once(&self) -> bool {
-        let takes_apart = |outlets: &Outlets| outlets.apart().contains(&true);
-        self.branches.len() > 1 || self.outlets.as_ref().is_some_and(takes_apart)
+        let takes_apart = |letter_sinks: &DeadLetterSinks| letter_sinks.apart().contains(&true);
+        self.branches.len() > 1 || self.letter_sinks.as_ref().is_some_and(takes_apart)
     }
 
     /// Decodes `splits` for all plans; gives them back where the only plan does that.
@@ -176,26 +179,26 @@ impl Branches {
     }
 
     pub(super) fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
-        let letters = self.outlets.iter().flat_map(Outlets::sinks);
+        let letters = self.letter_sinks.iter().flat_map(DeadLetterSinks::sinks);
         self.branches.iter().map(|branch| &*branch.sink).chain(letters)
     }
 
     pub(super) fn sinks_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Sink>> {
-        let letters = self.outlets.iter_mut().flat_map(Outlets::sinks_mut);
+        let letters = self.letter_sinks.iter_mut().flat_map(DeadLetterSinks::sinks_mut);
         self.branches.iter_mut().map(|branch| &mut branch.sink).chain(letters)
     }
 
     /// What the sinks are, for progress and messages.
     pub(super) fn description(&self) -> String {
         match &self.branches[..] {
-            [only] if self.outlets.is_none() => only.sink.description(),
+            [only] if self.letter_sinks.is_none() => only.sink.description(),
             _ => self.sinks().map(|sink| sink.description()).collect::<Vec<_>>().join(", "),
         }
     }
 
     /// The tables of dead letters.
     pub(super) fn letter_tables(&self) -> Vec<LetterTable> {
-        self.outlets.iter().flat_map(Outlets::tables).collect()
+        self.letter_sinks.iter().flat_map(DeadLetterSinks::tables).collect()
     }
 
     /// What all sinks together need. Settled once they are open.
@@ -204,19 +207,19 @@ impl Branches {
         match () {
             // Which rows are letters may follow from the time of the micro-batch. A restart has to
             // decide it again for the same micro-batches, and not for what they come to together.
-            () if self.outlets.as_ref().is_some_and(Outlets::choose_rows) => {
-                Delivery::IdempotentById
+            () if self.letter_sinks.as_ref().is_some_and(DeadLetterSinks::choose_rows) => {
+                Delivery::Idempotent
             }
-            () if any(Delivery::IdempotentById) => Delivery::IdempotentById,
-            () if any(Delivery::Answers) => Delivery::Answers,
-            () => Delivery::Repeats,
+            () if any(Delivery::Idempotent) => Delivery::Idempotent,
+            () if any(Delivery::Transactional) => Delivery::Transactional,
+            () => Delivery::AtLeastOnce,
         }
     }
 
     /// How many micro-batches may be under way.
     pub(super) fn micro_batches_in_flight_max(&self) -> usize {
         let beside = self.is_any_gathering() && !self.are_all_gathering();
-        if beside || self.outlets.as_ref().is_some_and(Outlets::gather) {
+        if beside || self.letter_sinks.as_ref().is_some_and(DeadLetterSinks::gather) {
             return IN_FLIGHT_BESIDE_GATHERING_MAX;
         }
         let of_sinks = self.sinks().filter_map(|sink| sink.micro_batches_in_flight_max());
@@ -254,7 +257,9 @@ impl Branches {
             }
         }
         // Dead letters are few; what their sinks cannot take at once is waited for in `publish`.
-        for sink in self.outlets.iter_mut().flat_map(Outlets::sinks_mut).filter(|_| is_crowded) {
+        for sink in
+            self.letter_sinks.iter_mut().flat_map(DeadLetterSinks::sinks_mut).filter(|_| is_crowded)
+        {
             sink.ready().await?;
         }
         Ok(())
@@ -310,7 +315,7 @@ impl Branches {
         splits: Splits,
     ) -> Result<Computed, Failure> {
         let mut computed = Computed::default();
-        if let ([only], None) = (&mut self.branches[..], &self.outlets) {
+        if let ([only], None) = (&mut self.branches[..], &self.letter_sinks) {
             computed.add(only.run_with_state(env, facts, splits).await?);
             return Ok(computed);
         }
@@ -320,10 +325,10 @@ impl Branches {
             let splits = decoded::input(input.as_ref(), &mut splits);
             computed.add(branch.run_with_state(env, facts, splits).await?);
         }
-        if let Some(outlets) = &self.outlets {
-            let mut letters = outlets.sort(rejected);
-            outlets.add_aside(std::mem::take(&mut computed.rejected), &mut letters);
-            computed.letters = outlets.rows(&letters, batch_time_ms);
+        if let Some(letter_sinks) = &self.letter_sinks {
+            let mut letters = letter_sinks.sort(rejected);
+            letter_sinks.add_aside(std::mem::take(&mut computed.rejected), &mut letters);
+            computed.letters = letter_sinks.rows(&letters, batch_time_ms);
             computed.sections.extend(computed.letters.iter().cloned());
         }
         Ok(computed)
@@ -333,7 +338,7 @@ impl Branches {
     /// branches are given, then the letters of decoding.
     pub(super) fn section_schemas(&self) -> Vec<SchemaRef> {
         let of_plans = self.stateful().flat_map(|plan| plan.section_schemas());
-        of_plans.chain(self.outlets.iter().flat_map(Outlets::schemas)).collect()
+        of_plans.chain(self.letter_sinks.iter().flat_map(DeadLetterSinks::schemas)).collect()
     }
 
     /// Whether one of the sinks `wanted` gets rows that the state log cannot give: those of a plan
@@ -360,7 +365,7 @@ impl Branches {
             }
             None => None,
         };
-        let has_checks = self.outlets.as_ref().is_some_and(Outlets::has_checks);
+        let has_checks = self.letter_sinks.as_ref().is_some_and(DeadLetterSinks::has_checks);
         for (index, branch) in self.branches.iter_mut().enumerate() {
             let is_wanted = again.wanted.contains(&index);
             let partitions = match (&mut branch.plan, &input) {
@@ -379,8 +384,9 @@ impl Branches {
         }
         // The entry's own facts have what was seen of these rows.
         self.forget_event_times();
-        if let Some(outlets) = self.outlets.as_ref().filter(|_| !again.wanted.is_empty()) {
-            computed.letters = outlets.letters_again(rest)?;
+        if let Some(letter_sinks) = self.letter_sinks.as_ref().filter(|_| !again.wanted.is_empty())
+        {
+            computed.letters = letter_sinks.letters_again(rest)?;
         }
         Ok(computed)
     }
@@ -390,45 +396,46 @@ impl Branches {
         &mut self,
         computed: Computed,
         order: Order<'_>,
-    ) -> Result<HandedOver, Failure> {
+    ) -> Result<PublishResult, Failure> {
         let Computed { results, mut letters, .. } = computed;
-        let mut handed_over = HandedOver::new(Acknowledgement::Done);
+        let mut publish_result = PublishResult::new(Acknowledgement::Done);
         let is_alone = !self.are_several();
         let is_meant = |index: &usize| order.sinks.is_none_or(|sinks| sinks.contains(index));
         for (index, (branch, mut partitions)) in self.branches.iter_mut().zip(results).enumerate() {
             let mut acknowledgement = Acknowledgement::Done;
             let mut rows = 0;
-            if let Some(outlets) = &self.outlets {
-                let mut broken = outlets.sort(Vec::new());
-                (partitions, handed_over.constraints) = outlets.check(partitions, &mut broken)?;
-                let broken = outlets.rows(&broken, order.reached.batch_time_ms);
+            if let Some(letter_sinks) = &self.letter_sinks {
+                let mut broken = letter_sinks.sort(Vec::new());
+                (partitions, publish_result.constraints) =
+                    letter_sinks.check(partitions, &mut broken)?;
+                let broken = letter_sinks.rows(&broken, order.end_offsets.batch_time_ms);
                 for (letters, broken) in letters.iter_mut().zip(broken) {
                     letters.extend(broken);
                 }
             }
             if is_meant(&index) {
-                let reached = order.reached.clone();
-                let output = Output { batch_id: order.id, partitions, reached };
+                let end_offsets = order.end_offsets.clone();
+                let output = Output { batch_id: order.id, partitions, end_offsets };
                 rows = output.rows();
                 acknowledgement = branch.publish(output, index).await?;
             }
-            handed_over.rows_out += rows;
-            handed_over.acknowledgements.set(index, acknowledgement);
+            publish_result.rows_out += rows;
+            publish_result.acknowledgements.set(index, acknowledgement);
             if !is_alone {
                 let (description, latency) = (branch.sink.description(), Duration::ZERO);
-                handed_over.sinks.push(SinkProgress { description, rows, latency });
+                publish_result.sinks.push(SinkProgress { description, rows, latency });
             }
         }
-        if let Some(outlets) = &mut self.outlets {
+        if let Some(letter_sinks) = &mut self.letter_sinks {
             let branches = self.branches.len();
-            let is_meant = |outlet| is_meant(&(branches + outlet));
-            let of_batch = (order.id, &order.reached);
+            let is_meant = |letter_sink| is_meant(&(branches + letter_sink));
+            let of_batch = (order.id, &order.end_offsets);
             // The state log has what an intent would give.
             let intent = &mut None;
-            let published = outlets.publish_rows(letters, of_batch, intent, is_meant);
-            handed_over.add_letters(published.await?);
+            let published = letter_sinks.publish_rows(letters, of_batch, intent, is_meant);
+            publish_result.add_letters(published.await?);
         }
-        Ok(handed_over)
+        Ok(publish_result)
     }
 
     /// Runs the plans over `splits`, by source, and hands the results to the sinks.
@@ -440,9 +447,9 @@ impl Branches {
         env: &Env,
         splits: Splits,
         order: Order<'_>,
-    ) -> Result<HandedOver, Failure> {
+    ) -> Result<PublishResult, Failure> {
         match &mut self.branches[..] {
-            [only] if self.outlets.is_none() => only.publish_alone(env, splits, order).await,
+            [only] if self.letter_sinks.is_none() => only.publish_alone(env, splits, order).await,
             _ => self.publish_to_several(env, splits, order).await,
         }
     }
@@ -452,16 +459,19 @@ impl Branches {
         env: &Env,
         splits: Splits,
         mut order: Order<'_>,
-    ) -> Result<HandedOver, Failure> {
+    ) -> Result<PublishResult, Failure> {
         let (mut input, mut splits) = self.decode(env, splits).await?;
-        let mut handed_over = HandedOver::new(Acknowledgement::Done);
+        let mut publish_result = PublishResult::new(Acknowledgement::Done);
         let rejected = input.as_mut().map(Decoded::take_letters).unwrap_or_default();
-        let mut letters = self.outlets.as_ref().map(|outlets| outlets.sort(rejected));
+        let mut letters =
+            self.letter_sinks.as_ref().map(|letter_sinks| letter_sinks.sort(rejected));
         let mut ran = None;
-        if self.outlets.as_ref().is_some_and(Outlets::puts_aside) {
-            let all = aside::run_all(&mut self.branches, env, input.as_ref(), &mut splits).await?;
-            let outlets = self.outlets.as_ref().zip(letters.as_mut());
-            ran = outlets.map(|(outlets, letters)| outlets.put_aside(all, letters));
+        if self.letter_sinks.as_ref().is_some_and(DeadLetterSinks::puts_aside) {
+            let all =
+                dead_letter_run::run_all(&mut self.branches, env, input.as_ref(), &mut splits)
+                    .await?;
+            let letter_sinks = self.letter_sinks.as_ref().zip(letters.as_mut());
+            ran = letter_sinks.map(|(sinks, letters)| sinks.put_aside(all, letters));
         }
         let sinks = order.sinks;
         let is_meant = |index: &usize| sinks.is_none_or(|sinks| sinks.contains(index));
@@ -470,7 +480,7 @@ impl Branches {
             let (rows, latency) = (0, Duration::ZERO);
             let mut progress = SinkProgress { description, rows, latency };
             let mut acknowledgement = Acknowledgement::Done;
-            let has_checks = self.outlets.as_ref().is_some_and(Outlets::has_checks);
+            let has_checks = self.letter_sinks.as_ref().is_some_and(DeadLetterSinks::has_checks);
             let mut partitions = Vec::new();
             if let Some(ran) = &mut ran {
                 partitions = ran.take(index);
@@ -478,32 +488,34 @@ impl Branches {
                 let splits = decoded::input(input.as_ref(), &mut splits);
                 partitions = branch.run_sifting(env, splits).await?.partitions;
             }
-            if let (Some(outlets), Some(letters)) = (&self.outlets, &mut letters) {
-                (partitions, handed_over.constraints) = outlets.check(partitions, letters)?;
+            if let (Some(letter_sinks), Some(letters)) = (&self.letter_sinks, &mut letters) {
+                (partitions, publish_result.constraints) =
+                    letter_sinks.check(partitions, letters)?;
             }
             if is_meant(&index) {
                 // That the letters' sink needs it is no reason for others to wait.
-                let needs_none = |outlets: &Outlets| !outlets.choose_rows();
-                match self.outlets.as_ref().is_some_and(needs_none) {
+                let needs_none = |letter_sinks: &DeadLetterSinks| !letter_sinks.choose_rows();
+                match self.letter_sinks.as_ref().is_some_and(needs_none) {
                     true => logged_for(branch.sink.delivery(), &mut order.intent).await?,
                     false => logged(order.intent.take()).await?,
                 }
-                let reached = order.reached.clone();
-                let output = Output { batch_id: order.id, partitions, reached };
+                let end_offsets = order.end_offsets.clone();
+                let output = Output { batch_id: order.id, partitions, end_offsets };
                 progress.rows = output.rows();
                 acknowledgement = branch.publish(output, index).await?;
             }
-            handed_over.rows_out += progress.rows;
-            handed_over.sinks.push(progress);
-            handed_over.acknowledgements.set(index, acknowledgement);
+            publish_result.rows_out += progress.rows;
+            publish_result.sinks.push(progress);
+            publish_result.acknowledgements.set(index, acknowledgement);
         }
-        if let (Some(outlets), Some(letters)) = (&mut self.outlets, letters) {
+        if let (Some(letter_sinks), Some(letters)) = (&mut self.letter_sinks, letters) {
             let (branches, intent) = (self.branches.len(), &mut order.intent);
-            let is_meant = |outlet| is_meant(&(branches + outlet));
-            let published = outlets.publish(letters, (order.id, &order.reached), intent, is_meant);
-            handed_over.add_letters(published.await?);
+            let is_meant = |letter_sink| is_meant(&(branches + letter_sink));
+            let published =
+                letter_sinks.publish(letters, (order.id, &order.end_offsets), intent, is_meant);
+            publish_result.add_letters(published.await?);
         }
-        Ok(handed_over)
+        Ok(publish_result)
     }
 
     /// Has every sink publish what it holds back.
@@ -536,13 +548,13 @@ impl Branch {
         env: &Env,
         splits: Splits,
         order: Order<'_>,
-    ) -> Result<HandedOver, Failure> {
+    ) -> Result<PublishResult, Failure> {
         let partitions = self.run_sifting(env, splits).await?.partitions;
-        let output = Output { batch_id: order.id, partitions, reached: order.reached };
+        let output = Output { batch_id: order.id, partitions, end_offsets: order.end_offsets };
         let rows_out = output.rows();
         logged(order.intent).await?;
         let acknowledgement = self.sink.publish(output).await?;
-        Ok(HandedOver { rows_out, ..HandedOver::new(acknowledgement) })
+        Ok(PublishResult { rows_out, ..PublishResult::new(acknowledgement) })
     }
 }
 

@@ -1,9 +1,9 @@
 //! The second half of a micro-batch: logs the intent, awaits the sink's acknowledgement, logs the
 //! commit.
 //!
-//! The intent of a sink that answers ([`Delivery::Answers`]) waits for the acknowledgement too. It
-//! is of no use before, and a process that another one has replaced at the sink, and that does not
-//! know it yet, would log a range that was never published.
+//! The intent of a transactional sink ([`Delivery::Transactional`]) waits for the acknowledgement
+//! too. It is of no use before, and a process that another one has replaced at the sink, and that
+//! does not know it yet, would log a range that was never published.
 //!
 //! Of several sinks each has to acknowledge a micro-batch before its commit entry is written. What
 //! is run again for some of them only, before it runs for others, gets no entry at that time; and
@@ -38,7 +38,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Finished;
 use super::branches::Branches;
-use super::handed_over::Acknowledgements;
+use super::publish_result::Acknowledgements;
 use super::tracking::Schedule;
 use crate::api::progress::{Listener, Progress};
 use crate::api::settings::ProgressTracking;
@@ -68,7 +68,7 @@ pub struct InFlight {
     pub took: Duration,
     /// When the sink had got it all, microseconds since the epoch, and on the monotonic clock.
     pub handed_over_us: i64,
-    pub handed_over: Duration,
+    pub publish_result: Duration,
     pub oldest_arrival_us: i64,
     pub ends: Vec<Option<SourceOffset>>,
     pub permit: Option<OwnedSemaphorePermit>,
@@ -248,12 +248,12 @@ impl Worker {
     async fn step(&mut self, oldest: InFlight) -> Result<Option<InFlight>, Failure> {
         let since = |moment| self.env.monotonic().saturating_sub(moment);
         if !self.in_flight.is_closed() && !self.schedule.is_blocking() {
-            self.env.sleep(STEP.saturating_sub(since(oldest.handed_over))).await;
+            self.env.sleep(STEP.saturating_sub(since(oldest.publish_result))).await;
         }
         self.commit(oldest).await?;
         let ripe_before = self.env.monotonic().saturating_sub(RIPENING);
         while let Ok(next) = self.in_flight.try_recv() {
-            if next.handed_over > ripe_before && !self.in_flight.is_closed() {
+            if next.publish_result > ripe_before && !self.in_flight.is_closed() {
                 return Ok(Some(next));
             }
             self.commit(next).await?;
@@ -269,7 +269,7 @@ impl Worker {
             None => None,
         };
         if !self.schedule.is_sparse()
-            && self.delivery != Delivery::Answers
+            && self.delivery != Delivery::Transactional
             && let Some(intent) = intent.take()
         {
             self.log_intent(id, intent).await;

@@ -16,7 +16,7 @@ use millstream_store::error::Kind;
 
 use crate::api::dead_letter::Letter;
 use crate::api::source::{Failure, RecordBatches, Records, SourcePartition, Split, Traced};
-use crate::plan::sift::records_of;
+use crate::plan::failing_rows::records_of;
 use crate::plan::stream_scan::spread;
 use crate::state::event_times::{EventTimes, watched_read};
 

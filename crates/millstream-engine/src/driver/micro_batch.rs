@@ -9,13 +9,13 @@ use millstream_store::offset_log;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::api::progress::Durations;
-use crate::api::source::{Split, Taken};
+use crate::api::source::{InputBatch, Split};
 
 /// A micro-batch between taking its input and handing it to the committer.
 pub(super) struct MicroBatch {
     pub(super) id: BatchId,
     pub(super) fired: Fired,
-    pub(super) taken: Vec<Option<Taken>>,
+    pub(super) taken: Vec<Option<InputBatch>>,
     pub(super) intent: Intent,
     /// The sinks that get it; `None` for all.
     pub(super) sinks: Option<Vec<usize>>,
@@ -86,7 +86,7 @@ impl Input {
         Self::split((0..sources).map(|_| None).collect(), env)
     }
 
-    pub(super) fn split(taken: Vec<Option<Taken>>, env: &Env) -> Self {
+    pub(super) fn split(taken: Vec<Option<InputBatch>>, env: &Env) -> Self {
         let mut input = Self {
             splits: Vec::with_capacity(taken.len()),
             ends: Vec::with_capacity(taken.len()),

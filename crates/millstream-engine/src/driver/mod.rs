@@ -1,7 +1,7 @@
 //! The micro-batch driver: runs one streaming query from its checkpoint until it is stopped.
 //!
 //! One micro-batch, from arrival to commit:
-//! 1. sources read ahead on their own; once the sink is ready for more, [`Source::take`] hands over
+//! 1. sources read ahead on their own; once the sink is ready for more, [`Source::poll`] hands over
 //!    what has arrived ([`pace`] decides when to ask);
 //! 2. the ranges taken are micro-batch N's intent. A sink whose exactly-once rests on replaying the
 //!    same range under the same id has it logged at once, and step 4 waits until it is durable;
@@ -18,8 +18,8 @@
 //! when it takes over a checkpoint, runs again only the last one logged. Logged in step 5 there is
 //! never more than one intent that is not published, so Spark loses nothing either. (On an object
 //! store commit entries may still be on their way, several of them.) After a crash an at-least-once
-//! sink gets again what was in flight, which is all that it was promised. A sink that answers
-//! ([`Delivery::Answers`]) tells where it stands, and the logs are repaired from that.
+//! sink gets again what was in flight, which is all that it was promised. A transactional sink
+//! ([`Delivery::Transactional`]) tells where it stands, and the logs are repaired from that.
 //!
 //! A crash between 2 and 5 leaves an intent without a commit; unless the sink has published it,
 //! [`recovery`] runs that micro-batch again, with the same ranges, number and batch time.
@@ -29,28 +29,28 @@
 //! A query may have several branches, each with a plan and a sink ([`branches`]): they share steps
 //! 1 and 2, and in step 5 a micro-batch counts when every sink has acknowledged it.
 //!
-//! [`Source::take`]: crate::api::source::Source::take
+//! [`Source::poll`]: crate::api::source::Source::take
 
 mod all_ran;
-mod aside;
 pub mod batch_query;
 pub mod branch;
 pub mod branches;
 mod committer;
-mod computed;
+mod dead_letter_run;
+pub mod dead_letter_sinks;
 mod decoded;
-mod handed_over;
 mod letter_tables;
 mod micro_batch;
-pub mod others;
-pub mod outlets;
+pub mod other_queries;
 mod pace;
+mod publish_result;
 mod recovery;
 mod refused;
 pub mod snapshots;
 pub mod start;
-mod starting;
+mod startup;
 mod stateful;
+mod stateful_output;
 pub mod stop;
 #[cfg(test)]
 mod tests;
@@ -72,16 +72,16 @@ use millstream_store::storage::Durability;
 
 use crate::api::progress::{Durations, Listener, Progress, SourceProgress};
 use crate::api::settings::{ProgressTracking, SnapshotSettings};
-use crate::api::sink::{Delivery, Reached};
-use crate::api::source::{Failure, ReadLimit, Source, Taken};
+use crate::api::sink::{Delivery, EndOffsets};
+use crate::api::source::{Failure, InputBatch, ReadLimit, Source};
 use crate::api::trigger::Trigger;
 use crate::plan::static_table::LoadedTable;
 use crate::state::watermark::Watermarks;
 use branches::{Branches, Order};
 use committer::{Committed, Committer, InFlight};
-use handed_over::HandedOver;
 use micro_batch::{Fired, Input, Intent, MicroBatch};
 use pace::Pace;
+use publish_result::PublishResult;
 use refused::{Range, Ranges};
 use stateful::{QueryState, Written};
 use stop::Stop;
@@ -230,7 +230,7 @@ impl Driver {
         };
         let mut taken = Vec::with_capacity(self.query.sources.len());
         for source in &mut self.query.sources {
-            taken.push(source.take(limit)?);
+            taken.push(source.poll(limit)?);
         }
         if taken.iter().all(Option::is_none) && !self.is_due_without_input() {
             return Ok(());
@@ -247,12 +247,12 @@ impl Driver {
         let intent = match self.query.branches.delivery() {
             // The state log has what a restart needs.
             _ if self.state.is_some() => Intent::ToBeLogged(entry),
-            Delivery::Repeats | Delivery::Answers if blocking => {
+            Delivery::AtLeastOnce | Delivery::Transactional if blocking => {
                 self.log.intent(id, entry, Durability::Process).await.written().await?;
                 Intent::Logged
             }
-            Delivery::Repeats | Delivery::Answers => Intent::ToBeLogged(entry),
-            Delivery::IdempotentById => {
+            Delivery::AtLeastOnce | Delivery::Transactional => Intent::ToBeLogged(entry),
+            Delivery::Idempotent => {
                 Intent::OnItsWay(self.log.intent(id, entry, Durability::Power).await)
             }
         };
@@ -268,23 +268,23 @@ impl Driver {
         Ok(())
     }
 
-    fn intent(&self, taken: &[Option<Taken>], fired: &Fired) -> offset_log::Entry {
+    fn intent(&self, taken: &[Option<InputBatch>], fired: &Fired) -> offset_log::Entry {
         let ends = taken.iter().map(|taken| taken.as_ref().map(|taken| &taken.end));
         let watermark = self.state.as_ref().map(|state| state.watermarks.next().evict_ms);
         let batch_time_ms = fired.batch_time_ms;
-        let reached = Reached { ends: self.reached(ends), batch_time_ms };
-        self.entry(reached, watermark.unwrap_or(0))
+        let end_offsets = EndOffsets { ends: self.end_offsets(ends), batch_time_ms };
+        self.entry(end_offsets, watermark.unwrap_or(0))
     }
 
-    /// The offset log's entry of a micro-batch that takes the query to `reached`.
-    fn entry(&self, reached: Reached, batch_watermark_ms: i64) -> offset_log::Entry {
-        let Reached { ends: offsets, batch_time_ms: batch_timestamp_ms } = reached;
+    /// The offset log's entry of a micro-batch that takes the query to `end_offsets`.
+    fn entry(&self, end_offsets: EndOffsets, batch_watermark_ms: i64) -> offset_log::Entry {
+        let EndOffsets { ends: offsets, batch_time_ms: batch_timestamp_ms } = end_offsets;
         let conf = self.conf.clone();
         offset_log::Entry { batch_watermark_ms, batch_timestamp_ms, conf, offsets }
     }
 
     /// Where each source stands after a micro-batch that takes it to `ends`.
-    fn reached<'a>(
+    fn end_offsets<'a>(
         &self,
         ends: impl Iterator<Item = Option<&'a SourceOffset>>,
     ) -> Vec<Option<SourceOffset>> {
@@ -305,25 +305,26 @@ impl Driver {
         let began_running = self.query.env.monotonic();
         let mut input = Input::split(std::mem::take(&mut micro_batch.taken), &self.query.env);
         let splits = std::mem::take(&mut input.splits);
-        let ends = self.reached(input.ends.iter().map(Option::as_ref));
-        let reached = Reached { ends, batch_time_ms };
+        let ends = self.end_offsets(input.ends.iter().map(Option::as_ref));
+        let end_offsets = EndOffsets { ends, batch_time_ms };
         let id = micro_batch.id;
         let (starts, records) = (self.positions.clone(), input.rows.iter().sum());
-        self.ranges.add(Range { id, starts, ends: reached.ends.clone(), records });
-        let (handed_over, written) = match &self.state {
+        self.ranges.add(Range { id, starts, ends: end_offsets.ends.clone(), records });
+        let (publish_result, written) = match &self.state {
             Some(_) => {
-                let (handed_over, written) = self.publish_with_state(splits, id, reached).await?;
-                (handed_over, Some(written))
+                let (publish_result, written) =
+                    self.publish_with_state(splits, id, end_offsets).await?;
+                (publish_result, Some(written))
             }
             None => {
                 let intent = micro_batch.intent.take_ticket();
-                let order = Order { id, reached, sinks: micro_batch.sinks.as_deref(), intent };
+                let order = Order { id, end_offsets, sinks: micro_batch.sinks.as_deref(), intent };
                 let Query { branches, env, .. } = &mut self.query;
                 (branches.publish(env, splits, order).await?, None)
             }
         };
         micro_batch.durations.add_batch = self.since(began_running);
-        self.hand_to_committer(micro_batch, input, handed_over, written);
+        self.hand_to_committer(micro_batch, input, publish_result, written);
         Ok(())
     }
 
@@ -332,11 +333,11 @@ impl Driver {
         &mut self,
         micro_batch: MicroBatch,
         input: Input,
-        handed_over: HandedOver,
+        publish_result: PublishResult,
         written: Option<Written>,
     ) {
         let MicroBatch { id, fired, durations, intent, .. } = micro_batch;
-        let HandedOver { acknowledgements, rows_out, sinks, constraints } = handed_over;
+        let PublishResult { acknowledgements, rows_out, sinks, constraints } = publish_result;
         let mut progress = self.progress(id, &fired, durations, &input.ends, &input.rows, rows_out);
         if let Some(written) = &written {
             progress.watermark_ms = Some(written.watermark_ms);
@@ -358,7 +359,7 @@ impl Driver {
             progress: Progress { sinks, constraints, ..progress },
             took: self.since(fired.began),
             handed_over_us: self.query.env.now_us(),
-            handed_over: self.query.env.monotonic(),
+            publish_result: self.query.env.monotonic(),
             oldest_arrival_us: input.oldest_arrival_us,
             ends: input.ends,
             permit: micro_batch.permit,
@@ -507,7 +508,7 @@ enum Wake {
 /// Completes when a source that has not reached its end has something, or all have reached it.
 async fn any_arrived(sources: &mut [Box<dyn Source>]) {
     let open = sources.iter_mut().filter(|source| !source.at_end());
-    let arrivals: Vec<_> = open.map(|source| source.arrived()).collect();
+    let arrivals: Vec<_> = open.map(|source| source.data_available()).collect();
     if !arrivals.is_empty() {
         select_all(arrivals).await;
     }

@@ -32,7 +32,7 @@ use millstream_store::offset_log;
 use millstream_store::recovery::Recovered;
 use thiserror::Error;
 
-use crate::api::sink::{Published, Reached};
+use crate::api::sink::{EndOffsets, Published};
 
 /// What the driver does before its first new micro-batch.
 #[derive(Debug, PartialEq)]
@@ -187,12 +187,12 @@ pub fn decide(
         check_record(&recovered, published, foremost, sources)?;
     }
     resume.sort_unfinished(recovered, published);
-    if let Some((id, reached)) = foremost
+    if let Some((id, end_offsets)) = foremost
         && id >= resume.next_id
     {
-        check_agreement(published, id, reached)?;
-        resume.catch_up(last_intent, published, id, reached);
-        resume.repair(id, reached);
+        check_agreement(published, id, end_offsets)?;
+        resume.catch_up(last_intent, published, id, end_offsets);
+        resume.repair(id, end_offsets);
     }
     let mut records = published.iter().flatten().map(|of_sink| of_sink.batch_id);
     match records.find(|id| *id >= resume.next_id) {
@@ -202,9 +202,10 @@ pub fn decide(
 }
 
 /// The greatest of the micro-batches that sinks have published and say how far they came with.
-fn foremost(published: &[Option<Published>]) -> Option<(BatchId, &Reached)> {
+fn foremost(published: &[Option<Published>]) -> Option<(BatchId, &EndOffsets)> {
     let records = published.iter().flatten();
-    let records = records.filter_map(|of_sink| Some((of_sink.batch_id, of_sink.reached.as_ref()?)));
+    let records =
+        records.filter_map(|of_sink| Some((of_sink.batch_id, of_sink.end_offsets.as_ref()?)));
     records.max_by_key(|(id, _)| *id)
 }
 
@@ -212,10 +213,10 @@ fn foremost(published: &[Option<Published>]) -> Option<(BatchId, &Reached)> {
 fn check_record(
     recovered: &Recovered,
     published: &Published,
-    foremost: Option<(BatchId, &Reached)>,
+    foremost: Option<(BatchId, &EndOffsets)>,
     sources: usize,
 ) -> Result<(), ResumeError> {
-    let Published { batch_id, reached: Some(Reached { ends, .. }) } = published else {
+    let Published { batch_id, end_offsets: Some(EndOffsets { ends, .. }) } = published else {
         return Ok(());
     };
     let batch_id = *batch_id;
@@ -230,7 +231,7 @@ fn check_record(
     let before = at.checked_sub(1).map_or(finished, of);
     // An entry that was repaired from another sink's record says where that one was, as do those
     // beside it. Without repairing, no micro-batch ends where the one before did.
-    let ahead = foremost.filter(|(id, _)| *id > batch_id).map(|(_, reached)| &reached.ends);
+    let ahead = foremost.filter(|(id, _)| *id > batch_id).map(|(_, end_offsets)| &end_offsets.ends);
     let logged = &recovered.unfinished[at].1.offsets;
     let repaired = [before, of(at + 1), ahead].contains(&Some(logged));
     if logged == ends || repaired {
@@ -244,10 +245,10 @@ fn check_record(
 fn check_agreement(
     published: &[Option<Published>],
     batch_id: BatchId,
-    foremost: &Reached,
+    foremost: &EndOffsets,
 ) -> Result<(), ResumeError> {
     let others = published.iter().flatten().filter(|other| other.batch_id == batch_id);
-    let mut ends = others.filter_map(|other| other.reached.as_ref()).map(|other| &other.ends);
+    let mut ends = others.filter_map(|other| other.end_offsets.as_ref()).map(|other| &other.ends);
     match ends.find(|ends| **ends != foremost.ends) {
         None => Ok(()),
         Some(other) => {
@@ -264,8 +265,10 @@ fn stands(
     ends: &[Option<SourceOffset>],
 ) -> Vec<Option<SourceOffset>> {
     match published {
-        Some(Published { batch_id, reached: Some(reached) }) if Some(*batch_id) > before => {
-            reached.ends.clone()
+        Some(Published { batch_id, end_offsets: Some(end_offsets) })
+            if Some(*batch_id) > before =>
+        {
+            end_offsets.ends.clone()
         }
         _ => ends.to_vec(),
     }
@@ -305,7 +308,7 @@ impl Resume {
         last_intent: Option<BatchId>,
         published: &[Option<Published>],
         foremost: BatchId,
-        reached: &Reached,
+        end_offsets: &EndOffsets,
     ) {
         for (sink, of_sink) in published.iter().enumerate() {
             if of_sink.as_ref().is_some_and(|published| published.batch_id >= foremost) {
@@ -313,8 +316,14 @@ impl Resume {
             }
             let starts = stands(of_sink.as_ref(), last_intent, &self.positions);
             // A crash while the logs were repaired: it has caught up already.
-            if starts != reached.ends {
-                self.run_again(foremost, reached.batch_time_ms, starts, &reached.ends, sink);
+            if starts != end_offsets.ends {
+                self.run_again(
+                    foremost,
+                    end_offsets.batch_time_ms,
+                    starts,
+                    &end_offsets.ends,
+                    sink,
+                );
             }
         }
     }
@@ -347,18 +356,18 @@ impl Resume {
     }
 
     /// Makes the entries that are missing up to `published`; only those that a log would keep.
-    fn repair(&mut self, published: BatchId, reached: &Reached) {
+    fn repair(&mut self, published: BatchId, end_offsets: &EndOffsets) {
         let entry = offset_log::Entry {
             batch_watermark_ms: 0,
-            batch_timestamp_ms: reached.batch_time_ms,
+            batch_timestamp_ms: end_offsets.batch_time_ms,
             conf: self.conf.clone(),
-            offsets: reached.ends.clone(),
+            offsets: end_offsets.ends.clone(),
         };
         let kept = (published.0 + 1).saturating_sub(RETAINED_ENTRIES_MIN);
         let missing = self.next_id.0.max(kept)..=published.0;
         self.repair = missing.map(|id| (BatchId(id), entry.clone())).collect();
         self.next_id = published.next();
-        self.positions.clone_from(&reached.ends);
+        self.positions.clone_from(&end_offsets.ends);
     }
 }
 
@@ -388,8 +397,8 @@ mod tests {
 
     /// A sink's answer: micro-batch `id`, up to the offset `end` if it knows that.
     pub(super) fn published(id: u64, end: Option<u64>) -> Option<Published> {
-        let reached = end.map(|end| Reached { ends: vec![offset(end)], batch_time_ms: 9 });
-        Some(Published { batch_id: BatchId(id), reached })
+        let end_offsets = end.map(|end| EndOffsets { ends: vec![offset(end)], batch_time_ms: 9 });
+        Some(Published { batch_id: BatchId(id), end_offsets })
     }
 
     /// Intents up to `last`, commits up to `commit`.

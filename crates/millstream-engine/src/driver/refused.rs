@@ -21,12 +21,12 @@ use thiserror::Error;
 
 use super::branch::Splits;
 use super::branches::Branches;
-use super::outlets::Outlets;
+use super::dead_letter_sinks::DeadLetterSinks;
 use super::{Driver, Query};
 use crate::api::dead_letter::Place;
 use crate::api::sink::RefusedRow;
 use crate::api::source::{Failure, Kind, Source};
-use crate::plan::{StreamPlan, sift};
+use crate::plan::{StreamPlan, failing_rows};
 
 /// Records that are read again at once, unless a single micro-batch has more.
 const RECORDS_AT_ONCE: u64 = 1 << 16;
@@ -217,10 +217,10 @@ impl Branches {
         splits: Splits,
         refused: &RefusedRow,
     ) -> Option<Place> {
-        let kept = sift::kept(&splits)?;
+        let kept = failing_rows::kept(&splits)?;
         let branch = self.branches.get_mut(refused.sink)?;
         let StreamPlan::Stateless(plan) = &mut branch.plan else { return None };
-        let checks = self.outlets.as_ref().and_then(Outlets::checks);
+        let checks = self.letter_sinks.as_ref().and_then(DeadLetterSinks::checks);
         let is_among = |rows: Vec<RecordBatch>| {
             let checked = match checks {
                 Some(checks) => checks.apply(vec![rows]).map(|checked| checked.partitions),

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use crate::api::settings::SnapshotSettings;
 use crate::api::source::Failure;
 use crate::state::micro_batch::MicroBatchFacts;
-use crate::state::replica::QueryReplica;
+use crate::state::snapshot_builder::QueryReplica;
 use crate::state::watermark::Watermark;
 
 /// After a try that has failed, so much time passes until the next: each reads the whole log.
@@ -128,13 +128,13 @@ impl Snapshots {
         self.making = None;
     }
 
-    /// Begins one up to `end`, of state that `replica` can hold.
+    /// Begins one up to `end`, of state that `snapshot_builder` can hold.
     pub(super) fn make(
         &mut self,
         checkpoint: &Checkpoint,
         env: &Env,
         log: &Arc<StateLog>,
-        replica: QueryReplica,
+        snapshot_builder: QueryReplica,
         end: BatchId,
     ) {
         self.begun = env.monotonic();
@@ -145,7 +145,7 @@ impl Snapshots {
         let is_given_up = Arc::clone(&given_up);
         let thread = env.background_thread("state-snapshot", move || {
             let is_given_up = || is_given_up.load(Ordering::Relaxed);
-            let making = make(&checkpoint, &log, replica, end, is_given_up);
+            let making = make(&checkpoint, &log, snapshot_builder, end, is_given_up);
             if let Some(outcome) = of_thread.block_on_cores(making).transpose() {
                 // The query may have ended meanwhile.
                 let _ = made.send(outcome);
@@ -159,7 +159,7 @@ impl Snapshots {
 async fn make(
     checkpoint: &Checkpoint,
     log: &StateLog,
-    mut replica: QueryReplica,
+    mut snapshot_builder: QueryReplica,
     end: BatchId,
     is_given_up: impl Fn() -> bool,
 ) -> Result<Option<Made>, Failure> {
@@ -177,7 +177,7 @@ async fn make(
             if is_given_up() {
                 return Ok(None);
             }
-            replica.apply(&before, &piece).map_err(failed)?;
+            snapshot_builder.apply(&before, &piece).map_err(failed)?;
         }
         facts = Some(snapshot.facts().clone());
     }
@@ -193,7 +193,7 @@ async fn make(
             return Err(reader.missing(missing).into());
         }
         let of_batch = MicroBatchFacts::new(id, Watermark::of_entry(&entry.facts));
-        replica.apply(&of_batch, &entry.sections).map_err(failed)?;
+        snapshot_builder.apply(&of_batch, &entry.sections).map_err(failed)?;
         first.get_or_insert(id);
         next = Some(id.next());
         facts = Some(entry.facts);
@@ -208,7 +208,7 @@ async fn make(
     }
     let id = facts.id();
     let mut snapshot = log.begin_snapshot(facts);
-    let written = write(&mut snapshot, &mut replica, is_given_up).await;
+    let written = write(&mut snapshot, &mut snapshot_builder, is_given_up).await;
     if !matches!(written, Ok(Some(_))) {
         snapshot.abandon().await;
     }
@@ -218,10 +218,10 @@ async fn make(
 /// Gives its bytes; `None` where it was given up on the way.
 async fn write(
     snapshot: &mut SnapshotWriter,
-    replica: &mut QueryReplica,
+    snapshot_builder: &mut QueryReplica,
     is_given_up: impl Fn() -> bool,
 ) -> Result<Option<u64>, Failure> {
-    while let Some(piece) = replica.next_piece().map_err(failed)? {
+    while let Some(piece) = snapshot_builder.next_piece().map_err(failed)? {
         if is_given_up() {
             return Ok(None);
         }

@@ -32,18 +32,18 @@ use thiserror::Error;
 
 use super::branch::Splits;
 use super::branches::{Again, Branches, Order};
-use super::handed_over::HandedOver;
 use super::micro_batch::{Fired, Intent, MicroBatch};
+use super::publish_result::PublishResult;
 use super::recovery::{Resume, ResumeError};
 use super::snapshots::Snapshots;
 use super::{Driver, Query};
 use crate::api::progress::{Durations, OperatorMetrics};
-use crate::api::sink::{Published, Reached};
+use crate::api::sink::{EndOffsets, Published};
 use crate::api::source::{Failure, SourcePartition};
 use crate::failures::from_datafusion;
 use crate::state::codec;
 use crate::state::micro_batch::MicroBatchFacts;
-use crate::state::replica::QueryReplica;
+use crate::state::snapshot_builder::QueryReplica;
 use crate::state::watermark::{Watermark, Watermarks};
 
 /// How often the watermark is looked at while nothing comes, where it may move by itself.
@@ -322,15 +322,15 @@ impl Driver {
         self.replayed = true;
         let state = self.state.as_mut().expect("it is being resumed");
         state.in_flight.push_back((id, needs));
-        let reached = Reached { ends: facts.ends, batch_time_ms: facts.batch_time_ms };
+        let end_offsets = EndOffsets { ends: facts.ends, batch_time_ms: facts.batch_time_ms };
         let intent = match Some(id) <= logged {
             true => Intent::Logged,
-            false => Intent::ToBeLogged(self.entry(reached.clone(), facts.watermark_ms)),
+            false => Intent::ToBeLogged(self.entry(end_offsets.clone(), facts.watermark_ms)),
         };
         let permit = self.committer.permit().await;
         let began = self.query.env.monotonic();
-        let order = Order { id, reached, sinks: Some(&wanted), intent: None };
-        let handed_over = self.query.branches.hand_over(computed, order).await?;
+        let order = Order { id, end_offsets, sinks: Some(&wanted), intent: None };
+        let publish_result = self.query.branches.hand_over(computed, order).await?;
         let micro_batch = MicroBatch {
             id,
             fired: Fired { began, batch_time_ms: facts.batch_time_ms },
@@ -349,7 +349,7 @@ impl Driver {
             next_watermark_ms: facts.next_watermark_ms,
         };
         let input = super::micro_batch::Input::none(sources, &self.query.env);
-        self.hand_to_committer(micro_batch, input, handed_over, Some(written));
+        self.hand_to_committer(micro_batch, input, publish_result, Some(written));
         self.wait_if_blocking().await;
         Ok(())
     }
@@ -381,8 +381,8 @@ impl Driver {
         &mut self,
         splits: Splits,
         id: BatchId,
-        reached: Reached,
-    ) -> Result<(HandedOver, Written), Failure> {
+        end_offsets: EndOffsets,
+    ) -> Result<(PublishResult, Written), Failure> {
         let sources = self.query.sources.len();
         let behind = self.partitions_behind();
         let is_behind = behind.iter().any(|partitions| !partitions.is_empty());
@@ -392,16 +392,16 @@ impl Driver {
         let needs_before = branches.needs_from();
         let of_batch = MicroBatchFacts::new(id, watermark);
         let mut computed =
-            branches.run_with_state(env, &of_batch, reached.batch_time_ms, splits).await?;
+            branches.run_with_state(env, &of_batch, end_offsets.batch_time_ms, splits).await?;
         state.watermarks.advance(&branches.take_newest(sources), &behind, env.monotonic());
         state.is_behind = is_behind;
         state.in_flight.push_back((id, needs_before));
         let needs = state.needs(branches.needs_from(), id);
         let facts = Facts {
             batch_id: id.0,
-            batch_time_ms: reached.batch_time_ms,
+            batch_time_ms: end_offsets.batch_time_ms,
             starts: self.positions.clone(),
-            ends: reached.ends.clone(),
+            ends: end_offsets.ends.clone(),
             watermark_ms: watermark.evict_ms,
             late_ms: watermark.late_ms,
             next_watermark_ms: state.watermarks.next().evict_ms,
@@ -418,17 +418,17 @@ impl Driver {
         let ticket = append(&state.log, facts, schemas, sections, bytes).await;
         state.snapshots.grown(id, bytes, needs);
         if state.snapshots.are_due(state.acknowledged, env.monotonic()) {
-            let replica = branches.replica().map_err(from_datafusion)?;
+            let snapshot_builder = branches.snapshot_builder().map_err(from_datafusion)?;
             let end = state.acknowledged.expect("there is something to make one of");
-            state.snapshots.make(checkpoint, env, &state.log, replica, end);
+            state.snapshots.make(checkpoint, env, &state.log, snapshot_builder, end);
         }
         if has_rows {
             ticket.written().await?;
         }
-        let order = Order { id, reached, sinks: None, intent: None };
-        let handed_over = branches.hand_over(computed, order).await?;
+        let order = Order { id, end_offsets, sinks: None, intent: None };
+        let publish_result = branches.hand_over(computed, order).await?;
         let watermark_ms = watermark.evict_ms;
-        Ok((handed_over, Written { ticket: Some(ticket), watermark_ms, next_watermark_ms }))
+        Ok((publish_result, Written { ticket: Some(ticket), watermark_ms, next_watermark_ms }))
     }
 
     /// What the operators have and did. Their memory is asked for now and then only: the answer
@@ -510,8 +510,8 @@ async fn append(
 }
 
 impl Branches {
-    fn replica(&self) -> datafusion::common::Result<QueryReplica> {
-        let of_plans = self.stateful().map(|plan| plan.replica());
+    fn snapshot_builder(&self) -> datafusion::common::Result<QueryReplica> {
+        let of_plans = self.stateful().map(|plan| plan.snapshot_builder());
         let of_plans = of_plans.collect::<datafusion::common::Result<Vec<_>>>()?;
         Ok(QueryReplica::new(of_plans.into_iter().flatten().collect()))
     }

@@ -1,9 +1,9 @@
 //! The driver against a source and a sink made for testing: every promise of the module's head,
 //! with crashes in between.
 
-mod others;
-mod replicas;
+mod other_queries;
 mod several;
+mod snapshot_builders;
 mod stateful;
 
 use std::collections::BTreeMap;
@@ -108,9 +108,9 @@ impl TopicSource {
         Self { topic: Arc::clone(topic), next: 0, end: None, rows_max, split }
     }
 
-    fn range(&self, start: usize, end: usize) -> Taken {
+    fn range(&self, start: usize, end: usize) -> InputBatch {
         let rows = self.topic.rows.lock()[start..end].to_vec();
-        Taken {
+        InputBatch {
             end: offset_of(end),
             rows: rows.len() as u64,
             splits: vec![(self.split)(rows)],
@@ -145,7 +145,7 @@ impl Source for TopicSource {
         &mut self,
         start: Option<&SourceOffset>,
         end: &SourceOffset,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<InputBatch, Failure> {
         Ok(self.range(start.map_or(0, position_of), position_of(end)))
     }
 
@@ -163,7 +163,7 @@ impl Source for TopicSource {
         self.end.is_some_and(|end| self.next >= end)
     }
 
-    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
+    fn poll(&mut self, limit: ReadLimit) -> Result<Option<InputBatch>, Failure> {
         let rows_max = if limit == ReadLimit::AllAvailable { usize::MAX } else { self.rows_max };
         let end = self.readable().min(self.next.saturating_add(rows_max));
         if end == self.next {
@@ -174,7 +174,7 @@ impl Source for TopicSource {
         Ok(Some(taken))
     }
 
-    async fn arrived(&mut self) {
+    async fn data_available(&mut self) {
         while self.readable() <= self.next && !self.at_end() {
             self.topic.more.notified().await;
         }
@@ -203,7 +203,7 @@ struct Outside {
     busy: Mutex<Option<Arc<Notify>>>,
     delivery: Option<Delivery>,
     /// Where the query stood after each accepted micro-batch.
-    reached: Mutex<Vec<Reached>>,
+    end_offsets: Mutex<Vec<EndOffsets>>,
 }
 
 impl Outside {
@@ -229,7 +229,7 @@ impl Sink for OutsideSink {
     }
 
     fn delivery(&self) -> Delivery {
-        self.0.delivery.unwrap_or(Delivery::Repeats)
+        self.0.delivery.unwrap_or(Delivery::AtLeastOnce)
     }
 
     async fn ready(&mut self) -> Result<(), Failure> {
@@ -243,13 +243,15 @@ impl Sink for OutsideSink {
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
         let last = self.0.accepted.lock().last().map(|(id, _)| BatchId(*id));
-        let reached = self.0.reached.lock().last().cloned();
+        let end_offsets = self.0.end_offsets.lock().last().cloned();
         Ok(match (self.0.delivery, last) {
-            (None | Some(Delivery::Repeats), _) | (_, None) => None,
-            (Some(Delivery::IdempotentById), Some(batch_id)) => {
-                Some(Published { batch_id, reached: None })
+            (None | Some(Delivery::AtLeastOnce), _) | (_, None) => None,
+            (Some(Delivery::Idempotent), Some(batch_id)) => {
+                Some(Published { batch_id, end_offsets: None })
             }
-            (Some(Delivery::Answers), Some(batch_id)) => Some(Published { batch_id, reached }),
+            (Some(Delivery::Transactional), Some(batch_id)) => {
+                Some(Published { batch_id, end_offsets })
+            }
         })
     }
 
@@ -263,7 +265,7 @@ impl Sink for OutsideSink {
             rows.column(0).as_primitive::<Int64Type>().values().iter().copied().collect::<Vec<_>>()
         });
         self.0.accepted.lock().push((id, rows.collect()));
-        self.0.reached.lock().push(output.reached.clone());
+        self.0.end_offsets.lock().push(output.end_offsets.clone());
         if self.0.lose_answer.lock().is_some_and(|lost| id >= lost) {
             let gone = async { Err(Failure::new(Kind::Retry, "gone")) };
             return Ok(Acknowledgement::Later(gone.boxed()));
@@ -410,7 +412,7 @@ async fn an_uncommitted_micro_batch_runs_again_over_its_own_range() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sink_that_can_answer_sees_no_micro_batch_twice() {
-    let scene = Scene::new(0..100, Outside::which(Delivery::IdempotentById));
+    let scene = Scene::new(0..100, Outside::which(Delivery::Idempotent));
     scene.run(Trigger::AvailableNow).await.unwrap();
     scene.remove("commits/0");
     scene.topic.push(100..110);
@@ -431,7 +433,7 @@ fn logged_ends(scene: &Scene) -> Vec<usize> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_logs_are_repaired_from_what_the_sink_answers() {
-    let mut scene = Scene::new(0..100, Outside::which(Delivery::Answers));
+    let mut scene = Scene::new(0..100, Outside::which(Delivery::Transactional));
     scene.rows_max = 10;
     // From micro-batch 3 on everything is published, and nobody hears of it.
     *scene.outside.lose_answer.lock() = Some(3);
@@ -454,7 +456,7 @@ async fn the_logs_are_repaired_from_what_the_sink_answers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_that_are_lost_come_back_from_the_sink() {
-    let mut scene = Scene::new(0..50, Outside::which(Delivery::Answers));
+    let mut scene = Scene::new(0..50, Outside::which(Delivery::Transactional));
     scene.rows_max = 10;
     scene.run(Trigger::AvailableNow).await.unwrap();
     for log in ["offsets", "commits"] {
@@ -468,7 +470,7 @@ async fn logs_that_are_lost_come_back_from_the_sink() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_logged_micro_batch_that_the_sink_does_not_have_runs_again() {
-    let mut scene = Scene::new(0..50, Outside::which(Delivery::Answers));
+    let mut scene = Scene::new(0..50, Outside::which(Delivery::Transactional));
     (scene.rows_max, scene.tracking) = (10, ProgressTracking::Blocking);
     *scene.outside.refuse.lock() = Some(3);
     scene.run(Trigger::AvailableNow).await.unwrap_err();
@@ -476,7 +478,7 @@ async fn a_logged_micro_batch_that_the_sink_does_not_have_runs_again() {
     // Only so is an intent logged that then fails, and the sink has nothing after it.
     assert_eq!((intents.last(), scene.names("commits").last()), (Some(&3), Some(&2)));
     scene.outside.accepted.lock().retain(|(id, _)| *id < 3);
-    scene.outside.reached.lock().truncate(3);
+    scene.outside.end_offsets.lock().truncate(3);
     *scene.outside.refuse.lock() = None;
     scene.rows_max = usize::MAX;
 

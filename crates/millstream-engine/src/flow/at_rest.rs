@@ -6,6 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 
+use super::AtRest;
 use crate::api::connector::{FlowContext, ReadMode};
 use crate::api::source::{Failure, Records, Source, StaticTable};
 use crate::driver::batch_query;
@@ -43,4 +44,22 @@ impl StreamAtRest {
         let connector = &self.declared.connector;
         connector.source(&*self.declared.table.fresh()?, ReadMode::Batch, &self.context)
     }
+}
+
+/// Fills tables that are read whole; gives their rows.
+pub async fn load_tables(tables: &[AtRest], context: &FlowContext) -> Result<u64, Failure> {
+    let mut rows = 0;
+    for table in tables {
+        let connector = &table.declared.connector;
+        let content = match connector.static_table(&*table.declared.table.fresh()?, context)? {
+            Some(content) => content,
+            None => Arc::new(StreamAtRest {
+                declared: Arc::clone(&table.declared),
+                schema: Arc::clone(&table.schema),
+                context: context.clone(),
+            }),
+        };
+        rows += table.loaded.load(content).await?;
+    }
+    Ok(rows)
 }

@@ -4,7 +4,7 @@ use millstream_store::checkpoint::Checkpoint;
 
 use super::{Body, Failure, FlowContext, PlannedFlow, StreamRead};
 use crate::constraints::{Checks, Remedy};
-use crate::driver::outlets::{Aside, Outlet, Outlets, Route};
+use crate::driver::dead_letter_sinks::{Aside, DeadLetterSink, DeadLetterSinks, Route};
 use crate::pipeline::dead_letters::DeadLetterTable;
 
 impl PlannedFlow {
@@ -12,12 +12,12 @@ impl PlannedFlow {
     /// read twice is two sources, the first of which tells of its malformed records.
     ///
     /// Only tables that can get a letter are opened: opening one takes it for this query.
-    pub(super) fn outlets(
+    pub(super) fn letter_sinks(
         &self,
         context: &FlowContext,
         checkpoint: Option<&Checkpoint>,
         checks: Option<Checks>,
-    ) -> Result<Option<Outlets>, Failure> {
+    ) -> Result<Option<DeadLetterSinks>, Failure> {
         let tables = &self.flow.dead_letters;
         let of_checks: Vec<usize> = checks.iter().flat_map(Checks::tables).collect();
         let is_used = |at: &usize| {
@@ -33,18 +33,20 @@ impl PlannedFlow {
         let routes = self.streams.iter().map(|read| {
             let name = read.declared.table.name.as_str();
             let named = |letters: &DeadLetterTable| letters.sources.iter().any(|of| of == name);
-            let outlet = tables.iter().position(named).map(place)?;
-            let outlet = (!told.contains(&name)).then_some(outlet);
+            let letter_sink = tables.iter().position(named).map(place)?;
+            let letter_sink = (!told.contains(&name)).then_some(letter_sink);
             told.push(name);
             let columns = read.schema.fields().len();
-            Some(Route { source_table: name.into(), columns, outlet })
+            Some(Route { source_table: name.into(), columns, letter_sink })
         });
         let routes = routes.collect();
-        let outlets = used.iter().map(|table| outlet(&tables[*table], context, checkpoint));
-        let outlets = outlets.collect::<Result<_, _>>()?;
+        let letter_sinks =
+            used.iter().map(|table| letter_sink(&tables[*table], context, checkpoint));
+        let letter_sinks = letter_sinks.collect::<Result<_, _>>()?;
         let checks = checks.map(|checks| checks.with_tables(place));
-        let outlets = Outlets::new(&self.flow.name, routes, outlets).with_checks(checks);
-        Ok(Some(outlets.with_aside(self.aside(place))))
+        let letter_sinks =
+            DeadLetterSinks::new(&self.flow.name, routes, letter_sinks).with_checks(checks);
+        Ok(Some(letter_sinks.with_aside(self.aside(place))))
     }
 
     /// Where records go that the flow's queries cannot compute. `place` is that of a table among
@@ -74,11 +76,11 @@ impl PlannedFlow {
     }
 }
 
-fn outlet(
+fn letter_sink(
     letters: &DeadLetterTable,
     context: &FlowContext,
     checkpoint: Option<&Checkpoint>,
-) -> Result<Outlet, Failure> {
+) -> Result<DeadLetterSink, Failure> {
     let mut context = context.clone();
     context.sink_log = checkpoint.map(|checkpoint| checkpoint.sink_log(&letters.id()));
     if !context.query_id.is_empty() {
@@ -86,5 +88,5 @@ fn outlet(
     }
     let (sink, layout) = (letters.sink.fresh()?, letters.layout.clone());
     let sink = letters.connector.sink(&sink, layout.schema(), &context)?;
-    Ok(Outlet { name: letters.id(), sink, layout })
+    Ok(DeadLetterSink { name: letters.id(), sink, layout })
 }

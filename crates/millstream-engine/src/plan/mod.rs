@@ -13,21 +13,21 @@
 //!
 //! [`StreamScan`]: stream_scan::StreamScan
 
-pub mod culprit;
+pub mod failing_expression;
+pub mod failing_rows;
+mod linear_plan;
 pub mod places;
 pub mod query_plan;
 mod renewal;
 pub mod row_error;
 pub mod session;
-pub mod sift;
 pub mod sift_tables;
 pub mod stages;
 pub mod stateful_plan;
 pub mod static_table;
-mod straight_line;
 pub mod stream_plan;
 pub mod stream_scan;
-mod watched;
+mod watermark_filters;
 
 pub use query_plan::QueryPlan;
 pub use stateful_plan::StatefulPlan;

@@ -12,9 +12,9 @@ use futures::TryStreamExt;
 use millstream_sql::plan::optimize;
 use millstream_store::env::Env;
 
+use super::linear_plan::StraightLine;
 use super::renewal::Renewal;
 use super::row_error::{Culprit, InSql};
-use super::straight_line::StraightLine;
 use super::stream_scan::{Slots, StreamScan};
 use crate::api::settings::OnError;
 use crate::api::source::{Failure, Split};

@@ -16,7 +16,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect_partitioned};
 use millstream_sql::json;
 use millstream_sql::plan::optimize;
 
-use super::culprit::culprit_in;
+use super::failing_expression::culprit_in;
 use super::places::SqlText;
 use super::row_error::{Culprit, InSql, Remedy, RowError};
 use super::static_table::{LoadedTable, TracedRows};

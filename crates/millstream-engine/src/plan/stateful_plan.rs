@@ -13,13 +13,13 @@ use millstream_store::env::Env;
 use millstream_store::error::Kind;
 use millstream_store::offset::BatchId;
 
+use super::failing_rows::Rejected;
 use super::query_plan::QueryPlan;
-use super::sift::Rejected;
 use super::stages::{
     Cut, Deduplication, JoinSide, PartialAggregate, Stage, StageKind, StreamedJoin,
 };
 use super::stream_scan::{Slots, StreamScan};
-use super::watched;
+use super::watermark_filters;
 use crate::api::dead_letter::Letter;
 use crate::api::progress::OperatorMetrics;
 use crate::api::settings::{OnError, OutputMode};
@@ -35,8 +35,8 @@ use crate::state::deduplicate::{Deduplicate, DeduplicateSpec};
 use crate::state::join::{Evict, JoinSpec, SideSpec, StreamJoin};
 use crate::state::micro_batch::{Applied, MicroBatchFacts};
 use crate::state::operator::Operator;
-use crate::state::replica::Part;
-use crate::state::sharded::Means;
+use crate::state::sharded::ResourceLimits;
+use crate::state::snapshot_builder::Part;
 
 /// By operator, by input: the rows it was given in a micro-batch.
 pub type Changes = Vec<Vec<Vec<RecordBatch>>>;
@@ -94,26 +94,26 @@ struct Rows {
 }
 
 impl StatefulPlan {
-    /// Plans the pieces. `scans` are the slots of the streams, one per source; `means` is what all
+    /// Plans the pieces. `scans` are the slots of the streams, one per source; `limits` is what all
     /// operators together may use.
     pub async fn new(
         state: &SessionState,
         cut: Cut,
         scans: &[Arc<Slots>],
         mode: OutputMode,
-        means: Means,
+        limits: ResourceLimits,
     ) -> Result<Self> {
         let mut leaves: Vec<(Leaf, Arc<Slots>)> =
             (0..).map(Leaf::Source).zip(scans.iter().map(Arc::clone)).collect();
         let mut stages = Vec::with_capacity(cut.stages.len());
         let mut form = String::new();
         let of_each = cut.stages.len().max(1) as u64;
-        let memory_bytes = means.memory_bytes.map(|bytes| bytes / of_each);
-        let means = Means { memory_bytes, ..means };
+        let memory_bytes = limits.memory_bytes.map(|bytes| bytes / of_each);
+        let limits = ResourceLimits { memory_bytes, ..limits };
         for (index, stage) in cut.stages.into_iter().enumerate() {
             let slots = Arc::clone(&stage.slots);
             form.push_str(&described(&stage, mode));
-            let stage = PlannedStage::new(state, stage, &leaves, mode, means).await?;
+            let stage = PlannedStage::new(state, stage, &leaves, mode, limits).await?;
             form.push_str(&stage.reading(scans));
             form.push('\n');
             stages.push(stage);
@@ -122,7 +122,7 @@ impl StatefulPlan {
         let top = Piece::new(state, cut.top, &leaves).await?;
         let planned = Self { stages, top, scans: scans.to_vec(), form };
         for piece in planned.pieces() {
-            watched::follow_filters(piece.plan.physical(), scans)?;
+            watermark_filters::follow_filters(piece.plan.physical(), scans)?;
         }
         Ok(planned)
     }
@@ -276,10 +276,11 @@ impl StatefulPlan {
     }
 
     /// What makes a snapshot of the operators' state.
-    pub fn replica(&self) -> Result<Vec<Part>> {
+    pub fn snapshot_builder(&self) -> Result<Vec<Part>> {
         let part = |PlannedStage { operator, delay_us, .. }: &PlannedStage| {
-            let (replica, schemas) = (operator.replica()?, operator.input_schemas());
-            Ok(Part { replica, schemas, delay_us: *delay_us })
+            let (snapshot_builder, schemas) =
+                (operator.snapshot_builder()?, operator.input_schemas());
+            Ok(Part { snapshot_builder, schemas, delay_us: *delay_us })
         };
         self.stages.iter().map(part).collect()
     }
@@ -361,7 +362,7 @@ impl PlannedStage {
         stage: Stage,
         leaves: &[(Leaf, Arc<Slots>)],
         mode: OutputMode,
-        means: Means,
+        limits: ResourceLimits,
     ) -> Result<Self> {
         let mut inputs = Vec::with_capacity(stage.inputs.len());
         for input in stage.inputs {
@@ -371,16 +372,16 @@ impl PlannedStage {
         let operator = match stage.kind {
             StageKind::Aggregate { partial, time } => {
                 let spec = plan_partial(state, &mut inputs[0], partial, time, &output)?;
-                aggregate_of(Arc::new(spec), mode, means)?
+                aggregate_of(Arc::new(spec), mode, limits)?
             }
             StageKind::Deduplicate(deduplication) => {
                 let input = inputs[0].plan.physical().schema();
                 let spec = deduplicate_spec(&deduplication, &input, &output);
-                Box::new(Deduplicate::new(Arc::new(spec), means)?)
+                Box::new(Deduplicate::new(Arc::new(spec), limits)?)
             }
             StageKind::Join(join) => {
                 let spec = join_spec(state, &join, &inputs, &output)?;
-                Box::new(StreamJoin::new(Arc::new(spec), means)?)
+                Box::new(StreamJoin::new(Arc::new(spec), limits)?)
             }
         };
         let names = stage.names.into();
@@ -449,15 +450,15 @@ fn join_spec(
 fn aggregate_of(
     spec: Arc<AggregateSpec>,
     mode: OutputMode,
-    means: Means,
+    limits: ResourceLimits,
 ) -> Result<Box<dyn Operator>> {
     let are_sessions = spec.time().is_some_and(|time| time.kind.is_session());
     Ok(match mode {
-        OutputMode::Complete if are_sessions => Box::new(CompleteSessions::new(spec, means)?),
-        _ if are_sessions => Box::new(SessionAggregate::new(spec, means)?),
-        OutputMode::Append => Box::new(ClosingAggregate::new(spec, means)?),
-        OutputMode::Update => Box::new(UpdatingAggregate::new(spec, means)?),
-        OutputMode::Complete => Box::new(CompleteAggregate::new(spec, means)?),
+        OutputMode::Complete if are_sessions => Box::new(CompleteSessions::new(spec, limits)?),
+        _ if are_sessions => Box::new(SessionAggregate::new(spec, limits)?),
+        OutputMode::Append => Box::new(ClosingAggregate::new(spec, limits)?),
+        OutputMode::Update => Box::new(UpdatingAggregate::new(spec, limits)?),
+        OutputMode::Complete => Box::new(CompleteAggregate::new(spec, limits)?),
     })
 }
 

@@ -17,9 +17,9 @@ use arrow::datatypes::{FieldRef, Schema, SchemaRef, TimestampMicrosecondType};
 use datafusion::common::Result;
 use millstream_store::offset::BatchId;
 
+use super::expiry_index::ExpiryIndex;
 use super::keyed::{KeyFormat, ROWS_TOGETHER};
-use super::late;
-use super::leaving::Leaving;
+use super::late_rows;
 use super::micro_batch::{MicroBatchFacts, Snapshot};
 use super::shard::{Outcome, Shard, ShardSpec};
 use super::sharded::Sharded;
@@ -132,7 +132,7 @@ pub struct Seen {
     keys: HashSet<Arc<[u8]>>,
     key_bytes: usize,
     /// By the time at which they go, those that do.
-    leaving: Leaving<Arc<[u8]>>,
+    expiry: ExpiryIndex<Arc<[u8]>>,
     /// The micro-batch of the first key that stays.
     first: Option<BatchId>,
 }
@@ -142,8 +142,8 @@ impl Shard for Seen {
 
     fn new(spec: &DeduplicateSpec) -> Result<Self> {
         let format = KeyFormat::new(&Arc::new(spec.key_schema()))?;
-        let (keys, leaving) = (HashSet::new(), Leaving::default());
-        Ok(Self { format, keys, key_bytes: 0, leaving, first: None })
+        let (keys, expiry) = (HashSet::new(), ExpiryIndex::default());
+        Ok(Self { format, keys, key_bytes: 0, expiry, first: None })
     }
 
     fn apply(
@@ -177,7 +177,7 @@ impl Shard for Seen {
     }
 
     fn needs_from(&self) -> Option<BatchId> {
-        self.leaving.first().into_iter().chain(self.first).min()
+        self.expiry.first().into_iter().chain(self.first).min()
     }
 
     fn rows(&self) -> u64 {
@@ -186,13 +186,13 @@ impl Shard for Seen {
 
     fn bytes(&self) -> u64 {
         let of_key = 2 * size_of::<Arc<[u8]>>() + 2 * size_of::<usize>();
-        (self.key_bytes + self.keys.capacity() * of_key + self.leaving.bytes(0)) as u64
+        (self.key_bytes + self.keys.capacity() * of_key + self.expiry.bytes(0)) as u64
     }
 
     fn snapshot(self, spec: &DeduplicateSpec) -> Result<Snapshot> {
         let mut staying = self.keys;
         let mut all = Vec::with_capacity(staying.len());
-        for (at, keys) in self.leaving.into_all() {
+        for (at, keys) in self.expiry.into_all() {
             for key in keys {
                 staying.remove(&key);
                 all.push((key, Some(at)));
@@ -230,7 +230,7 @@ impl Seen {
             let times = times.as_ref().filter(|times| times.is_valid(place));
             match spec.leaves_at(times.map(|times| times.value(place))) {
                 None => _ = self.first.get_or_insert(id),
-                Some(at) => self.leaving.add(at, id, key),
+                Some(at) => self.expiry.add(at, id, key),
             }
         }
         if places.len() == rows.num_rows() {
@@ -241,7 +241,7 @@ impl Seen {
 
     fn evict(&mut self, evict_us: i64) -> u64 {
         let mut removed = 0;
-        for key in self.leaving.take_until(evict_us) {
+        for key in self.expiry.take_until(evict_us) {
             self.keys.remove(&key);
             self.key_bytes -= key.len();
             removed += 1;
@@ -252,7 +252,7 @@ impl Seen {
 
 fn without_late(spec: &DeduplicateSpec, late_us: i64, rows: RecordBatch) -> Result<RecordBatch> {
     let Some(times) = spec.times(&rows) else { return Ok(rows) };
-    late::without(&times, late_us, rows)
+    late_rows::without(&times, late_us, rows)
 }
 
 #[cfg(test)]

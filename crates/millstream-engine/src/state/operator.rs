@@ -8,7 +8,7 @@ use millstream_store::env::Env;
 use millstream_store::offset::BatchId;
 
 use super::micro_batch::{Applied, MicroBatchFacts};
-use super::replica::Replica;
+use super::snapshot_builder::SnapshotBuilder;
 use crate::api::progress::OperatorMetrics;
 
 /// An operator whose output depends on rows of earlier micro-batches.
@@ -44,5 +44,5 @@ pub trait Operator: Send {
     fn bytes(&self) -> u64;
 
     /// What makes a snapshot of its state, without state yet.
-    fn replica(&self) -> Result<Box<dyn Replica>>;
+    fn snapshot_builder(&self) -> Result<Box<dyn SnapshotBuilder>>;
 }

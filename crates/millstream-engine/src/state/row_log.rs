@@ -15,8 +15,8 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use millstream_store::offset::BatchId;
 
-use super::firsts::Firsts;
 use super::keyed::{ROWS_TOGETHER, gather};
+use super::retained_micro_batches::RetainedMicroBatches;
 
 /// Chunks of fewer rows than this are not worth tidying by themselves.
 const TIDY_ROWS_MIN: usize = 1_024;
@@ -30,7 +30,7 @@ pub struct RowLog {
     next: u64,
     live: usize,
     /// By micro-batch, how many of its rows are there.
-    firsts: Firsts,
+    firsts: RetainedMicroBatches,
     /// The first number of each micro-batch, ascending.
     starts: VecDeque<(u64, BatchId)>,
 }
@@ -47,7 +47,8 @@ struct Chunk {
 impl RowLog {
     /// No rows yet; they will have `schema`.
     pub fn new(schema: SchemaRef) -> Self {
-        let (chunks, firsts, starts) = (Vec::new(), Firsts::default(), VecDeque::new());
+        let (chunks, firsts, starts) =
+            (Vec::new(), RetainedMicroBatches::default(), VecDeque::new());
         Self { schema, chunks, next: 0, live: 0, firsts, starts }
     }
 

@@ -20,10 +20,10 @@ use millstream_store::offset::BatchId;
 use super::codec;
 use super::micro_batch::{Applied, MicroBatchFacts};
 use super::operator::Operator;
-use super::replica::Replica;
 use super::shard::{Outcome, Shard, ShardSpec};
-use super::shard_replica::{InFiles, InMemory};
+use super::sharded_snapshot_builder::{InFiles, InMemory};
 use super::slot::Slot;
+use super::snapshot_builder::SnapshotBuilder;
 use super::spread::Spread;
 use crate::api::progress::OperatorMetrics;
 
@@ -35,7 +35,7 @@ const SHARDS_WITHIN_LIMIT: usize = 64;
 
 /// What an operator may use.
 #[derive(Clone, Copy, Debug)]
-pub struct Means {
+pub struct ResourceLimits {
     /// How many cores.
     pub cores: usize,
     /// How much memory for its state, in bytes; `None` for what there is.
@@ -45,7 +45,7 @@ pub struct Means {
 /// An operator made of shards; see the module's head.
 pub struct Sharded<S: Shard> {
     spec: Arc<S::Spec>,
-    means: Means,
+    limits: ResourceLimits,
     spread: Spread,
     /// Empty while they are worked on.
     slots: Vec<Slot<S>>,
@@ -65,12 +65,13 @@ struct Memory {
 
 impl<S: Shard> Sharded<S> {
     /// An operator without state yet.
-    pub fn new(spec: Arc<S::Spec>, means: Means) -> Result<Self> {
+    pub fn new(spec: Arc<S::Spec>, limits: ResourceLimits) -> Result<Self> {
         let metrics = OperatorMetrics { name: spec.name(), ..OperatorMetrics::default() };
-        let shards = means.memory_bytes.map_or(means.cores, |_| SHARDS_WITHIN_LIMIT);
-        let slots = (0..shards).map(|_| S::new(&spec).map(Slot::Here)).collect::<Result<_>>()?;
-        let memory = Memory { limit_bytes: means.memory_bytes, ..Memory::default() };
-        Ok(Self { spec, means, spread: Spread::new(shards), slots, memory, metrics })
+        let shards = limits.memory_bytes.map_or(limits.cores, |_| SHARDS_WITHIN_LIMIT);
+        let slots =
+            (0..shards).map(|_| S::new(&spec).map(Slot::InMemory)).collect::<Result<_>>()?;
+        let memory = Memory { limit_bytes: limits.memory_bytes, ..Memory::default() };
+        Ok(Self { spec, limits, spread: Spread::new(shards), slots, memory, metrics })
     }
 
     /// By shard, by input, its rows.
@@ -199,7 +200,7 @@ impl<S: Shard> Operator for Sharded<S> {
                 self.slots = group.slots;
                 outcomes?
             }
-            () => self.work(env, self.means.cores, *facts, shares).await?,
+            () => self.work(env, self.limits.cores, *facts, shares).await?,
         };
         self.count(total as u64, &outcomes);
         Ok(collected(outcomes, inputs))
@@ -228,9 +229,9 @@ impl<S: Shard> Operator for Sharded<S> {
         self.slots.iter().map(Slot::bytes).sum()
     }
 
-    fn replica(&self) -> Result<Box<dyn Replica>> {
+    fn snapshot_builder(&self) -> Result<Box<dyn SnapshotBuilder>> {
         let spec = Arc::clone(&self.spec);
-        Ok(match self.means.memory_bytes {
+        Ok(match self.limits.memory_bytes {
             None => Box::new(InMemory::<S>::new(spec)?),
             Some(bytes) => Box::new(InFiles::<S>::new(spec, SHARDS_WITHIN_LIMIT, bytes)),
         })

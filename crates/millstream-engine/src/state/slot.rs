@@ -11,13 +11,13 @@ use super::spill::SpillFile;
 /// See the module's head.
 pub enum Slot<S> {
     /// In memory.
-    Here(S),
+    InMemory(S),
     /// In a file.
-    Away(Away),
+    Spilled(Spilled),
 }
 
 /// A shard's state in a file, and what has to be known of it.
-pub struct Away {
+pub struct Spilled {
     file: SpillFile,
     /// By input, rows that are not in the file yet.
     pending: Vec<Vec<RecordBatch>>,
@@ -42,9 +42,9 @@ impl<S: Shard> Slot<S> {
         inputs: Vec<Vec<RecordBatch>>,
     ) -> Result<Outcome> {
         let evict_us = facts.watermark.evict_us();
-        if let Self::Away(away) = self
+        if let Self::Spilled(spilled) = self
             && (!S::PUBLISHES_ALL || !facts.is_wanted)
-            && !is_due(away.due_us, evict_us)
+            && !is_due(spilled.due_us, evict_us)
         {
             if inputs.iter().flatten().all(|rows| rows.num_rows() == 0) {
                 return Ok(Outcome::default());
@@ -52,7 +52,7 @@ impl<S: Shard> Slot<S> {
             // Rows that close at once, though they are not late, cannot wait.
             let aside = S::put_aside(spec, facts, &inputs)?;
             if let Some(aside) = aside.filter(|aside| !is_due(aside.due_us, evict_us)) {
-                return away.add(spec, facts.id, aside);
+                return spilled.add(spec, facts.id, aside);
             }
         }
         self.here(spec, facts)?.apply(spec, facts, inputs)
@@ -60,17 +60,18 @@ impl<S: Shard> Slot<S> {
 
     /// Whether it is in memory.
     pub fn is_here(&self) -> bool {
-        matches!(self, Self::Here(_))
+        matches!(self, Self::InMemory(_))
     }
 
     /// The shard, in memory, as it is before the micro-batch of `facts`.
     fn here(&mut self, spec: &S::Spec, facts: &MicroBatchFacts) -> Result<&mut S> {
-        if let Self::Away(_) = self {
-            let Self::Away(away) = std::mem::replace(self, Self::Here(S::new(spec)?)) else {
+        if let Self::Spilled(_) = self {
+            let Self::Spilled(spilled) = std::mem::replace(self, Self::InMemory(S::new(spec)?))
+            else {
                 unreachable!("it was looked at")
             };
-            if let Self::Here(shard) = self {
-                away.read_into(spec, shard)?;
+            if let Self::InMemory(shard) = self {
+                spilled.read_into(spec, shard)?;
                 if !S::PUBLISHES_ALL && !facts.is_snapshot {
                     // Micro-batches without rows for it have let state go all the same.
                     let watermark = facts.watermark.of_before();
@@ -80,63 +81,63 @@ impl<S: Shard> Slot<S> {
             }
         }
         match self {
-            Self::Here(shard) => Ok(shard),
-            Self::Away(_) => unreachable!("it was read"),
+            Self::InMemory(shard) => Ok(shard),
+            Self::Spilled(_) => unreachable!("it was read"),
         }
     }
 
     /// Puts the state into a file, and what has come for it since.
     pub fn spill(&mut self, spec: &S::Spec) -> Result<()> {
         let shard = match self {
-            Self::Here(shard) => shard,
-            Self::Away(away) => return away.write_pending(spec),
+            Self::InMemory(shard) => shard,
+            Self::Spilled(spilled) => return spilled.write_pending(spec),
         };
         let (first, due_us, rows) = (shard.needs_from(), shard.due_us(spec), shard.rows());
         let shard = std::mem::replace(shard, S::new(spec)?);
         let mut file = SpillFile::new()?;
         file.add_all(&spec.inputs(), &shard.snapshot(spec)?)?;
         let (pending, pending_bytes) = (vec![Vec::new(); spec.inputs().len()], 0);
-        *self = Self::Away(Away { file, pending, pending_bytes, first, due_us, rows });
+        *self = Self::Spilled(Spilled { file, pending, pending_bytes, first, due_us, rows });
         Ok(())
     }
 
     /// As [`Shard::due_us`].
     pub fn due_us(&self, spec: &S::Spec) -> Option<i64> {
         match self {
-            Self::Here(shard) => shard.due_us(spec),
-            Self::Away(away) => away.due_us,
+            Self::InMemory(shard) => shard.due_us(spec),
+            Self::Spilled(spilled) => spilled.due_us,
         }
     }
 
     /// As [`Shard::needs_from`].
     pub fn needs_from(&self) -> Option<BatchId> {
         match self {
-            Self::Here(shard) => shard.needs_from(),
-            Self::Away(away) => away.first,
+            Self::InMemory(shard) => shard.needs_from(),
+            Self::Spilled(spilled) => spilled.first,
         }
     }
 
     /// As [`Shard::rows`]; of what was put to state in a file, each row counts.
     pub fn rows(&self) -> u64 {
         match self {
-            Self::Here(shard) => shard.rows(),
-            Self::Away(away) => away.rows,
+            Self::InMemory(shard) => shard.rows(),
+            Self::Spilled(spilled) => spilled.rows,
         }
     }
 
     /// Memory, in bytes.
     pub fn bytes(&self) -> u64 {
         match self {
-            Self::Here(shard) => shard.bytes(),
-            Self::Away(away) => away.pending_bytes as u64,
+            Self::InMemory(shard) => shard.bytes(),
+            Self::Spilled(spilled) => spilled.pending_bytes as u64,
         }
     }
 
     /// Bytes in files.
     pub fn spilled_bytes(&self) -> u64 {
         match self {
-            Self::Here(_) => 0,
-            Self::Away(away) => away.file.bytes(),
+            Self::InMemory(_) => 0,
+            Self::Spilled(spilled) => spilled.file.bytes(),
         }
     }
 }
@@ -145,7 +146,7 @@ fn is_due(due_us: Option<i64>, evict_us: i64) -> bool {
     due_us.is_some_and(|due_us| due_us <= evict_us)
 }
 
-impl Away {
+impl Spilled {
     fn add<S: ShardSpec>(&mut self, spec: &S, id: BatchId, aside: Aside) -> Result<Outcome> {
         self.first = Some(self.first.map_or(id, |first| first.min(id)));
         self.due_us = self.due_us.into_iter().chain(aside.due_us).min();

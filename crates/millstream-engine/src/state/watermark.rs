@@ -217,11 +217,11 @@ impl Watermarks {
 /// Up to which event time a source has been read; `None` where a partition with more rows has given
 /// none yet.
 fn reached_us(newest: &NewestTimes, behind: &[SourcePartition]) -> Option<i64> {
-    let mut reached = newest.values().copied().max()?;
+    let mut end_offsets = newest.values().copied().max()?;
     for partition in behind {
-        reached = reached.min(*newest.get(&Some(*partition))?);
+        end_offsets = end_offsets.min(*newest.get(&Some(*partition))?);
     }
-    Some(reached)
+    Some(end_offsets)
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ impl Sink for KafkaSink {
     }
 
     fn delivery(&self) -> Delivery {
-        if self.exactly_once.is_some() { Delivery::Answers } else { Delivery::Repeats }
+        if self.exactly_once.is_some() { Delivery::Transactional } else { Delivery::AtLeastOnce }
     }
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {

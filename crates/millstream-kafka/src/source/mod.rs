@@ -25,7 +25,8 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, Memory, ReadMode, Table};
 use millstream_engine::api::options::OptionError;
 use millstream_engine::api::source::{
-    Beginning, Failure, ReadLimit, Source, SourceLog, SourceOffset, SourcePartition, Split, Taken,
+    Beginning, Failure, InputBatch, ReadLimit, Source, SourceLog, SourceOffset, SourcePartition,
+    Split,
 };
 
 use crate::client::cluster::{Cluster, Partitions};
@@ -190,7 +191,7 @@ impl Source for KafkaSource {
         &mut self,
         start: Option<&SourceOffset>,
         end: &SourceOffset,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<InputBatch, Failure> {
         let start = match start {
             Some(start) => positions(start)?,
             None => self.initial.clone(),
@@ -212,7 +213,7 @@ impl Source for KafkaSource {
         let rows = all().map(|chunk| chunk.rows() as u64).sum();
         let oldest_arrival_us =
             all().map(|chunk| chunk.arrival_us).min().unwrap_or(self.context.env.now_us());
-        Ok(Taken { end: end.clone(), rows, splits: self.hand_out(chunks), oldest_arrival_us })
+        Ok(InputBatch { end: end.clone(), rows, splits: self.hand_out(chunks), oldest_arrival_us })
     }
 
     fn offsets_stand_alone(&self) -> bool {
@@ -269,13 +270,13 @@ impl Source for KafkaSource {
         self.buffer.at_end()
     }
 
-    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
+    fn poll(&mut self, limit: ReadLimit) -> Result<Option<InputBatch>, Failure> {
         self.look();
         let Some(taken) = self.buffer.take(limit)? else { return Ok(None) };
         if let Some(reader) = &self.reader {
             reader.is_busy_with(taken.rows);
         }
-        Ok(Some(Taken {
+        Ok(Some(InputBatch {
             end: taken.end,
             rows: taken.rows,
             splits: self.hand_out(taken.chunks),
@@ -283,7 +284,7 @@ impl Source for KafkaSource {
         }))
     }
 
-    async fn arrived(&mut self) {
+    async fn data_available(&mut self) {
         self.buffer.arrived(|| self.look()).await;
     }
 

@@ -109,8 +109,8 @@ async fn read_all<T: Send>(
     source.fix_end().await?;
     let mut all = Vec::new();
     while !source.at_end() {
-        source.arrived().await;
-        let Some(taken) = source.take(ReadLimit::AllAvailable)? else { continue };
+        source.data_available().await;
+        let Some(taken) = source.poll(ReadLimit::AllAvailable)? else { continue };
         for split in taken.splits {
             add(split, &mut all)?;
         }

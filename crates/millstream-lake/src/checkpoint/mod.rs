@@ -8,7 +8,7 @@
 //! 4. those are written, old row groups as the bytes they are where possible ([`build`], [`part`]);
 //! 5. what was written is read back and counted, then gets its names in one burst ([`publish`]);
 //! 6. the hint moves forward ([`hint`]), and the writer of data files is told which names keep the
-//!    next checkpoint cheap ([`steering`]).
+//!    next checkpoint cheap ([`part_file_names`]).
 //!
 //! Three layouts, all of them read by every reader of today: one classic file while the table is
 //! small; then parts, placed by a hash ([`placement`]); V2 with sidecars if the table has that
@@ -22,16 +22,18 @@
 mod actions;
 mod base;
 mod build;
+mod checkpoint_cleanup;
 mod cleanup;
 mod commits;
 mod conform;
-pub(crate) mod detour;
 mod error;
 mod facts;
 pub mod facts_of;
+pub(crate) mod fallback;
 mod hint;
 mod names;
 mod part;
+mod part_file_names;
 pub mod placement;
 mod plan;
 mod pool;
@@ -41,8 +43,6 @@ mod retention;
 mod source;
 pub(crate) mod span;
 mod state;
-mod steering;
-mod thin;
 
 use millstream_store::crash_points::{self, Step};
 
@@ -58,12 +58,12 @@ use plan::{Given, Plan, Slot};
 use retention::Limits;
 use state::TableState;
 
+pub use checkpoint_cleanup::remove_old;
 pub use cleanup::{Cleaned, cleanup};
 pub use error::CheckpointError;
+pub use part_file_names::PartFileNames;
 pub use repair::{Repaired, repair};
 pub use retention::interval_ms;
-pub use steering::Steering;
-pub use thin::thin;
 
 /// `add` and `remove` actions as they stand in a checkpoint.
 pub(crate) fn file_actions() -> arrow::datatypes::Fields {
@@ -162,7 +162,7 @@ pub struct Written {
 pub struct Checkpointer {
     store: TableStore,
     settings: Settings,
-    steering: Steering,
+    part_file_names: PartFileNames,
     last: Option<Base>,
     repaired: Repaired,
     /// True if an attempt may have left staged parts, or some of a set.
@@ -174,13 +174,13 @@ impl Checkpointer {
     /// ([`repair`]); so this comes before the first commit.
     pub fn open(store: TableStore, settings: Settings) -> Result<Self, CheckpointError> {
         let repaired = repair(&store, &settings.owner)?;
-        let steering = Steering::default();
-        Ok(Self { store, settings, steering, last: None, repaired, is_unfinished: false })
+        let part_file_names = PartFileNames::default();
+        Ok(Self { store, settings, part_file_names, last: None, repaired, is_unfinished: false })
     }
 
     /// Tells which names keep the next checkpoint cheap; good for as long as this lives.
-    pub fn steering(&self) -> Steering {
-        self.steering.clone()
+    pub fn part_file_names(&self) -> PartFileNames {
+        self.part_file_names.clone()
     }
 
     /// What opening found left over.
@@ -198,7 +198,7 @@ impl Checkpointer {
             match Base::load(&self.store, found) {
                 Ok(base) => {
                     self.last = Some(base);
-                    self.steer();
+                    self.name_with();
                     return Ok(());
                 }
                 Err(error) if is_fault_of_base(&error) => {}
@@ -316,7 +316,7 @@ impl Checkpointer {
             _ => hint_of(&written).advance(&self.store)?,
         };
         self.last = Some(base.clone());
-        self.steer();
+        self.name_with();
         Ok(written)
     }
 
@@ -358,7 +358,8 @@ impl Checkpointer {
         let base = base.filter(|base| base.is_placed() && now.is_power_of_two());
         let Some(base) = base else { return needed };
         let has_room = |number: usize| {
-            steering::is_steerable(number as u32, *now) && base.parts[number].rows() < part_rows
+            part_file_names::is_steerable(number as u32, *now)
+                && base.parts[number].rows() < part_rows
         };
         let is_full = !(0..base.parts.len()).any(has_room);
         match needed {
@@ -434,19 +435,19 @@ impl Checkpointer {
         // The checkpoint is complete whether or not the hint can be written.
         self.is_unfinished = false;
         self.last = Some(base);
-        self.steer();
+        self.name_with();
         written.is_hinted = hint_of(&written).advance(&self.store)?;
         crash_points::reached(Step::CheckpointHinted);
         Ok(written)
     }
 
-    fn steer(&self) {
+    fn name_with(&self) {
         let is_placed = |base: &&Base| base.is_placed() && base.parts.len() > 1;
         let rows: Vec<u64> = match self.last.as_ref().filter(is_placed) {
             Some(base) => base.parts.iter().map(Part::rows).collect(),
             None => vec![0],
         };
-        self.steering.update(&rows, self.settings.part_rows.max(1));
+        self.part_file_names.update(&rows, self.settings.part_rows.max(1));
     }
 }
 

@@ -12,7 +12,7 @@ use std::fmt::Display;
 use delta_kernel::KernelError;
 use parking_lot::Mutex;
 
-use crate::checkpoint::detour::{Fault, is_of_a_checkpoint};
+use crate::checkpoint::fallback::{Fault, is_of_a_checkpoint};
 
 #[derive(Default)]
 pub(super) struct Faults {

@@ -6,7 +6,7 @@ use delta_kernel::snapshot::IncrementalReplay;
 use delta_kernel::{KernelError, Snapshot, SnapshotRef};
 
 use super::KernelEngine;
-use crate::checkpoint::detour::{self, NoDetour};
+use crate::checkpoint::fallback::{self, NoDetour};
 use crate::error::TableError;
 
 /// How many commits back a checksum file is brought up to date from. With one, those of later
@@ -52,16 +52,16 @@ impl KernelEngine {
         if fault.is_none() && !is_about_checkpoints(&error) {
             return Err(TableError::kernel("read", &table, error));
         }
-        match detour::find(&self.store, &self.faults.hidden(), fault, version) {
-            Ok(detour) => {
+        match fallback::find(&self.store, &self.faults.hidden(), fault, version) {
+            Ok(fallback) => {
                 tracing::warn!(
                     table,
-                    file = detour.fault.file,
-                    problem = detour.fault.problem,
-                    base = detour.base,
+                    file = fallback.fault.file,
+                    problem = fallback.fault.problem,
+                    base = fallback.base,
                     "a checkpoint is damaged; the table is read without it"
                 );
-                self.faults.hide(detour.hide);
+                self.faults.hide(fallback.hide);
                 Ok(())
             }
             Err(NoDetour::NotAtFault) => Err(TableError::kernel("read", &table, error)),

@@ -23,7 +23,7 @@ use object_store::{
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-use super::turns::Turns;
+use super::disk_priority::DiskPriority;
 
 const STORE: &str = "local disk";
 /// Bytes that are flushed together in the background: some milliseconds' worth.
@@ -60,9 +60,9 @@ impl ObjectStore for LocalDisk {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{name}.{}.tmp", self.env.random_uuid()));
         let is_new = options.mode == PutMode::Create;
-        let turns = options.extensions.get::<Arc<Turns>>().cloned();
+        let disk_priority = options.extensions.get::<Arc<DiskPriority>>().cloned();
         let write = move || {
-            put(&temporary, &path, &payload, is_new, turns.as_deref()).map_err(|error| {
+            put(&temporary, &path, &payload, is_new, disk_priority.as_deref()).map_err(|error| {
                 let _ = fs::remove_file(&temporary);
                 store_error(&path, error)
             })
@@ -123,19 +123,19 @@ fn put(
     path: &FilePath,
     bytes: &PutPayload,
     is_new: bool,
-    gives_way_to: Option<&Turns>,
+    gives_way_to: Option<&DiskPriority>,
 ) -> io::Result<()> {
     let mut file = create(temporary)?;
     for bytes in bytes {
         match gives_way_to {
             None => file.write_all(bytes)?,
-            Some(turns) => write_in_pieces(&mut file, bytes, turns)?,
+            Some(disk_priority) => write_in_pieces(&mut file, bytes, disk_priority)?,
         }
     }
     file.sync_data()?;
     drop(file);
-    if let Some(turns) = gives_way_to {
-        turns.give_way();
+    if let Some(disk_priority) = gives_way_to {
+        disk_priority.give_way();
     }
     if is_new {
         // Unlike a rename, a link does not replace another writer's file.
@@ -148,13 +148,13 @@ fn put(
     flush_directory(path)
 }
 
-fn write_in_pieces(file: &mut File, bytes: &[u8], turns: &Turns) -> io::Result<()> {
+fn write_in_pieces(file: &mut File, bytes: &[u8], disk_priority: &DiskPriority) -> io::Result<()> {
     for piece in bytes.chunks(PIECE_BYTES) {
         file.write_all(piece)?;
         // The last one is flushed by the caller.
         if bytes.len() > PIECE_BYTES {
             file.sync_data()?;
-            turns.give_way();
+            disk_priority.give_way();
         }
     }
     Ok(())

@@ -9,9 +9,9 @@
 //! - [`TableStore::put_new`] fails if the name is taken: that is how a version is claimed;
 //! - on a local disk, what was put survives a loss of power.
 
+mod disk_priority;
 mod local;
 mod location;
-mod turns;
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ use object_store::{
 };
 use url::Url;
 
+use disk_priority::DiskPriority;
+pub(crate) use disk_priority::Turn;
 pub use location::{CREDENTIALS, LocationError};
-pub(crate) use turns::Turn;
-use turns::Turns;
 
 /// Copies and reads under way at once. Enough to hide an object store's round trip.
 pub const REQUESTS_IN_FLIGHT_MAX: usize = 32;
@@ -37,7 +37,7 @@ pub const REQUESTS_IN_FLIGHT_MAX: usize = 32;
 #[derive(Clone)]
 pub struct TableStore {
     inner: Arc<Inner>,
-    turns: Arc<Turns>,
+    disk_priority: Arc<DiskPriority>,
     /// Gives way to what is under way in the foreground.
     gives_way: bool,
 }
@@ -81,7 +81,7 @@ impl TableStore {
             url.set_path(&path);
         }
         let inner = Arc::new(Inner { store, root, url, env: env.clone() });
-        Self { inner, turns: Arc::default(), gives_way: false }
+        Self { inner, disk_priority: Arc::default(), gives_way: false }
     }
 
     /// The same table for what is done beside the stream: its writes give way to
@@ -92,12 +92,12 @@ impl TableStore {
 
     /// Says that somebody is waiting for the store, until the answer is dropped.
     pub(crate) fn in_foreground(&self) -> Turn<'_> {
-        self.turns.begin()
+        self.disk_priority.begin()
     }
 
     fn give_way(&self) {
         if self.gives_way {
-            self.turns.give_way();
+            self.disk_priority.give_way();
         }
     }
 
@@ -106,7 +106,11 @@ impl TableStore {
     pub fn wrapped(&self, wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>) -> Self {
         let Inner { store, root, url, env } = &*self.inner;
         let wrapped = Self::new(wrap(Arc::clone(store)), root.clone(), url.clone(), env);
-        Self { turns: Arc::clone(&self.turns), gives_way: self.gives_way, ..wrapped }
+        Self {
+            disk_priority: Arc::clone(&self.disk_priority),
+            gives_way: self.gives_way,
+            ..wrapped
+        }
     }
 
     /// The table's directory; ends with `/`.
@@ -199,7 +203,7 @@ impl TableStore {
         let path = self.path(name)?;
         let mut options = PutOptions { mode, ..PutOptions::default() };
         if self.gives_way {
-            options.extensions.insert(Arc::clone(&self.turns));
+            options.extensions.insert(Arc::clone(&self.disk_priority));
         }
         self.give_way();
         self.wait(self.inner.store.put_opts(&path, bytes.into(), options)).map(drop)

@@ -1,6 +1,6 @@
 //! Repair and cleanup.
 
-use millstream_lake::checkpoint::{LayoutChoice, cleanup, repair, thin};
+use millstream_lake::checkpoint::{LayoutChoice, cleanup, remove_old, repair};
 use serde_json::json;
 
 use crate::table::{Table, add, any};
@@ -117,8 +117,8 @@ fn the_last_checkpoints_stay_when_others_are_thinned() {
         checkpointer.write(table.newest()).unwrap();
     }
     let now_ms = table.store.env().now_ms();
-    assert_eq!(thin(&table.store, now_ms).unwrap().len(), 0);
-    let deleted = thin(&table.store, now_ms + DAY_MS).unwrap();
+    assert_eq!(remove_old(&table.store, now_ms).unwrap().len(), 0);
+    let deleted = remove_old(&table.store, now_ms + DAY_MS).unwrap();
     let of = |version: u64| {
         let prefix = format!("_delta_log/{version:020}.checkpoint");
         deleted.iter().any(|name| name.starts_with(&prefix))

@@ -60,9 +60,9 @@ fn run(steps: &[Step], has_v2: bool) {
     for step in steps {
         match *step {
             Step::Append { count, is_steered } => {
-                let steering = checkpointer.steering();
+                let part_file_names = checkpointer.part_file_names();
                 table.append(count, |names| match is_steered {
-                    true => steering.draw("", names),
+                    true => part_file_names.draw("", names),
                     false => names(),
                 });
             }

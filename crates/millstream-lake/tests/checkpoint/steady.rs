@@ -29,12 +29,12 @@ fn steered_files_dirty_one_part() {
         other => panic!("{other:?}"),
     };
     assert_eq!(parts, 16);
-    let steering = checkpointer.steering();
+    let part_file_names = checkpointer.part_file_names();
     for batch in 0..40 {
-        let (_, hot) = steering.hot();
+        let (_, hot) = part_file_names.hot();
         assert_ne!(hot, part_of_other_actions(parts));
         for version in 0..3 {
-            table.append(1, |names| steering.draw("day=2026-01-01/", names));
+            table.append(1, |names| part_file_names.draw("day=2026-01-01/", names));
             table.commit(&[txn("busy", batch * 3 + version)]);
         }
         requests.take();
@@ -63,9 +63,9 @@ fn the_first_checkpoint_after_a_start_is_as_cheap_as_others() {
     table.checkpointer(LayoutChoice::Auto, 20).write(table.newest()).unwrap();
     let mut checkpointer = table.checkpointer(LayoutChoice::Auto, 20);
     checkpointer.prepare().unwrap();
-    let steering = checkpointer.steering();
+    let part_file_names = checkpointer.part_file_names();
     for _ in 0..12 {
-        table.append(1, |names| steering.draw("", names));
+        table.append(1, |names| part_file_names.draw("", names));
     }
     let written = checkpointer.write(table.newest()).unwrap();
     // Theirs, and the one that has everything that is not about files.
@@ -95,10 +95,10 @@ fn parts_double_when_they_are_full() {
     let mut table = Table::new(&[]);
     table.append(30, any);
     let mut checkpointer = table.checkpointer(LayoutChoice::Auto, 16);
-    let steering = checkpointer.steering();
+    let part_file_names = checkpointer.part_file_names();
     let mut parts_seen = Vec::new();
     for _ in 0..40 {
-        table.append(8, |names| steering.draw("", names));
+        table.append(8, |names| part_file_names.draw("", names));
         let written = checkpointer.write(table.newest()).unwrap();
         parts_seen.push(written.parts);
         table.forget_commits_below(written.version);
@@ -116,9 +116,9 @@ fn many_small_row_groups_become_one() {
         let mut table = Table::new(features);
         table.append(50, any);
         let mut checkpointer = table.checkpointer(layout, 1_000);
-        let steering = checkpointer.steering();
+        let part_file_names = checkpointer.part_file_names();
         for _ in 0..150 {
-            table.append(2, |names| steering.draw("", names));
+            table.append(2, |names| part_file_names.draw("", names));
             let written = checkpointer.write(table.newest()).unwrap();
             assert!(written.parts < 20, "{written:?}");
             assert_eq!(written.adds, table.files.len() as u64);

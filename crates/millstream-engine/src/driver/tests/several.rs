@@ -36,7 +36,7 @@ impl Moments {
 }
 
 /// What a sink keeps outside, by micro-batch.
-type Kept = Vec<(u64, Vec<i64>, Reached)>;
+type Kept = Vec<(u64, Vec<i64>, EndOffsets)>;
 
 /// The outside of one sink; outlives the query.
 struct Place {
@@ -106,10 +106,11 @@ impl Sink for PlaceSink {
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
         let kept = self.place.kept.lock();
-        let last = kept.last().filter(|_| self.place.delivery != Delivery::Repeats);
-        Ok(last.map(|(id, _, reached)| Published {
+        let last = kept.last().filter(|_| self.place.delivery != Delivery::AtLeastOnce);
+        Ok(last.map(|(id, _, end_offsets)| Published {
             batch_id: BatchId(*id),
-            reached: (self.place.delivery == Delivery::Answers).then(|| reached.clone()),
+            end_offsets: (self.place.delivery == Delivery::Transactional)
+                .then(|| end_offsets.clone()),
         }))
     }
 
@@ -118,10 +119,10 @@ impl Sink for PlaceSink {
         if self.moments.are_over() {
             return Err(gone());
         }
-        if rows.is_empty() && self.place.delivery != Delivery::IdempotentById {
+        if rows.is_empty() && self.place.delivery != Delivery::Idempotent {
             return Ok(Acknowledgement::Done);
         }
-        self.waiting.push((output.batch_id.0, rows, output.reached));
+        self.waiting.push((output.batch_id.0, rows, output.end_offsets));
         let (done, accepted) = oneshot::channel();
         self.gathered.push(done);
         if self.gathered.len() >= self.place.gathered {
@@ -189,7 +190,7 @@ impl Several {
         let can_gather = tracking != ProgressTracking::Blocking;
         let place = |delivery: &Delivery| {
             let gathered = if can_gather { chance.below(6) as usize } else { 0 };
-            Place::new(*delivery, if *delivery == Delivery::Answers { gathered } else { 0 })
+            Place::new(*delivery, if *delivery == Delivery::Transactional { gathered } else { 0 })
         };
         let mut several = Self::new(kinds.iter().map(place).collect());
         several.scene.tracking = tracking;
@@ -233,7 +234,7 @@ impl Several {
         }
         let query = self.scene.query(Trigger::AvailableNow, stop).await;
         let branches = match self.has_letters {
-            true => Branches::new(branches).with_outlets(self.outlets()),
+            true => Branches::new(branches).with_letter_sinks(self.letter_sinks()),
             false => Branches::new(branches),
         };
         Query { branches, ..query }.run().await
@@ -254,14 +255,14 @@ impl Several {
     fn assert_all(&self, rows: i64, what: &str) {
         for (index, place) in self.places.iter().enumerate() {
             let mut found = place.rows();
-            if place.delivery == Delivery::Repeats {
+            if place.delivery == Delivery::AtLeastOnce {
                 found.sort_unstable();
                 found.dedup();
             }
             assert_eq!(found, self.expected(index, rows), "sink {index} of {what}");
             let ids: Vec<u64> = place.kept.lock().iter().map(|(id, ..)| *id).collect();
             let is_ascending = ids.windows(2).all(|two| two[0] < two[1]);
-            assert!(is_ascending || place.delivery == Delivery::Repeats, "{ids:?} of {what}");
+            assert!(is_ascending || place.delivery == Delivery::AtLeastOnce, "{ids:?} of {what}");
         }
     }
 }
@@ -269,7 +270,7 @@ impl Several {
 const SPARSE: ProgressTracking = ProgressTracking::Interval(Duration::from_micros(300));
 
 async fn crash_at_random(kinds: &[Delivery], has_letters: bool, seed: u64) {
-    use Delivery::IdempotentById;
+    use Delivery::Idempotent;
     let mut chance = Chance(seed);
     let mut several = Several::at_random(kinds, seed, &mut chance);
     several.has_letters = has_letters;
@@ -280,7 +281,7 @@ async fn crash_at_random(kinds: &[Delivery], has_letters: bool, seed: u64) {
         let ended = several.run(moments).await;
         // Entries of sparse logs are not to be taken off one log alone: both are written at once.
         let forgotten = chance.below(4) as usize;
-        match kinds.contains(&IdempotentById) {
+        match kinds.contains(&Idempotent) {
             _ if ended.is_ok() => {}
             true => several.forget(forgotten, 0),
             false => several.forget(forgotten, chance.below(3) as usize),
@@ -294,14 +295,14 @@ async fn crash_at_random(kinds: &[Delivery], has_letters: bool, seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn crashes_at_any_moment_lose_and_double_nothing_in_any_sink() {
-    use Delivery::{Answers, IdempotentById, Repeats};
+    use Delivery::{AtLeastOnce, Idempotent, Transactional};
     let seeds = std::env::var("MILLSTREAM_SEEDS").ok().map(|seeds| seeds.parse().unwrap());
     for seed in 0..seeds.unwrap_or(12) {
         for kinds in [
-            [Answers, Answers, Answers],
-            [Answers, IdempotentById, Answers],
-            [Answers, Repeats, Answers],
-            [Repeats, IdempotentById, Repeats],
+            [Transactional, Transactional, Transactional],
+            [Transactional, Idempotent, Transactional],
+            [Transactional, AtLeastOnce, Transactional],
+            [AtLeastOnce, Idempotent, AtLeastOnce],
         ] {
             crash_at_random(&kinds, false, seed).await;
         }
@@ -310,7 +311,7 @@ async fn crashes_at_any_moment_lose_and_double_nothing_in_any_sink() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_reading_serves_all_sinks_under_one_number() {
-    let places = [Delivery::Answers; 3].map(|delivery| Place::new(delivery, 0));
+    let places = [Delivery::Transactional; 3].map(|delivery| Place::new(delivery, 0));
     let mut several = Several::new(places.to_vec());
     several.scene.topic.push(0..100);
     several.scene.rows_max = 50;
@@ -323,7 +324,7 @@ async fn one_reading_serves_all_sinks_under_one_number() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sink_that_is_added_begins_at_the_last_commit_entry() {
-    let places = [Delivery::Answers; 3].map(|delivery| Place::new(delivery, 0));
+    let places = [Delivery::Transactional; 3].map(|delivery| Place::new(delivery, 0));
     let mut several = Several::new(places[..2].to_vec());
     several.scene.topic.push(0..100);
     several.run(u64::MAX).await.unwrap();
@@ -378,7 +379,7 @@ impl Sink for AfterRepairing {
 async fn the_logs_are_repaired_before_anything_new_is_published() {
     // The second sink has caught up when the logs are repaired, or has to catch up first.
     for last_of_second in [9, 6] {
-        let places = [Delivery::Answers; 2].map(|delivery| Place::new(delivery, 0));
+        let places = [Delivery::Transactional; 2].map(|delivery| Place::new(delivery, 0));
         let mut several = Several::new(places.to_vec());
         several.scene.topic.push(0..100);
         several.scene.rows_max = 10;
@@ -409,7 +410,7 @@ impl Sink for NeverReady {
     }
 
     fn delivery(&self) -> Delivery {
-        Delivery::Answers
+        Delivery::Transactional
     }
 
     fn micro_batches_in_flight_max(&self) -> Option<usize> {
@@ -446,9 +447,9 @@ async fn until_kept(outside: &Outside, micro_batches: usize, env: &Env) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sink_that_gathers_does_not_hold_back_one_that_does_not() {
-    let scene = Scene::new(0..10, Outside::which(Delivery::Answers));
+    let scene = Scene::new(0..10, Outside::which(Delivery::Transactional));
     let release = Arc::new(Notify::new());
-    let archive = Arc::new(Outside::which(Delivery::Answers));
+    let archive = Arc::new(Outside::which(Delivery::Transactional));
     *archive.hold.lock() = Some((0, Arc::clone(&release)));
     let (stopper, stop) = stop_pair();
     let alerts = OutsideSink(Arc::clone(&scene.outside));

@@ -12,7 +12,7 @@ use crate::api::settings::{OutputMode, SnapshotSettings};
 use crate::driver::branch::Branch;
 use crate::plan::{StatefulPlan, StreamPlan, stages};
 use crate::state::event_times::Time;
-use crate::state::sharded::Means;
+use crate::state::sharded::ResourceLimits;
 
 pub(super) fn timed_schema() -> SchemaRef {
     let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -73,8 +73,8 @@ impl Stateful {
         let (mode, partitions, stream_prefix) = (self.mode, 2, "__stream_");
         let context = stages::Context { stream_prefix, watermarks: &watermarks, mode, partitions };
         let cut = stages::cut(logical, &context).unwrap();
-        let means = Means { cores: partitions, memory_bytes: self.memory_bytes };
-        let plan = StatefulPlan::new(&state, cut, &[slots], mode, means).await.unwrap();
+        let limits = ResourceLimits { cores: partitions, memory_bytes: self.memory_bytes };
+        let plan = StatefulPlan::new(&state, cut, &[slots], mode, limits).await.unwrap();
         StreamPlan::Stateful(Box::new(plan))
     }
 
@@ -137,7 +137,7 @@ async fn groups_are_published_once_when_the_watermark_has_passed_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_goes_on_in_the_next_run_and_a_delay_holds_it_open() {
-    let mut query = Stateful::new(10..45, Outside::which(Delivery::Answers));
+    let mut query = Stateful::new(10..45, Outside::which(Delivery::Transactional));
     (query.delay_s, query.scene.rows_max) = (2, 10);
     query.run(Trigger::AvailableNow).await.unwrap();
     assert_eq!(query.published(), sums(1, 3), "the watermark is 2 s");
@@ -169,7 +169,7 @@ async fn the_watermarks_stand_in_both_logs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_sink_lacks_is_given_again_from_the_state_log() {
-    for delivery in [Delivery::Answers, Delivery::IdempotentById] {
+    for delivery in [Delivery::Transactional, Delivery::Idempotent] {
         let mut query = Stateful::new(10..100, Outside::which(delivery));
         query.scene.rows_max = 10;
         *query.scene.outside.refuse.lock() = Some(4);
@@ -177,7 +177,7 @@ async fn what_a_sink_lacks_is_given_again_from_the_state_log() {
         *query.scene.outside.refuse.lock() = None;
         // A sink takes micro-batches in order; what came after the refusal is none of its.
         query.scene.outside.accepted.lock().retain(|(id, _)| *id < 4);
-        query.scene.outside.reached.lock().truncate(4);
+        query.scene.outside.end_offsets.lock().truncate(4);
         assert!(query.published().len() < 9);
         query.run(Trigger::AvailableNow).await.unwrap();
         assert_eq!(query.published(), sums(1, 10), "{delivery:?}");
@@ -186,7 +186,7 @@ async fn what_a_sink_lacks_is_given_again_from_the_state_log() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_sink_without_state_lacks_is_computed_again_from_the_input() {
-    for delivery in [Delivery::Answers, Delivery::IdempotentById] {
+    for delivery in [Delivery::Transactional, Delivery::Idempotent] {
         let mut query = Stateful::new(10..100, Outside::which(delivery));
         let beside = Arc::new(Outside::which(delivery));
         (query.scene.rows_max, query.beside) = (10, Some(Arc::clone(&beside)));
@@ -194,7 +194,7 @@ async fn what_a_sink_without_state_lacks_is_computed_again_from_the_input() {
         query.run(Trigger::AvailableNow).await.unwrap_err();
         *beside.refuse.lock() = None;
         beside.accepted.lock().retain(|(id, _)| *id < 4);
-        beside.reached.lock().truncate(4);
+        beside.end_offsets.lock().truncate(4);
         assert_eq!(beside.rows(), Vec::from_iter(10..50));
         query.run(Trigger::AvailableNow).await.unwrap();
         assert_eq!(beside.rows(), Vec::from_iter(10..100), "{delivery:?}");
@@ -210,7 +210,7 @@ async fn state_beyond_the_limit_of_memory_goes_on_in_files() {
     for (sql, mode) in sums.into_iter().chain([(FIRST_ONES, OutputMode::Append)]) {
         let mut published = Vec::new();
         for memory_bytes in [None, Some(1), Some(20_000)] {
-            let mut query = Stateful::new(10..300, Outside::which(Delivery::Answers));
+            let mut query = Stateful::new(10..300, Outside::which(Delivery::Transactional));
             (query.sql, query.mode, query.memory_bytes) = (sql, mode, memory_bytes);
             (query.scene.rows_max, query.delay_s) = (7, 5);
             query.run(Trigger::AvailableNow).await.unwrap();
@@ -244,7 +244,7 @@ async fn the_watermark_follows_rows_that_pass_the_filters() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_that_was_gone_comes_back_without_old_entries() {
-    let mut query = Stateful::new(10..20, Outside::which(Delivery::Answers));
+    let mut query = Stateful::new(10..20, Outside::which(Delivery::Transactional));
     (query.mode, query.scene.rows_max) = (OutputMode::Update, 10);
     for round in 1..40 {
         query.run(Trigger::AvailableNow).await.unwrap();
@@ -259,7 +259,7 @@ async fn a_group_that_was_gone_comes_back_without_old_entries() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_whose_rows_have_gone_is_in_nobodys_way() {
-    let mut query = Stateful::new(10..20, Outside::which(Delivery::Answers));
+    let mut query = Stateful::new(10..20, Outside::which(Delivery::Transactional));
     query.scene.rows_max = 10;
     let names = |query: &Stateful, prefix: &str| {
         let files = std::fs::read_dir(query.scene.directory.path().join("state")).unwrap();

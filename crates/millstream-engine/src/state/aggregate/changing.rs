@@ -16,9 +16,9 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use millstream_store::offset::BatchId;
 
 use super::spec::{AggregateSpec, results_of, results_of_all};
+use crate::state::expiry_index::ExpiryIndex;
 use crate::state::keyed::{Key, KeyFormat, Keyed, Keys};
-use crate::state::late;
-use crate::state::leaving::Leaving;
+use crate::state::late_rows;
 use crate::state::micro_batch::{MicroBatchFacts, Snapshot};
 use crate::state::shard::{Outcome, Shard};
 use crate::state::sharded::Sharded;
@@ -34,7 +34,7 @@ pub struct Changing<const COMPLETE: bool> {
     keys: SchemaRef,
     states: Keyed,
     /// By time, the keys that go when the watermark has passed it.
-    leaving: Leaving<Key>,
+    expiry: ExpiryIndex<Key>,
     /// The micro-batch of the first key that stays.
     first: Option<BatchId>,
 }
@@ -48,8 +48,8 @@ impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
         let keys: Vec<_> = spec.input().fields()[..spec.key_count()].to_vec();
         let keys = Arc::new(Schema::new(keys));
         let states = Keyed::new(Arc::clone(spec.input()));
-        let (format, leaving) = (KeyFormat::new(&keys)?, Leaving::default());
-        Ok(Self { format, keys, states, leaving, first: None })
+        let (format, expiry) = (KeyFormat::new(&keys)?, ExpiryIndex::default());
+        Ok(Self { format, keys, states, expiry, first: None })
     }
 
     fn apply(
@@ -84,11 +84,11 @@ impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
     }
 
     fn due_us(&self, _: &AggregateSpec) -> Option<i64> {
-        self.leaving.next_us().filter(|_| !COMPLETE)
+        self.expiry.next_us().filter(|_| !COMPLETE)
     }
 
     fn needs_from(&self) -> Option<BatchId> {
-        self.leaving.first().into_iter().chain(self.first).min()
+        self.expiry.first().into_iter().chain(self.first).min()
     }
 
     fn rows(&self) -> u64 {
@@ -96,7 +96,7 @@ impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
     }
 
     fn bytes(&self) -> u64 {
-        (self.states.bytes() + self.leaving.bytes(self.states.mean_key_bytes())) as u64
+        (self.states.bytes() + self.expiry.bytes(self.states.mean_key_bytes())) as u64
     }
 
     fn snapshot(self, _: &AggregateSpec) -> Result<Snapshot> {
@@ -138,17 +138,17 @@ impl<const COMPLETE: bool> Changing<COMPLETE> {
         let times = time.map(|time| {
             rows.column(time.column).as_primitive::<TimestampMicrosecondType>().clone()
         });
-        let (leaving, first) = (&mut self.leaving, &mut self.first);
+        let (expiry, first) = (&mut self.expiry, &mut self.first);
         self.states.put(keys, rows, |at| match times.as_ref().filter(|times| times.is_valid(at)) {
-            Some(times) => leaving.add(times.value(at), id, keys.at(at).into()),
+            Some(times) => expiry.add(times.value(at), id, keys.at(at).into()),
             None => _ = first.get_or_insert(id),
         })
     }
 
     /// Lets go of the groups that the watermark has passed; gives how many.
     fn evict(&mut self, evict_us: i64) -> u64 {
-        let leaving = self.leaving.take_until(evict_us);
-        leaving.map(|key| u64::from(self.states.remove(&key))).sum()
+        let expiry = self.expiry.take_until(evict_us);
+        expiry.map(|key| u64::from(self.states.remove(&key))).sum()
     }
 }
 
@@ -189,5 +189,5 @@ fn without_late(
 ) -> Result<RecordBatch> {
     let Some(time) = spec.time() else { return Ok(rows) };
     let times = rows.column(time.column).as_primitive::<TimestampMicrosecondType>().clone();
-    late::without(&times, facts.watermark.late_us(), rows)
+    late_rows::without(&times, facts.watermark.late_us(), rows)
 }

@@ -18,7 +18,7 @@ use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use millstream_store::offset::BatchId;
 
 use super::spec::AggregateSpec;
-use crate::state::late;
+use crate::state::late_rows;
 use crate::state::micro_batch::{MicroBatchFacts, Snapshot};
 use crate::state::shard::Aside;
 use crate::state::shard::{Outcome, Shard};
@@ -91,7 +91,7 @@ impl Shard for Closing {
         };
         let (mut kept, mut late, mut due_us) = (Vec::new(), 0, None);
         for rows in &inputs[0] {
-            let timely = late::without(&times(rows), facts.watermark.late_us(), rows.clone())?;
+            let timely = late_rows::without(&times(rows), facts.watermark.late_us(), rows.clone())?;
             late += (rows.num_rows() - timely.num_rows()) as u64;
             due_us = due_us.into_iter().chain(arrow::compute::min(&times(&timely))).min();
             kept.push(timely);

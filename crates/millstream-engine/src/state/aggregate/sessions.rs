@@ -23,10 +23,10 @@ use datafusion::common::{Result, internal_err};
 use millstream_store::offset::BatchId;
 
 use super::spec::{AggregateSpec, TimeKind, results_of, results_of_all};
-use crate::state::firsts::Firsts;
 use crate::state::keyed::{Key, KeyFormat, Keyed};
-use crate::state::late;
+use crate::state::late_rows;
 use crate::state::micro_batch::{MicroBatchFacts, Snapshot};
+use crate::state::retained_micro_batches::RetainedMicroBatches;
 use crate::state::shard::{Outcome, Shard};
 use crate::state::sharded::Sharded;
 
@@ -48,7 +48,7 @@ pub struct Sessions<const COMPLETE: bool> {
     /// Ends and keys of all sessions.
     ends: BTreeSet<(i64, Arc<[u8]>)>,
     /// By micro-batch, how many sessions began to need the state log there.
-    firsts: Firsts,
+    firsts: RetainedMicroBatches,
 }
 
 /// A session; times in microseconds since the epoch.
@@ -101,7 +101,7 @@ impl<const COMPLETE: bool> Shard for Sessions<COMPLETE> {
             states: Keyed::new(Arc::clone(spec.input())),
             of_keys: HashMap::new(),
             ends: BTreeSet::new(),
-            firsts: Firsts::default(),
+            firsts: RetainedMicroBatches::default(),
         })
     }
 
@@ -299,7 +299,7 @@ impl Fresh {
         let rows = match time.kind {
             // Without a watermark no time is too early, not even one before the epoch.
             TimeKind::EndlessSession => rows,
-            _ => late::without(&bound(&rows, 1), late_us, rows)?,
+            _ => late_rows::without(&bound(&rows, 1), late_us, rows)?,
         };
         *late += (before - rows.num_rows()) as u64;
         Ok(Self { starts: bound(&rows, 0), ends: bound(&rows, 1), rows })

@@ -145,8 +145,8 @@ impl AggregateSpec {
         Ok(())
     }
 
-    /// The group columns of partial rows, from the columns of [`Self::others`] and the time, which
-    /// is the same for all `groups`.
+    /// The group columns of partial rows, from the columns of [`Self::others`] and the time,
+    /// which is the same for all `groups`.
     pub fn key_columns(&self, others: Vec<ArrayRef>, time_us: i64, groups: usize) -> Vec<ArrayRef> {
         let mut others = others.into_iter();
         let column = |index: usize| match self.time {

@@ -11,9 +11,9 @@ use millstream_store::offset::BatchId;
 
 use super::spec::SideSpec;
 use super::trues;
+use crate::state::expiry_index::ExpiryIndex;
 use crate::state::keyed::{Key, KeyFormat, Keys};
-use crate::state::late;
-use crate::state::leaving::Leaving;
+use crate::state::late_rows;
 use crate::state::row_log::RowLog;
 
 /// See the module's head.
@@ -23,7 +23,7 @@ pub struct Side {
     of_keys: HashMap<Key, Vec<u64>>,
     key_bytes: usize,
     /// By time, microseconds since the epoch, the rows that go then.
-    leaving: Leaving<u64>,
+    expiry: ExpiryIndex<u64>,
 }
 
 /// A micro-batch's rows of a side, without late ones.
@@ -56,7 +56,7 @@ impl Side {
             rows: RowLog::new(Arc::clone(&spec.input)),
             of_keys: HashMap::new(),
             key_bytes: 0,
-            leaving: Leaving::default(),
+            expiry: ExpiryIndex::default(),
         })
     }
 
@@ -90,7 +90,7 @@ impl Side {
             None => all,
             Some(column) => {
                 let times = all.column(column).as_primitive::<TimestampMicrosecondType>().clone();
-                late::without(&times, late_us, all)?
+                late_rows::without(&times, late_us, all)?
             }
         };
         let columns = spec.key_columns(rows.columns());
@@ -132,7 +132,7 @@ impl Side {
                 }
             }
             if let Some(times) = times.as_ref().filter(|times| times.is_valid(place)) {
-                self.leaving.add(times.value(place), id, number);
+                self.expiry.add(times.value(place), id, number);
             }
         }
         Ok(())
@@ -140,7 +140,7 @@ impl Side {
 
     /// The watermark that lets the first row go.
     pub(super) fn due_us(&self, spec: &SideSpec) -> Option<i64> {
-        Some(self.leaving.next_us()?.saturating_sub(spec.evict?.offset_us))
+        Some(self.expiry.next_us()?.saturating_sub(spec.evict?.offset_us))
     }
 
     /// Lets go of what the watermark has passed.
@@ -149,7 +149,7 @@ impl Side {
             return Ok(None);
         }
         let Some(evict) = spec.evict else { return Ok(None) };
-        let numbers: Vec<u64> = self.leaving.take_until(evict.bound_us(evict_us)).collect();
+        let numbers: Vec<u64> = self.expiry.take_until(evict.bound_us(evict_us)).collect();
         let rows = self.rows.rows(&numbers)?;
         let is_marked = numbers.iter().map(|number| self.rows.is_marked(*number)).collect();
         let columns = spec.key_columns(rows.columns());

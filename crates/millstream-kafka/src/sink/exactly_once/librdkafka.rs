@@ -203,7 +203,7 @@ impl TransactionalClient {
     fn record(&self, content: &Content) -> Result<(), SinkError> {
         let Recorder { groups, origin, .. } = &self.recorder;
         let mut groups = groups.lock();
-        for (index, piece) in progress::encode(&content.reached, origin).iter().enumerate() {
+        for (index, piece) in progress::encode(&content.end_offsets, origin).iter().enumerate() {
             let group = groups.get(index)?;
             let mut offsets = TopicPartitionList::with_capacity(1);
             let mut element = offsets.add_partition(carrier(self.topic.as_deref()), 0);

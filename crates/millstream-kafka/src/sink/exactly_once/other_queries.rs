@@ -121,7 +121,7 @@ impl Opening {
             (None, None) => origin.table.eq_ignore_ascii_case(&self.origin.table),
             _ => false,
         };
-        let at_ms = published.reached.map(|reached| reached.batch_time_ms);
+        let at_ms = published.end_offsets.map(|end_offsets| end_offsets.batch_time_ms);
         let (query_id, flow, batch_id) = (origin.query, Some(origin.flow), published.batch_id);
         writes_here.then_some(OtherQuery { query_id, flow, batch_id, at_ms })
     }

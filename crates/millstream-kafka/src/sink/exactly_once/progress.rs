@@ -25,7 +25,7 @@
 
 use std::fmt;
 
-use millstream_engine::api::sink::{BatchId, Published, Reached, SourceOffset};
+use millstream_engine::api::sink::{BatchId, EndOffsets, Published, SourceOffset};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -68,19 +68,19 @@ struct Body {
 }
 
 impl Body {
-    fn of(reached: &Reached, origin: &Origin) -> Self {
+    fn of(end_offsets: &EndOffsets, origin: &Origin) -> Self {
         let raw = |end: &SourceOffset| {
             RawValue::from_string(end.as_str().to_owned()).expect("a source's offset is JSON")
         };
-        let ends = reached.ends.iter().map(|end| end.as_ref().map(raw)).collect();
-        Self { batch_time_ms: reached.batch_time_ms, ends, origin: Some(origin.clone()) }
+        let ends = end_offsets.ends.iter().map(|end| end.as_ref().map(raw)).collect();
+        Self { batch_time_ms: end_offsets.batch_time_ms, ends, origin: Some(origin.clone()) }
     }
 
     fn into_record(self, batch_id: BatchId) -> Record {
         let end = |raw: Option<Box<RawValue>>| raw.map(|raw| SourceOffset::new(raw.get()));
         let ends = self.ends.into_iter().map(end).collect();
-        let reached = Some(Reached { ends, batch_time_ms: self.batch_time_ms });
-        Record { published: Published { batch_id, reached }, origin: self.origin }
+        let end_offsets = Some(EndOffsets { ends, batch_time_ms: self.batch_time_ms });
+        Record { published: Published { batch_id, end_offsets }, origin: self.origin }
     }
 }
 
@@ -115,9 +115,9 @@ pub fn carrier(topic: Option<&str>) -> &str {
 pub struct NotARecord(String);
 
 /// The record as pieces of metadata, at least one.
-pub fn encode(reached: &Reached, origin: &Origin) -> Vec<String> {
+pub fn encode(end_offsets: &EndOffsets, origin: &Origin) -> Vec<String> {
     let body =
-        serde_json::to_string(&Body::of(reached, origin)).expect("texts and integers are JSON");
+        serde_json::to_string(&Body::of(end_offsets, origin)).expect("texts and integers are JSON");
     let pieces = cut(&body, PIECE_BYTES_MAX);
     let count = pieces.len();
     let piece = |(index, piece): (usize, &&str)| format!("{VERSION} {index}/{count} {piece}");
@@ -125,8 +125,8 @@ pub fn encode(reached: &Reached, origin: &Origin) -> Vec<String> {
 }
 
 /// The same with the number of the micro-batch, as one text: the value of a record of a topic.
-pub fn to_text(batch_id: BatchId, reached: &Reached, origin: &Origin) -> String {
-    let Body { batch_time_ms, ends, origin } = Body::of(reached, origin);
+pub fn to_text(batch_id: BatchId, end_offsets: &EndOffsets, origin: &Origin) -> String {
+    let Body { batch_time_ms, ends, origin } = Body::of(end_offsets, origin);
     let text = Text { version: VERSION, batch_id: batch_id.0, batch_time_ms, ends, origin };
     serde_json::to_string(&text).expect("texts and integers are JSON")
 }
@@ -201,10 +201,10 @@ fn piece(metadata: &str, index: usize) -> Result<Piece<'_>, NotARecord> {
 mod tests {
     use super::*;
 
-    fn reached(partitions: usize) -> Reached {
+    fn end_offsets(partitions: usize) -> EndOffsets {
         let offsets: Vec<String> = (0..partitions).map(|p| format!("\"{p}\":1234567890")).collect();
         let kafka = SourceOffset::new(format!("{{\"in\":{{{}}}}}", offsets.join(",")));
-        Reached { ends: vec![Some(kafka), None, Some(SourceOffset::new("7"))], batch_time_ms: 5 }
+        EndOffsets { ends: vec![Some(kafka), None, Some(SourceOffset::new("7"))], batch_time_ms: 5 }
     }
 
     fn origin() -> Origin {
@@ -212,34 +212,34 @@ mod tests {
         Origin { query, flow, topic: Some("out".to_owned()), table }
     }
 
-    fn record(id: u64, reached: Reached) -> Record {
-        let published = Published { batch_id: BatchId(id), reached: Some(reached) };
+    fn record(id: u64, end_offsets: EndOffsets) -> Record {
+        let published = Published { batch_id: BatchId(id), end_offsets: Some(end_offsets) };
         Record { published, origin: Some(origin()) }
     }
 
-    fn committed(id: i64, reached: &Reached, piece: usize) -> CommittedOffset {
-        CommittedOffset { offset: id, metadata: encode(reached, &origin())[piece].clone() }
+    fn committed(id: i64, end_offsets: &EndOffsets, piece: usize) -> CommittedOffset {
+        CommittedOffset { offset: id, metadata: encode(end_offsets, &origin())[piece].clone() }
     }
 
     #[test]
     fn records_are_read_back() {
         for partitions in [1, 200, 5_000] {
-            let reached = reached(partitions);
-            let pieces = encode(&reached, &origin()).len();
+            let end_offsets = end_offsets(partitions);
+            let pieces = encode(&end_offsets, &origin()).len();
             let group = |piece: usize| {
                 assert!(piece < pieces);
-                Ok::<_, NotARecord>(Some(committed(9, &reached, piece)))
+                Ok::<_, NotARecord>(Some(committed(9, &end_offsets, piece)))
             };
-            assert_eq!(decode(group), Ok(Some(record(9, reached.clone()))));
+            assert_eq!(decode(group), Ok(Some(record(9, end_offsets.clone()))));
         }
     }
 
     #[test]
     fn texts_are_read_back() {
         for partitions in [1, 5_000] {
-            let reached = reached(partitions);
-            let text = to_text(BatchId(7), &reached, &origin());
-            assert_eq!(of_text(&text), Ok(record(7, reached)));
+            let end_offsets = end_offsets(partitions);
+            let text = to_text(BatchId(7), &end_offsets, &origin());
+            assert_eq!(of_text(&text), Ok(record(7, end_offsets)));
         }
         let earlier = r#"{"version":1,"batchId":1,"batchTimeMs":1,"ends":[]}"#;
         assert_eq!(of_text(earlier).map(|record| record.origin), Ok(None));
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn pieces_fit_the_brokers_default() {
-        let pieces = encode(&reached(5_000), &origin());
+        let pieces = encode(&end_offsets(5_000), &origin());
         assert!(pieces.len() > 10);
         assert!(pieces.iter().all(|piece| piece.len() <= 4_096));
         assert_eq!(cut("aé", 2), ["a", "é"]);
@@ -269,7 +269,7 @@ mod tests {
         };
         let error = decode(foreign).unwrap_err();
         assert!(error.to_string().contains("'2 0/1 {}'"), "{error}");
-        let long = reached(5_000);
+        let long = end_offsets(5_000);
         // The other pieces are of an earlier, longer record.
         let torn = |piece: usize| {
             let id = if piece == 0 { 9 } else { 8 };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use millstream_engine::api::sink::{BatchId, Failure, Reached};
+use millstream_engine::api::sink::{BatchId, EndOffsets, Failure};
 use millstream_store::env::{Env, Thread};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -38,7 +38,7 @@ pub struct Content {
     /// Its rows; there is at least one.
     pub rows: Vec<SinkRows>,
     /// How far the query has come with it.
-    pub reached: Reached,
+    pub end_offsets: EndOffsets,
 }
 
 impl Content {
@@ -50,7 +50,7 @@ impl Content {
     fn append(&mut self, next: Self) {
         self.batch_id = next.batch_id;
         self.rows.extend(next.rows);
-        self.reached = next.reached;
+        self.end_offsets = next.end_offsets;
     }
 }
 

@@ -259,7 +259,7 @@ impl ExactlyOnceSink {
         let room = Arc::clone(&self.room).acquire_many_owned(count);
         let permit = room.await.expect("it is never closed");
         let (done, published) = oneshot::channel();
-        let content = Content { batch_id: output.batch_id, rows, reached: output.reached };
+        let content = Content { batch_id: output.batch_id, rows, end_offsets: output.end_offsets };
         let work = Work { content, permit, done };
         self.rotation.as_ref().expect("the driver opens a sink before it uses it").publish(work);
         let acknowledgement = Acknowledgement::Later(Box::pin(async move {

@@ -58,7 +58,7 @@ struct Partition {
 }
 
 /// What [`ReadAhead::take`] gives.
-pub struct TakenChunks {
+pub struct PolledChunks {
     /// The end of all partitions.
     pub end: SourceOffset,
     /// Rows in all chunks.
@@ -211,7 +211,7 @@ impl ReadAhead {
 
     /// Hands over what waits. Never waits itself.
     /// Errors: what the reader reported.
-    pub fn take(&self, limit: ReadLimit) -> Result<Option<TakenChunks>, Failure> {
+    pub fn take(&self, limit: ReadLimit) -> Result<Option<PolledChunks>, Failure> {
         let mut state = self.state.lock();
         if let Some(failure) = state.failure.take() {
             return Err(failure);
@@ -301,7 +301,7 @@ impl State {
         partition.chunks.push_back(chunk);
     }
 
-    fn take(&mut self, rows_max: Option<u64>, now_us: i64) -> TakenChunks {
+    fn take(&mut self, rows_max: Option<u64>, now_us: i64) -> PolledChunks {
         let waiting: Vec<u64> = self.partitions.values().map(Partition::rows).collect();
         let shares = match rows_max {
             Some(rows_max) => shares(rows_max, &waiting),
@@ -323,7 +323,7 @@ impl State {
         self.rows -= rows;
         let ends = self.partitions.iter().map(|(id, partition)| (id, partition.taken));
         let end = SourceOffset::new(to_json(ends));
-        TakenChunks { end, rows, oldest_arrival_us, chunks }
+        PolledChunks { end, rows, oldest_arrival_us, chunks }
     }
 
     fn forget(&mut self, chunks: &VecDeque<Chunk>) {

@@ -207,7 +207,7 @@ proptest! {
         let buffer = buffer(Limits { rows_max: Some(rows_max), ..Limits::default() }, 3);
         let mut next = [0_i64; 3];
         let (mut pushed, mut seen) = (vec![Vec::new(); 3], vec![Vec::new(); 3]);
-        let mut check = |taken: TakenChunks| {
+        let mut check = |taken: PolledChunks| {
             let positions = crate::offsets::parse(taken.end.as_str()).unwrap();
             let mut rows = 0;
             for (id, chunks) in taken.chunks {

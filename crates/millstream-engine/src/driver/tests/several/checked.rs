@@ -6,7 +6,7 @@ use millstream_sql::session::session;
 use super::*;
 use crate::api::dead_letter::{Form, Layout};
 use crate::constraints::{Action, Checks, Constraint};
-use crate::driver::outlets::{Outlet, Outlets, Route};
+use crate::driver::dead_letter_sinks::{DeadLetterSink, DeadLetterSinks, Route};
 
 /// A row is a letter, or not, as the milliseconds of the micro-batch say.
 const BY_TIME: &str = "SELECT v, (v + unix_millis(current_timestamp())) % 3 <> 0, \
@@ -17,12 +17,17 @@ fn checks(action: Action) -> Checks {
     Checks::new(vec![constraint])
 }
 
-fn outlets(sinks: Vec<Box<dyn Sink>>, routes: Vec<Option<Route>>, action: Action) -> Outlets {
+fn letter_sinks(
+    sinks: Vec<Box<dyn Sink>>,
+    routes: Vec<Option<Route>>,
+    action: Action,
+) -> DeadLetterSinks {
     let declared = Arc::new(Schema::new(vec![Field::new("payload", DataType::Utf8, true)]));
     let layout = Layout::new(Some(&declared), Form::Table).unwrap();
-    let outlet = |sink| Outlet { name: "bad".to_owned(), sink, layout: layout.clone() };
-    let outlets = sinks.into_iter().map(outlet).collect();
-    Outlets::new("flow", routes, outlets).with_checks(Some(checks(action)))
+    let letter_sink =
+        |sink| DeadLetterSink { name: "bad".to_owned(), sink, layout: layout.clone() };
+    let letter_sinks = sinks.into_iter().map(letter_sink).collect();
+    DeadLetterSinks::new("flow", routes, letter_sinks).with_checks(Some(checks(action)))
 }
 
 async fn branch_by_time(clock: &BatchClock, sink: Box<dyn Sink>) -> Branch {
@@ -42,8 +47,8 @@ async fn run(several: &Several, moments: u64) -> (Result<Finished, Failure>, Del
     let batch_clock = BatchClock::default();
     let [rows, letters] = [0, 1].map(|place: usize| several.sink(&several.places[place]));
     let branches = Branches::new(vec![branch_by_time(&batch_clock, rows).await]);
-    let outlets = outlets(vec![letters], vec![None], Action::DeadLetter(0));
-    let branches = branches.with_outlets(outlets);
+    let letter_sinks = letter_sinks(vec![letters], vec![None], Action::DeadLetter(0));
+    let branches = branches.with_letter_sinks(letter_sinks);
     let delivery = branches.delivery();
     let query = several.scene.query(Trigger::AvailableNow, stop).await;
     (Query { branches, batch_clock, ..query }.run().await, delivery)
@@ -61,9 +66,9 @@ async fn crash(kinds: [Delivery; 2], seed: u64) {
         let (commits, intents) = (chance.below(4) as usize, chance.below(3) as usize);
         match delivery {
             _ if ended.is_ok() => {}
-            Delivery::IdempotentById => several.forget(commits, 0),
+            Delivery::Idempotent => several.forget(commits, 0),
             // Nobody waits for these intents, so a crash may be before they are written.
-            Delivery::Answers | Delivery::Repeats => several.forget(commits, intents),
+            Delivery::Transactional | Delivery::AtLeastOnce => several.forget(commits, intents),
         }
     }
     let mut found: Vec<i64> = several.places.iter().flat_map(|place| place.rows()).collect();
@@ -74,10 +79,14 @@ async fn crash(kinds: [Delivery; 2], seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_time_decides_is_decided_once() {
-    use Delivery::{Answers, IdempotentById};
+    use Delivery::{Idempotent, Transactional};
     let seeds = std::env::var("MILLSTREAM_SEEDS").ok().map(|seeds| seeds.parse().unwrap());
     for seed in 0..seeds.unwrap_or(12) {
-        for kinds in [[Answers, Answers], [Answers, IdempotentById], [IdempotentById, Answers]] {
+        for kinds in [
+            [Transactional, Transactional],
+            [Transactional, Idempotent],
+            [Idempotent, Transactional],
+        ] {
             crash(kinds, seed).await;
         }
     }
@@ -93,7 +102,7 @@ impl Sink for AfterIntent {
     }
 
     fn delivery(&self) -> Delivery {
-        Delivery::Answers
+        Delivery::Transactional
     }
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
@@ -113,7 +122,7 @@ impl Sink for AfterIntent {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_published_before_its_intent_is_there() {
-    let mut several = Several::new(vec![Place::new(Delivery::Answers, 0)]);
+    let mut several = Several::new(vec![Place::new(Delivery::Transactional, 0)]);
     several.scene.topic.push(0..200);
     several.scene.rows_max = 10;
     several.moments.left.store(u64::MAX, Ordering::Relaxed);
@@ -124,7 +133,8 @@ async fn nothing_is_published_before_its_intent_is_there() {
     let batch_clock = BatchClock::default();
     let branches = Branches::new(vec![branch_by_time(&batch_clock, rows).await]);
     let letters = vec![several.sink(&several.places[0])];
-    let branches = branches.with_outlets(outlets(letters, vec![None], Action::DeadLetter(0)));
+    let branches =
+        branches.with_letter_sinks(letter_sinks(letters, vec![None], Action::DeadLetter(0)));
     let query = several.scene.query(Trigger::AvailableNow, stop).await;
     Query { branches, batch_clock, ..query }.run().await.unwrap();
     assert_eq!(outside.ids(), Vec::from_iter(0..20));
@@ -132,14 +142,18 @@ async fn nothing_is_published_before_its_intent_is_there() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn constraints_alone_leave_decoding_to_the_plan() {
-    let place = Arc::new(Outside::which(Delivery::Answers));
+    let place = Arc::new(Outside::which(Delivery::Transactional));
     let checked = async |routes: Vec<Option<Route>>| {
         let sink = Box::new(OutsideSink(Arc::clone(&place)));
         let branch = branch_by_time(&BatchClock::default(), sink).await;
-        Branches::new(vec![branch]).with_outlets(outlets(Vec::new(), routes, Action::Drop))
+        Branches::new(vec![branch]).with_letter_sinks(letter_sinks(
+            Vec::new(),
+            routes,
+            Action::Drop,
+        ))
     };
     assert!(!checked(vec![None]).await.decodes_once());
-    let route = Route { source_table: "input".into(), columns: 1, outlet: None };
+    let route = Route { source_table: "input".into(), columns: 1, letter_sink: None };
     assert!(checked(vec![Some(route)]).await.decodes_once());
 }
 
@@ -147,12 +161,12 @@ async fn constraints_alone_leave_decoding_to_the_plan() {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_letters_of_constraints_need_durable_intents() {
     for (action, delivery) in
-        [(Action::Drop, Delivery::Answers), (Action::DeadLetter(0), Delivery::IdempotentById)]
+        [(Action::Drop, Delivery::Transactional), (Action::DeadLetter(0), Delivery::Idempotent)]
     {
-        let sink = || Box::new(OutsideSink(Arc::new(Outside::which(Delivery::Answers))));
+        let sink = || Box::new(OutsideSink(Arc::new(Outside::which(Delivery::Transactional))));
         let branch = branch_by_time(&BatchClock::default(), sink()).await;
-        let outlets = outlets(vec![sink()], vec![None], action);
-        let branches = Branches::new(vec![branch]).with_outlets(outlets);
+        let letter_sinks = letter_sinks(vec![sink()], vec![None], action);
+        let branches = Branches::new(vec![branch]).with_letter_sinks(letter_sinks);
         assert_eq!(branches.delivery(), delivery);
     }
 }

@@ -2,40 +2,40 @@
 
 use super::*;
 use crate::api::dead_letter::{Form, Layout};
-use crate::driver::outlets::{Outlet, Outlets, Route};
+use crate::driver::dead_letter_sinks::{DeadLetterSink, DeadLetterSinks, Route};
 use crate::state::codec;
 
 impl Several {
     /// The outlet of the last place, which gets the offsets of letters.
-    pub(super) fn outlets(&self) -> Outlets {
+    pub(super) fn letter_sinks(&self) -> DeadLetterSinks {
         let place = self.places.last().expect("there is a place for letters");
         let declared = Schema::new(vec![Field::new("offset", DataType::Int64, true)]);
         let layout = Layout::new(Some(&Arc::new(declared)), Form::Table).unwrap();
-        let outlet = Outlet { name: "bad".to_owned(), sink: self.sink(place), layout };
-        let route = Route { source_table: "input".into(), columns: 1, outlet: Some(0) };
-        Outlets::new("flow", vec![Some(route)], vec![outlet])
+        let letter_sink = DeadLetterSink { name: "bad".to_owned(), sink: self.sink(place), layout };
+        let route = Route { source_table: "input".into(), columns: 1, letter_sink: Some(0) };
+        DeadLetterSinks::new("flow", vec![Some(route)], vec![letter_sink])
     }
 }
 
 #[test]
 fn letters_of_the_state_log_are_those_of_each_table() {
-    let outlets = lettered(&[Delivery::Answers]).outlets();
+    let letter_sinks = lettered(&[Delivery::Transactional]).letter_sinks();
     let rows = |name: &str| {
         let offsets = Arc::new(Int64Array::from(vec![5]));
         let schema = Arc::new(Schema::new(vec![Field::new(name, DataType::Int64, true)]));
         RecordBatch::try_new(schema, vec![offsets]).unwrap()
     };
     let section = |name| codec::encode(&rows(name).schema(), &[rows(name)]).unwrap();
-    assert_eq!(outlets.letters_again(&[section("offset")]).unwrap(), [[rows("offset")]]);
+    assert_eq!(letter_sinks.letters_again(&[section("offset")]).unwrap(), [[rows("offset")]]);
     // A table that was added has no section, and may have letters of constraints all the same.
-    assert_eq!(outlets.letters_again(&[]).unwrap(), [[]]);
-    let refused = outlets.letters_again(&[section("other")]).unwrap_err();
+    assert_eq!(letter_sinks.letters_again(&[]).unwrap(), [[]]);
+    let refused = letter_sinks.letters_again(&[section("other")]).unwrap_err();
     assert!(refused.kind() == Kind::Data && refused.to_string().contains("'bad'"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unfinished_work_does_not_go_on_without_its_table() {
-    let mut several = lettered(&[Delivery::Answers, Delivery::IdempotentById]);
+    let mut several = lettered(&[Delivery::Transactional, Delivery::Idempotent]);
     several.scene.topic.push(0..50);
     several.scene.rows_max = 5;
     several.run(20).await.unwrap_err();
@@ -61,16 +61,16 @@ fn lettered(kinds: &[Delivery]) -> Several {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn crashes_at_any_moment_lose_and_double_no_letter() {
-    use Delivery::{Answers, IdempotentById, Repeats};
+    use Delivery::{AtLeastOnce, Idempotent, Transactional};
     let seeds = std::env::var("MILLSTREAM_SEEDS").ok().map(|seeds| seeds.parse().unwrap());
     for seed in 0..seeds.unwrap_or(12) {
         for kinds in [
-            &[Answers, Answers][..],
-            &[Answers, IdempotentById],
-            &[IdempotentById, Answers],
-            &[Repeats, Answers],
-            &[Answers, Repeats, Answers],
-            &[Answers, Answers, IdempotentById],
+            &[Transactional, Transactional][..],
+            &[Transactional, Idempotent],
+            &[Idempotent, Transactional],
+            &[AtLeastOnce, Transactional],
+            &[Transactional, AtLeastOnce, Transactional],
+            &[Transactional, Transactional, Idempotent],
         ] {
             crash_at_random(kinds, true, seed).await;
         }
@@ -79,7 +79,7 @@ async fn crashes_at_any_moment_lose_and_double_no_letter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn good_rows_and_letters_part_under_one_number() {
-    let mut several = lettered(&[Delivery::Answers; 2]);
+    let mut several = lettered(&[Delivery::Transactional; 2]);
     several.scene.topic.push(0..100);
     several.scene.rows_max = 50;
     let finished = several.run(u64::MAX).await.unwrap();
@@ -90,7 +90,7 @@ async fn good_rows_and_letters_part_under_one_number() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_micro_batch_without_letters_is_not_handed_over() {
-    let mut several = lettered(&[Delivery::Answers, Delivery::IdempotentById]);
+    let mut several = lettered(&[Delivery::Transactional, Delivery::Idempotent]);
     // The numbers 5 and 12 are malformed, each in a micro-batch of five.
     several.scene.topic.push(0..15);
     several.scene.rows_max = 5;
@@ -102,16 +102,16 @@ async fn a_micro_batch_without_letters_is_not_handed_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_of_letters_that_is_not_ready_holds_nothing_back() {
-    let several = lettered(&[Delivery::Answers, Delivery::Answers]);
+    let several = lettered(&[Delivery::Transactional, Delivery::Transactional]);
     let (stopper, stop) = stop_pair();
-    let bad = Arc::new(Outside::which(Delivery::Answers));
+    let bad = Arc::new(Outside::which(Delivery::Transactional));
     let never_ready = NeverReady(OutsideSink(Arc::clone(&bad)));
-    let mut outlets = several.outlets();
-    *outlets.sinks_mut().next().unwrap() = Box::new(never_ready);
+    let mut letter_sinks = several.letter_sinks();
+    *letter_sinks.sinks_mut().next().unwrap() = Box::new(never_ready);
     let rows = OutsideSink(Arc::clone(&several.scene.outside));
     let branches = Branches::new(vec![branch(QUERIES[1], Box::new(rows)).await]);
     let query = several.scene.query(Trigger::BackToBack, stop).await;
-    let query = Query { branches: branches.with_outlets(outlets), ..query };
+    let query = Query { branches: branches.with_letter_sinks(letter_sinks), ..query };
     let env = query.env.clone();
     let running = env.spawn("query", query.run());
     for round in 1..=200 {

@@ -111,7 +111,7 @@ impl ProtocolClient {
 
     fn write(&mut self, content: &Content) -> Result<(), SinkError> {
         let mut parts = self.pack(content)?;
-        let record = progress::to_text(content.batch_id, &content.reached, &self.origin);
+        let record = progress::to_text(content.batch_id, &content.end_offsets, &self.origin);
         parts.push(Part::of_text(self.record_topic.clone(), &record));
         let id = self.id.clone();
         self.write_all(&mut Filling {

@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 
-use super::outlets::LetterRows;
+use super::dead_letter_sinks::LetterRows;
 use crate::api::dead_letter::Letter;
 use crate::plan::stateful_plan::Ran;
 

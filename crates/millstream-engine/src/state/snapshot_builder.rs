@@ -14,7 +14,7 @@ use super::codec;
 use super::micro_batch::{MicroBatchFacts, Snapshot};
 
 /// The state of one operator, without what comes of it.
-pub trait Replica: Send {
+pub trait SnapshotBuilder: Send {
     /// Takes what the operator was given in a micro-batch, by input.
     fn apply(&mut self, facts: &MicroBatchFacts, inputs: Vec<Vec<RecordBatch>>) -> Result<()>;
 
@@ -26,7 +26,7 @@ pub trait Replica: Send {
 /// One operator's part of a query's replica.
 pub struct Part {
     /// Without state.
-    pub replica: Box<dyn Replica>,
+    pub snapshot_builder: Box<dyn SnapshotBuilder>,
     /// By input, the schema of its rows.
     pub schemas: Vec<SchemaRef>,
     /// By how much its input may be behind the query's watermark, microseconds.
@@ -55,7 +55,7 @@ impl QueryReplica {
             rows.resize(part.schemas.len(), Vec::new());
             let watermark = facts.watermark.before(part.delay_us);
             let facts = MicroBatchFacts { watermark, ..*facts }.for_state_alone();
-            part.replica.apply(&facts, rows)?;
+            part.snapshot_builder.apply(&facts, rows)?;
         }
         Ok(())
     }
@@ -63,7 +63,7 @@ impl QueryReplica {
     /// The next piece of all state, as sections of an entry; `None` after the last.
     pub fn next_piece(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
         while let Some(part) = self.parts.get_mut(self.at) {
-            let Some(rows) = part.replica.next_piece()? else {
+            let Some(rows) = part.snapshot_builder.next_piece()? else {
                 self.at += 1;
                 continue;
             };

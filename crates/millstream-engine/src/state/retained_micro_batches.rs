@@ -7,9 +7,9 @@ use millstream_store::offset::BatchId;
 
 /// By micro-batch, how much of it is in the state.
 #[derive(Default)]
-pub struct Firsts(BTreeMap<BatchId, usize>);
+pub struct RetainedMicroBatches(BTreeMap<BatchId, usize>);
 
-impl Firsts {
+impl RetainedMicroBatches {
     /// So much more of the micro-batch `id` is there.
     pub fn add(&mut self, id: BatchId, count: usize) {
         *self.0.entry(id).or_default() += count;

@@ -7,7 +7,7 @@ use crate::driver::start::{Siblings, Start};
 
 const OTHER: &str = "0a1b2c3d-0000-4000-8000-000000000000";
 
-/// A sink that answers, and knows the query [`OTHER`] up to micro-batch 4.
+/// A transactional sink, which knows the query [`OTHER`] up to micro-batch 4.
 struct Known(OutsideSink);
 
 #[async_trait]
@@ -63,7 +63,7 @@ impl Source for Tail {
         &mut self,
         start: Option<&SourceOffset>,
         end: &SourceOffset,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<InputBatch, Failure> {
         self.0.replay(start, end).await
     }
 
@@ -87,12 +87,12 @@ impl Source for Tail {
         self.0.at_end()
     }
 
-    fn take(&mut self, limit: ReadLimit) -> Result<Option<Taken>, Failure> {
-        self.0.take(limit)
+    fn poll(&mut self, limit: ReadLimit) -> Result<Option<InputBatch>, Failure> {
+        self.0.poll(limit)
     }
 
-    async fn arrived(&mut self) {
-        self.0.arrived().await;
+    async fn data_available(&mut self) {
+        self.0.data_available().await;
     }
 
     fn committed(&mut self, end: &SourceOffset) {
@@ -121,7 +121,7 @@ async fn run(scene: &Scene, start: Start) -> Result<Finished, Failure> {
 }
 
 fn scene() -> Scene {
-    Scene::new(0..50, Outside::which(Delivery::Answers))
+    Scene::new(0..50, Outside::which(Delivery::Transactional))
 }
 
 #[tokio::test]

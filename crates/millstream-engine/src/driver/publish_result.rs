@@ -5,7 +5,7 @@ use crate::api::sink::{Acknowledgement, RefusedRow};
 use crate::api::source::Failure;
 
 /// What came of a micro-batch.
-pub(super) struct HandedOver {
+pub(super) struct PublishResult {
     pub(super) acknowledgements: Acknowledgements,
     pub(super) rows_out: u64,
     /// What each sink got; empty where the query has one.
@@ -20,7 +20,7 @@ pub(super) struct Acknowledgements {
     others: Vec<Acknowledgement>,
 }
 
-impl HandedOver {
+impl PublishResult {
     pub(super) fn new(first: Acknowledgement) -> Self {
         let acknowledgements = Acknowledgements { first, others: Vec::new() };
         let (sinks, constraints) = (Vec::new(), Vec::new());

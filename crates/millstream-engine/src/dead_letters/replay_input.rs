@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 
 use super::error::ReplayError;
-use super::filed::Filed;
+use super::table_reader::StoredLetter;
 use crate::api::dead_letter::{Letter, Payloads};
 use crate::api::source::{Failure, RecordBatches, Split};
 
@@ -16,16 +16,16 @@ const BYTES_IN_A_SPLIT: usize = 16 << 20;
 
 /// Some letters of one source.
 pub(super) struct LetterSplit {
-    pub(super) letters: Vec<Filed>,
+    pub(super) letters: Vec<StoredLetter>,
     pub(super) payloads: Arc<dyn Payloads>,
 }
 
 /// `letters` in pieces that can be decoded together, in order.
-pub(super) fn cut(letters: &[Filed]) -> impl Iterator<Item = &[Filed]> {
+pub(super) fn cut(letters: &[StoredLetter]) -> impl Iterator<Item = &[StoredLetter]> {
     let mut rest = letters;
     std::iter::from_fn(move || {
         let mut bytes = 0;
-        let fits = |filed: &&Filed| {
+        let fits = |filed: &&StoredLetter| {
             bytes += filed.letter.payload.as_ref().map_or(0, Vec::len);
             bytes <= BYTES_IN_A_SPLIT
         };
@@ -39,7 +39,7 @@ pub(super) fn cut(letters: &[Filed]) -> impl Iterator<Item = &[Filed]> {
 /// The columns `projection` of `letters`; `reject` hears which cannot be decoded, and why.
 pub(super) fn decode(
     payloads: &dyn Payloads,
-    letters: &[Filed],
+    letters: &[StoredLetter],
     projection: &[usize],
     reject: &mut dyn FnMut(usize, String),
 ) -> Result<RecordBatch, Failure> {
@@ -82,17 +82,18 @@ impl Split for LetterSplit {
 mod tests {
     use super::*;
 
-    fn letters(bytes: &[usize]) -> Vec<Filed> {
+    fn letters(bytes: &[usize]) -> Vec<StoredLetter> {
         let filed = |bytes: &usize| {
             let letter = Letter { payload: Some(vec![b'x'; *bytes]), ..Letter::default() };
-            Filed { source_table: None, position: String::new(), is_whole: true, letter }
+            StoredLetter { source_table: None, position: String::new(), is_whole: true, letter }
         };
         bytes.iter().map(filed).collect()
     }
 
     #[test]
     fn pieces_are_bounded_by_number_and_by_bytes() {
-        let lengths = |letters: &[Filed]| cut(letters).map(<[Filed]>::len).collect::<Vec<_>>();
+        let lengths =
+            |letters: &[StoredLetter]| cut(letters).map(<[StoredLetter]>::len).collect::<Vec<_>>();
         assert_eq!(lengths(&[]), [0; 0]);
         assert_eq!(lengths(&letters(&[1; 2_500])), [1_024, 1_024, 452]);
         let third = BYTES_IN_A_SPLIT / 3;

@@ -16,7 +16,7 @@ use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{self, Replay, ResumeError};
 use super::refused::Ranges;
 use super::stateful::{self, StateToResume};
-use super::{Driver, Query, others};
+use super::{Driver, Query, other_queries};
 use crate::api::progress::{Durations, SourceBeginning};
 use crate::api::sink::Published;
 use crate::api::source::Failure;
@@ -26,8 +26,8 @@ impl Driver {
     pub(super) async fn start(mut query: Query) -> Result<Self, Failure> {
         let recovered = query.checkpoint.recover().await?;
         let mut published = query.branches.open().await?;
-        let is_new = others::is_new(&query.checkpoint, &recovered, &published);
-        others::settle(&mut query, &recovered, &mut published).await?;
+        let is_new = other_queries::is_new(&query.checkpoint, &recovered, &published);
+        other_queries::settle(&mut query, &recovered, &mut published).await?;
         let has_state = query.branches.stateful().next().is_some();
         let (resume, state) = match has_state {
             true => {

@@ -14,8 +14,8 @@ use datafusion::common::Result;
 use millstream_store::offset::BatchId;
 
 use super::micro_batch::{MicroBatchFacts, Snapshot};
-use super::replica::Replica;
 use super::shard::{Shard, ShardSpec};
+use super::snapshot_builder::SnapshotBuilder;
 use super::spill::SpillFile;
 use super::spread::Spread;
 use super::watermark::Watermark;
@@ -43,7 +43,7 @@ impl<S: Shard> InMemory<S> {
     }
 }
 
-impl<S: Shard> Replica for InMemory<S> {
+impl<S: Shard> SnapshotBuilder for InMemory<S> {
     fn apply(&mut self, facts: &MicroBatchFacts, inputs: Vec<Vec<RecordBatch>>) -> Result<()> {
         let shard = self.shard.as_mut().expect("nothing is taken after the first piece");
         shard.apply(&self.spec, facts, inputs).map(drop)
@@ -110,7 +110,7 @@ impl<S: Shard> InFiles<S> {
     }
 }
 
-impl<S: Shard> Replica for InFiles<S> {
+impl<S: Shard> SnapshotBuilder for InFiles<S> {
     fn apply(&mut self, facts: &MicroBatchFacts, inputs: Vec<Vec<RecordBatch>>) -> Result<()> {
         for (input, rows) in inputs.iter().enumerate() {
             let keys = |rows: &RecordBatch| self.spec.keys(input, rows.columns());

@@ -5,24 +5,24 @@ use std::collections::btree_map::Entry;
 
 use millstream_store::offset::BatchId;
 
-use super::firsts::Firsts;
+use super::retained_micro_batches::RetainedMicroBatches;
 
 /// Things by the time at which they go, microseconds since the epoch, and where each time began to
 /// need the state log.
-pub struct Leaving<T> {
+pub struct ExpiryIndex<T> {
     at: BTreeMap<i64, (BatchId, Vec<T>)>,
     /// Of the times: asked for every micro-batch, so it is not searched for.
-    firsts: Firsts,
+    firsts: RetainedMicroBatches,
     things: usize,
 }
 
-impl<T> Default for Leaving<T> {
+impl<T> Default for ExpiryIndex<T> {
     fn default() -> Self {
-        Self { at: BTreeMap::new(), firsts: Firsts::default(), things: 0 }
+        Self { at: BTreeMap::new(), firsts: RetainedMicroBatches::default(), things: 0 }
     }
 }
 
-impl<T> Leaving<T> {
+impl<T> ExpiryIndex<T> {
     /// Adds something of the micro-batch `id`, which is none before those of earlier calls.
     pub fn add(&mut self, at_us: i64, id: BatchId, thing: T) {
         self.things += 1;
@@ -49,12 +49,12 @@ impl<T> Leaving<T> {
             Some(after) => self.at.split_off(&after),
             None => BTreeMap::new(),
         };
-        let leaving = std::mem::replace(&mut self.at, staying);
-        for (first, things) in leaving.values() {
+        let expiry = std::mem::replace(&mut self.at, staying);
+        for (first, things) in expiry.values() {
             self.firsts.remove(*first);
             self.things -= things.len();
         }
-        leaving.into_values().flat_map(|(_, things)| things)
+        expiry.into_values().flat_map(|(_, things)| things)
     }
 
     /// The first micro-batch of which something is there.
@@ -80,14 +80,14 @@ mod tests {
 
     #[test]
     fn the_first_micro_batch_is_that_of_what_is_left() {
-        let mut leaving = Leaving::default();
+        let mut expiry = ExpiryIndex::default();
         for (at, id) in [(30, 1), (10, 2), (20, 2), (30, 3), (20, 4), (40, 5)] {
-            leaving.add(at, BatchId(id), id);
+            expiry.add(at, BatchId(id), id);
         }
         let mut left = Vec::new();
         for evict_us in [5, 10, 25, 39, i64::MAX] {
-            let gone: Vec<u64> = leaving.take_until(evict_us).collect();
-            left.push((gone, leaving.first().map(|id| id.0), leaving.things));
+            let gone: Vec<u64> = expiry.take_until(evict_us).collect();
+            left.push((gone, expiry.first().map(|id| id.0), expiry.things));
         }
         let expected = [
             (vec![], Some(1), 6),

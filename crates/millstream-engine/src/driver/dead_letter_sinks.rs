@@ -27,19 +27,19 @@ use super::decoded::Columns;
 use super::letter_tables::LetterTable;
 use crate::api::dead_letter::{Group, Layout, Letter, Stamp};
 use crate::api::progress::{ConstraintProgress, SinkProgress};
-use crate::api::sink::{Acknowledgement, Delivery, Output, Reached, Sink};
+use crate::api::sink::{Acknowledgement, Delivery, EndOffsets, Output, Sink};
 use crate::api::source::{Failure, Kind};
 use crate::constraints::Checks;
 use crate::state::codec;
 
 /// The sinks of a query's dead letters, and what goes to which.
-pub struct Outlets {
+pub struct DeadLetterSinks {
     /// The flow's name, which each letter tells.
     flow: String,
     routes: Vec<Option<Route>>,
     /// By source, whether it has a route.
     apart: Vec<bool>,
-    outlets: Vec<Outlet>,
+    letter_sinks: Vec<DeadLetterSink>,
     /// What the rows of the query's only branch are held against.
     checks: Option<Checks>,
     /// Where records go that a plan cannot compute, if they are put aside.
@@ -64,11 +64,11 @@ pub struct Route {
     pub columns: usize,
     /// The sink, among those of dead letters. `None` where another source of the query reads the
     /// same table, and keeps the letters.
-    pub outlet: Option<usize>,
+    pub letter_sink: Option<usize>,
 }
 
 /// A sink of dead letters.
-pub struct Outlet {
+pub struct DeadLetterSink {
     /// What tells it from the others: its table's name in lower case.
     pub name: String,
     /// The sink.
@@ -83,12 +83,12 @@ pub(super) type Letters = Vec<Vec<Group>>;
 /// The same as rows.
 pub(super) type LetterRows = Vec<Vec<RecordBatch>>;
 
-impl Outlets {
+impl DeadLetterSinks {
     /// The dead letters of the flow `flow`. `routes` has an entry for each source, `None` for one
     /// whose records are all taken as its table's mode says.
-    pub fn new(flow: &str, routes: Vec<Option<Route>>, outlets: Vec<Outlet>) -> Self {
+    pub fn new(flow: &str, routes: Vec<Option<Route>>, letter_sinks: Vec<DeadLetterSink>) -> Self {
         let apart = routes.iter().map(Option::is_some).collect();
-        Self { flow: flow.to_owned(), routes, apart, outlets, checks: None, aside: None }
+        Self { flow: flow.to_owned(), routes, apart, letter_sinks, checks: None, aside: None }
     }
 
     /// The same, with records put aside that a plan cannot compute.
@@ -111,10 +111,14 @@ impl Outlets {
     /// Adds records that plans could not compute, by source, to `letters`.
     pub(super) fn add_aside(&self, rejected: Vec<Vec<Letter>>, letters: &mut Letters) {
         let routes = self.aside.iter().flat_map(|aside| &aside.routes);
-        for (rejected, (source_table, outlet)) in rejected.into_iter().zip(routes) {
+        for (rejected, (source_table, letter_sink)) in rejected.into_iter().zip(routes) {
             if !rejected.is_empty() {
                 let source_table = Some(Arc::clone(source_table));
-                letters[*outlet].push(Group { source_table, constraint: None, letters: rejected });
+                letters[*letter_sink].push(Group {
+                    source_table,
+                    constraint: None,
+                    letters: rejected,
+                });
             }
         }
     }
@@ -143,9 +147,9 @@ impl Outlets {
 
     /// The tables, as the checkpoint knows them.
     pub(super) fn tables(&self) -> impl Iterator<Item = LetterTable> {
-        self.outlets.iter().map(|outlet| LetterTable {
-            name: outlet.name.clone(),
-            columns: millstream_sql::types::spark_schema(outlet.layout.schema()),
+        self.letter_sinks.iter().map(|letter_sink| LetterTable {
+            name: letter_sink.name.clone(),
+            columns: millstream_sql::types::spark_schema(letter_sink.layout.schema()),
         })
     }
 
@@ -154,13 +158,13 @@ impl Outlets {
     ///
     /// Errors: sections that are not of these tables.
     pub(super) fn letters_again(&self, sections: &[Vec<u8>]) -> Result<LetterRows, Failure> {
-        let mut letters = LetterRows::with_capacity(self.outlets.len());
+        let mut letters = LetterRows::with_capacity(self.letter_sinks.len());
         for (index, schema) in self.schemas().enumerate() {
             let section = sections.get(index).map_or(&[][..], Vec::as_slice);
             let rows = codec::decode(section);
             let rows = rows.map_err(|error| Failure::new(Kind::Data, error.to_string()))?;
             if rows.iter().any(|rows| rows.schema() != schema) {
-                let name = &self.outlets[index].name;
+                let name = &self.letter_sinks[index].name;
                 let text = format!("the state log has letters that are not of the table '{name}'");
                 return Err(Failure::new(Kind::Data, text));
             }
@@ -177,18 +181,18 @@ impl Outlets {
     ) -> Result<(Vec<Vec<RecordBatch>>, Vec<ConstraintProgress>), Failure> {
         let Some(checks) = &self.checks else { return Ok((partitions, Vec::new())) };
         let checked = checks.apply(partitions)?;
-        for (outlet, group) in checked.letters {
-            letters[outlet].push(group);
+        for (letter_sink, group) in checked.letters {
+            letters[letter_sink].push(group);
         }
         Ok((checked.partitions, checked.progress))
     }
 
     pub(super) fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
-        self.outlets.iter().map(|outlet| &*outlet.sink)
+        self.letter_sinks.iter().map(|letter_sink| &*letter_sink.sink)
     }
 
     pub(super) fn sinks_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Sink>> {
-        self.outlets.iter_mut().map(|outlet| &mut outlet.sink)
+        self.letter_sinks.iter_mut().map(|letter_sink| &mut letter_sink.sink)
     }
 
     /// Whether letters are kept until a sink publishes many micro-batches at once.
@@ -212,12 +216,14 @@ impl Outlets {
 
     /// Sorts what decoding rejected, by source, into letters by sink.
     pub(super) fn sort(&self, rejected: Vec<Vec<Letter>>) -> Letters {
-        let mut sorted: Letters = self.outlets.iter().map(|_| Vec::new()).collect();
+        let mut sorted: Letters = self.letter_sinks.iter().map(|_| Vec::new()).collect();
         for (letters, route) in rejected.into_iter().zip(&self.routes) {
-            let Some(Route { source_table, outlet: Some(outlet), .. }) = route else { continue };
+            let Some(Route { source_table, letter_sink: Some(letter_sink), .. }) = route else {
+                continue;
+            };
             if !letters.is_empty() {
                 let source_table = Some(Arc::clone(source_table));
-                sorted[*outlet].push(Group { source_table, constraint: None, letters });
+                sorted[*letter_sink].push(Group { source_table, constraint: None, letters });
             }
         }
         sorted
@@ -228,7 +234,7 @@ impl Outlets {
     pub(super) async fn check_once(
         &mut self,
         partitions: Vec<Vec<RecordBatch>>,
-        reached: &Reached,
+        end_offsets: &EndOffsets,
     ) -> Result<Vec<Vec<RecordBatch>>, Failure> {
         let mut letters = self.sort(Vec::new());
         let (partitions, counts) = self.check(partitions, &mut letters)?;
@@ -238,7 +244,7 @@ impl Outlets {
         for sink in self.sinks_mut() {
             sink.open().await?;
         }
-        let of_batch = (BatchId(0), reached);
+        let of_batch = (BatchId(0), end_offsets);
         let published = self.publish(letters, of_batch, &mut None, |_| true).await?;
         for sink in self.sinks_mut() {
             sink.flush().await;
@@ -257,49 +263,49 @@ impl Outlets {
     pub(super) async fn publish(
         &mut self,
         letters: Letters,
-        (id, reached): (BatchId, &Reached),
+        (id, end_offsets): (BatchId, &EndOffsets),
         intent: &mut Option<Ticket>,
         is_meant: impl Fn(usize) -> bool,
     ) -> Result<Vec<(SinkProgress, Acknowledgement)>, Failure> {
-        let rows = self.rows(&letters, reached.batch_time_ms);
-        self.publish_rows(rows, (id, reached), intent, is_meant).await
+        let rows = self.rows(&letters, end_offsets.batch_time_ms);
+        self.publish_rows(rows, (id, end_offsets), intent, is_meant).await
     }
 
     /// The rows of letters, by sink; `found_ms` is the micro-batch's time.
     pub(super) fn rows(&self, letters: &Letters, found_ms: i64) -> LetterRows {
         let stamp = Stamp { flow: &self.flow, found_ms };
-        let rows = self.outlets.iter().zip(letters);
-        rows.map(|(outlet, groups)| outlet.layout.rows(groups, stamp)).collect()
+        let rows = self.letter_sinks.iter().zip(letters);
+        rows.map(|(letter_sink, groups)| letter_sink.layout.rows(groups, stamp)).collect()
     }
 
     /// By sink, the schema of its letters' rows.
     pub(super) fn schemas(&self) -> impl Iterator<Item = SchemaRef> {
-        self.outlets.iter().map(|outlet| Arc::clone(outlet.layout.schema()))
+        self.letter_sinks.iter().map(|letter_sink| Arc::clone(letter_sink.layout.schema()))
     }
 
     /// As [`Self::publish`], of rows by sink.
     pub(super) async fn publish_rows(
         &mut self,
         rows: LetterRows,
-        (id, reached): (BatchId, &Reached),
+        (id, end_offsets): (BatchId, &EndOffsets),
         intent: &mut Option<Ticket>,
         is_meant: impl Fn(usize) -> bool,
     ) -> Result<Vec<(SinkProgress, Acknowledgement)>, Failure> {
-        let mut handed_over = Vec::with_capacity(self.outlets.len());
-        for (index, (outlet, rows)) in self.outlets.iter_mut().zip(rows).enumerate() {
-            let description = outlet.sink.description();
+        let mut publish_result = Vec::with_capacity(self.letter_sinks.len());
+        for (index, (letter_sink, rows)) in self.letter_sinks.iter_mut().zip(rows).enumerate() {
+            let description = letter_sink.sink.description();
             let mut progress = SinkProgress { description, rows: 0, latency: Duration::ZERO };
             let mut acknowledgement = Acknowledgement::Done;
             if is_meant(index) && !rows.is_empty() {
                 progress.rows = rows.iter().map(|rows| rows.num_rows() as u64).sum();
-                let (partitions, reached) = (vec![rows], reached.clone());
-                let output = Output { batch_id: id, partitions, reached };
-                logged_for(outlet.sink.delivery(), intent).await?;
-                acknowledgement = outlet.sink.publish(output).await?;
+                let (partitions, end_offsets) = (vec![rows], end_offsets.clone());
+                let output = Output { batch_id: id, partitions, end_offsets };
+                logged_for(letter_sink.sink.delivery(), intent).await?;
+                acknowledgement = letter_sink.sink.publish(output).await?;
             }
-            handed_over.push((progress, acknowledgement));
+            publish_result.push((progress, acknowledgement));
         }
-        Ok(handed_over)
+        Ok(publish_result)
     }
 }
 
@@ -308,7 +314,7 @@ pub(super) async fn logged_for(
     delivery: Delivery,
     intent: &mut Option<Ticket>,
 ) -> Result<(), Failure> {
-    if delivery == Delivery::IdempotentById
+    if delivery == Delivery::Idempotent
         && let Some(ticket) = intent.take()
     {
         ticket.written().await?;

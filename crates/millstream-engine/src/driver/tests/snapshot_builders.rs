@@ -12,8 +12,8 @@ use crate::plan::{StatefulPlan, stages};
 use crate::state::codec;
 use crate::state::event_times::Time;
 use crate::state::micro_batch::MicroBatchFacts;
-use crate::state::replica::QueryReplica;
-use crate::state::sharded::Means;
+use crate::state::sharded::ResourceLimits;
+use crate::state::snapshot_builder::QueryReplica;
 use crate::state::watermark::Watermark;
 
 const DELAY_S: i64 = 2;
@@ -73,8 +73,8 @@ async fn plan(sql: &str, mode: OutputMode, memory_bytes: Option<u64>) -> Statefu
     let (partitions, stream_prefix) = (2, "__stream_");
     let context = stages::Context { stream_prefix, watermarks: &watermarks, mode, partitions };
     let cut = stages::cut(logical, &context).unwrap();
-    let means = Means { cores: partitions, memory_bytes };
-    StatefulPlan::new(&state, cut, &scans, mode, means).await.unwrap()
+    let limits = ResourceLimits { cores: partitions, memory_bytes };
+    StatefulPlan::new(&state, cut, &scans, mode, limits).await.unwrap()
 }
 
 /// By micro-batch, the values of each source: some in order, some older, some late.
@@ -122,8 +122,8 @@ async fn run(
     (numbers, sections.collect::<Result<_, _>>().unwrap())
 }
 
-fn pieces(mut replica: QueryReplica) -> Vec<Vec<Vec<u8>>> {
-    std::iter::from_fn(|| replica.next_piece().unwrap()).collect()
+fn pieces(mut snapshot_builder: QueryReplica) -> Vec<Vec<Vec<u8>>> {
+    std::iter::from_fn(|| snapshot_builder.next_piece().unwrap()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,15 +149,15 @@ async fn a_plan_goes_on_from_a_snapshot_as_without_one() {
             // One snapshot from the beginning, and one that builds on it.
             let (mut begun, mut before) = (0, Vec::<Vec<Vec<u8>>>::new());
             for end in [9, 18, 27, 33] {
-                let mut replica = QueryReplica::new(all.replica().unwrap());
+                let mut snapshot_builder = QueryReplica::new(all.snapshot_builder().unwrap());
                 for piece in &before {
                     let of_snapshot = MicroBatchFacts::of_snapshot(facts[begun].id);
-                    replica.apply(&of_snapshot, piece).unwrap();
+                    snapshot_builder.apply(&of_snapshot, piece).unwrap();
                 }
                 for (facts, sections) in facts[begun..end].iter().zip(&entries[begun..]) {
-                    replica.apply(facts, sections).unwrap();
+                    snapshot_builder.apply(facts, sections).unwrap();
                 }
-                (begun, before) = (end, pieces(replica));
+                (begun, before) = (end, pieces(snapshot_builder));
                 let mut other = plan(&sql, mode, memory_bytes).await;
                 for piece in &before {
                     let of_snapshot = MicroBatchFacts::of_snapshot(facts[end - 1].id);

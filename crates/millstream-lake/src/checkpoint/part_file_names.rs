@@ -15,18 +15,18 @@ const DRAWS_PER_PART_MAX: u32 = 64;
 
 /// Tells which names are good for new data files. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Steering {
+pub struct PartFileNames {
     /// The number of parts above, the hot part below.
     now: Arc<AtomicU64>,
 }
 
-impl Default for Steering {
+impl Default for PartFileNames {
     fn default() -> Self {
         Self { now: Arc::new(AtomicU64::new(1 << 32)) }
     }
 }
 
-impl Steering {
+impl PartFileNames {
     /// The number of parts, and the part, counted from zero, that new files should belong to.
     pub fn hot(&self) -> (u32, u32) {
         let now = self.now.load(Ordering::Relaxed);
@@ -81,15 +81,15 @@ mod tests {
 
     #[test]
     fn names_belong_to_the_hot_part() {
-        let steering = Steering::default();
-        assert!(steering.wants("anything"));
-        steering.update(&[5; 16], 10);
-        let (parts, hot) = steering.hot();
+        let part_file_names = PartFileNames::default();
+        assert!(part_file_names.wants("anything"));
+        part_file_names.update(&[5; 16], 10);
+        let (parts, hot) = part_file_names.hot();
         assert_eq!(parts, 16);
         assert!(is_steerable(hot, parts));
         let mut count = 0;
         for _ in 0..100 {
-            let path = steering.draw("day=2026-01-01/", || {
+            let path = part_file_names.draw("day=2026-01-01/", || {
                 count += 1;
                 format!("part-{count}.parquet")
             });
@@ -99,16 +99,16 @@ mod tests {
 
     #[test]
     fn the_hot_part_moves_when_it_is_full() {
-        let steering = Steering::default();
+        let part_file_names = PartFileNames::default();
         let mut rows = vec![1; 4];
-        steering.update(&rows, 10);
-        let (_, first) = steering.hot();
+        part_file_names.update(&rows, 10);
+        let (_, first) = part_file_names.hot();
         rows[first as usize] = 9;
-        steering.update(&rows, 10);
-        assert_eq!(steering.hot(), (4, first));
+        part_file_names.update(&rows, 10);
+        assert_eq!(part_file_names.hot(), (4, first));
         rows[first as usize] = 10;
-        steering.update(&rows, 10);
-        assert_ne!(steering.hot().1, first);
-        assert!(is_steerable(steering.hot().1, 4));
+        part_file_names.update(&rows, 10);
+        assert_ne!(part_file_names.hot().1, first);
+        assert!(is_steerable(part_file_names.hot().1, 4));
     }
 }

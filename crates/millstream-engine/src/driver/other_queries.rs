@@ -136,7 +136,7 @@ async fn adopt(query: &mut Query, published: &mut [Option<Published>]) -> Result
     if let Some(what) = not_in_sinks(query) {
         return Err(NotBegun::NotInTables { query_id, what }.into());
     }
-    let records = published.iter().flatten().filter(|record| record.reached.is_some());
+    let records = published.iter().flatten().filter(|record| record.end_offsets.is_some());
     let Some(foremost) = records.max_by_key(|record| record.batch_id).cloned() else {
         let others = others(query).await?;
         let ids: Vec<String> = others.iter().map(|(_, other)| told(other)).collect();

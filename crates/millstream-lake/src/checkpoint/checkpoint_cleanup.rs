@@ -21,7 +21,7 @@ const VERSIONS_PER_CHECKPOINT: u64 = 1_000;
 
 /// Deletes checkpoints that only readers of the past would use, but for one in a thousand versions,
 /// and returns their files. Sidecars are left to `cleanup`. `now_ms` is in milliseconds.
-pub fn thin(store: &TableStore, now_ms: i64) -> Result<Vec<String>, CheckpointError> {
+pub fn remove_old(store: &TableStore, now_ms: i64) -> Result<Vec<String>, CheckpointError> {
     let listed = store.list(LOG, None).map_err(store_error("list", LOG))?;
     let Some(hint) = Hint::read(store)? else { return Ok(Vec::new()) };
     let (found, _) = checkpoints_of(&listed);

@@ -24,7 +24,7 @@ use crate::plan::session::streaming_config;
 
 /// A letter as it stands in its table.
 #[derive(Clone, Debug)]
-pub struct Filed {
+pub struct StoredLetter {
     /// The table whose record it is, if the dead-letter table says so.
     pub source_table: Option<String>,
     /// Where the record was read: what tells it from others of the same source.
@@ -68,13 +68,13 @@ const IS_WHOLE: &str = "__is_whole";
 
 /// The letters of `flow` among `rows`, which are all of a dead-letter table, that decoding
 /// rejected and for which `condition` holds.
-pub async fn filed(
+pub async fn stored_letters(
     rows: Vec<RecordBatch>,
     schema: &SchemaRef,
     form: Form,
     flow: &str,
     condition: Option<&str>,
-) -> Result<Vec<Filed>, Failure> {
+) -> Result<Vec<StoredLetter>, Failure> {
     let schema = match form {
         Form::Table => spelled(schema),
         Form::Record => {
@@ -186,7 +186,7 @@ fn column(rows: &RecordBatch, name: &str, wanted: &DataType) -> Result<Option<Ar
     Ok(Some(cast))
 }
 
-fn of_rows(rows: &RecordBatch, filed: &mut Vec<Filed>) -> Result<(), Failure> {
+fn of_rows(rows: &RecordBatch, filed: &mut Vec<StoredLetter>) -> Result<(), Failure> {
     let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
     let bytes = |name| column(rows, name, &DataType::Binary);
     let texts = |name| column(rows, name, &DataType::Utf8);
@@ -207,7 +207,7 @@ fn of_rows(rows: &RecordBatch, filed: &mut Vec<Filed>) -> Result<(), Failure> {
             times.is_valid(row).then(|| times.value(row))
         });
         let (payload, key) = (bytes_at(&payload, row), bytes_at(&key, row));
-        filed.push(Filed {
+        filed.push(StoredLetter {
             source_table: text_at(&source, row),
             position: text_at(&position, row).unwrap_or_default(),
             is_whole: rows[IS_WHOLE].as_boolean().value(row),
@@ -315,8 +315,8 @@ mod tests {
     async fn found(form: Form, flow: &str, condition: Option<&str>) -> Vec<String> {
         let layout = Layout::new(None, form).unwrap();
         let rows = layout.rows(&groups(), Stamp { flow: "f", found_ms: 7 });
-        let filed = filed(rows, layout.schema(), form, flow, condition).await.unwrap();
-        let of = |filed: &Filed| {
+        let filed = stored_letters(rows, layout.schema(), form, flow, condition).await.unwrap();
+        let of = |filed: &StoredLetter| {
             assert_eq!(filed.letter.record_time_us, Some(5_000));
             assert_eq!(filed.source_table.as_deref(), Some("source"));
             let payload = filed.letter.payload.clone().unwrap();
@@ -342,18 +342,19 @@ mod tests {
     async fn a_condition_that_cannot_be_is_refused_with_the_columns() {
         let layout = Layout::new(None, Form::Table).unwrap();
         let rows = layout.rows(&groups(), Stamp { flow: "f", found_ms: 7 });
-        let refused = filed(rows, layout.schema(), Form::Table, "f", Some("nope = 1")).await;
+        let refused =
+            stored_letters(rows, layout.schema(), Form::Table, "f", Some("nope = 1")).await;
         let text = refused.unwrap_err().to_string();
         assert!(text.contains("nope") && text.contains("payload BINARY"), "{text}");
     }
     /// What a table finds that declares these columns.
-    async fn declared(fields: &[(&str, DataType)], groups: &[Group]) -> Vec<Filed> {
+    async fn declared(fields: &[(&str, DataType)], groups: &[Group]) -> Vec<StoredLetter> {
         let fields =
             fields.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let layout = Layout::new(Some(&schema), Form::Table).unwrap();
         let rows = layout.rows(groups, Stamp { flow: "f", found_ms: 7 });
-        filed(rows, layout.schema(), Form::Table, "f", None).await.unwrap()
+        stored_letters(rows, layout.schema(), Form::Table, "f", None).await.unwrap()
     }
 
     #[tokio::test]
@@ -383,7 +384,7 @@ mod tests {
         let mut groups = groups();
         groups[0].letters[0].payload = Some(vec![b'x'; 3_000]);
         let rows = layout.rows(&groups[..1], Stamp { flow: "f", found_ms: 7 });
-        let found = filed(rows, layout.schema(), Form::Record, "f", None).await.unwrap();
+        let found = stored_letters(rows, layout.schema(), Form::Record, "f", None).await.unwrap();
         assert_eq!(found.iter().map(|filed| filed.is_whole).collect::<Vec<_>>(), [false, true]);
     }
 }

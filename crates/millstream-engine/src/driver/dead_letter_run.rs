@@ -14,7 +14,7 @@ use super::decoded::{self, Decoded};
 use crate::api::dead_letter::Letter;
 use crate::api::source::{Failure, Kind};
 use crate::plan::StreamPlan;
-use crate::plan::sift::{self, RecordId};
+use crate::plan::failing_rows::{self, RecordId};
 
 /// Runs the plans of `branches`, which have no state, over `input` or else `splits`.
 pub(super) async fn run_all(
@@ -38,7 +38,7 @@ pub(super) async fn run_all(
         if counts[index] == all.len() {
             continue;
         }
-        let kept = input.and_then(|input| sift::kept(&input.splits()));
+        let kept = input.and_then(|input| failing_rows::kept(&input.splits()));
         let (Some(kept), StreamPlan::Stateless(plan)) = (kept, &mut branch.plan) else {
             return Err(Failure::new(Kind::Bug, "several branches, and no rows that they share"));
         };

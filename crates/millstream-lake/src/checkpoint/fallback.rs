@@ -23,7 +23,7 @@ pub(crate) struct Fault {
 
 /// How to read on.
 #[derive(Debug)]
-pub(crate) struct Detour {
+pub(crate) struct Fallback {
     pub(crate) fault: Fault,
     /// Names that must not be seen any more.
     pub(crate) hide: Vec<String>,
@@ -54,7 +54,7 @@ pub(crate) fn find(
     hidden: &BTreeSet<String>,
     fault: Option<Fault>,
     version: Option<u64>,
-) -> Result<Detour, NoDetour> {
+) -> Result<Fallback, NoDetour> {
     let mut listed = store.list(LOG, None).map_err(NoDetour::Store)?;
     let is_empty = |file: &Listed| file.size == 0 && is_of_a_checkpoint(&file.name);
     let empty = listed.iter().find(|file| is_empty(file)).map(|file| file.name.clone());
@@ -78,7 +78,7 @@ pub(crate) fn find(
     let base = found.iter().find(is_left).map(|found| found.version);
     let newest = version.or_else(|| newest_of(&listed)).unwrap_or(0);
     match first_missing(&listed, base, newest) {
-        None => Ok(Detour { fault, hide, base }),
+        None => Ok(Fallback { fault, hide, base }),
         Some(missing) => Err(NoDetour::Stuck { fault, missing }),
     }
 }

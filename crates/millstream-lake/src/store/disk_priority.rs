@@ -15,15 +15,15 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What is under way in the foreground.
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct DiskPriority {
     under_way: Mutex<u32>,
     over: Condvar,
 }
 
 /// Something in the foreground, until it is dropped.
-pub(crate) struct Turn<'a>(&'a Turns);
+pub(crate) struct Turn<'a>(&'a DiskPriority);
 
-impl Turns {
+impl DiskPriority {
     pub(super) fn begin(&self) -> Turn<'_> {
         *self.under_way.lock() += 1;
         Turn(self)
@@ -52,10 +52,10 @@ mod tests {
 
     #[test]
     fn the_background_waits_for_the_last_in_the_foreground() {
-        let turns = Arc::new(Turns::default());
-        turns.give_way();
-        let (first, second) = (turns.begin(), turns.begin());
-        let (waiting, is_through) = (Arc::clone(&turns), Arc::new(AtomicBool::new(false)));
+        let disk_priority = Arc::new(DiskPriority::default());
+        disk_priority.give_way();
+        let (first, second) = (disk_priority.begin(), disk_priority.begin());
+        let (waiting, is_through) = (Arc::clone(&disk_priority), Arc::new(AtomicBool::new(false)));
         std::thread::scope(|scope| {
             let through = Arc::clone(&is_through);
             scope.spawn(move || {
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn the_background_does_not_wait_for_ever() {
-        let turns = Turns::default();
-        let _turn = turns.begin();
-        turns.give_way();
+        let disk_priority = DiskPriority::default();
+        let _turn = disk_priority.begin();
+        disk_priority.give_way();
     }
 }
