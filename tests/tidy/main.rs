@@ -191,6 +191,18 @@ fn every_module_says_what_it_is() {
 }
 
 #[test]
+fn a_module_with_children_is_a_file_in_their_directory() {
+    let mut complaints = Vec::new();
+    for (path, _) in files("rs") {
+        if path.with_extension("").is_dir() {
+            let file = place(&path, 0);
+            complaints.push(format!("{file}: there is a directory of this name; move it there"));
+        }
+    }
+    report(&complaints);
+}
+
+#[test]
 fn the_map_names_files_that_exist() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("there is a map");
     let mut complaints = Vec::new();

@@ -4,11 +4,8 @@
 //! description, of both ([`grammar`]); and where the two differ on purpose, both are written down
 //! ([`differences`]). One process of Java serves all of it.
 
-#[path = "original/differences.rs"]
 mod differences;
-#[path = "original/exact.rs"]
 mod exact;
-#[path = "original/grammar.rs"]
 mod grammar;
 
 use std::io::Write as _;
@@ -26,7 +23,7 @@ type Messages = Result<Vec<String>, String>;
 
 /// Each template, written `messages` times by the original.
 fn original(templates: &[&str], messages: usize) -> Vec<Messages> {
-    let pom = include_str!("../../../tests/json_data_generator/pom.xml");
+    let pom = include_str!("../../../../tests/json_data_generator/pom.xml");
     let jars = cache::jars("json-data-generator-1.16", pom).unwrap();
     let driver = cache::repository().join("tests/json_data_generator/driver.js");
     let mut java = Command::new("java");
