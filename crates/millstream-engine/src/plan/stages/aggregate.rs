@@ -64,7 +64,7 @@ impl Cutter<'_> {
 fn check(time: Option<TimeKey>, mode: OutputMode) -> Result<(), CutError> {
     match (time.map(|time| time.kind), mode) {
         (Some(kind), OutputMode::Update) if kind.is_session() => Err(CutError::Unsupported {
-            what: "outputMode 'update' with session_window".to_owned(),
+            what: "outputMode 'update' with session_window over a stream".to_owned(),
             help: match kind {
                 TimeKind::EndlessSession => CutError::NeverEnds.help(),
                 _ => "leave outputMode out: a session is published when it has ended".to_owned(),
@@ -133,7 +133,7 @@ impl Below {
         let AggregateFunctionParams { args, distinct, filter, order_by, null_treatment } = params;
         if distinct {
             return Err(CutError::Unsupported {
-                what: format!("{}(DISTINCT ...)", func.name()),
+                what: format!("{}(DISTINCT ...) over a stream", func.name()),
                 help: "write approx_count_distinct(...), which keeps little state".to_owned(),
             });
         }
@@ -173,7 +173,7 @@ fn group_in_words(input: &LogicalPlan, group: &Expr) -> String {
 
 fn unsupported(what: &str) -> CutError {
     let help = "without STREAM the same query runs as a batch query".to_owned();
-    CutError::Unsupported { what: what.to_owned(), help }
+    CutError::Unsupported { what: format!("{what} over a stream"), help }
 }
 
 impl PartialAggregate {

@@ -119,7 +119,8 @@ fn kind_of(join: &Join) -> Result<JoinKind, CutError> {
         JoinType::Right => JoinKind::Right,
         JoinType::Full => JoinKind::Full,
         JoinType::LeftSemi => JoinKind::LeftSemi,
-        other => return Err(unsupported(&format!("{other} JOIN of two streams"))),
+        JoinType::LeftAnti => return Err(unsupported("a left anti join of two streams")),
+        other => return Err(unsupported(&format!("a join of two streams of the kind {other}"))),
     })
 }
 

@@ -77,8 +77,8 @@ pub enum CutError {
     /// Only an aggregation gives all its rows again.
     #[error("outputMode 'complete' is for aggregations, and this query has none")]
     NothingToComplete,
-    /// Something that is not possible over a stream, in words.
-    #[error("{what} over a stream is not supported")]
+    /// Something that is not possible over one stream or two, in words.
+    #[error("{what} is not supported")]
     Unsupported {
         /// What, as it may begin a sentence.
         what: String,
@@ -276,7 +276,7 @@ impl Cutter<'_> {
             LogicalPlan::Distinct(node) => self.deduplicate(node),
             LogicalPlan::Join(node) => self.join(node),
             other => Err(CutError::Unsupported {
-                what: other.display().to_string(),
+                what: format!("{} over a stream", other.display()),
                 help: "without STREAM the same query runs as a batch query".to_owned(),
             }),
         }
