@@ -19,9 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use millstream_engine::api::sink::{Acknowledgement, BatchId, EndOffsets, Failure, Kind, Output};
+use millstream_engine::api::sink::{
+    Acknowledgement, BatchId, Classified, EndOffsets, Failure, Kind, Output,
+};
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Thread};
+use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
 /// What is written by one writer before others join in, for each commit.
@@ -36,6 +39,29 @@ const MICRO_BATCHES_A_COMMIT: u32 = 64;
 const SPACING: Duration = Duration::from_millis(20);
 /// But there are no more of them in a commit than this: each is remembered until then.
 const MICRO_BATCHES_A_COMMIT_MAX: u32 = 8_192;
+
+/// Why a micro-batch was not published, where its own commit does not say it.
+#[derive(Debug, Error)]
+enum CommitError {
+    /// It was handed over after a commit had failed.
+    #[error("the sink's commits have ended with a failure")]
+    Ended,
+    /// It was in one commit with others; the first of them has the reason.
+    #[error("the commit that this micro-batch was part of has failed")]
+    Failed,
+    /// A thread that encodes its rows is gone.
+    #[error("a writer of the sink has ended too early")]
+    WriterEnded,
+}
+
+impl Classified for CommitError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Ended | Self::Failed => Kind::Retry,
+            Self::WriterEnded => Kind::Bug,
+        }
+    }
+}
 
 /// Where commits go.
 pub(crate) trait Destination: Send + Sync + 'static {
@@ -184,9 +210,7 @@ impl Gather {
         // If it is not taken, `done` is dropped and the acknowledgement says so.
         let _ = self.sender().send(Message::Work(Work { batch_id, rows, end_offsets, done })).await;
         Acknowledgement::Later(Box::pin(async move {
-            let after_a_failure =
-                || Failure::new(Kind::Retry, "the sink's commits have ended with a failure");
-            published.await.unwrap_or_else(|_| Err(after_a_failure()))
+            published.await.unwrap_or_else(|_| Err(CommitError::Ended.into()))
         }))
     }
 
@@ -449,7 +473,7 @@ impl<D: Destination> Committer<D> {
                 Err(failure) => {
                     let mut failure = Some(failure);
                     for waiting in micro_batches {
-                        let failure = failure.take().unwrap_or_else(with_the_first);
+                        let failure = failure.take().unwrap_or_else(|| CommitError::Failed.into());
                         let _ = waiting.done.send(Err(failure));
                     }
                     return;
@@ -461,14 +485,9 @@ impl<D: Destination> Committer<D> {
     fn publish(&self, commit: Commit<D>, batch_id: BatchId) -> Result<(), Failure> {
         let mut files = Vec::new();
         for written in commit.files {
-            let lost = || Failure::new(Kind::Bug, "a writer of the sink has ended too early");
-            files.extend(written.blocking_recv().map_err(|_| lost())??);
+            files.extend(written.blocking_recv().map_err(|_| CommitError::WriterEnded)??);
         }
         crash_points::reached(Step::AfterProduce);
         self.destination.publish(files, batch_id, &commit.end_offsets)
     }
-}
-
-fn with_the_first() -> Failure {
-    Failure::new(Kind::Retry, "the commit that this micro-batch was part of has failed")
 }

@@ -4,9 +4,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec};
-use millstream_engine::api::sink::{
-    Acknowledgement, Delivery, Failure, Kind, Output, Published, Sink,
-};
+use millstream_engine::api::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
 use millstream_engine::api::source::Source;
 
 /// The `noop` connector.
@@ -35,7 +33,7 @@ impl Connector for Noop {
         _mode: ReadMode,
         _context: &FlowContext,
     ) -> Result<Box<dyn Source>, Failure> {
-        Err(Failure::new(Kind::Config, no_source().problem))
+        Err(no_source().into())
     }
 
     fn sink(

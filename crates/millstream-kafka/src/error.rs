@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_engine::api::options::OptionError;
-use millstream_engine::api::source::Failure;
+use arrow::error::ArrowError;
 use millstream_store::error::{Classified, Kind};
 use rdkafka::types::RDKafkaErrorCode;
 use thiserror::Error;
@@ -327,6 +326,12 @@ pub enum SinkError {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// Nobody is left who would end a transaction.
+    #[error("a Kafka transaction was dropped unfinished")]
+    TransactionDropped,
+    /// Nobody is left who would acknowledge a micro-batch.
+    #[error("a Kafka micro-batch was dropped unacknowledged")]
+    MicroBatchDropped,
     /// The rows are not what the sink was made for.
     #[error("{problem}")]
     Rows {
@@ -383,7 +388,7 @@ impl Classified for SinkError {
             | Self::TimedOut { .. }
             | Self::AfterFailure
             | Self::NoCoordinator { .. } => Kind::Retry,
-            Self::Rows { .. } => Kind::Bug,
+            Self::Rows { .. } | Self::TransactionDropped | Self::MicroBatchDropped => Kind::Bug,
         }
     }
 }
@@ -403,6 +408,40 @@ fn delivery_kind(code: RDKafkaErrorCode) -> Kind {
         | RDKafkaErrorCode::InvalidRecord
         | RDKafkaErrorCode::InvalidTimestamp => Kind::Data,
         _ => Kind::Retry,
+    }
+}
+
+/// Why records that were read do not become rows: each is a fault of this program.
+#[derive(Debug, Error)]
+pub enum RowsError {
+    /// A plan and its source do not agree about the columns.
+    #[error("the plan asks for columns there are not: {error}")]
+    Projection {
+        /// What Arrow says.
+        error: ArrowError,
+    },
+    /// The columns do not fit each other.
+    #[error("decoded columns: {error}")]
+    Columns {
+        /// What Arrow says.
+        error: ArrowError,
+    },
+    /// Values are to be decoded of a table whose columns do not come from them.
+    #[error("no value of the table is decoded")]
+    NoValues,
+    /// A record that was decoded, and is asked for once more, is not found.
+    #[error("{id}, offset {offset}: a record that was decoded is gone")]
+    NoSuchRecord {
+        /// The partition.
+        id: PartitionId,
+        /// The record's offset.
+        offset: i64,
+    },
+}
+
+impl Classified for RowsError {
+    fn kind(&self) -> Kind {
+        Kind::Bug
     }
 }
 
@@ -430,10 +469,4 @@ impl Classified for MalformedValue {
     fn kind(&self) -> Kind {
         Kind::Data
     }
-}
-
-/// The message of a table that was not checked before it was used.
-pub fn unchecked(error: OptionError) -> Failure {
-    let help = error.help.map(|help| format!(". {help}")).unwrap_or_default();
-    Failure::new(Kind::Config, format!("{}{help}", error.problem))
 }

@@ -2,11 +2,29 @@
 
 use std::fmt;
 
+use thiserror::Error;
+
 use crate::directory_name::directory_name;
-use crate::error::Failure;
+use crate::error::{Classified, Failure, Kind};
 use crate::layout;
 use crate::offset::BatchId;
 use crate::storage::{Durability, Storage};
+
+/// An entry has a number that no query comes to.
+#[derive(Debug, Error)]
+#[error(
+    "{file} has an impossible number, so no query has written it. Move it away, then start the \
+     query again"
+)]
+struct OutOfReach {
+    file: String,
+}
+
+impl Classified for OutOfReach {
+    fn kind(&self) -> Kind {
+        Kind::Data
+    }
+}
 
 /// A sink's private directory in the checkpoint, `sinks/<name>/`, for what it has to remember of
 /// the place it writes to. Of its entries the one with the highest number counts.
@@ -35,12 +53,7 @@ impl SinkLog {
     pub async fn last(&self) -> Result<Option<(BatchId, Vec<u8>)>, Failure> {
         let ids = self.ids().await?;
         if let Some(id) = layout::out_of_reach(&ids) {
-            let file = self.storage.path_of(&self.name(id));
-            let problem = format!(
-                "{file} has an impossible number, so no query has written it. Move it away, \
-                 then start the query again"
-            );
-            return Err(Failure::new(crate::error::Kind::Data, problem));
+            return Err(OutOfReach { file: self.storage.path_of(&self.name(id)) }.into());
         }
         let Some(id) = ids.last() else { return Ok(None) };
         Ok(self.storage.get(&self.name(*id)).await?.map(|bytes| (*id, bytes)))

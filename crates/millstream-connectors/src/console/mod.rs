@@ -9,7 +9,7 @@ mod sink;
 use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
-use millstream_engine::api::sink::{Failure, Kind, Sink};
+use millstream_engine::api::sink::{Failure, Sink};
 use millstream_engine::api::source::Source;
 pub use show::show;
 pub use sink::{ConsoleSink, OutputClosed};
@@ -82,7 +82,7 @@ impl Connector for Console {
         _mode: ReadMode,
         _context: &FlowContext,
     ) -> Result<Box<dyn Source>, Failure> {
-        Err(Failure::new(Kind::Config, no_source().problem))
+        Err(no_source().into())
     }
 
     fn sink(
@@ -91,8 +91,7 @@ impl Connector for Console {
         schema: &SchemaRef,
         context: &FlowContext,
     ) -> Result<Box<dyn Sink>, Failure> {
-        let options = ConsoleOptions::parse(&table.options)
-            .map_err(|error| Failure::new(Kind::Config, error.problem))?;
+        let options = ConsoleOptions::parse(&table.options)?;
         let out = Box::new(std::io::stdout());
         Ok(Box::new(ConsoleSink::new(options, schema.clone(), out, context.env.clone())))
     }

@@ -1,11 +1,12 @@
 //! Prints micro-batches, each in one write.
 
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use millstream_engine::api::error::ArrowBug;
 use millstream_engine::api::sink::{
     Acknowledgement, Classified, Delivery, Failure, Kind, Output, Published, Sink,
 };
@@ -26,6 +27,19 @@ const RULE: &str = "-------------------------------------------";
 pub struct OutputClosed;
 
 impl Classified for OutputClosed {
+    fn kind(&self) -> Kind {
+        Kind::Config
+    }
+}
+
+/// The output takes nothing, though its reader is there.
+#[derive(Debug, Error)]
+#[error("standard output cannot be written: {error}")]
+struct Unwritable {
+    error: io::Error,
+}
+
+impl Classified for Unwritable {
     fn kind(&self) -> Kind {
         Kind::Config
     }
@@ -61,8 +75,8 @@ impl ConsoleSink {
             missing -= taken;
         }
         let rows: Vec<RecordBatch> = rows.into_iter().filter(|rows| rows.num_rows() > 0).collect();
-        let table = show(&self.schema, &rows, self.options.cell_characters_max)
-            .map_err(|error| Failure::new(Kind::Bug, error))?;
+        let table =
+            show(&self.schema, &rows, self.options.cell_characters_max).map_err(ArrowBug)?;
         let more = if output.rows() <= rows_max as u64 {
             String::new()
         } else {
@@ -102,10 +116,7 @@ impl Sink for ConsoleSink {
         match self.env.spawn_blocking("console", write).join().await {
             Ok(()) => Ok(Acknowledgement::Done),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(OutputClosed.into()),
-            Err(error) => {
-                let message = format!("standard output cannot be written: {error}");
-                Err(Failure::new(Kind::Config, message))
-            }
+            Err(error) => Err(Unwritable { error }.into()),
         }
     }
 

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::api::sink::{Failure, Kind};
+use millstream_engine::api::sink::Failure;
 use millstream_lake::error::TableError;
 use millstream_lake::maintenance::LiveTable;
 use millstream_lake::store::TableStore;
@@ -19,6 +19,8 @@ use millstream_lake::table::{Table, found_instead};
 use millstream_store::env::{Env, Task};
 use millstream_store::sink_log::SinkLog;
 use serde::{Deserialize, Serialize};
+
+use super::error::DeltaError;
 
 /// How far the record may be behind.
 const EVERY: Duration = Duration::from_secs(1);
@@ -49,25 +51,15 @@ impl Known {
             table => found_instead(table.map(Table::version)),
         };
         let gone = TableError::Gone { table: store.shown(), version: self.version, found };
-        let problem = format!(
-            "{gone}. To continue from the query's position, without the lost rows, delete {}",
-            log.location()
-        );
-        Err(Failure::new(Kind::Data, problem))
+        Err(DeltaError::Gone { gone, record: log.location() }.into())
     }
 }
 
 /// Reads the record of the run before.
 pub(super) async fn recall(log: &SinkLog) -> Result<Option<Known>, Failure> {
     let Some((id, bytes)) = log.last().await? else { return Ok(None) };
-    serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-        let place = log.location();
-        let problem = format!(
-            "{place}/{id} is damaged: {error}. Restore it from a backup. If the table has all that \
-             it had, delete it"
-        );
-        Failure::new(Kind::Data, problem)
-    })
+    let known = serde_json::from_slice(&bytes);
+    known.map(Some).map_err(|error| DeltaError::Record { record: log.location(), id, error }.into())
 }
 
 /// Keeps the record, until it is dropped.

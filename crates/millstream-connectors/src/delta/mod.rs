@@ -11,6 +11,7 @@
 //!
 //! What a commit is, and everything about the table's log, is `millstream-lake`'s.
 
+mod error;
 mod memory;
 mod options;
 mod sink;
@@ -24,7 +25,7 @@ use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::settings::OutputMode;
-use millstream_engine::api::sink::{Failure, Kind, Sink};
+use millstream_engine::api::sink::{Failure, Sink};
 use millstream_engine::api::source::{Source, StaticTable};
 use millstream_lake::error::LocationError;
 use millstream_lake::maintenance::LiveTable;
@@ -81,9 +82,11 @@ impl OpenTables {
     }
 }
 
-fn config(error: OptionError) -> Failure {
-    let help = error.help.map(|help| format!("; {help}")).unwrap_or_default();
-    Failure::new(Kind::Config, format!("{}{help}", error.problem))
+fn no_stream(table: &Table) -> OptionError {
+    OptionError::table(
+        format!("the Delta table '{}' is read as a stream, which is not supported", table.name),
+        Some(format!("read it as a whole: FROM {} without STREAM", table.name)),
+    )
 }
 
 impl Connector for Delta {
@@ -101,13 +104,7 @@ impl Connector for Delta {
 
     fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError> {
         if mode == ReadMode::Stream {
-            return Err(OptionError::table(
-                format!(
-                    "the Delta table '{}' is read as a stream, which is not supported",
-                    table.name
-                ),
-                Some(format!("read it as a whole: FROM {} without STREAM", table.name)),
-            ));
+            return Err(no_stream(table));
         }
         let options = ReadOptions::parse(&table.options)?;
         static_table::columns(&options, table, &self.base_dir)
@@ -119,11 +116,11 @@ impl Connector for Delta {
 
     fn source(
         &self,
-        _table: &Table,
+        table: &Table,
         _mode: ReadMode,
         _context: &FlowContext,
     ) -> Result<Box<dyn Source>, Failure> {
-        Err(Failure::new(Kind::Config, "Delta tables are not read as streams"))
+        Err(no_stream(table).into())
     }
 
     fn sink(
@@ -132,7 +129,7 @@ impl Connector for Delta {
         schema: &SchemaRef,
         context: &FlowContext,
     ) -> Result<Box<dyn Sink>, Failure> {
-        let options = WriteOptions::parse(&table.options).map_err(config)?;
+        let options = WriteOptions::parse(&table.options)?;
         let sink = sink::DeltaSink::new(options, schema, Arc::clone(&self.tables), context)?;
         Ok(Box::new(sink))
     }
@@ -142,7 +139,7 @@ impl Connector for Delta {
         table: &Table,
         context: &FlowContext,
     ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
-        let options = ReadOptions::parse(&table.options).map_err(config)?;
+        let options = ReadOptions::parse(&table.options)?;
         Ok(Some(Arc::new(static_table::DeltaTable::open(&options, context)?)))
     }
 }

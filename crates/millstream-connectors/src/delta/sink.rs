@@ -10,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
 use millstream_engine::api::sink::{
-    Acknowledgement, BatchId, Delivery, EndOffsets, Failure, Kind, OtherQuery, Output, Published,
+    Acknowledgement, BatchId, Delivery, EndOffsets, Failure, OtherQuery, Output, Published,
     RefusedRow, Sink, SourceOffset,
 };
 use millstream_lake::applications::{Application, Said};
@@ -27,6 +27,7 @@ use millstream_store::sink_log::SinkLog;
 use serde::{Deserialize, Serialize};
 
 use super::OpenTables;
+use super::error::DeltaError;
 use super::memory::{self, Known, Recorder};
 use super::options::WriteOptions;
 use crate::gather::{Destination, Gather, Pacing, RowWriter};
@@ -171,10 +172,8 @@ fn check_layout(table: &Table, options: &WriteOptions) -> Result<(), TableError>
 }
 
 fn published(table: &Table, query_id: &str, version: i64) -> Result<Published, Failure> {
-    let batch_id = u64::try_from(version).map(BatchId).map_err(|_| {
-        let problem = format!("the table's txn of this query has the version {version}");
-        Failure::new(Kind::Data, problem)
-    })?;
+    let number = u64::try_from(version).map_err(|_| DeltaError::Version { version })?;
+    let batch_id = BatchId(number);
     let note = table.note_of(query_id, version)?;
     let end_offsets = note.and_then(|note| serde_json::from_str::<Note>(&note).ok());
     Ok(Published { batch_id, end_offsets: end_offsets.map(Note::end_offsets) })
@@ -350,20 +349,11 @@ impl Destination for Commits {
         crash_points::reached(Step::BeforeCommit);
         let appended = self.table.append(&append)?;
         crash_points::reached(Step::AfterCommit);
-        let Some(appended) = appended else { return Err(is_taken(batch_id)) };
+        let Some(appended) = appended else { return Err(DeltaError::Taken { batch_id }.into()) };
         let (version, conflicts) = (appended.version, appended.conflicts);
         tracing::debug!(version, conflicts, files = files.len(), "committed");
         Ok(())
     }
-}
-
-/// The table had a commit for this micro-batch or a later one: what is in it is not ours.
-fn is_taken(batch_id: BatchId) -> Failure {
-    let problem = format!(
-        "the table has a commit for micro-batch {batch_id} of this query already, which this \
-         process did not make: two processes run one checkpoint. This one stops"
-    );
-    Failure::new(Kind::Fenced, problem)
 }
 
 /// Encodes rows into files of the table.

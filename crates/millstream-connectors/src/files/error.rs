@@ -73,6 +73,14 @@ pub enum FileError {
         /// What is wrong, and what to do.
         problem: String,
     },
+    /// A line that was decoded, and is asked for once more, is not found.
+    #[error("{}, line {line}: a line that was decoded is gone", path.display())]
+    NoSuchLine {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: u64,
+    },
     /// A column of a file has a type that cannot become the declared one.
     #[error(
         "column {column} is {found} in {}, but declared as {wanted}: change the declaration, or \
@@ -255,6 +263,7 @@ impl Classified for FileError {
             | Self::Overtaken { .. }
             | Self::ForeignOffset { .. } => Kind::Data,
             Self::Occupied { .. } | Self::InUse { .. } => Kind::Fenced,
+            Self::NoSuchLine { .. } => Kind::Bug,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millstream_engine::api::dead_letter::{Letter, Place};
-use millstream_engine::api::source::{Failure, Kind, Records, Traced};
+use millstream_engine::api::source::{Failure, Records, Traced};
 
 use super::error::FileError;
 use super::listing::Found;
@@ -32,10 +32,7 @@ impl Records for FileRecords {
         let counters = &self.reader.counters;
         let malformed = counters.rows_malformed.load(Ordering::Relaxed);
         let skipped = counters.files_skipped.load(Ordering::Relaxed);
-        let reader = match apart {
-            true => self.reader.apart().0,
-            false => self.reader.clone(),
-        };
+        let reader = if apart { self.reader.apart().0 } else { self.reader.clone() };
         let mut traced = Vec::new();
         let read = self.read_lines(&reader, projection, &mut traced);
         let outcome = match read {
@@ -61,7 +58,7 @@ impl Records for FileRecords {
                 return Ok(block.letter(&file, index, String::new()));
             }
         }
-        Err(Failure::new(Kind::Bug, "a line that was decoded is gone"))
+        Err(FileError::NoSuchLine { path: self.file.path.clone(), line: number }.into())
     }
 }
 

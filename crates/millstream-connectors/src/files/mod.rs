@@ -52,7 +52,7 @@ use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table}
 use millstream_engine::api::dead_letter::Payloads;
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::settings::OutputMode;
-use millstream_engine::api::sink::{Failure, Kind, Sink};
+use millstream_engine::api::sink::{Failure, Sink};
 use millstream_engine::api::source::{Source, StaticTable};
 pub use options::{Format, ReadOptions, WriteOptions};
 pub use sink::FilesSink;
@@ -110,11 +110,6 @@ impl Files {
     }
 }
 
-fn config(error: OptionError) -> Failure {
-    let help = error.help.map(|help| format!("; {help}")).unwrap_or_default();
-    Failure::new(Kind::Config, format!("{}{help}", error.problem))
-}
-
 impl Connector for Files {
     fn name(&self) -> &'static str {
         self.format.map_or("files", Format::name)
@@ -143,7 +138,7 @@ impl Connector for Files {
         mode: ReadMode,
         context: &FlowContext,
     ) -> Result<Box<dyn Source>, Failure> {
-        let (options, schema) = self.columns(table, mode, &context.base_dir).map_err(config)?;
+        let (options, schema) = self.columns(table, mode, &context.base_dir)?;
         Ok(Box::new(FilesSource::new(options, schema, context)))
     }
 
@@ -153,7 +148,7 @@ impl Connector for Files {
         schema: &SchemaRef,
         context: &FlowContext,
     ) -> Result<Box<dyn Sink>, Failure> {
-        let options = WriteOptions::parse(&table.options, self.format).map_err(config)?;
+        let options = WriteOptions::parse(&table.options, self.format)?;
         Ok(Box::new(FilesSink::new(options, schema.clone(), context)))
     }
 
@@ -162,8 +157,7 @@ impl Connector for Files {
         table: &Table,
         context: &FlowContext,
     ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
-        let (options, schema) =
-            self.columns(table, ReadMode::Batch, &context.base_dir).map_err(config)?;
+        let (options, schema) = self.columns(table, ReadMode::Batch, &context.base_dir)?;
         Ok(Some(Arc::new(FilesTable::new(options, schema, context))))
     }
 
@@ -177,8 +171,7 @@ impl Connector for Files {
         table: &Table,
         context: &FlowContext,
     ) -> Result<Option<Arc<dyn Payloads>>, Failure> {
-        let (options, schema) =
-            self.columns(table, ReadMode::Stream, &context.base_dir).map_err(config)?;
+        let (options, schema) = self.columns(table, ReadMode::Stream, &context.base_dir)?;
         Ok(Some(Arc::new(read::Reader::new(Arc::new(options), schema))))
     }
 }

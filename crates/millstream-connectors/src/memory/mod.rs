@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec, Side};
-use millstream_engine::api::sink::{Failure, Kind, Sink};
+use millstream_engine::api::sink::{Failure, Sink};
 use millstream_engine::api::source::{Source, StaticTable};
 pub use sink::MemorySink;
 pub use source::MemorySource;
@@ -56,10 +56,6 @@ fn columns(table: &Table) -> Result<SchemaRef, OptionError> {
     })
 }
 
-fn config(error: OptionError) -> Failure {
-    Failure::new(Kind::Config, error.problem)
-}
-
 impl Connector for Memory {
     fn name(&self) -> &'static str {
         "memory"
@@ -84,8 +80,8 @@ impl Connector for Memory {
         _mode: ReadMode,
         context: &FlowContext,
     ) -> Result<Box<dyn Source>, Failure> {
-        let schema = columns(table).map_err(config)?;
-        let rows_max = rows_max(table).map_err(config)?;
+        let schema = columns(table)?;
+        let rows_max = rows_max(table)?;
         Ok(Box::new(MemorySource::new(handle(table), schema, rows_max, context.env.clone())))
     }
 
@@ -103,7 +99,7 @@ impl Connector for Memory {
         table: &Table,
         _context: &FlowContext,
     ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
-        let schema = columns(table).map_err(config)?;
+        let schema = columns(table)?;
         Ok(Some(Arc::new(source::MemoryRows { table: handle(table), schema })))
     }
 }

@@ -4,16 +4,35 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use async_trait::async_trait;
 use millstream_engine::api::dead_letter::{Letter, Place};
 use millstream_engine::api::source::{
-    Failure, InputBatch, Kind, ReadLimit, RecordBatches, Records, Source, SourceLog, SourceOffset,
-    Split, StaticTable, Traced,
+    Classified, Failure, InputBatch, Kind, ReadLimit, RecordBatches, Records, Source, SourceLog,
+    SourceOffset, Split, StaticTable, Traced,
 };
 use millstream_store::env::Env;
 use serde::Deserialize;
+use thiserror::Error;
 
 use super::MemoryTable;
+
+/// Why a table in this process cannot be read.
+#[derive(Debug, Error)]
+enum MemoryError {
+    /// The offset log holds an offset of some other source.
+    #[error("the checkpoint's offset '{offset}' is not one of 'memory'")]
+    ForeignOffset { offset: SourceOffset },
+    /// Rows were pushed that do not have the table's columns.
+    #[error("rows in a memory table differ from its columns: {error}")]
+    Columns { error: ArrowError },
+}
+
+impl Classified for MemoryError {
+    fn kind(&self) -> Kind {
+        Kind::Data
+    }
+}
 
 #[derive(Deserialize)]
 struct Offset {
@@ -25,13 +44,9 @@ fn offset(rows: u64) -> SourceOffset {
 }
 
 fn rows_of(offset: &SourceOffset) -> Result<u64, Failure> {
-    match serde_json::from_str::<Offset>(offset.as_str()) {
-        Ok(offset) => Ok(offset.rows),
-        Err(_) => {
-            let message = format!("the checkpoint's offset '{offset}' is not one of 'memory'");
-            Err(Failure::new(Kind::Data, message))
-        }
-    }
+    let known = serde_json::from_str::<Offset>(offset.as_str());
+    let foreign = |_| MemoryError::ForeignOffset { offset: offset.clone() }.into();
+    known.map(|offset| offset.rows).map_err(foreign)
 }
 
 /// A stream of the rows pushed into a table.
@@ -183,10 +198,8 @@ fn project(
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
     let whole =
         RecordBatch::try_new_with_options(schema.clone(), rows.columns().to_vec(), &options);
-    let mismatch = |error| {
-        Failure::new(Kind::Data, format!("rows in a memory table differ from its columns: {error}"))
-    };
-    whole.and_then(|whole| whole.project(projection)).map_err(mismatch)
+    let projected = whole.and_then(|whole| whole.project(projection));
+    projected.map_err(|error| MemoryError::Columns { error }.into())
 }
 
 /// All rows of a table, for the static side of a join.

@@ -18,7 +18,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millstream_engine::api::connector::{Connector, FlowContext, Memory, ReadMode, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use millstream_engine::api::sink::{Failure, Sink};
-use millstream_engine::api::source::{Kind, Source};
+use millstream_engine::api::source::Source;
 pub use pace::Pace;
 pub use source::RateSource;
 
@@ -127,10 +127,7 @@ impl Connector for Rate {
     }
 
     fn check_sink(&self, _table: &Table, _schema: &SchemaRef) -> Result<(), OptionError> {
-        Err(OptionError::table(
-            "'rate' generates rows and cannot be written to",
-            Some("to drop rows use 'noop', to measure them 'stats'".into()),
-        ))
+        Err(no_sink())
     }
 
     fn source(
@@ -139,8 +136,7 @@ impl Connector for Rate {
         _mode: ReadMode,
         context: &FlowContext,
     ) -> Result<Box<dyn Source>, Failure> {
-        let options = RateOptions::parse(&table.options)
-            .map_err(|error| Failure::new(Kind::Config, error.problem))?;
+        let options = RateOptions::parse(&table.options)?;
         Ok(Box::new(
             RateSource::new(options, context.env.clone())
                 .holding(context.memory.map(Memory::read_ahead)),
@@ -149,12 +145,19 @@ impl Connector for Rate {
 
     fn sink(
         &self,
-        table: &Table,
+        _table: &Table,
         _schema: &SchemaRef,
         _context: &FlowContext,
     ) -> Result<Box<dyn Sink>, Failure> {
-        Err(Failure::new(Kind::Config, format!("'{}' uses 'rate', which is no sink", table.name)))
+        Err(no_sink().into())
     }
+}
+
+fn no_sink() -> OptionError {
+    OptionError::table(
+        "'rate' generates rows and cannot be written to",
+        Some("to drop rows use 'noop', to measure them 'stats'".into()),
+    )
 }
 
 fn same_columns(declared: &Schema, ours: &Schema) -> bool {

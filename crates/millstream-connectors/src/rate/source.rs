@@ -10,6 +10,7 @@ use arrow::array::{
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::dead_letter::{Letter, Place};
+use millstream_engine::api::error::ArrowBug;
 use millstream_engine::api::source::{
     Classified, Failure, InputBatch, Kind, ReadLimit, RecordBatches, Records, Source, SourceLog,
     SourceOffset, Split, Traced,
@@ -288,7 +289,7 @@ impl Split for RateSplit {
         let projection = projection.to_vec();
         let projected = match schema().project(&projection) {
             Ok(projected) => Arc::new(projected),
-            Err(error) => return Box::new(std::iter::once(Err(bug(error)))),
+            Err(error) => return Box::new(std::iter::once(Err(ArrowBug(error).into()))),
         };
         let starts = self.rows.clone().step_by(RECORD_BATCH_ROWS as usize);
         Box::new(starts.map(move |start| {
@@ -297,7 +298,7 @@ impl Split for RateSplit {
             let rows = usize::try_from(range.end - range.start).expect("some thousand rows");
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             RecordBatch::try_new_with_options(projected.clone(), columns.collect(), &options)
-                .map_err(bug)
+                .map_err(|error| ArrowBug(error).into())
         }))
     }
 
@@ -325,8 +326,4 @@ impl RateSplit {
         }
         Arc::new(Int64Array::from_iter_values(range.map(u64::cast_signed)))
     }
-}
-
-fn bug(error: arrow::error::ArrowError) -> Failure {
-    Failure::new(Kind::Bug, error)
 }

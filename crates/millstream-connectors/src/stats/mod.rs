@@ -15,7 +15,7 @@ use std::time::Duration;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
-use millstream_engine::api::sink::{Failure, Kind, Sink};
+use millstream_engine::api::sink::{Failure, Sink};
 use millstream_engine::api::source::Source;
 pub use sink::StatsSink;
 pub use sketch::{LatencySketch, LatencySummary};
@@ -157,7 +157,7 @@ impl Connector for Stats {
         _mode: ReadMode,
         _context: &FlowContext,
     ) -> Result<Box<dyn Source>, Failure> {
-        Err(Failure::new(Kind::Config, no_source().problem))
+        Err(no_source().into())
     }
 
     fn sink(
@@ -166,8 +166,7 @@ impl Connector for Stats {
         schema: &SchemaRef,
         context: &FlowContext,
     ) -> Result<Box<dyn Sink>, Failure> {
-        let options = StatsOptions::parse(&table.options, schema)
-            .map_err(|error| Failure::new(Kind::Config, error.problem))?;
+        let options = StatsOptions::parse(&table.options, schema)?;
         let file: Option<PathBuf> = match &options.target {
             ReportTarget::File(path) => Some(paths::resolve(&context.base_dir, path)),
             ReportTarget::Stdout | ReportTarget::Stderr => None,

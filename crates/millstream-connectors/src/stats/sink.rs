@@ -9,14 +9,43 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use async_trait::async_trait;
+use millstream_engine::api::error::ArrowBug;
 use millstream_engine::api::sink::{
-    Acknowledgement, Delivery, Failure, Kind, Output, Published, Sink,
+    Acknowledgement, Classified, Delivery, Failure, Kind, Output, Published, Sink,
 };
 use millstream_store::env::Env;
 use serde::Serialize;
+use thiserror::Error;
 
 use super::sketch::{LatencySketch, LatencySummary};
 use super::{ReportTarget, StatsOptions};
+
+/// Why the report cannot be written.
+#[derive(Debug, Error)]
+enum ReportError {
+    /// Its file cannot be opened.
+    #[error(
+        "the stats report {} cannot be opened: {error}; check that its directory exists and may \
+         be written",
+        path.display()
+    )]
+    Open { path: PathBuf, error: io::Error },
+    /// A line of it cannot be written.
+    #[error("the stats report cannot be written to {place}: {error}")]
+    Write { place: String, error: io::Error },
+    /// A line of it is not JSON.
+    #[error("{0}")]
+    Encode(serde_json::Error),
+}
+
+impl Classified for ReportError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Open { .. } | Self::Write { .. } => Kind::Config,
+            Self::Encode(_) => Kind::Bug,
+        }
+    }
+}
 
 /// One line of the report.
 #[derive(Serialize)]
@@ -119,7 +148,7 @@ impl StatsSink {
     }
 
     fn write(&self, line: &Line) -> Result<(), Failure> {
-        let mut text = serde_json::to_string(line).map_err(|e| Failure::new(Kind::Bug, e))?;
+        let mut text = serde_json::to_string(line).map_err(ReportError::Encode)?;
         text.push('\n');
         let written = match (&self.options.target, &self.file) {
             (_, Some(path)) => OpenOptions::new()
@@ -133,8 +162,7 @@ impl StatsSink {
         written.map_err(|error| {
             let place = self.file.as_ref().map(|path| path.display().to_string());
             let place = place.unwrap_or_else(|| "the terminal".into());
-            let message = format!("the stats report cannot be written to {place}: {error}");
-            Failure::new(Kind::Config, message)
+            ReportError::Write { place, error }.into()
         })
     }
 }
@@ -144,7 +172,7 @@ fn micros(column: &ArrayRef) -> Result<ArrayRef, Failure> {
         return Ok(column.clone());
     }
     let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
-    cast(column, &micros).map_err(|error| Failure::new(Kind::Bug, error))
+    cast(column, &micros).map_err(|error| ArrowBug(error).into())
 }
 
 #[async_trait]
@@ -160,14 +188,8 @@ impl Sink for StatsSink {
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
         if let Some(path) = &self.file {
             // Found out now rather than at the end of a long run.
-            OpenOptions::new().append(true).create(true).open(path).map_err(|error| {
-                let message = format!(
-                    "the stats report {} cannot be opened: {error}; check that its directory \
-                     exists and may be written",
-                    path.display()
-                );
-                Failure::new(Kind::Config, message)
-            })?;
+            let opened = OpenOptions::new().append(true).create(true).open(path);
+            opened.map_err(|error| ReportError::Open { path: path.clone(), error })?;
         }
         Ok(None)
     }

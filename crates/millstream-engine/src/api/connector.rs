@@ -11,13 +11,14 @@ use arrow::datatypes::SchemaRef;
 pub use millstream_sql::query::prepared::ReadMode;
 use millstream_store::env::Env;
 use millstream_store::sink_log::SinkLog;
+use thiserror::Error;
 
 use super::contact::Contacts;
 use super::dead_letter::{Form, Payloads};
 use super::options::{OptionError, OptionSpec, Options};
 use super::settings::OutputMode;
 use super::sink::{Failure, Sink};
-use super::source::{Kind, Source, StaticTable};
+use super::source::{Classified, Kind, Source, StaticTable};
 
 /// A declared table: what stands in the pipeline file, checked for form only.
 #[derive(Clone, Debug)]
@@ -42,11 +43,25 @@ impl Table {
             return Ok(Cow::Borrowed(self));
         }
         let options = self.options.fresh().map_err(|error| {
-            let (name, key) = (&self.name, error.key.unwrap_or_default());
-            let problem = format!("table '{name}': the value of '{key}': {}", error.problem);
-            Failure::new(Kind::Config, problem)
+            let (table, key) = (self.name.clone(), error.key.unwrap_or_default());
+            ValueGone { table, key, problem: error.problem }
         })?;
         Ok(Cow::Owned(Self { options, ..self.clone() }))
+    }
+}
+
+/// A value that stands elsewhere cannot be looked up any more.
+#[derive(Debug, Error)]
+#[error("table '{table}': the value of '{key}': {problem}")]
+struct ValueGone {
+    table: String,
+    key: String,
+    problem: String,
+}
+
+impl Classified for ValueGone {
+    fn kind(&self) -> Kind {
+        Kind::Config
     }
 }
 

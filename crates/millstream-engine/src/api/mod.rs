@@ -7,6 +7,7 @@
 pub mod connector;
 pub mod contact;
 pub mod dead_letter;
+pub mod error;
 pub mod filter;
 pub mod options;
 pub mod progress;

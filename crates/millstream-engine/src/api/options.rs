@@ -4,10 +4,12 @@
 //! an [`OptionError`], which the pipeline file's reader turns into a message that points at it.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
 use millstream_sql::json::ParseMode;
+use millstream_store::error::{Classified, Kind};
 use millstream_store::secrets;
 
 use super::references::{Lookup, Reference, SharedLookup, Template};
@@ -217,6 +219,25 @@ impl OptionError {
     /// Anything else about the declaration as a whole.
     pub fn table(problem: impl Into<String>, help: Option<String>) -> Self {
         Self { key: None, problem: problem.into(), help }
+    }
+}
+
+/// In one sentence or two, where nothing points at the declaration.
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)?;
+        let Some(help) = &self.help else { return Ok(()) };
+        let mut rest = help.chars();
+        let first = rest.next().into_iter().flat_map(char::to_uppercase);
+        write!(f, ". {}{}", first.collect::<String>(), rest.as_str())
+    }
+}
+
+impl Error for OptionError {}
+
+impl Classified for OptionError {
+    fn kind(&self) -> Kind {
+        Kind::Config
     }
 }
 

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use millstream_engine::api::sink::{Acknowledgement, Failure, Kind};
+use millstream_engine::api::sink::Acknowledgement;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
@@ -41,10 +41,8 @@ impl Pending {
     /// everywhere.
     pub fn new(env: &Env) -> (Arc<Self>, Acknowledgement) {
         let (pending, outcome) = Self::with_outcome(env);
-        let delivered = async move {
-            let lost = || Failure::new(Kind::Bug, "a Kafka micro-batch was dropped unacknowledged");
-            Ok(outcome.await.map_err(|_| lost())??)
-        };
+        let delivered =
+            async move { Ok(outcome.await.map_err(|_| SinkError::MicroBatchDropped)??) };
         (pending, Acknowledgement::Later(Box::pin(delivered)))
     }
 
@@ -200,6 +198,8 @@ fn excerpt(key: Option<&[u8]>, value: Option<&[u8]>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use millstream_store::error::Kind;
+
     use super::*;
 
     #[tokio::test]

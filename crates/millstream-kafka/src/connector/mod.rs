@@ -10,7 +10,6 @@ use millstream_engine::api::sink::{Failure, Sink};
 use millstream_engine::api::source::{Source, StaticTable};
 
 use crate::client::settings::{ClientSettings, Use};
-use crate::error::unchecked;
 use crate::known_options::OPTIONS;
 use crate::sink::{self, KafkaSink};
 use crate::source::static_table::KafkaStaticTable;
@@ -60,7 +59,7 @@ impl Connector for KafkaConnector {
         table: &Table,
         context: &FlowContext,
     ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
-        let (options, rows) = source::parse(table, ReadMode::Batch).map_err(unchecked)?;
+        let (options, rows) = source::parse(table, ReadMode::Batch)?;
         let whole = KafkaStaticTable::new(table, &options, rows.schema.clone(), context)?;
         Ok(Some(Arc::new(whole)))
     }
@@ -83,7 +82,7 @@ impl Connector for KafkaConnector {
         table: &Table,
         _context: &FlowContext,
     ) -> Result<Option<Arc<dyn Payloads>>, Failure> {
-        let (_, rows) = source::parse(table, ReadMode::Stream).map_err(unchecked)?;
+        let (_, rows) = source::parse(table, ReadMode::Stream)?;
         Ok(Some(Arc::new(dead_letters::ValuePayloads(Arc::new(rows)))))
     }
 }

@@ -20,7 +20,6 @@ use millstream_engine::api::sink::{
 };
 
 use crate::client::settings::{ClientSettings, Use};
-use crate::error::unchecked;
 use at_least_once::AtLeastOnceSink;
 use columns::SinkColumns;
 use exactly_once::{ExactlyOnceSink, NotOpened};
@@ -76,7 +75,7 @@ impl KafkaSink {
         schema: &SchemaRef,
         context: &FlowContext,
     ) -> Result<Self, Failure> {
-        let (wanted, settings, columns) = parse(table, schema).map_err(unchecked)?;
+        let (wanted, settings, columns) = parse(table, schema)?;
         let (topic, table) = (topic_option(&table.options), &table.name);
         // A batch query has no checkpoint and never goes on after a crash.
         let once = wanted == Wanted::AtLeastOnce || context.query_id.is_empty();

@@ -31,7 +31,7 @@ use millstream_engine::api::source::{
 
 use crate::client::cluster::{Cluster, Partitions};
 use crate::client::subscription::Subscription;
-use crate::error::{DataLoss, SourceError, unchecked};
+use crate::error::{DataLoss, SourceError};
 use crate::offsets::{
     EARLIEST, LATEST, PartitionId, PerPartition, parse_initial_entry, parse_source_offset,
     to_initial_entry, to_source_offset,
@@ -73,7 +73,7 @@ impl KafkaSource {
         mode: ReadMode,
         context: &FlowContext,
     ) -> Result<Self, Failure> {
-        let (options, rows) = parse(table, mode).map_err(unchecked)?;
+        let (options, rows) = parse(table, mode)?;
         Ok(Self::new(options, mode, rows, &table.name, context))
     }
 

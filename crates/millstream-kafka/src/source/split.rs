@@ -7,11 +7,12 @@ use arrow::compute::concat;
 use arrow::datatypes::{Int32Type, Int64Type};
 use millstream_engine::api::dead_letter::Letter;
 use millstream_engine::api::source::{
-    Failure, Kind, RecordBatches, Records, SourcePartition, Split, Traced,
+    Failure, RecordBatches, Records, SourcePartition, Split, Traced,
 };
 
 use super::chunk::Chunk;
 use super::rows::Rows;
+use crate::error::RowsError;
 use crate::offsets::PartitionId;
 
 /// Rows of one record batch: few enough for the processor's cache, enough to amortize each
@@ -107,7 +108,7 @@ impl Records for PartitionRecords {
             let row = chunk.offset.values().binary_search(&offset).ok()?;
             Some(chunk.letter(&self.id, row, String::new()))
         });
-        found.ok_or_else(|| Failure::new(Kind::Bug, "a record that was decoded is gone"))
+        found.ok_or_else(|| RowsError::NoSuchRecord { id: self.id.clone(), offset }.into())
     }
 }
 

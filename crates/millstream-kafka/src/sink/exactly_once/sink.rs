@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use millstream_engine::api::connector::FlowContext;
-use millstream_engine::api::sink::{Acknowledgement, Failure, Kind, OtherQuery, Output, Published};
+use millstream_engine::api::sink::{Acknowledgement, Failure, OtherQuery, Output, Published};
 use millstream_store::env::{Env, Task};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
@@ -263,8 +263,7 @@ impl ExactlyOnceSink {
         let work = Work { content, permit, done };
         self.rotation.as_ref().expect("the driver opens a sink before it uses it").publish(work);
         let acknowledgement = Acknowledgement::Later(Box::pin(async move {
-            let lost = || Failure::new(Kind::Bug, "a Kafka transaction was dropped unfinished");
-            published.await.unwrap_or_else(|_| Err(lost()))
+            published.await.unwrap_or_else(|_| Err(SinkError::TransactionDropped.into()))
         }));
         Ok(of_rows(acknowledgement, &self.columns))
     }

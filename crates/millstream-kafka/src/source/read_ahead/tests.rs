@@ -4,6 +4,7 @@ use millstream_engine::api::source::Kind;
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::{DataLoss, RowsError, SourceError};
 use crate::source::chunk::ChunkBuilder;
 
 fn id(partition: i32) -> PartitionId {
@@ -124,8 +125,9 @@ fn a_removed_partition_takes_its_rows_along() {
 #[test]
 fn a_failure_comes_out_once() {
     let buffer = buffer(Limits::default(), 1);
-    buffer.fail(Failure::new(Kind::Data, "gone"));
-    buffer.fail(Failure::new(Kind::Bug, "later"));
+    let loss = DataLoss::OutOfRange { id: id(0), position: 0 };
+    buffer.fail(SourceError::DataLoss { loss }.into());
+    buffer.fail(RowsError::NoValues.into());
     assert_eq!(
         buffer.take(ReadLimit::AllAvailable).err().map(|failure| failure.kind()),
         Some(Kind::Data)

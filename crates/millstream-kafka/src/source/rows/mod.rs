@@ -14,12 +14,12 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millstream_engine::api::connector::Table;
 use millstream_engine::api::dead_letter::{self, Letter};
 use millstream_engine::api::options::OptionError;
-use millstream_engine::api::source::{Failure, Kind};
+use millstream_engine::api::source::Failure;
 use millstream_formats::csv::CsvOptions;
 use millstream_formats::{Decoded, Malformed, RecordDecoder, RecordFormat, text};
 
 use super::chunk::{Chunk, headers_type};
-use crate::error::MalformedValue;
+use crate::error::{MalformedValue, RowsError};
 use crate::offsets::PartitionId;
 
 /// How rows are made of records.
@@ -106,9 +106,8 @@ impl Rows {
 
     /// A reader for the columns `projection`.
     pub fn reader(self: &Arc<Self>, projection: &[usize]) -> Result<Reader, Failure> {
-        let schema = Arc::new(self.schema.project(projection).map_err(|error| {
-            Failure::new(Kind::Bug, format!("the plan asks for columns there are not: {error}"))
-        })?);
+        let projected = self.schema.project(projection);
+        let schema = Arc::new(projected.map_err(|error| RowsError::Projection { error })?);
         let decoding = match &self.format {
             Format::Record => Decoding::Record(projection.to_vec()),
             Format::Raw => Decoding::Raw,
@@ -170,9 +169,7 @@ impl Reader {
         mut reject: impl FnMut(usize, String),
     ) -> Result<RecordBatch, Failure> {
         match &mut self.decoding {
-            Decoding::Record(_) | Decoding::Raw => {
-                Err(Failure::new(Kind::Bug, "no value of the table is decoded"))
-            }
+            Decoding::Record(_) | Decoding::Raw => Err(RowsError::NoValues.into()),
             Decoding::Value(decoder) => {
                 let decoded = decoder.decode_apart(values, &mut reject);
                 Ok(self.counted(decoded))
@@ -190,7 +187,7 @@ impl Reader {
     fn rows_of(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, Failure> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
-            .map_err(|error| Failure::new(Kind::Bug, format!("decoded columns: {error}")))
+            .map_err(|error| RowsError::Columns { error }.into())
     }
 }
 

@@ -1,7 +1,7 @@
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
 use millstream_engine::api::options::Options;
-use millstream_engine::api::source::Split;
+use millstream_engine::api::source::{Kind, Split};
 
 use super::*;
 use crate::source::chunk::ChunkBuilder;
