@@ -34,20 +34,31 @@ pub fn from_datafusion(error: DataFusionError) -> Failure {
     if let DataFusionError::External(inner) = root {
         let inner: &(dyn Any + Send + Sync) = match inner.downcast_ref::<Carried>() {
             Some(carried) => carried,
-            None => return computed(&error),
+            None => return computed(error),
         };
         let carried = inner.downcast_ref::<Carried>().and_then(|carried| carried.0.lock().take());
         if let Some(failure) = carried {
             return failure;
         }
     }
-    computed(&error)
+    computed(error)
 }
 
-fn computed(error: &DataFusionError) -> Failure {
-    match ComputeError::of(error) {
+fn computed(error: DataFusionError) -> Failure {
+    match ComputeError::of(&error) {
         Some(computed) => computed.into(),
-        None => Failure::new(Kind::Data, error.strip_backtrace()),
+        None => PlanError(error).into(),
+    }
+}
+
+/// DataFusion cannot run a plan over these rows, for another reason than an expression.
+#[derive(Debug, Error)]
+#[error("{}", .0.strip_backtrace())]
+struct PlanError(DataFusionError);
+
+impl Classified for PlanError {
+    fn kind(&self) -> Kind {
+        Kind::Data
     }
 }
 

@@ -7,6 +7,7 @@ use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{
     DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType,
 };
+use arrow::error::ArrowError;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::{Expr, ident, lit};
 use datafusion::prelude::SessionContext;
@@ -18,6 +19,7 @@ use thiserror::Error;
 use crate::api::dead_letter::{
     Form, Group, Layout, Letter, OWN_HEADER_PREFIX, PAYLOAD_BYTES, Place, Stamp, spelling,
 };
+use crate::api::error::ArrowBug;
 use crate::api::source::{Classified, Failure, Kind};
 use crate::failures::from_datafusion;
 use crate::plan::session::streaming_config;
@@ -55,11 +57,28 @@ pub enum FiledError {
         /// The columns that it may name.
         columns: String,
     },
+    /// A column has values that are none of its type.
+    #[error("the column `{column}` of the dead-letter table cannot be read: {error}")]
+    Column {
+        /// The column.
+        column: &'static str,
+        /// What Arrow says.
+        error: ArrowError,
+    },
+    /// Letters are more than columns can hold.
+    #[error("the letters of the dead-letter topic cannot be put into columns: {error}")]
+    Letters {
+        /// What Arrow says.
+        error: ArrowError,
+    },
 }
 
 impl Classified for FiledError {
     fn kind(&self) -> Kind {
-        Kind::Config
+        match self {
+            Self::NoColumn { .. } | Self::Condition { .. } => Kind::Config,
+            Self::Column { .. } | Self::Letters { .. } => Kind::Data,
+        }
     }
 }
 
@@ -93,13 +112,13 @@ pub async fn stored_letters(
     // One after the other: together, the payloads might be more than one column can hold.
     for rows in rows {
         let table = match form {
-            Form::Table => of_table(&rows, &schema)?,
-            Form::Record => of_records(&rows)?,
+            Form::Table => table_rows(&rows, &schema)?,
+            Form::Record => record_rows(&rows)?,
         };
         let found = context.read_batch(table).and_then(|all| all.filter(chosen.clone()));
         let found = found.map_err(from_datafusion)?.collect().await;
         for rows in found.map_err(|error| wrong(error.message().into_owned(), &schema))? {
-            of_rows(&rows, &mut filed)?;
+            push_letters(&rows, &mut filed)?;
         }
     }
     Ok(filed)
@@ -151,13 +170,13 @@ fn chosen(
 
 /// Rows of a dead-letter table, and whether each payload is whole. A column of texts holds nothing
 /// but UTF-8: what was not shows in the character that stands for it.
-fn of_table(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Failure> {
+fn table_rows(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Failure> {
     let payload = schema.index_of("payload").map(|at| rows.column(at));
-    let payload = payload.map_err(|error| Failure::new(Kind::Bug, error))?;
+    let payload = payload.map_err(ArrowBug)?;
     let is_whole: BooleanArray = match payload.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
             let texts = cast(payload, &DataType::Utf8);
-            let texts = texts.map_err(|error| Failure::new(Kind::Data, error))?;
+            let texts = texts.map_err(|error| FiledError::Column { column: "payload", error })?;
             let whole = |text: Option<&str>| {
                 Some(text.is_none_or(|text| !text.contains(char::REPLACEMENT_CHARACTER)))
             };
@@ -177,16 +196,19 @@ fn with_is_whole(
     let fields = schema.fields().iter().cloned().chain([own]);
     columns.push(Arc::new(is_whole));
     let rows = RecordBatch::try_new(Arc::new(Schema::new(fields.collect::<Vec<_>>())), columns);
-    rows.map_err(|error| Failure::new(Kind::Bug, error))
+    rows.map_err(|error| ArrowBug(error).into())
 }
 
-fn column(rows: &RecordBatch, name: &str, wanted: &DataType) -> Result<Option<ArrayRef>, Failure> {
+fn column(
+    rows: &RecordBatch,
+    name: &'static str,
+    wanted: &DataType,
+) -> Result<Option<ArrayRef>, FiledError> {
     let Some(column) = rows.column_by_name(name) else { return Ok(None) };
-    let cast = cast(column, wanted).map_err(|error| Failure::new(Kind::Data, error))?;
-    Ok(Some(cast))
+    cast(column, wanted).map(Some).map_err(|error| FiledError::Column { column: name, error })
 }
 
-fn of_rows(rows: &RecordBatch, filed: &mut Vec<StoredLetter>) -> Result<(), Failure> {
+fn push_letters(rows: &RecordBatch, filed: &mut Vec<StoredLetter>) -> Result<(), Failure> {
     let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
     let bytes = |name| column(rows, name, &DataType::Binary);
     let texts = |name| column(rows, name, &DataType::Utf8);
@@ -218,7 +240,7 @@ fn of_rows(rows: &RecordBatch, filed: &mut Vec<StoredLetter>) -> Result<(), Fail
 }
 
 /// Records of a dead-letter topic as rows of a dead-letter table.
-fn of_records(rows: &RecordBatch) -> Result<RecordBatch, Failure> {
+fn record_rows(rows: &RecordBatch) -> Result<RecordBatch, Failure> {
     let layout = Layout::new(None, Form::Table).expect("nothing is declared");
     let (mut tables, mut is_whole) = (Vec::new(), Vec::with_capacity(rows.num_rows()));
     let (key, value) = (column(rows, "key", &DataType::Binary)?, &rows["value"]);
@@ -256,7 +278,7 @@ fn of_records(rows: &RecordBatch) -> Result<RecordBatch, Failure> {
         tables.extend(layout.rows(&[group], Stamp { flow: &flow, found_ms }));
     }
     let schema = layout.schema();
-    let all = concat_batches(schema, &tables).map_err(|error| Failure::new(Kind::Data, error))?;
+    let all = concat_batches(schema, &tables).map_err(|error| FiledError::Letters { error })?;
     with_is_whole(schema, all.columns().to_vec(), is_whole.into())
 }
 

@@ -28,8 +28,7 @@ use std::time::Duration;
 
 use millstream_store::commit_log;
 use millstream_store::env::{Env, Task};
-use millstream_store::error::Classified;
-use millstream_store::log_writer::LogWriter;
+use millstream_store::log_writer::{LogWriter, WriteError};
 use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;
 use millstream_store::state_log;
@@ -348,7 +347,7 @@ impl Worker {
 
     fn tell_committed(&self, id: BatchId, ends: Vec<Option<SourceOffset>>) -> Result<(), Failure> {
         if let Some(error) = self.log.failure() {
-            return Err(Failure::new(error.kind(), error));
+            return Err(WriteError::clone(&error).into());
         }
         // The driver may be gone already, on its way out.
         let _ = self.committed.send(Committed { id, ends });

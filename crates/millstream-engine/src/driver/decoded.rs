@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use millstream_store::env::Env;
-use millstream_store::error::Kind;
 
 use crate::api::dead_letter::Letter;
+use crate::api::error::ArrowBug;
 use crate::api::source::{Failure, RecordBatches, Records, SourcePartition, Split, Traced};
 use crate::plan::failing_rows::records_of;
 use crate::plan::stream_scan::spread;
@@ -162,7 +162,7 @@ impl Split for Share {
         let rows = Arc::clone(&self.rows);
         let picked = (0..rows.len()).map(move |at| {
             let picked = rows[at].project(&places);
-            picked.map_err(|error| Failure::new(Kind::Bug, error.to_string()))
+            picked.map_err(|error| ArrowBug(error).into())
         });
         Box::new(picked)
     }
@@ -196,7 +196,7 @@ impl Records for OfShare {
         let places: Vec<usize> = projection.iter().map(place).collect();
         let picked = self.records.read(&self.columns, self.apart)?.into_iter().map(|traced| {
             let rows = traced.rows.project(&places);
-            let rows = rows.map_err(|error| Failure::new(Kind::Bug, error.to_string()))?;
+            let rows = rows.map_err(ArrowBug)?;
             Ok(Traced { rows, ..traced })
         });
         picked.collect()

@@ -16,9 +16,10 @@ use std::time::Duration;
 use datafusion::error::DataFusionError;
 use millstream_store::checkpoint::Checkpoint;
 use millstream_store::env::{Env, Thread};
-use millstream_store::error::Kind;
+use millstream_store::error::{Classified, Kind};
 use millstream_store::offset::BatchId;
 use millstream_store::state_log::{Facts, SnapshotWriter, StateLog, StateReader};
+use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::api::settings::SnapshotSettings;
@@ -177,7 +178,7 @@ async fn make(
             if is_given_up() {
                 return Ok(None);
             }
-            snapshot_builder.apply(&before, &piece).map_err(failed)?;
+            snapshot_builder.apply(&before, &piece).map_err(BuilderError)?;
         }
         facts = Some(snapshot.facts().clone());
     }
@@ -193,7 +194,7 @@ async fn make(
             return Err(reader.missing(missing).into());
         }
         let of_batch = MicroBatchFacts::new(id, Watermark::of_entry(&entry.facts));
-        snapshot_builder.apply(&of_batch, &entry.sections).map_err(failed)?;
+        snapshot_builder.apply(&of_batch, &entry.sections).map_err(BuilderError)?;
         first.get_or_insert(id);
         next = Some(id.next());
         facts = Some(entry.facts);
@@ -221,7 +222,7 @@ async fn write(
     snapshot_builder: &mut QueryReplica,
     is_given_up: impl Fn() -> bool,
 ) -> Result<Option<u64>, Failure> {
-    while let Some(piece) = snapshot_builder.next_piece().map_err(failed)? {
+    while let Some(piece) = snapshot_builder.next_piece().map_err(BuilderError)? {
         if is_given_up() {
             return Ok(None);
         }
@@ -230,6 +231,13 @@ async fn write(
     Ok(Some(snapshot.finish().await?))
 }
 
-fn failed(error: DataFusionError) -> Failure {
-    Failure::new(Kind::Bug, error.to_string())
+/// The state that a snapshot is made of does not follow from the entries of its log.
+#[derive(Debug, Error)]
+#[error("{0}")]
+struct BuilderError(DataFusionError);
+
+impl Classified for BuilderError {
+    fn kind(&self) -> Kind {
+        Kind::Bug
+    }
 }

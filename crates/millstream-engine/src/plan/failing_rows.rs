@@ -19,12 +19,16 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use millstream_sql::json;
 use millstream_store::env::Env;
+use thiserror::Error;
 
 use super::query_plan::QueryPlan;
 use super::row_error::{Remedy, RowError};
 use crate::api::dead_letter::{Letter, Place};
+use crate::api::error::ArrowBug;
 use crate::api::settings::OnError;
-use crate::api::source::{Failure, Kind, RecordBatches, Records, SourcePartition, Split};
+use crate::api::source::{
+    Classified, Failure, Kind, RecordBatches, Records, SourcePartition, Split,
+};
 use crate::failures::{ComputeError, is_computed};
 
 /// Ranges of so many rows are not halved any more: with many bad rows that would double the runs.
@@ -185,7 +189,7 @@ impl QueryPlan {
                 for traced in records.read(&columns, false)? {
                     let (rows, numbers) = (traced.rows, traced.numbers);
                     if rows.num_rows() != numbers.len() {
-                        return Err(Failure::new(Kind::Bug, "rows and their records differ"));
+                        return Err(RereadError::Records.into());
                     }
                     let records = Arc::clone(&records);
                     loaded.push(Loaded { source, place, records, rows, numbers });
@@ -337,6 +341,23 @@ fn named(values: Vec<(String, String)>, names: Option<&[String]>) -> Vec<(String
     values.into_iter().map(|(plain, value)| (name(plain), value)).collect()
 }
 
+/// Why records cannot be looked at one by one: each is a fault of this program.
+#[derive(Debug, Error)]
+enum RereadError {
+    /// A source gives rows without saying of which records.
+    #[error("rows and their records differ")]
+    Records,
+    /// A plan is run again, and reads more than at first.
+    #[error("a plan asks for a column that it did not read before")]
+    Column,
+}
+
+impl Classified for RereadError {
+    fn kind(&self) -> Kind {
+        Kind::Bug
+    }
+}
+
 /// Some rows as input.
 struct Piece {
     /// Which columns of the source they have, ascending or not.
@@ -358,9 +379,9 @@ impl Split for Piece {
         let place = |column: &usize| self.columns.iter().position(|own| own == column);
         let places: Option<Vec<usize>> = projection.iter().map(place).collect();
         let picked = match places {
-            Some(places) => self.rows.project(&places).map_err(|error| error.to_string()),
-            None => Err("a plan asks for a column that it did not read before".to_owned()),
+            Some(places) => self.rows.project(&places).map_err(|error| ArrowBug(error).into()),
+            None => Err(RereadError::Column.into()),
         };
-        Box::new(std::iter::once(picked.map_err(|error| Failure::new(Kind::Bug, error))))
+        Box::new(std::iter::once(picked))
     }
 }

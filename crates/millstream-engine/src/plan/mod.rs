@@ -23,6 +23,7 @@ pub mod row_error;
 pub mod session;
 pub mod sift_tables;
 pub mod stages;
+mod state_types;
 pub mod stateful_plan;
 pub mod static_table;
 pub mod stream_plan;

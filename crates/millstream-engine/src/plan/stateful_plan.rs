@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use millstream_store::env::Env;
-use millstream_store::error::Kind;
 use millstream_store::offset::BatchId;
 
 use super::failing_rows::Rejected;
@@ -18,9 +17,11 @@ use super::query_plan::QueryPlan;
 use super::stages::{
     Cut, Deduplication, JoinSide, PartialAggregate, Stage, StageKind, StreamedJoin,
 };
+use super::state_types::{StateError, check_types};
 use super::stream_scan::{Slots, StreamScan};
 use super::watermark_filters;
 use crate::api::dead_letter::Letter;
+use crate::api::error::ArrowBug;
 use crate::api::progress::OperatorMetrics;
 use crate::api::settings::{OnError, OutputMode};
 use crate::api::source::{Failure, RecordBatches, Records, Split, Traced};
@@ -255,8 +256,8 @@ impl StatefulPlan {
             for schema in stage.operator.input_schemas() {
                 let bytes = sections.next().map_or(&[][..], Vec::as_slice);
                 let rows = codec::decode(bytes);
-                let rows = rows.map_err(|error| Failure::new(Kind::Data, error.to_string()))?;
-                rows.first().map_or(Ok(()), |rows| of_same_types(&rows.schema(), &schema))?;
+                let rows = rows.map_err(|error| StateError::Entry { error })?;
+                rows.first().map_or(Ok(()), |rows| check_types(&rows.schema(), &schema))?;
                 given.push(rows);
             }
             changes.push(given);
@@ -309,25 +310,6 @@ impl StatefulPlan {
         }
         (logical, physical)
     }
-}
-
-/// Holds the types of rows of the state against those that the query has now.
-fn of_same_types(known: &Schema, own: &Schema) -> Result<(), Failure> {
-    let types = |schema: &Schema| -> Vec<DataType> {
-        schema.fields().iter().map(|field| field.data_type().clone()).collect()
-    };
-    let (known, own) = (types(known), types(own));
-    if known == own {
-        return Ok(());
-    }
-    let words =
-        |types: &[DataType]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let (known, own) = (words(&known), words(&own));
-    let message = format!(
-        "the state of the checkpoint has columns of the types {known}, and those of this query are \
-         {own}. Bring back the types, or use a new checkpoint directory (the query then begins anew)"
-    );
-    Err(Failure::new(Kind::Config, message))
 }
 
 fn described(stage: &Stage, mode: OutputMode) -> String {
@@ -561,7 +543,7 @@ impl Split for InMemory {
         let projection = projection.to_vec();
         Box::new(self.0.into_iter().map(move |rows| {
             let picked = rows.project(&projection);
-            picked.map_err(|error| Failure::new(Kind::Bug, error.to_string()))
+            picked.map_err(|error| ArrowBug(error).into())
         }))
     }
 
@@ -578,7 +560,7 @@ impl Records for OfOperator {
     fn read(&self, projection: &[usize], _: bool) -> Result<Vec<Traced>, Failure> {
         let picked = self.0.iter().map(|rows| {
             let picked = rows.project(projection);
-            let picked = picked.map_err(|error| Failure::new(Kind::Bug, error.to_string()))?;
+            let picked = picked.map_err(ArrowBug)?;
             Ok(Traced::in_order(picked, 0))
         });
         picked.collect()

@@ -5,15 +5,15 @@
 
 use std::fs::File;
 use std::io::{Error, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
-use millstream_store::error::Kind;
+use millstream_store::error::{Classified, Kind};
 
 use super::codec;
-use crate::api::source::Failure;
 use crate::failures::into_datafusion;
 
 /// Rows of an operator's inputs in a file.
@@ -69,13 +69,23 @@ impl SpillFile {
 }
 
 fn failed(error: Error) -> DataFusionError {
-    let directory = std::env::temp_dir();
-    into_datafusion(Failure::new(
-        Kind::Retry,
-        format!(
-            "state beyond 'memoryLimit' cannot be kept in {}: {error}. Make room there, name \
-             another directory with TMPDIR, or raise 'memoryLimit'",
-            directory.display()
-        ),
-    ))
+    into_datafusion(SpillError { directory: std::env::temp_dir(), error }.into())
+}
+
+/// The file cannot be made, written or read.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "state beyond 'memoryLimit' cannot be kept in {}: {error}. Make room there, name another \
+     directory with TMPDIR, or raise 'memoryLimit'",
+    directory.display()
+)]
+struct SpillError {
+    directory: PathBuf,
+    error: Error,
+}
+
+impl Classified for SpillError {
+    fn kind(&self) -> Kind {
+        Kind::Retry
+    }
 }

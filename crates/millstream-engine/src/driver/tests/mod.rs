@@ -14,9 +14,10 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
-use millstream_store::error::Kind;
+use millstream_store::error::{Classified, Kind};
 use millstream_store::source_log::SourceLog;
 use parking_lot::Mutex;
+use thiserror::Error;
 use tokio::sync::Notify;
 
 use super::stop::stop_pair;
@@ -28,6 +29,21 @@ use crate::api::source::{RecordBatches, Split};
 use crate::plan::QueryPlan;
 use crate::plan::session::streaming_config;
 use crate::plan::stream_scan::{Slots, StreamTable};
+
+/// Why a sink that is made for testing does not take a micro-batch.
+#[derive(Debug, Error)]
+enum Refusal {
+    #[error("refused")]
+    Refused,
+    #[error("gone")]
+    Gone,
+}
+
+impl Classified for Refusal {
+    fn kind(&self) -> Kind {
+        Kind::Retry
+    }
+}
 
 fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]))
@@ -258,7 +274,7 @@ impl Sink for OutsideSink {
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
         let id = output.batch_id.0;
         if *self.0.refuse.lock() == Some(id) {
-            let refused = async { Err(Failure::new(Kind::Retry, "refused")) };
+            let refused = async { Err(Refusal::Refused.into()) };
             return Ok(Acknowledgement::Later(refused.boxed()));
         }
         let rows = output.record_batches().flat_map(|rows| {
@@ -267,7 +283,7 @@ impl Sink for OutsideSink {
         self.0.accepted.lock().push((id, rows.collect()));
         self.0.end_offsets.lock().push(output.end_offsets.clone());
         if self.0.lose_answer.lock().is_some_and(|lost| id >= lost) {
-            let gone = async { Err(Failure::new(Kind::Retry, "gone")) };
+            let gone = async { Err(Refusal::Gone.into()) };
             return Ok(Acknowledgement::Later(gone.boxed()));
         }
         let held = self.0.hold.lock().clone().filter(|(held, _)| *held == id);

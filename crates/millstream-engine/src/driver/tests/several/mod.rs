@@ -87,7 +87,7 @@ fn numbers(rows: &RecordBatch) -> Vec<i64> {
 }
 
 fn gone() -> Failure {
-    Failure::new(Kind::Retry, "gone")
+    Refusal::Gone.into()
 }
 
 #[async_trait]
