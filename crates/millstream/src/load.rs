@@ -13,7 +13,8 @@ use millstream_engine::pipeline::{Flow, Pipeline};
 use millstream_sql::diagnostic::Diagnostics;
 use millstream_sql::nearest;
 use millstream_store::env::{Env, on_deep_stack};
-use millstream_store::error::{Failure, Kind};
+use millstream_store::error::{Classified, Failure, Kind};
+use thiserror::Error;
 
 use crate::checkpoints;
 use crate::lookup::{Here, Variables};
@@ -60,8 +61,19 @@ impl Planner {
         match on_deep_stack(|| self.setup.env.block_on_cores(planning())) {
             Ok(plan) => Ok(plan),
             Err(FlowError::Failure(failure)) => Err(failure),
-            Err(FlowError::Sql(found)) => Err(Failure::new(Kind::Config, found.to_string())),
+            Err(FlowError::Sql(found)) => Err(NotPlanned(found).into()),
         }
+    }
+}
+
+/// A flow whose file was right once cannot be planned again.
+#[derive(Debug, Error)]
+#[error("{0}")]
+struct NotPlanned(Diagnostics);
+
+impl Classified for NotPlanned {
+    fn kind(&self) -> Kind {
+        Kind::Config
     }
 }
 

@@ -16,6 +16,7 @@ mod bench;
 mod checkpoint_show;
 mod checkpoints;
 mod cli;
+mod client_error;
 mod demo;
 mod descriptors;
 #[cfg(test)]

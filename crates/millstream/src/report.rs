@@ -97,16 +97,34 @@ pub fn constraint(flow: &str, counts: &ConstraintProgress) -> String {
 mod tests {
     use std::io;
 
+    use millstream_store::error::Classified;
+
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
     #[error("the offset log cannot be written")]
     struct Outer(#[source] io::Error);
 
+    impl Classified for Outer {
+        fn kind(&self) -> Kind {
+            Kind::Retry
+        }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Repeating(#[source] io::Error);
+
+    impl Classified for Repeating {
+        fn kind(&self) -> Kind {
+            Kind::Bug
+        }
+    }
+
     #[test]
     fn a_failure_says_what_why_and_what_to_do() {
         let cause = Outer(io::Error::other("no space left on device"));
-        let text = failure("pii", &Failure::new(Kind::Retry, cause));
+        let text = failure("pii", &cause.into());
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "error: flow 'pii' failed: the offset log cannot be written");
         assert_eq!(lines[1], "  because: no space left on device");
@@ -115,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_told_once() {
-        let text = failure("pii", &Failure::new(Kind::Bug, io::Error::other("a: b")));
+        let text = failure("pii", &Repeating(io::Error::other("a: b")).into());
         assert_eq!(text.matches("a: b").count(), 1, "{text}");
     }
 

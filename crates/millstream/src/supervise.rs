@@ -15,8 +15,9 @@ use millstream_engine::driver::Finished;
 use millstream_engine::driver::stop::Stopper;
 use millstream_engine::flow::{PlannedFlow, RunSettings};
 use millstream_store::env::Env;
-use millstream_store::error::{Failure, Kind};
+use millstream_store::error::{Classified, Failure, Kind};
 use parking_lot::Mutex;
+use thiserror::Error;
 
 use crate::app::App;
 use crate::load::Planner;
@@ -191,5 +192,18 @@ fn panicked(panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     let text = text.unwrap_or_else(|| "a panic without a message".to_owned());
-    Failure::new(Kind::Bug, format!("an invariant does not hold: {text}"))
+    Panicked { text }.into()
+}
+
+/// A flow's task has panicked.
+#[derive(Debug, Error)]
+#[error("an invariant does not hold: {text}")]
+struct Panicked {
+    text: String,
+}
+
+impl Classified for Panicked {
+    fn kind(&self) -> Kind {
+        Kind::Bug
+    }
 }

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use millstream_store::error::{Failure, Kind};
+use millstream_store::error::Failure;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::{Offset, TopicPartitionList};
+
+use crate::client_error::ClientError;
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(20);
 /// A topic that was just made is not known to all brokers at once.
@@ -63,8 +65,7 @@ impl Settings {
                 _ => std::thread::sleep(LOOK_AGAIN),
             }
         }
-        let problem = format!("there is no topic {topic}, or it has no leaders");
-        Err(Failure::new(Kind::Config, problem))
+        Err(ClientError::NoLeaders { topic: topic.to_owned() }.into())
     }
 
     /// A consumer of committed records from `offsets` on.
@@ -85,5 +86,5 @@ impl Settings {
 
 /// For `map_err` on calls of a client.
 pub fn failure(what: &str) -> impl Fn(KafkaError) -> Failure {
-    move |error| Failure::new(Kind::Retry, format!("{what}: {error}"))
+    move |error| ClientError::Call { what: what.to_owned(), error }.into()
 }

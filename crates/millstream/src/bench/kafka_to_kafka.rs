@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use millstream_engine::driver::stop::Stop;
 use millstream_store::env::Env;
-use millstream_store::error::{Failure, Kind};
+use millstream_store::error::Failure;
 use rdkafka::Message as _;
 use rdkafka::consumer::BaseConsumer;
 use rdkafka::error::RDKafkaErrorCode;
@@ -22,6 +22,7 @@ use super::records::{SIZE_MIN, Tally, encode};
 use super::{Flow, directory, failed, sql_options};
 use crate::app::App;
 use crate::cli::key_value;
+use crate::client_error::ClientError;
 
 /// Before the measurement, at the same rate: the flow starts meanwhile.
 const WARM_UP_SECONDS: u64 = 5;
@@ -179,8 +180,7 @@ impl Measuring {
         while tally.received < records {
             let now = self.env.monotonic();
             if self.stop.is_requested() {
-                let problem = "the check was stopped before its end";
-                return Err(Failure::new(Kind::Retry, problem));
+                return Err(ClientError::Stopped.into());
             }
             while sent < records && due(sent) <= now {
                 self.send(&producer, sent, due(sent))?;

@@ -13,9 +13,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use millstream_engine::driver::stop::{Stop, stop_pair};
-use millstream_generate::{Generator, Template};
+use millstream_generate::{Generator, Template, TemplateError};
 use millstream_store::env::Env;
-use millstream_store::error::{Failure, Kind};
+use millstream_store::error::{Classified, Failure, Kind};
+use thiserror::Error;
 
 use crate::app::App;
 use crate::cli::{GenerateArguments, Receiver};
@@ -108,8 +109,28 @@ fn output(arguments: &GenerateArguments, env: &Env) -> Result<Box<dyn Output>, F
     })
 }
 
-fn missing(flags: &str, receiver: &str) -> Failure {
-    Failure::new(Kind::Config, format!("--to {receiver} needs {flags}"))
+/// Why there are no messages.
+#[derive(Debug, Error)]
+enum GenerateError {
+    /// A receiver is chosen without what it needs.
+    #[error("--to {receiver} needs {flags}")]
+    MissingFlags { receiver: &'static str, flags: &'static str },
+    /// A call in the template gives no value.
+    #[error("{0}")]
+    Template(TemplateError),
+}
+
+impl Classified for GenerateError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::MissingFlags { .. } => Kind::Config,
+            Self::Template(_) => Kind::Data,
+        }
+    }
+}
+
+fn missing(flags: &'static str, receiver: &'static str) -> Failure {
+    GenerateError::MissingFlags { receiver, flags }.into()
 }
 
 fn generate(
@@ -138,9 +159,7 @@ fn generate(
         // A stop is not to wait for a receiver that is far behind.
         for _ in done.messages..due.min(limit).min(done.messages + UNPACED * 16) {
             message.clear();
-            generator
-                .write_message(&mut message)
-                .map_err(|error| Failure::new(Kind::Data, error))?;
+            generator.write_message(&mut message).map_err(GenerateError::Template)?;
             output.write(&message)?;
             done.messages += 1;
             done.bytes += message.len() as u64;

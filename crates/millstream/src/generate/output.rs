@@ -6,13 +6,40 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millstream_store::env::Env;
-use millstream_store::error::{Failure, Kind};
+use millstream_store::error::{Classified, Failure, Kind};
+use thiserror::Error;
 
 /// A file gets so many messages at most.
 const MESSAGES_PER_FILE: u64 = 100_000;
 /// And is finished after so long, so that whoever reads the directory sees messages soon.
 const FILE_LASTS: Duration = Duration::from_secs(1);
 const BUFFER_BYTES: usize = 1 << 16;
+
+/// Why messages do not get where they are to go.
+#[derive(Debug, Error)]
+enum OutputError {
+    /// The directory for files cannot be made.
+    #[error("{} cannot be made: {error}", path.display())]
+    Directory { path: PathBuf, error: io::Error },
+    /// A message has line breaks that cannot be taken out.
+    #[error(
+        "a message has several lines and is not JSON ({0}), so it cannot be a line of a file; take \
+         the line breaks out of the template, or write --to kafka"
+    )]
+    Lines(serde_json::Error),
+    /// The system refuses.
+    #[error("messages cannot be written: {0}")]
+    Write(io::Error),
+}
+
+impl Classified for OutputError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Directory { .. } | Self::Lines(_) => Kind::Config,
+            Self::Write(_) => Kind::Retry,
+        }
+    }
+}
 
 /// Takes messages.
 pub trait Output {
@@ -53,9 +80,10 @@ impl Lines<BufWriter<io::Stdout>> {
 
 impl<W: Write> Lines<W> {
     fn line(&mut self, message: &[u8]) -> Result<(), Failure> {
-        let written = match message.contains(&b'\n') {
-            false => self.writer.write_all(message),
-            true => self.writer.write_all(&compact(message)?),
+        let written = if message.contains(&b'\n') {
+            self.writer.write_all(&compact(message)?)
+        } else {
+            self.writer.write_all(message)
         };
         written.and_then(|()| self.writer.write_all(b"\n")).map_err(failed)
     }
@@ -81,18 +109,11 @@ impl<W: Write> Output for Lines<W> {
 
 fn compact(message: &[u8]) -> Result<Vec<u8>, Failure> {
     let value: Result<serde_json::Value, _> = serde_json::from_slice(message);
-    let value = value.map_err(|error| {
-        let problem = format!(
-            "a message has several lines and is not JSON ({error}), so it cannot be a line of a \
-             file; take the line breaks out of the template, or write --to kafka"
-        );
-        Failure::new(Kind::Config, problem)
-    })?;
-    Ok(value.to_string().into_bytes())
+    Ok(value.map_err(OutputError::Lines)?.to_string().into_bytes())
 }
 
 fn failed(error: io::Error) -> Failure {
-    Failure::new(Kind::Retry, format!("messages cannot be written: {error}"))
+    OutputError::Write(error).into()
 }
 
 /// Files in a directory, a message a line. A file has its name when it is whole: until then it is
@@ -115,10 +136,8 @@ struct Open {
 impl Files {
     /// In `directory`, which is made if it is not there.
     pub fn new(directory: &Path, env: &Env) -> Result<Self, Failure> {
-        fs::create_dir_all(directory).map_err(|error| {
-            let problem = format!("{} cannot be made: {error}", directory.display());
-            Failure::new(Kind::Config, problem)
-        })?;
+        let made = fs::create_dir_all(directory);
+        made.map_err(|error| OutputError::Directory { path: directory.to_owned(), error })?;
         Ok(Self { directory: directory.to_owned(), env: env.clone(), open: None, number: 0 })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_store::error::{Failure, Kind};
+use millstream_store::error::Failure;
 use parking_lot::Mutex;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -11,6 +11,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, Prod
 use rdkafka::{ClientContext, consumer::BaseConsumer, consumer::Consumer};
 
 use super::output::Output;
+use crate::client_error::ClientError;
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 const LAST_ACKNOWLEDGEMENTS: Duration = Duration::from_secs(60);
@@ -48,14 +49,14 @@ impl Topic {
         let refused = Arc::new(Mutex::new(None));
         let producer = config
             .create_with_context(Refused(Arc::clone(&refused)))
-            .map_err(|error| failure(name, &error))?;
+            .map_err(|error| failure(name, error))?;
         Ok(Self { name: name.to_owned(), producer, refused })
     }
 
     fn send(&mut self, mut record: BaseRecord<'_, (), [u8]>) -> Result<(), Failure> {
         while let Err((error, unsent)) = self.producer.send(record) {
             if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
-                return Err(failure(&self.name, &error));
+                return Err(failure(&self.name, error));
             }
             self.producer.poll(Duration::from_millis(1));
             self.check()?;
@@ -66,25 +67,24 @@ impl Topic {
 
     fn check(&self) -> Result<(), Failure> {
         match self.refused.lock().take() {
-            Some(error) => Err(failure(&self.name, &error)),
+            Some(error) => Err(failure(&self.name, error)),
             None => Ok(()),
         }
     }
 }
 
 fn look(config: &ClientConfig, name: &str) -> Result<(), Failure> {
-    let client: BaseConsumer = config.create().map_err(|error| failure(name, &error))?;
+    let client: BaseConsumer = config.create().map_err(|error| failure(name, error))?;
     let metadata = client.fetch_metadata(Some(name), REQUEST_LIMIT);
-    let metadata = metadata.map_err(|error| failure(name, &error))?;
+    let metadata = metadata.map_err(|error| failure(name, error))?;
     if metadata.topics().iter().all(|topic| topic.partitions().is_empty()) {
-        let problem = format!("there is no topic {name}; create it, or let the brokers create it");
-        return Err(Failure::new(Kind::Config, problem));
+        return Err(ClientError::NoTopic { topic: name.to_owned() }.into());
     }
     Ok(())
 }
 
-fn failure(topic: &str, error: &KafkaError) -> Failure {
-    Failure::new(Kind::Retry, format!("the topic {topic} cannot be written: {error}"))
+fn failure(topic: &str, error: KafkaError) -> Failure {
+    ClientError::NotWritten { topic: topic.to_owned(), error }.into()
 }
 
 impl Output for Topic {
@@ -100,7 +100,7 @@ impl Output for Topic {
 
     fn finish(&mut self) -> Result<(), Failure> {
         let flushed = self.producer.flush(LAST_ACKNOWLEDGEMENTS);
-        flushed.map_err(|error| failure(&self.name, &error))?;
+        flushed.map_err(|error| failure(&self.name, error))?;
         self.check()
     }
 }
