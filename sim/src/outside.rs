@@ -11,8 +11,10 @@ use arrow::datatypes::Int64Type;
 use async_trait::async_trait;
 use futures::FutureExt;
 use millstream_engine::api::sink::{
-    Acknowledgement, BatchId, Delivery, EndOffsets, Failure, Kind, Output, Published, Sink,
+    Acknowledgement, BatchId, Classified, Delivery, EndOffsets, Failure, Kind, Output, Published,
+    Sink,
 };
+use thiserror::Error;
 
 use crate::checks::positions;
 use crate::flaw::Flaw;
@@ -48,6 +50,28 @@ struct Parcel {
     rows: Vec<i64>,
     end_offsets: EndOffsets,
     fate: Fate,
+}
+
+/// Why a micro-batch is not acknowledged.
+#[derive(Debug, Error)]
+enum Refusal {
+    #[error("one before was not published")]
+    AfterAnother,
+    #[error("refused")]
+    Refused,
+    #[error("another writer has taken over")]
+    TakenOver,
+    #[error("no answer")]
+    NoAnswer,
+}
+
+impl Classified for Refusal {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::AfterAnother | Self::Refused | Self::NoAnswer => Kind::Retry,
+            Self::TakenOver => Kind::Fenced,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,20 +116,16 @@ impl Outside {
 }
 
 impl State {
-    fn failing(&self, kind: Kind, text: &'static str) -> Result<i64, Failure> {
-        Err(Failure::new(kind, text))
-    }
-
     /// A micro-batch arrives outside.
     fn arrives(&mut self, parcel: Parcel) -> Result<i64, Failure> {
         let (from, id, delivery) = (parcel.from, parcel.id, self.scenario.delivery);
         if delivery != Delivery::AtLeastOnce && self.processes[from].sink_failed {
-            return self.failing(Kind::Retry, "one before was not published");
+            return Err(Refusal::AfterAnother.into());
         }
         if parcel.fate == Fate::Refused {
             self.note(Some(from), format_args!("micro-batch {id} is refused"));
             self.processes[from].sink_failed = true;
-            return self.failing(Kind::Retry, "refused");
+            return Err(Refusal::Refused.into());
         }
         let is_old = self.processes[from].epoch < self.outside.epoch;
         if delivery == Delivery::Transactional && is_old && self.flaw != Some(Flaw::FencesNobody) {
@@ -113,13 +133,13 @@ impl State {
                 Some(from),
                 format_args!("micro-batch {id} is of a writer that was replaced"),
             );
-            return self.failing(Kind::Fenced, "another writer has taken over");
+            return Err(Refusal::TakenOver.into());
         }
         let unanswered = parcel.fate == Fate::Unanswered;
         self.publish(parcel);
         if unanswered {
             self.processes[from].sink_failed = true;
-            return self.failing(Kind::Retry, "no answer");
+            return Err(Refusal::NoAnswer.into());
         }
         Ok(self.wall_us())
     }

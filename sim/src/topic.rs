@@ -10,8 +10,10 @@ use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use millstream_engine::api::source::{
-    Failure, InputBatch, Kind, ReadLimit, RecordBatches, Source, SourceLog, SourceOffset, Split,
+    Classified, Failure, InputBatch, Kind, ReadLimit, RecordBatches, Source, SourceLog,
+    SourceOffset, Split,
 };
+use thiserror::Error;
 use tokio::sync::Notify;
 
 use crate::flaw::Flaw;
@@ -23,6 +25,20 @@ pub const SOURCE_STEP: i64 = 1_000_000;
 
 /// The longest time that reading a range again takes.
 const REPLAY_MAX: Duration = Duration::from_millis(50);
+
+/// A position is behind the rows that the topic has.
+#[derive(Debug, Error)]
+#[error("offset {position} of {visible} rows")]
+struct RowsLost {
+    position: u64,
+    visible: u64,
+}
+
+impl Classified for RowsLost {
+    fn kind(&self) -> Kind {
+        Kind::Data
+    }
+}
 
 /// What a source reads.
 pub struct Topic {
@@ -140,8 +156,7 @@ impl Source for ModelSource {
         let position = position.map_or(0, position_of);
         let visible = self.process.with(|state| state.topics[self.source].visible);
         if position > visible {
-            let text = format!("offset {position} of {visible} rows");
-            return Err(Failure::new(Kind::Data, text));
+            return Err(RowsLost { position, visible }.into());
         }
         Ok(offset_of(position))
     }

@@ -12,14 +12,16 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::error::ArrowBug;
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::Sink;
 use millstream_engine::api::source::{
-    Failure, InputBatch, Kind, ReadLimit, RecordBatches, Source, SourceLog, SourceOffset,
-    SourcePartition, Split,
+    Classified, Failure, InputBatch, Kind, ReadLimit, RecordBatches, Source, SourceLog,
+    SourceOffset, SourcePartition, Split,
 };
-use millstream_sql::json::{DecodeOptions, Decoder};
+use millstream_sql::json::{DecodeOptions, Decoder, MalformedRecord, UnsupportedSchema};
 use millstream_store::env::Env;
+use thiserror::Error;
 
 use super::{CONNECTOR, Input};
 use crate::error::Error;
@@ -28,6 +30,29 @@ use crate::messages::{MESSAGE_BYTES, Messages, Spread};
 /// Messages of a chunk: as many as the engine decodes at a time.
 const CHUNK_MESSAGES: usize = 8_192;
 const ZONE: &str = "UTC";
+
+/// Why messages are not read.
+#[derive(Debug, Error)]
+enum ChunksError {
+    #[error("messages in memory are read only")]
+    ReadOnly,
+    #[error("'{offset}' is no number of chunks")]
+    ForeignOffset { offset: SourceOffset },
+    #[error("{0}")]
+    Columns(UnsupportedSchema),
+    #[error("{0}")]
+    Message(MalformedRecord),
+}
+
+impl Classified for ChunksError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::ReadOnly => Kind::Config,
+            Self::ForeignOffset { .. } => Kind::Data,
+            Self::Columns(_) | Self::Message(_) => Kind::Bug,
+        }
+    }
+}
 
 /// All messages, by partition.
 pub struct Chunks(Vec<Vec<Arc<Chunk>>>);
@@ -139,7 +164,7 @@ impl Connector for InProcess {
         _schema: &SchemaRef,
         _context: &FlowContext,
     ) -> Result<Box<dyn Sink>, Failure> {
-        Err(Failure::new(Kind::Config, "messages in memory are read only"))
+        Err(ChunksError::ReadOnly.into())
     }
 }
 
@@ -183,8 +208,8 @@ fn offset(chunks: usize) -> SourceOffset {
 }
 
 fn chunks_of(offset: &SourceOffset) -> Result<usize, Failure> {
-    let wrong = |_| Failure::new(Kind::Data, format!("'{offset}' is no number of chunks"));
-    offset.as_str().parse().map_err(wrong)
+    let chunks = offset.as_str().parse();
+    chunks.map_err(|_| ChunksError::ForeignOffset { offset: offset.clone() }.into())
 }
 
 #[async_trait]
@@ -260,12 +285,11 @@ struct InProcessSplit {
 
 impl InProcessSplit {
     fn rows_of(&self, projection: &[usize]) -> Result<RecordBatch, Failure> {
-        let bug = |error: &dyn std::fmt::Display| Failure::new(Kind::Bug, error.to_string());
         if self.decodes {
             let decoder = Decoder::new(&self.schema, projection, DecodeOptions::default());
-            let mut decoder = decoder.map_err(|error| bug(&error))?;
+            let mut decoder = decoder.map_err(ChunksError::Columns)?;
             let decoded = decoder.decode(&self.chunk.value);
-            return Ok(decoded.map_err(|error| bug(&error))?.rows);
+            return Ok(decoded.map_err(ChunksError::Message)?.rows);
         }
         let column = |index: &usize| -> ArrayRef {
             match index {
@@ -274,11 +298,11 @@ impl InProcessSplit {
             }
         };
         let columns = projection.iter().map(column).collect();
-        let schema = self.schema.project(projection).map_err(|error| bug(&error))?;
+        let schema = self.schema.project(projection).map_err(ArrowBug)?;
         let rows = usize::try_from(self.rows()).expect("a chunk is in memory");
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)
-            .map_err(|error| bug(&error))
+            .map_err(|error| ArrowBug(error).into())
     }
 }
 
