@@ -1,7 +1,7 @@
-//! The checkpoint of one query, opened to be carried on.
+//! The checkpoint of one query, opened to be continued.
 //!
 //! Opening takes the lock (local directories), reads the query's id or makes one, and refuses what
-//! cannot be carried on: logs that lost their `metadata`, and the state of a stateful Spark query,
+//! cannot be continued: logs that lost their `metadata`, and the state of a stateful Spark query,
 //! whose rows are in a form that only Spark reads. Where to go on is [`Checkpoint::recover`]'s
 //! question.
 
@@ -18,7 +18,7 @@ use crate::source_log::SourceLog;
 use crate::storage::{self, Durability, LocationError, PutError, Storage, StorageError};
 use crate::{layout, metadata};
 
-/// An open checkpoint. Clones are the same checkpoint; the lock is let go with the last.
+/// An open checkpoint. Clones are the same checkpoint; the lock is released with the last.
 #[derive(Clone)]
 pub struct Checkpoint {
     inner: Arc<Inner>,
@@ -35,7 +35,7 @@ struct Inner {
 /// Why a checkpoint cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The location is not one.
+    /// The text is neither a path nor a URL of a known kind.
     #[error(transparent)]
     Location(#[from] LocationError),
     /// Another process runs the query.
@@ -66,7 +66,7 @@ pub enum OpenError {
         /// What is wrong with it.
         problem: String,
     },
-    /// State of a stateful query, in another engine's form.
+    /// The checkpoint has state of a stateful query in Spark's format.
     #[error(
         "the checkpoint {location} holds state of a stateful Spark query (in state/), which only Spark can read. Continue that query in Spark, or use a new checkpoint directory (the query then begins anew)"
     )]
@@ -74,7 +74,7 @@ pub enum OpenError {
         /// The checkpoint.
         location: String,
     },
-    /// What should be a query's id is none.
+    /// The text given as a query's id is not a UUID.
     #[error(
         "'{text}' is not the id of a query: it looks like 0b9e8c1e-6a43-4d6f-9d3c-2f9f0f6b7a11"
     )]
@@ -82,16 +82,16 @@ pub enum OpenError {
         /// What was given.
         text: String,
     },
-    /// Another query is to be gone on with where one has run already.
+    /// `--adopt` names another query than the one that has run on this checkpoint.
     #[error(
         "the checkpoint {location} is of the query {own}, which has run on it, so it cannot continue as {other}: leave --adopt out, or give it a new checkpoint"
     )]
     OtherQuery {
         /// The checkpoint.
         location: String,
-        /// Whose it is.
+        /// The query that has run on it.
         own: String,
-        /// The query to go on with.
+        /// The query that was to continue it.
         other: String,
     },
     /// A file cannot be read.
@@ -123,7 +123,7 @@ impl Checkpoint {
         Self::open_in(storage::parse(location, env)?, env).await
     }
 
-    /// Opens the checkpoint at `location` as that of the query `adopted`, whose own checkpoint is
+    /// Opens the checkpoint at `location` for the query `adopted`, whose own checkpoint is
     /// gone or elsewhere: begins one under that id, or opens it if it was begun so before.
     ///
     /// Errors: [`OpenError::OtherQuery`] if a query with another id has run on it.
@@ -144,6 +144,8 @@ impl Checkpoint {
         adopted: Option<Uuid>,
         env: &Env,
     ) -> Result<Self, OpenError> {
+        // The lock comes before the first read: what is read below decides what is written, and
+        // another process must not write in between.
         let lock = acquire_lock(&storage, env).await?;
         let has_state = look_for_state(&storage).await?;
         let query_id = match storage.get(layout::METADATA).await? {
@@ -152,7 +154,7 @@ impl Checkpoint {
         };
         let query_id = match (query_id, adopted) {
             (Some(own), Some(adopted)) if own != adopted.to_string() => {
-                make_way(&storage, own, adopted).await?;
+                discard_unused_id(&storage, own, adopted).await?;
                 begin(&storage, adopted).await?
             }
             (Some(query_id), _) => query_id,
@@ -161,6 +163,8 @@ impl Checkpoint {
             }
         };
         let env = env.clone();
+        // The lock lives in the shared part, so it is released only when the last clone, which may
+        // belong to the background writer, is dropped.
         Ok(Self { inner: Arc::new(Inner { storage, env, query_id, has_state, _lock: lock }) })
     }
 
@@ -189,7 +193,7 @@ impl Checkpoint {
         SinkLog::new(self.inner.storage.clone(), name)
     }
 
-    /// The files.
+    /// The storage that holds the checkpoint's files.
     pub fn storage(&self) -> &Storage {
         &self.inner.storage
     }
@@ -209,10 +213,11 @@ pub fn is_query_id(text: &str) -> bool {
 pub async fn query_ids(location: &str, env: &Env) -> Vec<String> {
     let Ok(storage) = storage::parse(location, env) else { return Vec::new() };
     let replays = storage.list(layout::REPLAYS).await.unwrap_or_default();
-    let of_replay = |name: &String| format!("{}/{name}{}", layout::REPLAYS, layout::METADATA);
+    let replay_metadata = |name: &String| format!("{}/{name}{}", layout::REPLAYS, layout::METADATA);
     let directories = replays.iter().filter(|name| name.ends_with('/'));
     let mut ids = Vec::new();
-    for file in std::iter::once(layout::METADATA.to_owned()).chain(directories.map(of_replay)) {
+    for file in std::iter::once(layout::METADATA.to_owned()).chain(directories.map(replay_metadata))
+    {
         let content = storage.get(&file).await.ok().flatten();
         ids.extend(content.and_then(|bytes| metadata::decode(&bytes).ok()));
     }
@@ -220,15 +225,17 @@ pub async fn query_ids(location: &str, env: &Env) -> Vec<String> {
 }
 
 async fn acquire_lock(storage: &Storage, env: &Env) -> Result<Option<Lock>, OpenError> {
+    // Object stores have no locks: there the second writer is found when it puts an entry that
+    // exists already.
     let Storage::Local(local) = storage else { return Ok(None) };
-    let (root, env_of_lock) = (local.directory.root().to_owned(), env.clone());
+    let (root, lock_env) = (local.directory.root().to_owned(), env.clone());
     let locked = env.spawn_blocking("checkpoint lock", move || {
         if !root.is_dir() {
             storage::make_directory(&root).map_err(|error| {
                 LockError::Storage(storage::storage_error("make the directory", &root, &error))
             })?;
         }
-        lock::acquire(&root, &env_of_lock)
+        lock::acquire(&root, &lock_env)
     });
     match locked.join().await {
         Ok(lock) => Ok(Some(lock)),
@@ -239,7 +246,7 @@ async fn acquire_lock(storage: &Storage, env: &Env) -> Result<Option<Lock>, Open
     }
 }
 
-/// Whether there is state of ours; that of others is refused.
+/// True if the checkpoint has state in Millstream's format; state in Spark's format is refused.
 async fn look_for_state(storage: &Storage) -> Result<bool, OpenError> {
     match inspect::read_state(storage).await? {
         State::None => Ok(false),
@@ -263,6 +270,8 @@ async fn read_query_id(
     if has_entries(storage).await? {
         return Err(OpenError::MetadataDamaged { file, problem: error.to_string() });
     }
+    // An object store makes an object visible whole or not at all, so there a crash cannot explain
+    // the damage.
     let Storage::Local(_) = storage else {
         return Err(OpenError::MetadataDamaged { file, problem: error.to_string() });
     };
@@ -274,8 +283,8 @@ async fn read_query_id(
     Ok(None)
 }
 
-/// Takes away the id of a query that has not run yet: a start that was refused leaves it behind.
-async fn make_way(storage: &Storage, own: String, other: Uuid) -> Result<(), OpenError> {
+/// Deletes the id of a query that has not run yet; a start that was refused leaves it behind.
+async fn discard_unused_id(storage: &Storage, own: String, other: Uuid) -> Result<(), OpenError> {
     if has_entries(storage).await? {
         let (location, other) = (storage.location(), other.to_string());
         return Err(OpenError::OtherQuery { location, own, other });
@@ -293,7 +302,8 @@ async fn begin(storage: &Storage, id: Uuid) -> Result<String, OpenError> {
             None => OpenError::MetadataMissing { location: storage.location() },
         });
     }
-    // Written once per checkpoint, and worthless logs without it: worth a flush.
+    // Flushed to the disk: it is written once per checkpoint, and the logs are worthless without
+    // it.
     storage.put_if_absent(layout::METADATA, metadata::encode(&id), Durability::Power).await?;
     Ok(id.to_string())
 }

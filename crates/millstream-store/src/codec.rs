@@ -22,7 +22,7 @@ pub enum DecodeError {
         /// The highest version that can be read.
         supported: u32,
     },
-    /// Whole, but in a form of Spark's that is not supported.
+    /// Whole, but in one of Spark's formats that is not supported.
     #[error("{problem}")]
     Unsupported {
         /// What is not supported, in words.
@@ -55,6 +55,7 @@ pub(crate) fn versioned_lines(
         .map_err(|error| DecodeError::malformed(format!("it is not UTF-8 text: {error}")))?;
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();
+    // Digits only: `u32::from_str` would also accept a sign, which no writer puts there.
     let digits = first.strip_prefix('v').filter(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
     match digits.and_then(|digits| digits.parse::<u32>().ok()) {
         Some(found) if found > supported => Err(DecodeError::NewerVersion { found, supported }),

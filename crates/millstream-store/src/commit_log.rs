@@ -34,6 +34,7 @@ impl Entry {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (_, mut lines) = versioned_lines(bytes, VERSION_MAX)?;
         match lines.next().map(str::trim) {
+            // Spark's reader too takes a missing line for `{}`.
             None | Some("") => Ok(Self::default()),
             Some(line) => json_object("line 2", line),
         }

@@ -105,6 +105,8 @@ impl Step {
     }
 }
 
+// Whether the variable is set, cached so that `reached` costs one relaxed load. Relaxed is enough:
+// a thread that still sees UNKNOWN asks `ORDER`, which synchronizes by itself.
 const UNKNOWN: u8 = 0;
 const OFF: u8 = 1;
 const ON: u8 = 2;

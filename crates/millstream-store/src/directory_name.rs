@@ -29,20 +29,19 @@ pub fn directory_name(name: &str) -> String {
         encoded.push('%');
     }
     for (at, char) in name.char_indices() {
-        match is_plain(char) && !(at == 0 && matches!(name, "." | "..")) {
-            true => encoded.push(char),
-            false => push_encoded(&mut encoded, char),
+        // Of `.` and `..` only the first character is encoded: that is enough to make them names.
+        if is_plain(char) && !(at == 0 && matches!(name, "." | "..")) {
+            encoded.push(char)
+        } else {
+            push_encoded(&mut encoded, char)
         }
     }
-    match encoded.len() > LENGTH_MAX {
-        true => shortened(name, &encoded),
-        false => encoded,
-    }
+    if encoded.len() > LENGTH_MAX { shortened(name, &encoded) } else { encoded }
 }
 
 /// The same for names that some file system cannot tell apart because of their case.
 pub fn folded(name: &str) -> String {
-    // There and back: only capitals tell that `ß` and `ss` are one.
+    // To capitals and back: only in capitals are `ß` and `ss` the same (`SS`).
     name.to_uppercase().to_lowercase()
 }
 
@@ -57,9 +56,9 @@ fn is_plain(char: char) -> bool {
     !matches!(char, '/' | '\\' | '%') && !char.is_control() && !has_other_spellings(char)
 }
 
-/// True for characters that Unicode's normal forms replace: marks that melt with the letter before
-/// them, and characters that are there for the sake of older sets only. A letter with its mark in
-/// one character stays, as most keyboards write it.
+/// True for characters that Unicode's normal forms replace: marks that combine with the letter
+/// before them, and characters that Unicode has only for older character sets. A letter with its
+/// mark in one character stays, as most keyboards write it.
 fn has_other_spellings(char: char) -> bool {
     matches!(char,
         '\u{0300}'..='\u{036F}'

@@ -95,8 +95,8 @@ impl Env {
         Task { name, handle: tokio::spawn(task) }
     }
 
-    /// Runs `task` on the runtime that was current when this environment was made, whichever is
-    /// now: for computing that several cores share.
+    /// Runs `task` on the runtime that was current when this environment was made, whichever
+    /// runtime is now: for computing that several cores share.
     pub fn spawn_on_cores<F>(&self, name: &'static str, task: F) -> Task<F::Output>
     where
         F: Future + Send + 'static,
@@ -120,8 +120,8 @@ impl Env {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.expect("the operating system gives a runtime its handles");
             let output = runtime.block_on(task);
-            // Blocking work that the task left behind, a question to a broker that is away say, is
-            // not waited for.
+            // Blocking work that the task left behind, for example a request to a broker that is
+            // away, is not waited for.
             runtime.shutdown_background();
             output
         })
@@ -167,8 +167,8 @@ impl Env {
         Task { name, handle: tokio::task::spawn_blocking(work) }
     }
 
-    /// Runs `work`, which may block, on a thread of its own, and waits for it: for the rare
-    /// question whose asker cannot wait otherwise.
+    /// Runs `work`, which may block, on a thread of its own, and waits for it: for the rare caller
+    /// that is neither asynchronous nor allowed to block its own thread.
     ///
     /// # Panics
     /// When `work` panicked: the panic is passed on.
@@ -193,6 +193,8 @@ impl Env {
     /// Linux threads that it starts have the same; elsewhere it is as any other.
     pub fn background_thread(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Thread {
         self.thread(name, move || {
+            // On Linux niceness belongs to a thread, not to the process, so the thread lowers its
+            // own.
             lower_priority();
             work();
         })
@@ -253,6 +255,8 @@ impl<T> Task<T> {
         match self.handle.await {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {
+                // A panic in a task is a bug; it surfaces where the task is awaited instead of
+                // being lost.
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_) => panic!("task {} was aborted and then awaited", self.name),
             },
@@ -332,6 +336,8 @@ impl SeededRng {
 impl Rng for SeededRng {
     fn next_u64(&self) -> u64 {
         const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+        // One atomic addition, so that threads that draw at the same time never get the same
+        // number.
         let mut z = self.state.fetch_add(GOLDEN, Ordering::Relaxed).wrapping_add(GOLDEN);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

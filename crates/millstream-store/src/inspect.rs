@@ -1,7 +1,7 @@
-//! What a checkpoint holds, told in plain words; Spark's too.
+//! What a checkpoint holds, described in plain words; it may also be one of Spark.
 //!
-//! Only reads, and takes no lock, so it can look at a running query. Then it may catch the logs
-//! between two writes; it reports what it saw.
+//! Inspecting only reads, and takes no lock, so it can look at a running query. Then it may catch
+//! the logs between two writes; it reports what it saw.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -58,19 +58,19 @@ pub struct Log<Entry> {
 pub enum State {
     /// Nothing: a stateless query.
     None,
-    /// State of Millstream's.
+    /// State in Millstream's format.
     Millstream,
-    /// State that only Spark reads.
+    /// State in Spark's format, which only Spark reads.
     Spark,
 }
 
 /// Why a checkpoint cannot be looked at.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// The location is not one.
+    /// The text is neither a path nor a URL of a known kind.
     #[error(transparent)]
     Location(#[from] LocationError),
-    /// There is nothing of a checkpoint.
+    /// The location has none of a checkpoint's files.
     #[error(
         "{location} is not a checkpoint: it has no file `metadata` and no directory `offsets` or `commits`"
     )]
@@ -112,11 +112,11 @@ pub async fn inspect_in(storage: &Storage) -> Result<Inspection, InspectError> {
             decoded.map_err(|error| format!("the file `metadata` is damaged: {error}"))
         }
     };
-    let of_state = storage.list(layout::STATE).await?;
+    let state_names = storage.list(layout::STATE).await?;
     let logs = [(layout::OFFSETS, &offsets), (layout::COMMITS, &commits)];
     let moved_aside = logs
         .into_iter()
-        .chain([(layout::STATE, &of_state)])
+        .chain([(layout::STATE, &state_names)])
         .flat_map(|(log, names)| names.iter().map(move |name| format!("{log}/{name}")))
         .filter(|name| name.contains(".torn-"))
         .collect();
@@ -183,6 +183,8 @@ pub(crate) async fn read_state(storage: &Storage) -> Result<State, StorageError>
     if names.iter().any(|name| name == layout::STATE_MARKER) {
         return Ok(State::Millstream);
     }
+    // The marker is Millstream's alone. Any other visible name was written by Spark, whose state
+    // has a directory per operator.
     let is_empty = names.iter().all(|name| name.starts_with('.'));
     Ok(if is_empty { State::None } else { State::Spark })
 }
@@ -190,7 +192,7 @@ pub(crate) async fn read_state(storage: &Storage) -> Result<State, StorageError>
 /// Where a query stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It cannot be carried on; why.
+    /// It cannot be continued, for the reason given.
     Stuck(String),
     /// Nothing is logged yet.
     New,
@@ -215,6 +217,8 @@ impl Inspection {
         if committed > last {
             return Standing::Stuck("the commit log is ahead of the offset log".to_owned());
         }
+        // Torn entries at the end are moved aside by a recovery and so do not stop the query. An
+        // entry that is whole but unreadable, and newer than the last readable one, does.
         let not_torn =
             |id: &BatchId, error: &DecodeError, last| Some(*id) > last && !error.is_torn();
         let newer = self.intents.unreadable.iter().any(|(id, error)| not_torn(id, error, last))

@@ -11,7 +11,7 @@
 //! replay/<table>/...  a checkpoint for replays of its letters
 //! ```
 //!
-//! Names that begin with a dot are nobody's entries: temporary files, entries set aside, Hadoop's
+//! Names that begin with a dot are never entries: temporary files, entries moved aside, Hadoop's
 //! checksum sidecars (`.N.crc`), and the lock.
 
 use crate::offset::BatchId;
@@ -37,8 +37,9 @@ pub const REPLAYS: &str = "replay";
 /// The lock of the process that runs the query; local checkpoints only.
 pub const LOCK: &str = ".millstream.lock";
 
-/// No query comes to this number, at a thousand micro-batches a second for a quarter of a million
-/// years. An entry beyond it was put there by somebody else, and there may be none to follow it.
+/// No query reaches this number: at a thousand micro-batches a second it would take a quarter of a
+/// million years. A larger one was written by another program, and the number after it may not
+/// exist.
 pub const BATCH_ID_MAX: BatchId = BatchId(1 << 53);
 
 /// The name of micro-batch `id`'s intent.
@@ -69,14 +70,14 @@ pub fn batch_ids(file_names: &[String]) -> Vec<BatchId> {
     ids
 }
 
-/// The last of `ids`, which are ascending, if no query comes to it.
+/// The last of `ids`, which are ascending, if it is too large for any query to have reached it.
 pub fn out_of_reach(ids: &[BatchId]) -> Option<BatchId> {
     ids.last().copied().filter(|last| *last > BATCH_ID_MAX)
 }
 
 /// The checksum that Hadoop leaves beside `file_name` on a local disk.
 ///
-/// A stale one makes Spark refuse the file, so it goes whenever its file goes.
+/// A stale one makes Spark refuse the file, so it is deleted whenever its file is.
 pub fn sidecar(file_name: &str) -> String {
     format!(".{file_name}.crc")
 }
@@ -86,7 +87,7 @@ pub fn sidecar_of(file_name: &str) -> Option<&str> {
     file_name.strip_prefix('.')?.strip_suffix(".crc")
 }
 
-/// True for what a crash left of a file being written, ours or Spark's.
+/// True for the temporary file of a write that a crash interrupted, Millstream's or Spark's.
 pub fn is_temporary(file_name: &str) -> bool {
     let name = file_name.strip_suffix(".crc").unwrap_or(file_name);
     name.starts_with('.') && name.ends_with(".tmp")

@@ -7,7 +7,7 @@
 //! move between Spark and Millstream. Its life, with the module that tells each part:
 //!
 //! 1. [`checkpoint`] opens the directory (a local one under a lock), reads or makes `metadata`
-//!    ([`metadata`]), and refuses what it cannot carry on;
+//!    ([`metadata`]), and refuses a checkpoint that it cannot continue;
 //! 2. [`recovery`] finds where the query stopped, from the last entries of both logs;
 //! 3. [`source_log`] gives each source its private part, `sources/<id>/`, and [`sink_log`] each
 //!    sink;
@@ -18,7 +18,7 @@
 //! 7. [`inspect`] tells a person what a checkpoint holds.
 //!
 //! [`directory_name`] says where a flow's checkpoint is, whatever the flow is called, and
-//! [`secrets`] takes out of every text what must not be read.
+//! [`secrets`] removes secrets from every text that people read.
 //!
 //! [`crash_points`] are the moments at which tests end the process to show that all of this holds.
 

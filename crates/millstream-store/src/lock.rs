@@ -18,7 +18,7 @@ pub(crate) struct Lock {
     _file: Option<File>,
 }
 
-/// Why the lock was not given.
+/// Why the lock could not be taken.
 pub(crate) enum LockError {
     /// Another process has it; what it wrote about itself, if that can be read.
     Held { holder: String },
@@ -33,6 +33,8 @@ pub(crate) fn acquire(root: &Path, env: &Env) -> Result<Lock, LockError> {
         LockError::Storage(crate::storage::storage_error("lock", &path, &error))
     };
     let mut options = File::options();
+    // Not truncated when it is opened: until the lock is ours the content is the holder's, and the
+    // message quotes it.
     options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
     let opened = options.open(&path);
     let mut file = opened.map_err(failed)?;

@@ -41,7 +41,7 @@ pub struct Recovered {
     pub finished_intent: Option<(BatchId, offset_log::Entry)>,
 }
 
-/// Why it cannot be told where a query stopped.
+/// Why the place where a query stopped cannot be determined.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
     /// A log entry that is needed cannot be read, and no crash explains it.
@@ -54,7 +54,7 @@ pub enum RecoverError {
         /// What to do without a backup.
         otherwise: String,
     },
-    /// An entry has a number that cannot be.
+    /// An entry has a number that no query reaches.
     #[error(
         "{file} has an impossible number, so no query has written it. Move it out of the log, then start the query again"
     )]
@@ -144,9 +144,11 @@ impl Checkpoint {
     /// To be called before a [`LogWriter`](crate::log_writer::LogWriter) is started.
     pub async fn recover(&self) -> Result<Recovered, RecoverError> {
         let mut logs = Logs::list(self).await?;
-        logs.are_in_reach()?;
+        logs.check_numbers()?;
         let last_commit = logs.last_commit().await?;
         let committed = last_commit.as_ref().map(|(id, _)| *id);
+        // Commit entries come first: an intent that is torn may be moved aside only if it is above
+        // the last commit entry, because below it rows of its range are published.
         let last_intent = logs.last_intent(committed).await?;
         logs.tidy().await?;
         logs.assemble(last_intent, last_commit).await
@@ -167,8 +169,9 @@ impl<'a> Logs<'a> {
     async fn list(checkpoint: &'a Checkpoint) -> Result<Self, StorageError> {
         let storage = checkpoint.storage();
         let (mut ids, mut others) = (Vec::new(), Vec::new());
-        // Another process may be writing, as it will learn only when it meets an entry of ours. An
-        // intent is written before its commit entry, so that it is listed in this order too.
+        // Another process may still be writing; it learns of this one only when it meets an entry
+        // of ours. It writes an intent before the commit entry, so commits are listed first: then
+        // each that is found has its intent in the later listing.
         for log in [layout::COMMITS, layout::OFFSETS] {
             let names = storage.list(log).await?;
             ids.push(layout::batch_ids(&names));
@@ -179,7 +182,7 @@ impl<'a> Logs<'a> {
         Ok(Self { checkpoint, storage, intents, commits, others })
     }
 
-    fn are_in_reach(&self) -> Result<(), RecoverError> {
+    fn check_numbers(&self) -> Result<(), RecoverError> {
         let of = |ids, name: fn(BatchId) -> String| layout::out_of_reach(ids).map(name);
         let commit = of(&self.commits, layout::commit);
         match of(&self.intents, layout::intent).or(commit) {
@@ -245,6 +248,8 @@ impl<'a> Logs<'a> {
         }
         let Some((last_id, last_entry)) = last_intent else { return Ok(Recovered::default()) };
 
+        // Ids are ascending, and `None` is below every id: without a commit entry all are
+        // unfinished.
         let split = self.intents.partition_point(|id| Some(*id) <= committed);
         let (finished, unfinished_ids) = self.intents.split_at(split);
         if let Some(&first) = unfinished_ids.first()
@@ -269,9 +274,9 @@ impl<'a> Logs<'a> {
             unfinished.push(last_intent.clone());
             (finished_intent, previous)
         };
-        let of_end = previous_intent.iter().chain([&last_intent]);
-        self.go_forward(of_end)?;
-        self.go_forward(finished_intent.iter().chain(&unfinished))?;
+        let last_two = previous_intent.iter().chain([&last_intent]);
+        self.check_order(last_two)?;
+        self.check_order(finished_intent.iter().chain(&unfinished))?;
         Ok(Recovered {
             previous_intent,
             last_intent: Some(last_intent),
@@ -281,15 +286,14 @@ impl<'a> Logs<'a> {
         })
     }
 
-    /// Holds each of `entries` against the one before: no source is read backwards.
-    fn go_forward<'e>(
+    /// Validates each of `entries` against the one before it: no source may go backwards.
+    fn check_order<'e>(
         &self,
         entries: impl Iterator<Item = &'e (BatchId, offset_log::Entry)>,
     ) -> Result<(), RecoverError> {
         let mut before: Option<&(BatchId, offset_log::Entry)> = None;
         for own in entries {
-            let is_back =
-                |before: &&(BatchId, offset_log::Entry)| own.1.goes_back_behind(&before.1);
+            let is_back = |before: &&(BatchId, offset_log::Entry)| own.1.is_behind(&before.1);
             if let Some((before, ended)) = before.filter(is_back) {
                 let (id, entry) = own;
                 let file = self.storage.path_of(&layout::intent(*id));
@@ -318,13 +322,15 @@ impl<'a> Logs<'a> {
         let file = self.storage.path_of(&layout::intent(first));
         let log = self.storage.path_of(layout::OFFSETS);
         let commits = layout::batch_ids(&self.storage.list(layout::COMMITS).await?);
-        Ok(match commits.last() > self.commits.last() {
-            true => RecoverError::Purged { file: log },
-            false => RecoverError::PreviousMissing { file, log },
+        Ok(if commits.last() > self.commits.last() {
+            RecoverError::Purged { file: log }
+        } else {
+            RecoverError::PreviousMissing { file, log }
         })
     }
 
-    /// The intent below a committed one. Nothing rests on it, so damage is only warned about.
+    /// The intent below a committed one. Nothing depends on it, so damage is only logged as a
+    /// warning.
     async fn optional_intent_below(
         &self,
         last: BatchId,
@@ -367,8 +373,8 @@ impl<'a> Logs<'a> {
         Ok(())
     }
 
-    /// Deletes temporary files, and checksums whose entry is gone: Spark would hold a new entry of
-    /// that number against them.
+    /// Deletes temporary files, and checksums whose entry is gone: Spark would check a new entry of
+    /// that number against them and refuse it.
     async fn tidy(&self) -> Result<(), StorageError> {
         let is_left_over = |path: &&String| {
             let (log, name) = path.split_once('/').unwrap_or_default();

@@ -49,7 +49,7 @@ impl SinkLog {
     /// What was remembered last, and the number of its entry.
     ///
     /// # Errors
-    /// `Data` for a number that no query comes to.
+    /// `Data` for a number that no query reaches.
     pub async fn last(&self) -> Result<Option<(BatchId, Vec<u8>)>, Failure> {
         let ids = self.ids().await?;
         if let Some(id) = layout::out_of_reach(&ids) {
@@ -63,6 +63,8 @@ impl SinkLog {
     pub async fn replace(&self, bytes: Vec<u8>) -> Result<(), Failure> {
         let ids = self.ids().await?;
         let next = ids.last().map_or(BatchId(0), |last| last.next());
+        // The new entry is written before the old ones are deleted: after a crash in between the
+        // highest number still counts.
         self.storage.put_if_absent(&self.name(next), bytes, Durability::Process).await?;
         let old = ids.into_iter().map(|id| self.name(id)).collect();
         Ok(self.storage.delete_many(old).await?)

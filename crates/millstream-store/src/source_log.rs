@@ -7,7 +7,7 @@ use crate::storage::{Durability, Storage};
 /// A source's private directory in the checkpoint, `sources/<id>/`.
 ///
 /// A source keeps here what it must remember from its first start on, for example the offsets a
-/// query began at. What is meant byte for byte is the source's own business.
+/// query began at. The meaning of the bytes is the source's own.
 #[derive(Clone)]
 pub struct SourceLog {
     storage: Storage,

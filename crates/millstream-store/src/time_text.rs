@@ -15,13 +15,13 @@ pub(crate) fn utc(epoch_ms: i64) -> String {
 fn civil(day: i64) -> (i64, i64, i64) {
     let day = day + 719_468;
     let era = day.div_euclid(146_097);
-    let of_era = day.rem_euclid(146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * month + 2) / 5 + 1;
+    let day_of_era = day.rem_euclid(146_097);
+    let year = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month + 2) / 5 + 1;
     let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
-    (year + era * 400, month, of_month)
+    (year + era * 400, month, day_of_month)
 }
 
 #[cfg(test)]

@@ -18,10 +18,7 @@ const CLAUSES: &[&str] = &["USING", "OPTIONS", "PARTITIONED", "LOCATION", "COMME
 pub(super) fn parse(mut cursor: Cursor<'_>, start: Span) -> Result<TableDeclaration, Diagnostic> {
     cursor.eat_words(&["IF", "NOT", "EXISTS"]);
     let name = one_part_name(&mut cursor, "the table's name")?;
-    let columns = match cursor.is_token(&Token::LParen) {
-        true => Some(columns(&mut cursor)?),
-        false => None,
-    };
+    let columns = if cursor.is_token(&Token::LParen) { Some(columns(&mut cursor)?) } else { None };
     let mut clauses = Clauses::default();
     while !cursor.at_end() {
         clauses.read(&mut cursor)?;

@@ -397,9 +397,10 @@ impl<'a> Loader<'a> {
         }
         let declared_badly =
             self.file.tables.iter().any(|table| table.name.text.eq_ignore_ascii_case(&sink.text));
-        let message = match declared_badly {
-            true => format!("table `{}` could not be read", sink.text),
-            false => format!("there is no table `{}` to write to", sink.text),
+        let message = if declared_badly {
+            format!("table `{}` could not be read", sink.text)
+        } else {
+            format!("there is no table `{}` to write to", sink.text)
         };
         let names: Vec<String> = self.names();
         let diagnostic = Diagnostic::at(sink.span, message);

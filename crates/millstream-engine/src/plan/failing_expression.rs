@@ -170,9 +170,10 @@ fn operation_of(expression: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Opera
             other => other.to_string(),
         });
     }
-    match expression.is::<NegativeExpr>() {
-        true => Operation::Operator("-".to_owned()),
-        false => Operation::Other,
+    if expression.is::<NegativeExpr>() {
+        Operation::Operator("-".to_owned())
+    } else {
+        Operation::Other
     }
 }
 

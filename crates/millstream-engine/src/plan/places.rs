@@ -60,9 +60,10 @@ impl SqlText {
             let within = within(&lexed.lexemes, *piece);
             let lexemes = &lexed.lexemes[within];
             for at in 0..lexemes.len() {
-                let part = match by_name {
-                    true => named(lexemes, at, &culprit.leaves),
-                    false => part(lexemes, at, &culprit.operation),
+                let part = if by_name {
+                    named(lexemes, at, &culprit.leaves)
+                } else {
+                    part(lexemes, at, &culprit.operation)
                 };
                 let Some(part) = part else { continue };
                 let own = &lexemes[part.clone()];

@@ -231,10 +231,7 @@ impl StatefulPlan {
         for (index, (stage, given)) in self.stages.iter_mut().zip(changes).enumerate() {
             rows.operators[index] = Some(stage.apply(env, facts, given).await?.output);
         }
-        match is_wanted {
-            true => self.top.run(env, &mut rows).await,
-            false => Ok(Vec::new()),
-        }
+        if is_wanted { self.top.run(env, &mut rows).await } else { Ok(Vec::new()) }
     }
 
     /// How many inputs the operators have together: the sections of an entry of the state log.
@@ -333,9 +330,10 @@ impl PlannedStage {
     fn reading(&self, scans: &[Arc<Slots>]) -> String {
         let of_input = |input: &Piece| input.streams(scans).join(", ");
         let inputs: Vec<String> = self.inputs.iter().map(of_input).collect();
-        match inputs.iter().all(String::is_empty) {
-            true => String::new(),
-            false => format!(", reading {}", inputs.join(" and ")),
+        if inputs.iter().all(String::is_empty) {
+            String::new()
+        } else {
+            format!(", reading {}", inputs.join(" and "))
         }
     }
 

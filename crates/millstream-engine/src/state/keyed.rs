@@ -138,9 +138,10 @@ impl Keyed {
     }
 
     fn gather(&self, places: &[Place]) -> Result<RecordBatch> {
-        match places.is_empty() {
-            true => Ok(RecordBatch::new_empty(Arc::clone(&self.schema))),
-            false => gather(places, |of| &self.record_batches[of]),
+        if places.is_empty() {
+            Ok(RecordBatch::new_empty(Arc::clone(&self.schema)))
+        } else {
+            gather(places, |of| &self.record_batches[of])
         }
     }
 

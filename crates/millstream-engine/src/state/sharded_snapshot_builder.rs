@@ -124,10 +124,7 @@ impl<S: Shard> SnapshotBuilder for InFiles<S> {
         if !facts.is_snapshot {
             self.last = facts.watermark;
         }
-        match self.pending_bytes > self.pending_max {
-            true => self.write_pending(),
-            false => Ok(()),
-        }
+        if self.pending_bytes > self.pending_max { self.write_pending() } else { Ok(()) }
     }
 
     fn next_piece(&mut self) -> Result<Option<Snapshot>> {

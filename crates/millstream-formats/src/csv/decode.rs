@@ -178,9 +178,10 @@ fn note_nulls(
 ) {
     for (row, fault) in faults.iter_mut().enumerate() {
         if fault.is_none() && typed.is_null(row) {
-            *fault = match text.is_valid(row) {
-                true => Some(Fault::Value { column }),
-                false => (!is_nullable).then_some(Fault::Null { column }),
+            *fault = if text.is_valid(row) {
+                Some(Fault::Value { column })
+            } else {
+                (!is_nullable).then_some(Fault::Null { column })
             };
         }
     }

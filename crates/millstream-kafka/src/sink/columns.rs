@@ -221,9 +221,10 @@ impl Headers {
 
     fn of(&self, row: usize) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
         let offsets = self.lists.value_offsets();
-        let range = match self.lists.is_valid(row) {
-            true => offsets[row] as usize..offsets[row + 1] as usize,
-            false => 0..0,
+        let range = if self.lists.is_valid(row) {
+            offsets[row] as usize..offsets[row + 1] as usize
+        } else {
+            0..0
         };
         range.filter(|item| self.items.is_valid(*item)).map(|item| {
             let name = self.key.get(item).and_then(|name| std::str::from_utf8(name).ok());

@@ -78,9 +78,12 @@ impl Records for PartitionRecords {
     fn read(&self, projection: &[usize], apart: bool) -> Result<Vec<Traced>, Failure> {
         let malformed = self.rows.malformed();
         let mut reader = self.rows.reader(projection)?;
-        let mut read = |chunk: &Chunk| match apart {
-            true => reader.read_apart(&self.id, chunk, &mut Vec::new()),
-            false => reader.read(&self.id, chunk),
+        let mut read = |chunk: &Chunk| {
+            if apart {
+                reader.read_apart(&self.id, chunk, &mut Vec::new())
+            } else {
+                reader.read(&self.id, chunk)
+            }
         };
         let mut traced = Vec::new();
         for chunk in evenly(self.chunks.clone()) {

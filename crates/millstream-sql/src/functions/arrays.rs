@@ -203,12 +203,13 @@ pub(super) fn at_index(args: &Arguments) -> Result<ArrayRef> {
             return Ok(None);
         }
         let (index, length) = (index.value(row), list.value_length(row));
-        match (0..length).contains(&index) {
-            true => Ok(Some((list.value_offsets()[row] + index) as u32)),
-            false => exec_err!(
+        if (0..length).contains(&index) {
+            Ok(Some((list.value_offsets()[row] + index) as u32))
+        } else {
+            exec_err!(
                 "the array has {length} elements and [{index}] is asked for, which counts from 0 \
                  (INVALID_ARRAY_INDEX); use get(array, index) to get NULL instead"
-            ),
+            )
         }
     };
     let indices = (0..args.rows).map(find).collect::<Result<UInt32Array>>()?;

@@ -167,12 +167,11 @@ fn written(
     let (mut out, mut total) = (BinaryBuilder::new(), 0);
     for row in 0..args.rows {
         value.clear();
-        match write(row, &mut value)? {
-            true => {
-                super::define::within_column(&mut total, value.len())?;
-                out.append_value(&value);
-            }
-            false => out.append_null(),
+        if write(row, &mut value)? {
+            super::define::within_column(&mut total, value.len())?;
+            out.append_value(&value);
+        } else {
+            out.append_null()
         }
     }
     Ok(Arc::new(out.finish()))

@@ -231,11 +231,10 @@ fn call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     }
     if name == "format_string" {
         let of_decimal = |arg: &Expr| arg.get_type(schema).is_ok_and(|found| is_decimal(&found));
-        return match function.args.iter().any(of_decimal) {
-            true => {
-                plan_err!("format_string does not take DECIMALs; cast them to STRING or DOUBLE")
-            }
-            false => Ok(Expr::ScalarFunction(function)),
+        return if function.args.iter().any(of_decimal) {
+            plan_err!("format_string does not take DECIMALs; cast them to STRING or DOUBLE")
+        } else {
+            Ok(Expr::ScalarFunction(function))
         };
     }
     if name == "generate_series" {

@@ -313,12 +313,11 @@ impl Arguments {
         let (mut text, mut total) = (String::new(), 0);
         for row in 0..self.rows {
             text.clear();
-            match write(row, &mut text)? {
-                true => {
-                    within_column(&mut total, text.len())?;
-                    out.append_value(&text);
-                }
-                false => out.append_null(),
+            if write(row, &mut text)? {
+                within_column(&mut total, text.len())?;
+                out.append_value(&text);
+            } else {
+                out.append_null()
             }
         }
         Ok(Arc::new(out.finish()))

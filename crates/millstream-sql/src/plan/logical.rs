@@ -27,10 +27,7 @@ pub fn to_logical(
     let plan = plan(&spark, prepared).map_err(|error| blame::blame(&spark, prepared, &error))?;
     refuse_state(prepared, &plan)?;
     let unusable = literals::unusable(&plan);
-    match unusable.is_empty() {
-        true => Ok(plan),
-        false => Err(blame::literals(&spark, prepared, &unusable)),
-    }
+    if unusable.is_empty() { Ok(plan) } else { Err(blame::literals(&spark, prepared, &unusable)) }
 }
 
 /// What DataFusion says of the plan of a query when it is made ready to run.

@@ -36,9 +36,10 @@ pub fn project_to_sink(plan: LogicalPlan, target: &Target<'_>) -> Result<Logical
     refuse_twins(&plan, target)?;
     let Some(declared) = target.declared else { return without_declaration(plan, target) };
     let given: Vec<(Expr, FieldRef)> = columns_of(&plan);
-    let sources = match target.by_name {
-        true => by_name(&given, declared, target)?,
-        false => by_position(&given, declared, target)?,
+    let sources = if target.by_name {
+        by_name(&given, declared, target)?
+    } else {
+        by_position(&given, declared, target)?
     };
     let mut found = Diagnostics::default();
     let mut exprs = Vec::with_capacity(sources.len());

@@ -11,10 +11,7 @@ pub(crate) fn rlike(expr: Expr) -> Expr {
     let Expr::RLike { negated, expr, pattern, .. } = expr else { return expr };
     let span = expr.span();
     let call = call("rlike", vec![*expr, *pattern], span);
-    match negated {
-        true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) },
-        false => call,
-    }
+    if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) } } else { call }
 }
 
 /// `ceil(a, places)` and `floor(a, places)` as calls, which sqlparser reads as something else.

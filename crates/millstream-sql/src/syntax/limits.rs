@@ -256,10 +256,11 @@ impl<'a> Count<'a> {
         let mut level = Level::new(bracket);
         level.selects = self.declares && self.levels.len() == 1;
         self.levels.push(level);
-        match self.levels.len() > NESTING_MAX + 1 {
-            true => Err(too_deep(lexeme.span)
-                .note(format!("brackets and CASEs are nested at most {NESTING_MAX} deep"))),
-            false => Ok(()),
+        if self.levels.len() > NESTING_MAX + 1 {
+            Err(too_deep(lexeme.span)
+                .note(format!("brackets and CASEs are nested at most {NESTING_MAX} deep")))
+        } else {
+            Ok(())
         }
     }
 
@@ -308,9 +309,10 @@ fn at_most(
     what: &str,
     help: &str,
 ) -> Result<(), Diagnostic> {
-    match count > most {
-        true => Err(Diagnostic::at(at.span, format!("more than {most} {what}")).help(help)),
-        false => Ok(()),
+    if count > most {
+        Err(Diagnostic::at(at.span, format!("more than {most} {what}")).help(help))
+    } else {
+        Ok(())
     }
 }
 

@@ -201,9 +201,10 @@ fn decimal(cursor: &mut Cursor<'_>) -> Result<DataType, Diagnostic> {
         return Ok(DataType::Decimal128(10, 0));
     }
     let precision = whole_number(cursor, "the precision (1 to 38)", 38)?;
-    let scale = match cursor.eat(&Token::Comma) {
-        true => whole_number(cursor, "the scale (0 to the precision)", precision)?,
-        false => 0,
+    let scale = if cursor.eat(&Token::Comma) {
+        whole_number(cursor, "the scale (0 to the precision)", precision)?
+    } else {
+        0
     };
     cursor.expect(&Token::RParen, "after DECIMAL's precision and scale")?;
     let scale = i8::try_from(scale).expect("a scale is at most 38");

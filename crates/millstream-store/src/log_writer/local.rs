@@ -27,14 +27,14 @@ pub(super) fn start(
     (sender, thread)
 }
 
-/// As [`start`], without a thread of its own: a group at a time is written by one of a pool.
+/// As [`start`], without a thread of its own: a pool's thread writes one group at a time.
 pub(super) fn start_shared(
     directory: &Directory,
     env: &Env,
     shared: &Arc<Shared>,
 ) -> [UnboundedSender<Job>; 2] {
     let (sender, mut receiver) = unbounded_channel();
-    let (directory, ending, on) = (directory.clone(), Ending::new(shared), env.clone());
+    let (directory, ending, task_env) = (directory.clone(), Ending::new(shared), env.clone());
     let writing = async move {
         while let Some(first) = receiver.recv().await {
             let mut group = vec![first];
@@ -43,7 +43,7 @@ pub(super) fn start_shared(
             }
             let (directory, shared) = (directory.clone(), Arc::clone(&ending.shared));
             let write = move || write_group(&directory, &group, &shared);
-            if let Err(error) = on.spawn_blocking("checkpoint", write).join().await {
+            if let Err(error) = task_env.spawn_blocking("checkpoint", write).join().await {
                 ending.shared.fail(error);
                 return;
             }
@@ -66,6 +66,8 @@ fn write_all(directory: &Directory, receiver: &Receiver<Job>, ending: &Ending) {
 }
 
 fn write_group(directory: &Directory, group: &[Job], shared: &Shared) -> Result<(), WriteError> {
+    // Tickets complete after the flush at the end of a group, because an entry whose name is not
+    // flushed may be gone after a power cut. A group without such entries has nothing to wait for.
     let flushed = group.iter().any(|job| job.durability == Durability::Power);
     for job in group {
         job.before();
@@ -77,8 +79,11 @@ fn write_group(directory: &Directory, group: &[Job], shared: &Shared) -> Result<
     }
     if flushed {
         for lane in Lane::ALL {
-            let of_lane = |job: &&Job| job.lane() == lane && job.durability == Durability::Power;
-            if let Some(job) = group.iter().find(of_lane) {
+            let is_flushed_in_lane =
+                |job: &&Job| job.lane() == lane && job.durability == Durability::Power;
+            if let Some(job) = group.iter().find(is_flushed_in_lane) {
+                // One flush of a directory covers all names in it, so one entry of each log stands
+                // for the rest.
                 directory.flush_names(&job.name())?;
             }
         }

@@ -203,7 +203,7 @@ impl Job {
         });
     }
 
-    /// Names the moment when the entry is written and nobody was told.
+    /// Names the moment when the entry is written and no ticket has completed.
     fn after(&self) {
         crash_points::reached(match self.lane() {
             Lane::Intents => Step::AfterIntent,
@@ -219,7 +219,7 @@ impl Job {
     }
 }
 
-/// What writers, tickets and purge know together.
+/// What the writers, the tickets and the purge share.
 struct Shared {
     // Keeps the lock while anything is written.
     checkpoint: Checkpoint,
@@ -258,7 +258,7 @@ impl Shared {
     }
 }
 
-/// Tells waiting tickets when a writer ends, also by a panic.
+/// Fails the waiting tickets when a writer ends, even by a panic.
 struct Ending {
     shared: Arc<Shared>,
     armed: bool,
@@ -358,6 +358,8 @@ impl LogWriter {
     async fn queue(&self, id: BatchId, body: Body, durability: Durability) -> Ticket {
         let mut job = Job { id, body, durability, after_intent: None };
         let lane = job.lane();
+        // A failure lets the call through: its ticket reports the failure, where waiting would
+        // never end.
         let has_room = |progress: &Progress| {
             let queued = self.queue.lock().queued[lane as usize];
             progress.failure.is_some()

@@ -25,6 +25,8 @@ async fn write_all(prefix: Prefix, mut receiver: UnboundedReceiver<Job>, shared:
     let mut ending = Ending::new(&shared);
     while let Some(job) = receiver.recv().await {
         if job.lane() == Lane::Commits {
+            // The invariant of the module: `commits/N` only after `offsets/N`. The logs have a task
+            // each, so the order between them is not given and has to be waited for.
             let may_follow =
                 |now: &Progress| now.failure.is_some() || now.intent >= job.after_intent;
             shared.progress.wait_for(may_follow).await;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Format v2 (Spark 4.2, opt-in) names the sources, `0:{"in":{"0":10,"1":12}}`. It is read, so that
-//! such a query can be carried on, and never written.
+//! such a query can be continued, and never written.
 
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -75,8 +75,8 @@ pub fn spark_conf(shuffle_partitions: usize) -> Vec<(String, String)> {
 }
 
 impl Entry {
-    /// True where a source, or the watermark, is behind where `before` has it.
-    pub fn goes_back_behind(&self, before: &Self) -> bool {
+    /// True where a source's offset, or the watermark, is less than in `before`.
+    pub fn is_behind(&self, before: &Self) -> bool {
         let mut offsets = self.offsets.iter().zip(&before.offsets);
         self.batch_watermark_ms < before.batch_watermark_ms
             || offsets.any(|pair| match pair {
@@ -88,9 +88,9 @@ impl Entry {
 
     /// Where the sources are, for messages.
     pub fn shown(&self) -> String {
-        let offsets = self.offsets.iter();
-        let offsets = offsets.map(|end| end.as_ref().map_or("-", SourceOffset::as_str));
-        offsets.collect::<Vec<_>>().join(", ")
+        let ends = self.offsets.iter();
+        let texts = ends.map(|end| end.as_ref().map_or("-", SourceOffset::as_str));
+        texts.collect::<Vec<_>>().join(", ")
     }
 
     /// The entry's bytes, format v1.
@@ -166,6 +166,8 @@ fn offset(text: &str) -> Result<Option<SourceOffset>, DecodeError> {
     if text == "-" {
         return Ok(None);
     }
+    // Checked for being whole, and kept as text: parsing and printing again could change the bytes,
+    // which Spark and the source must find as they were written.
     json_line::<IgnoredAny>("a source's offset", text)?;
     Ok(Some(SourceOffset::new(text)))
 }
@@ -179,7 +181,8 @@ struct Facts {
     conf: Conf,
 }
 
-/// A JSON object of strings whose order is kept.
+/// A JSON object of strings that keeps their order: an entry that is read and written again has
+/// the same bytes.
 #[derive(Default)]
 struct Conf(Vec<(String, String)>);
 

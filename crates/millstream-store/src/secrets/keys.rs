@@ -1,7 +1,7 @@
 //! Names of settings that are secret.
 
 /// Words that make a name secret wherever they stand in it; without the dots, dashes and capitals
-/// that divide it.
+/// that separate its parts.
 const WITHIN: &[&str] = &[
     "password",
     "passwd",
@@ -23,9 +23,9 @@ const WITHIN: &[&str] = &[
     "sslkey",
     "connectionstring",
 ];
-/// Words that make it secret as a part of their own.
+/// Short words that make a name secret only as a whole part of it: `compass` is no `pass`.
 const PARTS: &[&str] = &["pwd", "pass", "sig", "sas"];
-/// Long words, which are meant even when a letter is wrong: a name that is spelled wrongly is just
+/// Long words, which are recognized even with one letter wrong: a misspelled name is just
 /// what an error shows.
 const MISSPELLED: &[&str] = &["password", "passphrase", "secret", "credential"];
 
@@ -63,6 +63,8 @@ fn parts(key: &str) -> Vec<String> {
 
 /// True if one letter is missing, too many or another, or two are exchanged.
 fn is_near(word: &str, part: &str) -> bool {
+    // After the common beginning one edit may follow, and then the rests must be equal: that is
+    // all of the Damerau-Levenshtein distance that one edit needs.
     let (word, part) = (word.as_bytes(), part.as_bytes());
     let same = word.iter().zip(part).take_while(|(one, other)| one == other).count();
     let (word, part) = (&word[same..], &part[same..]);

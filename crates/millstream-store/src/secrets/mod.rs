@@ -1,13 +1,13 @@
-//! What must not be read by whoever reads our output, and taking it out.
+//! Secrets, and removing them from everything that people read.
 //!
 //! Two ways find a secret, because each misses what the other finds:
 //!
-//! - by where it stands ([`places`]): the value of an option whose name says that it is one
+//! - by its place in the text ([`places`]): the value of an option whose name says that it is one
 //!   ([`is_secret_key`]), the user and password of a URL, a signature among a URL's parameters, a
-//!   private key in PEM. This needs to know nothing, so it works on a pipeline file that cannot be
-//!   read, and on the texts of other libraries;
-//! - by what it is: values of such options and variables are [`remember`]ed when they are first
-//!   seen, and taken out of whatever is said, however it came there: into a broker's answer, an
+//!   private key in PEM. This needs no earlier knowledge, so it works on a pipeline file that
+//!   cannot be read, and on the texts of other libraries;
+//! - by its value: values of such options and variables are [`remember`]ed when they are first
+//!   seen, and removed from every message, wherever that repeats them: a broker's answer, an
 //!   object store's error, a panic.
 //!
 //! All that people read goes through [`redacted`] on its way out; rows do not, they are the user's.
@@ -35,11 +35,10 @@ const LENGTH_MIN: usize = 3;
 /// Longer values are not found in ordinary words, so that they are secrets wherever they stand.
 const LENGTH_CERTAIN: usize = 8;
 
-/// Longest first, so that a value goes before those that it contains.
+/// Longest first, so that a value is replaced before shorter ones that it contains.
 static REMEMBERED: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
-/// Takes `value` out of all that is said from here on, also as it stands in URLs, in JSON and in
-/// quotes.
+/// Removes `value` from every later message, also in its escaped forms in URLs, JSON and quotes.
 pub fn remember(value: &str) {
     let trimmed = value.trim();
     let quoted = format!("{trimmed:?}");
@@ -93,7 +92,7 @@ pub fn redacted_source(text: &str) -> Cow<'_, str> {
 }
 
 /// A pipeline file whose secrets are stars, with as many characters and bytes: what points into the
-/// file still points at the same. A secret's length is told, its content is not.
+/// file still points at the same. A secret's length shows, its content does not.
 pub fn masked(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = 0;
@@ -128,6 +127,7 @@ fn stars(text: &str) -> String {
     text.chars().map(star).collect()
 }
 
+/// False for values that would make ordinary text unreadable if they were replaced everywhere.
 fn is_telling(value: &str) -> bool {
     let is_word = matches!(value.to_ascii_lowercase().as_str(), "true" | "false" | "none" | "null");
     value.len() >= LENGTH_MIN && !is_word
@@ -135,9 +135,8 @@ fn is_telling(value: &str) -> bool {
 
 fn percent_encoded(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let encoded = text.bytes().map(|byte| match is_plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
+    let encoded = text.bytes().map(|byte| {
+        if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     });
     encoded.collect()
 }

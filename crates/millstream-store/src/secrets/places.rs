@@ -1,7 +1,7 @@
 //! Where secrets stand in a text.
 //!
 //! The text may be a pipeline file with a mistake in it, so nothing here relies on quotes being in
-//! pairs: what follows the name of a secret is one, whatever came before.
+//! pairs: what follows the name of a secret is a secret, whatever came before.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub(super) enum Kind {
     Urls,
 }
 
-/// In these the part before `@` is where the data is, not who asks.
+/// In URLs of these schemes the part before `@` is a container, not a user.
 const CONTAINER_SCHEMES: [&str; 7] = ["abfs", "abfss", "wasb", "wasbs", "az", "azure", "adl"];
 const PEM_BEGIN: &str = "-----BEGIN ";
 const PEM_END: &str = "-----END ";
@@ -32,6 +32,7 @@ pub(super) fn places(text: &str, kind: Kind) -> Vec<Range<usize>> {
     if kind != Kind::Urls {
         settings(text, kind, &mut found);
     }
+    // A text may pass through here twice; stars of the first pass are not replaced by stars again.
     found.retain(|place| !text[place.clone()].chars().all(is_hidden));
     found.sort_by_key(|place| (place.start, std::cmp::Reverse(place.end)));
     let mut joined: Vec<Range<usize>> = Vec::with_capacity(found.len());
@@ -55,6 +56,7 @@ fn urls(text: &str, found: &mut Vec<Range<usize>>) {
         found.extend(user_info_at(text, at));
         let start = at + mark.len();
         let end = start + end_of_url(&text[start..]);
+        // JDBC URLs separate parameters by `;`, and OAuth puts tokens behind `#`.
         for (question, _) in text[start..end].match_indices(['?', '&', ';', '#']) {
             let start = start + question + 1;
             let parameter = &text[start..end];
@@ -146,9 +148,14 @@ fn value(text: &str, name: Range<usize>, kind: Kind) -> Option<Range<usize>> {
     let rest = &text[start..];
     let opens = rest.trim_start_matches('\\').starts_with(['\'', '"']);
     let is_header = text[name].to_ascii_lowercase().ends_with("authorization");
+    // `Authorization: Bearer abc` has a space within its value, so the value is the rest of the
+    // line.
     if separator > 0 && is_header {
         return Some(start..start + rest.find(['\n', '\r', '\'', '"']).unwrap_or(rest.len()));
     }
+    // Whether the text behind the name is its value. In a file `name value` is enough if one of
+    // them is written like a setting; in a message that would hide the words of every sentence
+    // about a token.
     let follows = match (kind, separator > 0) {
         (Kind::Source, true) => true,
         (Kind::Source, false) => gap > 0 && (opens || (is_full && !is_closed)),
@@ -197,12 +204,15 @@ fn quoted_or_bare(text: &str, kind: Kind) -> Range<usize> {
     while let Some((at, char)) = chars.next() {
         match char {
             '\n' if kind == Kind::Message => return start..start + at,
+            // The whole text is quoted once more (`\"value\"`), so the closing quote is escaped
+            // like the first.
             '\\' if escapes > 0 && chars.peek().is_some_and(|(_, next)| *next == quote) => {
                 return start..start + at;
             }
             '\\' => {
                 chars.next();
             }
+            // A doubled quote is a quote within the value, as in SQL.
             _ if char == quote => match chars.peek() {
                 Some((_, next)) if *next == quote => {
                     chars.next();

@@ -31,10 +31,10 @@ pub enum DecodeError {
     /// It is not such a file, or a later form of it.
     #[error("it does not begin like a state file of this release")]
     NotOurs,
-    /// It is whole, but one of another name.
+    /// It is whole, but its content belongs to a file of another name.
     #[error("it is a copy of another such file")]
     OfAnother,
-    /// The checksum of an entry is another.
+    /// The checksum of an entry does not match its bytes.
     #[error("the checksum of entry {index} is wrong")]
     Checksum {
         /// Which one in the file, from 0.
@@ -50,7 +50,7 @@ pub enum DecodeError {
     },
 }
 
-/// Puts entries together.
+/// Encodes entries, one after another, into the bytes of a file.
 pub struct Encoder {
     bytes: Vec<u8>,
     entries: u64,
@@ -66,6 +66,8 @@ impl Encoder {
     /// Adds an entry.
     pub fn add(&mut self, entry: &Entry) {
         let start = self.bytes.len();
+        // The length is known only after the content, so its place is kept free and filled in
+        // below.
         self.bytes.extend_from_slice(&[0; 8]);
         let facts = serde_json::to_vec(&entry.facts).expect("strings and integers are JSON");
         self.length_u32(facts.len());
@@ -87,7 +89,7 @@ impl Encoder {
         self.bytes.extend_from_slice(&length.to_le_bytes());
     }
 
-    /// Bytes so far.
+    /// The number of bytes so far.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -97,7 +99,7 @@ impl Encoder {
         self.entries == 0
     }
 
-    /// The file.
+    /// Adds the end mark and gives the whole file's bytes.
     pub fn finish(mut self) -> Vec<u8> {
         self.bytes.extend_from_slice(&END.to_le_bytes());
         self.bytes.extend_from_slice(&self.entries.to_le_bytes());
@@ -111,6 +113,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Entry>, DecodeError> {
     match rest.take(MAGIC.len()) {
         Ok(magic) if magic == MAGIC => {}
         Ok(_) => return Err(DecodeError::NotOurs),
+        // A power cut can leave any beginning of the file, even less than the magic number.
         Err(_) if MAGIC.starts_with(bytes) => return Err(DecodeError::CutOff),
         Err(_) => return Err(DecodeError::NotOurs),
     }
@@ -119,9 +122,10 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Entry>, DecodeError> {
         let length = rest.u64()?;
         if length == END {
             let count = rest.u64()?;
-            return match count == entries.len() as u64 && rest.bytes.is_empty() {
-                true => Ok(entries),
-                false => Err(DecodeError::CutOff),
+            return if count == entries.len() as u64 && rest.bytes.is_empty() {
+                Ok(entries)
+            } else {
+                Err(DecodeError::CutOff)
             };
         }
         let length = usize::try_from(length).map_err(|_| DecodeError::CutOff)?;
@@ -148,6 +152,8 @@ fn entry(bytes: &[u8], index: usize) -> Result<Entry, DecodeError> {
         }
         Ok((facts, sections))
     };
+    // The checksum held, so lengths that do not fit were written so: the file is malformed, not cut
+    // off.
     let (facts, sections) = read().map_err(|_: DecodeError| malformed("its lengths are wrong"))?;
     let facts: Facts =
         serde_json::from_slice(facts).map_err(|error| malformed(&error.to_string()))?;

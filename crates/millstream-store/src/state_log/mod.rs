@@ -1,11 +1,11 @@
 //! The state log: what each micro-batch changed in the state of a query's operators.
 //!
 //! Entry N has the changes of micro-batch N, as bytes that the operators alone understand, and the
-//! facts that another run needs to go on behind it ([`Facts`]). State is what comes of applying
+//! facts that another run needs to continue after it ([`Facts`]). State is the result of applying
 //! the entries in order, so a restart reads a snapshot, if there is one, and the entries after it.
 //!
 //! ```text
-//! state/millstream-state     says whose state it is: the form of the operators, in JSON
+//! state/millstream-state     describes the operators that made the state, in JSON
 //! state/changes-<N>          the entries of micro-batches N, N+1, ...; see [`file`] for the bytes
 //! state/snapshot-<N>         all state after micro-batch N, or the names of its pieces
 //! state/piece-<N>-<random>   a piece of it, where it has several

@@ -27,7 +27,7 @@ pub enum ReadError {
         /// What is wrong with it.
         problem: DecodeError,
     },
-    /// A file has a number that cannot be.
+    /// A file has a number that no query reaches.
     #[error(
         "{path} has an impossible number, so no query has written it. Move it out of the \
          directory, then start the query again"
@@ -50,7 +50,7 @@ pub enum ReadError {
         /// The last one that is there.
         last: BatchId,
     },
-    /// The query's operators are others than those whose state this is.
+    /// The state was made by other operators than the query has now.
     #[error(
         "the checkpoint {location} has the state of another query: {changed}. State fits only the query that made it: restore the former query, or use a new checkpoint \
          directory (the query then begins anew)"
@@ -80,7 +80,7 @@ impl Classified for ReadError {
     }
 }
 
-/// What is in `state/`, read piece by piece.
+/// Reads `state/` piece by piece.
 pub struct StateReader {
     storage: Storage,
     snapshots: Vec<BatchId>,
@@ -90,22 +90,24 @@ pub struct StateReader {
     last: Option<Facts>,
     /// First entries of all files, and all snapshots, as they were listed.
     listed: (Vec<BatchId>, Vec<BatchId>),
-    /// Pieces of snapshots that nobody else writes.
+    /// The snapshot pieces that were listed; empty where another process may be writing some.
     pieces: Vec<String>,
 }
 
 impl StateReader {
     /// Lists what there is, deletes what a crash left half-written, and moves a last file aside
-    /// that a power cut has torn: nobody was told that it is written.
+    /// that a power cut has torn: no ticket for it had completed.
     pub async fn open(checkpoint: &Checkpoint) -> Result<Self, ReadError> {
         let storage = checkpoint.storage().clone();
         let names = storage.list(layout::STATE).await?;
+        // Only a local checkpoint has a lock. In an object store another process may still be
+        // writing, and what looks left over may be its file.
         let is_alone = matches!(storage, Storage::Local(_));
         if is_alone {
             let half_written = names.iter().filter(|name| layout::is_temporary(name));
             storage.delete_many(half_written.map(|name| path_of(name)).collect()).await?;
         }
-        are_in_reach(&storage, &names)?;
+        check_numbers(&storage, &names)?;
         let (mut files, mut last) = (ids_of(&names, CHANGES), None);
         while let Some(first) = files.last() {
             let name = changes_name(*first);
@@ -153,8 +155,8 @@ impl StateReader {
         Self { storage, snapshots, files, decoded, last, listed, pieces: Vec::new() }
     }
 
-    /// Holds what the state's marker says of the query against `form`; the first time it is
-    /// written. `describe` says in words what is different.
+    /// Validates the state's marker, which describes the operators, against `form`; the first
+    /// time the marker is written. `describe` says in words what is different.
     pub async fn check_form(
         &self,
         form: &str,
@@ -174,8 +176,8 @@ impl StateReader {
         }
     }
 
-    /// The newest snapshot; the entries up to it are then passed over. Pieces of others go, where
-    /// nobody else writes and none is damaged: it may be restored.
+    /// The newest snapshot; the entries up to it are then passed over. Pieces of other snapshots
+    /// are deleted where nobody else writes and no snapshot is damaged: that one may be restored.
     ///
     /// # Errors
     ///
@@ -202,12 +204,13 @@ impl StateReader {
                 Err(problem) => problem,
             };
             let path = self.storage.path_of(&name);
-            // An older one with more entries behind it gives the same state.
+            // An older snapshot with more entries after it gives the same state.
             tracing::warn!(path, %problem, "a state snapshot cannot be read");
             damaged.get_or_insert((id, ReadError::Damaged { path, problem }));
         }
-        // The last entry needs what came behind the snapshot, as far as it knows; whether it
-        // would need older ones without it is not known.
+        // The last entry says from where on it needs entries, and it counts on the damaged
+        // snapshot for everything before. If it needs just what follows that snapshot, the rows
+        // in it are nowhere else, and the damage has to be reported.
         if damaged.is_none() {
             self.delete_pieces_but(&[]).await?;
         }
@@ -221,8 +224,8 @@ impl StateReader {
         }
     }
 
-    /// A try that was killed has left its pieces; with many of them there may be no room for the
-    /// next.
+    /// Deletes the pieces of snapshots that a crash has left unfinished: together they could leave
+    /// no room for the next one.
     async fn delete_pieces_but(&mut self, own: &[String]) -> Result<(), StorageError> {
         let mut others = std::mem::take(&mut self.pieces);
         others.retain(|name| !own.contains(name));
@@ -257,7 +260,7 @@ impl StateReader {
         &self.listed.1
     }
 
-    /// The facts of the last entry there is, be it a snapshot.
+    /// The facts of the last entry, which may be a snapshot.
     pub fn last(&self) -> Option<&Facts> {
         self.last.as_ref()
     }
@@ -296,7 +299,7 @@ impl StateReader {
     }
 }
 
-fn are_in_reach(storage: &Storage, names: &[String]) -> Result<(), ReadError> {
+fn check_numbers(storage: &Storage, names: &[String]) -> Result<(), ReadError> {
     let changes = layout::out_of_reach(&ids_of(names, CHANGES)).map(changes_name);
     let snapshot = layout::out_of_reach(&ids_of(names, SNAPSHOT)).map(snapshot_name);
     match changes.or(snapshot) {
@@ -321,7 +324,7 @@ pub(super) async fn read(
     storage: &Storage,
     name: &str,
 ) -> Result<Result<Vec<Entry>, DecodeError>, StorageError> {
-    // A file that went since it was listed reads like one that was cut off.
+    // A file that was deleted since it was listed reads like one that was cut off.
     let bytes = storage.get(name).await?.unwrap_or_default();
     Ok(file::decode(&bytes))
 }

@@ -3,7 +3,7 @@
 //! A snapshot of one piece is one file, an entry like any other. One of several has each piece in a
 //! file of its own, and last comes the file that says which they are: before that there is no
 //! snapshot. The pieces' names have something random in them, so that a crash in between leaves
-//! nothing that the next try would meet; what it leaves goes at the next restart.
+//! no name that the next snapshot would need; what it leaves is deleted at the next restart.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub type Piece = Vec<Vec<u8>>;
 pub struct SnapshotWriter {
     shared: Arc<Shared>,
     facts: Facts,
-    /// Not written yet: it may be the only one.
+    /// The last piece added, not written yet: if it stays the only one it goes into the snapshot.
     held: Piece,
     names: Vec<String>,
     bytes: u64,
@@ -57,7 +57,7 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Deletes what is written of one that is not finished, so that it takes no room from the next.
+    /// Deletes the pieces written so far, so that they take no room from the next snapshot.
     pub async fn abandon(self) {
         let names = self.names.iter().map(|name| path_of(name)).collect();
         if let Err(error) = self.shared.storage.delete_many(names).await {
@@ -89,7 +89,7 @@ impl SnapshotWriter {
             self.put_piece(std::mem::take(&mut last)).await?;
         }
         let id = self.facts.id();
-        // From here on they may be needed: also a put that has failed may have been done.
+        // From here on the pieces may be needed: a put that reports a failure may have succeeded.
         let pieces = std::mem::take(&mut self.names);
         self.put(&snapshot_name(id), last, pieces.clone()).await?;
         let older = std::mem::replace(&mut self.shared.queue.lock().snapshots, vec![id]);
@@ -97,8 +97,8 @@ impl SnapshotWriter {
         Ok(self.bytes)
     }
 
-    /// Deletes `older` snapshots, and pieces of those and of tries that came to nothing, but not
-    /// `own`. Later ones are another process's, which has taken over.
+    /// Deletes `older` snapshots, and their pieces and those of unfinished snapshots, but not
+    /// `own`. Later ones belong to another process, which has taken over.
     async fn delete(&self, older: impl Iterator<Item = BatchId>, own: &[String]) {
         let storage = &self.shared.storage;
         let mut names: Vec<String> = older.map(snapshot_name).collect();

@@ -19,10 +19,10 @@ use crate::storage::{Durability, PutError, Storage};
 
 /// A file is closed when it has grown to this.
 const FILE_BYTES_MAX: usize = 32 << 20;
-/// So much may wait to be written; who hands over more waits.
+/// How many bytes may wait to be written; a call that would add more waits.
 const QUEUED_BYTES_MAX: usize = 256 << 20;
-/// Files that are not needed any more are deleted so many at a time.
-const FORGOTTEN_AT_ONCE: usize = 32;
+/// How many files must have become superfluous before they are deleted, together.
+const DELETED_AT_ONCE: usize = 32;
 
 /// Makes an entry's sections, on the thread that writes them.
 pub type Encode = Box<dyn FnOnce() -> Result<Vec<Vec<u8>>, String> + Send>;
@@ -78,9 +78,9 @@ pub(super) struct Queue {
     pub(super) snapshots: Vec<BatchId>,
     /// Entries below are not needed any more.
     needed_from: Option<BatchId>,
-    /// Whether such files are being deleted.
+    /// Whether superfluous files are being deleted.
     is_deleting: bool,
-    /// How many read the log while it is written.
+    /// The number of readers while the log is written; nothing is deleted while there is one.
     readers: usize,
     ends: bool,
 }
@@ -143,6 +143,8 @@ impl StateLog {
     /// while the log is written.
     pub async fn keep_files(&self) -> KeptFiles {
         loop {
+            // Deleting and reading exclude each other: files are either all there for a reader or
+            // gone before it lists them.
             let may_read = |queue: &Queue| !queue.is_deleting || queue.failure.is_some();
             self.shared.wait_for(may_read).await;
             let mut queue = self.shared.queue.lock();
@@ -237,7 +239,7 @@ impl Shared {
     }
 
     async fn run(self: Arc<Self>) {
-        // A panic must not leave those waiting who have handed something over.
+        // A panic must not leave tickets waiting for ever.
         let mut ending = Ending(Some(Arc::clone(&self)));
         let mut began = self.env.monotonic();
         while self.wait_for_work(began).await {
@@ -251,7 +253,7 @@ impl Shared {
             if has_failed {
                 break;
             }
-            self.delete_forgotten().await;
+            self.delete_superfluous().await;
         }
         ending.0 = None;
     }
@@ -283,18 +285,22 @@ impl Shared {
     async fn write_file(&self) -> Result<(), WriteError> {
         let mut encoder = Encoder::default();
         let (mut first, mut last, mut bytes, mut needs) = (None, None, 0, BatchId(0));
+        // The lock is taken for each entry and released while it is encoded: encoding is the
+        // expensive part, and the driver must be able to append meanwhile.
         while encoder.len() < FILE_BYTES_MAX {
-            let Some(Queued { facts, encode, bytes: of_entry }) =
+            let Some(Queued { facts, encode, bytes: entry_bytes }) =
                 self.queue.lock().entries.pop_front()
             else {
                 break;
             };
             let id = BatchId(facts.batch_id);
+            // The last entry's word counts, since a later snapshot may have replaced what earlier
+            // entries needed.
             needs = BatchId(facts.needs);
             let sections = encode().map_err(|cause| cannot_encode(id, cause))?;
             encoder.add(&Entry { facts, sections });
             (first, last) = (first.or(Some(id)), Some(id));
-            bytes += of_entry;
+            bytes += entry_bytes;
         }
         let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
         crash_points::reached(Step::BeforeState);
@@ -310,14 +316,14 @@ impl Shared {
         Ok(())
     }
 
-    async fn delete_forgotten(&self) {
+    async fn delete_superfluous(&self) {
         let names: Vec<String> = {
             let mut queue = self.queue.lock();
             let needed_from = queue.needed_from;
-            // The last file says where the query stands.
-            let old = queue.files.iter().take_while(|(_, last)| Some(*last) < needed_from);
-            let old = old.count().min(queue.files.len().saturating_sub(1));
-            if old < FORGOTTEN_AT_ONCE || queue.readers > 0 {
+            // The last file stays in any case: its facts say where the query stands.
+            let old = queue.files.iter().take_while(|(_, last)| Some(*last) < needed_from).count();
+            let old = old.min(queue.files.len().saturating_sub(1));
+            if old < DELETED_AT_ONCE || queue.readers > 0 {
                 return;
             }
             queue.is_deleting = true;

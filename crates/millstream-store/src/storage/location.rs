@@ -12,7 +12,7 @@ use crate::env::Env;
 use crate::error::{Classified, Kind};
 use crate::secrets;
 
-/// What `memory:` URLs may ask for.
+/// The parameter of `memory:` URLs that delays each put.
 const PUT_LATENCY: &str = "put_latency_ms";
 
 /// Why a location cannot be used.
@@ -46,7 +46,7 @@ pub enum LocationError {
         /// The location, without them.
         location: String,
     },
-    /// A cloud's URL, in a program built without that.
+    /// The URL of an object store, in a program built without the feature `cloud`.
     #[error(
         "the checkpoint location {location:?} is in an object store, and this program was built without them. Use a build with the feature `cloud`, or a local path"
     )]

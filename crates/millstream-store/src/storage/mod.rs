@@ -2,7 +2,7 @@
 //!
 //! Files are written once and whole, and never replaced: [`Storage::put_if_absent`] makes a name
 //! appear with all its bytes or fails because it is there already. That is what keeps a second
-//! process from carrying on the same checkpoint unnoticed.
+//! process from continuing the same checkpoint unnoticed.
 
 mod local;
 mod location;
@@ -24,13 +24,13 @@ use crate::error::{Classified, Kind};
 /// What a file must survive once it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// The end of the process, also by `kill -9`. The last seconds may be lost with the power,
-    /// or be there as empty files. The same as Spark.
+    /// The end of the process, also by `kill -9`. A power cut may lose the files of the last
+    /// seconds, or leave them empty. Spark gives its logs the same.
     Process,
-    /// The end of the power: flushed to the disk. An object store always gives this.
+    /// A power cut: flushed to the disk. An object store always gives this.
     Power,
-    /// The same, for a large file that nobody waits for: flushed piece by piece, since a flush of
-    /// any other file waits for what has been written since the last one.
+    /// A power cut, for a large file that nobody waits for: flushed piece by piece, because
+    /// a flush of any other file waits for all bytes written since the last flush.
     PowerAside,
 }
 

@@ -92,6 +92,7 @@ impl Prefix {
         let paths: Vec<_> = names.iter().map(|name| Ok(self.path(name))).collect();
         let results: Vec<_> =
             self.store.delete_stream(stream::iter(paths).boxed()).into_stream().collect().await;
+        // An object that is gone already is what was wanted.
         let failed = results.into_iter().find_map(|result| match result {
             Ok(_) | Err(Error::NotFound { .. }) => None,
             Err(error) => Some(error),
@@ -123,8 +124,8 @@ impl Prefix {
     }
 }
 
-/// The client has repeated what could be repeated within a call; what is left of network trouble
-/// may pass, and what is refused stays refused.
+/// The client has already repeated what it could within the call. Network trouble that remains may
+/// pass later; what is refused stays refused.
 fn kind(error: &Error) -> Kind {
     match error {
         Error::Generic { .. } | Error::JoinError { .. } => Kind::Retry,

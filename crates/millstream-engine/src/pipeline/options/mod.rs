@@ -297,9 +297,10 @@ impl DeclaredTable {
                 Side::Source => ("read", "only written"),
                 _ => ("written", "only read"),
             };
-            let help = match key.eq_ignore_ascii_case(dead_letter::OPTION) {
-                true => "put it on the table that is read, or 'onError' = 'dead letter' beside it",
-                false => "leave the option out, or put it on another table",
+            let help = if key.eq_ignore_ascii_case(dead_letter::OPTION) {
+                "put it on the table that is read, or 'onError' = 'dead letter' beside it"
+            } else {
+                "leave the option out, or put it on another table"
             };
             return Some((
                 format!("'{key}' is for a {connector} table that is {of}, but `{name}` is {used}"),
@@ -396,13 +397,12 @@ impl DeclaredTable {
             let overridden = error.key.as_ref().is_some_and(|wrong| {
                 overrides.iter().any(|(key, _)| key.eq_ignore_ascii_case(wrong))
             });
-            match overridden {
-                true => {
-                    let key = error.key.unwrap_or_default();
-                    let message = format!("--set {key}: {}", error.problem);
-                    Diagnostic::nowhere(message).maybe_help(error.help)
-                }
-                false => self.blame(error, None),
+            if overridden {
+                let key = error.key.unwrap_or_default();
+                let message = format!("--set {key}: {}", error.problem);
+                Diagnostic::nowhere(message).maybe_help(error.help)
+            } else {
+                self.blame(error, None)
             }
         };
         let mut found = Diagnostics::default();
@@ -543,9 +543,10 @@ fn logging(options: &Options) -> Result<Logging, OptionError> {
             "2 or more: a restart reads two",
         ));
     }
-    let purge = match is_blocking(options, LOG_PURGE, "background")? {
-        true => PurgeTime::WhenCalled,
-        false => PurgeTime::InBackground,
+    let purge = if is_blocking(options, LOG_PURGE, "background")? {
+        PurgeTime::WhenCalled
+    } else {
+        PurgeTime::InBackground
     };
     let retain_entries_min = retained.unwrap_or(RETAINED_ENTRIES_MIN);
     let tracking = tracking(options)?;

@@ -79,9 +79,10 @@ impl Cutter<'_> {
         let of_keys = self.times_of(input, &keys);
         let in_keys = keys.iter().zip(of_keys).find_map(|(key, time)| Some((key.clone(), time?)));
         // Late is what has an event time among its columns; within the watermark, any of them.
-        let looked_at: Vec<Expr> = match within {
-            true => input.schema().columns().into_iter().map(Expr::Column).collect(),
-            false => outputs.clone(),
+        let looked_at: Vec<Expr> = if within {
+            input.schema().columns().into_iter().map(Expr::Column).collect()
+        } else {
+            outputs.clone()
         };
         let of_rows = self.times_of(input, &looked_at);
         let of_rows = || {

@@ -100,10 +100,7 @@ impl Condition {
                 None => condition.rest.push(part),
             }
         }
-        match condition.keys.is_empty() {
-            true => Err(CutError::NoJoinKey),
-            false => Ok(condition),
-        }
+        if condition.keys.is_empty() { Err(CutError::NoJoinKey) } else { Ok(condition) }
     }
 }
 

@@ -159,9 +159,10 @@ struct Bucket {
 impl Bucket {
     fn new(spec: &AggregateSpec, first: BatchId) -> Result<Self> {
         let others = spec.others();
-        let keys = match others.fields().is_empty() {
-            true => None,
-            false => Some(new_group_values(Arc::clone(others), &GroupOrdering::None)?),
+        let keys = if others.fields().is_empty() {
+            None
+        } else {
+            Some(new_group_values(Arc::clone(others), &GroupOrdering::None)?)
         };
         Ok(Self { keys, accumulators: spec.accumulators()?, first })
     }

@@ -196,9 +196,10 @@ impl Joined {
         if published.is_empty() {
             return Ok(None);
         }
-        let picked = match published.len() == joined.num_rows() {
-            true => joined,
-            false => take_record_batch(&joined, &UInt32Array::from(published))?,
+        let picked = if published.len() == joined.num_rows() {
+            joined
+        } else {
+            take_record_batch(&joined, &UInt32Array::from(published))?
         };
         Ok(Some(spec.output_of(&picked)?))
     }

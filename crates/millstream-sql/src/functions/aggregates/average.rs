@@ -147,11 +147,12 @@ impl Averages {
 
     /// What becomes of an average that does not fit.
     fn fail_or_null(&self) -> Result<Option<i128>> {
-        match self.overflow_fails {
-            false => Ok(None),
-            true => Err(exec_datafusion_err!(
+        if self.overflow_fails {
+            Err(exec_datafusion_err!(
                 "an average is too large for its type; try_avg makes it NULL instead"
-            )),
+            ))
+        } else {
+            Ok(None)
         }
     }
 

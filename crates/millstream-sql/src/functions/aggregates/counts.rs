@@ -225,9 +225,10 @@ fn between(ranks: &[(&ScalarValue, i64)], share: f64) -> ScalarValue {
     let (below, above) = (position.floor(), position.ceil());
     let (low, high) =
         (double(value_at(ranks, below as i64)), double(value_at(ranks, above as i64)));
-    ScalarValue::Float64(Some(match below == above || low == high {
-        true => low,
-        false => (above - position) * low + (position - below) * high,
+    ScalarValue::Float64(Some(if below == above || low == high {
+        low
+    } else {
+        (above - position) * low + (position - below) * high
     }))
 }
 

@@ -144,9 +144,10 @@ impl AggregateUDFImpl for Defined {
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         let inputs: Vec<DataType> =
             args.input_fields.iter().map(|field| field.data_type().clone()).collect();
-        let types = match args.is_distinct {
-            true => vec![DataType::new_list(inputs[0].clone(), true)],
-            false => (self.aggregate.state)(&inputs),
+        let types = if args.is_distinct {
+            vec![DataType::new_list(inputs[0].clone(), true)]
+        } else {
+            (self.aggregate.state)(&inputs)
         };
         let field = |(at, data_type): (usize, DataType)| {
             let name = format_state_name(args.name, &format!("state{at}"));

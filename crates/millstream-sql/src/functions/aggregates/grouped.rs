@@ -86,18 +86,12 @@ impl fmt::Debug for OneGroup {
 impl Accumulator for OneGroup {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let groups = vec![0; values[0].len()];
-        match groups.is_empty() {
-            true => Ok(()),
-            false => self.wake()?.update_batch(values, &groups, None, 1),
-        }
+        if groups.is_empty() { Ok(()) } else { self.wake()?.update_batch(values, &groups, None, 1) }
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let groups = vec![0; states[0].len()];
-        match groups.is_empty() {
-            true => Ok(()),
-            false => self.wake()?.merge_batch(states, &groups, 1),
-        }
+        if groups.is_empty() { Ok(()) } else { self.wake()?.merge_batch(states, &groups, 1) }
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {

@@ -146,9 +146,10 @@ impl DecimalOperation {
     }
 
     fn failed(&self, message: impl FnOnce() -> String) -> Result<Option<i128>> {
-        match self.strict {
-            false => Ok(None),
-            true => exec_err!("{}; use {} to get NULL instead", message(), self.operation.remedy()),
+        if self.strict {
+            exec_err!("{}; use {} to get NULL instead", message(), self.operation.remedy())
+        } else {
+            Ok(None)
         }
     }
 }
@@ -194,9 +195,10 @@ fn computed(
 /// Spark's: `((a % n) + n) % n` where the remainder is below zero.
 fn positive_remainder(left: i256, right: i256) -> Option<i256> {
     let remainder = left.checked_rem(right)?;
-    match remainder.is_negative() {
-        true => remainder.checked_add(right)?.checked_rem(right),
-        false => Some(remainder),
+    if remainder.is_negative() {
+        remainder.checked_add(right)?.checked_rem(right)
+    } else {
+        Some(remainder)
     }
 }
 

@@ -156,9 +156,12 @@ impl Round {
             DataType::Float32 => {
                 let values = args.primitive::<Float32Type>(0);
                 args.primitives::<Float32Type>(|row| {
-                    let rounded = |value: f32| match value.is_finite() {
-                        true => self.text(&format!("{value:e}"), places).parse().unwrap_or(value),
-                        false => value,
+                    let rounded = |value: f32| {
+                        if value.is_finite() {
+                            self.text(&format!("{value:e}"), places).parse().unwrap_or(value)
+                        } else {
+                            value
+                        }
                     };
                     Ok(values.get(row).map(rounded))
                 })
@@ -166,9 +169,12 @@ impl Round {
             DataType::Float64 => {
                 let values = args.primitive::<Float64Type>(0);
                 args.primitives::<Float64Type>(|row| {
-                    let rounded = |value: f64| match value.is_finite() {
-                        true => self.text(&format!("{value:e}"), places).parse().unwrap_or(value),
-                        false => value,
+                    let rounded = |value: f64| {
+                        if value.is_finite() {
+                            self.text(&format!("{value:e}"), places).parse().unwrap_or(value)
+                        } else {
+                            value
+                        }
                     };
                     Ok(values.get(row).map(rounded))
                 })

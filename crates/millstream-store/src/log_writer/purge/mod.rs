@@ -65,8 +65,8 @@ impl OnDisk {
     pub(super) fn written(&self, lane: Lane, id: BatchId) {
         let mut known = self.known.lock();
         let ids = &mut known.ids[lane as usize];
-        // At the end, unless another process writes too and a listing has seen entries of its. One
-        // that ran meanwhile may also have seen this one first.
+        // At the end, unless another process writes too and a listing has seen that process's
+        // entries. A listing that ran meanwhile may also have seen this entry first.
         let place = ids.partition_point(|known| *known < id);
         if ids.get(place) != Some(&id) {
             ids.insert(place, id);
@@ -86,6 +86,8 @@ impl Known {
     fn expired(&self, lane: Lane, retain_entries: usize) -> usize {
         let Some(committed) = self.committed else { return 0 };
         let ids = &self.ids[lane as usize];
+        // Both bounds must hold, so the smaller count is deleted: by id alone, a log with gaps would
+        // keep too few files.
         let by_id = committed.0.saturating_sub(retain_entries as u64);
         let by_id = ids.partition_point(|id| id.0 < by_id);
         let by_count = ids.partition_point(|id| *id <= committed).saturating_sub(retain_entries);
@@ -119,6 +121,7 @@ impl Known {
     /// Adds what a listing of `lane` found from before this run.
     fn add_listed(&mut self, lane: Lane, mut listed: Listed) {
         let ids = &mut self.ids[lane as usize];
+        // What this run wrote is known already; the listing counts only for what is older.
         if let Some(first) = ids.front() {
             listed.ids.truncate(listed.ids.partition_point(|id| id < first));
         }
@@ -145,6 +148,7 @@ impl Listed {
 
 /// Deletes what is due. A failure is only warned about: the files are left for a later start.
 pub(super) async fn run(shared: &Shared) {
+    // Two purges at once would list twice and delete the same names.
     let _one_at_a_time = shared.on_disk.purging.lock().await;
     if let Err(error) = try_run(shared).await {
         tracing::warn!(%error, "old log entries were not deleted");

@@ -24,7 +24,7 @@ use super::{Durability, PutError, StorageError};
 use crate::env::Env;
 use crate::error::Kind;
 
-/// Bytes that are flushed together aside: some milliseconds' worth.
+/// Bytes of a `PowerAside` file that are flushed at a time: some milliseconds' worth.
 const PIECE_BYTES: usize = 512 << 10;
 /// For the owner alone: a checkpoint holds rows of the query, and whoever may write it may make the
 /// query skip or repeat others.
@@ -89,7 +89,8 @@ impl Directory {
         };
         drop(file);
         written.and_then(|()| rename_if_absent(&temporary, &path)).map_err(|error| {
-            // The first error is the one to report.
+            // The temporary file is of no use; if deleting it fails too, the first error is
+            // reported.
             let _ = std::fs::remove_file(&temporary);
             failed(error)
         })
@@ -117,6 +118,7 @@ impl Directory {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(FILE_MODE);
         let create = || options.open(&temporary);
+        // The directory is made only when a file in it cannot be: the hot path saves the question.
         let file = match create() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 make_directory(directory)?;
@@ -198,6 +200,8 @@ impl Directory {
             return None;
         }
         let temporary = self.temporary_path(path);
+        // Renamed before it is emptied: an empty file under an entry's name would look like a torn
+        // entry.
         rename_if_absent(path, &temporary).ok()?;
         if file.set_len(0).is_err() {
             let _ = std::fs::remove_file(&temporary);
