@@ -1,4 +1,4 @@
-//! Records to columns, whatever their format.
+//! Decodes records of any format into columns.
 
 use arrow::datatypes::{Schema, SchemaRef};
 use millstream_engine::api::options::OptionError;

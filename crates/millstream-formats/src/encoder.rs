@@ -1,4 +1,4 @@
-//! Rows to lines, whatever their format.
+//! Encodes rows as lines of any format.
 
 use std::io::{self, Write};
 
@@ -13,8 +13,7 @@ use crate::csv::{self, CsvOptions};
 
 /// How rows become lines.
 ///
-/// Timestamps in JSON end at the millisecond, as Spark writes them; in the other formats they are
-/// whole.
+/// Timestamps in JSON have milliseconds, as Spark writes them; in the other formats microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordEncoder {
     /// A JSON object each.
@@ -66,7 +65,7 @@ impl RecordEncoder {
         }
     }
 
-    /// Writes what stands before all rows: the header, where the options of CSV ask for one.
+    /// Writes what precedes all rows: the header, where the options of CSV ask for one.
     pub fn begin(&self, schema: &Schema, out: &mut impl Write) -> io::Result<()> {
         match self {
             Self::Csv(options) if options.header => csv::write_header(out, options, schema),

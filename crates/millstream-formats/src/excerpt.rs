@@ -5,7 +5,7 @@ const CHARACTERS_MAX: usize = 80;
 
 /// `value` as text, cut where it is long.
 pub fn excerpt(value: &[u8]) -> String {
-    // No character has more bytes than that.
+    // A character has at most four bytes, so longer values are cut before they are decoded.
     let value = &value[..value.len().min(4 * (CHARACTERS_MAX + 1))];
     let text = String::from_utf8_lossy(value);
     match text.char_indices().nth(CHARACTERS_MAX) {

@@ -43,7 +43,7 @@ pub struct MalformedRecord {
     pub problem: String,
 }
 
-/// What came out of some records.
+/// The rows decoded from some records.
 #[derive(Clone, Debug)]
 pub struct Decoded {
     /// The projected columns of the records that were not left out.

@@ -1,13 +1,13 @@
-//! From a token to a call: `toUpperCase(substring(gender(),0,1))`.
+//! Parses a token into a call: `toUpperCase(substring(gender(),0,1))`.
 //!
 //! Arguments are values or calls, and values are texts. A call whose arguments are all constant is
-//! prepared at once; what stands in the way is known before the first message then.
+//! prepared at once, so its errors are known before the first message.
 
 use crate::error::Failure;
 use crate::functions::{self, Action, Function};
 use crate::token::{Lexer, Piece};
 
-/// Calls within calls; far more than anybody writes, and far less than the stack holds.
+/// How deep calls may be nested: far deeper than people write, and far from the stack's end.
 const DEPTH_MOST: usize = 200;
 
 /// A call, ready to give values.
@@ -19,7 +19,7 @@ pub(crate) enum Call {
     Late { function: &'static Function, arguments: Vec<Argument> },
 }
 
-/// What stands between parentheses.
+/// An argument of a call.
 #[derive(Debug)]
 pub(crate) enum Argument {
     Text(String),
@@ -48,7 +48,7 @@ impl Argument {
 #[derive(Debug)]
 pub(crate) struct Unreadable {
     pub(crate) why: Failure,
-    /// Index of the character it went wrong at.
+    /// Index of the character at which the error was found.
     pub(crate) at: usize,
     /// The calls before that place. The original runs calls while it reads, so counters that they
     /// advance stay advanced.
@@ -102,7 +102,7 @@ impl Parser<'_> {
             Ok((_, Some(action))) => Ok(Call::Ready(action)),
             Ok((function, None)) => Ok(Call::Late { function, arguments }),
             Err(failure) => {
-                // Those of an inner call that failed are later ones.
+                // Arguments run before the call itself, and so before an inner call that failed.
                 self.ran.splice(0..0, arguments.into_iter().filter_map(Argument::into_call));
                 Err(failure)
             }

@@ -1,9 +1,9 @@
-//! The time that arguments of functions ask for.
+//! The time that arguments of functions depend on.
 
 use std::cell::Cell;
 
-/// The time while arguments are read. A year of two digits needs it; what has asked for it cannot
-/// be prepared before the message.
+/// The time while arguments are read, which a year of two digits depends on. An action that has
+/// read it cannot be prepared before the message.
 pub(crate) struct Clock {
     now_ms: i64,
     was_read: Cell<bool>,
@@ -20,7 +20,7 @@ impl Clock {
         self.now_ms
     }
 
-    /// Whether somebody has asked for the time.
+    /// Whether the time was read.
     pub(crate) fn was_read(&self) -> bool {
         self.was_read.get()
     }

@@ -28,7 +28,7 @@ impl fmt::Display for TemplateError {
 
 impl Error for TemplateError {}
 
-/// A token that stays in each message as it stands, because it cannot be read.
+/// A token that stays in each message unchanged, because it cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// Line of the template, from 1.

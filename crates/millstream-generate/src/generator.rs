@@ -1,7 +1,8 @@
 //! Writes messages: walks a template's steps and appends bytes.
 //!
-//! Numbers of repetitions are decided first, all of them, and then tokens in order: the original
-//! copies repeated text before it looks at tokens, and counters and stored values show the order.
+//! The numbers of all repetitions are decided first, and then tokens run in order: the original
+//! copies repeated text before it evaluates tokens, and counters and stored values make that order
+//! visible.
 
 use std::sync::Arc;
 
@@ -44,8 +45,8 @@ impl Generator {
         self.state.properties.insert(name.to_owned(), value.to_owned());
     }
 
-    /// Tokens that could be read but gave no value, as `get` of what was never put, and stand in
-    /// messages as they are; the number since the generator was made.
+    /// The number of tokens, since the generator was made, that could be read but gave no value,
+    /// like `get` of a key that was never put. They appear in messages unchanged.
     #[must_use]
     pub fn tokens_left_literal(&self) -> u64 {
         self.state.left_literal
@@ -161,7 +162,7 @@ fn write_op(op: &Op, state: &mut State, out: &mut Vec<u8>) {
         }
         Op::Effects(calls) => {
             let start = out.len();
-            // The first that fails is where the original stopped reading.
+            // The original stopped reading at the first call that fails, so later ones do not run.
             let _ = calls.iter().try_for_each(|effect| call(effect, state, out));
             out.truncate(start);
         }

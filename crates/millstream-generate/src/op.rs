@@ -8,7 +8,7 @@ use crate::repeat::End;
 pub(crate) enum Op {
     /// These bytes.
     Literal(Box<[u8]>),
-    /// The call's value; the token as it stands where the call gives none.
+    /// The call's value; the token as written where the call gives none.
     Token { call: Call, literal: Box<[u8]> },
     /// Calls inside a token that cannot be read: they count, and write nothing.
     Effects(Vec<Call>),

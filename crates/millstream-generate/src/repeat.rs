@@ -18,7 +18,7 @@ const OPENING: &str = "'{{repeat(";
 /// What follows the call.
 const CLOSING: &str = "}}',";
 
-/// Repetitions within repetitions; each multiplies, so that nobody needs many.
+/// How deep repetitions may be nested; each level multiplies the output, so a few are enough.
 const DEPTH_MOST: usize = 50;
 
 /// A template's text, taken apart.

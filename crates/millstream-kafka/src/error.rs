@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::offsets::PartitionId;
 
-/// Why a source could not go on.
+/// Why a source failed.
 #[derive(Debug, Error)]
 pub enum SourceError {
     /// No broker answered.
@@ -184,7 +184,7 @@ impl Classified for SourceError {
     }
 }
 
-/// Why a sink could not go on.
+/// Why a sink failed.
 #[derive(Debug, Error)]
 pub enum SinkError {
     /// The brokers cannot be used at all.
@@ -231,7 +231,7 @@ pub enum SinkError {
         /// What tells the record from others: [`hash`](crate::client::delivery_reports::hash).
         hash: u64,
     },
-    /// The client cannot go on after an error that breaks its promise of order.
+    /// The client has stopped after an error that breaks its guarantee of order.
     #[error("the Kafka producer stopped: {reason}")]
     Fatal {
         /// What it says.

@@ -27,7 +27,7 @@ impl PartitionId {
 
     /// What the engine knows the partition by.
     pub fn source_partition(&self) -> SourcePartition {
-        // Its keys are fixed, so that it gives the same in every run.
+        // The keys of `DefaultHasher::new` are fixed, so the number is the same in every run.
         let mut hasher = std::hash::DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()

@@ -2,7 +2,7 @@
 
 /// Bytes of a name that others are compared with.
 const BYTES_MAX: usize = 128;
-/// Names that are looked at; of thousands a guess helps nobody.
+/// How many names are compared at most; among thousands a guess is of no use.
 const NAMES_MAX: usize = 1_000;
 
 /// The name of `known` that `wanted` was probably meant to be, ignoring case; `None` where none

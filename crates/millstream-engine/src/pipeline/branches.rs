@@ -1,8 +1,8 @@
 //! `FROM ... INSERT INTO a SELECT ... INSERT INTO b SELECT ...`: one reading for several sinks.
 //!
-//! Each branch is read as the query that it stands for, `SELECT list FROM ... rest`, put together
-//! from three places of the file: tokens stay where they are, and so every message about them
-//! points at what was written. Here those places are found, and what cannot be a branch is refused.
+//! Each branch is read as the query `SELECT list FROM ... rest`, put together from three places of
+//! the file: tokens keep their places, so every message about them points at what was written. This
+//! module finds those places, and refuses what cannot be a branch.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use super::declarations::{
     BranchDeclaration, FlowDeclaration, Insert, insert, missing_semicolon, starts_statement,
 };
 
-/// Words after which a SELECT without FROM goes on behind its list.
+/// The words that end the list of a SELECT without FROM.
 const AFTER_FROM: &[&str] = &[
     "WHERE",
     "LATERAL",
@@ -31,7 +31,7 @@ const AFTER_FROM: &[&str] = &[
     "LIMIT",
     "OFFSET",
 ];
-/// Of those, what cannot stand at the end of the FROM clause itself.
+/// Those of them that cannot be at the end of the FROM clause itself.
 const ONLY_IN_BRANCHES: &[&str] = &["WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT"];
 const SET_OPERATORS: &[&str] = &["UNION", "EXCEPT", "INTERSECT", "MINUS"];
 
@@ -174,10 +174,10 @@ fn advance(cursor: &mut Cursor<'_>) {
     }
 }
 
-/// True at one of `words`, unless it stands where only a name can.
+/// True at one of `words`, unless only a name can be at this place.
 fn is_keyword(cursor: &Cursor<'_>, words: &[&str]) -> bool {
     let names = |last: &Lexeme| last.is_word("AS") || last.token == Token::Period;
-    // `WINDOW name AS ...` is a clause, `window.start` and `window(...)` are expressions.
+    // A clause is `WINDOW name AS ...`; `window.start` and `window(...)` are expressions.
     let as_follows = cursor.lexed.lexemes.get(cursor.at + 2).is_some_and(|next| next.is_word("AS"));
     let is_expression = cursor.is_word("WINDOW") && !as_follows;
     words.iter().any(|word| cursor.is_word(word))

@@ -8,19 +8,19 @@ use millstream_store::layout;
 
 use millstream_sql::diagnostic::{Diagnostic, Span};
 
-/// The ending of a pipeline file that its checkpoints' directory does without.
+/// The ending of a pipeline file that its checkpoints' directory leaves out.
 const ENDING: &str = "sql";
 /// The file name of standard input.
 const STDIN: &str = "stdin";
 
 /// The checkpoint of a flow that does not say where it is.
 pub(super) fn default(file_name: &str, flow: &str) -> String {
-    format!(".millstream/{}/{}", of_file(file_name), directory_name(flow))
+    format!(".millstream/{}/{}", file_directory(file_name), directory_name(flow))
 }
 
 /// The directory for all flows of a file: its name without `.sql`. Other endings stay, behind a
 /// `%` that no name has there, so that `a.sql` and `a.txt` are two.
-fn of_file(file_name: &str) -> String {
+fn file_directory(file_name: &str) -> String {
     let path = Path::new(file_name);
     let named = |part: Option<&OsStr>| directory_name(&part.unwrap_or_default().to_string_lossy());
     let stem = named(path.file_stem());
@@ -42,7 +42,7 @@ pub fn earlier_default(file_name: &str, flow: &str) -> Option<String> {
 pub(super) struct Placed<'a> {
     pub(super) flow: &'a str,
     pub(super) checkpoint: &'a str,
-    /// Where to point.
+    /// The place that a message points at.
     pub(super) span: Span,
 }
 
@@ -65,8 +65,8 @@ pub(super) fn shared(flows: &[Placed<'_>]) -> Vec<Diagnostic> {
     found
 }
 
-/// True where two locations are one, however they are written, or one lies where the other has its
-/// files. What only the file system knows, as symbolic links, is not looked at.
+/// True where two locations are the same, however they are written, or one is among the other's own
+/// files. What only the file system knows, like symbolic links, is not considered.
 pub fn overlap(one: &str, other: &str) -> bool {
     let (one, other) = (normal(one), normal(other));
     let is_inside = |inner: &Path, outer: &Path| match inner.strip_prefix(outer) {

@@ -18,20 +18,20 @@ use millstream_sql::syntax::lexer::Lexed;
 
 use crate::constraints::{Action, Constraint};
 
-/// A constraint as it stands in the file.
+/// A constraint as written in the file.
 #[derive(Clone, Debug)]
 pub struct ConstraintDeclaration {
     /// Its name.
     pub name: Name,
-    /// What stands between the parentheses of EXPECT.
+    /// The condition between the parentheses of EXPECT.
     pub condition: Span,
     /// The condition's tokens.
     pub(super) tokens: Range<usize>,
-    /// What `ON VIOLATION` says.
+    /// The action of `ON VIOLATION`.
     pub on_violation: OnViolation,
 }
 
-/// What `ON VIOLATION` says.
+/// The action of `ON VIOLATION`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OnViolation {
     /// Nothing: the row is kept.
@@ -40,7 +40,7 @@ pub enum OnViolation {
     Drop,
     /// `FAIL UPDATE`.
     Fail,
-    /// `DEAD LETTER [INTO table]`, and where that stands.
+    /// `DEAD LETTER [INTO table]`, and its place in the file.
     DeadLetter(Option<Name>, Span),
 }
 
@@ -125,10 +125,10 @@ pub(super) struct Planned {
 }
 
 /// Adds a column for each constraint to `projected`, which fits the columns of `query` to the
-/// sink; and one with the row, as JSON, where that is told to somebody.
+/// sink; and one with the row, as JSON, where an action shows it.
 ///
 /// # Errors
-/// A condition that cannot be planned or is none, pointing into the pipeline file.
+/// A condition that cannot be planned or is not Boolean, pointing into the pipeline file.
 pub(super) fn add(
     state: &SessionState,
     projected: LogicalPlan,
@@ -181,11 +181,11 @@ fn shown(state: &SessionState, query: &LogicalPlan, all: Expr) -> Result<Expr, D
     when(Expr::Not(Box::new(all)), row).end()
 }
 
-/// What `ON VIOLATION` means in a flow whose sources have `of_sources` tables for dead letters;
+/// What `ON VIOLATION` means in a flow whose sources have `source_tables` tables for dead letters;
 /// `named` finds the table of a name.
 pub(super) fn action(
     declared: &ConstraintDeclaration,
-    of_sources: usize,
+    source_tables: usize,
     named: impl FnOnce(&Name) -> Result<usize, Diagnostics>,
 ) -> Result<Action, Diagnostics> {
     let needs_name = |at: Span, problem: &str| {
@@ -197,7 +197,7 @@ pub(super) fn action(
         OnViolation::Drop => Ok(Action::Drop),
         OnViolation::Fail => Ok(Action::Fail),
         OnViolation::DeadLetter(Some(name), _) => named(name).map(Action::DeadLetter),
-        OnViolation::DeadLetter(None, at) => match of_sources {
+        OnViolation::DeadLetter(None, at) => match source_tables {
             0 => needs_name(*at, "no source of the flow has the option 'deadLetter'"),
             1 => Ok(Action::DeadLetter(0)),
             _ => needs_name(*at, "the sources of the flow have several"),

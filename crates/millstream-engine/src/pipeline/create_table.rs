@@ -201,7 +201,7 @@ fn option_key(cursor: &mut Cursor<'_>) -> Result<Name, Diagnostic> {
         return cursor.string("an option's key");
     }
     let mut key = cursor.name("an option's key")?;
-    // A hyphen is part of the key as well, but spaces are not.
+    // A key may have hyphens, which the lexer reads as minus signs.
     while cursor.is_token(&Token::Period) || cursor.is_token(&Token::Minus) {
         let separator = if cursor.eat(&Token::Period) { '.' } else { '-' };
         if separator == '-' {

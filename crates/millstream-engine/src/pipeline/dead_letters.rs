@@ -1,5 +1,5 @@
 //! `'deadLetter' = 'table'` on a source, and `DEAD LETTER INTO table` of a constraint: which table
-//! gets what, and whether it can.
+//! gets which letters, and whether it can take them.
 
 use std::sync::Arc;
 
@@ -33,17 +33,17 @@ pub struct DeadLetterTable {
 }
 
 impl DeadLetterTable {
-    /// What tells it from other sinks of its flow: its name in lower case.
+    /// Its identifier among the sinks of its flow: its name in lower case.
     pub fn id(&self) -> String {
         self.sink.name.to_lowercase()
     }
 }
 
-/// What is known of the file where a flow's dead letters are looked for.
+/// The declarations of the file, among which the tables of a flow's dead letters are searched for.
 pub(super) struct Surroundings<'a> {
     /// All tables that could be read.
     pub(super) tables: &'a [Arc<DeclaredTable>],
-    /// All tables as they stand in the file.
+    /// All tables as written in the file.
     pub(super) declarations: &'a [TableDeclaration],
     /// The tables that flows write rows to, in lower case.
     pub(super) written: &'a dyn Fn(&str) -> bool,
@@ -108,8 +108,8 @@ impl Surroundings<'_> {
         Ok(tables.len() - 1)
     }
 
-    /// Has `tables`, or another added to them, take what the flow's query cannot compute: the one
-    /// that stands beside 'onError' on `sink`, or that of each stream.
+    /// Assigns records that the flow's query cannot compute to one of `tables`, or to another that
+    /// is added: the table named beside 'onError' on `sink`, or the one of each stream.
     pub(super) fn aside(
         &self,
         writer: &WriterOptions,

@@ -1,4 +1,4 @@
-//! What the statements of a pipeline file declare, and what is read alike in several of them.
+//! The declarations of a pipeline file's statements, and the parsing that several of them share.
 
 use std::ops::Range;
 
@@ -151,7 +151,7 @@ pub(super) fn one_part_name(cursor: &mut Cursor<'_>, what: &str) -> Result<Name,
         .help(format!("write `{}`", last.text)))
 }
 
-/// True where the next tokens cannot go on a query or a clause, but start a statement.
+/// True where the next tokens cannot continue a query or a clause, but start a statement.
 pub(super) fn starts_statement(cursor: &Cursor<'_>) -> bool {
     let second = |words: &[&str]| {
         cursor.nth(1).is_some_and(|next| words.iter().any(|word| next.is_word(word)))

@@ -1,7 +1,7 @@
 //! A pipeline file, read and checked: its tables, and the flows between them.
 //!
-//! Nothing is touched here. What is left for later is what needs functions: each flow's
-//! [`plan`](Flow::plan), and with it the check that the sink takes the query's columns.
+//! Nothing outside is touched here. What needs functions is left for later: each branch's
+//! [`plan`](Branch::plan), and with it the check that the sink accepts the query's columns.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -37,7 +37,7 @@ use super::declarations::{
 use super::options::{DeclaredTable, Roles, WRITER_OPTIONS, WriterOptions};
 use super::parse;
 
-/// Of more mistakes than this, only the first ones are looked for.
+/// The most mistakes that are reported; the search for more ends there.
 const DIAGNOSTICS_MAX: usize = 100;
 
 /// A checked pipeline file.
@@ -52,8 +52,8 @@ pub struct Pipeline {
     pub flows: Vec<Flow>,
 }
 
-/// What is driven together, from one checkpoint: a query and the table it writes to, or several
-/// that share their FROM clause.
+/// The queries that run together from one checkpoint: a query and the table it writes to, or
+/// several that share their FROM clause.
 #[derive(Clone)]
 pub struct Flow {
     /// The flow's name, unique in the file.
@@ -138,7 +138,7 @@ impl Pipeline {
 }
 
 impl Flow {
-    /// What becomes of records that its queries cannot compute.
+    /// What happens to records that its queries cannot compute.
     pub fn on_error(&self) -> OnError {
         let puts_aside = self.dead_letters.iter().any(|table| !table.aside.is_empty());
         if puts_aside { OnError::PutAside } else { OnError::Fail }
@@ -158,14 +158,14 @@ impl Flow {
 }
 
 impl Branch {
-    /// What tells the branch from others of its flow: the sink's name in lower case.
+    /// The branch's identifier in its flow: the sink's name in lower case.
     pub fn id(&self) -> String {
         self.sink.name.to_lowercase()
     }
 
-    /// Plans the query with its columns fitted to the sink's, and has the sink's connector check
-    /// them. The tables in [`PreparedQuery::reads`] stand in `state` as `registered_as`. Columns
-    /// for [`checks`](Self::checks) follow those of the sink.
+    /// Plans the query with its columns fitted to the sink's, which the sink's connector checks.
+    /// The tables in [`PreparedQuery::reads`] must be registered in `state` as `registered_as`.
+    /// Columns for [`checks`](Self::checks) follow those of the sink.
     pub fn plan(&self, state: &SessionState) -> Result<LogicalPlan, Diagnostics> {
         let plan = to_logical(state, &self.query)?;
         let target = Target {
@@ -188,7 +188,7 @@ impl Branch {
         (!self.constraints.is_empty()).then(|| Checks::new(constraints.collect()))
     }
 
-    /// Where its constraints' conditions stand.
+    /// The places of its constraints' conditions.
     pub(crate) fn condition_spans(&self) -> impl Iterator<Item = Span> {
         self.constraints.iter().map(|planned| planned.span)
     }
@@ -199,7 +199,8 @@ impl Branch {
         checked.map_err(|error| {
             let about_rows = error.key.is_none();
             let diagnostic = self.declared.blame(error, Some(self.insert.sink.span));
-            // What is wrong with the rows is seen best where they are written.
+            // A problem of the rows is shown at the INSERT, where the user sees both query and
+            // table.
             if !about_rows {
                 return diagnostic.into();
             }
@@ -235,6 +236,7 @@ impl File {
     /// Names that are declared twice.
     fn twice(&self) -> Diagnostics {
         let mut found = Diagnostics::default();
+        // Tables and views share their names, since a query reads both by name alone.
         let tables = self.tables.iter().map(|table| (&table.name, "table"));
         let views = self.views.iter().map(|view| (&view.name, "view"));
         let mut names: Vec<(&Name, &str)> = tables.chain(views).collect();
@@ -340,7 +342,7 @@ impl<'a> Loader<'a> {
         }
         for flow in &flows {
             for letters in &flow.dead_letters {
-                // Read by a replay.
+                // A table of dead letters is also read, by a replay.
                 *roles.entry(letters.id()).or_default() = Roles { read: true, written: true };
             }
         }
@@ -480,10 +482,10 @@ impl<'a> Loader<'a> {
                 .help("write a flow for the table whose rows are to be checked")
                 .into());
         }
-        let of_sources = letters.len();
+        let source_tables = letters.len();
         let mut found = Diagnostics::default();
         let constraints = declared.iter().filter_map(|declared| {
-            let action = constraints::action(declared, of_sources, |name| {
+            let action = constraints::action(declared, source_tables, |name| {
                 surroundings.named(name, &mut letters, &reads, &sinks)
             });
             Some(declared.planned(found.take(action)?, &self.lexed.text))
@@ -514,14 +516,14 @@ fn same_streams(branches: &[Branch]) -> Result<(), Diagnostic> {
         let reads = branch.query.reads.iter().filter(|read| read.mode == ReadMode::Stream);
         reads.map(|read| (read.registered_as.clone(), read.span)).collect()
     };
-    let of_first = streams(&branches[0]);
+    let first_streams = streams(&branches[0]);
     for branch in &branches[1..] {
         let own = streams(branch);
-        if own == of_first {
+        if own == first_streams {
             continue;
         }
-        let odd = own.iter().find(|read| !of_first.contains(read));
-        let odd = odd.or_else(|| of_first.iter().find(|read| !own.contains(read)));
+        let odd = own.iter().find(|read| !first_streams.contains(read));
+        let odd = odd.or_else(|| first_streams.iter().find(|read| !own.contains(read)));
         let at = odd.map_or(branch.insert.sink.span, |(_, span)| *span);
         return Err(Diagnostic::at(at, OTHER_STREAM).help(OTHER_STREAM_HELP));
     }

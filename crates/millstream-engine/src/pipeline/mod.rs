@@ -6,7 +6,7 @@
 //! 1. [`parse`] makes statements of its tokens;
 //! 2. [`flows`] resolves connectors and options, and checks both without touching anything; each
 //!    query is read by `millstream-sql`;
-//! 3. a flow's plan is made by [`Flow::plan`], with columns for its [`constraints`].
+//! 3. a branch's plan is made by `Branch::plan`, with columns for its [`constraints`].
 //!
 //! Whatever is wrong becomes a [`Diagnostic`](millstream_sql::diagnostic::Diagnostic) that points
 //! into the file.

@@ -1,9 +1,9 @@
-//! What of a plan fails with a row: the smallest expression.
+//! The smallest expression of a plan that fails with a row.
 //!
-//! Looked for once a row is known to fail by itself. From the top of the plan downwards, each node
-//! whose input can be computed, while it cannot, has the expression; and of that expression, the
-//! part whose own parts can be computed. Nothing here decides anything: where no expression is
-//! found the error still names the row.
+//! It is searched for once a row is known to fail by itself. From the top of the plan downwards,
+//! the node that fails although its input can be computed has the expression; within it, the part
+//! that fails although its own parts can be computed is the smallest. The result is for the message
+//! only: where no expression is found the error still names the row.
 
 use std::sync::Arc;
 
@@ -31,11 +31,11 @@ use crate::api::source::Split;
 
 /// The longest value that is shown.
 const VALUE_CHARACTERS: usize = 60;
-/// Of so many columns values are shown.
+/// The most columns whose values are shown.
 const VALUES_MAX: usize = 4;
 
 impl QueryPlan {
-    /// What fails with the row that `inputs` gives, each time anew.
+    /// The expression that fails with the row that `inputs` gives; it is called before each run.
     pub(super) async fn culprit(
         &self,
         inputs: impl Fn() -> Vec<Vec<Box<dyn Split>>>,
@@ -44,7 +44,7 @@ impl QueryPlan {
     }
 }
 
-/// What of `plan` fails; `refill` gives its scans their rows before each run.
+/// The expression of `plan` that fails; `refill` gives its scans their rows before each run.
 pub(super) async fn culprit_in(
     plan: &Arc<dyn ExecutionPlan>,
     context: &Arc<TaskContext>,
@@ -138,6 +138,7 @@ fn parts(expression: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Vec<Arc<dyn 
     for (when, then) in case.when_then_expr() {
         parts.push(Arc::clone(when));
         let holds = when.evaluate(rows).and_then(|holds| holds.into_array(rows.num_rows()));
+        // The condition itself fails: nothing after it is computed.
         let Ok(holds) = holds else { return parts };
         let holds = holds.as_boolean_opt();
         if holds.is_some_and(|holds| holds.true_count() > 0) {
@@ -217,7 +218,7 @@ fn values_of(expression: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Vec<(Str
     let value = |column: &Column| {
         let values = rows.columns().get(column.index())?;
         let text = shown(values)?;
-        // A name of the planner's own says nothing to anybody.
+        // A name that the planner made up says nothing to the user.
         let name = column.name();
         let is_own = name.starts_with("__") || name.contains('(');
         Some((if is_own { "its argument" } else { name }.to_owned(), text))

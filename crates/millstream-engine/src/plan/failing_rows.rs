@@ -1,15 +1,16 @@
 //! Finding the rows with which a plan fails.
 //!
-//! A plan runs over a micro-batch as a whole, and an error of an expression tells nothing of the
-//! row. So when a run fails, its records are decoded once more, and the plan runs over halves of
-//! what failed until single rows are left. That costs a good micro-batch nothing but the handles
-//! of its records, and a bad one about as many small runs for each bad row as its rows can be
-//! halved.
+//! A plan runs over a micro-batch as a whole, and the error of an expression does not say which
+//! row it was. So when a run fails, its records are decoded once more, and the plan runs over
+//! halves of what failed until single rows are left. That costs a good micro-batch nothing but the
+//! handles of its records, and a bad one about as many small runs for each bad row as its rows can
+//! be halved.
 //!
-//! A row is bad if the plan fails with it alone. That follows from the row, and not from its
-//! company: a replay finds the same ones, however the input is cut. The converse is not so, as
+//! A row is bad if the plan fails with it alone. That depends on the row only and not on the rows
+//! beside it: a replay finds the same ones, however the input is cut. The converse is not so, as
 //! expressions are computed over many rows at once: `a <> 0 AND b / a > 1` may divide by an `a`
-//! that is 0. What fails only in company is computed in smaller pieces here, and is right.
+//! that is 0. Rows that fail only together with others are computed in smaller pieces here, and
+//! give their result.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -41,12 +42,12 @@ pub(crate) type Kept = Vec<Vec<Arc<dyn Records>>>;
 /// the source, and its number there.
 pub(crate) type RecordId = (usize, usize, u64);
 
-/// What came of a plan's run.
+/// The result of a plan's run.
 #[derive(Default)]
 pub struct Sifted {
     /// The result, by partition.
     pub partitions: Vec<Vec<RecordBatch>>,
-    /// What was put aside, in order.
+    /// The records that were put aside, in order.
     pub(crate) rejected: Vec<Rejected>,
 }
 
@@ -56,12 +57,12 @@ pub(crate) struct Rejected {
     pub(crate) letter: Letter,
 }
 
-/// The records of `inputs`; `None` where there are rows of which nobody knows them.
+/// The records of `inputs`; `None` where a split has rows and does not know their records.
 pub(crate) fn kept(inputs: &[Vec<Box<dyn Split>>]) -> Option<Kept> {
     inputs.iter().map(|splits| records_of(splits)).collect()
 }
 
-/// The same of one source.
+/// The records of one source's splits; `None` where a split does not know them.
 pub(crate) fn records_of(splits: &[Box<dyn Split>]) -> Option<Vec<Arc<dyn Records>>> {
     let mut all = Vec::with_capacity(splits.len());
     for split in splits {
@@ -84,7 +85,7 @@ struct Loaded {
     numbers: Vec<u64>,
 }
 
-/// Where a row is: which of what was loaded, and which row of it.
+/// The place of a row: the index in `loaded`, and the row there.
 type RowAt = (usize, usize);
 
 struct Sifting<'a> {
@@ -94,7 +95,7 @@ struct Sifting<'a> {
     loaded: Vec<Loaded>,
     rows: Vec<RowAt>,
     sifted: Sifted,
-    /// Whether the plan runs where there are no rows: what fails even then is no row's fault.
+    /// True once the plan has run without rows: a plan that fails even then is not failed by a row.
     is_sound: bool,
 }
 
@@ -130,9 +131,9 @@ impl QueryPlan {
         self.forget_event_times();
         let loaded = self.load(kept)?;
         let mut rows = Vec::new();
-        for (at, of) in loaded.iter().enumerate() {
-            let is_wanted = |row: &usize| !without.contains(&of.id(*row));
-            rows.extend((0..of.rows.num_rows()).filter(is_wanted).map(|row| (at, row)));
+        for (at, part) in loaded.iter().enumerate() {
+            let is_wanted = |row: &usize| !without.contains(&part.id(*row));
+            rows.extend((0..part.rows.num_rows()).filter(is_wanted).map(|row| (at, row)));
         }
         let sifted = Sifted { partitions: vec![Vec::new(); partitions], rejected: Vec::new() };
         let is_sound = false;
@@ -141,8 +142,8 @@ impl QueryPlan {
         Ok(sifting.sifted)
     }
 
-    /// Where the first record stands of which, alone, the plan makes rows that are `wanted`. What
-    /// the plan cannot compute is passed over.
+    /// The place of the first record from which alone the plan makes rows that are `wanted`.
+    /// Records that the plan cannot compute are passed over.
     pub(crate) async fn place_of_row(
         &mut self,
         env: &Env,
@@ -150,8 +151,9 @@ impl QueryPlan {
         is_wanted: &(dyn Fn(Vec<RecordBatch>) -> bool + Sync),
     ) -> Option<Place> {
         let loaded = self.load(kept).ok()?;
-        let of = |(at, of): (usize, &Loaded)| (0..of.rows.num_rows()).map(move |row| (at, row));
-        let rows: Vec<RowAt> = loaded.iter().enumerate().flat_map(of).collect();
+        let places =
+            |(at, part): (usize, &Loaded)| (0..part.rows.num_rows()).map(move |row| (at, row));
+        let rows: Vec<RowAt> = loaded.iter().enumerate().flat_map(places).collect();
         let mut ranges: Vec<_> = std::iter::once(0..rows.len()).collect();
         while let Some(range) = ranges.pop().filter(|range| !range.is_empty()) {
             let inputs = inputs(self, &loaded, &rows[range.clone()]);
@@ -229,16 +231,19 @@ impl Sifting<'_> {
         Ok(())
     }
 
-    /// Runs the plan over some rows, and keeps what comes of them.
+    /// Runs the plan over some rows, and keeps the result.
     async fn run(&mut self, range: Range<usize>) -> Result<(), Failure> {
         let seen = self.plan.take_event_times();
         let inputs = self.inputs(range);
         let ran = self.plan.run_here(self.env, inputs).await;
+        // The times of a run that failed must not move the watermark: its rows run again in
+        // halves, and those that are put aside do not count.
         if ran.is_err() {
             self.plan.forget_event_times();
         }
         self.plan.put_back_event_times(seen);
-        // One after the other: of rows in different partitions nobody knows which came first.
+        // All into one partition: runs follow each other in the order of the rows, which several
+        // partitions would lose.
         self.sifted.partitions[0].extend(ran?);
         Ok(())
     }
@@ -247,7 +252,7 @@ impl Sifting<'_> {
         inputs(self.plan, &self.loaded, &self.rows[range])
     }
 
-    /// What becomes of a row that fails by itself.
+    /// Puts a row that fails by itself aside, or returns its error.
     async fn reject(&mut self, row: usize, failure: Failure) -> Result<(), Failure> {
         if !self.is_sound {
             let seen = self.plan.take_event_times();
@@ -287,7 +292,7 @@ impl Sifting<'_> {
         json::row(&rows, row).ok()
     }
 
-    /// Says which row it is, and what of the query fails with it.
+    /// The error that names the row, and the part of the query that fails with it.
     async fn explain(&mut self, row: usize, failure: Failure) -> RowError {
         let seen = self.plan.take_event_times();
         let culprit = self.plan.culprit(|| self.inputs(row..row + 1)).await;

@@ -22,7 +22,7 @@ use super::stream_scan::StreamScan;
 /// A plan of this shape.
 pub struct StraightLine {
     scan: Arc<dyn ExecutionPlan>,
-    /// From the scan upwards.
+    /// Filters and projections, from the scan upwards.
     steps: Vec<Step>,
 }
 

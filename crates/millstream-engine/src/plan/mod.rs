@@ -8,8 +8,8 @@
 //! A query with state is cut at its stateful operators ([`stages`]) into plans of that kind, which
 //! are run one after the other with the operators between them ([`stateful_plan`]).
 //!
-//! Where a plan fails with a row, the row is looked for ([`sift`]) and what of the query fails with
-//! it ([`culprit`]); of tables at rest likewise ([`sift_tables`]).
+//! Where a plan fails with a row, the row is searched for ([`failing_rows`]) and the expression
+//! that fails with it ([`failing_expression`]); for tables at rest likewise ([`sift_tables`]).
 //!
 //! [`StreamScan`]: stream_scan::StreamScan
 

@@ -1,8 +1,8 @@
 //! Where an expression of a plan stands in the pipeline file.
 //!
-//! Planning leaves no places behind: expressions are rewritten, merged and lowered. So what an
-//! expression does, and of which columns and constants it is made, is looked for among the
-//! query's tokens. Of several places that do the same the one counts that names most of them.
+//! Planning leaves no places behind: expressions are rewritten, merged and lowered. So the
+//! query's tokens are searched for what the expression does and for the columns and constants that
+//! it is made of. Of several places that do the same, the one that names most of them is taken.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct SqlText {
 }
 
 impl SqlText {
-    /// Of the query of a branch, and its constraints.
+    /// The text of a branch's query and of its constraints.
     pub fn of(branch: &Branch) -> Self {
         let mut pieces = branch.query.pieces.clone();
         pieces.extend(branch.condition_spans());
@@ -123,8 +123,8 @@ fn call(lexemes: &[Lexeme], at: usize) -> Option<usize> {
 
 /// `CAST(x AS type)`, `x::type` or `type(x)`.
 fn cast(lexemes: &[Lexeme], at: usize, wanted: &str) -> Option<Range<usize>> {
-    let is_wanted = |of_type: &[Lexeme]| {
-        let text: String = of_type.iter().map(|lexeme| lexeme.token.to_string()).collect();
+    let is_wanted = |type_tokens: &[Lexeme]| {
+        let text: String = type_tokens.iter().map(|lexeme| lexeme.token.to_string()).collect();
         text.eq_ignore_ascii_case(wanted)
             || text.eq_ignore_ascii_case(&wanted.replace(' ', ""))
             || parse_type_ddl(&text).is_ok_and(|found| spark_type(&found) == wanted)
@@ -135,8 +135,8 @@ fn cast(lexemes: &[Lexeme], at: usize, wanted: &str) -> Option<Range<usize>> {
     }
     let end = call(lexemes, at)?;
     if lexemes[at].is_word("CAST") {
-        let of_type = lexemes[at..end].iter().rposition(|lexeme| lexeme.is_word("AS"))?;
-        return is_wanted(&lexemes[at + of_type + 1..end - 1]).then_some(at..end);
+        let type_tokens = lexemes[at..end].iter().rposition(|lexeme| lexeme.is_word("AS"))?;
+        return is_wanted(&lexemes[at + type_tokens + 1..end - 1]).then_some(at..end);
     }
     is_wanted(&lexemes[at..=at]).then_some(at..end)
 }

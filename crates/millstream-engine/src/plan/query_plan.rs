@@ -34,7 +34,7 @@ pub struct QueryPlan {
     straight: Option<Arc<StraightLine>>,
     scans: Vec<Arc<Slots>>,
     context: Arc<TaskContext>,
-    /// Made of what DataFusion plans.
+    /// Applied to what DataFusion plans.
     finish: Option<Finish>,
     renewal: Renewal,
     on_error: OnError,
@@ -74,7 +74,7 @@ impl QueryPlan {
         })
     }
 
-    /// Says what becomes of rows with which it fails, and which text it was made of.
+    /// Sets what happens to rows with which the plan fails, and the text that it was made of.
     pub fn set_on_error(&mut self, on_error: OnError, sql: &Arc<SqlText>) {
         self.on_error = on_error;
         self.sql = Some(Arc::clone(sql));
@@ -88,7 +88,7 @@ impl QueryPlan {
         &self.context
     }
 
-    /// What an expression is in the text that the plan was made of.
+    /// The place of an expression in the text that the plan was made of.
     pub(super) fn place_of(&self, culprit: &Culprit) -> InSql {
         let found = self.sql.as_ref().and_then(|sql| sql.place_of(culprit));
         found.unwrap_or_else(|| InSql { at: None, text: culprit.text.clone() })
@@ -110,7 +110,7 @@ impl QueryPlan {
         Ok(())
     }
 
-    /// Has `finish` make what runs of what DataFusion plans, now and whenever it plans again.
+    /// Applies `finish` to what DataFusion plans, now and whenever it plans again.
     pub fn finish_with(&mut self, finish: Finish) -> Result<()> {
         self.physical = finish(Arc::clone(&self.physical))?;
         self.finish = Some(finish);
@@ -150,7 +150,7 @@ impl QueryPlan {
         read
     }
 
-    /// By source, where its rows are put.
+    /// By source, the slots that its rows are put into.
     pub fn scans(&self) -> &[Arc<Slots>] {
         &self.scans
     }
@@ -177,7 +177,8 @@ impl QueryPlan {
         self.run_filled(env, parallel).await
     }
 
-    /// Runs the plan over a few rows, here. Gives those of all partitions, one after the other.
+    /// Runs the plan over a few rows, in this task. Gives the rows of all partitions, one partition
+    /// after the other.
     pub(super) async fn run_here(
         &mut self,
         env: &Env,
@@ -187,14 +188,14 @@ impl QueryPlan {
         Ok(self.run_filled(env, false).await?.into_iter().flatten().collect())
     }
 
-    /// Puts a few rows where the scans read, in the place of what an earlier run may have left.
+    /// Puts a few rows into the scans' slots, in place of what a failed run may have left there.
     pub(super) fn refill(&self, inputs: Vec<Vec<Box<dyn Split>>>) {
         for (slots, splits) in self.scans.iter().zip(inputs) {
             slots.refill(splits);
         }
     }
 
-    /// The newest event times of the sources that it reads, since they were asked for.
+    /// The newest event times of the sources that it reads, since the last call.
     pub(super) fn take_event_times(&self) -> Vec<Option<NewestTimes>> {
         let read = self.columns_read();
         let of = |(slots, columns): (&Arc<Slots>, Option<Vec<usize>>)| {
@@ -255,6 +256,8 @@ impl QueryPlan {
             env.spawn_on_cores("plan-partition", run_partition(plan, partition, context))
         };
         let others: Vec<_> = (1..partitions).map(start).collect();
+        // The first partition runs in this task: a micro-batch of one partition wakes no other
+        // thread.
         let here = run_partition(Arc::clone(&self.physical), 0, Arc::clone(&self.context)).await;
         let mut results = vec![here];
         for task in others {

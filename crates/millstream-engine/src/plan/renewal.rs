@@ -1,19 +1,19 @@
-//! Letting go of what a plan's nodes gather while it runs.
+//! Dropping the counters that a plan's nodes gather while it runs.
 //!
 //! Every run of a DataFusion plan adds counters to each of its nodes (some dozens of allocations a
-//! run), which nobody reads here and which stay until the node goes. A plan that runs a hundred
-//! times a second gathers tens of megabytes a minute, and dropping a minute's counters at once
-//! holds a micro-batch up by a fifth of a second. So the nodes are made anew. When, follows from
-//! what else they keep ([`Kept`]):
+//! run), which nobody reads here and which stay until the node is dropped. A plan that runs a
+//! hundred times a second gathers tens of megabytes a minute, and dropping a minute's counters at
+//! once holds a micro-batch up by a fifth of a second. So the nodes are made anew. How often
+//! depends on what else they keep ([`Kept`]):
 //!
 //! - Most plans keep nothing from one run to the next but the counters. They are renewed after a
 //!   few runs, by the thread that runs them: some microseconds each time.
 //! - A plan that joins static rows keeps what it made of them, a hash table for instance, which
 //!   may be large. Its successor is made aside after many runs, hash tables included, and takes
-//!   over between two micro-batches; the old plan is dropped aside too. Where there are values of
-//!   subqueries, the first run of the successor computes them.
-//! - Where it is the stream's rows that a join collects, they are those of one micro-batch and
-//!   must be gone before the next: such a plan is made anew for every run.
+//!   over between two micro-batches; the old plan is dropped aside too. The values of subqueries
+//!   are computed in the successor's first run.
+//! - Where a join collects rows of a stream, they belong to one micro-batch and must be dropped
+//!   before the next: such a plan is made anew for every run.
 
 use std::sync::{Arc, OnceLock};
 
@@ -34,17 +34,18 @@ use super::stream_scan::StreamScan;
 
 /// Runs after which a plan that keeps nothing but counters is made anew.
 const RUNS: u32 = 32;
-/// Runs after which one with static rows is: by then its counters take some ten megabytes.
+/// Runs after which a plan with static rows is made anew: by then its counters take some ten
+/// megabytes.
 const RUNS_WITH_STATIC_ROWS: u32 = 4_000;
 
-/// What a plan's first run leaves to those that follow, beside counters. Of several the last one
-/// here counts.
+/// What a plan's first run leaves for those that follow, beside counters. Where there are several
+/// kinds, the one that is last here decides.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kept {
     Nothing,
     StaticRows,
-    /// Of subqueries over static rows. They stand beside the plan, and its successor has the same
-    /// place for them: it can only be made when the plan does not run any more.
+    /// Values of subqueries over static rows. They are kept beside the plan in a place that its
+    /// successor shares, so the successor can only be made while the plan does not run.
     Values,
     RowsOfStreams,
 }
@@ -91,7 +92,7 @@ impl Renewal {
                 match successor.get() {
                     None => return Ok(()),
                     Some(Ok(ready)) => replace(env, plan, Arc::clone(ready)),
-                    // What runs can go on; what it gathers goes at the next attempt.
+                    // The present plan still works; its counters are dropped at the next attempt.
                     Some(Err(error)) => tracing::warn!(%error, "a plan could not be made anew"),
                 }
             }
@@ -110,10 +111,10 @@ fn replace(env: &Env, plan: &mut Arc<dyn ExecutionPlan>, successor: Arc<dyn Exec
 fn kept_by(plan: &Arc<dyn ExecutionPlan>) -> Kept {
     let mut kept = Kept::Nothing;
     let _ = plan.apply(|node| {
-        let (of_node, collected) = collected_by(node);
+        let (node_keeps, collected) = collected_by(node);
         for collected in collected {
             let streams = collected.exists(|leaf| Ok(leaf.downcast_ref::<StreamScan>().is_some()));
-            kept = kept.max(if streams? { Kept::RowsOfStreams } else { of_node });
+            kept = kept.max(if streams? { Kept::RowsOfStreams } else { node_keeps });
         }
         Ok(TreeNodeRecursion::Continue)
     });
@@ -151,8 +152,8 @@ fn prepare(env: &Env, plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>)
 
 /// Has every hash join of `plan` build its table, without reading anything of its other side.
 ///
-/// A join of the same node over another other side shares the table with it, so it is run over
-/// none.
+/// A join with the same build side shares the hash table whatever its probe side is, so each join
+/// is run with an empty probe side.
 async fn build_hash_tables(
     plan: &Arc<dyn ExecutionPlan>,
     context: &Arc<TaskContext>,

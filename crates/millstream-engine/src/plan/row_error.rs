@@ -1,4 +1,4 @@
-//! A row with which a query fails: which it is, what of the query, and what can be done.
+//! The error of a row with which a query fails: the row, the part of the query, and the remedy.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct InSql {
     pub text: String,
 }
 
-/// An expression that fails with a row, in words that can be looked for in the SQL.
+/// An expression that fails with a row, in words that can be searched for in the SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Culprit {
     /// What it does.

@@ -13,7 +13,8 @@ pub fn streaming_config() -> SessionConfig {
         .with_repartition_joins(false)
         .with_repartition_aggregations(false);
     let optimizer = &mut config.options_mut().optimizer;
-    // Built by one run of a join and read by its scan; our plans run many times over other rows.
+    // One run of a join builds such a filter for its own scan. A plan here runs many times over
+    // other rows, which the filter of an earlier run would wrongly drop.
     optimizer.enable_dynamic_filter_pushdown = false;
     // The static side of a join is always the one that is collected, whatever its size.
     optimizer.hash_join_single_partition_threshold = usize::MAX;

@@ -1,9 +1,9 @@
 //! Finding the row of tables at rest with which a query fails.
 //!
-//! As over a stream, an error of an expression tells nothing of the row. So when a query over
+//! As over a stream, the error of an expression does not name the row. So when a query over
 //! tables at rest fails, their records are read once more, and it runs over halves of them, one
-//! table after the other, until single rows are left. What fails only because of many rows, as a
-//! sum that overflows, has no such row.
+//! table after the other, until single rows are left. A failure that needs many rows, like a sum
+//! that overflows, has no such row.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,8 +23,9 @@ use super::static_table::{LoadedTable, TracedRows};
 use crate::api::source::Failure;
 use crate::failures::ComputeError;
 
-/// Says with which record of `tables` the query of `logical` fails, and what of it, where
-/// `failure` is that of an expression. The tables have other rows after that.
+/// The error that names the record of `tables` with which the query of `logical` fails and the part
+/// that fails, where `failure` is that of an expression. The tables do not hold all of their rows
+/// afterwards.
 pub async fn explain(
     failure: Failure,
     (state, logical): (&SessionState, &LogicalPlan),
@@ -44,7 +45,7 @@ pub async fn explain(
     if rows.is_empty() && culprit.is_none() {
         return failure;
     }
-    // Of several tables the one that the expression is about, as far as names tell.
+    // Of several tables the one that most of the expression's names belong to.
     let leaves = |table: &LoadedTable| {
         let leaves = culprit.iter().flat_map(|culprit| &culprit.leaves);
         leaves.filter(|leaf| table.has_column(leaf)).count()
@@ -75,7 +76,7 @@ struct Query<'a> {
 }
 
 impl Query<'_> {
-    /// Anew, since a plan keeps the rows that it was made for.
+    /// A new plan for each run, since a plan keeps the rows that it was made for.
     async fn physical(&self) -> Result<Arc<dyn ExecutionPlan>> {
         self.state.query_planner().create_physical_plan(&self.logical, self.state).await
     }

@@ -1,4 +1,4 @@
-//! A query with stateful operators: its plans in pieces, the operators between them, run as one.
+//! A query with stateful operators: its plans and the operators between them, run as one.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ use crate::state::operator::Operator;
 use crate::state::sharded::ResourceLimits;
 use crate::state::snapshot_builder::Part;
 
-/// By operator, by input: the rows it was given in a micro-batch.
+/// By operator, by input: its input rows of a micro-batch.
 pub type Changes = Vec<Vec<Vec<RecordBatch>>>;
 
 /// A planned streaming query with state.
@@ -47,7 +47,7 @@ pub struct StatefulPlan {
     stages: Vec<PlannedStage>,
     top: Piece,
     scans: Vec<Arc<Slots>>,
-    /// What the operators are, a line each: state is only good for the same ones.
+    /// A description of the operators, a line each: state fits only the operators that made it.
     form: String,
 }
 
@@ -55,7 +55,7 @@ struct PlannedStage {
     inputs: Vec<Piece>,
     operator: Box<dyn Operator>,
     output: SchemaRef,
-    /// What the columns of its output are called in the query.
+    /// The names of its output's columns in the query.
     names: Arc<[String]>,
     /// By how much its input may be behind the query's watermark, microseconds.
     delay_us: i64,
@@ -74,11 +74,11 @@ enum Leaf {
     Operator(usize),
 }
 
-/// What came of a micro-batch.
+/// The result of a micro-batch.
 pub struct Ran {
     /// The result, by partition of the topmost plan.
     pub partitions: Vec<Vec<RecordBatch>>,
-    /// What the operators were given.
+    /// The rows of the operators' inputs that the state log keeps.
     pub changes: Changes,
     /// By source, the records that were put aside.
     pub rejected: Vec<Vec<Letter>>,
@@ -108,8 +108,8 @@ impl StatefulPlan {
             (0..).map(Leaf::Source).zip(scans.iter().map(Arc::clone)).collect();
         let mut stages = Vec::with_capacity(cut.stages.len());
         let mut form = String::new();
-        let of_each = cut.stages.len().max(1) as u64;
-        let memory_bytes = limits.memory_bytes.map(|bytes| bytes / of_each);
+        let operators = cut.stages.len().max(1) as u64;
+        let memory_bytes = limits.memory_bytes.map(|bytes| bytes / operators);
         let limits = ResourceLimits { memory_bytes, ..limits };
         for (index, stage) in cut.stages.into_iter().enumerate() {
             let slots = Arc::clone(&stage.slots);
@@ -128,7 +128,7 @@ impl StatefulPlan {
         Ok(planned)
     }
 
-    /// What the operators are, a line each.
+    /// A description of the operators, a line each.
     pub fn form(&self) -> &str {
         &self.form
     }
@@ -138,8 +138,8 @@ impl StatefulPlan {
     }
 
     fn pieces_mut(&mut self) -> impl Iterator<Item = &mut Piece> {
-        let of_stages = self.stages.iter_mut().flat_map(|stage| &mut stage.inputs);
-        of_stages.chain([&mut self.top])
+        let inputs = self.stages.iter_mut().flat_map(|stage| &mut stage.inputs);
+        inputs.chain([&mut self.top])
     }
 
     /// As [`QueryPlan::set_on_error`].
@@ -215,8 +215,8 @@ impl StatefulPlan {
         Ok(Ran { partitions, changes, rejected: rows.rejected })
     }
 
-    /// Applies what the operators were given in a micro-batch of an earlier run. The result is
-    /// computed only where `is_wanted`.
+    /// Applies the operators' input of a micro-batch of an earlier run, as the state log has it.
+    /// The result is computed only where `is_wanted`.
     pub async fn apply(
         &mut self,
         env: &Env,
@@ -244,7 +244,7 @@ impl StatefulPlan {
         self.stages.iter().flat_map(|stage| stage.operator.input_schemas()).collect()
     }
 
-    /// What the operators were given, from an entry's sections.
+    /// The rows of the operators' inputs, decoded from an entry's sections.
     pub fn changes(&self, sections: &[Vec<u8>]) -> Result<Changes, Failure> {
         let mut sections = sections.iter();
         let mut changes = Vec::with_capacity(self.stages.len());
@@ -264,8 +264,8 @@ impl StatefulPlan {
 
     /// Whether a watermark of `evict_us` would give output without input.
     pub fn is_due(&self, evict_us: i64) -> bool {
-        let of_stage = |stage: &PlannedStage| stage.operator.is_due(evict_us - stage.delay_us);
-        self.stages.iter().any(of_stage)
+        let is_stage_due = |stage: &PlannedStage| stage.operator.is_due(evict_us - stage.delay_us);
+        self.stages.iter().any(is_stage_due)
     }
 
     /// The first micro-batch whose rows are still in the state; `None` where there is none.
@@ -273,7 +273,7 @@ impl StatefulPlan {
         self.stages.iter().filter_map(|stage| stage.operator.needs_from()).min()
     }
 
-    /// What makes a snapshot of the operators' state.
+    /// Builders of snapshots of the operators' state.
     pub fn snapshot_builder(&self) -> Result<Vec<Part>> {
         let part = |PlannedStage { operator, delay_us, .. }: &PlannedStage| {
             let (snapshot_builder, schemas) =
@@ -283,7 +283,7 @@ impl StatefulPlan {
         self.stages.iter().map(part).collect()
     }
 
-    /// What the operators have and did, without the memory of it.
+    /// The sizes of the operators' state and the counts of the last micro-batch, without memory.
     pub fn metrics(&self) -> Vec<OperatorMetrics> {
         self.stages.iter().map(|stage| stage.operator.metrics()).collect()
     }
@@ -299,9 +299,9 @@ impl StatefulPlan {
         for (index, stage) in self.stages.iter().enumerate().rev() {
             let metrics = stage.operator.metrics();
             for piece in &stage.inputs {
-                let (of_piece, physical_of_piece) = piece.plan.explain();
+                let (logical_of_piece, physical_of_piece) = piece.plan.explain();
                 let head = format!("operator {index}: {}", metrics.name);
-                logical = format!("{}\n{head}\n{of_piece}", logical.trim_end());
+                logical = format!("{}\n{head}\n{logical_of_piece}", logical.trim_end());
                 physical = format!("{}\n{head}\n{physical_of_piece}", physical.trim_end());
             }
         }
@@ -325,11 +325,11 @@ fn described(stage: &Stage, mode: OutputMode) -> String {
 }
 
 impl PlannedStage {
-    /// Which streams its inputs are: with two in each other's place, each would go on from the
-    /// other's offsets, and meet the other's state. Empty where it reads operators only.
+    /// The streams that its inputs read, for the form: if two changed places, each would continue
+    /// at the other's offsets with the other's state. Empty where it reads operators only.
     fn reading(&self, scans: &[Arc<Slots>]) -> String {
-        let of_input = |input: &Piece| input.streams(scans).join(", ");
-        let inputs: Vec<String> = self.inputs.iter().map(of_input).collect();
+        let names = |input: &Piece| input.streams(scans).join(", ");
+        let inputs: Vec<String> = self.inputs.iter().map(names).collect();
         if inputs.iter().all(String::is_empty) {
             String::new()
         } else {
@@ -392,10 +392,10 @@ fn deduplicate_spec(
     input: &SchemaRef,
     output: &SchemaRef,
 ) -> DeduplicateSpec {
-    let Deduplication { outputs, keys, has_time, stays, .. } = *deduplication;
+    let Deduplication { outputs, keys, has_time, retention, .. } = *deduplication;
     let keys = outputs..outputs + keys;
     let time = has_time.then_some(keys.end);
-    DeduplicateSpec::new(input, Arc::clone(output), keys, time, stays)
+    DeduplicateSpec::new(input, Arc::clone(output), keys, time, retention)
 }
 
 fn join_spec(
@@ -404,7 +404,7 @@ fn join_spec(
     inputs: &[Piece],
     output: &SchemaRef,
 ) -> Result<JoinSpec> {
-    let of_side = |side: usize| {
+    let side_spec = |side: usize| {
         let JoinSide { columns, has_late, evict_offset_us } = join.sides[side];
         let keys = columns..columns + join.keys;
         let late = has_late.then_some(keys.end);
@@ -419,7 +419,7 @@ fn join_spec(
     let both = join.both.as_arrow().fields().iter();
     let both = both.map(|field| field.as_ref().clone().with_nullable(true));
     Ok(JoinSpec {
-        sides: [of_side(0), of_side(1)],
+        sides: [side_spec(0), side_spec(1)],
         kind: join.kind,
         residual: residual.transpose()?,
         both: Arc::new(Schema::new(both.collect::<Vec<_>>())),
@@ -442,7 +442,7 @@ fn aggregate_of(
     })
 }
 
-/// Has the plan below an aggregation end in partial aggregates.
+/// Makes the plan below an aggregation end in partial aggregates.
 fn plan_partial(
     state: &SessionState,
     below: &mut Piece,
@@ -458,13 +458,13 @@ fn plan_partial(
             .map(|lowered| (lowered, partial.clone()))
     };
     let (lowered, _) = functions(below.plan.physical())?;
-    let of_spec = lowered.iter().map(|lowered| Arc::clone(&lowered.aggregate)).collect();
+    let spec_functions = lowered.iter().map(|lowered| Arc::clone(&lowered.aggregate)).collect();
     below.plan.finish_with(Arc::new(move |plan| {
         let (lowered, partial) = functions(&plan)?;
         partial.over(plan, lowered)
     }))?;
     let input = below.plan.physical().schema();
-    AggregateSpec::new(keys, time, of_spec, input, Arc::clone(output))
+    AggregateSpec::new(keys, time, spec_functions, input, Arc::clone(output))
 }
 
 impl Piece {

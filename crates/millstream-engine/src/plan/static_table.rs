@@ -1,8 +1,8 @@
 //! Tables that are read whole: the static side of a join.
 //!
 //! The rows are held in memory and replaced when the table's fingerprint changes. The driver asks
-//! for the fingerprint about once a second, in the background, so that a look at a directory
-//! stands in no micro-batch's way.
+//! for the fingerprint about once a second, in the background, so that listing a directory
+//! delays no micro-batch.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::api::source::{Failure, Kind, Records, StaticTable, Traced};
 /// A static table with its rows as last read.
 pub struct LoadedTable {
     schema: SchemaRef,
-    /// What the query asks of its rows; nothing before it is planned.
+    /// The filters that the query applies to its rows; none before it is planned.
     wanted: RwLock<Vec<Filter>>,
     content: RwLock<Content>,
 }
@@ -48,7 +48,7 @@ impl LoadedTable {
         Arc::new(Self { schema, wanted: RwLock::default(), content: RwLock::default() })
     }
 
-    /// From now on rows for which one of `filters` does not hold need not be read.
+    /// Allows later reads to leave out rows for which one of `filters` does not hold.
     pub fn want(&self, filters: Vec<Filter>) {
         *self.wanted.write() = filters;
     }
@@ -90,7 +90,7 @@ impl LoadedTable {
         Ok(traced)
     }
 
-    /// Has `rows` in the place of those that were read.
+    /// Replaces the rows that were read by `rows`.
     pub(super) fn hold(&self, rows: Vec<RecordBatch>) {
         self.content.write().rows = rows;
     }
@@ -131,7 +131,7 @@ impl TableProvider for LoadedTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        // Seen here, so that files may be left out, and applied again above.
+        // Inexact: reading may leave out whole files by them, and DataFusion applies them again.
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 

@@ -32,7 +32,7 @@ use crate::api::source::Split;
 use crate::failures::into_datafusion;
 use crate::state::event_times::{EventTimes, Time, watched_read};
 
-/// What a stream pretends to hold, so that the optimizer builds a join's hash table from the
+/// The size that a stream reports to the optimizer, so that it builds a join's hash table from the
 /// static side, however large that is.
 const ROWS_PRETENDED: usize = 1 << 48;
 const BYTES_PRETENDED: usize = 1 << 56;
@@ -51,7 +51,7 @@ impl Slots {
         Arc::new(Self { slots, event_time: OnceLock::new() })
     }
 
-    /// Has event times, which have a watermark, watched from now on.
+    /// Notes event times by `time` from now on, for a watermark.
     pub fn watch_event_time(&self, time: Time) {
         let _ = self.event_time.set(Arc::new(EventTimes::new(time)));
     }

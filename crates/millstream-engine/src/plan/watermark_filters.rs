@@ -2,8 +2,8 @@
 //!
 //! Spark moves a filter that does not look at the event time below the point where it watches the
 //! times (`PushPredicateThroughNonJoin`), so that only rows that pass it move the watermark.
-//! Here times are watched where rows are read. So what stands right above a scan in the optimised
-//! plan, and does not look at the event time, is evaluated there once more.
+//! Here times are noted where rows are read. So a filter that is right above a scan in the
+//! optimised plan, and does not use the event time, is evaluated there once more.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use datafusion::physical_plan::projection::{ProjectionExec, update_expr};
 
 use super::stream_scan::{Slots, StreamScan};
 
-/// Has the watermarks of `scans` follow only rows that `plan` lets through right above them.
+/// Makes the watermarks of `scans` count only rows that pass the filters right above them in
+/// `plan`.
 pub fn follow_filters(plan: &Arc<dyn ExecutionPlan>, scans: &[Arc<Slots>]) -> Result<()> {
     plan.apply(|node| {
         if let Some(filter) = node.downcast_ref::<FilterExec>() {
@@ -37,7 +38,7 @@ pub fn follow_filters(plan: &Arc<dyn ExecutionPlan>, scans: &[Arc<Slots>]) -> Re
 
 type Parts = Vec<Arc<dyn PhysicalExpr>>;
 
-/// The scan that gives its rows to whoever reads `plan`, and `parts` over its columns.
+/// The scan below `plan`, with only projections in between, and `parts` over its columns.
 fn over_scan(
     mut plan: &Arc<dyn ExecutionPlan>,
     mut parts: Parts,
@@ -59,8 +60,8 @@ fn over_scan(
 fn follow(slots: &Arc<Slots>, scan: &StreamScan, parts: &Parts) {
     let (Some(columns), Some(seen)) = (scan.columns_of(slots), slots.event_times()) else { return };
     let looks_at_time = |part: &Arc<dyn PhysicalExpr>| {
-        let of_part = collect_columns(part);
-        of_part.iter().any(|column| seen.columns().contains(&columns[column.index()]))
+        let columns_of_part = collect_columns(part);
+        columns_of_part.iter().any(|column| seen.columns().contains(&columns[column.index()]))
     };
     let parts = parts.iter().filter(|part| !looks_at_time(part) && !is_volatile(part));
     let parts: Parts = parts.map(Arc::clone).collect();

@@ -29,7 +29,8 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<RecordBatch>, ArrowError> {
     StreamReader::try_new(Cursor::new(bytes), None)?.collect()
 }
 
-/// About how many bytes [`encode`] makes of `rows`: of a slice only its own.
+/// About how many bytes [`encode`] makes of `rows`. Of a slice only its own rows count, not the
+/// whole array that it shares.
 pub fn encoded_bytes(rows: &[RecordBatch]) -> usize {
     let own = |column: &ArrayRef| {
         let bytes = column.to_data().get_slice_memory_size();

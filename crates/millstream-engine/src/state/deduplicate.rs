@@ -1,9 +1,9 @@
-//! Rows of which a key's first one goes on.
+//! Deduplication: of the rows of a key only the first one is published.
 //!
-//! State is the set of keys that were seen. A key that has an event time goes when the watermark
-//! has passed it: rows with it would be late. *Within the watermark* a key goes when the watermark
-//! has passed its first row's time by the delay; later rows do not keep it longer. Any other key
-//! stays for ever.
+//! State is the set of keys that were seen. A key that contains an event time is evicted when
+//! the watermark has passed it: later rows with it would be late. *Within the watermark* a key is
+//! evicted when the watermark has passed its first row's time by the delay; later rows do not keep
+//! it longer. Any other key is kept for ever.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -35,13 +35,13 @@ pub struct DeduplicateSpec {
     keys: Range<usize>,
     /// The column of the event time.
     time: Option<usize>,
-    /// When keys go.
-    stays: Stays,
+    /// How long keys are kept.
+    retention: Retention,
 }
 
-/// How long a key stays.
+/// How long a key is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stays {
+pub enum Retention {
     /// It has no event time.
     ForEver,
     /// The event time is among the keys.
@@ -57,12 +57,12 @@ impl DeduplicateSpec {
         output: SchemaRef,
         keys: Range<usize>,
         time: Option<usize>,
-        stays: Stays,
+        retention: Retention,
     ) -> Self {
         // In a snapshot only keys and time have values.
         let fields = input.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
         let input = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Self { input, output, keys, time, stays }
+        Self { input, output, keys, time, retention }
     }
 
     fn key_schema(&self) -> Schema {
@@ -75,16 +75,16 @@ impl DeduplicateSpec {
         Some(column.as_primitive::<TimestampMicrosecondType>().clone())
     }
 
-    /// When a key goes whose first row has this time.
-    fn leaves_at(&self, time_us: Option<i64>) -> Option<i64> {
-        match self.stays {
-            Stays::ForEver => None,
-            Stays::UntilItsTime => time_us,
-            Stays::After(delay_us) => Some(time_us.unwrap_or(0).saturating_add(delay_us)),
+    /// When a key is evicted whose first row has this time; `None` for never.
+    fn evicted_at(&self, time_us: Option<i64>) -> Option<i64> {
+        match self.retention {
+            Retention::ForEver => None,
+            Retention::UntilItsTime => time_us,
+            Retention::After(delay_us) => Some(time_us.unwrap_or(0).saturating_add(delay_us)),
         }
     }
 
-    /// Rows with these keys and nothing else, each of which leaves at its moment of `at`.
+    /// Rows with these keys and nothing else, each to be evicted at its time in `at`.
     fn rows_of(
         &self,
         keys: Vec<ArrayRef>,
@@ -93,10 +93,11 @@ impl DeduplicateSpec {
         let nulls = |field: &FieldRef| new_null_array(field.data_type(), at.len());
         let mut columns: Vec<ArrayRef> = self.input.fields().iter().map(nulls).collect();
         if let Some(time) = self.time {
-            let delay_us = match self.stays {
-                Stays::After(delay_us) => delay_us,
-                Stays::ForEver | Stays::UntilItsTime => 0,
+            let delay_us = match self.retention {
+                Retention::After(delay_us) => delay_us,
+                Retention::ForEver | Retention::UntilItsTime => 0,
             };
+            // The inverse of `evicted_at`: when the snapshot is read the delay is added again.
             let times = at.map(|at| Some(at?.saturating_sub(delay_us)));
             let times = times.collect::<TimestampMicrosecondArray>();
             let data_type = self.input.field(time).data_type().clone();
@@ -111,8 +112,8 @@ impl DeduplicateSpec {
 
 impl ShardSpec for DeduplicateSpec {
     fn name(&self) -> &'static str {
-        match self.stays {
-            Stays::After(_) => "dedupeWithinWatermark",
+        match self.retention {
+            Retention::After(_) => "dedupeWithinWatermark",
             _ => "dedupe",
         }
     }
@@ -131,9 +132,9 @@ pub struct Seen {
     format: KeyFormat,
     keys: HashSet<Arc<[u8]>>,
     key_bytes: usize,
-    /// By the time at which they go, those that do.
+    /// The keys that are evicted, by the time at which they are.
     expiry: ExpiryIndex<Arc<[u8]>>,
-    /// The micro-batch of the first key that stays.
+    /// The micro-batch of the first key that is never evicted: the state log is needed from there.
     first: Option<BatchId>,
 }
 
@@ -166,13 +167,14 @@ impl Shard for Seen {
                 changes.push(first_ones);
             }
         }
+        // Duplicates change nothing, so the state log keeps the first rows alone.
         outcome.changes = Some(vec![changes]);
         outcome.removed = self.evict(facts.watermark.evict_us());
         Ok(outcome)
     }
 
     fn due_us(&self, _: &DeduplicateSpec) -> Option<i64> {
-        // To forget a key gives no rows, so it can wait for the next ones.
+        // Evicting a key gives no rows, so it can wait until there are some.
         None
     }
 
@@ -185,8 +187,8 @@ impl Shard for Seen {
     }
 
     fn bytes(&self) -> u64 {
-        let of_key = 2 * size_of::<Arc<[u8]>>() + 2 * size_of::<usize>();
-        (self.key_bytes + self.keys.capacity() * of_key + self.expiry.bytes(0)) as u64
+        let entry_bytes = 2 * size_of::<Arc<[u8]>>() + 2 * size_of::<usize>();
+        (self.key_bytes + self.keys.capacity() * entry_bytes + self.expiry.bytes(0)) as u64
     }
 
     fn snapshot(self, spec: &DeduplicateSpec) -> Result<Snapshot> {
@@ -228,7 +230,7 @@ impl Seen {
             self.keys.insert(Arc::clone(&key));
             places.push(u32::try_from(place).expect("a record batch has fewer rows"));
             let times = times.as_ref().filter(|times| times.is_valid(place));
-            match spec.leaves_at(times.map(|times| times.value(place))) {
+            match spec.evicted_at(times.map(|times| times.value(place))) {
                 None => _ = self.first.get_or_insert(id),
                 Some(at) => self.expiry.add(at, id, key),
             }
@@ -263,22 +265,22 @@ mod tests {
     use super::*;
     use crate::state::watermark::Watermark;
 
-    fn spec(stays: Stays) -> DeduplicateSpec {
+    fn spec(retention: Retention) -> DeduplicateSpec {
         let time = DataType::Timestamp(TimeUnit::Microsecond, None);
         let input = Arc::new(Schema::new(vec![
             Field::new("k", DataType::Int64, false),
             Field::new("t", time, true),
         ]));
         let output = Arc::new(input.project(&[0]).unwrap());
-        let keys = if stays == Stays::UntilItsTime { 0..2 } else { 0..1 };
-        DeduplicateSpec::new(&input, output, keys, Some(1), stays)
+        let keys = if retention == Retention::UntilItsTime { 0..2 } else { 0..1 };
+        DeduplicateSpec::new(&input, output, keys, Some(1), retention)
     }
 
     fn rows(rows: &[(i64, i64)]) -> Vec<Vec<RecordBatch>> {
         let keys = Int64Array::from_iter_values(rows.iter().map(|(key, _)| *key));
         let times = rows.iter().map(|(_, second)| second * 1_000_000);
         let times = TimestampMicrosecondArray::from_iter_values(times);
-        let spec = spec(Stays::ForEver);
+        let spec = spec(Retention::ForEver);
         let columns: Vec<ArrayRef> = vec![Arc::new(keys), Arc::new(times)];
         vec![vec![RecordBatch::try_new(Arc::clone(&spec.input), columns).unwrap()]]
     }
@@ -295,28 +297,29 @@ mod tests {
 
     #[test]
     fn a_key_goes_on_once_and_is_forgotten_by_its_time() {
-        for (stays, third) in [
-            (Stays::ForEver, vec![3]),
-            (Stays::UntilItsTime, vec![1, 2, 3]),
-            (Stays::After(5_000_000), vec![1, 2, 3]),
-            (Stays::After(50_000_000), vec![3]),
+        for (retention, third) in [
+            (Retention::ForEver, vec![3]),
+            (Retention::UntilItsTime, vec![1, 2, 3]),
+            (Retention::After(5_000_000), vec![1, 2, 3]),
+            (Retention::After(50_000_000), vec![3]),
         ] {
-            let spec = spec(stays);
+            let spec = spec(retention);
             let mut seen = Seen::new(&spec).unwrap();
             let first = rows(&[(1, 10), (2, 11), (1, 10)]);
             let first = seen.apply(&spec, &facts(0, 0, 0), first).unwrap();
-            assert_eq!((keys(&first), first.dropped), (vec![1, 2], 1), "{stays:?}");
+            assert_eq!((keys(&first), first.dropped), (vec![1, 2], 1), "{retention:?}");
             let late = seen.apply(&spec, &facts(1, 9, 20), rows(&[(5, 9), (1, 10)])).unwrap();
-            assert_eq!((keys(&late), late.late), (vec![], 1), "{stays:?}");
+            assert_eq!((keys(&late), late.late), (vec![], 1), "{retention:?}");
             let then = seen.apply(&spec, &facts(2, 20, 20), rows(&[(1, 30), (2, 30), (3, 30)]));
-            assert_eq!(keys(&then.unwrap()), third, "{stays:?}");
+            assert_eq!(keys(&then.unwrap()), third, "{retention:?}");
         }
     }
 
     #[test]
     fn a_snapshot_gives_the_same_keys_and_times() {
-        for stays in [Stays::ForEver, Stays::UntilItsTime, Stays::After(5_000_000)] {
-            let spec = spec(stays);
+        for retention in [Retention::ForEver, Retention::UntilItsTime, Retention::After(5_000_000)]
+        {
+            let spec = spec(retention);
             let mut seen = Seen::new(&spec).unwrap();
             seen.apply(&spec, &facts(0, 0, 0), rows(&[(1, 10), (2, 11), (3, 12)])).unwrap();
             let snapshot = seen.snapshot(&spec).unwrap();
@@ -325,18 +328,18 @@ mod tests {
             again.apply(&spec, &of_snapshot, snapshot).unwrap();
             let then = rows(&[(1, 10), (3, 12), (4, 12)]);
             let then = again.apply(&spec, &facts(1, 0, 16), then).unwrap();
-            assert_eq!(keys(&then), [4], "{stays:?}");
-            let left = match stays {
-                Stays::ForEver => 4,
-                Stays::UntilItsTime => 0,
-                Stays::After(_) => 2,
+            assert_eq!(keys(&then), [4], "{retention:?}");
+            let left = match retention {
+                Retention::ForEver => 4,
+                Retention::UntilItsTime => 0,
+                Retention::After(_) => 2,
             };
-            assert_eq!((again.rows(), then.removed), (left, 4 - left), "{stays:?}");
+            assert_eq!((again.rows(), then.removed), (left, 4 - left), "{retention:?}");
         }
     }
     #[test]
     fn a_snapshot_of_keys_with_times_of_their_own_is_one_record_batch() {
-        let spec = spec(Stays::UntilItsTime);
+        let spec = spec(Retention::UntilItsTime);
         let mut seen = Seen::new(&spec).unwrap();
         let all: Vec<(i64, i64)> = (0..1_000).map(|key| (key, 10 + key)).collect();
         seen.apply(&spec, &facts(0, 0, 0), rows(&all)).unwrap();

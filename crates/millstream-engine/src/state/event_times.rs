@@ -24,7 +24,7 @@ pub struct EventTimes {
 pub enum Time {
     /// A column of the source.
     Column(usize),
-    /// Something that is computed of columns of the source, which it names.
+    /// An expression over columns of the source.
     Computed {
         /// A timestamp in microseconds.
         time: Arc<dyn PhysicalExpr>,
@@ -38,7 +38,7 @@ pub enum Time {
 pub type NewestTimes = BTreeMap<Option<SourcePartition>, i64>;
 
 impl EventTimes {
-    /// Of a source whose rows have a watermark by `time`.
+    /// The event times of a source whose watermark is by `time`.
     pub fn new(time: Time) -> Self {
         Self { time, newest_us: Mutex::default(), condition: Mutex::default() }
     }
@@ -57,12 +57,12 @@ impl EventTimes {
         *self.condition.lock() = condition;
     }
 
-    /// What was seen since the last call.
+    /// The newest event times since the last call.
     pub fn take(&self) -> NewestTimes {
         std::mem::take(&mut self.newest_us.lock())
     }
 
-    /// Sees again what [`Self::take`] gave.
+    /// Returns what [`Self::take`] gave, for a micro-batch that is run again.
     pub fn put_back(&self, seen: NewestTimes) {
         let mut newest_us = self.newest_us.lock();
         for (partition, us) in seen {
@@ -76,7 +76,7 @@ impl EventTimes {
         self.columns().iter().all(|column| projection.contains(column))
     }
 
-    /// Sees rows that have the columns `projection` of the source.
+    /// Notes the event times of rows that have the columns `projection` of the source.
     pub fn see_columns(
         &self,
         partition: Option<SourcePartition>,
@@ -93,8 +93,9 @@ impl EventTimes {
             Ok(Some(newest)) => newest,
             Ok(None) => return,
             Err(_) => {
-                // What fails here alone is a row that a filter of the plan leaves out. Of any
-                // other the plan tells.
+                // The plan reports rows whose time cannot be computed. A failure here alone is of
+                // a row that a filter of the plan leaves out, so the rows are halved until only
+                // that row is not counted.
                 let (half, all) = (rows.num_rows() / 2, rows.num_rows());
                 if half > 0 {
                     self.see(partition, projection, &rows.slice(0, half));
@@ -129,7 +130,7 @@ impl EventTimes {
     }
 }
 
-/// What an expression over columns of these names gives.
+/// Evaluates an expression whose columns are found by their names.
 fn evaluated(expr: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<ArrayRef> {
     let expr = reassign_expr_columns(Arc::clone(expr), rows.schema_ref())?;
     expr.evaluate(rows)?.into_array(rows.num_rows())

@@ -1,4 +1,4 @@
-//! What goes when the watermark has passed its time.
+//! An index of state by the time at which the watermark evicts it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -7,42 +7,44 @@ use millstream_store::offset::BatchId;
 
 use super::retained_micro_batches::RetainedMicroBatches;
 
-/// Things by the time at which they go, microseconds since the epoch, and where each time began to
-/// need the state log.
+/// Entries by the time at which they are evicted, microseconds since the epoch, and for each time
+/// the first micro-batch of its entries: the state log is needed from there.
 pub struct ExpiryIndex<T> {
     at: BTreeMap<i64, (BatchId, Vec<T>)>,
-    /// Of the times: asked for every micro-batch, so it is not searched for.
+    /// How many times began with each micro-batch: `first` is asked for in every micro-batch, and
+    /// would otherwise be a search through all times.
     firsts: RetainedMicroBatches,
-    things: usize,
+    entries: usize,
 }
 
 impl<T> Default for ExpiryIndex<T> {
     fn default() -> Self {
-        Self { at: BTreeMap::new(), firsts: RetainedMicroBatches::default(), things: 0 }
+        Self { at: BTreeMap::new(), firsts: RetainedMicroBatches::default(), entries: 0 }
     }
 }
 
 impl<T> ExpiryIndex<T> {
-    /// Adds something of the micro-batch `id`, which is none before those of earlier calls.
-    pub fn add(&mut self, at_us: i64, id: BatchId, thing: T) {
-        self.things += 1;
+    /// Adds an entry of the micro-batch `id`, which is not below those of earlier calls.
+    pub fn add(&mut self, at_us: i64, id: BatchId, entry: T) {
+        self.entries += 1;
         match self.at.entry(at_us) {
-            Entry::Occupied(mut known) => known.get_mut().1.push(thing),
+            Entry::Occupied(mut known) => known.get_mut().1.push(entry),
             Entry::Vacant(new) => {
                 self.firsts.add(id, 1);
-                new.insert((id, vec![thing]));
+                new.insert((id, vec![entry]));
             }
         }
     }
 
-    /// When the first one goes.
+    /// When the first entry is evicted.
     pub fn next_us(&self) -> Option<i64> {
         self.at.keys().next().copied()
     }
 
-    /// Takes what goes by `evict_us`.
+    /// Takes the entries that are evicted by `evict_us`.
     pub fn take_until(&mut self, evict_us: i64) -> impl Iterator<Item = T> + use<T> {
         let staying = match evict_us.checked_add(1) {
+            // Most micro-batches evict nothing; splitting the tree would cost its depth each time.
             _ if self.next_us().is_none_or(|next_us| next_us > evict_us) => {
                 std::mem::take(&mut self.at)
             }
@@ -50,27 +52,27 @@ impl<T> ExpiryIndex<T> {
             None => BTreeMap::new(),
         };
         let expiry = std::mem::replace(&mut self.at, staying);
-        for (first, things) in expiry.values() {
+        for (first, entries) in expiry.values() {
             self.firsts.remove(*first);
-            self.things -= things.len();
+            self.entries -= entries.len();
         }
-        expiry.into_values().flat_map(|(_, things)| things)
+        expiry.into_values().flat_map(|(_, entries)| entries)
     }
 
-    /// The first micro-batch of which something is there.
+    /// The first micro-batch that has an entry here.
     pub fn first(&self) -> Option<BatchId> {
         self.firsts.first()
     }
 
-    /// Memory of it, about, where a thing that is owned takes `of_thing` bytes.
-    pub fn bytes(&self, of_thing: usize) -> usize {
-        let of_time = size_of::<(i64, BatchId, Vec<T>)>() + 2 * size_of::<usize>();
-        self.at.len() * of_time + self.things * (size_of::<T>() + of_thing)
+    /// Memory of it, about, where an entry that is owned takes `entry_bytes` bytes.
+    pub fn bytes(&self, entry_bytes: usize) -> usize {
+        let time_bytes = size_of::<(i64, BatchId, Vec<T>)>() + 2 * size_of::<usize>();
+        self.at.len() * time_bytes + self.entries * (size_of::<T>() + entry_bytes)
     }
 
     /// Everything, by time.
     pub fn into_all(self) -> impl Iterator<Item = (i64, Vec<T>)> {
-        self.at.into_iter().map(|(at, (_, things))| (at, things))
+        self.at.into_iter().map(|(at, (_, entries))| (at, entries))
     }
 }
 
@@ -87,7 +89,7 @@ mod tests {
         let mut left = Vec::new();
         for evict_us in [5, 10, 25, 39, i64::MAX] {
             let gone: Vec<u64> = expiry.take_until(evict_us).collect();
-            left.push((gone, expiry.first().map(|id| id.0), expiry.things));
+            left.push((gone, expiry.first().map(|id| id.0), expiry.entries));
         }
         let expected = [
             (vec![], Some(1), 6),

@@ -1,8 +1,8 @@
 //! Rows by key, the last one of each key: state that is read and replaced key by key.
 //!
-//! Rows stay in the record batches in which they came; an index says where each key's row is. What
-//! was replaced or removed is dropped once it is more than what is left. Keys are in arrow's row
-//! format: bytes that are equal where the keys are.
+//! Rows stay in the record batches in which they came; an index says where each key's row is. Rows
+//! that were replaced or removed are dropped once they outnumber the others. Keys are in arrow's
+//! row format: bytes that are equal where the keys are.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use datafusion::common::Result;
 /// Fewer rows than this are not worth tidying.
 const TIDY_ROWS_MIN: usize = 4_096;
 
-/// No more rows than this are put together in one record batch: the offsets of a column of texts
-/// have 32 bits.
+/// The most rows that are gathered in one record batch: the offsets of a column of texts have 32
+/// bits, so all rows together might not fit.
 pub const ROWS_TOGETHER: usize = 65_536;
 
 /// A key's bytes.
@@ -29,8 +29,8 @@ pub type Place = (usize, usize);
 /// Turns key columns into keys.
 pub struct KeyFormat(Option<RowConverter>);
 
-/// A key column in which -0.0 is the other zero and all that are no number are one, as Spark has
-/// them for equal.
+/// A key column in which -0.0 is 0.0 and every NaN has the same bits: Spark takes them for equal,
+/// and keys are compared as bytes.
 pub fn as_key(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Float32 => {
@@ -132,7 +132,7 @@ impl Keyed {
     /// All rows, in the order in which they came.
     pub fn all(&self) -> Result<Vec<RecordBatch>> {
         let mut places: Vec<Place> = self.index.values().copied().collect();
-        // A hash table's own order differs from run to run.
+        // The order of a hash table differs from run to run; output must not.
         places.sort_unstable();
         places.chunks(ROWS_TOGETHER).map(|places| self.gather(places)).collect()
     }
@@ -150,17 +150,17 @@ impl Keyed {
         self.key_bytes / self.index.len().max(1)
     }
 
-    /// Puts a row for each of `keys`, which are different, in the place of the one there. Tells
-    /// `new` the places of keys that were not there.
+    /// Puts a row for each of `keys`, which are different, in the place of the one there. Calls
+    /// `new` with the places of keys that were not there.
     pub fn put(
         &mut self,
         keys: &Keys,
         rows: RecordBatch,
         mut new: impl FnMut(usize),
     ) -> Result<()> {
-        let in_batch = self.record_batches.len();
+        let record_batch = self.record_batches.len();
         for (at, key) in keys.iter().enumerate() {
-            let place = (in_batch, at);
+            let place = (record_batch, at);
             match self.index.get_mut(key) {
                 Some(known) => *known = place,
                 None => {
@@ -184,10 +184,11 @@ impl Keyed {
         removed
     }
 
-    /// Drops what was replaced or removed, where it is more than what is left, or spread over too
-    /// many record batches.
+    /// Drops rows that were replaced or removed, where they outnumber the others or are spread over
+    /// too many record batches.
     fn tidy_if_due(&mut self) -> Result<()> {
         let dead = self.stored - self.index.len();
+        // Many micro-batches of few rows: a record batch has a cost of its own, whatever its rows.
         let is_scattered = self.record_batches.len() > 64
             && self.stored / self.record_batches.len() < TIDY_ROWS_MIN / 8;
         if (dead <= self.index.len() || self.stored < TIDY_ROWS_MIN) && !is_scattered {
@@ -195,6 +196,7 @@ impl Keyed {
         }
         let mut places: Vec<(Place, &mut Place)> =
             self.index.values_mut().map(|place| (*place, place)).collect();
+        // Rows keep their order, so `all` gives the same before and after.
         places.sort_unstable_by_key(|(place, _)| *place);
         let order: Vec<Place> = places.iter().map(|(place, _)| *place).collect();
         for (at, (_, place)) in places.into_iter().enumerate() {
@@ -209,7 +211,7 @@ impl Keyed {
 
 /// The rows at `places`, of which there is at least one, in record batches that `at` knows.
 pub fn gather<'a>(places: &[Place], at: impl Fn(usize) -> &'a RecordBatch) -> Result<RecordBatch> {
-    // Those that are asked for alone: there may be many more.
+    // Only the record batches asked for are interleaved: there may be many more.
     let mut asked: Vec<usize> = places.iter().map(|(of, _)| *of).collect();
     asked.sort_unstable();
     asked.dedup();

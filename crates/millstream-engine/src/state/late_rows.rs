@@ -5,7 +5,7 @@ use arrow::compute::filter_record_batch;
 use datafusion::common::Result;
 
 /// `rows`, which have these times, without those that are at or before `late_us`, microseconds
-/// since the epoch. What has no time is never late.
+/// since the epoch. A row without a time is never late.
 pub fn without(
     times: &TimestampMicrosecondArray,
     late_us: i64,

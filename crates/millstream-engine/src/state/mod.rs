@@ -1,4 +1,4 @@
-//! Operators that remember: aggregations over windows, and what else needs earlier rows.
+//! Stateful operators: aggregations, deduplication and joins, whose output depends on earlier rows.
 //!
 //! A query with state is cut at its stateful operators ([`crate::plan::stages`]). Below each lies a
 //! plan that is run for every micro-batch like any other; its rows are the operator's input, and
@@ -12,7 +12,7 @@
 //! What an operator is given in a micro-batch goes to the state log, together with where the
 //! sources stand and the watermarks; state follows from that alone ([`operator::Operator`]). So a
 //! restart applies the entries again, and reads no source for it. Where a sink lacks a micro-batch
-//! whose entry is there, applying it gives the rows anew.
+//! whose entry exists, applying the entry gives its rows again.
 
 pub mod aggregate;
 pub mod codec;

@@ -1,4 +1,4 @@
-//! What the driver knows of a stateful operator.
+//! The driver's view of a stateful operator.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -13,13 +13,12 @@ use crate::api::progress::OperatorMetrics;
 
 /// An operator whose output depends on rows of earlier micro-batches.
 ///
-/// It is a function of what it was given, in order: the same calls of [`Self::apply`] give the same
-/// state and the same output. That is what a restart rests on, which applies what the state log
-/// kept.
+/// It is a function of its inputs, in order: the same calls of [`Self::apply`] give the same state
+/// and the same output. A restart relies on that: it applies the entries of the state log.
 #[async_trait]
 pub trait Operator: Send {
-    /// Takes the rows of a micro-batch, by input, and gives what follows from them and from the
-    /// watermark.
+    /// Applies the rows of a micro-batch, by input, and its watermark to the state; returns the
+    /// output.
     async fn apply(
         &mut self,
         env: &Env,
@@ -37,12 +36,13 @@ pub trait Operator: Send {
     /// The first micro-batch whose rows are still in the state; `None` where there is none.
     fn needs_from(&self) -> Option<BatchId>;
 
-    /// What it has and did, without [`OperatorMetrics::bytes`].
+    /// The size of its state and the counts of the last micro-batch, without
+    /// [`OperatorMetrics::bytes`].
     fn metrics(&self) -> OperatorMetrics;
 
     /// The memory of its state, in bytes; may take a walk through all of it.
     fn bytes(&self) -> u64;
 
-    /// What makes a snapshot of its state, without state yet.
+    /// A builder of snapshots of its state, which begins without state.
     fn snapshot_builder(&self) -> Result<Box<dyn SnapshotBuilder>>;
 }

@@ -1,10 +1,10 @@
-//! Rows by number: state that is added to, looked up and let go of row by row.
+//! Rows by number: state that is added, looked up and removed row by row.
 //!
 //! Rows stay in the record batches in which they came, *chunks* of ascending numbers. Small chunks
 //! are merged with those before them, so that there are few, and each row is copied a number of
-//! times that is the logarithm of how many there are. Numbers do not change by that, so what
-//! points at rows has nothing to do. What was let go of is dropped when chunks are merged, or when
-//! it is more than half of its chunk.
+//! times that is the logarithm of how many there are. Merging does not change numbers, so indexes
+//! that hold them stay valid. Removed rows are dropped when chunks are merged, or when they are
+//! more than half of their chunk.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl RowLog {
         self.chunks[chunk].is_marked[at]
     }
 
-    /// Lets go of rows by their numbers, which are there.
+    /// Removes rows by their numbers, which must exist.
     pub fn remove(&mut self, numbers: &[u64]) -> Result<()> {
         for number in numbers {
             let (chunk, at) = self.place(*number);
@@ -142,7 +142,8 @@ impl RowLog {
         while self.starts.front().is_some_and(|(_, id)| !self.firsts.has(*id)) {
             self.starts.pop_front();
         }
-        // Behind a row that stays, others come and go.
+        // One row that stays for long keeps the front in place while later micro-batches end; their
+        // starts would pile up behind it.
         if self.starts.len() > STARTS_TIDY_MIN + 2 * self.firsts.len() {
             let firsts = &self.firsts;
             self.starts.retain(|(_, id)| firsts.has(*id));
@@ -152,6 +153,8 @@ impl RowLog {
     fn place(&self, number: u64) -> (usize, usize) {
         let chunk = self.chunks.partition_point(|chunk| chunk.numbers[0] <= number) - 1;
         let numbers = &self.chunks[chunk].numbers;
+        // Where no row of the chunk was dropped the place follows from the number; otherwise it is
+        // searched.
         let at = usize::try_from(number - numbers[0]).unwrap_or(usize::MAX);
         if numbers.get(at) == Some(&number) {
             return (chunk, at);

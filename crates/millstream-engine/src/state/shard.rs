@@ -1,4 +1,4 @@
-//! The state of some keys of an operator: what an operator has to say to be spread over the cores.
+//! The state of some keys of an operator: what an operator implements to be spread over the cores.
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
@@ -7,9 +7,9 @@ use millstream_store::offset::BatchId;
 
 use super::micro_batch::{MicroBatchFacts, Snapshot};
 
-/// What is the same for all shards of an operator.
+/// The specification that all shards of an operator share.
 pub trait ShardSpec: Send + Sync + 'static {
-    /// What the operator is, for progress.
+    /// The operator's name in progress reports, as Spark has it.
     fn name(&self) -> &'static str;
 
     /// By input, the schema of its rows.
@@ -21,16 +21,16 @@ pub trait ShardSpec: Send + Sync + 'static {
 
 /// The state of some keys.
 pub trait Shard: Send + Sized + 'static {
-    /// What it shares with the others.
+    /// The specification that all shards share.
     type Spec: ShardSpec;
 
     /// Whether all state is published in each micro-batch, be there rows or not.
     const PUBLISHES_ALL: bool = false;
 
-    /// No state yet.
+    /// A shard without state.
     fn new(spec: &Self::Spec) -> Result<Self>;
 
-    /// Takes the rows of a micro-batch, by input.
+    /// Applies the rows of a micro-batch, by input.
     fn apply(
         &mut self,
         spec: &Self::Spec,
@@ -42,8 +42,8 @@ pub trait Shard: Send + Sized + 'static {
     /// `None` where none would.
     fn due_us(&self, spec: &Self::Spec) -> Option<i64>;
 
-    /// What is left of a micro-batch's rows where they can wait until the watermark has come to a
-    /// time; `None` where output follows from them at once.
+    /// The rows of a micro-batch that can wait unapplied until the watermark has reached a time, so
+    /// that state in a file need not be read; `None` where they give output at once.
     fn put_aside(
         _: &Self::Spec,
         _: &MicroBatchFacts,
@@ -70,13 +70,13 @@ pub trait Shard: Send + Sized + 'static {
 pub struct Outcome {
     /// Output rows.
     pub published: Vec<RecordBatch>,
-    /// Rows of state that went.
+    /// Rows of state that were evicted.
     pub removed: u64,
     /// Input rows that were late.
     pub late: u64,
     /// Input rows that change nothing.
     pub dropped: u64,
-    /// By input, the rows without which the state would be another, where those are not all.
+    /// By input, the rows that changed the state, where those are not all.
     pub changes: Option<Vec<Vec<RecordBatch>>>,
 }
 

@@ -30,7 +30,7 @@ use crate::api::progress::OperatorMetrics;
 /// Fewer rows than this are worked on by one core.
 const ROWS_WORTH_A_CORE: usize = 4_096;
 
-/// Shards of an operator whose memory has a limit: what is in memory for one of them is small then.
+/// The number of shards of an operator whose memory is limited: so many that each one is small.
 const SHARDS_WITHIN_LIMIT: usize = 64;
 
 /// What an operator may use.
@@ -38,7 +38,7 @@ const SHARDS_WITHIN_LIMIT: usize = 64;
 pub struct ResourceLimits {
     /// How many cores.
     pub cores: usize,
-    /// How much memory for its state, in bytes; `None` for what there is.
+    /// How much memory its state may use, in bytes; `None` for no limit.
     pub memory_bytes: Option<u64>,
 }
 
@@ -57,9 +57,9 @@ pub struct Sharded<S: Shard> {
 #[derive(Clone, Copy, Default)]
 struct Memory {
     limit_bytes: Option<u64>,
-    /// When it was last measured.
+    /// The bytes of all shards when they were last measured.
     known_bytes: u64,
-    /// The bytes of rows that were taken since.
+    /// The bytes of rows that were applied since then.
     since_bytes: u64,
 }
 
@@ -74,7 +74,7 @@ impl<S: Shard> Sharded<S> {
         Ok(Self { spec, limits, spread: Spread::new(shards), slots, memory, metrics })
     }
 
-    /// By shard, by input, its rows.
+    /// Divides rows by shard, and for each shard by input.
     fn shares(&self, inputs: &[Vec<RecordBatch>]) -> Result<Vec<Share>> {
         let mut shares = vec![Vec::with_capacity(inputs.len()); self.slots.len()];
         for (input, rows) in inputs.iter().enumerate() {
@@ -86,7 +86,8 @@ impl<S: Shard> Sharded<S> {
         Ok(shares)
     }
 
-    /// Has the slots worked on, in as many groups at once.
+    /// Applies the rows to the slots, which are divided into `groups`: each group is a task, and
+    /// all run at once.
     async fn work(
         &mut self,
         env: &Env,
@@ -103,6 +104,7 @@ impl<S: Shard> Sharded<S> {
             let rest = shares.split_off(own.len());
             let share = std::mem::replace(&mut shares, rest);
             let spec = Arc::clone(&self.spec);
+            // Only a single group can keep the memory of all shards within the limit.
             let memory = if groups == 1 { self.memory } else { Memory::default() };
             tasks.push(env.spawn_on_cores("operator", async move {
                 let mut group = Group { slots: own, memory };
@@ -112,12 +114,12 @@ impl<S: Shard> Sharded<S> {
         }
         let mut outcomes = Vec::with_capacity(tasks.len());
         for task in tasks {
-            let (group, of_group) = task.join().await;
+            let (group, group_outcomes) = task.join().await;
             self.slots.extend(group.slots);
             if groups == 1 {
                 self.memory = group.memory;
             }
-            outcomes.push(of_group);
+            outcomes.push(group_outcomes);
         }
         let outcomes = outcomes.into_iter().collect::<Result<Vec<_>>>()?;
         Ok(outcomes.into_iter().flatten().collect())
@@ -142,11 +144,11 @@ impl<S: Shard> Group<S> {
     ) -> Result<Vec<Outcome>> {
         let mut outcomes = Vec::with_capacity(self.slots.len());
         for (at, share) in shares.into_iter().enumerate() {
-            let was_here = self.slots[at].is_here();
+            let was_in_memory = self.slots[at].is_in_memory();
             let taken = self.memory.limit_bytes.map_or(0, |_| bytes_of(&share));
             outcomes.push(self.slots[at].apply(spec, facts, share)?);
             if self.memory.limit_bytes.is_some() {
-                let was_read = !was_here && self.slots[at].is_here();
+                let was_read = !was_in_memory && self.slots[at].is_in_memory();
                 let read = if was_read { self.slots[at].bytes() } else { 0 };
                 self.memory.since_bytes += taken + read;
                 self.make_room(spec)?;
@@ -155,7 +157,7 @@ impl<S: Shard> Group<S> {
         Ok(outcomes)
     }
 
-    /// Puts the largest shards into files where they are beyond the limit together.
+    /// Writes the largest shards into files while all together are beyond the limit.
     fn make_room(&mut self, spec: &S::Spec) -> Result<()> {
         let Memory { limit_bytes: Some(limit), known_bytes, since_bytes } = self.memory else {
             return Ok(());
@@ -165,7 +167,7 @@ impl<S: Shard> Group<S> {
         }
         let mut bytes: Vec<u64> = self.slots.iter().map(Slot::bytes).collect();
         let mut total: u64 = bytes.iter().sum();
-        // Some room, so that this is not done again for the next rows.
+        // Down to three quarters, so that the next rows do not spill again at once.
         while total > limit / 4 * 3 {
             let largest = (0..self.slots.len()).max_by_key(|at| bytes[*at]);
             let Some(largest) = largest.filter(|at| bytes[*at] > 0) else { break };
@@ -191,16 +193,17 @@ impl<S: Shard> Operator for Sharded<S> {
     ) -> Result<Applied> {
         let total: usize = inputs.iter().flatten().map(RecordBatch::num_rows).sum();
         let shares = self.shares(&inputs)?;
-        let outcomes = match () {
-            () if self.is_crowded(&inputs) => self.work(env, 1, *facts, shares).await?,
-            () if total < ROWS_WORTH_A_CORE || self.slots.len() == 1 => {
-                let slots = std::mem::take(&mut self.slots);
-                let mut group = Group { slots, memory: Memory::default() };
-                let outcomes = group.apply(&self.spec, facts, shares);
-                self.slots = group.slots;
-                outcomes?
-            }
-            () => self.work(env, self.limits.cores, *facts, shares).await?,
+        let outcomes = if self.is_crowded(&inputs) {
+            self.work(env, 1, *facts, shares).await?
+        } else if total < ROWS_WORTH_A_CORE || self.slots.len() == 1 {
+            let slots = std::mem::take(&mut self.slots);
+            let mut group = Group { slots, memory: Memory::default() };
+            let outcomes = group.apply(&self.spec, facts, shares);
+            // Put back before an error is returned: the state must not be lost with it.
+            self.slots = group.slots;
+            outcomes?
+        } else {
+            self.work(env, self.limits.cores, *facts, shares).await?
         };
         self.count(total as u64, &outcomes);
         Ok(collected(outcomes, inputs))
@@ -239,13 +242,14 @@ impl<S: Shard> Operator for Sharded<S> {
 }
 
 impl<S: Shard> Sharded<S> {
-    /// Whether memory has to be looked after shard by shard: when half of the limit may be used.
+    /// Whether memory has to be checked after each shard: when half of the limit may be used, or a
+    /// shard is in a file.
     fn is_crowded(&mut self, inputs: &[Vec<RecordBatch>]) -> bool {
         let Some(limit) = self.memory.limit_bytes else { return false };
         let Memory { known_bytes, since_bytes, .. } = self.memory;
         let taken = bytes_of(inputs);
         if known_bytes + since_bytes + taken > limit / 2
-            || self.slots.iter().any(|slot| !slot.is_here())
+            || self.slots.iter().any(|slot| !slot.is_in_memory())
         {
             return true;
         }
@@ -262,14 +266,14 @@ impl<S: Shard> Sharded<S> {
     }
 }
 
-/// What shards gave, together.
+/// The outcomes of all shards as one result.
 fn collected(outcomes: Vec<Outcome>, inputs: Vec<Vec<RecordBatch>>) -> Applied {
     let mut changes: Option<Vec<Vec<RecordBatch>>> = None;
     let mut output = Vec::with_capacity(outcomes.len());
     for outcome in outcomes {
-        if let Some(of_shard) = outcome.changes {
-            let known = changes.get_or_insert_with(|| vec![Vec::new(); of_shard.len()]);
-            known.iter_mut().zip(of_shard).for_each(|(known, rows)| known.extend(rows));
+        if let Some(shard_changes) = outcome.changes {
+            let known = changes.get_or_insert_with(|| vec![Vec::new(); shard_changes.len()]);
+            known.iter_mut().zip(shard_changes).for_each(|(known, rows)| known.extend(rows));
         }
         output.push(outcome.published);
     }

@@ -1,8 +1,9 @@
 //! The replica of an operator that is made of shards ([`super::sharded`]).
 //!
-//! Without a limit of memory it is one shard, which takes each entry as it comes. With one, what
-//! the entries have for a shard is put into a file first, and the shards are made one after the
-//! other: each row is written and read once, and no more than one shard is in memory.
+//! Without a limit of memory it is one shard, to which each entry is applied as it comes. With a
+//! limit, the rows that the entries have for a shard are written into a file first, and the shards
+//! are made one after the other: each row is written and read once, and no more than one shard is
+//! in memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use super::watermark::Watermark;
 
 /// A piece of a snapshot has about so many bytes, or one record batch.
 const PIECE_BYTES: usize = 64 << 20;
-/// Rows that are not in files yet take no more of the limit than one part in this.
+/// Rows that are not in files yet take at most this fraction of the limit, an eighth.
 const PENDING_PART: u64 = 8;
 /// Nor more than this, in bytes.
 const PENDING_MAX: u64 = 64 << 20;
@@ -31,7 +32,7 @@ const PENDING_MAX: u64 = 64 << 20;
 pub struct InMemory<S: Shard> {
     spec: Arc<S::Spec>,
     shard: Option<S>,
-    /// What is left of its state once pieces are given, with the input of each.
+    /// The rest of its state once pieces are given: rows, and the input that each belongs to.
     rows: VecDeque<(usize, RecordBatch)>,
 }
 
@@ -70,20 +71,20 @@ impl<S: Shard> SnapshotBuilder for InMemory<S> {
 pub struct InFiles<S: Shard> {
     spec: Arc<S::Spec>,
     spread: Spread,
-    /// In the opposite order once pieces are given.
+    /// By shard; reversed once pieces are given, so that the next one is popped from the end.
     backlogs: Vec<Backlog>,
-    gives: bool,
+    has_given_pieces: bool,
     pending_bytes: u64,
     pending_max: u64,
     /// The watermark of the last micro-batch.
     last: Watermark,
 }
 
-/// What a shard will be made of.
+/// The entries that a shard will be made of.
 #[derive(Default)]
 struct Backlog {
     file: Option<SpillFile>,
-    /// Of the steps in the file.
+    /// The facts of each step in the file.
     facts: Vec<MicroBatchFacts>,
     pending: Vec<(MicroBatchFacts, Snapshot)>,
 }
@@ -95,7 +96,7 @@ impl<S: Shard> InFiles<S> {
             spec,
             spread: Spread::new(shards),
             backlogs: std::iter::repeat_with(Backlog::default).take(shards).collect(),
-            gives: false,
+            has_given_pieces: false,
             pending_bytes: 0,
             pending_max: (memory_bytes / PENDING_PART).min(PENDING_MAX),
             last: MicroBatchFacts::NOTHING_LATE,
@@ -128,7 +129,7 @@ impl<S: Shard> SnapshotBuilder for InFiles<S> {
     }
 
     fn next_piece(&mut self) -> Result<Option<Snapshot>> {
-        if !std::mem::replace(&mut self.gives, true) {
+        if !std::mem::replace(&mut self.has_given_pieces, true) {
             self.write_pending()?;
             self.backlogs.reverse();
         }
@@ -147,12 +148,12 @@ impl<S: Shard> SnapshotBuilder for InFiles<S> {
 }
 
 impl Backlog {
-    /// Where rows of a micro-batch are put, by input.
+    /// The pending rows of a micro-batch, by input.
     fn of(&mut self, facts: &MicroBatchFacts, inputs: usize) -> &mut Snapshot {
-        let goes_on = |(last, _): &(MicroBatchFacts, _)| {
+        let continues = |(last, _): &(MicroBatchFacts, _)| {
             last.id == facts.id && last.is_snapshot == facts.is_snapshot
         };
-        if !self.pending.last().is_some_and(goes_on) {
+        if !self.pending.last().is_some_and(continues) {
             self.pending.push((*facts, vec![Vec::new(); inputs]));
         }
         &mut self.pending.last_mut().expect("it was put there").1
@@ -160,7 +161,7 @@ impl Backlog {
 
     fn write(&mut self, schemas: &[SchemaRef]) -> Result<()> {
         for (facts, inputs) in self.pending.drain(..) {
-            // Pieces of a snapshot may have a row or two each.
+            // Record batches may have a row or two each; every one has a cost in the file.
             let together = |(schema, rows): (&SchemaRef, &Vec<RecordBatch>)| {
                 Ok(vec![concat_batches(schema, rows)?])
             };
@@ -176,17 +177,18 @@ impl Backlog {
     }
 }
 
-/// A shard that takes its backlog.
+/// A shard while its backlog is applied.
 struct Making<S> {
     shard: S,
-    /// What ends by then is closed.
+    /// What ends by this time is closed already.
     evict_ms: i64,
 }
 
 impl<S: Shard> Making<S> {
     fn apply(&mut self, spec: &S::Spec, facts: &MicroBatchFacts, inputs: Snapshot) -> Result<()> {
         if !facts.is_snapshot {
-            // Micro-batches without rows for this shard have closed things all the same.
+            // Micro-batches without rows for this shard are not in its backlog, but their
+            // watermarks closed groups all the same.
             self.close(spec, facts.watermark.of_before())?;
             self.evict_ms = self.evict_ms.max(facts.watermark.evict_ms);
         }

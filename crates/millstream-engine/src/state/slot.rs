@@ -16,7 +16,7 @@ pub enum Slot<S> {
     Spilled(Spilled),
 }
 
-/// A shard's state in a file, and what has to be known of it.
+/// A shard's state in a file, and the facts that are needed without reading it.
 pub struct Spilled {
     file: SpillFile,
     /// By input, rows that are not in the file yet.
@@ -24,13 +24,13 @@ pub struct Spilled {
     pending_bytes: usize,
     /// See [`Shard::needs_from`].
     first: Option<BatchId>,
-    /// When it is needed though no rows come, microseconds since the epoch.
+    /// The watermark at which it gives output without new rows, microseconds since the epoch.
     due_us: Option<i64>,
-    /// Rows of state, and rows that were put to them.
+    /// Rows of state, and rows that wait to be applied.
     rows: u64,
 }
 
-/// Rows of many micro-batches are written together.
+/// Rows wait until they have this many bytes, so that one write has those of many micro-batches.
 const WRITTEN_TOGETHER_BYTES: usize = 128 << 10;
 
 impl<S: Shard> Slot<S> {
@@ -49,31 +49,31 @@ impl<S: Shard> Slot<S> {
             if inputs.iter().flatten().all(|rows| rows.num_rows() == 0) {
                 return Ok(Outcome::default());
             }
-            // Rows that close at once, though they are not late, cannot wait.
+            // Rows whose group closes with this watermark, though they are not late, cannot wait.
             let aside = S::put_aside(spec, facts, &inputs)?;
             if let Some(aside) = aside.filter(|aside| !is_due(aside.due_us, evict_us)) {
                 return spilled.add(spec, facts.id, aside);
             }
         }
-        self.here(spec, facts)?.apply(spec, facts, inputs)
+        self.load(spec, facts)?.apply(spec, facts, inputs)
     }
 
     /// Whether it is in memory.
-    pub fn is_here(&self) -> bool {
+    pub fn is_in_memory(&self) -> bool {
         matches!(self, Self::InMemory(_))
     }
 
     /// The shard, in memory, as it is before the micro-batch of `facts`.
-    fn here(&mut self, spec: &S::Spec, facts: &MicroBatchFacts) -> Result<&mut S> {
+    fn load(&mut self, spec: &S::Spec, facts: &MicroBatchFacts) -> Result<&mut S> {
         if let Self::Spilled(_) = self {
             let Self::Spilled(spilled) = std::mem::replace(self, Self::InMemory(S::new(spec)?))
             else {
-                unreachable!("it was looked at")
+                unreachable!("the pattern above matched")
             };
             if let Self::InMemory(shard) = self {
                 spilled.read_into(spec, shard)?;
                 if !S::PUBLISHES_ALL && !facts.is_snapshot {
-                    // Micro-batches without rows for it have let state go all the same.
+                    // While it was in the file, watermarks passed that would have evicted state.
                     let watermark = facts.watermark.of_before();
                     let before = MicroBatchFacts { watermark, ..*facts }.for_state_alone();
                     shard.apply(spec, &before, vec![Vec::new(); spec.inputs().len()])?;
@@ -86,7 +86,7 @@ impl<S: Shard> Slot<S> {
         }
     }
 
-    /// Puts the state into a file, and what has come for it since.
+    /// Writes the state into a file, or rows that have arrived for a state that is in one.
     pub fn spill(&mut self, spec: &S::Spec) -> Result<()> {
         let shard = match self {
             Self::InMemory(shard) => shard,
@@ -117,7 +117,7 @@ impl<S: Shard> Slot<S> {
         }
     }
 
-    /// As [`Shard::rows`]; of what was put to state in a file, each row counts.
+    /// As [`Shard::rows`]; every row that waits for a state in a file counts too.
     pub fn rows(&self) -> u64 {
         match self {
             Self::InMemory(shard) => shard.rows(),

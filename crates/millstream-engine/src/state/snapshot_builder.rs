@@ -1,8 +1,8 @@
-//! A query's operators a second time, to make a snapshot of their state without touching it.
+//! Copies of a query's operators, from which snapshots of the state are made.
 //!
 //! The state of a running operator cannot be read without taking it away, and copying it would hold
-//! up the query. So a snapshot is made from what the state log has: the snapshot before and the
-//! entries since, applied to operators of their own, on one thread that nobody waits for. It is
+//! up the query. So a snapshot is made from the state log: the snapshot before and the entries
+//! since are applied to copies of the operators, on one thread that nobody waits for. It is
 //! made in pieces, since all of it may be more than the query may keep in memory.
 
 use arrow::array::RecordBatch;
@@ -13,13 +13,14 @@ use datafusion::common::Result;
 use super::codec;
 use super::micro_batch::{MicroBatchFacts, Snapshot};
 
-/// The state of one operator, without what comes of it.
+/// The state of one operator, without its output.
 pub trait SnapshotBuilder: Send {
-    /// Takes what the operator was given in a micro-batch, by input.
+    /// Applies the operator's input of a micro-batch, by input.
     fn apply(&mut self, facts: &MicroBatchFacts, inputs: Vec<Vec<RecordBatch>>) -> Result<()>;
 
-    /// A piece of the state after what was taken, as rows that an operator without state takes with
-    /// [`MicroBatchFacts::of_snapshot`]; `None` after the last. Nothing is taken after the first.
+    /// A piece of the state, as rows to apply to an operator without state with
+    /// [`MicroBatchFacts::of_snapshot`]; `None` after the last. Nothing may be applied after the
+    /// first piece is taken.
     fn next_piece(&mut self) -> Result<Option<Snapshot>>;
 }
 
@@ -36,7 +37,7 @@ pub struct Part {
 /// All operators; see the module's head.
 pub struct QueryReplica {
     parts: Vec<Part>,
-    /// The one whose pieces are given.
+    /// The part whose pieces are given now.
     at: usize,
 }
 

@@ -1,7 +1,7 @@
 //! State that does not fit into memory, in a file.
 //!
-//! The file has no name, so nothing is left of it when the process ends, however it does. What is
-//! in it is a copy: after a crash the state log gives the state anew.
+//! The file has no name, so nothing is left of it however the process ends. It holds only a copy:
+//! after a crash the state is rebuilt from the state log.
 
 use std::fs::File;
 use std::io::{Error, Read, Seek, SeekFrom, Write};

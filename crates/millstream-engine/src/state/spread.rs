@@ -15,6 +15,8 @@ impl Spread {
     /// Over `shards` shards.
     pub fn new(shards: usize) -> Self {
         assert!(shards > 0, "there is at least one shard");
+        // A fixed seed: which shard a key is in, and so the order of output rows, is the same in
+        // every run.
         Self { shards, hashing: RandomState::with_seed(0x6d69_6c6c) }
     }
 
@@ -37,7 +39,8 @@ impl Spread {
             create_hashes(&keys, &self.hashing, &mut hashes)?;
             let mut places = vec![Vec::new(); self.shards];
             for (place, hash) in (0_u32..).zip(&hashes) {
-                // The upper bits: tables of groups use the lower ones of a like hash.
+                // The upper bits: the hash tables within a shard use the lower ones of a similar
+                // hash, and would crowd if all their keys had those in common.
                 places[(hash >> 32) as usize % self.shards].push(place);
             }
             for (share, places) in shares.iter_mut().zip(places) {

@@ -1,12 +1,12 @@
-//! The watermark: up to which event time a query takes its input to be complete.
+//! The watermark: the event time up to which a query takes its input to be complete.
 //!
 //! Each source with a `WATERMARK` clause has one of its own, its newest event time less the delay.
-//! The query's is the least of them (`multipleWatermarkPolicy` = `max`: the greatest), as Spark
-//! has it: it is computed at the end of a micro-batch for the next one, and never goes back; a
+//! The query's is the least of them (`multipleWatermarkPolicy` = `max`: the greatest), as in
+//! Spark: it is computed at the end of a micro-batch for the next one, and never goes back; a
 //! source that has given no row yet holds it at 0.
 //!
-//! Micro-batch N closes windows with its watermark W(N), but takes rows for late by W(N-1): what
-//! was not closed when its rows were taken is still open.
+//! Micro-batch N closes windows with its watermark W(N), but a row is late by W(N-1): windows that
+//! the micro-batch before did not close still take rows.
 //!
 //! A source's partitions may be read unevenly: after a restart, one Kafka partition's backlog may
 //! come before another's. Spark plans each micro-batch up to the end of all partitions, here it has
@@ -34,18 +34,19 @@ pub struct Watermark {
 }
 
 impl Watermark {
-    /// Those that a micro-batch of the state log ran with.
+    /// The watermarks of a micro-batch in the state log.
     pub fn of_entry(facts: &Facts) -> Self {
         Self { evict_ms: facts.watermark_ms, late_ms: facts.late_ms }
     }
 
-    /// The same so many microseconds earlier.
+    /// Both watermarks `us` microseconds earlier, rounded down to a millisecond.
     pub fn before(self, us: i64) -> Self {
         let before = |ms: i64| ms.saturating_sub((us + 999).div_euclid(1_000));
         Self { evict_ms: before(self.evict_ms), late_ms: before(self.late_ms) }
     }
 
-    /// What the micro-batch before has closed.
+    /// The watermark with which the micro-batch before closed: nothing new closes, and the same
+    /// rows are late.
     pub fn of_before(self) -> Self {
         Self { evict_ms: self.late_ms, late_ms: self.late_ms }
     }
@@ -74,7 +75,7 @@ pub struct Watermarks {
     newest_us: Vec<NewestTimes>,
     /// By source, when it gave its last row, on the monotonic clock.
     last_rows: Vec<Option<Duration>>,
-    /// The next micro-batch's.
+    /// The watermarks of the next micro-batch.
     next: Watermark,
 }
 
@@ -100,7 +101,7 @@ impl Watermarks {
         }
     }
 
-    /// Goes on where a run before ended.
+    /// Continues where an earlier run ended.
     pub fn restore(&mut self, next: Watermark, seen_ms: &[Option<i64>]) {
         self.next = next;
         for (seen, known) in self.seen_ms.iter_mut().zip(seen_ms) {
@@ -144,7 +145,7 @@ impl Watermarks {
             self.reach(source, behind);
         }
         self.next.late_ms = self.next.evict_ms;
-        self.next.evict_ms = self.next.evict_ms.max(self.of_query(now));
+        self.next.evict_ms = self.next.evict_ms.max(self.query_watermark_ms(now));
     }
 
     /// Brings a source's own watermark to where its partitions are read to.
@@ -158,16 +159,17 @@ impl Watermarks {
         }
     }
 
-    fn of_query(&self, now: Duration) -> i64 {
+    fn query_watermark_ms(&self, now: Duration) -> i64 {
         let with_watermark =
             (0..self.delays_ms.len()).filter(|source| self.delays_ms[*source].is_some());
         let counts = with_watermark.filter(|source| !self.is_left_out(*source, now));
+        // A source that has given no row yet counts as 0, as in Spark: its rows may be of any time.
         let own = counts.map(|source| self.seen_ms[source].unwrap_or(0));
-        let of_all = match self.policy {
+        let combined = match self.policy {
             Policy::Min => own.min(),
             Policy::Max => own.max(),
         };
-        of_all.unwrap_or(0)
+        combined.unwrap_or(0)
     }
 
     fn is_left_out(&self, source: usize, now: Duration) -> bool {
@@ -184,13 +186,15 @@ impl Watermarks {
             self.reach(source, behind);
         }
         let before = self.next.evict_ms;
-        let mut moved = self.of_query(now);
+        let mut moved = self.query_watermark_ms(now);
         if let (Some(after), Some(last)) =
             (self.idling.closes_after, self.last_rows.iter().flatten().max())
         {
             let idle = now.saturating_sub(*last);
             if idle >= after {
                 let idle_ms = i64::try_from(idle.as_millis()).unwrap_or(i64::MAX);
+                // The watermark moves on with the clock, by as much as has passed since the last
+                // row.
                 if let Some(newest) = self.seen_ms.iter().flatten().max() {
                     moved = moved.max(newest.saturating_add(idle_ms));
                 }
@@ -217,11 +221,11 @@ impl Watermarks {
 /// Up to which event time a source has been read; `None` where a partition with more rows has given
 /// none yet.
 fn reached_us(newest: &NewestTimes, behind: &[SourcePartition]) -> Option<i64> {
-    let mut end_offsets = newest.values().copied().max()?;
+    let mut reached = newest.values().copied().max()?;
     for partition in behind {
-        end_offsets = end_offsets.min(*newest.get(&Some(*partition))?);
+        reached = reached.min(*newest.get(&Some(*partition))?);
     }
-    Some(end_offsets)
+    Some(reached)
 }
 
 #[cfg(test)]

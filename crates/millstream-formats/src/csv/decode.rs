@@ -1,4 +1,4 @@
-//! Lines of separated values to columns.
+//! Decodes lines of separated values into columns.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ enum Fault {
     Null { column: usize },
 }
 
-/// Makes columns of lines.
+/// Decodes lines into columns.
 pub struct CsvDecoder {
     format: CsvFormat,
     projection: Vec<usize>,
     projected: SchemaRef,
-    /// The columns that stand in a line: all but the one for malformed records.
+    /// The columns that a line has values for: all but the one for malformed records.
     columns: Vec<usize>,
     splitter: Splitter,
 }
@@ -102,6 +102,7 @@ impl CsvDecoder {
     fn split(&mut self, values: Values<'_>, faults: &mut [Option<Fault>]) -> Vec<StringArray> {
         let builder = || StringBuilder::with_capacity(values.len(), values.concatenated().len());
         let mut builders: Vec<StringBuilder> = self.columns.iter().map(|_| builder()).collect();
+        // One search over all bytes; nearly always it saves a search in each line.
         let may_break = values.concatenated().contains(&b'\n');
         for (row, fault) in faults.iter_mut().enumerate() {
             let line = values.get(row).map(|value| (value, trim_line_breaks(value)));
@@ -138,12 +139,12 @@ impl CsvDecoder {
             let sound: BooleanArray = faults.iter().map(|fault| Some(fault.is_none())).collect();
             rows = filter_record_batch(&rows, &sound).expect("a flag for each row");
         }
-        // Rows with nulls that must not be are left out by now.
+        // Rows with nulls in NOT NULL columns are left out by now, so the strict schema holds.
         let rows = record_batch(&self.projected, rows.columns().to_vec(), rows.num_rows());
         Decoded { rows, malformed }
     }
 
-    /// What is wrong with a record; of its text no more than a value.
+    /// What is wrong with a record. At most one value of its text is shown.
     fn describe(&mut self, values: Values<'_>, row: usize, fault: Fault) -> String {
         match fault {
             Fault::NotUtf8 => "the record is not UTF-8".to_owned(),
@@ -168,7 +169,7 @@ impl CsvDecoder {
     }
 }
 
-/// Notes records whose value in `column` is no value of its type, or is missing and must not be.
+/// Notes records whose value in `column` does not fit its type, or is missing in a NOT NULL column.
 fn note_nulls(
     text: &StringArray,
     typed: &ArrayRef,
@@ -203,7 +204,7 @@ fn corrupt_records(values: Values<'_>, faults: &[Option<Fault>]) -> StringArray 
     faults.iter().enumerate().map(text).collect()
 }
 
-/// The same columns, all of them nullable: what they are before malformed records are left out.
+/// The columns, all of them nullable, as they are before malformed records are left out.
 fn loose(schema: &Schema) -> SchemaRef {
     let nullable = |field: &Arc<Field>| Field::clone(field).with_nullable(true);
     Arc::new(Schema::new(schema.fields().iter().map(nullable).collect::<Vec<_>>()))
@@ -215,11 +216,11 @@ fn record_batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Reco
         .expect("columns have the types that were declared")
 }
 
-/// Text as `wanted`; null where it is none.
+/// Text cast to the type `wanted`; null where that is not possible.
 fn cast(text: &StringArray, wanted: &DataType) -> ArrayRef {
     match wanted {
         DataType::Utf8 => Arc::new(text.clone()),
-        // Spark takes nothing but these two words.
+        // Spark accepts only these two words, in any case; Arrow's cast accepts more.
         DataType::Boolean => {
             let mut values = BooleanBuilder::with_capacity(text.len());
             text.iter().for_each(|value| {

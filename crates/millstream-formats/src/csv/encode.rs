@@ -1,4 +1,4 @@
-//! Rows to lines of separated values.
+//! Encodes rows as lines of separated values.
 
 use std::io::{self, Write};
 
@@ -51,6 +51,8 @@ pub fn write_value(value: Option<&str>, options: &CsvOptions, line: &mut String)
     let Some(quote) = options.quote else { return line.push_str(value) };
     let special = [options.separator, quote, b'\n', b'\r'];
     let is_plain = !value.bytes().any(|byte| special.contains(&byte));
+    // An empty text, and one that looks like null, is quoted, so that reading does not take it for
+    // null.
     if is_plain && !value.is_empty() && value != options.null_value {
         return line.push_str(value);
     }

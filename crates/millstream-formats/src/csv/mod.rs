@@ -81,7 +81,7 @@ fn character(options: &Options, key: &str) -> Result<Option<Option<u8>>, OptionE
 #[derive(Clone, Debug)]
 pub struct CsvFormat {
     schema: SchemaRef,
-    /// Where the column for malformed records stands, if it is declared.
+    /// The place of the column for malformed records, if it is declared.
     corrupt: Option<usize>,
     mode: ParseMode,
     options: CsvOptions,
@@ -99,6 +99,8 @@ impl CsvFormat {
             check(field, Some(index) == corrupt)?;
         }
         let fields = columns.fields().iter().enumerate().map(|(index, field)| {
+            // Malformed records give nulls in any column. Only where they become dead letters can a
+            // declared NOT NULL be kept.
             let is_nullable =
                 field.is_nullable() || !malformed.dead_letters || Some(index) == corrupt;
             Field::clone(field).with_nullable(is_nullable)

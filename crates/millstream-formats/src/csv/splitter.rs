@@ -1,12 +1,13 @@
-//! One line to its values.
+//! Splits a line into its values.
 
 use super::CsvOptions;
 
 /// Splits one line after the other into values.
 ///
 /// Inside quotes the escape character before a quote or before itself gives that character, and two
-/// quotes give one; anywhere else both stand for themselves. A quoted value with more text behind
-/// it is taken as it stands. This is what Spark's parser (univocity) does by default.
+/// quotes give one; anywhere else both are ordinary characters. A quoted value with more text after
+/// its closing quote is taken as it is, quotes included. This is what Spark's parser (univocity)
+/// does by default.
 pub struct Splitter {
     options: CsvOptions,
     values: Vec<u8>,
@@ -33,6 +34,8 @@ impl Splitter {
                 None => (self.unquoted(rest), false),
             };
             self.ends.push((self.values.len(), is_quoted));
+            // A line that ends with a separator has one more value, an empty one: then the rest is
+            // empty, not absent.
             match rest.get(length + 1..) {
                 Some(after) => rest = after,
                 None => return self.ends.len(),
@@ -55,6 +58,7 @@ impl Splitter {
         let start = self.values.len();
         let mut at = 1;
         loop {
+            // Without a closing quote the value ends with the line, as in univocity.
             let Some(&byte) = text.get(at) else { return Some(text.len()) };
             let next = text.get(at + 1).copied();
             let is_escape = Some(byte) == self.options.escape && byte != quote;
@@ -75,6 +79,7 @@ impl Splitter {
         if text.get(after).is_none_or(|byte| *byte == self.options.separator) {
             return Some(after);
         }
+        // Text follows the closing quote: the caller reads the value again as an unquoted one.
         self.values.truncate(start);
         None
     }

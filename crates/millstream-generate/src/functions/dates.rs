@@ -120,7 +120,7 @@ pub(crate) enum Unit {
 }
 
 /// `addDays(date, n)` and `addDays(pattern, date, n)`. The original writes the sum in the zone that
-/// the date names; of one with summer time the rules are not known here.
+/// the date names; zones with summer time are refused, because their rules are not known here.
 pub(crate) fn add<'a>(
     arguments: &[&'a str],
     clock: &Clock,

@@ -49,6 +49,7 @@ impl Identifier {
 
 /// RFC 9562, version 4.
 fn write_uuid(dashes: bool, random: &mut Random, out: &mut Vec<u8>) {
+    // The version, 4, and in the lower half the variant, binary 10, have fixed places.
     let high = random.next() & !0xF000 | 0x4000;
     let low = random.next() & !(0xC << 60) | (0x8 << 60);
     for (number, byte) in high.to_be_bytes().into_iter().chain(low.to_be_bytes()).enumerate() {

@@ -17,7 +17,7 @@ use crate::error::Failure;
 use crate::state::State;
 use std::borrow::Cow;
 
-/// What a call does for a message.
+/// The prepared form of a call, which runs for each message.
 #[derive(Debug)]
 pub(crate) enum Action<'a> {
     /// Always the same.
@@ -104,7 +104,7 @@ impl std::fmt::Debug for Function {
 }
 
 impl Function {
-    /// Reads arguments that a message brought about at `now_ms`.
+    /// Reads arguments whose values are known only while a message is written, at `now_ms`.
     pub(crate) fn prepare<'a>(
         &self,
         arguments: &[&'a str],
@@ -113,7 +113,7 @@ impl Function {
         (self.prepare)(arguments, &Clock::at(now_ms))
     }
 
-    /// Reads arguments that are constant; none if what they mean depends on the time.
+    /// Reads arguments that are constant; `None` if their meaning depends on the time.
     pub(crate) fn prepare_early(
         &self,
         arguments: &[&str],

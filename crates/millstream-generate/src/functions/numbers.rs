@@ -50,6 +50,7 @@ impl Number {
 }
 
 fn long_between(min: i64, max: i64, random: &mut Random) -> i64 {
+    // The distance of two `i64` may need 64 bits; the whole range is one more than fits.
     let span = (max as u64).wrapping_sub(min as u64);
     match span.checked_add(1) {
         Some(bound) => min.wrapping_add(random.below(bound) as i64),

@@ -10,19 +10,19 @@ use crate::words::{
     CITIES, COMPANIES, COUNTRIES, FEMALE, LAST_NAMES, LATIN, MALE, STATES, STREETS,
 };
 
-/// Sentences in a paragraph: at least, and how many numbers from there on.
+/// Sentences in a paragraph: the least number, and how many numbers are possible from there on.
 const SENTENCES: (u64, u64) = (2, 5);
-/// Words in a sentence, likewise.
+/// Words in a sentence: the same two numbers.
 const SENTENCE_WORDS: (u64, u64) = (5, 30);
 
-/// Somebody or something to name.
+/// A person, place or text to draw.
 #[derive(Debug)]
 pub(crate) enum Person<'a> {
     Word(&'static [&'static str]),
     Country,
     FirstName,
     Username,
-    /// At the domain, or at a company's.
+    /// An address at the domain, or else at the domain of a company.
     Email(Option<Cow<'a, str>>),
     Words(i32),
     Paragraphs(i32),
@@ -75,7 +75,7 @@ fn push(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// For our own words, which are ASCII.
+/// Appends in lower case; the word lists are ASCII.
 fn push_lower(text: &str, out: &mut Vec<u8>) {
     out.extend(text.bytes().map(|byte| byte.to_ascii_lowercase()));
 }
@@ -85,7 +85,7 @@ fn draw_first_name(random: &mut Random) -> &'static str {
     random.word(names)
 }
 
-/// One word is any; of more, the first two are always the same.
+/// A single word is drawn; of several, the first two are always the same, as in the original.
 fn write_words(count: i64, first: &str, random: &mut Random, out: &mut Vec<u8>) {
     if count == 1 {
         return push(random.word(LATIN), out);
@@ -166,8 +166,8 @@ pub(crate) fn lorem<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
     }
 }
 
-/// Of one code the country's name, of several an object without those that are unknown, of none
-/// all.
+/// For one code the country's name; for several an object without unknown codes; for none all
+/// countries.
 pub(crate) fn countries_list<'a>(codes: &[&'a str]) -> Result<Action<'a>, Failure> {
     let entry = |(code, name): &(&str, &str)| format!("\"{code}\": \"{name}\"");
     let find = |wanted: &&str| COUNTRIES.iter().find(|(code, _)| code == wanted);

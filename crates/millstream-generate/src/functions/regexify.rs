@@ -1,9 +1,9 @@
 //! Texts that match a regular expression.
 //!
 //! The syntax is a part of the original's (dk.brics.automaton): characters, `\` before one that is
-//! meant itself, `.`, classes, groups, `|`, and `?`, `*`, `+`, `{n}`, `{n,}`, `{n,m}`, and text in
-//! double quotes. `.` and classes that exclude give printable ASCII only; what has no upper bound
-//! is repeated at most ten times more.
+//! to be taken literally, `.`, classes, groups, `|`, and `?`, `*`, `+`, `{n}`, `{n,}`, `{n,m}`, and
+//! text in double quotes. `.` and classes that exclude give printable ASCII only; what has no upper
+//! bound is repeated at most ten times more.
 
 use crate::error::Failure;
 use crate::functions::Action;
@@ -11,7 +11,7 @@ use crate::random::Random;
 
 const REPEATS_MORE: u32 = 10;
 const REPEATS_MOST: u32 = 1_000_000;
-/// Groups within groups.
+/// How deep groups may be nested.
 const DEPTH_MOST: usize = 100;
 /// Operators of the original that are not known here.
 const UNKNOWN: &str = "&~#@<>";
@@ -182,8 +182,9 @@ impl Parser<'_> {
         let mut ranges = Vec::new();
         while !self.take(']') {
             let first = self.class_letter()?;
-            let ranges_on = self.peek() == Some('-') && self.letters.get(self.at + 1) != Some(&']');
-            let last = if ranges_on && self.take('-') { self.class_letter()? } else { first };
+            // A `-` before the closing bracket is a character.
+            let is_range = self.peek() == Some('-') && self.letters.get(self.at + 1) != Some(&']');
+            let last = if is_range && self.take('-') { self.class_letter()? } else { first };
             ranges.push(first..=last);
         }
         let letters: Vec<char> = if excludes {

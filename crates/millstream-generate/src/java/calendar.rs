@@ -48,7 +48,7 @@ pub(crate) fn day_number(year: i64, month: i64, day: i64) -> i64 {
     if gregorian >= GREGORIAN_FROM {
         return gregorian;
     }
-    // Between the two, a date that never was counts as a Julian one.
+    // The ten days that the change of calendars skipped count as Julian dates, as in Java.
     days_before(year, month, false) + day - 1
 }
 

@@ -208,7 +208,7 @@ impl Reader<'_> {
         Some(i64::from(number))
     }
 
-    /// Index of the name the text goes on with, in full or its first three letters.
+    /// Index of the name that the text continues with, in full or its first three letters.
     fn name(&mut self, names: &[&str]) -> Option<i64> {
         for shortened in [false, true] {
             for (index, name) in names.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Questions to the brokers: which partitions there are, where they begin and end. Also commits to
 //! the consumer group. All calls block, so they are for threads that may.
 //!
-//! This is a client of its own: reading never waits for an answer to a question.
+//! It has a client of its own, so reading never waits for the answer to a question.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 pub const QUESTION_PATIENCE: Duration = Duration::from_secs(30);
 /// One attempt within the above; between attempts the client's events are looked at.
 const ATTEMPT: Duration = Duration::from_millis(1_000);
-/// How often something that is missing is asked for at a start, and how far apart.
-const LOOKS_AT_START: u32 = 5;
-const LOOK_INTERVAL: Duration = Duration::from_millis(400);
+/// How often a start asks again for topics that are missing, and how long it waits in between.
+const ATTEMPTS_AT_START: u32 = 5;
+const ATTEMPT_INTERVAL: Duration = Duration::from_millis(400);
 /// Events looked at in one go; the rest waits for the next time.
 const EVENTS_MAX: usize = 64;
 
@@ -93,6 +93,7 @@ impl Cluster {
         patience: Duration,
     ) -> Result<Partitions, SourceError> {
         match subscription {
+            // Kafka has no search by name: all topics are fetched, and the pattern is applied here.
             Subscription::Pattern { regex, .. } => {
                 let metadata = self.metadata(None, patience)?;
                 let mut partitions = Partitions::default();
@@ -113,23 +114,23 @@ impl Cluster {
         }
     }
 
-    /// As [`partitions`](Self::partitions), at a start: where something is not there that `is_all`
-    /// asks for, it is asked for again a few times. A broker that has just come back does not know
-    /// all topics at once.
+    /// As [`partitions`](Self::partitions), at a start: while `is_all` finds something
+    /// missing, the brokers are asked again a few times. A broker that has just come back does not
+    /// know all topics at once.
     pub fn partitions_at_start(
         &self,
         subscription: &Subscription,
         is_all: impl Fn(&Partitions) -> bool,
     ) -> Result<Partitions, SourceError> {
-        let mut looks = 1;
+        let mut attempts = 1;
         loop {
             let partitions = self.partitions(subscription, CONNECT_PATIENCE)?;
             let is_settled = partitions.unsettled.is_empty() && is_all(&partitions);
-            if is_settled || looks == LOOKS_AT_START {
+            if is_settled || attempts == ATTEMPTS_AT_START {
                 return Ok(partitions);
             }
-            looks += 1;
-            std::thread::sleep(LOOK_INTERVAL);
+            attempts += 1;
+            std::thread::sleep(ATTEMPT_INTERVAL);
         }
     }
 
@@ -229,6 +230,8 @@ impl Cluster {
             let left = patience.saturating_sub(waited);
             let error = match attempt(&self.client, ATTEMPT.min(left)) {
                 Ok(answer) => {
+                    // An answer proves that credentials are accepted, so an earlier refusal no
+                    // longer counts.
                     self.context().let_in();
                     return Ok(answer);
                 }
@@ -284,7 +287,8 @@ impl Partitions {
             }
             Some(_) => {}
         }
-        self.leaderless += topic.partitions().iter().filter(|of| of.leader() < 0).count();
+        self.leaderless +=
+            topic.partitions().iter().filter(|partition| partition.leader() < 0).count();
         let name: Arc<str> = topic.name().into();
         let ids = topic.partitions().iter().map(|p| PartitionId::new(name.clone(), p.id()));
         self.found.extend(ids);
@@ -333,9 +337,10 @@ fn no_answer(code: RDKafkaErrorCode) -> bool {
 /// brokers that [`protocol::error_code`](crate::protocol::error_code) lists.
 pub fn may_pass(code: RDKafkaErrorCode) -> bool {
     // librdkafka's own are below 0, and the brokers' are as they send them.
-    let of_brokers = i16::try_from(code as i32).is_ok_and(|code| ErrorCode(code).may_pass());
+    let may_pass_at_broker =
+        i16::try_from(code as i32).is_ok_and(|code| ErrorCode(code).may_pass());
     no_answer(code)
-        || of_brokers
+        || may_pass_at_broker
         || matches!(
             code,
             RDKafkaErrorCode::UnknownPartition

@@ -1,4 +1,4 @@
-//! What librdkafka tells about itself: log lines and errors, routed to `tracing`.
+//! librdkafka's own log lines and errors, routed to `tracing`.
 //!
 //! librdkafka reconnects by itself and says so each time. A person wants to hear of a broker that
 //! is away once, not ten times a second, so warnings of one kind are spaced out, and the raw log
@@ -55,7 +55,7 @@ impl Context {
         self.heard.lock().refused.clone()
     }
 
-    /// The brokers answered.
+    /// Notes that the brokers answered, so that an earlier refusal no longer counts.
     pub fn let_in(&self) {
         self.heard.lock().refused = None;
     }
@@ -80,7 +80,7 @@ impl Context {
 
 impl Heard {
     fn note(&mut self, reason: &str) {
-        // Behind it stand times and counts, which differ from attempt to attempt.
+        // The rest of the text has times and counts, which differ from attempt to attempt.
         let reason = reason.split(" (after ").next().unwrap_or(reason);
         if self.reasons.iter().any(|known| known == reason) {
             return;
@@ -99,7 +99,8 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         let code = error.rdkafka_error_code();
-        // The one follows from what was said of each, the other is no error.
+        // AllBrokersDown follows from the errors reported for each broker; the end of a partition
+        // is no error.
         let is_news = !matches!(
             code,
             Some(RDKafkaErrorCode::AllBrokersDown | RDKafkaErrorCode::PartitionEOF)

@@ -66,7 +66,7 @@ impl Drop for Pending {
             None => Ok(self.env.now_us()),
         };
         if let Some(done) = self.done.lock().take() {
-            // Nobody waits any more if the driver has given up.
+            // Sending fails only if the driver has given up waiting.
             let _ = done.send(result);
         }
     }
@@ -107,7 +107,7 @@ impl Deliveries {
         self.space.notified().await;
     }
 
-    /// What the client said of itself.
+    /// The receiver of the client's own events.
     pub fn context(&self) -> &Context {
         &self.context
     }
@@ -165,19 +165,21 @@ impl ProducerContext for Deliveries {
             });
         }
         self.reports.fetch_add(1, Ordering::Relaxed);
+        // Sequentially consistent, as in `expect_space`: either the publisher sees the space that
+        // this report freed, or this thread sees that it waits. So a report is never missed.
         if self.waiting.swap(false, Ordering::SeqCst) {
             self.space.notify_one();
         }
     }
 }
 
-/// Whether it says only that a record was not sent in time, and not why.
+/// True for a code that says only that a record was not sent in time, and not why.
 fn was_given_up(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode::{MessageTimedOut, PurgeInflight, PurgeQueue};
     matches!(code, MessageTimedOut | PurgeInflight | PurgeQueue)
 }
 
-/// Tells records apart that are looked for again in this process.
+/// A hash that identifies a record within this process: its seed is fixed, but not portable.
 pub fn hash(key: Option<&[u8]>, value: Option<&[u8]>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (key, value).hash(&mut hasher);

@@ -215,7 +215,7 @@ pub enum TimestampKind {
     LogAppend = 1,
 }
 
-/// What came out of a queue: a record, or an error or event of one partition.
+/// A message of a queue: a record, or an error or event of one partition.
 #[derive(Clone, Copy)]
 pub struct Message<'a> {
     raw: &'a c::rd_kafka_message_t,

@@ -10,13 +10,13 @@ use rdkafka::producer::{Producer as _, PurgeConfig};
 
 use super::native::ProducerClient;
 
-/// How long it waits for an event; how soon it notices that it should end.
+/// How long the thread waits for an event, and so how soon it notices that it should end.
 const POLL: Duration = Duration::from_millis(100);
-/// Records that wait for so long for brokers that refuse the credentials are given up: the client
-/// keeps the password that it was made with, and would try it until the records time out.
+/// How long records may wait for brokers that refuse the credentials. Then they are given up: the
+/// client keeps the password that it was made with, and would try it until the records time out.
 const REFUSED_PATIENCE_MS: i64 = 3_000;
 
-/// The running thread. Dropping it ends the thread, and lets go of its share of the client.
+/// The running thread. Dropping it ends the thread, and releases its reference to the client.
 pub struct Poller {
     stop: Arc<AtomicBool>,
     thread: Option<Thread>,
@@ -53,7 +53,7 @@ impl Poller {
     }
 }
 
-/// Records without their report: since when none came.
+/// How long records have waited without any delivery report.
 #[derive(Default)]
 struct Awaited {
     /// Milliseconds since the epoch, and how many reports there were then.
@@ -61,14 +61,15 @@ struct Awaited {
 }
 
 impl Awaited {
-    /// Takes in whether records are under way, and how many reports have come in all.
+    /// Notes whether records are under way, and how many reports have come in all.
     fn look(&mut self, is_any: bool, reports: u64, now_ms: i64, contact: &ContactWith) {
         match self.since {
             Some((since_ms, before)) if is_any && before == reports => {
                 contact.unanswered(since_ms);
                 return;
             }
-            // Others may wait for the same brokers: who waits for nothing says nothing of them.
+            // Answered only where something was awaited: other clients of the same brokers may
+            // still be waiting, and an idle one must not clear their state.
             Some(_) => contact.answered(),
             None => {}
         }

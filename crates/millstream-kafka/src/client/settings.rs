@@ -17,7 +17,6 @@ use rdkafka::types::RDKafkaConfRes;
 use super::context::log_level;
 use super::native::known_settings;
 
-/// The prefix of options that are the client's.
 /// How much a client that reads holds back at most, and the least that one answer to it may be:
 /// librdkafka wants it to be no less than the largest record by default.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
@@ -25,6 +24,7 @@ const FETCH_BYTES_MIN: usize = 1 << 20;
 /// Settings that say how large answers may be.
 const FETCH_SIZES: [&str; 3] =
     ["fetch.max.bytes", "message.max.bytes", "receive.message.max.bytes"];
+/// The prefix of options that are the client's.
 const PREFIX: &str = "kafka.";
 
 /// librdkafka's default of `message.max.bytes`.
@@ -35,14 +35,16 @@ const SERVERS: &str = "bootstrap.servers";
 
 /// How many requests may be under way to a broker; the setting has two names.
 const IN_FLIGHT: [&str; 2] = ["max.in.flight.requests.per.connection", "max.in.flight"];
-const IN_FLIGHT_OF_FEW: &str = "2";
+/// Requests under way to a broker for a topic of few partitions; see
+/// [`ClientSettings::producer_to`].
+const IN_FLIGHT_FOR_FEW_PARTITIONS: &str = "2";
 const FEW_PARTITIONS: usize = 8;
-/// How long a transaction may be open. A dead instance that is not started again keeps readers of
-/// its topics waiting for so long.
+/// How long a transaction may be open. A dead instance that is not started again keeps
+/// `read_committed` readers of its topics waiting for that long.
 const TRANSACTION_TIMEOUT: &str = "transaction.timeout.ms";
 const TRANSACTION_TIMEOUT_MS: u64 = 30_000;
 
-/// Whose code writes transactions, without the prefix: a setting of ours among the client's.
+/// Whose code writes transactions, without the prefix: the only setting that is not librdkafka's.
 const TRANSACTIONS: &str = "millstream.transactions";
 
 /// What the client is made for.
@@ -75,11 +77,11 @@ pub struct ClientSettings {
 enum Translation {
     /// The same under another name.
     Name(&'static str),
-    /// Bytes there, kibibytes here.
+    /// The same in bytes for the Java client, in kibibytes for librdkafka.
     Kibibytes(&'static str),
     /// The code that would use it does not exist here; leaving it out changes nothing.
     NoEffect,
-    /// Needs another way of saying it.
+    /// It has no counterpart; the text says what to use instead.
     Refuse(&'static str),
 }
 
@@ -221,7 +223,7 @@ impl ClientSettings {
             // A broker answers at once when it has something. A shorter wait only lets partitions
             // that are added later join the next request sooner.
             ("fetch.wait.max.ms", "100"),
-            // How soon fetching goes on after the queue was full; the default is a second.
+            // How soon fetching resumes after the queue was full; the default is a second.
             ("fetch.queue.backoff.ms", "5"),
             ("queued.max.messages.kbytes", &queue_kb),
         ]);
@@ -229,6 +231,9 @@ impl ClientSettings {
             // One answer of a broker; a larger record comes alone.
             config.set("fetch.max.bytes", queue.max(FETCH_BYTES_MIN).to_string());
         }
+        // Set after the user's settings, because the reader relies on them: the end of a partition
+        // tells a replay that its range is complete, offsets live in the checkpoint, and an offset
+        // that is gone is an error to be reported and not a reason to jump to another place.
         config.set("enable.partition.eof", "true");
         config.set("enable.auto.commit", "false");
         config.set("enable.auto.offset.store", "false");
@@ -241,7 +246,8 @@ impl ClientSettings {
     /// Settings of the client that asks about partitions, and commits to `group`, if there is one.
     pub fn control(&self, group: Option<&str>) -> ClientConfig {
         // The client is no member of the group. The time-out is how long a commit waits for its
-        // coordinator, and with it the end of the client: without brokers 45 s by default.
+        // coordinator, and so how long closing the client may take: 45 s by default if no broker
+        // answers.
         let defaults = [("isolation.level", "read_uncommitted"), ("session.timeout.ms", "6000")];
         let mut config = self.with_defaults(&defaults);
         match group {
@@ -272,7 +278,8 @@ impl ClientSettings {
         self.with_defaults(&defaults)
     }
 
-    /// The same, for a topic of so many partitions; 0 where that is not known.
+    /// As [`producer`](Self::producer), for a topic of `partitions` partitions; 0 if their number
+    /// is not known.
     ///
     /// The client puts the batch of one partition into a request, and has five under way to a
     /// broker. With few partitions and no linger that makes a request of nearly each record, and at
@@ -282,7 +289,7 @@ impl ClientSettings {
         let mut config = self.producer();
         let is_open = IN_FLIGHT.iter().all(|key| self.get(key).is_none());
         if is_open && (1..=FEW_PARTITIONS).contains(&partitions) {
-            config.set(IN_FLIGHT[0], IN_FLIGHT_OF_FEW);
+            config.set(IN_FLIGHT[0], IN_FLIGHT_FOR_FEW_PARTITIONS);
         }
         config
     }
@@ -300,8 +307,8 @@ impl ClientSettings {
         (config, timeout)
     }
 
-    /// The setting that transactions cannot do with, if there is one.
-    pub fn rules_transactions_out(&self) -> Option<&'static str> {
+    /// The setting that makes transactions impossible, if there is one.
+    pub fn setting_against_transactions(&self) -> Option<&'static str> {
         let is = |key: &str, fits: fn(&str) -> bool| self.get(key).is_some_and(fits);
         if is("acks", |acks| !matches!(acks, "all" | "-1"))
             || is("request.required.acks", |acks| !matches!(acks, "all" | "-1"))
@@ -352,7 +359,7 @@ impl ClientSettings {
 
 fn transactions(spelled: &str, value: &str) -> Result<Transactions, OptionError> {
     match value.trim().to_ascii_lowercase().as_str() {
-        // The second is what it was called first.
+        // `own` is the name that earlier versions had for it.
         "protocol" | "own" => Ok(Transactions::Protocol),
         "librdkafka" => Ok(Transactions::Librdkafka),
         _ => Err(OptionError::invalid(spelled, value, "'protocol' or 'librdkafka'")),
@@ -414,6 +421,8 @@ fn jaas(spelled: &str, value: &str) -> Result<Converted, OptionError> {
 fn check(key: &str, spelled: &str, value: &str) -> Result<(), OptionError> {
     let mut config = ClientConfig::new();
     config.set(key, value);
+    // One setting at a time, so that an error names the option; on an empty configuration, because
+    // settings that depend on each other are checked when the client is made.
     let Err(error) = config.create_native_config() else { return Ok(()) };
     let KafkaError::ClientConfig(result, text, ..) = error else {
         return Err(OptionError::of(spelled, format!("'{spelled}': {error}"), None));

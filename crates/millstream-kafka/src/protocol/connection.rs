@@ -13,9 +13,9 @@ use super::write::Writer;
 
 /// How long connecting may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
-/// How long an answer may take. Whoever asked connects anew then and asks again.
+/// How long an answer may take. After that the caller connects anew and asks again.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-/// Longer answers are not to these requests.
+/// No answer to these requests is longer: a larger length is not Kafka's.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// A connection; of no use any more after an error.
@@ -34,6 +34,8 @@ impl Connection {
         for address in (to.host.as_str(), to.port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
                 Ok(stream) => {
+                    // Requests are small and wait for their answers; Nagle's algorithm would hold
+                    // them back.
                     stream.set_nodelay(true)?;
                     stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
                     stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
@@ -59,6 +61,8 @@ impl Connection {
         read: impl FnOnce(&mut Reader<'_>) -> io::Result<T>,
     ) -> io::Result<T> {
         let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+        // Kafka answers the requests of one connection in their order, so the oldest one is
+        // answered next.
         let Some((number, api)) = self.awaited.pop_front() else {
             return Err(io::ErrorKind::NotConnected.into());
         };

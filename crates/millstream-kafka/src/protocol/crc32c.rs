@@ -1,6 +1,8 @@
 //! The checksum of record batches: CRC-32C (Castagnoli), eight bytes a step.
 
+/// Castagnoli's polynomial with its bits reversed, as the lowest bit is processed first.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
+/// Table N holds the checksum of each byte followed by N zero bytes ("slicing by 8", Intel 2006).
 const TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
@@ -35,6 +37,7 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {
         let word = u64::from_le_bytes(*word) ^ u64::from(crc);
+        // The first byte of a word has seven bytes after it, so it is looked up in the last table.
         crc = (0..8).fold(0, |sum, at| sum ^ TABLES[7 - at][(word >> (8 * at)) as usize & 0xff]);
     }
     for byte in rest {

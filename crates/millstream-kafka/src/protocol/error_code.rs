@@ -1,16 +1,16 @@
-//! The error codes of answers, and which of them pass.
+//! The error codes of answers, and which of them are transient.
 
 /// An error code as the brokers send it; 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorCode(pub i16);
 
-/// An error that passes.
+/// A transient error: the same request may succeed later.
 pub struct Passing {
     /// Its number.
     pub code: i16,
     /// Its name in Kafka.
     pub name: &'static str,
-    /// Who leads or keeps what has changed, or may have.
+    /// True if the leader or coordinator may have moved, so that it has to be looked up again.
     pub is_misplaced: bool,
 }
 
@@ -25,7 +25,7 @@ const fn moved(code: i16, name: &'static str) -> Passing {
 /// The errors after which Kafka's own client asks again: those of its `Errors` whose exception is a
 /// `RetriableException`, as of Kafka 4.3. Misplaced are those whose exception is an
 /// `InvalidMetadataException`, and those about coordinators and leaders' epochs. The last one is
-/// not among them; a broker that is not there may be there again.
+/// not among them; it is transient because a broker that is away may come back.
 pub const PASSING: [Passing; 33] = [
     waits(2, "CORRUPT_MESSAGE"),
     moved(3, "UNKNOWN_TOPIC_OR_PARTITION"),
@@ -84,7 +84,7 @@ impl ErrorCode {
         self.passing().is_some()
     }
 
-    /// What was asked belongs to another broker: find out which.
+    /// The request belongs to another broker, which has to be looked up.
     pub fn is_misplaced(self) -> bool {
         self.passing().is_some_and(|passing| passing.is_misplaced)
     }
@@ -98,16 +98,17 @@ impl ErrorCode {
         PASSING.iter().find(|passing| passing.code == self.0)
     }
 
-    /// The brokers do not know the writer any more: somebody else has its id, or they gave its
-    /// transaction up.
+    /// The brokers no longer accept the producer: another one has taken its id over, or they have
+    /// aborted its transaction.
     pub fn is_turned_away(self) -> bool {
         matches!(self, Self::INVALID_PRODUCER_EPOCH | Self::PRODUCER_FENCED)
     }
 
-    /// Not the transaction is at fault but a row: too large, for a topic that may not be written
+    /// A row is at fault and not the transaction: too large, for a topic that may not be written
     /// to, or of a time or form that the topic does not take.
     pub fn is_about_rows(self) -> bool {
-        // Too large twice, no such topic, not allowed, time, policy, invalid.
+        // MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TOPIC_EXCEPTION,
+        // TOPIC_AUTHORIZATION_FAILED, INVALID_TIMESTAMP, POLICY_VIOLATION, INVALID_RECORD.
         matches!(self.0, 10 | 18 | 17 | 29 | 32 | 44 | 87)
     }
 

@@ -1,4 +1,4 @@
-//! Which requests there are, in which versions, and what stands around them.
+//! Which requests there are, in which versions, and the header and length around each.
 
 use super::read::Reader;
 use super::write::Writer;
@@ -12,13 +12,14 @@ pub struct Api {
     pub version: i16,
 }
 
-/// What a broker can do. The only one whose answer has the plain header.
+/// The requests and features that a broker supports. Its answer alone has the old header (version
+/// 0): a client must be able to read it before it knows the broker's version.
 pub const API_VERSIONS: Api = Api { key: 18, version: 3 };
 /// Topics, partitions, leaders.
 pub const METADATA: Api = Api { key: 3, version: 12 };
-/// Which broker keeps a transactional id.
+/// Finds the coordinator of a transactional id.
 pub const FIND_COORDINATOR: Api = Api { key: 10, version: 4 };
-/// Takes a transactional id over.
+/// Takes a transactional id over, and gives the producer's id and epoch.
 pub const INIT_PRODUCER_ID: Api = Api { key: 22, version: 5 };
 /// Writes record batches. From this version on the brokers add partitions to the transaction.
 pub const PRODUCE: Api = Api { key: 0, version: 12 };
@@ -31,6 +32,8 @@ pub const NEEDED: [Api; 5] = [METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID, PROD
 /// A request with its header and length.
 pub fn frame(api: Api, correlation: i32, client: &str, body: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut bytes = Writer::default();
+    // Request header, version 2. The length in front is filled in at the end. The client's name
+    // keeps its length of two bytes even here, so that any broker can read the header.
     bytes.i32(0);
     bytes.i16(api.key);
     bytes.i16(api.version);

@@ -1,8 +1,8 @@
 //! As much of Kafka's protocol as a producer with transactions speaks: requests and answers as
 //! bytes, record batches, and a connection that blocks.
 //!
-//! librdkafka takes several hand-overs between threads and a request per partition for each
-//! transaction; a micro-batch every few milliseconds feels that. What is here serves
+//! librdkafka needs several hand-overs between threads and a request per partition for each
+//! transaction, which is too slow for a micro-batch every few milliseconds. What is here serves
 //! exactly-once sinks only; everything else stays with librdkafka.
 //!
 //! Nothing here reads a clock or decides what an error means for a query.
@@ -23,6 +23,6 @@ mod write;
 pub struct ProducerIdentity {
     /// The producer's id.
     pub id: i64,
-    /// Its epoch; the brokers turn older ones away.
+    /// Its epoch; the brokers refuse requests with an older one.
     pub epoch: i16,
 }

@@ -3,11 +3,13 @@
 const MULTIPLIER: u32 = 0x5BD1_E995;
 const SEED: u32 = 0x9747_B28C;
 
-/// The partition of a record with a key, among `partitions`.
+/// The partition of a record with a key, among `partitions`. The hash loses its sign bit, as in
+/// Java's `toPositive`.
 pub fn partition_of(key: &[u8], partitions: usize) -> usize {
     (murmur2(key) & 0x7fff_ffff) as usize % partitions
 }
 
+/// MurmurHash2 (Appleby, 2008) with the seed of Kafka's Java client.
 fn murmur2(key: &[u8]) -> u32 {
     let mut hash = SEED ^ key.len() as u32;
     let (words, rest) = key.as_chunks::<4>();

@@ -1,5 +1,5 @@
-//! Kafka's types out of bytes. Everything that does not fit is one error: the connection is of no
-//! use then.
+//! Decodes Kafka's types. All that does not follow the protocol is one error, after which the
+//! connection cannot be used: nobody knows where the next answer begins.
 
 use std::io;
 
@@ -28,7 +28,7 @@ impl<'a> Reader<'a> {
         Ok(self.take(N)?.try_into().expect("as many bytes were taken"))
     }
 
-    /// Leaves bytes out.
+    /// Skips bytes.
     pub fn skip(&mut self, count: usize) -> io::Result<()> {
         self.take(count).map(drop)
     }
@@ -48,7 +48,8 @@ impl<'a> Reader<'a> {
         Ok(i64::from_be_bytes(self.array()?))
     }
 
-    /// Seven bits a byte, the lowest first.
+    /// An unsigned variable-length integer: seven bits a byte, the lowest first; a set high bit
+    /// says that another byte follows.
     pub fn unsigned(&mut self) -> io::Result<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -61,10 +62,12 @@ impl<'a> Reader<'a> {
         Err(malformed())
     }
 
-    /// How many elements or bytes follow, or `None` for null.
+    /// How many elements or bytes follow, or `None` for null. Compact types store the count plus
+    /// one, and 0 for null.
     fn count(&mut self) -> io::Result<Option<usize>> {
         let count = usize::try_from(self.unsigned()?).map_err(|_| malformed())?;
-        // Each element has a byte at least: a larger count is not honest.
+        // Each element has at least one byte, so a larger count is malformed. The check keeps a bad
+        // answer from allocating gigabytes.
         match count.checked_sub(1) {
             Some(count) if count > self.rest.len() => Err(malformed()),
             count => Ok(count),

@@ -6,11 +6,13 @@ use super::write::{Writer, signed_len};
 
 /// The bytes of a batch beside its records.
 pub const OVERHEAD: usize = 61;
-/// Where the length ends and the counted bytes begin.
+/// Bytes before those that the batch's length counts: the base offset and the length itself.
 const AFTER_LENGTH: usize = 12;
-/// Where the checksum stands, and where what it covers begins.
+/// The place of the checksum, which covers all that follows it.
 const CHECKSUM: usize = 17;
 const MAGIC: i8 = 2;
+/// The attribute of a batch that belongs to a transaction; the lower bits say: not compressed, and
+/// timestamps of the producer.
 const TRANSACTIONAL: i16 = 1 << 4;
 
 /// A header's name and value.
@@ -50,7 +52,7 @@ impl RecordBatch {
         let body = record_len(record, self.count);
         let records = &mut self.records;
         records.signed(body as i64);
-        // Attributes, and the time since the batch's: all have the same.
+        // Attributes, of which there are none, and the time since the batch's, which all share.
         records.i8(0);
         records.signed(0);
         records.signed(i64::from(self.count));
@@ -68,15 +70,21 @@ impl RecordBatch {
     /// epoch before.
     pub fn encode(&self, writer: ProducerIdentity, sequence: i32, timestamp_ms: i64) -> Vec<u8> {
         let mut bytes = Writer::default();
+        // The base offset is the broker's to give; the length counts what follows it.
         bytes.i64(0);
         bytes.i32((self.bytes() - AFTER_LENGTH) as i32);
+        // The leader's epoch, which the broker sets. It stands before the checksum, so that the
+        // broker can change it.
         bytes.i32(-1);
         bytes.i8(MAGIC);
+        // The checksum, filled in at the end.
         bytes.i32(0);
         bytes.i16(TRANSACTIONAL);
+        // The offset of the last record relative to the first, then first and last timestamp.
         bytes.i32(self.count - 1);
         bytes.i64(timestamp_ms);
         bytes.i64(timestamp_ms);
+        // The brokers know a repeated batch by producer, epoch and sequence, and keep one copy.
         bytes.i64(writer.id);
         bytes.i16(writer.epoch);
         bytes.i32(sequence);

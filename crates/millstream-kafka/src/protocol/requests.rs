@@ -3,8 +3,8 @@
 use super::ProducerIdentity;
 use super::write::Writer;
 
-/// There are coordinators of groups, too.
-const OF_A_TRANSACTIONAL_ID: i8 = 1;
+/// The type of a coordinator's key; groups have 0.
+const TRANSACTIONAL_ID: i8 = 1;
 
 /// Record batches for one topic: partition and bytes.
 pub type Batches<'a> = (&'a str, Vec<(i32, Vec<u8>)>);
@@ -20,10 +20,12 @@ pub fn api_versions(body: &mut Writer) {
 pub fn metadata(body: &mut Writer, topics: &[&str]) {
     body.count(topics.len());
     for topic in topics {
+        // No topic id: the topic is asked for by name.
         body.raw(&[0; 16]);
         body.text(topic);
         body.end();
     }
+    // Topics may be created; permissions are not asked for.
     body.bool(true);
     body.bool(false);
     body.end();
@@ -31,7 +33,7 @@ pub fn metadata(body: &mut Writer, topics: &[&str]) {
 
 /// Asks which broker keeps the transactional id `id`.
 pub fn find_coordinator(body: &mut Writer, id: &str) {
-    body.i8(OF_A_TRANSACTIONAL_ID);
+    body.i8(TRANSACTIONAL_ID);
     body.count(1);
     body.text(id);
     body.end();
@@ -41,6 +43,8 @@ pub fn find_coordinator(body: &mut Writer, id: &str) {
 pub fn init_producer_id(body: &mut Writer, id: &str, timeout_ms: i32) {
     body.text(id);
     body.i32(timeout_ms);
+    // No producer id and epoch of an earlier request. With them the brokers would only raise that
+    // epoch; without them they take the id over from whoever has it.
     body.i64(-1);
     body.i16(-1);
     body.end();
@@ -49,6 +53,7 @@ pub fn init_producer_id(body: &mut Writer, id: &str, timeout_ms: i32) {
 /// Writes batches in the transaction of `id`, to be acknowledged by all replicas in sync.
 pub fn produce(body: &mut Writer, id: &str, timeout_ms: i32, topics: &[Batches<'_>]) {
     body.text(id);
+    // Acknowledged by all replicas in sync, which idempotent producers must ask for.
     body.i16(-1);
     body.i32(timeout_ms);
     body.count(topics.len());

@@ -1,4 +1,8 @@
 //! The bodies of answers, as far as they matter.
+//!
+//! An answer is read field by field in Kafka's order, and fields that do not matter are skipped.
+//! A leading `i32` is the time for which the broker throttles the client: the broker itself delays
+//! the answers, so nothing has to be done about it.
 
 use std::io;
 
@@ -30,20 +34,20 @@ pub type Node = (i32, Address);
 pub struct Topic {
     /// Its name.
     pub name: String,
-    /// Why there is no more.
+    /// The error of a topic that cannot be described.
     pub code: ErrorCode,
     /// The leader of each partition, by partition; -1 if there is none.
     pub leaders: Vec<i32>,
 }
 
-/// What became of one partition's batch.
+/// The outcome of one partition's batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The topic.
     pub topic: String,
     /// The partition.
     pub partition: i32,
-    /// What went wrong.
+    /// The error of that partition, or none.
     pub code: ErrorCode,
 }
 
@@ -106,7 +110,7 @@ pub fn metadata(body: &mut Reader<'_>) -> io::Result<(Vec<Node>, Vec<Topic>)> {
 
 fn topic(body: &mut Reader<'_>) -> io::Result<Topic> {
     let (code, name) = (ErrorCode(body.i16()?), body.text_or_null()?.unwrap_or_default());
-    // The topic's id, and whether it is Kafka's own.
+    // The topic's id (16 bytes), and whether the topic is internal.
     body.skip(17)?;
     let partitions = body.list(partition)?;
     body.i32()?;
@@ -124,6 +128,7 @@ fn topic(body: &mut Reader<'_>) -> io::Result<Topic> {
 fn partition(body: &mut Reader<'_>) -> io::Result<(i32, i32)> {
     body.i16()?;
     let (partition, leader) = (body.i32()?, body.i32()?);
+    // The leader's epoch.
     body.i32()?;
     // Replicas: all, in sync, offline.
     for _ in 0..3 {
@@ -151,13 +156,13 @@ pub fn find_coordinator(body: &mut Reader<'_>) -> io::Result<Result<Address, Err
     })
 }
 
-/// The writer from now on, or why not.
+/// The producer's id and epoch from now on, or why there are none.
 pub fn init_producer_id(body: &mut Reader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
     body.i32()?;
     identity(body)
 }
 
-/// The writer of the next transaction, or why this one is not ended.
+/// The producer's id and epoch for the next transaction, or why this one is not ended.
 pub fn end_txn(body: &mut Reader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
     body.i32()?;
     identity(body)
@@ -169,11 +174,11 @@ fn identity(body: &mut Reader<'_>) -> io::Result<Result<ProducerIdentity, ErrorC
     Ok(if code == ErrorCode::NONE { Ok(identity) } else { Err(code) })
 }
 
-/// What became of each batch.
+/// The outcome of each batch.
 pub fn produce(body: &mut Reader<'_>) -> io::Result<Vec<Written>> {
     by_topic(body, |partition| {
         let (index, code) = (partition.i32()?, ErrorCode(partition.i16()?));
-        // Offset, time and the log's start.
+        // The base offset, the time of appending and the start of the log, eight bytes each.
         partition.skip(24)?;
         partition.list(|record| {
             record.i32()?;

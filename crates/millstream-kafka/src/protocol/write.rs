@@ -1,4 +1,5 @@
-//! Kafka's types as bytes, as the flexible versions of requests have them.
+//! Encodes Kafka's types as the flexible versions of requests have them: compact lengths, and
+//! tagged fields at the end of each structure.
 
 /// Bytes under construction.
 #[derive(Debug, Default)]
@@ -52,7 +53,8 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Seven bits a byte, the lowest first.
+    /// An unsigned variable-length integer: seven bits a byte, the lowest first; the high bit says
+    /// that another byte follows.
     pub fn unsigned(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push((value & 0x7f) as u8 | 0x80);
@@ -61,12 +63,12 @@ impl Writer {
         self.bytes.push(value as u8);
     }
 
-    /// As `unsigned`, small negative numbers staying short.
+    /// A signed variable-length integer, zigzag-encoded so that small negative numbers stay short.
     pub fn signed(&mut self, value: i64) {
         self.unsigned(((value << 1) ^ (value >> 63)) as u64);
     }
 
-    /// The number of elements or bytes that follow.
+    /// The number of elements or bytes that follow, stored plus one: 0 would be null.
     pub fn count(&mut self, count: usize) {
         self.unsigned(count as u64 + 1);
     }

@@ -25,11 +25,11 @@ use crate::client::poller::Poller;
 use crate::client::settings::ClientSettings;
 use crate::error::SinkError;
 
-/// A publisher that waits for space looks again after this time, whatever it was told.
+/// A publisher that waits for space tries again after this time, even without a report.
 const SPACE_PATIENCE: Duration = Duration::from_millis(10);
-/// How long records in flight may take at the end.
+/// How long closing waits for the delivery reports of records in flight.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
-/// How often the end looks whether records are in flight still.
+/// How often closing checks whether records are still in flight.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A Kafka table that is written at least once.
@@ -104,7 +104,7 @@ impl AtLeastOnceSink {
         Ok(of_rows(acknowledgement, &self.columns))
     }
 
-    /// Waits for what is in flight, and lets go of the client.
+    /// Waits for the records in flight, and releases the client.
     pub async fn close(&mut self) -> Result<(), Failure> {
         let Some(producer) = self.producer.take() else { return Ok(()) };
         let begun = self.env.monotonic();

@@ -8,7 +8,7 @@ use millstream_engine::api::options::OptionError;
 
 use crate::error::SinkError;
 
-/// Which of a query's columns are what.
+/// The places of a record's parts among a query's columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkColumns {
     key: Option<usize>,
@@ -136,12 +136,12 @@ impl SinkRows {
         self.value.get(row)
     }
 
-    /// A row's topic, if the query says one.
+    /// A row's topic, if the query has that column.
     pub fn topic(&self, row: usize) -> Option<&str> {
         std::str::from_utf8(self.topic.as_ref()?.get(row)?).ok()
     }
 
-    /// A row's partition, if the query says one.
+    /// A row's partition, if the query has that column.
     pub fn partition(&self, row: usize) -> Option<i32> {
         let partitions = self.partition.as_ref()?;
         partitions.is_valid(row).then(|| partitions.value(row))

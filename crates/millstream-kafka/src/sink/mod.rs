@@ -1,8 +1,8 @@
 //! The option `delivery`: which of the two sinks a table gets.
 //!
-//! Whether the brokers allow transactions is known when they are asked, so it is decided when the
-//! sink is opened. A user who did not ask for exactly-once and may not use transactions gets
-//! at-least-once, with a warning; a user who asked for it gets the brokers' reason.
+//! Whether the brokers allow transactions is known only from their answer, so the choice is made
+//! when the sink is opened. A user who did not ask for exactly-once and may not use transactions
+//! gets at-least-once, with a warning; a user who asked for it gets the brokers' reason.
 
 mod at_least_once;
 mod columns;
@@ -25,14 +25,14 @@ use columns::SinkColumns;
 use exactly_once::{ExactlyOnceSink, NotOpened};
 use topic::description;
 
-/// What the table's options say.
+/// The guarantee that the table's options ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Nothing: exactly-once where the brokers allow it.
     Best,
     /// `exactly-once`.
     ExactlyOnce,
-    /// `at-least-once`, or acknowledgements that rule transactions out.
+    /// `at-least-once`, or client settings that make transactions impossible.
     AtLeastOnce,
 }
 
@@ -40,7 +40,7 @@ impl Wanted {
     /// Reads the option `delivery`.
     /// Errors: another value, or one that contradicts the client's settings.
     pub fn parse(options: &Options, settings: &ClientSettings) -> Result<Self, OptionError> {
-        let contradiction = settings.rules_transactions_out();
+        let contradiction = settings.setting_against_transactions();
         let Some(text) = options.get("delivery") else {
             return Ok(if contradiction.is_some() { Self::AtLeastOnce } else { Self::Best });
         };
@@ -77,15 +77,15 @@ impl KafkaSink {
     ) -> Result<Self, Failure> {
         let (wanted, settings, columns) = parse(table, schema)?;
         let (topic, table) = (topic_option(&table.options), &table.name);
-        // A batch query has no checkpoint and never goes on after a crash.
+        // A batch query has no checkpoint, so it never continues after a crash.
         let once = wanted == Wanted::AtLeastOnce || context.query_id.is_empty();
-        let (of_one, of_other) = (settings.clone(), columns.clone());
+        let (its_settings, its_columns) = (settings.clone(), columns.clone());
         Ok(Self {
             wanted,
             topic: topic.map(str::to_owned),
             table: table.clone(),
             exactly_once: (!once)
-                .then(|| ExactlyOnceSink::new(of_one, of_other, topic, table, context)),
+                .then(|| ExactlyOnceSink::new(its_settings, its_columns, topic, table, context)),
             at_least_once: AtLeastOnceSink::new(settings, columns, topic, table, context),
         })
     }
@@ -151,7 +151,7 @@ impl Sink for KafkaSink {
     }
 }
 
-/// What a table that is written says: the wanted guarantee, the client's settings, and the columns.
+/// The wanted guarantee, the client's settings and the columns of a table that is written.
 /// Errors: options or columns that cannot be.
 pub fn parse(
     table: &Table,

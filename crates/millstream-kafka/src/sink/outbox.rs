@@ -1,7 +1,7 @@
 //! Hands rows to one producer client, in order.
 //!
-//! Nothing here waits: when the client's queue is full the caller is told how far it came, waits in
-//! its own way, and comes back.
+//! Nothing here waits: when the client's queue is full the caller learns how many rows were taken,
+//! waits in its own way, and calls again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Outbox {
 
     /// Hands over rows from row `from` on, until the client's queue is full. Returns the row to go
     /// on with; it is the number of rows once all are handed over. `topic` is the option of that
-    /// name. Records that can never be sent are told to `pending`.
+    /// name. Records that can never be sent make `pending` fail.
     pub fn put(
         &mut self,
         rows: &SinkRows,

@@ -1,5 +1,5 @@
-//! Records that are never taken, as rows that the sink refuses: whoever runs the query finds out
-//! what they were made of.
+//! Records that the brokers never accept, as rows that the sink refuses: the driver finds the
+//! source records that they were made of.
 
 use arrow::array::RecordBatch;
 use millstream_engine::api::sink::{Acknowledgement, Classified, Failure, Kind, RefusedRow};
@@ -8,7 +8,8 @@ use super::columns::SinkColumns;
 use crate::client::delivery_reports::hash;
 use crate::error::SinkError;
 
-/// `error` as that of a row with these `columns`, where it is about one that is never taken.
+/// `error` as a refused row with these `columns`, where it is about a record that is never
+/// accepted.
 pub fn refused(error: SinkError, columns: &SinkColumns) -> Failure {
     let wanted = match &error {
         SinkError::NullTopic => None,
@@ -27,7 +28,7 @@ pub fn refused(error: SinkError, columns: &SinkColumns) -> Failure {
     RefusedRow::new(error, is_among).into()
 }
 
-/// `acknowledgement` of rows with these `columns`, whose errors are told as [`refused`] does.
+/// `acknowledgement` of rows with these `columns`, with errors converted by [`refused`].
 pub fn of_rows(acknowledgement: Acknowledgement, columns: &SinkColumns) -> Acknowledgement {
     let Acknowledgement::Later(accepted) = acknowledgement else { return acknowledgement };
     let columns = columns.clone();

@@ -16,7 +16,7 @@ use crate::error::{SinkError, SourceError};
 /// How long brokers may take to create a topic that is written to for the first time.
 const CREATE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a table's brokers are called where they do not answer.
+/// The name of a table's brokers in messages that they do not answer.
 pub fn brokers_of(topic: Option<&str>) -> String {
     format!("the brokers of {}", description(topic))
 }
@@ -61,7 +61,8 @@ pub fn create_missing(
     client: &ProducerClient,
 ) -> Result<(), SinkError> {
     let Some(topic) = partitions.missing.first().cloned() else { return Ok(()) };
-    // The producer's own question makes the broker create the topic, if it is set up so.
+    // A producer's request for metadata makes the broker create the topic, if
+    // `auto.create.topics.enable` is set; other clients' requests do not.
     let begun = env.monotonic();
     while env.monotonic() < begun + CREATE_PATIENCE {
         let metadata = client.client().fetch_metadata(Some(&topic), Duration::from_secs(1));

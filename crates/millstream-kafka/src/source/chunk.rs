@@ -32,7 +32,7 @@ pub struct Chunk {
 
 /// What one row costs beyond its key and value: offset, timestamp, its type and two offsets.
 const ROW_OVERHEAD_BYTES: usize = 28;
-/// What one header is reckoned to cost. An estimate is enough for a limit.
+/// An estimate of the bytes of one header, which is enough for a limit.
 const HEADER_BYTES: usize = 32;
 
 impl Chunk {
@@ -41,7 +41,7 @@ impl Chunk {
         self.offset.len()
     }
 
-    /// Memory it stands for, roughly; what the read-ahead limit counts.
+    /// Memory of its rows, about, which counts toward the read-ahead limit.
     pub fn bytes(&self) -> usize {
         let headers = self.headers.as_ref().map_or(0, |headers| {
             let ends = headers.value_offsets();
@@ -95,7 +95,8 @@ fn header_fields() -> Fields {
     ])
 }
 
-/// Collects rows for a [`Chunk`]. Reused: what the last chunk needed is reserved for the next.
+/// Collects rows for a [`Chunk`]. It is reused, and reserves for the next chunk what the last one
+/// needed.
 #[derive(Default)]
 pub struct ChunkBuilder {
     key: BytesBuilder,
@@ -179,7 +180,8 @@ struct BytesBuilder {
     bytes: Vec<u8>,
     /// Where each value ends. Arrow's 32 bits are enough: the reader finishes a chunk long before.
     ends: Vec<i32>,
-    /// Rows before the first null are not recorded: keys are often all null, values hardly ever.
+    /// Filled from the first null on: columns without nulls, as values are nearly always, cost
+    /// nothing here.
     valid: Vec<bool>,
     nulls: usize,
 }

@@ -31,6 +31,7 @@ pub fn shares(rows_max: u64, available: &[u64]) -> Vec<u64> {
         return available.to_vec();
     }
     let share = |rows: u64| {
+        // The product of two 64-bit counts may not fit into 64 bits.
         let exact = u128::from(rows_max) * u128::from(rows) / u128::from(total);
         u64::try_from(exact).expect("a share of rows_max is not above it").max(1).min(rows)
     };

@@ -1,8 +1,8 @@
 //! The Kafka source: reads any number of partitions ahead and hands out ranges of them.
 //!
 //! The client receives ahead on its own; the driver, when it looks for input, has the messages
-//! copied into columns and takes them, with a thread of the reader's helping while it is busy. A
-//! watcher looks after partitions that come and go.
+//! copied into columns and takes them; a thread of the reader helps while the driver is busy. A
+//! watcher notices partitions that appear and disappear.
 
 pub mod chunk;
 pub mod dead_letters;
@@ -112,7 +112,7 @@ impl KafkaSource {
         format!("{prefix}-{}-{id}", self.context.flow)
     }
 
-    /// The newest end of a partition that is known; `None` where the brokers did not tell any.
+    /// The newest end of a partition that is known; `None` where no broker has reported one.
     fn end_seen(&self, id: &PartitionId) -> Option<i64> {
         let at_start = self.ends.get(id).copied();
         self.reader.as_ref()?.end_seen(id).max(at_start)
@@ -177,7 +177,8 @@ impl Source for KafkaSource {
         let cluster = Cluster::new(&self.options.client, Some(&group), env, &self.table)?;
         self.cluster = Some(Arc::new(cluster));
         let position = position.map(positions).transpose()?;
-        // A query may have started and not finished a micro-batch: then it starts there again.
+        // Without a position but with an initial entry the query crashed before its first
+        // micro-batch; it starts at the same offsets again.
         if position.is_none() || log.get(INITIAL_ENTRY).await?.is_some() {
             self.initial = self.find_initial(&log).await?;
         }
@@ -308,7 +309,7 @@ impl Source for KafkaSource {
             let seen = self.end_seen(&id)?;
             Some((id, seen.max(read)))
         });
-        // Of a part of the partitions it would be taken for all.
+        // An offset that lacks partitions would be read as the offset of all of them.
         Some(to_source_offset(&latest.collect::<Option<_>>()?))
     }
 
@@ -336,7 +337,7 @@ impl Source for KafkaSource {
     }
 }
 
-/// What a table that is read says: its options, and how rows are made of its records.
+/// The options of a table that is read, and how rows are made of its records.
 /// Errors: options or columns that cannot be.
 pub fn parse(table: &Table, mode: ReadMode) -> Result<(SourceOptions, Rows), OptionError> {
     let options = SourceOptions::parse(&table.options, mode)?;
@@ -448,8 +449,8 @@ fn locate_times(
     Ok(offsets)
 }
 
-/// Holds a query's positions against the partitions there are now. Partitions that were not read
-/// before start at the earliest offset. Positions that do not exist any more are lost data: an
+/// Validates a query's positions against the partitions that exist now. Partitions that were not
+/// read before start at the earliest offset. Positions that do not exist any more are lost data: an
 /// error, or moved, as `failOnDataLoss` says.
 fn reconcile(
     cluster: &Cluster,
@@ -474,6 +475,7 @@ fn reconcile(
             offset = earliest;
         } else if offset > latest {
             report(DataLoss::Shrunk { id: id.clone(), position: offset, latest }, fail)?;
+            // The topic was made again, so all of its records are new.
             offset = earliest;
         }
         reconciled.insert(id.clone(), offset);
@@ -490,7 +492,7 @@ fn reconcile(
     Ok(Reconciled { position: reconciled, ends: latest })
 }
 
-/// Where a query goes on.
+/// Where a query continues.
 struct Reconciled {
     position: PerPartition,
     /// The ends of the partitions at that time.

@@ -1,6 +1,6 @@
-//! The thread that keeps an eye on the cluster: partitions that appear or vanish, brokers that let
-//! nobody in any more, and commits to the consumer group. It asks about once a second, through a
-//! client of its own.
+//! The thread that watches the cluster: partitions that appear or disappear, brokers that no
+//! longer accept the credentials, and commits to the consumer group. It asks about once a second,
+//! through a client of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,8 +25,8 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 /// A partition is gone if this many looks in a row do not find it: a broker that starts up may
 /// not know all topics for a moment.
 const LOOKS_UNTIL_GONE: u32 = 3;
-/// The brokers refuse the credentials if this many looks in a row say so. A client that runs keeps
-/// the password that it was made with, so one that was replaced needs another start of the flow.
+/// The credentials count as refused if this many looks in a row say so. A running client keeps the
+/// password that it was made with, so after a change of password the flow has to be restarted.
 const LOOKS_UNTIL_REFUSED: u32 = 3;
 /// How long the last commit may take.
 const LAST_COMMIT_PATIENCE: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ pub struct WatchInputs {
     pub fail_on_data_loss: bool,
     /// Where partitions are added and removed.
     pub buffer: Arc<ReadAhead>,
-    /// Who reads them.
+    /// Orders to the reader of the partitions.
     pub orders: Arc<Orders>,
     /// Whether any broker answers.
     pub brokers: ContactWith,
@@ -154,7 +154,7 @@ impl Watching {
                 }
                 return;
             }
-            // Without an answer nothing is known.
+            // Without an answer nothing is known about the partitions.
             Err(_) => return,
         };
         self.refusals = 0;
@@ -185,7 +185,7 @@ impl Watching {
 
     fn add(&self, new: &BTreeSet<PartitionId>) {
         let WatchInputs { cluster, buffer, orders, fail_on_data_loss, .. } = &self.inputs;
-        // It is looked at again in a second if the offsets cannot be had now.
+        // If the offsets cannot be read now, the next look in a second tries again.
         let Ok(earliest) = cluster.earliest(new) else { return };
         for (id, earliest) in earliest {
             if earliest > 0 {

@@ -1,8 +1,8 @@
 //! Reading: what the client has received becomes chunks of columns.
 //!
-//! One consumer, one queue. Whoever is free empties it: the driver itself when it looks for input,
-//! so that a record takes no more turns between threads than in a bare client; and a thread beside
-//! it while the driver is busy with a large micro-batch, so that copying the next one overlaps with
+//! One consumer, one queue. Two threads drain it: the driver itself when it looks for input,
+//! so that a record is handed between threads no more often than in a bare client; and a helper
+//! while the driver is busy with a large micro-batch, so that copying the next one overlaps with
 //! computing this one. Messages are copied into columns by partition and handed over under one
 //! lock; there is no work per record but the copy.
 
@@ -28,8 +28,8 @@ use crate::offsets::{EARLIEST, PartitionId, PerPartition};
 
 /// How often log lines of the client are looked at.
 const EVENTS_INTERVAL: Duration = Duration::from_millis(100);
-/// One look of the driver brings in about this many messages at most, so that they are on their way
-/// before more are copied.
+/// How many messages one look of the driver copies at most, about: they are processed before more
+/// are copied.
 const LOOK_MESSAGES_MAX: usize = 65_536;
 /// A micro-batch of this many rows keeps the driver busy for longer than waking a thread takes.
 const ROWS_WORTH_HELP: u64 = 8_192;
@@ -59,7 +59,7 @@ pub struct Reader {
     thread: Option<Thread>,
 }
 
-/// What others want of the reader.
+/// Orders of other threads to the reader.
 #[derive(Default)]
 pub struct Orders {
     wanted: Mutex<Wanted>,
@@ -94,7 +94,7 @@ impl Orders {
         self.given.notify_one();
     }
 
-    /// Waits for orders; without any comes back some time later.
+    /// Waits for orders, at most for [`EVENTS_INTERVAL`].
     fn take(&self) -> Wanted {
         let mut wanted = self.wanted.lock();
         if !wanted.stop && !wanted.help && wanted.list.is_empty() {
@@ -123,12 +123,12 @@ impl Reader {
         }
         let reading = Arc::new(Mutex::new(reading));
         let orders = Arc::new(Orders::default());
-        let (theirs, given) = (reading.clone(), orders.clone());
-        let thread = env.thread("kafka-reader", move || help(&theirs, &given));
+        let (reading_of_thread, given) = (reading.clone(), orders.clone());
+        let thread = env.thread("kafka-reader", move || help(&reading_of_thread, &given));
         Self { orders, client, reading, thread: Some(thread) }
     }
 
-    /// Where to tell the reader what to do.
+    /// Where orders to the reader are given.
     pub fn orders(&self) -> &Arc<Orders> {
         &self.orders
     }
@@ -179,7 +179,7 @@ fn help(reading: &Mutex<Reading>, orders: &Orders) {
             more = reading.lock().look();
             buffer.notify();
         }
-        // The driver may have found the lock taken.
+        // The driver may have found the lock taken while this thread held it.
         buffer.notify();
         serve_events(&client);
     }
@@ -250,7 +250,7 @@ impl Reading {
             Verdict::Hopeless(kind) => {
                 self.buffer.fail(SourceError::Read { id, offset, text, kind }.into());
             }
-            // The client goes on by itself, and the watcher notices topics that are gone.
+            // The client retries by itself, and the watcher notices topics that are gone.
             Verdict::Passing => {
                 let message = format!("reading {id}: {text}");
                 self.queue.client().context().warn_now_and_then(&format!("{code:?}"), &message);
@@ -285,7 +285,7 @@ impl DataLoss {
 pub enum Verdict {
     /// The offset does not exist.
     OutOfRange,
-    /// It will not get better by itself.
+    /// The error stays until a person acts.
     Hopeless(Kind),
     /// The client tries again by itself.
     Passing,
@@ -324,7 +324,7 @@ pub struct Inbox {
     include_headers: bool,
     slots: Vec<Slot>,
     by_topic: HashMap<String, HashMap<i32, usize>>,
-    /// Where the last message went; messages of a partition come in runs.
+    /// The slot of the last message: messages of a partition come in runs, so it is tried first.
     last: Option<(usize, i32, usize)>,
     touched: Vec<usize>,
     full: Vec<(usize, Arrival)>,
@@ -404,7 +404,7 @@ impl Inbox {
         slot
     }
 
-    /// What came in since the last call, by partition and in order.
+    /// The arrivals since the last call, by partition and in order.
     pub fn empty(&mut self, arrival_us: i64) -> Vec<(PartitionId, Arrival)> {
         // Identities hold within a drain only: a topic that is gone may leave its place to another.
         self.last = None;

@@ -63,7 +63,7 @@ impl Split for KafkaSplit {
     }
 }
 
-/// The records of a split, once more. Their numbers are their offsets.
+/// The records of a split, kept for a second reading. Their numbers are their offsets.
 struct PartitionRecords {
     id: PartitionId,
     chunks: Vec<Chunk>,
@@ -92,7 +92,7 @@ impl Records for PartitionRecords {
                 traced.push(Traced { rows, numbers: offsets(&chunk) });
                 continue;
             }
-            // Which ones were left out shows only one by one.
+            // Some were left out, and only decoding one by one shows which.
             for record in 0..chunk.rows() {
                 let record = chunk.slice(record, 1);
                 let rows = read(&record)?;

@@ -63,7 +63,7 @@ fn both(args: &[DataType]) -> Result<DataType> {
     Ok(if bytes { DataType::Binary } else { DataType::Utf8 })
 }
 
-/// BINARY if what is padded is, and what with, where that is said.
+/// BINARY if the padded argument is, and the padding where it is given.
 fn padded_type(args: &[DataType]) -> Result<DataType> {
     let bytes =
         [0, 2].into_iter().all(|at| args.get(at).is_none_or(|arg| *arg == DataType::Binary));

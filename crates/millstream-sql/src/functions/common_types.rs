@@ -1,5 +1,5 @@
-//! What decimals are brought to where they meet other values, as Spark has it. Where no decimal is
-//! among them DataFusion's rules hold.
+//! The common type of decimals and other values, as in Spark. Without decimals DataFusion's rules
+//! apply.
 //!
 //! Beside a decimal a whole number is one of as many digits as its type has, and a literal of as
 //! many as it is written with; with a DOUBLE, a FLOAT or text both become DOUBLEs. DataFusion would
@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 
 use super::decimals::{Operation, decimal_operation, digits_of, type_of, wider};
 
-/// The type that values of `types` become together.
+/// The common type of `types`, to which their values are cast.
 pub(super) fn common_type(types: &[DataType]) -> Option<DataType> {
     with_decimals(types).or_else(|| type_union_resolution(types))
 }
@@ -70,17 +70,18 @@ pub(super) fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Expr> {
             binary(*left, left_type, op, *right, right_type)
         }
         Expr::InList(InList { expr, list, negated }) => {
-            let mut all = together(std::iter::once(*expr).chain(list).collect(), schema)?;
+            let mut all = cast_together(std::iter::once(*expr).chain(list).collect(), schema)?;
             let list = all.split_off(1);
             let expr = Box::new(all.swap_remove(0));
             Ok(Expr::InList(InList { expr, list, negated }))
         }
         Expr::Between(Between { expr, negated, low, high }) => {
-            let mut all = together(vec![*expr, *low, *high], schema)?.into_iter().map(Box::new);
+            let mut all =
+                cast_together(vec![*expr, *low, *high], schema)?.into_iter().map(Box::new);
             let mut next = || all.next().expect("as many come back");
             Ok(Expr::Between(Between { expr: next(), negated, low: next(), high: next() }))
         }
-        Expr::Case(case) => Ok(Expr::Case(of_case(case, schema)?)),
+        Expr::Case(case) => Ok(Expr::Case(common_case(case, schema)?)),
         Expr::ScalarFunction(function) => call(function, schema),
         other => Ok(other),
     }
@@ -116,29 +117,29 @@ fn binary(
     let exact = exact_types([&left, &right], &types);
     match (operation, exact) {
         (Some(operation), Some([left_exact, right_exact])) => {
-            let left = brought(left, &types[0], &left_exact)?;
-            let right = brought(right, &types[1], &right_exact)?;
+            let left = cast_to(left, &types[0], &left_exact)?;
+            let right = cast_to(right, &types[1], &right_exact)?;
             Ok(decimal_operation(left, operation, right, true))
         }
         (_, exact) => {
             let common = with_decimals(exact.as_ref().unwrap_or(&types));
             let Some(common) = common else { return Ok(same(left, right)) };
-            let left = brought(left, &types[0], &common)?;
-            Ok(same(left, brought(right, &types[1], &common)?))
+            let left = cast_to(left, &types[0], &common)?;
+            Ok(same(left, cast_to(right, &types[1], &common)?))
         }
     }
 }
 
-/// What `left op right` is planned as where one side is a decimal and the other no double and no
-/// text: DataFusion would refuse some of these before [`rewritten`] has seen them.
+/// The plan of `left op right` where one side is a decimal and the other neither a double nor text.
+/// DataFusion would refuse some of these before [`rewritten`] sees them.
 pub(super) fn planned(left: &Expr, op: Operation, right: &Expr, schema: &DFSchema) -> Option<Expr> {
     let types = [left.get_type(schema).ok()?, right.get_type(schema).ok()?];
     exact_types([left, right], &types)?;
     Some(decimal_operation(left.clone(), op, right.clone(), true))
 }
 
-/// The decimals that two sides of an operator are, where one is a decimal and the other no double
-/// and no text.
+/// The decimal types of both sides of an operator, where one is a decimal and the other neither a
+/// double nor text.
 fn exact_types(sides: [&Expr; 2], types: &[DataType; 2]) -> Option<[DataType; 2]> {
     if !types.iter().any(is_decimal) {
         return None;
@@ -164,9 +165,9 @@ fn literal_digits(expr: &Expr) -> Option<u8> {
     u8::try_from(value.trim_start_matches('-').len()).ok()
 }
 
-/// `expr` as a value of type `to`; a literal as a literal, so that it still reads as one, but not
-/// as a BIGINT, which would be narrowed again.
-fn brought(expr: Expr, from: &DataType, to: &DataType) -> Result<Expr> {
+/// `expr` cast to the type `to`. A literal stays a literal, for rules that look for one; except as
+/// a BIGINT, which another rule would narrow again.
+fn cast_to(expr: Expr, from: &DataType, to: &DataType) -> Result<Expr> {
     if from == to {
         return Ok(expr);
     }
@@ -181,29 +182,29 @@ fn brought(expr: Expr, from: &DataType, to: &DataType) -> Result<Expr> {
     Ok(cast(expr, to.clone()))
 }
 
-/// Brings all to one type if a decimal is among them.
-fn together(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+/// Casts all to their common type if a decimal is among them.
+fn cast_together(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     let types = exprs.iter().map(|expr| expr.get_type(schema)).collect::<Result<Vec<_>>>();
     let Ok(types) = types else { return Ok(exprs) };
     let Some(common) = with_decimals(&types) else { return Ok(exprs) };
-    exprs.into_iter().zip(types).map(|(expr, from)| brought(expr, &from, &common)).collect()
+    exprs.into_iter().zip(types).map(|(expr, from)| cast_to(expr, &from, &common)).collect()
 }
 
-fn of_case(case: Case, schema: &DFSchema) -> Result<Case> {
+fn common_case(case: Case, schema: &DFSchema) -> Result<Case> {
     let Case { expr, when_then_expr, else_expr } = case;
     let (whens, thens): (Vec<_>, Vec<_>) =
         when_then_expr.into_iter().map(|(when, then)| (*when, *then)).unzip();
     let (expr, whens) = match expr {
         None => (None, whens),
         Some(expr) => {
-            let mut all = together(std::iter::once(*expr).chain(whens).collect(), schema)?;
+            let mut all = cast_together(std::iter::once(*expr).chain(whens).collect(), schema)?;
             let whens = all.split_off(1);
             (all.pop().map(Box::new), whens)
         }
     };
     let count = thens.len();
     let mut results =
-        together(thens.into_iter().chain(else_expr.map(|expr| *expr)).collect(), schema)?;
+        cast_together(thens.into_iter().chain(else_expr.map(|expr| *expr)).collect(), schema)?;
     let else_expr = results.split_off(count).pop().map(Box::new);
     let when_then_expr = whens.into_iter().zip(results);
     let when_then_expr =
@@ -219,11 +220,11 @@ fn call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     let name = function.func.name();
     if OF_ONE_TYPE.contains(&name) {
         let func = match name {
-            // The same, but for DataFusion's ideas of what goes with what.
+            // `nvl` is `coalesce`, but DataFusion coerces its arguments by other rules.
             "nvl" | "ifnull" => datafusion::functions::core::coalesce(),
             _ => function.func,
         };
-        let args = together(function.args, schema)?;
+        let args = cast_together(function.args, schema)?;
         return Ok(Expr::ScalarFunction(ScalarFunction { func, args }));
     }
     if name == "nvl2" && function.args.len() == 3 {
@@ -253,15 +254,16 @@ fn call(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     let types = [left.get_type(schema)?, right.get_type(schema)?];
     let Some([left_exact, right_exact]) = exact_types([left, right], &types) else {
         if let Some(operator) = operation.planned_early(name) {
-            // What looked like a decimal when it was planned has turned out to be none.
+            // A side that was taken for a decimal when the operator was planned has another type by
+            // now.
             let [left, right] = [left, right].map(|side| Box::new(side.clone()));
             return Ok(Expr::BinaryExpr(BinaryExpr { left, op: operator, right }));
         }
-        let args = together(function.args, schema)?;
+        let args = cast_together(function.args, schema)?;
         return Ok(Expr::ScalarFunction(ScalarFunction { args, ..function }));
     };
-    let left = brought(left.clone(), &types[0], &left_exact)?;
-    let right = brought(right.clone(), &types[1], &right_exact)?;
+    let left = cast_to(left.clone(), &types[0], &left_exact)?;
+    let right = cast_to(right.clone(), &types[1], &right_exact)?;
     Ok(decimal_operation(left, operation, right, strict))
 }
 
@@ -273,21 +275,21 @@ fn if_there(args: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
     let (then, otherwise) = (Box::new(next()), Box::new(next()));
     let when_then_expr = vec![(when, then)];
     let case = Case { expr: None, when_then_expr, else_expr: Some(otherwise) };
-    Ok(Expr::Case(of_case(case, schema)?))
+    Ok(Expr::Case(common_case(case, schema)?))
 }
 
 /// `nullif` compares in the common type, and its result has the type of the first argument.
 fn null_if(function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
     let types = function.args.iter().map(|arg| arg.get_type(schema)).collect::<Result<Vec<_>>>()?;
     let common = common_type(&types);
-    let args = together(function.args, schema)?;
+    let args = cast_together(function.args, schema)?;
     let call = Expr::ScalarFunction(ScalarFunction { args, ..function });
     let is_same = common.is_none_or(|common| common == types[0]) || types[0].is_null();
     Ok(if is_same { call } else { cast(call, types[0].clone()) })
 }
 
-/// Brings the columns of a VALUES together where decimals are among them. By now its builder has
-/// put casts to what DataFusion would bring them to.
+/// Casts the columns of a VALUES to their common types where decimals are among them. The casts
+/// that its builder has added for DataFusion's own common types are removed first.
 pub(super) fn of_values(values: Values) -> Result<LogicalPlan> {
     let Values { schema, values: mut rows } = values;
     let none = DFSchema::empty();
@@ -304,13 +306,13 @@ pub(super) fn of_values(values: Values) -> Result<LogicalPlan> {
         let types = cells.iter().map(|cell| cell.get_type(&none)).collect::<Result<Vec<_>>>()?;
         let Some(common) = with_decimals(&types) else { continue };
         for ((row, cell), of) in rows.iter_mut().zip(cells).zip(types) {
-            row[column] = brought(cell, &of, &common)?;
+            row[column] = cast_to(cell, &of, &common)?;
         }
     }
     LogicalPlanBuilder::values(rows)?.build()
 }
 
-/// Brings the columns of a UNION together where decimals are among them.
+/// Casts the columns of a UNION to their common types where decimals are among them.
 pub(super) fn of_union(union: Union) -> Result<Union> {
     let columns = union.inputs.first().map_or(0, |input| input.schema().fields().len());
     let same_width = union.inputs.iter().all(|input| input.schema().fields().len() == columns);

@@ -76,7 +76,7 @@ fn replace(regex: &Regex, text: &str, start: usize, replacement: &Replacement, o
     out.push_str(&text[copied..]);
 }
 
-/// The group that is asked for: group 1 unless said otherwise.
+/// The group that is asked for; group 1 by default.
 fn group(args: &Arguments, row: usize, regex: &Regex) -> Result<Option<usize>> {
     let group = if args.len() > 2 { args.int(2).get(row) } else { Some(1) };
     let Some(group) = group else { return Ok(None) };

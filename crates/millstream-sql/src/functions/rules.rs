@@ -72,7 +72,7 @@ fn literal(expr: Expr) -> Result<Expr> {
 }
 
 /// Puts Spark's casts and checked arithmetic where the plan has Arrow's, and the clock for
-/// `unix_timestamp()`. Runs after types are coerced, so that casts nobody wrote are covered too.
+/// `unix_timestamp()`. Runs after types are coerced, so that implicit casts are covered too.
 #[derive(Debug)]
 pub(super) struct SparkMeaning {
     pub current_seconds: Arc<ScalarUDF>,

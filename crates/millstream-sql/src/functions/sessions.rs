@@ -65,7 +65,7 @@ impl PartitionEvaluator for Merge {
     }
 }
 
-/// For each session the start and end of what it is part of.
+/// For each row's session, start and end of the merged session that it belongs to.
 fn merged(starts: &[i64], ends: &[i64]) -> (Vec<i64>, Vec<i64>) {
     let (mut all_starts, mut all_ends) = (Vec::new(), Vec::new());
     let mut first = 0;

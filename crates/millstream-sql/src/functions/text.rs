@@ -32,7 +32,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("divide", &[Double, Double], returns_double, divide),
 ];
 
-/// Where the text argument `part` first stands in the text argument `whole`, in characters from 1;
+/// The first place of the text argument `part` in the text argument `whole`, in characters from 1;
 /// 0 if nowhere. A third argument is the character to begin at.
 fn locate(args: &Arguments, part: usize, whole: usize) -> Result<ArrayRef> {
     let (parts, wholes) = (args.text(part), args.text(whole));

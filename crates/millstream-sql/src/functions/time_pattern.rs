@@ -228,7 +228,7 @@ fn zero_offset(letter: char, count: usize) -> &'static str {
     }
 }
 
-/// What a text said.
+/// The fields that were read from a text.
 #[derive(Clone, Default)]
 struct Fields {
     year: Option<i64>,

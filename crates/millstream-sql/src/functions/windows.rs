@@ -1,8 +1,8 @@
 //! Windows of event time: `window`, `session_window`, `window_time`.
 //!
-//! A window is a STRUCT of its start, which is in it, and its end, which is not. The intervals in
-//! the text were made microseconds before; a sliding window becomes a call of [`LIST`], whose
-//! elements a plan makes rows of, and sessions that overlap are made one by [`super::sessions`].
+//! A window is a STRUCT of its start, inclusive, and its end, exclusive. The intervals of the text
+//! are microseconds by now; a sliding window becomes a call of [`LIST`], whose elements a plan
+//! unnests into rows, and sessions that overlap are merged by [`super::sessions`].
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use Param::{Any, EventTime, Long};
 
 /// The window of a time; without overlap, since one row stays one row.
 pub(crate) const WINDOW: &str = "window";
-/// The windows of a time, ascending: internal.
+/// The windows of a time, ascending. Only plans call it, not queries.
 pub(crate) const LIST: &str = "windows";
 /// From a time to a gap after it.
 pub(crate) const SESSION: &str = "session_window";
@@ -146,6 +146,8 @@ impl Shape {
 
     /// The start of the last window that `time_us` is in.
     fn last_start(&self, time_us: i64) -> Option<i64> {
+        // In 128 bits, so that times near the ends of the range do not overflow; and by Euclid's
+        // remainder, so that times before the epoch fall into the window that they are in.
         let since = i128::from(time_us) - i128::from(self.start_us);
         let into = since.rem_euclid(i128::from(self.slide_us));
         i64::try_from(i128::from(time_us) - into).ok()
@@ -237,7 +239,7 @@ fn session(args: &Arguments) -> Result<ArrayRef> {
             Some(gap) => Some(after(time_us, gap).ok_or_else(|| out_of_range(time_us))?),
             None => None,
         };
-        // A gap of nothing or less makes no session; such rows are left out.
+        // A gap of zero or less makes no session; such rows are left out, as in Spark.
         let end = end.filter(|end| *end > time_us);
         valid.push(end.is_some());
         ends.push(end.unwrap_or(0));
@@ -293,7 +295,7 @@ impl Gaps {
     }
 }
 
-/// `time_us` and `gap` together; months first, on the calendar.
+/// `time_us` plus `gap`: months first, on the calendar, then the rest.
 fn after(time_us: i64, gap: Interval) -> Option<i64> {
     if gap.months == 0 {
         return time_us.checked_add(gap.us);

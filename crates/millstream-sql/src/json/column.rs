@@ -1,7 +1,7 @@
 //! Phase 2 of decoding: appends values to Arrow columns, each by its column's type.
 //!
 //! Every append adds exactly one row, whatever the value is, so that columns stay aligned and
-//! nothing has ever to be taken back.
+//! nothing ever has to be removed again.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::values::calendar::{parse_date, parse_timestamp, parse_timestamp_ntz};
 /// How well a value fitted its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
-    /// The value, or a null that stands in the text, was appended.
+    /// The value, or a null of the text itself, was appended.
     Whole,
     /// Something within the value became null.
     Partly,
@@ -416,6 +416,8 @@ impl StructColumn {
             worst = worst.max(column.append(record, self.found.get(at), scratch));
         }
         self.validity.append_non_null();
+        // A field that does not fit becomes null by itself; unlike an array's element it does not
+        // make the whole null, as in Spark.
         worst.min(Fit::Partly)
     }
 

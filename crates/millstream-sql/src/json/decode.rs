@@ -1,4 +1,5 @@
-//! From JSON records to record batches; a source's splits call this for every record they read.
+//! Decodes JSON records into record batches; a source's splits call this for every record they
+//! read.
 //!
 //! Each record is passed over once to check it and to find the wanted values ([`super::scan`]),
 //! and then every wanted value is appended to its column ([`super::column`]). Nothing is allocated
@@ -40,7 +41,7 @@ pub struct DecodeOptions {
     pub mode: ParseMode,
     /// The column of type STRING that gets the text of malformed records, if the schema has it.
     pub column_name_of_corrupt_record: Option<String>,
-    /// Whether a key may differ from its column's name in case. An exact match goes first.
+    /// Whether a key may differ from its column's name in case. An exact match overrides others.
     pub ignore_case: bool,
 }
 
@@ -114,7 +115,7 @@ impl<'a> From<&'a StringArray> for Values<'a> {
     }
 }
 
-/// What came out of some records.
+/// The rows decoded from some records.
 #[derive(Clone, Debug)]
 pub struct Decoded {
     /// The rows, with the projected columns.
@@ -172,7 +173,7 @@ pub enum UnsupportedSchema {
 pub struct Decoder {
     mode: ParseMode,
     schema: SchemaRef,
-    /// The same columns, all of them nullable: what the builders make.
+    /// The columns as the builders make them, all of them nullable.
     loose: SchemaRef,
     /// By column: whether it was declared NOT NULL.
     required: Vec<bool>,
@@ -218,8 +219,8 @@ impl Decoder {
         let names = loose.iter().map(|field| field.name().as_str()).enumerate();
         let names = names.filter(|(at, _)| Some(*at) != corrupt);
         let strict = |(at, (field, declared)): (usize, (&Field, &&Field))| {
-            // A permissive query goes on with nulls in columns declared NOT NULL, and sound records
-            // have nothing in the column for malformed ones.
+            // A permissive query continues with nulls in columns declared NOT NULL, and sound
+            // records have nothing in the column for malformed ones.
             let is_permissive = options.mode == ParseMode::Permissive;
             let can_be_null = declared.is_nullable() || is_permissive || Some(at) == corrupt;
             field.clone().with_nullable(can_be_null)
@@ -252,14 +253,14 @@ impl Decoder {
         self.decode_all(values.into(), None)
     }
 
-    /// Decodes `values` but for malformed records, whatever the mode; `reject` hears of each.
+    /// Decodes `values` except malformed records, whatever the mode; `reject` is called with each.
     pub fn decode_apart<'a>(
         &mut self,
         values: impl Into<Values<'a>>,
         mut reject: impl FnMut(MalformedRecord),
     ) -> Decoded {
         let decoded = self.decode_all(values.into(), Some(&mut reject));
-        decoded.expect("nothing fails where malformed records are told of")
+        decoded.expect("nothing fails where malformed records are rejected")
     }
 
     fn decode_all(
@@ -279,6 +280,7 @@ impl Decoder {
             if let Some(reject) = &mut reject {
                 reject(self.describe(row, &values.bytes[values.range(row)], fault));
             } else if self.mode == ParseMode::FailFast {
+                // The builders must be empty for the next call.
                 self.columns.iter_mut().for_each(|column| drop(column.finish()));
                 return Err(self.describe(row, &values.bytes[values.range(row)], fault));
             }
@@ -298,6 +300,7 @@ impl Decoder {
             }
         };
         if located.is_err() {
+            // Values found before the mistake do not count: the record is no JSON.
             self.found.clear();
         }
         let text = record.and_then(Result::ok).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! From rows to JSON text, as Spark's `to_json` writes it; compact, one object a row.
+//! Encodes rows as JSON text, as Spark's `to_json` does: compact, one object per row.
 //!
 //! For each record batch a tree of writers is made, one for each column and for each part of its
 //! type; a row is then written without looking at types and without allocating.
@@ -69,7 +69,7 @@ pub fn row(rows: &RecordBatch, at: usize) -> Result<String, UnsupportedType> {
     Ok(encode(&row, EncodeOptions::default())?.value(0).to_owned())
 }
 
-/// Writes each value of a column as it stands in JSON, but without quotation marks and escapes;
+/// Writes each value of a column as in JSON, but without quotation marks and escapes;
 /// nulls become null. That is also how Spark writes the columns of CSV files.
 pub fn plain_texts(values: &ArrayRef) -> Result<StringArray, UnsupportedType> {
     let part = Part::new(values, EncodeOptions::default())?;
@@ -173,7 +173,7 @@ impl Part {
         if self.is_null(row) { out.push_str("null") } else { self.writer.write(row, out) }
     }
 
-    /// A column of nothing but nulls has no list of them.
+    /// Whether a row is null. An array of the type NULL has no null buffer, so it is asked by type.
     fn is_null(&self, row: usize) -> bool {
         matches!(self.writer, Writer::Null) || self.values.is_null(row)
     }
@@ -243,6 +243,7 @@ impl Writer {
             Self::UInt64(values) => integer(values.value(row), out),
             Self::Float32(values) => {
                 let value = values.value(row);
+                // JSON has no NaN and infinities; Spark writes them as strings.
                 quoted_if(!value.is_finite(), out, |out| write_float(value, out));
             }
             Self::Float64(values) => {

@@ -1,16 +1,17 @@
-//! From the keys of an object to columns.
+//! Finds the columns that the keys of an object belong to.
 //!
 //! Records of one stream have nearly always the same keys in the same order. So the keys of the
 //! records so far are kept in their order, and a key is first compared with the one that came next
-//! last time. Only a surprise is looked up by hash.
+//! last time. Only an unexpected key is looked up by hash.
 
 use std::collections::HashMap;
 
 use super::scan::{Kind, Scanner, Span};
 
-/// How many keys are remembered in order: beyond, objects are maps in disguise.
+/// How many keys are remembered in order. Objects with more are used as maps, whose keys do not
+/// repeat.
 const LEARNED_MAX: usize = 128;
-/// How many remembered keys a record may leave out before the next key is a surprise.
+/// How many remembered keys a record may leave out before the next key is looked up by hash.
 const LEFT_OUT_MAX: usize = 3;
 
 /// Which column a key belongs to.

@@ -93,7 +93,8 @@ impl Blame<'_> {
             SchemaError::FieldNotFound { field, valid_fields } => {
                 self.no_column(field, valid_fields, at)
             }
-            // A name that could mean two columns was refused before; this is about the result.
+            // An ambiguous name in the query was refused before, so this is about the result's
+            // columns.
             SchemaError::AmbiguousReference { field } => {
                 let at = at.or_else(|| self.spans_of(field)).or_else(|| self.find(&field.name));
                 self.twins(&field.name, at)
@@ -138,7 +139,7 @@ impl Blame<'_> {
             let help = suggest(table, "tables and columns", known);
             return Diagnostic { message, ..diagnostic }.help(help);
         }
-        // A column of the very table that was named comes before one of another.
+        // A column of the table that was named is suggested before one of another table.
         let own = valid.iter().filter(|column| {
             let table = column.relation.as_ref().map(|table| demangle(table.table()));
             qualifier.is_none() || table == qualifier

@@ -44,7 +44,7 @@ pub fn condition(
     condition.plan(&logical::spark_state(state), schema)
 }
 
-/// A condition on one row, as it stands in a text.
+/// A condition on one row, as tokens of a text.
 pub struct Condition<'a> {
     /// The text.
     pub lexed: &'a Lexed,

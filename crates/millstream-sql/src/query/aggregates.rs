@@ -1,4 +1,4 @@
-//! Spark's calls of aggregates that are other calls in disguise.
+//! Calls of Spark's aggregates that are rewritten as other calls.
 //!
 //! - `count_if(c)` counts where `c` is true; `count(DISTINCT a, b)` counts pairs;
 //! - the second argument of `first`, `last` and `any_value` says IGNORE NULLS;
@@ -16,7 +16,7 @@ use super::ast::{arguments, call, function_name, text};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::lexer::Lexed;
 
-/// The least error that the sketch behind `approx_count_distinct` stays within.
+/// The relative error of the sketch behind `approx_count_distinct`: a smaller one cannot be met.
 const RSD_LEAST: f64 = 0.0082;
 
 /// Rewrites a call where it is one of these.
@@ -56,7 +56,7 @@ pub(crate) fn rewrite(lexed: &Lexed, expr: &mut Expr) -> Result<(), Diagnostic> 
             *expr = cast(expr.clone(), ast::DataType::BigInt(None));
         }
         ("regr_count", _) if !function.name.to_string().starts_with('`') => {
-            // In quotation marks it is not looked at a second time.
+            // The quotation marks show that the call has been rewritten already.
             quote(function);
             *expr = cast(expr.clone(), ast::DataType::BigInt(None));
         }

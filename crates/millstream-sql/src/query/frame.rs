@@ -17,7 +17,7 @@ pub(crate) struct Column {
 #[derive(Clone, Debug)]
 pub(crate) struct Relation {
     pub(crate) name: Option<String>,
-    /// `None` where the columns cannot be told from the text.
+    /// `None` where the text does not determine the columns.
     pub(crate) columns: Option<Vec<Column>>,
     /// The relation whose column it has become, for a lateral view.
     pub(crate) within: Option<String>,
@@ -29,9 +29,9 @@ pub(crate) struct Frame {
     pub(crate) relations: Vec<Relation>,
     /// Names that the SELECT list gives.
     pub(crate) aliases: Vec<String>,
-    /// The names of the result come before the relations' columns, as for ORDER BY.
+    /// True where names of the result override the relations' columns, as in ORDER BY.
     pub(crate) result_first: bool,
-    /// Columns that joins make one of; `None` where they cannot be told (NATURAL JOIN).
+    /// Columns that joins merge; `None` where the text does not determine them (NATURAL JOIN).
     pub(crate) merged: Option<Vec<String>>,
     /// The window of event time that the block groups by, as a call.
     pub(crate) window: Option<Expr>,
@@ -41,7 +41,7 @@ pub(crate) struct Frame {
 pub(crate) struct Resolved {
     /// The parts, spelled as declared.
     pub(crate) parts: Vec<String>,
-    /// It goes into a struct, so its last part is a field, not a column.
+    /// True where its last part is a field of a struct, not a column.
     pub(crate) is_field: bool,
     /// Its type, where known.
     pub(crate) data_type: Option<DataType>,
@@ -138,7 +138,7 @@ fn unique<'a>(names: impl Iterator<Item = &'a str> + Clone, name: &str) -> Optio
     exact.or(near.all(|other| other == first).then_some(first))
 }
 
-/// Goes on from a column into the fields of its struct.
+/// Resolves the parts after a column as fields of its struct.
 fn into_fields(mut parts: Vec<String>, column: &Column, fields: &[Ident]) -> Resolved {
     parts.push(column.name.clone());
     let mut data_type = column.data_type.clone().and_then(known);
@@ -177,7 +177,7 @@ fn into_fields(mut parts: Vec<String>, column: &Column, fields: &[Ident]) -> Res
     Resolved { parts, is_field: !fields.is_empty(), data_type, wrong_field, array_at }
 }
 
-/// A type, unless the text does not tell it.
+/// A type, unless the text leaves it open.
 pub(crate) fn known(data_type: DataType) -> Option<DataType> {
     let is_unknown = match &data_type {
         DataType::List(item) => item.data_type().is_null(),

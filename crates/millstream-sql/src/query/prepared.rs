@@ -31,7 +31,7 @@ pub struct PreparedQuery {
     pub reads: Vec<TableRead>,
     /// Its subqueries with a watermark.
     pub subquery_watermarks: Vec<SubqueryWatermark>,
-    /// Where the query stands in the pipeline file, without a FROM clause that it shares.
+    /// The query's place in the pipeline file, without a FROM clause that it shares.
     pub span: Span,
     /// All its pieces, in the order in which they are read.
     pub pieces: Vec<Span>,
@@ -40,7 +40,7 @@ pub struct PreparedQuery {
 }
 
 impl PreparedQuery {
-    /// What is wrong with the query as a whole, as a message about it.
+    /// A diagnostic about the query as a whole.
     pub fn refused(&self, message: impl Into<String>, help: impl Into<String>) -> Diagnostics {
         Diagnostic::at(self.first_word(), message).help(help).into()
     }

@@ -52,7 +52,7 @@ pub(crate) fn resolve(
 /// takes a fraction of a millisecond for each.
 const SIZE_MAX: usize = 20_000;
 const RELATION_SIZE: usize = 50;
-/// Views that read each other.
+/// How deep views may be nested.
 const VIEWS_MAX: usize = 50;
 const SMALLER: &str =
     "write what is read several times to a table, in a flow of its own, and read that";
@@ -92,7 +92,7 @@ impl VisitorMut for Resolver<'_> {
         let known = self.ctes.len();
         let mut with = query.with.take();
         for cte in with.iter_mut().flat_map(|with| &mut with.cte_tables) {
-            // It counts where it is read.
+            // Its size counts wherever it is read, which may be several times or never.
             let before = std::mem::take(&mut self.size);
             VisitMut::visit(&mut cte.query, self)?;
             let size = std::mem::replace(&mut self.size, before);
@@ -131,7 +131,8 @@ impl VisitorMut for Resolver<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        // That was written for sqlparser only; one that a query has was refused.
+        // `streams` added LATERAL to make sqlparser accept the text. A query's own LATERAL was
+        // refused before.
         if let TableFactor::Derived { lateral, .. } = factor {
             *lateral = false;
         }

@@ -75,7 +75,8 @@ impl VisitorMut for Rewriter<'_> {
         let known = self.scopes.ctes.len();
         let mut with = query.with.take();
         for cte in with.iter_mut().flat_map(|with| &mut with.cte_tables) {
-            // Its names are told from the text as written, so before it is rewritten.
+            // Columns are named after the text as written, so names are taken before it is
+            // rewritten.
             let (alias, before) = (cte.alias.clone(), cte.query.clone());
             VisitMut::visit(&mut cte.query, self)?;
             self.scopes.add_cte(&alias, &before);

@@ -90,7 +90,7 @@ impl Scopes {
         self.ctes.push((alias.name.value.clone(), relation.columns));
     }
 
-    /// The columns of a query's result, where they can be told from its text.
+    /// The columns of a query's result, where its text determines them.
     pub(crate) fn columns_of_query(&mut self, query: &Query) -> Option<Vec<Column>> {
         let known = self.ctes.len();
         for cte in query.with.iter().flat_map(|with| &with.cte_tables) {

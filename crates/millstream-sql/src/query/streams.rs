@@ -338,7 +338,7 @@ impl Extraction<'_> {
         true
     }
 
-    /// Takes a number whose type is said (`1.5D`, `10L`, `1e3`) as a cast of its digits; sqlparser
+    /// Takes a number with a type suffix (`1.5D`, `10L`, `1e3`) as a cast of its digits; sqlparser
     /// would read the letter as an alias.
     fn typed_number(&mut self) -> bool {
         let Some(first) = self.cursor.peek() else { return false };
@@ -444,7 +444,7 @@ fn goes_on_a_query(next: Option<&Lexeme>) -> bool {
     })
 }
 
-/// Whether a token can be a table's name, unlike a word that goes on a query.
+/// Whether a token can be a table's name, unlike a word that continues a query.
 pub fn can_name_a_table(lexeme: &Lexeme) -> bool {
     matches!(lexeme.token, Token::Word(_))
         && !NOT_A_NAME.split_whitespace().any(|word| lexeme.is_word(word))

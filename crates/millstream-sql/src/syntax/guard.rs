@@ -104,7 +104,8 @@ impl Guard {
     }
 }
 
-/// Reads what can be nothing else, so that its error is told and it is not tried as a name.
+/// Reads an expression that can be nothing else, so that its error is reported instead of being
+/// hidden by a second attempt to read it as a name.
 fn certain(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
     let Token::Word(word) = &parser.peek_token_ref().token else { return None };
     let (keyword, next) = (word.keyword, &parser.peek_nth_token_ref(1).token);

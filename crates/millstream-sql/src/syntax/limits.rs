@@ -275,7 +275,7 @@ impl<'a> Count<'a> {
         at.checked_sub(1).map(|before| &self.lexemes[before])
     }
 
-    /// True where a word stands for a value, whatever it means elsewhere.
+    /// True where a word is used as a value, whatever it means elsewhere.
     fn follows_operator(&self, at: usize) -> bool {
         let is_from = self.lexemes[at].is_word("FROM");
         self.before(at).is_some_and(|before| {

@@ -38,7 +38,7 @@ fn word_before(lexed: &Lexed, at: Span) -> Option<&Lexeme> {
     lexed.lexemes.iter().take_while(|lexeme| lexeme.span.start < at.start).last()
 }
 
-/// Words that go on a query after its tables; a misspelled one is read as an alias.
+/// Words that continue a query after its tables; a misspelled one is read as an alias.
 const CLAUSES: &[&str] = &["WHERE", "GROUP", "ORDER", "HAVING", "JOIN", "LIMIT", "UNION", "FROM"];
 
 pub(crate) fn unexpected(lexed: &Lexed, at: Span, expected: &str) -> Diagnostic {

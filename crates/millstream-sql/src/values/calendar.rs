@@ -21,10 +21,12 @@ pub(crate) fn days_of(year: i64, month: u32, day: u32) -> Option<i32> {
     if !(1..=12).contains(&month) || day == 0 || day > month_length(year, month) {
         return None;
     }
+    // Years are taken to begin in March, so that the leap day is the last of its year.
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
     let month_from_march = i64::from((month + 9) % 12);
+    // From March on the months' lengths repeat every five months, 153 days.
     let day_of_year = (153 * month_from_march + 2) / 5 + i64::from(day) - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
     i32::try_from(era * 146_097 + day_of_era - 719_468).ok()

@@ -1,4 +1,4 @@
-//! Options whose values stand in the environment or in files.
+//! Options whose values are read from the environment or from files.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::api::options::OptionError;
 use crate::api::references::{Lookup, Template, TemplateError};
 
 impl DeclaredTable {
-    /// Sets an option to a value, parts of which may stand elsewhere.
+    /// Sets an option to a value, parts of which may refer to the environment or to files.
     pub(super) fn look_up(
         &mut self,
         key: &str,

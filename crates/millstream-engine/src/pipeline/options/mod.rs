@@ -26,7 +26,7 @@ use crate::api::settings::{
 };
 use crate::api::trigger::Trigger;
 
-/// Options of the driver, which stand among a sink's.
+/// Options of the driver, which are given among a sink's.
 pub const WRITER_OPTIONS: &[&str] = &[
     CHECKPOINT,
     "trigger",
@@ -47,7 +47,7 @@ pub const WRITER_OPTIONS: &[&str] = &[
     ON_ERROR,
 ];
 
-/// What becomes of a record that the query cannot compute.
+/// What happens to a record that the query cannot compute.
 pub(super) const ON_ERROR: &str = "onError";
 
 const CHECKPOINT: &str = "checkpointLocation";
@@ -69,15 +69,15 @@ const MEMORY_LIMIT: &str = "memoryLimit";
 const SNAPSHOT_BYTES: &str = "stateSnapshotBytes";
 /// As Spark's `spark.sql.streaming.multipleWatermarkPolicy`.
 const WATERMARK_POLICY: &str = "multipleWatermarkPolicy";
-/// After which time a source that gives no rows does not hold the watermark any more.
+/// The time after which a source without new rows no longer holds the watermark back.
 const IDLE_TIMEOUT: &str = "watermarkIdleTimeout";
-/// After which time without any rows the watermark goes on with the clock.
+/// The time without any rows after which the watermark follows the clock.
 const ADVANCE_AFTER: &str = "watermarkAdvanceAfter";
-/// Whether a new query may write beside others to tables that know of them.
+/// Whether a new query may write to tables that record the progress of other queries.
 pub const OTHER_QUERIES: &str = "otherQueries";
 /// Spark's default.
 const ASYNC_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
-/// What the older name means without a value.
+/// The interval where the older name has no value.
 const ASYNC_INTERVAL_OLD_DEFAULT: Duration = Duration::from_secs(60);
 
 /// How a flow is driven.
@@ -114,13 +114,13 @@ pub(super) struct Roles {
     pub(super) written: bool,
 }
 
-/// A table with its connector, and where its parts stand in the file.
+/// A table with its connector, and the places of its parts in the file.
 pub struct DeclaredTable {
     /// The table as connectors see it.
     pub table: Table,
-    /// What is named after USING.
+    /// The connector named after USING.
     pub connector: Arc<dyn Connector>,
-    /// Where the table's name stands; `None` for the console that a bare SELECT writes to.
+    /// The place of the table's name; `None` for the console that a bare SELECT writes to.
     pub span: Option<Span>,
     /// Key and value of each option by the key in lower case; `None` where it was overridden.
     spans: HashMap<String, Option<(Span, Span)>>,
@@ -335,8 +335,8 @@ impl DeclaredTable {
         Some((message, help))
     }
 
-    /// What is wrong with an option's value, for a table that no flow uses. That an option or a
-    /// column is missing cannot be said: it depends on the use.
+    /// The mistake in an option's value, for a table that no flow uses. Missing options or columns
+    /// are not reported: whether they are needed depends on the use.
     pub(super) fn check_unused(&self) -> Option<Diagnostic> {
         let rows = self.table.columns.clone().unwrap_or_else(|| Arc::new(Schema::empty()));
         let as_source = self.connector.check_source(&self.table, ReadMode::Stream).err();
@@ -356,7 +356,7 @@ impl DeclaredTable {
         wrong.map(|error| self.blame(error, None))
     }
 
-    /// What a connector found wrong, at the option it is about; else at `otherwise`.
+    /// A connector's error as a diagnostic at the option that it is about; else at `otherwise`.
     pub(super) fn blame(&self, error: OptionError, otherwise: Option<Span>) -> Diagnostic {
         let spans = error.key.as_ref().map(|key| self.spans.get(&key.to_lowercase()).copied());
         let span = match spans {

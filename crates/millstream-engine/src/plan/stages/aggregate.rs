@@ -43,7 +43,8 @@ impl Cutter<'_> {
         let times: Vec<Option<EventTime>> = times.collect();
         let time = closing(&times);
         check(time, self.context.mode)?;
-        // The groups that come of it are what they are: only rows are gathered in sessions.
+        // The output's sessions are finished: a session without a watermark is no event time for
+        // the operators above.
         let times = times.into_iter().map(|time| time.and_then(EventTime::with_end));
         let mut times: Vec<Option<EventTime>> = times.collect();
         let below = Below::of(&node, time)?;
@@ -76,7 +77,8 @@ fn check(time: Option<TimeKey>, mode: OutputMode) -> Result<(), CutError> {
     }
 }
 
-/// The group column by which groups close. A session is one in any case, as it grows.
+/// The group column by which groups close. A session always is: its rows have different values of
+/// it, so it can not be an ordinary key.
 fn closing(times: &[Option<EventTime>]) -> Option<TimeKey> {
     let is_session = |time: &Option<EventTime>| {
         matches!(time, Some(EventTime::Session | EventTime::EndlessSession))
@@ -97,7 +99,7 @@ struct Below {
     columns: Vec<Expr>,
     functions: Vec<Expr>,
     described: Vec<String>,
-    /// What is among the columns already, and under which name.
+    /// The expressions that are among the columns already, with their names.
     known: Vec<(Expr, String)>,
 }
 
@@ -113,6 +115,8 @@ impl Below {
             let is_window = time.is_some_and(|time| {
                 time.column == index && matches!(time.kind, TimeKind::Window { .. })
             });
+            // Windows of one length differ by their ends alone, and a timestamp is a cheaper key
+            // than a STRUCT.
             let key = if is_window { get_field(group.clone(), "end") } else { group.clone() };
             below.columns.push(key.alias(format!("k{index}")));
         }
@@ -147,7 +151,8 @@ impl Below {
         Ok(Expr::AggregateFunction(AggregateFunction { func, params }))
     }
 
-    /// A column that has what `expr` computes. Constants stay: some functions look at them.
+    /// A column with the value of `expr`. Constants stay in the function's arguments, because some
+    /// functions need them when they are planned (the accuracy of `approx_percentile`, say).
     fn column(&mut self, expr: Expr) -> Result<Expr, CutError> {
         if expr.column_refs().is_empty() && !expr.is_volatile() {
             return Ok(ExprSimplifier::new(SimplifyContext::default()).simplify(expr)?);

@@ -1,8 +1,8 @@
 //! Event times that a subquery computes: `FROM (SELECT ...) WATERMARK ts DELAY OF ...`.
 //!
-//! The parser gives such a subquery a name of its own. The time is watched where rows are read, so
-//! what the subquery computes is brought down to the source's columns: through projections, whose
-//! expressions take the place of their names, and past filters.
+//! The parser gives such a subquery a name of its own. Event times are noted where rows are read,
+//! so the subquery's expression is rewritten over the source's columns: through projections, whose
+//! expressions replace their names, and past filters.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct ComputedTime {
     pub time: Expr,
 }
 
-/// What the column `column` of the subquery `alias` is; `None` where there is no such column, or it
+/// The expression of the column `column` of the subquery `alias`; `None` where there is none, or it
 /// does not come from one stream's rows alone.
 pub fn computed_time(plan: &LogicalPlan, alias: &str, column: &str) -> Option<ComputedTime> {
     let mut found = None;
@@ -28,7 +28,7 @@ pub fn computed_time(plan: &LogicalPlan, alias: &str, column: &str) -> Option<Co
         if let LogicalPlan::SubqueryAlias(subquery) = node
             && subquery.alias.table() == alias
         {
-            found = of_subquery(subquery, column);
+            found = time_in_subquery(subquery, column);
             return Ok(TreeNodeRecursion::Stop);
         }
         Ok(TreeNodeRecursion::Continue)
@@ -36,12 +36,13 @@ pub fn computed_time(plan: &LogicalPlan, alias: &str, column: &str) -> Option<Co
     visited.ok().and(found)
 }
 
-fn of_subquery(subquery: &SubqueryAlias, column: &str) -> Option<ComputedTime> {
+fn time_in_subquery(subquery: &SubqueryAlias, column: &str) -> Option<ComputedTime> {
     let mut fields = subquery.input.schema().fields().iter();
     let index = fields.position(|field| field.name().eq_ignore_ascii_case(column))?;
     let mut stream = None;
-    let time = brought_down(&subquery.input, index, &mut stream)?;
-    // What needs no column is the clock's: it belongs to the rows all the same.
+    let time = over_source(&subquery.input, index, &mut stream)?;
+    // An expression without columns, as `current_timestamp()`, belongs to the stream that the
+    // subquery reads.
     let stream = stream.or_else(|| stream_below(&subquery.input))?;
     Some(ComputedTime { stream, time })
 }
@@ -57,18 +58,18 @@ fn stream_below(plan: &LogicalPlan) -> Option<String> {
     }
 }
 
-/// A column of a plan over the columns of the one stream below.
-fn brought_down(plan: &LogicalPlan, index: usize, stream: &mut Option<String>) -> Option<Expr> {
+/// A column of a plan as an expression over the columns of the one stream below.
+fn over_source(plan: &LogicalPlan, index: usize, stream: &mut Option<String>) -> Option<Expr> {
     match plan {
-        LogicalPlan::SubqueryAlias(alias) => brought_down(&alias.input, index, stream),
-        LogicalPlan::Filter(filter) => brought_down(&filter.input, index, stream),
+        LogicalPlan::SubqueryAlias(alias) => over_source(&alias.input, index, stream),
+        LogicalPlan::Filter(filter) => over_source(&filter.input, index, stream),
         LogicalPlan::Projection(projection) => {
             let expr = projection.expr.get(index)?.clone().unalias();
             let below = expr.transform(|part| match &part {
                 Expr::Column(column) => {
                     let input: &Arc<LogicalPlan> = &projection.input;
                     let below = input.schema().maybe_index_of_column(column);
-                    let below = below.and_then(|index| brought_down(input, index, stream));
+                    let below = below.and_then(|index| over_source(input, index, stream));
                     let below = below.ok_or_else(|| DataFusionError::Plan(String::new()))?;
                     Ok(Transformed::new(below, true, TreeNodeRecursion::Jump))
                 }

@@ -1,8 +1,8 @@
 //! Taking `SELECT DISTINCT` and `SELECT DISTINCT ON (...)` out of a plan.
 //!
 //! The first is over all columns. The second is Spark's `dropDuplicates(keys)`, and with
-//! `WITHIN WATERMARK` behind the keys its `dropDuplicatesWithinWatermark(keys)`; of that the
-//! parser makes a first key that is a certain text.
+//! `WITHIN WATERMARK` after the keys its `dropDuplicatesWithinWatermark(keys)`, which the parser
+//! marks by a first key that is a certain text.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use millstream_sql::query::streams::WITHIN_WATERMARK;
 
 use super::lineage::EventTime;
 use super::{CutError, Cutter, StageKind};
-use crate::state::deduplicate::Stays;
+use crate::state::deduplicate::Retention;
 
 /// Whether an expression is the first key of `DISTINCT ON (...) WITHIN WATERMARK`.
 pub fn is_within_watermark(key: &Expr) -> bool {
@@ -35,8 +35,8 @@ pub struct Deduplication {
     pub keys: usize,
     /// Whether the event time follows.
     pub has_time: bool,
-    /// How long keys stay.
-    pub stays: Stays,
+    /// How long keys are kept.
+    pub retention: Retention,
     /// What it is, in words.
     pub described: String,
 }
@@ -76,25 +76,26 @@ impl Cutter<'_> {
         schema: &datafusion::common::DFSchema,
         times: Vec<Option<EventTime>>,
     ) -> Result<LogicalPlan, CutError> {
-        let of_keys = self.times_of(input, &keys);
-        let in_keys = keys.iter().zip(of_keys).find_map(|(key, time)| Some((key.clone(), time?)));
-        // Late is what has an event time among its columns; within the watermark, any of them.
+        let key_times = self.times_of(input, &keys);
+        let in_keys = keys.iter().zip(key_times).find_map(|(key, time)| Some((key.clone(), time?)));
+        // Lateness is judged by an event time among the output's columns; within the watermark by
+        // one among all columns of the input, as Spark does.
         let looked_at: Vec<Expr> = if within {
             input.schema().columns().into_iter().map(Expr::Column).collect()
         } else {
             outputs.clone()
         };
-        let of_rows = self.times_of(input, &looked_at);
-        let of_rows = || {
-            let rows = looked_at.into_iter().zip(of_rows);
+        let row_times = self.times_of(input, &looked_at);
+        let row_time = || {
+            let rows = looked_at.into_iter().zip(row_times);
             rows.into_iter().find_map(|(row, time)| Some((row, time?)))
         };
-        let stays = match (&in_keys, within) {
-            (_, true) => Stays::After(self.delay_us(input)),
-            (Some(_), false) => Stays::UntilItsTime,
-            (None, false) => Stays::ForEver,
+        let retention = match (&in_keys, within) {
+            (_, true) => Retention::After(self.delay_us(input)),
+            (Some(_), false) => Retention::UntilItsTime,
+            (None, false) => Retention::ForEver,
         };
-        let time = in_keys.or_else(of_rows).map(|(expr, time)| instant(expr.unalias(), time));
+        let time = in_keys.or_else(row_time).map(|(expr, time)| instant(expr.unalias(), time));
         if within && time.is_none() {
             return Err(CutError::NoWatermark);
         }
@@ -103,8 +104,8 @@ impl Cutter<'_> {
             outputs: outputs.len(),
             keys: keys.len(),
             has_time: time.is_some(),
-            stays,
-            described: format!("first of {} ({stays:?})", described.join(", ")),
+            retention,
+            described: format!("first of {} ({retention:?})", described.join(", ")),
         };
         let outputs = outputs.into_iter().enumerate();
         let outputs = outputs.map(|(index, expr)| expr.unalias().alias(format!("c{index}")));

@@ -1,10 +1,10 @@
 //! Taking a join of two streams out of a plan.
 //!
-//! The equalities between the sides are the join's keys, and there has to be one. What tells when
-//! rows have had all their partners is an event time among the keys, or what the condition says of
-//! the sides' event times: with `r.ts >= l.ts AND r.ts <= l.ts + INTERVAL 10 SECONDS` a row `l` has
-//! no partner later than ten seconds after it, and a row `r` none before it. By Spark's rule
-//! (`StreamingJoinHelper`), a bound that includes the equal time lets rows go a millisecond later.
+//! The equalities between the sides are the join's keys, and there has to be one. When a row can
+//! have no more partners follows from an event time among the keys, or from bounds of the condition
+//! on the sides' event times: with `r.ts >= l.ts AND r.ts <= l.ts + INTERVAL 10 SECONDS` a row `l`
+//! has no partner later than ten seconds after it, and a row `r` none before it. By Spark's rule
+//! (`StreamingJoinHelper`), a bound that includes the equal time evicts rows a millisecond later.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub struct StreamedJoin {
     pub keys: usize,
     /// Which rows it gives.
     pub kind: JoinKind,
-    /// What is left of the condition, over the columns of `both`.
+    /// The rest of the condition, over the columns of `both`.
     pub residual: Option<Expr>,
     /// The columns of both sides.
     pub both: DFSchema,
@@ -41,18 +41,19 @@ pub struct StreamedJoin {
     pub described: String,
 }
 
-/// What the plan below a side gives: its columns, the keys, the time by which rows are late, the
-/// time by which they go, and a mark.
+/// The columns of the plan below a side: its own, the keys, the time by which rows are late, the
+/// time by which they are evicted, and a mark.
 pub struct JoinSide {
     /// How many columns the side has.
     pub columns: usize,
     /// Whether there is a time by which rows are late.
     pub has_late: bool,
-    /// Where there is a time by which rows go: what is added to the watermark, microseconds.
+    /// Where rows are evicted by a time: what is added to the watermark, microseconds.
     pub evict_offset_us: Option<i64>,
 }
 
-/// Brings what WHERE says of the rows of an inner join of streams into its condition.
+/// Moves the WHERE condition over an inner join of streams into the join's own condition, where
+/// keys and bounds are searched for.
 pub fn conditions_into_joins(
     plan: LogicalPlan,
     stream_prefix: &str,
@@ -121,7 +122,7 @@ fn kind_of(join: &Join) -> Result<JoinKind, CutError> {
     })
 }
 
-/// Rows without a null key: others meet nobody.
+/// Rows without a null key: null equals nothing, so other rows have no partner.
 fn with_keys(plan: &Arc<LogicalPlan>, keys: &[Expr]) -> Result<Arc<LogicalPlan>, CutError> {
     match conjunction(keys.iter().map(|key| key.clone().is_not_null())) {
         Some(are_there) => {
@@ -214,7 +215,7 @@ impl Cutter<'_> {
         })
     }
 
-    /// By side, the time by which its rows go, and what is added to the watermark.
+    /// By side, the time by which its rows are evicted, and what is added to the watermark.
     fn evicts(
         &self,
         plans: [&Arc<LogicalPlan>; 2],
@@ -241,6 +242,8 @@ impl Cutter<'_> {
             // later + b >= earlier + a: the later side's rows have no partner from a - b after
             // their own time on.
             let offset_us = earlier.offset_us - later.offset_us - if is_equal_too { MS } else { 0 };
+            // Of several bounds the one that evicts first is enough: a row needs all of them to
+            // have a partner.
             let known = &mut evicts[later.side];
             *known = match known.take() {
                 Some((column, known_us)) if known_us <= offset_us => Some((column, known_us)),
@@ -277,8 +280,8 @@ impl Cutter<'_> {
     }
 
     /// The event times among the output's columns, and by how much they may be behind the
-    /// watermark. Where rows stay for ever, an old one may come out at any time: no column is an
-    /// event time then.
+    /// watermark. Where rows are kept for ever, an old one may be published at any time, so no
+    /// column is an event time then.
     fn times_and_wait(
         &self,
         plans: [&Arc<LogicalPlan>; 2],
@@ -288,12 +291,12 @@ impl Cutter<'_> {
         let lineage = self.lineage();
         let sides = if kind == JoinKind::LeftSemi { &plans[..1] } else { &plans[..] };
         let bounded = evicts.iter().all(Option::is_some);
-        let of_side = |plan: &&Arc<LogicalPlan>| -> Vec<Option<EventTime>> {
+        let side_times = |plan: &&Arc<LogicalPlan>| -> Vec<Option<EventTime>> {
             let columns = plan.schema().columns().into_iter().map(Expr::Column);
             columns.map(|column| lineage.of(plan, &column).filter(|_| bounded)).collect()
         };
         let waits_us = evicts.iter().flatten().map(|(_, offset_us)| -offset_us).max();
-        (sides.iter().flat_map(of_side).collect(), waits_us.unwrap_or(0).max(0))
+        (sides.iter().flat_map(side_times).collect(), waits_us.unwrap_or(0).max(0))
     }
 }
 

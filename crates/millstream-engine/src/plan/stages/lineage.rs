@@ -1,8 +1,8 @@
 //! Which columns of a plan are event times.
 //!
-//! A watermark belongs to a column of a stream. Wherever that column goes unchanged it is an event
-//! time still; a window of it is one by its end, and `window_time` of such a window again. Anything
-//! else that is computed from it is an ordinary value, as in Spark.
+//! A watermark belongs to a column of a stream. Wherever that column is passed on unchanged it is
+//! still an event time; a window of it is one by its end, and `window_time` of such a window again.
+//! Anything else that is computed from it is an ordinary value, as in Spark.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub enum EventTime {
 }
 
 impl EventTime {
-    /// The same, where a watermark says when it is over.
+    /// This event time, if a watermark says when it is over.
     pub fn with_end(self) -> Option<Self> {
         (self != Self::EndlessSession).then_some(self)
     }
@@ -45,14 +45,14 @@ pub struct Lineage<'a> {
 }
 
 impl Lineage<'_> {
-    /// What `expr` over the rows of `input` is, if a watermark says when it is over; `None` for an
-    /// ordinary value.
+    /// The event time that `expr` over the rows of `input` is, if a watermark says when it is over;
+    /// `None` for an ordinary value.
     pub fn of(&self, input: &LogicalPlan, expr: &Expr) -> Option<EventTime> {
         self.grouped(input, expr)?.with_end()
     }
 
-    /// The same of what is grouped by. There a session is one without a watermark, too: the rows of
-    /// a group are those of sessions that overlap.
+    /// As [`Self::of`], for a GROUP BY expression. There a session counts even without a watermark:
+    /// its rows are merged in any case.
     pub fn grouped(&self, input: &LogicalPlan, expr: &Expr) -> Option<EventTime> {
         match expr {
             Expr::Column(column) => self.of_column(input, index_of(input.schema(), column)?),

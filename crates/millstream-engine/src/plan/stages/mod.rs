@@ -1,7 +1,7 @@
 //! Cutting a query's plan at its stateful operators.
 //!
-//! DataFusion would compute an aggregate over what one run of a plan is given; over a stream it is
-//! to be computed over all micro-batches. So each such node is taken out of the logical plan: what
+//! DataFusion would compute an aggregate over the rows of one run of a plan; over a stream it must
+//! be computed over all micro-batches. So each such node is taken out of the logical plan: what
 //! is below it becomes a plan of its own, which ends in the operator's input rows, and in its place
 //! comes a leaf that gives the operator's output. The pieces are stateless, and are optimised and
 //! run like any other plan ([`super::stateful_plan`]).
@@ -38,7 +38,7 @@ pub use lineage::{EventTime, Lineage};
 /// Why a query cannot be run over a stream.
 #[derive(Debug, Error)]
 pub enum CutError {
-    /// It cannot be told when groups are complete.
+    /// Nothing says when groups are complete.
     #[error(
         "with outputMode 'append' a group is published when it is complete, but no GROUP BY \
          expression is an event time with a watermark"
@@ -53,13 +53,13 @@ pub enum CutError {
         /// The mode's name.
         mode: &'static str,
     },
-    /// There is no event time to forget keys by.
+    /// There is no event time by which keys could be evicted.
     #[error("DISTINCT ON (...) WITHIN WATERMARK needs an event time with a watermark")]
     NoWatermark,
-    /// Every row of one stream would have to be held against every row of the other.
+    /// Every row of one stream would have to be compared with every row of the other.
     #[error("a join of two streams needs an equality between them in its condition")]
     NoJoinKey,
-    /// It cannot be told when a row of an outer join has no partner.
+    /// Nothing says when a row of an outer join can have no more partners.
     #[error(
         "an outer join publishes a row of the {side} stream without a partner when none can come \
          any more, but nothing says when that is"
@@ -154,7 +154,7 @@ pub struct Cut {
     pub top: LogicalPlan,
 }
 
-/// What the cut has to know of a query.
+/// The facts of a query that the cut needs.
 pub struct Context<'a> {
     /// The prefix of the names under which plans know streams.
     pub stream_prefix: &'a str,
@@ -297,7 +297,7 @@ impl Cutter<'_> {
         delays.chain(below).map(|watermark| watermark.delay_us).max().unwrap_or(0)
     }
 
-    /// The last operator gives its rows so much later.
+    /// Adds to the delay of the last operator's rows.
     fn wait_longer(&mut self, us: i64) {
         let last = format!("{OPERATOR_PREFIX}{}", self.stages.len() - 1);
         if let Some(operator) = self.operators.get_mut(&last) {

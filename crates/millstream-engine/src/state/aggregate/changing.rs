@@ -2,7 +2,7 @@
 //!
 //! State is a row of partial aggregates per key. A micro-batch's rows of a key are merged with the
 //! key's row, and the result takes its place: the cost follows the keys touched. With `update` the
-//! touched groups are published, and the watermark lets groups go; with `complete` all groups are
+//! touched groups are published, and the watermark evicts groups; with `complete` all groups are
 //! published, and kept for ever.
 
 use std::sync::Arc;
@@ -33,9 +33,9 @@ pub struct Changing<const COMPLETE: bool> {
     format: KeyFormat,
     keys: SchemaRef,
     states: Keyed,
-    /// By time, the keys that go when the watermark has passed it.
+    /// By time, the keys that are evicted when the watermark has passed it.
     expiry: ExpiryIndex<Key>,
-    /// The micro-batch of the first key that stays.
+    /// The micro-batch of the first key that is never evicted: the state log is needed from there.
     first: Option<BatchId>,
 }
 
@@ -63,6 +63,8 @@ impl<const COMPLETE: bool> Shard for Changing<COMPLETE> {
         let mut fresh = Vec::with_capacity(rows.len());
         for rows in rows {
             let before = rows.num_rows();
+            // Spark too takes late rows in `complete` mode: no group is ever evicted, so none is
+            // too old.
             let rows = if COMPLETE { rows } else { without_late(spec, facts, rows)? };
             outcome.late += (before - rows.num_rows()) as u64;
             if rows.num_rows() > 0 {
@@ -113,15 +115,16 @@ impl<const COMPLETE: bool> Changing<COMPLETE> {
         fresh: &[RecordBatch],
     ) -> Result<RecordBatch> {
         let mut groups = Groups::new(&self.keys)?;
-        let of_fresh =
+        let fresh_groups =
             fresh.iter().map(|rows| groups.intern(&rows.columns()[..spec.key_count()], rows));
-        let of_fresh = of_fresh.collect::<Result<Vec<_>>>()?;
+        let fresh_groups: Vec<Vec<usize>> = fresh_groups.collect::<Result<_>>()?;
         let (columns, total) = groups.emit()?;
         let keys = self.format.keys(&columns, total)?;
         let (known, places) = self.states.rows_of(keys.iter())?;
 
-        let of_fresh = of_fresh.iter().map(Vec::as_slice);
-        let parts = [(&known, places.as_slice())].into_iter().chain(fresh.iter().zip(of_fresh));
+        let fresh_groups = fresh_groups.iter().map(Vec::as_slice);
+        // The rows of the state come first, so functions like `first` keep the earlier value.
+        let parts = [(&known, places.as_slice())].into_iter().chain(fresh.iter().zip(fresh_groups));
         let merged = spec.states(columns, &mut spec.merged(parts, total)?)?;
         self.put(spec, id, &keys, merged.clone())?;
         Ok(merged)
@@ -145,7 +148,7 @@ impl<const COMPLETE: bool> Changing<COMPLETE> {
         })
     }
 
-    /// Lets go of the groups that the watermark has passed; gives how many.
+    /// Evicts the groups that the watermark has passed; gives how many.
     fn evict(&mut self, evict_us: i64) -> u64 {
         let expiry = self.expiry.take_until(evict_us);
         expiry.map(|key| u64::from(self.states.remove(&key))).sum()

@@ -55,6 +55,8 @@ impl Shard for Closing {
             let timely = with_times(spec, &rows)?;
             outcome.dropped += (rows.num_rows() - timely.num_rows()) as u64;
             for (at, columns, count) in by_time(spec, &timely)? {
+                // Late is what the micro-batch before could have closed. A window that only this
+                // micro-batch closes still takes its rows, as in Spark.
                 if at <= facts.watermark.late_us() {
                     outcome.late += count as u64;
                     continue;
@@ -66,6 +68,7 @@ impl Shard for Closing {
                 bucket.merge(spec, &columns, count, &mut self.scratch)?;
             }
         }
+        // A window closes when the watermark reaches its end: `evict_us` itself is included.
         let open = self.buckets.split_off(&facts.watermark.evict_us().saturating_add(1));
         for (at, bucket) in std::mem::replace(&mut self.buckets, open) {
             outcome.removed += bucket.groups() as u64;
@@ -138,18 +141,18 @@ fn by_time(spec: &AggregateSpec, rows: &RecordBatch) -> Result<Vec<(i64, Vec<Arr
     for (place, time) in (0_u32..).zip(times) {
         places.entry(*time).or_default().push(place);
     }
-    let of = |(time, places): (i64, Vec<u32>)| {
+    let picked = |(time, places): (i64, Vec<u32>)| {
         let count = places.len();
         let places = UInt32Array::from(places);
-        let picked = rows.columns().iter().map(|column| take(column, &places, None));
-        Ok((time, picked.collect::<std::result::Result<_, _>>()?, count))
+        let columns = rows.columns().iter().map(|column| take(column, &places, None));
+        Ok((time, columns.collect::<std::result::Result<_, _>>()?, count))
     };
-    places.into_iter().map(of).collect()
+    places.into_iter().map(picked).collect()
 }
 
 /// The groups that close at one time.
 struct Bucket {
-    /// `None` where there is no other key: then there is one group.
+    /// `None` where there is no key beside the time: then there is one group.
     keys: Option<Box<dyn GroupValues>>,
     accumulators: Vec<Box<dyn GroupsAccumulator>>,
     /// The micro-batch that began it: the state log is needed from there.

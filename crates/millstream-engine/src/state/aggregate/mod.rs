@@ -6,7 +6,7 @@
 //! What it has depends on the output mode:
 //! - append: groups are kept by the time at which they close, and published then ([`closing`]);
 //! - update and complete: groups are kept by key, and published as they change ([`changing`]);
-//! - sessions, which grow together, have a form of their own ([`sessions`]).
+//! - sessions, which may merge with each other, have a form of their own ([`sessions`]).
 
 pub mod changing;
 pub mod closing;

@@ -8,8 +8,9 @@
 //! touched.
 //!
 //! A session is published when the watermark has passed its end. With output mode `complete` all
-//! are, every time, and none goes; late rows are left out all the same, as in Spark. Sessions of a
-//! time without watermark are published in that way only: they never end, and no row is late.
+//! sessions are published every time and none is evicted; late rows are left out even then, as in
+//! Spark. Sessions of a time without a watermark are possible in that mode only: they never end,
+//! and no row is late.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -37,14 +38,14 @@ pub type CompleteSessions = Sharded<Sessions<true>>;
 
 /// The sessions of some keys.
 pub struct Sessions<const COMPLETE: bool> {
-    /// Of the group columns without the session.
+    /// The format of keys: the group columns without the session.
     keys: KeyFormat,
-    /// Of those and a session's start.
+    /// The format of row keys: those columns and the session's start.
     rows: KeyFormat,
-    /// By such a key, the session's row.
+    /// By row key, the session's row.
     states: Keyed,
     /// By key, its sessions in order.
-    of_keys: HashMap<Arc<[u8]>, Vec<Session>>,
+    by_key: HashMap<Arc<[u8]>, Vec<Session>>,
     /// Ends and keys of all sessions.
     ends: BTreeSet<(i64, Arc<[u8]>)>,
     /// By micro-batch, how many sessions began to need the state log there.
@@ -68,8 +69,8 @@ struct Fresh {
     ends: TimestampMicrosecondArray,
 }
 
-/// What is to be merged: numbers of groups for rows of the state and of the micro-batch, and the
-/// sessions that come of it.
+/// What is to be merged: the group of each row of the state and of the micro-batch, and the
+/// sessions that result.
 #[derive(Default)]
 struct Merge {
     known: Vec<(Key, usize)>,
@@ -82,7 +83,7 @@ struct Merged {
     start: i64,
     end: i64,
     first: BatchId,
-    /// One of its fresh rows, which has its key.
+    /// One of its fresh rows, from which the key columns are taken.
     sample: u32,
 }
 
@@ -99,7 +100,7 @@ impl<const COMPLETE: bool> Shard for Sessions<COMPLETE> {
             keys: KeyFormat::new(spec.others())?,
             rows,
             states: Keyed::new(Arc::clone(spec.input())),
-            of_keys: HashMap::new(),
+            by_key: HashMap::new(),
             ends: BTreeSet::new(),
             firsts: RetainedMicroBatches::default(),
         })
@@ -140,8 +141,8 @@ impl<const COMPLETE: bool> Shard for Sessions<COMPLETE> {
     }
 
     fn bytes(&self) -> u64 {
-        let of_session = 2 * size_of::<Session>() + size_of::<(i64, Arc<[u8]>)>();
-        (self.states.bytes() + self.ends.len() * of_session) as u64
+        let session_bytes = 2 * size_of::<Session>() + size_of::<(i64, Arc<[u8]>)>();
+        (self.states.bytes() + self.ends.len() * session_bytes) as u64
     }
 
     fn snapshot(self, _: &AggregateSpec) -> Result<Snapshot> {
@@ -174,9 +175,9 @@ impl<const COMPLETE: bool> Sessions<COMPLETE> {
         let others = others.iter().map(|column| take(column, &samples, None));
         let others = others.collect::<std::result::Result<Vec<_>, _>>()?;
 
-        let mut of_row = others.clone();
-        of_row.push(Arc::new(starts.clone()));
-        let keys = self.rows.keys(&of_row, total)?;
+        let mut row_key = others.clone();
+        row_key.push(Arc::new(starts.clone()));
+        let keys = self.rows.keys(&row_key, total)?;
         let columns = key_columns(spec, others, starts, ends);
         self.states.put(&keys, spec.states(columns, &mut accumulators)?, |_| {})?;
         for (at, merged) in merge.merged.drain(..).enumerate() {
@@ -185,7 +186,8 @@ impl<const COMPLETE: bool> Sessions<COMPLETE> {
         Ok(())
     }
 
-    /// Finds what belongs together, and takes the sessions that change out of the index.
+    /// Finds the rows and sessions that belong together, and takes the sessions that change out of
+    /// the index.
     fn find(&mut self, spec: &AggregateSpec, id: BatchId, fresh: &Fresh) -> Result<Merge> {
         let count = fresh.rows.num_rows();
         let keys = self.keys.keys(&spec.other_columns(fresh.rows.columns()), count)?;
@@ -193,17 +195,19 @@ impl<const COMPLETE: bool> Sessions<COMPLETE> {
         let mut order: Vec<u32> = (0..).take(count).collect();
         order.sort_unstable_by_key(|at| (keys.at(*at as usize), starts[*at as usize]));
         let mut merge = Merge { fresh: vec![0; count], ..Merge::default() };
-        for of_key in
+        for rows_of_key in
             order.chunk_by(|one, other| keys.at(*one as usize) == keys.at(*other as usize))
         {
-            let bytes = keys.at(of_key[0] as usize);
-            let (key, known) = match self.of_keys.remove_entry(bytes) {
+            let bytes = keys.at(rows_of_key[0] as usize);
+            let (key, known) = match self.by_key.remove_entry(bytes) {
                 Some((key, known)) => (key, known),
                 None => (bytes.into(), Vec::new()),
             };
+            // A merge of two lists in order of their starts, the key's sessions and its fresh rows:
+            // each is looked at once.
             let mut known = known.into_iter().peekable();
             let mut untouched = Vec::new();
-            let mut rows = of_key.iter().map(|at| *at as usize).peekable();
+            let mut rows = rows_of_key.iter().map(|at| *at as usize).peekable();
             while let Some(row) = rows.next() {
                 let group = merge.merged.len();
                 let (mut start, mut end, mut first) = (starts[row], ends[row], id);
@@ -212,12 +216,14 @@ impl<const COMPLETE: bool> Sessions<COMPLETE> {
                 while let Some(before) = known.next_if(|session| session.end < start) {
                     untouched.push(before);
                 }
+                // The session grows while the next one of either list starts no later than it ends.
+                // Its end moves with each, so neither list can be searched ahead of the other.
                 loop {
                     if let Some(session) = known.next_if(|session| session.start <= end) {
                         start = start.min(session.start);
                         end = end.max(session.end);
                         first = first.min(session.first);
-                        self.forget(&key, &session);
+                        self.unindex(&key, &session);
                         merge.known.push((session.row, group));
                     } else if let Some(next) = rows.next_if(|row| starts[*row] <= end) {
                         end = end.max(ends[next]);
@@ -226,12 +232,12 @@ impl<const COMPLETE: bool> Sessions<COMPLETE> {
                         break;
                     }
                 }
-                let (key, sample) = (Arc::clone(&key), of_row(row));
+                let (key, sample) = (Arc::clone(&key), row_number(row));
                 merge.merged.push(Merged { key, start, end, first, sample });
             }
             untouched.extend(known);
             if !untouched.is_empty() {
-                self.of_keys.insert(key, untouched);
+                self.by_key.insert(key, untouched);
             }
         }
         Ok(merge)
@@ -241,18 +247,18 @@ impl<const COMPLETE: bool> Sessions<COMPLETE> {
         let Merged { key, start, end, first, .. } = merged;
         self.ends.insert((end, Arc::clone(&key)));
         self.firsts.add(first, 1);
-        let sessions = self.of_keys.entry(key).or_default();
+        let sessions = self.by_key.entry(key).or_default();
         let place = sessions.partition_point(|session| session.start < start);
         sessions.insert(place, Session { start, end, first, row });
     }
 
     /// Takes a session of `key` out of all but the map by key.
-    fn forget(&mut self, key: &Arc<[u8]>, session: &Session) {
+    fn unindex(&mut self, key: &Arc<[u8]>, session: &Session) {
         self.ends.remove(&(session.end, Arc::clone(key)));
         self.firsts.remove(session.first);
     }
 
-    /// Publishes the sessions that the watermark has passed, and lets them go.
+    /// Publishes the sessions that the watermark has passed, and evicts them.
     fn close(
         &mut self,
         spec: &AggregateSpec,
@@ -263,13 +269,13 @@ impl<const COMPLETE: bool> Sessions<COMPLETE> {
         let mut closed: Vec<Key> = Vec::new();
         while self.ends.first().is_some_and(|(end, _)| *end <= evict_us) {
             let Some((end, key)) = self.ends.pop_first() else { break };
-            let Some(sessions) = self.of_keys.get_mut(&key) else { continue };
+            let Some(sessions) = self.by_key.get_mut(&key) else { continue };
             let Some(at) = sessions.iter().position(|session| session.end == end) else { continue };
             let session = sessions.remove(at);
             if sessions.is_empty() {
-                self.of_keys.remove(&key);
+                self.by_key.remove(&key);
             }
-            self.forget(&key, &session);
+            self.unindex(&key, &session);
             closed.push(session.row);
         }
         if closed.is_empty() {
@@ -337,6 +343,6 @@ fn time_type() -> DataType {
     DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None)
 }
 
-fn of_row(row: usize) -> u32 {
+fn row_number(row: usize) -> u32 {
     u32::try_from(row).expect("a micro-batch has fewer rows on one core")
 }

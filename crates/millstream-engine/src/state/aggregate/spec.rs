@@ -18,7 +18,7 @@ use crate::state::shard::ShardSpec;
 pub struct TimeKey {
     /// Its place among the group columns.
     pub column: usize,
-    /// What it is.
+    /// The kind of time.
     pub kind: TimeKind,
 }
 
@@ -45,7 +45,7 @@ impl TimeKind {
     }
 }
 
-/// An aggregation: keys, functions, and the columns that come of it.
+/// An aggregation: keys, functions, and the columns of its results.
 ///
 /// Its input are partial aggregates: rows of the group columns (a window's end in the place of a
 /// window) and then the functions' states, any number of rows for a group.
@@ -73,8 +73,8 @@ impl AggregateSpec {
         let widths = functions.iter().map(|function| Ok(function.state_fields()?.len()));
         let widths = widths.collect::<Result<_>>()?;
         let keys: Vec<FieldRef> = input.fields()[..keys].to_vec();
-        let of_time = time.map(|time| time.column);
-        let others = keys.iter().enumerate().filter(|(index, _)| Some(*index) != of_time);
+        let time_column = time.map(|time| time.column);
+        let others = keys.iter().enumerate().filter(|(index, _)| Some(*index) != time_column);
         let others = Schema::new(others.map(|(_, key)| Arc::clone(key)).collect::<Vec<_>>());
         let others = Arc::new(others);
         Ok(Self { keys, time, functions, widths, input, output, others })
@@ -102,9 +102,11 @@ impl AggregateSpec {
 
     /// The columns of [`Self::others`] among those of a partial row.
     pub fn other_columns(&self, columns: &[ArrayRef]) -> Vec<ArrayRef> {
-        let of_time = self.time.map(|time| time.column);
+        let time_column = self.time.map(|time| time.column);
         let keys = columns[..self.keys.len()].iter().enumerate();
-        keys.filter(|(index, _)| Some(*index) != of_time).map(|(_, key)| Arc::clone(key)).collect()
+        keys.filter(|(index, _)| Some(*index) != time_column)
+            .map(|(_, key)| Arc::clone(key))
+            .collect()
     }
 
     /// Fresh accumulators, one per function.
@@ -127,8 +129,8 @@ impl AggregateSpec {
     }
 
     /// Merges partial rows into accumulators. `groups` has the group of each row, of `total`.
-    /// Groups that were not there before have a row each: accumulators take one without for one
-    /// with values.
+    /// Each new group must have a row: an accumulator that gets no row for a group would treat it
+    /// as one that has values.
     pub fn merge(
         &self,
         accumulators: &mut [Box<dyn GroupsAccumulator>],

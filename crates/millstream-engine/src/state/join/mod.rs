@@ -1,11 +1,12 @@
 //! Joins of two streams.
 //!
-//! State is what each side has given, by join key. A micro-batch's rows of the left side meet what
-//! is there of the right side and are added; then its rows of the right side meet all of the left
-//! side. So each pair meets once, when the later of its rows comes. A side's rows go when the
-//! watermark says that no partner can come any more: by the event time in the join key, or by the
-//! bounds that the condition sets between the sides' event times. A row that goes, and that an
-//! outer join keeps, is published with nulls for the other side if it never met a partner.
+//! State is the rows of each side, by join key. A micro-batch's rows of the left side are joined
+//! with the right side's state and added to the left one; then its rows of the right side are
+//! joined with all of the left side. So each pair is made once, when the later of its rows arrives.
+//! A side's rows are evicted when the watermark says that no partner can arrive any more: by the
+//! event time in the join key, or by the bounds that the condition sets between the sides' event
+//! times. A row that is evicted, and that an outer join keeps, is published with nulls for the
+//! other side if it never met a partner.
 //!
 //! Input rows have the side's columns first, then the columns of [`SideSpec`]. Whether a row has
 //! met a partner is its mark in the [`RowLog`]; in a snapshot it is a column of the row.
@@ -29,8 +30,8 @@ use super::sharded::Sharded;
 /// A join of two streams; see the module's head.
 pub type StreamJoin = Sharded<Joined>;
 
-/// When so many pairs are found, they are looked at: what keys with many rows on both sides need of
-/// memory is about that, and the pairs of one row.
+/// When so many pairs are found, they are evaluated: this bounds the memory for keys with many rows
+/// on both sides to about that many pairs, and the pairs of one row.
 const PAIRS_MAX: usize = 65_536;
 
 /// Both sides' rows of some keys.
@@ -38,7 +39,7 @@ pub struct Joined {
     sides: [Side; 2],
 }
 
-/// Rows of a micro-batch that share their keys with rows of the other side.
+/// Pairs of a row of the micro-batch and a row of the other side with the same key.
 #[derive(Default)]
 struct Pairs {
     /// Places among the fresh rows.
@@ -70,10 +71,11 @@ impl Shard for Joined {
             let fresh = self.sides[side].fresh(&spec.sides[side], rows, late_us)?;
             let Some((fresh, late)) = fresh else { continue };
             outcome.late += late;
-            match facts.is_wanted || spec.kind != JoinKind::Inner {
-                true => self.take(spec, side, facts, fresh, &mut outcome)?,
-                // Nobody asks which rows of an inner join have met.
-                false => self.sides[side].keep(&spec.sides[side], facts.id, fresh)?,
+            if facts.is_wanted || spec.kind != JoinKind::Inner {
+                self.take(spec, side, facts, fresh, &mut outcome)?;
+            } else {
+                // An inner join needs no marks, so without output the pairs need not be made.
+                self.sides[side].keep(&spec.sides[side], facts.id, fresh)?;
             }
         }
         for side in 0..2 {
@@ -83,7 +85,8 @@ impl Shard for Joined {
     }
 
     fn due_us(&self, spec: &JoinSpec) -> Option<i64> {
-        // Where no row is published by it, to let rows go can wait for the next ones.
+        // Only rows that an outer join keeps are published when they are evicted; others can wait
+        // for the next rows.
         let kept = (0..2).filter(|side| spec.kind.keeps(*side));
         kept.filter_map(|side| self.sides[side].due_us(&spec.sides[side])).min()
     }
@@ -107,7 +110,7 @@ impl Shard for Joined {
 }
 
 impl Joined {
-    /// Keeps rows of a snapshot: they have met, and their marks say so.
+    /// Keeps rows of a snapshot without joining them: their marks say which have met a partner.
     fn keep_as_they_are(
         &mut self,
         spec: &JoinSpec,
@@ -126,7 +129,7 @@ impl Joined {
         Ok(())
     }
 
-    /// Has fresh rows of a side meet the other side's, and keeps them.
+    /// Joins fresh rows of a side with the other side's rows, and keeps them.
     fn take(
         &mut self,
         spec: &JoinSpec,
@@ -155,7 +158,7 @@ impl Joined {
         self.sides[side].keep(&spec.sides[side], facts.id, fresh)
     }
 
-    /// The pairs that meet the rest of the condition, whose rows are marked.
+    /// The pairs that meet the rest of the condition; their rows are marked.
     fn meet(
         &mut self,
         spec: &JoinSpec,
@@ -183,13 +186,13 @@ impl Joined {
             };
             let known_is_new = self.sides[other].mark(*number);
             fresh.is_marked[*place as usize] = true;
-            // Of a semi join, the left row goes on with its first partner.
-            let goes_on = match (spec.kind, side) {
+            // A semi join publishes the left row with its first partner, whichever side comes last.
+            let is_published = match (spec.kind, side) {
                 (JoinKind::LeftSemi, 0) => !was_marked,
                 (JoinKind::LeftSemi, _) => known_is_new,
                 _ => true,
             };
-            if goes_on {
+            if is_published {
                 published.push(at);
             }
         }
@@ -204,7 +207,7 @@ impl Joined {
         Ok(Some(spec.output_of(&picked)?))
     }
 
-    /// Lets rows of a side go that no partner can come for.
+    /// Evicts rows of a side for which no partner can arrive any more.
     fn evict(
         &mut self,
         spec: &JoinSpec,
@@ -213,19 +216,19 @@ impl Joined {
         outcome: &mut Outcome,
     ) -> Result<()> {
         let evict_us = facts.watermark.evict_us();
-        let Some(gone) = self.sides[side].evict(&spec.sides[side], evict_us)? else {
+        let Some(evicted) = self.sides[side].evict(&spec.sides[side], evict_us)? else {
             return Ok(());
         };
-        outcome.removed += gone.rows.num_rows() as u64;
+        outcome.removed += evicted.rows.num_rows() as u64;
         if !spec.kind.keeps(side) || !facts.is_wanted {
             return Ok(());
         }
-        let alone = gone.is_marked.iter().zip(0_u32..).filter(|(marked, _)| !**marked);
+        let alone = evicted.is_marked.iter().zip(0_u32..).filter(|(marked, _)| !**marked);
         let alone: UInt32Array = alone.map(|(_, at)| at).collect();
         if alone.is_empty() {
             return Ok(());
         }
-        let alone = take_record_batch(&gone.rows, &alone)?;
+        let alone = take_record_batch(&evicted.rows, &alone)?;
         let other = &spec.sides[1 - side];
         let nulls = other.input.fields()[..other.columns].iter();
         let nulls: Vec<ArrayRef> =

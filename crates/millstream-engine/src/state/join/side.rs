@@ -1,4 +1,4 @@
-//! The rows of one side of a join: by key, and by the time at which they go.
+//! The rows of one side of a join: by key, and by the time at which they are evicted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::state::row_log::RowLog;
 pub struct Side {
     format: KeyFormat,
     rows: RowLog,
-    of_keys: HashMap<Key, Vec<u64>>,
+    by_key: HashMap<Key, Vec<u64>>,
     key_bytes: usize,
-    /// By time, microseconds since the epoch, the rows that go then.
+    /// By time, microseconds since the epoch, the rows that are evicted then.
     expiry: ExpiryIndex<u64>,
 }
 
@@ -32,12 +32,12 @@ pub struct Fresh {
     /// By row, whether it has met a partner.
     pub(super) is_marked: Vec<bool>,
     keys: Keys,
-    /// By row, whether a key is null: then it meets nobody.
+    /// By row, whether a key is null: null equals nothing, so such a row has no partner.
     is_null: Vec<bool>,
 }
 
-/// Rows that went.
-pub struct Gone {
+/// Rows that were evicted.
+pub struct Evicted {
     pub(super) rows: RecordBatch,
     pub(super) is_marked: Vec<bool>,
 }
@@ -54,7 +54,7 @@ impl Side {
         Ok(Self {
             format: KeyFormat::new(&spec.key_schema())?,
             rows: RowLog::new(Arc::clone(&spec.input)),
-            of_keys: HashMap::new(),
+            by_key: HashMap::new(),
             key_bytes: 0,
             expiry: ExpiryIndex::default(),
         })
@@ -65,8 +65,8 @@ impl Side {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let of_key = size_of::<(Key, Vec<u64>)>() + 1;
-        let index = self.of_keys.capacity() * of_key + self.key_bytes;
+        let entry_bytes = size_of::<(Key, Vec<u64>)>() + 1;
+        let index = self.by_key.capacity() * entry_bytes + self.key_bytes;
         self.rows.bytes() + index + 2 * self.rows.len() * size_of::<u64>()
     }
 
@@ -103,7 +103,7 @@ impl Side {
 
     /// The rows with a key.
     pub(super) fn with_key(&self, key: &[u8]) -> &[u64] {
-        self.of_keys.get(key).map_or(&[], Vec::as_slice)
+        self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn rows(&self, numbers: &[u64]) -> Result<RecordBatch> {
@@ -123,11 +123,11 @@ impl Side {
         let first = self.rows.add(id, fresh.rows.clone(), fresh.is_marked.clone())?;
         for (number, place) in (first..).zip(0..fresh.rows.num_rows()) {
             if let Some(key) = fresh.key(place) {
-                match self.of_keys.get_mut(key) {
+                match self.by_key.get_mut(key) {
                     Some(numbers) => numbers.push(number),
                     None => {
                         self.key_bytes += key.len();
-                        self.of_keys.insert(key.into(), vec![number]);
+                        self.by_key.insert(key.into(), vec![number]);
                     }
                 }
             }
@@ -138,13 +138,13 @@ impl Side {
         Ok(())
     }
 
-    /// The watermark that lets the first row go.
+    /// The watermark that evicts the first row.
     pub(super) fn due_us(&self, spec: &SideSpec) -> Option<i64> {
         Some(self.expiry.next_us()?.saturating_sub(spec.evict?.offset_us))
     }
 
-    /// Lets go of what the watermark has passed.
-    pub(super) fn evict(&mut self, spec: &SideSpec, evict_us: i64) -> Result<Option<Gone>> {
+    /// Evicts the rows that the watermark has passed.
+    pub(super) fn evict(&mut self, spec: &SideSpec, evict_us: i64) -> Result<Option<Evicted>> {
         if self.due_us(spec).is_none_or(|due_us| due_us > evict_us) {
             return Ok(None);
         }
@@ -157,21 +157,21 @@ impl Side {
         let is_null = nulls(&columns, rows.num_rows());
         for ((number, key), is_null) in numbers.iter().zip(keys.iter()).zip(is_null) {
             if !is_null {
-                self.forget(key, *number);
+                self.unindex(key, *number);
             }
         }
         self.rows.remove(&numbers)?;
-        Ok(Some(Gone { rows, is_marked }))
+        Ok(Some(Evicted { rows, is_marked }))
     }
 
-    fn forget(&mut self, key: &[u8], number: u64) {
-        let Some(numbers) = self.of_keys.get_mut(key) else { return };
-        // They are added in order, and go about in order.
+    fn unindex(&mut self, key: &[u8], number: u64) {
+        let Some(numbers) = self.by_key.get_mut(key) else { return };
+        // Rows are added and evicted in about the same order, so the search ends soon.
         if let Some(at) = numbers.iter().position(|other| *other == number) {
             numbers.remove(at);
         }
         if numbers.is_empty() {
-            self.of_keys.remove(key);
+            self.by_key.remove(key);
             self.key_bytes -= key.len();
         }
     }

@@ -28,7 +28,7 @@ pub enum JoinKind {
 }
 
 impl JoinKind {
-    /// Whether rows of a side, 0 for the left one, go on without a partner.
+    /// Whether rows of a side, 0 for the left one, are published without a partner.
     pub fn keeps(self, side: usize) -> bool {
         match self {
             Self::Inner | Self::LeftSemi => false,
@@ -39,8 +39,9 @@ impl JoinKind {
     }
 }
 
-/// What a side's rows have behind its columns: the join keys, the event times where there are any,
-/// microseconds since the epoch, and last whether it has met a partner.
+/// The columns of a side's rows. After the side's own columns come the join keys, the event times
+/// where there are any, microseconds since the epoch, and last the mark of rows that have met a
+/// partner.
 pub struct SideSpec {
     /// The schema of the rows.
     pub input: SchemaRef,
@@ -50,13 +51,13 @@ pub struct SideSpec {
     pub keys: Range<usize>,
     /// The column by which rows are late.
     pub late: Option<usize>,
-    /// When rows go; `None` for never.
+    /// When rows are evicted; `None` for never.
     pub evict: Option<Evict>,
     /// The column that says in a snapshot whether a row has met a partner.
     pub mark: usize,
 }
 
-/// Rows go when the watermark has come to a column's time and so much more.
+/// Rows are evicted when the watermark plus `offset_us` has reached the time in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evict {
     /// The column.
@@ -66,7 +67,7 @@ pub struct Evict {
 }
 
 impl Evict {
-    /// The time at or before which rows go.
+    /// The time at or before which rows are evicted.
     pub fn bound_us(self, evict_us: i64) -> i64 {
         evict_us.saturating_add(self.offset_us)
     }
@@ -78,7 +79,7 @@ pub struct JoinSpec {
     pub sides: [SideSpec; 2],
     /// Which rows it gives.
     pub kind: JoinKind,
-    /// The part of the condition that is no equality of keys, over the columns of both sides.
+    /// The rest of the condition, which is no equality of keys, over the columns of both sides.
     pub residual: Option<Arc<dyn PhysicalExpr>>,
     /// The columns of both sides.
     pub both: SchemaRef,

@@ -2,9 +2,9 @@
 //!
 //! Errors of three sorts come out of the client. Some may pass, and the same call is made again for
 //! as long as a transaction lives. Some spoil the transaction: it is aborted, and the query fails;
-//! a restart finds out what is published. Some mean that the brokers turn this id away: because
-//! another instance has taken it over, or because the transaction was open for too long, which is
-//! told by the time.
+//! a restart finds out what is published. Some mean that the brokers refuse this id: because
+//! another instance has taken it over, or because the transaction was open for too long. The time
+//! since its beginning distinguishes the two.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ const SPACE_INTERVAL: Duration = Duration::from_millis(1);
 /// How long the commit of a transaction may be without an answer, beyond the transaction's life.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where records of progress go, and whose they are.
+/// Where records of progress go, and which query they belong to.
 pub struct Recorder {
     /// The groups of the record's pieces, which all clients share.
     pub groups: Arc<Mutex<Groups>>,
@@ -147,6 +147,8 @@ impl Transactor for TransactionalClient {
         self.client().begin_transaction().map_err(|error| self.failed("its beginning", &error))?;
         let (pending, outcome) = Pending::with_outcome(&self.env);
         let put = self.put(content, &pending);
+        // This function's own reference: the outcome comes when the last record has given its
+        // reference back.
         drop(pending);
         put?;
         crash_points::reached(Step::AfterProduce);
@@ -261,6 +263,7 @@ impl TransactionalClient {
     /// a transaction up after its time and turn its owner away then, too.
     fn displaced(&self, code: RDKafkaErrorCode) -> Option<SinkError> {
         let (id, open) = (self.id.clone(), self.open_for());
+        // Kafka reports both cases by the same codes.
         let too_old = open > self.timeout;
         match code {
             RDKafkaErrorCode::Fenced

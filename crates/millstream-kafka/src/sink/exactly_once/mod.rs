@@ -32,9 +32,9 @@
 //!
 //! The ids follow from the flow's name and the query's id; those of a flow that had another name
 //! are found by the [record](other_queries) it left. Whoever opens the sink takes all of
-//! them over, which ends transactions that were left open, and turns a former owner away from then
-//! on; only after that the record is read. So of two instances of a flow the later one wins and
-//! misses nothing that the former one published.
+//! them over, which ends transactions that were left open and makes the brokers refuse a former
+//! owner from then on; only after that the record is read. So of two instances of a flow the later
+//! one wins and misses nothing that the former one published.
 
 mod librdkafka;
 mod opening;
@@ -49,8 +49,8 @@ mod sink;
 pub use opening::NotOpened;
 pub use sink::ExactlyOnceSink;
 
-/// How many transactional ids take turns. With a transaction every 4 ms an id comes again after
-/// 30 ms; markers take a few milliseconds.
+/// How many transactional ids take turns. With a transaction every 4 ms an id is used again after
+/// about 30 ms; writing its markers takes a few milliseconds.
 const IDS: usize = 8;
 
 /// How many rows may be under way to the brokers in transactions that are not filled yet.
@@ -58,7 +58,7 @@ const ROWS_AHEAD: u32 = 8_192;
 
 /// How much of a query's id is in names.
 const ID_LENGTH: usize = 8;
-/// The whole of it; what follows names one of several sinks of the query.
+/// Characters of a whole query id; what follows names one of several sinks of the query.
 const QUERY_ID_LENGTH: usize = 36;
 /// Names of topics have at most 249 characters.
 const FLOW_LENGTH_MAX: usize = 200;
@@ -77,8 +77,8 @@ impl Names {
         let branch = query_id.get(QUERY_ID_LENGTH..).unwrap_or_default();
         let id: String = query_id.chars().take(ID_LENGTH).collect();
         let (in_topic, flow) = (branch_in_topic(branch), format!("millstream-{flow}-"));
-        let of_flow = topic_characters(&flow).take(FLOW_LENGTH_MAX - in_topic.len());
-        let topic = format!("{}{id}{in_topic}-published", of_flow.collect::<String>());
+        let flow_part = topic_characters(&flow).take(FLOW_LENGTH_MAX - in_topic.len());
+        let topic = format!("{}{id}{in_topic}-published", flow_part.collect::<String>());
         Self { base: format!("{flow}{id}{branch}"), topic }
     }
 
@@ -91,11 +91,13 @@ impl Names {
         middle.strip_suffix(&branch)?.strip_suffix(&id)?.strip_suffix('-').map(str::to_owned)
     }
 
-    /// Whether `name` may be that of a record of another query than `query_id`.
+    /// True if `name` may belong to a record of another query than `query_id`.
     fn may_be_anothers(name: &str, query_id: &str) -> bool {
         let id: String = query_id.chars().take(ID_LENGTH).collect();
         let middle = name.strip_prefix("millstream-");
         let middle = middle.and_then(|name| name.strip_suffix("-published")).unwrap_or_default();
+        // A flow's name may have dashes, and even a piece that looks like an id, so every piece
+        // that looks like one is considered; the record itself then says whose it is.
         let is_id = |piece: &str| {
             piece.len() == ID_LENGTH && piece.bytes().all(|byte| byte.is_ascii_hexdigit())
         };

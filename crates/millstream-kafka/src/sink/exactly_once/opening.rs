@@ -1,7 +1,7 @@
 //! Opening the sink: takes the transactional ids over, then reads the record.
 //!
-//! The order matters. Taking an id over completes or aborts what its last owner left open, and
-//! turns that owner away. Only when that is done for all ids is the record final.
+//! The order matters. Taking an id over completes or aborts what its last owner left open, and the
+//! brokers refuse that owner from then on. Only when all ids are taken over is the record final.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl Opening {
     /// What a group has for the partition of the record, asked once. Blocks.
     pub fn committed_now(&self, group: &str) -> Result<Option<CommittedOffset>, KafkaError> {
         let context = Context::new(self.env.clone(), &self.table);
-        let client: ConsumerClient = self.control_of(group).create_with_context(context)?;
+        let client: ConsumerClient = self.control_config(group).create_with_context(context)?;
         self.ask_committed(&client)
     }
 
@@ -109,22 +109,25 @@ impl Opening {
         committed_offset(&client.committed_offsets(wanted, OPENING_ATTEMPT)?)
     }
 
-    fn control_of(&self, group: &str) -> ClientConfig {
+    fn control_config(&self, group: &str) -> ClientConfig {
         let mut config = self.settings.control(Some(group));
-        // Offsets of transactions that are not ended yet are waited for.
+        // The answer waits for offsets of open transactions, so it cannot miss one that is being
+        // committed just now.
         config.set("isolation.level", "read_committed");
         config
     }
 
     fn asking(&self, group: &str) -> Result<ConsumerClient, SinkError> {
         let context = Context::new(self.env.clone(), &self.table);
-        let config = self.control_of(group);
+        let config = self.control_config(group);
         config.create_with_context(context).map_err(client_error).map_err(SinkError::Cluster)
     }
 
     /// Reads the record of what was published last. Blocks. To be called when all ids are taken
     /// over. `has_topic` says that the record's topic is there.
     pub fn published(&self, has_topic: bool) -> Result<Option<Published>, NotOpened> {
+        // A query that changed between librdkafka and the protocol client left a record in each
+        // place.
         let records = [self.record_of_group()?, self.record_of_topic(has_topic)?];
         Ok(records.into_iter().flatten().max_by_key(|published| published.batch_id))
     }

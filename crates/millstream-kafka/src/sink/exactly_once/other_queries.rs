@@ -5,7 +5,7 @@
 //! takes the former transactional ids over as well. And a query that begins anew finds the records
 //! of others that write to the same topic ([`Opening::other_queries`]): each says whose it is.
 //!
-//! What this user may not see or read is not known.
+//! Records that this user may not list or read stay unknown.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl Opening {
         Some(progress::of_text(&last).ok()?.origin?.flow)
     }
 
-    /// The same with other names.
+    /// This opening with other names.
     pub fn under(&self, names: Names) -> Self {
         Self { names, ..self.clone() }
     }

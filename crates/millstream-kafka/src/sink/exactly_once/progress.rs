@@ -12,9 +12,8 @@
 //! beside an offset, says where the sources stand:
 //! `1 0/1 {"batchTimeMs":...,"ends":[...],"origin":{...}}`, the version, the piece and how many
 //! pieces there are, and JSON. The [`Origin`] is for other queries; earlier versions left it out. A
-//! broker takes 4096 bytes of
-//! metadata by default, some 250 partitions; what is longer is cut into pieces, each in a group of
-//! its own.
+//! broker takes 4096 bytes of metadata by default, some 250 partitions; a longer text is cut into
+//! pieces, each in a group of its own.
 //!
 //! The offset belongs to partition 0 of the table's topic, only because an offset must belong to a
 //! partition that exists. Where each row names its topic it is that of Kafka's own topic of
@@ -35,7 +34,7 @@ const OFFSETS_TOPIC: &str = "__consumer_offsets";
 const PIECE_BYTES_MAX: usize = 4_000;
 const VERSION: u32 = 1;
 
-/// Whose record it is, and where the rows beside it went.
+/// The query that a record belongs to, and the table that its rows were written to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// The query's id, with the name of the sink where it has several.
@@ -124,7 +123,7 @@ pub fn encode(end_offsets: &EndOffsets, origin: &Origin) -> Vec<String> {
     pieces.iter().enumerate().map(piece).collect()
 }
 
-/// The same with the number of the micro-batch, as one text: the value of a record of a topic.
+/// The record as one text with the number of the micro-batch: the value of a record of a topic.
 pub fn to_text(batch_id: BatchId, end_offsets: &EndOffsets, origin: &Origin) -> String {
     let Body { batch_time_ms, ends, origin } = Body::of(end_offsets, origin);
     let text = Text { version: VERSION, batch_id: batch_id.0, batch_time_ms, ends, origin };
@@ -168,6 +167,8 @@ pub fn decode<E: From<NotARecord>>(
     let mut text = pieces.text.to_owned();
     for index in 1..pieces.count {
         let missing = || NotARecord(format!("piece {index} of micro-batch {offset} is missing"));
+        // A crash between two transactions cannot mix pieces, since all are in one transaction; a
+        // piece with another number was left by an older and longer record.
         let more = group(index)?.filter(|more| more.offset == offset).ok_or_else(missing)?;
         text.push_str(piece(&more.metadata, index)?.text);
     }

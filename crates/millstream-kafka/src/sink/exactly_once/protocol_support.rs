@@ -1,4 +1,4 @@
-//! Whether the protocol client writes, or librdkafka: it depends on the settings of the client, on
+//! Whether the protocol client or librdkafka writes: it depends on the settings of the client, on
 //! what the brokers support, and on whether the topic of the record can be made.
 
 use super::opening::Opening;
@@ -8,11 +8,11 @@ use crate::error::SinkError;
 
 /// Whether the protocol client writes.
 pub enum ProtocolSupport {
-    /// It can.
+    /// It writes, with these settings.
     Available(ProtocolSettings),
-    /// It cannot now, and may later: a broker is away.
+    /// It cannot write now but may later, because a broker is away.
     NotNow(String),
-    /// It cannot: librdkafka has to.
+    /// It cannot write, so librdkafka has to.
     Never,
 }
 

@@ -6,8 +6,8 @@
 //! all others from starting.
 //!
 //! Some 100 MB are kept, however old: the record of a query that stood still for a year is there,
-//! and a busy one's topic does not grow. By size and not by compaction, which would rewrite again
-//! and again what a few deleted files say as well.
+//! and a busy one's topic does not grow. The limit is by size and not by compaction, which
+//! would rewrite segments again and again where deleting a few files does the same.
 
 use std::time::Duration;
 
@@ -37,11 +37,11 @@ const SETTINGS: [(&str, &str); 4] = [
 /// The brokers' own default.
 const REPLICAS: TopicReplication<'_> = TopicReplication::Fixed(-1);
 const MAKING_PATIENCE: Duration = Duration::from_secs(30);
-/// A broker that does not answer gets no more than this of it; the next attempt may find another.
+/// How long one broker may take of that time; the next attempt may reach another one.
 const MAKING_ATTEMPT: Duration = Duration::from_secs(5);
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// How many offsets are read from the end, at first. A record and the end of its transaction take
-/// two, and what was aborted some more.
+/// How many offsets before the end are read at first. A record and its transaction's marker take
+/// two; aborted transactions take more.
 const LOOK_BACK: i64 = 64;
 const PARTITION: i32 = 0;
 
@@ -51,7 +51,7 @@ pub enum RecordTopic {
     Made,
     /// The brokers do not let this user make it.
     Refused,
-    /// There are too few brokers now, it says why.
+    /// It cannot be made now, for the reason given.
     NotNow(String),
 }
 
@@ -63,14 +63,14 @@ impl Opening {
         let code = loop {
             let Err(code) = self.make_topic(&topic)? else { return Ok(RecordTopic::Made) };
             let waited = self.env.monotonic().saturating_sub(begun);
-            // The client says no more than `Fail` of a request that ended with a broker.
+            // The client reports a request that a stopping broker left unanswered only as `Fail`.
             let may_pass = may_pass(code) || code == RDKafkaErrorCode::Fail;
             if !may_pass || waited > MAKING_PATIENCE {
                 break code;
             }
             std::thread::sleep(PAUSE);
         };
-        // So they say as well while too few of them are there for another topic.
+        // The brokers answer this while too few of them are running, so it may pass.
         if code == RDKafkaErrorCode::InvalidReplicationFactor {
             let problem = format!("the topic '{topic}' of the record cannot be made: {code}");
             return Ok(RecordTopic::NotNow(problem));
@@ -82,8 +82,8 @@ impl Opening {
         Err(self.unreadable(&topic, format!("it cannot be made: {code}"), Kind::Retry))
     }
 
-    /// One attempt, by a client of its own: the brokers name any one of them as the one to ask for
-    /// a topic, and a client that was named a dead one goes on with it for minutes.
+    /// One attempt, by a client of its own: the brokers may name any broker as the controller
+    /// for creating topics, and a client that was given a dead one keeps asking it for minutes.
     fn make_topic(&self, topic: &str) -> Result<Result<(), RDKafkaErrorCode>, SinkError> {
         let context = Context::new(self.env.clone(), &self.table);
         let config = self.settings.control(None);
@@ -107,9 +107,10 @@ impl Opening {
     /// The last record of the topic, if there is one. To be called when all transactional ids are
     /// taken over. Blocks.
     ///
-    /// `is_made` says that the topic is there. Then a broker that does not know it has not heard of
-    /// it yet, or not again, and is asked once more: to take that for no record would publish what
-    /// is published. Otherwise librdkafka writes, and there may never have been a topic.
+    /// `is_made` says that the topic is there. A broker that does not know it then has not yet got
+    /// the cluster's metadata, and is asked again: to take that for no record would publish
+    /// micro-batches a second time. Otherwise librdkafka writes, and there may never have been a
+    /// topic.
     pub fn record_of_topic(&self, is_made: bool) -> Result<Option<Published>, SinkError> {
         let topic = self.names.topic();
         let begun = self.env.monotonic();
@@ -152,7 +153,7 @@ impl LastRecords {
     pub fn new(opening: &Opening) -> Result<Self, KafkaError> {
         let mut config = opening.settings.control(Some(&opening.names.group(0)));
         config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
-        // The end of the partition is told after a fetch that found nothing more.
+        // The client reports the end of the partition after a fetch that found nothing more.
         config.set("fetch.wait.max.ms", "10");
         let context = Context::new(opening.env.clone(), &opening.table);
         Ok(Self { consumer: config.create_with_context(context)? })

@@ -1,10 +1,10 @@
-//! The two threads that fill and end transactions, and the clients that go round between them.
+//! The two threads that fill and end transactions, and the clients that they hand to each other.
 //!
 //! A client that has ended its transaction goes to the end of the queue of idle ones, so each rests
 //! for as long as possible. One transaction is filled while the one before it is ended, and no more
-//! are under way. Micro-batches that came meanwhile share the next one: a row never waits for more
-//! than the one transaction before it. After the first failure nothing is committed any more: what
-//! is filled already is aborted, and everything fails.
+//! are under way. Micro-batches that arrive meanwhile share the next one: a row never waits for
+//! more than the one transaction before it. After the first failure nothing is committed any more:
+//! what is filled already is aborted, and everything fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,11 +60,11 @@ pub struct Work {
     pub content: Content,
     /// Given back when more rows may come.
     pub permit: OwnedSemaphorePermit,
-    /// Told when it was published, microseconds since the epoch, or why it is not.
+    /// Receives the time at which it was published, microseconds since the epoch, or the failure.
     pub done: oneshot::Sender<Result<i64, Failure>>,
 }
 
-/// The threads. Dropped, they end what they have in hand.
+/// The threads. Dropping this finishes the transactions that are under way.
 pub struct Rotation {
     // Dropped before the threads, which end when there is no more sender.
     work: Option<Sender<Work>>,
@@ -81,14 +81,15 @@ struct Filled {
 struct Waiting(Vec<oneshot::Sender<Result<i64, Failure>>>);
 
 impl Waiting {
-    /// Tells that it is published, and when. Nobody waits any more if the driver has given up.
+    /// Reports when it was published. Sending fails only if the driver has given up waiting.
     fn succeed(self, now_us: i64) {
         for done in self.0 {
             let _ = done.send(Ok(now_us));
         }
     }
 
-    /// Tells why it is not. The driver hears of the earliest micro-batch first.
+    /// Reports why it was not published: the reason goes to the earliest micro-batch, which the
+    /// driver awaits first.
     fn fail(self, error: SinkError) {
         let mut error = Some(error);
         for done in self.0 {
@@ -148,11 +149,12 @@ impl Filling {
                 Waiting(vec![work.done]).fail(SinkError::AfterFailure);
                 continue;
             }
-            // A client comes back soon; meanwhile more may come.
+            // Idle clients are awaited before the queue is read, so that micro-batches that arrive
+            // meanwhile join this transaction.
             let Ok(mut client) = self.rested.recv() else { return };
-            let (content, permits, waiting) = self.with_what_waits(work);
+            let (content, permits, waiting) = self.join_waiting(work);
             match client.fill(&content) {
-                // Its thread ends after this one.
+                // The receiver is there: the other thread ends after this one.
                 Ok(()) => drop(self.filled.send(Filled { client, waiting })),
                 Err(error) => {
                     self.failed.store(true, Ordering::Release);
@@ -164,8 +166,8 @@ impl Filling {
         }
     }
 
-    /// Puts a micro-batch and those that wait behind it together.
-    fn with_what_waits(&self, first: Work) -> (Content, Vec<OwnedSemaphorePermit>, Waiting) {
+    /// Joins a micro-batch with those that wait behind it into one transaction.
+    fn join_waiting(&self, first: Work) -> (Content, Vec<OwnedSemaphorePermit>, Waiting) {
         let Work { mut content, permit, done } = first;
         let (mut permits, mut waiting) = (vec![permit], vec![done]);
         while content.row_count() < ROWS_AHEAD as usize
@@ -188,7 +190,8 @@ struct Ending {
 
 impl Ending {
     fn run(self) {
-        // One that failed to fill does not keep those before it from being committed.
+        // A flag of its own: the shared one may be set by a transaction that failed to fill, and
+        // those before it must still be committed.
         let mut failed = false;
         while let Ok(Filled { mut client, waiting }) = self.to_end.recv() {
             if failed {

@@ -1,7 +1,8 @@
 //! The sink itself: turns micro-batches into work for the rotation.
 //!
 //! A micro-batch without rows makes no transaction: its record would say only that nothing is to
-//! be published, and repeating it publishes nothing. Most micro-batches of an alert are such.
+//! be published, and repeating it publishes nothing. Most micro-batches of a query for alerts are
+//! like that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,11 +36,11 @@ pub struct ExactlyOnceSink {
     /// waits, and the next micro-batch grows.
     room: Arc<Semaphore>,
     rotation: Option<Rotation>,
-    /// Where librdkafka writes for as long as a broker is away.
+    /// Present while librdkafka writes because a broker is away.
     protocol_watch: Option<ProtocolWatch>,
 }
 
-/// Looks whether the protocol client can write again.
+/// Checks in the background whether the protocol client can write again.
 struct ProtocolWatch {
     found: Arc<Mutex<Option<ProtocolSettings>>>,
     looking: Task<()>,
@@ -51,7 +52,7 @@ impl Drop for ProtocolWatch {
     }
 }
 
-/// How often it is looked whether a broker that was away at the start is back.
+/// How often the watch checks whether a broker that was away at the start is back.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 impl ExactlyOnceSink {
@@ -89,7 +90,7 @@ impl ExactlyOnceSink {
         }
     }
 
-    /// Takes the transactional ids over and tells what was published last.
+    /// Takes the transactional ids over and reads what was published last.
     pub async fn open(&mut self) -> Result<Option<Published>, NotOpened> {
         let opening = self.opening.clone();
         let checking = move || opening.check().and_then(|()| opening.protocol_support());
@@ -113,17 +114,20 @@ impl ExactlyOnceSink {
             Some(settings) => self.protocol_clients(settings).await?,
             None => self.librdkafka_clients().await?,
         };
-        let formerly = self.take_former_ids_over(protocol).await?;
+        let published_formerly = self.take_former_ids_over(protocol).await?;
         let opening = self.opening.clone();
         let asking = move || opening.published(has_topic);
         let published = self.env.spawn_blocking("kafka-open", asking).join().await?;
         self.rotation = Some(Rotation::start(&self.env, clients));
-        Ok(published.into_iter().chain(formerly).max_by_key(|published| published.batch_id))
+        Ok(published
+            .into_iter()
+            .chain(published_formerly)
+            .max_by_key(|published| published.batch_id))
     }
 
     fn watch_for_protocol(&self) -> ProtocolWatch {
         let found = Arc::new(Mutex::new(None));
-        let (env, opening, theirs) = (self.env.clone(), self.opening.clone(), found.clone());
+        let (env, opening, task_found) = (self.env.clone(), self.opening.clone(), found.clone());
         let looking = self.env.spawn("kafka-protocol-watch", async move {
             loop {
                 env.sleep(LOOK_INTERVAL).await;
@@ -131,7 +135,7 @@ impl ExactlyOnceSink {
                 let asking = move || opening.protocol_support();
                 let support = env.spawn_blocking("kafka-protocol-watch", asking).join().await;
                 if let Ok(ProtocolSupport::Available(settings)) = support {
-                    *theirs.lock() = Some(settings);
+                    *task_found.lock() = Some(settings);
                     return;
                 }
             }
@@ -139,8 +143,9 @@ impl ExactlyOnceSink {
         ProtocolWatch { found, looking }
     }
 
-    /// Lets the protocol client write on, if that was found to be possible again. What librdkafka
-    /// has in hand is ended before, and whichever record is the later one counts after a crash.
+    /// Changes back to the protocol client, if the watch has found that to be possible.
+    /// Transactions of librdkafka are finished before; after a crash the later of the two records
+    /// counts.
     async fn return_to_protocol(&mut self) -> Result<(), Failure> {
         let settings = self.protocol_watch.as_ref().and_then(|watch| watch.found.lock().take());
         let Some(settings) = settings else { return Ok(()) };
@@ -161,7 +166,7 @@ impl ExactlyOnceSink {
         Ok(())
     }
 
-    /// Takes over what this query called its transactions while its flow had another name, and
+    /// Takes over the transactional ids that this query had while its flow had another name, and
     /// gives the last record of that time.
     async fn take_former_ids_over(
         &self,
@@ -186,7 +191,10 @@ impl ExactlyOnceSink {
                     }
                 }
                 let published = former.published(false)?;
-                last = last.into_iter().chain(published).max_by_key(|of: &Published| of.batch_id);
+                last = last
+                    .into_iter()
+                    .chain(published)
+                    .max_by_key(|record: &Published| record.batch_id);
             }
             Ok(last)
         };
@@ -254,7 +262,7 @@ impl ExactlyOnceSink {
         }
         self.return_to_protocol().await?;
         let count = rows.iter().map(|rows| rows.rows).sum::<usize>();
-        // One that is larger goes when no other waits.
+        // A micro-batch larger than the whole room is sent when all of the room is free.
         let count = u32::try_from(count).unwrap_or(ROWS_AHEAD).min(ROWS_AHEAD);
         let room = Arc::clone(&self.room).acquire_many_owned(count);
         let permit = room.await.expect("it is never closed");
@@ -268,7 +276,7 @@ impl ExactlyOnceSink {
         Ok(of_rows(acknowledgement, &self.columns))
     }
 
-    /// Ends what is in hand, and lets go of the clients.
+    /// Finishes the transactions that are under way, and closes the clients.
     pub async fn close(&mut self) {
         self.protocol_watch = None;
         let rotation = self.rotation.take();

@@ -15,7 +15,7 @@ use crate::client::settings::{ClientSettings, Use};
 use crate::client::subscription::Subscription;
 use crate::offsets::{EARLIEST, LATEST, PartitionId, PerPartition, parse, to_json};
 
-/// A place in each partition, before the brokers were asked where that is.
+/// A place in each partition as the options give it, before the brokers have resolved it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The first record there is.
@@ -71,7 +71,7 @@ pub struct SourceOptions {
     pub subscription: Subscription,
     /// Where a new query starts, and the option that says so.
     pub starting: (&'static str, Place),
-    /// What if a starting time is later than all records.
+    /// What happens if a starting time is later than all records.
     pub no_such_time: NoSuchTime,
     /// Where a batch query ends, and the option that says so.
     pub ending: (&'static str, Place),
@@ -279,7 +279,7 @@ impl Place {
     }
 }
 
-/// Reads one of three options; an earlier one goes first, whatever else is set.
+/// Reads one of three options. As in Spark, an earlier one overrides those after it.
 fn place(
     options: &Options,
     [time, times, offsets]: [&'static str; 3],

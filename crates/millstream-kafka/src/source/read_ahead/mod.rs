@@ -1,4 +1,4 @@
-//! What has been read ahead and not taken yet: between the reader and the driver.
+//! The buffer between the reader and the driver: chunks that are read and not taken yet.
 //!
 //! The reader pushes chunks, the driver takes them. Per partition there are three numbers: `taken`,
 //! the end of what the driver has; `read`, the end of what the reader has, which is also past
@@ -23,7 +23,7 @@ use crate::offsets::{PartitionId, PerPartition, to_json};
 /// The reader pauses while this much waits; the client's own queue fills then, and the client
 /// stops fetching.
 const WAITING_BYTES_MAX: usize = 64 << 20;
-/// As above, for small records.
+/// The same limit in rows, for small records.
 const WAITING_ROWS_MAX: u64 = 2_000_000;
 
 /// Chunks that wait to be taken, and positions.
@@ -43,7 +43,7 @@ struct State {
     /// How much may wait, and so how much a micro-batch takes at most.
     bytes_max: usize,
     fixed_end: bool,
-    /// All up to the fixed end was asked for in one go.
+    /// The driver wants everything up to the fixed end in one micro-batch.
     whole: bool,
     failure: Option<Failure>,
     /// When the driver last took something, on the monotonic clock.
@@ -57,7 +57,7 @@ struct Partition {
     chunks: VecDeque<Chunk>,
 }
 
-/// What [`ReadAhead::take`] gives.
+/// What [`ReadAhead::take`] returns.
 pub struct PolledChunks {
     /// The end of all partitions.
     pub end: SourceOffset,
@@ -79,12 +79,12 @@ pub enum Arrival {
     End(i64),
 }
 
-/// Whether the client has more than was brought in.
+/// Whether the client has more messages than were copied into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
-    /// It had when the drain ended.
+    /// It had more when the drain ended.
     Waits,
-    /// Its queue was empty, or somebody else is emptying it and will notify.
+    /// Its queue was empty, or another thread is draining it and will notify.
     WillBeNotified,
 }
 
@@ -102,8 +102,7 @@ impl ReadAhead {
         Self { env, limits, state: Mutex::new(state), arrived: Notify::new() }
     }
 
-    /// The same, where a limit of memory has `bytes` for what waits. A chunk that is larger is held
-    /// all the same.
+    /// With room for `bytes` where memory is limited. A single chunk that is larger is still held.
     pub fn holding(mut self, bytes: Option<usize>) -> Self {
         if let Some(bytes) = bytes {
             self.state.get_mut().bytes_max = bytes.min(WAITING_BYTES_MAX);
@@ -124,7 +123,7 @@ impl ReadAhead {
     pub fn remove(&self, id: &PartitionId) {
         let mut state = self.state.lock();
         if let Some(gone) = state.partitions.remove(id) {
-            state.forget(&gone.chunks);
+            state.subtract(&gone.chunks);
         }
         drop(state);
         self.arrived.notify_one();
@@ -137,7 +136,7 @@ impl ReadAhead {
     }
 
     /// The partitions that have more rows than were taken. `end_seen` gives a partition's end as
-    /// far as it is known; one of which nothing is known counts, too.
+    /// far as it is known; a partition whose end is unknown counts as behind.
     pub fn behind(&self, end_seen: impl Fn(&PartitionId) -> Option<i64>) -> Vec<PartitionId> {
         let state = self.state.lock();
         let is_behind = |(id, partition): &(&PartitionId, &Partition)| {
@@ -284,7 +283,7 @@ impl State {
     }
 
     fn push(&mut self, id: &PartitionId, arrival: Arrival) {
-        // What comes late of a removed partition is of no interest.
+        // Chunks of a partition that was removed meanwhile are dropped.
         let Some(partition) = self.partitions.get_mut(id) else { return };
         let chunk = match arrival {
             Arrival::End(offset) => {
@@ -326,7 +325,7 @@ impl State {
         PolledChunks { end, rows, oldest_arrival_us, chunks }
     }
 
-    fn forget(&mut self, chunks: &VecDeque<Chunk>) {
+    fn subtract(&mut self, chunks: &VecDeque<Chunk>) {
         self.rows -= chunks.iter().map(|chunk| chunk.rows() as u64).sum::<u64>();
         self.bytes -= chunks.iter().map(Chunk::bytes).sum::<usize>();
     }
@@ -350,6 +349,8 @@ impl Partition {
             wanted -= chunk.rows();
             taken.push(chunk);
         }
+        // With nothing left the position is past the last row: `read` also covers transaction
+        // markers and compacted records, which have offsets but no rows.
         if self.chunks.is_empty() {
             self.taken = self.read.min(self.end.unwrap_or(i64::MAX));
         } else if let Some(last) = taken.last() {

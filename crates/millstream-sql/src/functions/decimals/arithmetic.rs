@@ -85,14 +85,14 @@ impl ScalarUDFImpl for DecimalOperation {
     }
 }
 
-/// One side's values.
+/// The values of one operand.
 struct Side {
     values: Decimal128Array,
     constant: bool,
 }
 
 impl Side {
-    /// Whole numbers become decimals here where no plan has made them any.
+    /// The operand as decimals. Whole numbers are cast here where the plan has not done so.
     fn of(args: &Arguments, at: usize, digits: Digits) -> Result<Self> {
         let (values, constant) = args.array(at);
         let values = match values.data_type() {
@@ -128,6 +128,8 @@ impl DecimalOperation {
             if divides && right == 0 {
                 return self.failed(|| "division by zero".to_owned());
             }
+            // Spark computes exactly and checks the result afterwards, so an intermediate that does
+            // not fit the type is no error.
             match computed(self.operation, [left, right], scales, (precision, scale)) {
                 Some(value) => Ok(Some(value)),
                 None => self.failed(|| {
@@ -154,7 +156,7 @@ impl DecimalOperation {
     }
 }
 
-/// The unscaled result, none where it does not fit. Nothing is divided by zero.
+/// The unscaled result; `None` where it does not fit. The caller has excluded division by zero.
 fn computed(
     operation: Operation,
     [left, right]: [i128; 2],
@@ -171,6 +173,7 @@ fn computed(
             return fits(quotient(left, right, shift)?, precision);
         }
         Operation::Multiply => match left.checked_mul(right) {
+            // Most products fit into 128 bits, whose multiplication is several times as fast.
             Some(product) => i256::from_i128(product),
             None => i256::from_i128(left).checked_mul(i256::from_i128(right))?,
         },
@@ -202,15 +205,15 @@ fn positive_remainder(left: i256, right: i256) -> Option<i256> {
     }
 }
 
-/// `left / right` times ten to the power of `shift`, rounded half up; none where it is beyond any
-/// decimal. The power may take a numerator to 114 digits, so the quotient is made in pieces, each
-/// of the remainder of the one before.
+/// `left / right` times ten to the power of `shift`, rounded half up; `None` where it is beyond any
+/// decimal. Shifted at once the numerator could have 114 digits, more than 256 bits hold. So the
+/// division is done in pieces of at most 38 digits, each with the remainder of the one before.
 fn quotient(left: i128, right: i128, shift: i32) -> Option<i256> {
     let divisor = i256::from_i128(right).checked_abs()?;
     let dividend = i256::from_i128(left).checked_abs()?;
     let mut whole = dividend.checked_div(divisor)?;
     let mut rest = dividend.checked_rem(divisor)?;
-    // The scale of a quotient leaves no less than nothing to shift by.
+    // The scale of a quotient is at least that of the dividend, so the shift is not negative.
     let mut places = u32::try_from(shift).ok()?;
     while places > 0 {
         let piece = places.min(38);
@@ -220,6 +223,7 @@ fn quotient(left: i128, right: i128, shift: i32) -> Option<i256> {
         rest = shifted.checked_rem(divisor)?;
         places -= piece;
     }
+    // Half up, away from zero: signs were set aside, so one comparison rounds both ways.
     if rest.checked_mul(i256::from_i128(2))? >= divisor {
         whole = whole.checked_add(i256::ONE)?;
     }

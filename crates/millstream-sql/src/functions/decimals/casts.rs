@@ -15,7 +15,7 @@ use super::unscaled::{rescaled, written};
 use crate::json::parse_decimal;
 use crate::types::spark_type;
 
-/// Whether these are the casts done here.
+/// Whether a cast between these types is done here.
 pub(in crate::functions) fn casts(from: &DataType, to: &DataType) -> bool {
     let is_decimal = |data_type: &DataType| matches!(data_type, DataType::Decimal128(..));
     let is_other = |data_type: &DataType| {
@@ -26,7 +26,7 @@ pub(in crate::functions) fn casts(from: &DataType, to: &DataType) -> bool {
     (is_decimal(from) && (is_decimal(to) || is_other(to))) || (is_decimal(to) && is_other(from))
 }
 
-/// Casts what [`casts`] says; null where a value does not fit unless `strict`.
+/// Does the casts that [`casts`] accepts; null where a value does not fit unless `strict`.
 pub(in crate::functions) fn cast_decimal(
     values: &ArrayRef,
     to: &DataType,
@@ -37,7 +37,7 @@ pub(in crate::functions) fn cast_decimal(
             cast_decimal(&arrow_cast(values, &DataType::Int32)?, to, strict)
         }
         (from, DataType::Decimal128(precision, scale)) if from.is_floating() => {
-            of_doubles(values, (*precision, *scale), strict)
+            doubles_to_decimals(values, (*precision, *scale), strict)
         }
         (_, DataType::Decimal128(precision, scale)) => {
             rounded(values, (*precision, *scale), strict)
@@ -68,9 +68,9 @@ fn decimals(
     Ok(Arc::new(values.with_precision_and_scale(precision, scale)?))
 }
 
-/// As Java reads the text that Java writes for it, so 2.345 to two digits is 2.35. What is no
-/// number becomes NULL, as in Spark.
-fn of_doubles(values: &ArrayRef, digits: Digits, strict: bool) -> Result<ArrayRef> {
+/// Casts doubles by way of their shortest text, as Java's `BigDecimal.valueOf` does, so 2.345 to
+/// two digits is 2.35. NaN and infinities become NULL, as in Spark.
+fn doubles_to_decimals(values: &ArrayRef, digits: Digits, strict: bool) -> Result<ArrayRef> {
     let wide = arrow_cast(values, &DataType::Float64)?;
     let wide = wide.as_primitive::<Float64Type>();
     let cast = |value: Option<f64>| {
@@ -83,7 +83,7 @@ fn of_doubles(values: &ArrayRef, digits: Digits, strict: bool) -> Result<ArrayRe
     decimals(wide.iter().map(cast), digits)
 }
 
-/// Whole numbers and decimals.
+/// Casts whole numbers and decimals.
 fn rounded(values: &ArrayRef, digits: Digits, strict: bool) -> Result<ArrayRef> {
     let Some((_, from)) = digits_of(values.data_type()) else {
         return internal_err!("{} does not become a decimal here", values.data_type());
@@ -113,6 +113,7 @@ fn from_decimals(
             Arc::new(values.iter().map(|it| it.map(|it| it != 0)).collect::<BooleanArray>())
         }
         DataType::Float32 => {
+            // By way of text: a division of two floats would round twice.
             let float = |value| format!("{value}e{}", -i32::from(scale)).parse().unwrap_or(0.0);
             Arc::new(values.unary::<_, Float32Type>(float))
         }
@@ -127,14 +128,14 @@ fn from_decimals(
 
 /// The nearest double.
 fn double(unscaled: i128, scale: i8) -> f64 {
-    // Both are doubles themselves up to here, so that one division rounds once.
+    // Up to here both operands are exact doubles, so the division is the only rounding.
     if unscaled.unsigned_abs() < 1 << 53 && (0..=22).contains(&scale) {
         return unscaled as f64 / 10_f64.powi(scale.into());
     }
     format!("{unscaled}e{}", -i32::from(scale)).parse().unwrap_or(f64::NAN)
 }
 
-/// What follows the point is cut off.
+/// Casts to whole numbers; the digits after the point are cut off, as in Spark.
 fn whole<T: ArrowPrimitiveType>(
     values: &Decimal128Array,
     scale: i8,

@@ -1,8 +1,8 @@
-//! DECIMAL as Spark has it: which digits a result has, arithmetic, rounding.
+//! DECIMAL as in Spark: precision and scale of results, arithmetic, rounding.
 //!
 //! DataFusion's own rules give other types (`DECIMAL(38,18) * DECIMAL(38,18)` has 36 digits after
-//! the point) and do not always notice what does not fit them. What two decimals are brought to
-//! before they meet is [`super::common_types`]'s.
+//! the point) and do not always notice what does not fit them. The common
+//! type of two decimals is found in [`super::common_types`].
 
 mod arithmetic;
 mod casts;

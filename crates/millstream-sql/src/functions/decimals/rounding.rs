@@ -1,7 +1,7 @@
 //! `round`, `bround`, `ceil` and `floor`.
 //!
-//! A decimal loses digits and its type with them; a whole number stays what it is; a double is
-//! rounded as the text that stands for it, so `round(1.005e0, 2)` is 1.01.
+//! A decimal loses digits, and its type changes accordingly; a whole number keeps its type; a
+//! double is rounded by way of its shortest text, as in Java, so `round(1.005e0, 2)` is 1.01.
 
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ impl ScalarUDFImpl for Round {
             other => other.clone(),
         };
         let returns = match (args.arg_fields[0].data_type(), whole) {
-            // A whole number has no digits that could be one more.
+            // A decimal without places is not rounded, so it needs no digit more.
             (DataType::Decimal128(precision, 0), true) => type_of((*precision, 0)),
             _ => returns,
         };
@@ -188,7 +188,8 @@ impl Round {
             return exec_err!("a rounded decimal is a decimal");
         };
         let values = args.primitive::<Decimal128Type>(0);
-        // Places that are kept anyway change nothing, and of more than 76 nothing is left.
+        // Rounding to more places than there are changes nothing; beyond 76 dropped digits, which
+        // is all that 256 bits hold, the result is 0.
         let dropped = u32::try_from(i32::from(from).saturating_sub(places)).unwrap_or(0);
         let rounded = |value: i128| {
             let wide = i256::from_i128(value);
@@ -220,7 +221,7 @@ impl Round {
         }
         let values = arrow_cast(&args.expanded(0)?, &DataType::Float64)?;
         let values = values.as_primitive::<Float64Type>();
-        // Java's cast to a long: the nearest one, and 0 for what is no number.
+        // As Java's cast to a long: values out of range give the nearest one, and NaN gives 0.
         let whole = |value: f64| match self.rounding {
             Rounding::Up => value.ceil() as i64,
             _ => value.floor() as i64,

@@ -1,10 +1,10 @@
-//! Precision and scale of what decimals become, by Spark's rules
+//! Precision and scale of results of decimals, by Spark's rules
 //! (`spark.sql.decimalOperations.allowPrecisionLoss`, which is on by default).
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
 use datafusion::logical_expr::Operator;
 
-/// What is done with two decimals.
+/// An operation on two decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::functions) enum Operation {
     Add,
@@ -17,7 +17,8 @@ pub(in crate::functions) enum Operation {
 }
 
 impl Operation {
-    /// What a function of decimals does, and whether it fails where it cannot.
+    /// The operation of a function of decimals, and whether it fails on overflow instead of giving
+    /// NULL.
     pub(in crate::functions) fn of_function(name: &str) -> Option<(Self, bool)> {
         Some(match name {
             "decimal_add" => (Self::Add, true),
@@ -35,7 +36,7 @@ impl Operation {
         })
     }
 
-    /// The operator for which the function `name` stands, where it stands for one.
+    /// The operator that the function `name` was planned for, if any.
     pub(in crate::functions) fn planned_early(self, name: &str) -> Option<Operator> {
         match self {
             _ if !name.starts_with("decimal_") => None,
@@ -72,10 +73,11 @@ impl Operation {
 
 const PRECISION_MAX: i32 = DECIMAL128_MAX_PRECISION as i32;
 
-/// As many digits after the point as a result keeps where it has to give some up.
+/// The digits after the point that a result keeps at least where it exceeds the largest precision
+/// (Spark's `MINIMUM_ADJUSTED_SCALE`).
 const SCALE_KEPT: i32 = 6;
 
-/// How many digits a decimal has, and how many of them after the point.
+/// Precision and scale: how many digits a decimal has, and how many of them after the point.
 pub(in crate::functions) type Digits = (u8, i8);
 
 fn decimal(precision: i32, scale: i32) -> Digits {

@@ -6,12 +6,12 @@
 //!
 //! - windows that do not overlap are a call of `window` in that projection;
 //! - windows that overlap are a call of `windows`, the list of them, and an Unnest above it;
-//! - sessions are a call of `session_window`. Over a stream they stay as they are, one for each
-//!   row, since only state can make one of those that overlap; over a batch a window function
-//!   makes it, with the other group expressions as the key.
+//! - sessions are a call of `session_window`. Over a stream there stays one for each row, since
+//!   only state can merge sessions across micro-batches; over a batch a window function merges
+//!   those that overlap, with the other group expressions as the key.
 //!
-//! Rows without a window, as those without a time, are filtered out. [`WindowCall`] reads the call
-//! back. The blocks keep the names and types of their columns, so nothing above changes.
+//! Rows without a window, like those without a time, are filtered out. [`WindowCall`] reads the
+//! call back. The blocks keep the names and types of their columns, so nothing above changes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const WINDOW_COLUMN: &str = "__window";
 /// The column of a session in a lowered plan.
 const SESSION_COLUMN: &str = "__session_window";
 
-/// What a window is made of.
+/// The kind of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowKind {
     /// One window for each row: a call of `window`.
@@ -127,8 +127,8 @@ impl WindowCall {
         Expr::ScalarFunction(ScalarFunction::new_udf(function(name), args))
     }
 
-    /// Reads a call as the query has it, with constants where literals must be and a window where
-    /// its time is meant.
+    /// Reads a call of the query. Where the query gives a window as the time, its `window_time` is
+    /// taken.
     fn of_query(call: &Expr, schema: &DFSchema) -> Result<Self> {
         let Some(mut read) = Self::read(call) else {
             return plan_err!("function 'window' needs literals for its size, slide and start");
@@ -230,7 +230,7 @@ fn with_window(input: Arc<LogicalPlan>, window: &WindowCall) -> Result<LogicalPl
         let is_there = Expr::Column(window.column()).is_not_null();
         return Ok(LogicalPlan::Filter(Filter::try_new(is_there, Arc::new(sessions))?));
     }
-    // Of the time rather than the window, so that the filter can go on down to the source.
+    // On the time rather than the window, so that the filter can be pushed down to the source.
     let timed = Filter::try_new(window.time.clone().is_not_null(), input)?;
     let timed = Arc::new(LogicalPlan::Filter(timed));
     let windows = LogicalPlan::Projection(Projection::try_new(columns, timed)?);
@@ -275,7 +275,7 @@ fn is_call(expr: &Expr, call: &Expr) -> bool {
     }
 }
 
-/// `input` with the sessions that overlap made one, for each value of `keys`.
+/// `input` with overlapping sessions merged, for each value of `keys`.
 fn merged(input: LogicalPlan, column: &Column, keys: Vec<Expr>) -> Result<LogicalPlan> {
     let mut plain = keys.iter().map(|key| !matches!(key, Expr::GroupingSet(_)));
     if !plain.all(|plain| plain) {
@@ -328,7 +328,7 @@ fn projection(node: Projection, call: &Expr) -> Result<Transformed<LogicalPlan>>
     Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(exprs, input)?)))
 }
 
-/// Anywhere else a window is a function like any other, unless it makes several rows of one.
+/// In other nodes a window is an ordinary function, unless it makes several rows of one.
 fn one_row_each(plan: LogicalPlan, call: &Expr) -> Result<Transformed<LogicalPlan>> {
     let kind = WindowCall::read(call).map(|window| window.kind);
     if kind != Some(WindowKind::Tumbling) {

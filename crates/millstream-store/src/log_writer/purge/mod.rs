@@ -86,8 +86,8 @@ impl Known {
     fn expired(&self, lane: Lane, retain_entries: usize) -> usize {
         let Some(committed) = self.committed else { return 0 };
         let ids = &self.ids[lane as usize];
-        // Both bounds must hold, so the smaller count is deleted: by id alone, a log with gaps would
-        // keep too few files.
+        // Both bounds must hold, so the smaller count is deleted: by id alone, a log with gaps
+        // would keep too few files.
         let by_id = committed.0.saturating_sub(retain_entries as u64);
         let by_id = ids.partition_point(|id| id.0 < by_id);
         let by_count = ids.partition_point(|id| *id <= committed).saturating_sub(retain_entries);

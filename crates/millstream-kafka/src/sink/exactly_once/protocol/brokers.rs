@@ -1,4 +1,4 @@
-//! The cluster as one client sees it: who leads which partition, who keeps which transactional id,
+//! The cluster as one client sees it: the leader of each partition, the coordinator of each id,
 //! and a connection to each for each of two purposes.
 
 use std::collections::HashMap;
@@ -30,9 +30,9 @@ pub enum Purpose {
 /// A broker, for one purpose.
 pub type Channel = (Address, Purpose);
 
-/// What a cluster speaks.
-pub struct Spoken {
-    /// Whether all brokers that answer speak what is needed.
+/// Which requests a cluster supports.
+pub struct ApiSupport {
+    /// True if all brokers that answer support the requests that are needed.
     pub by_all: bool,
     /// Why others did not answer.
     pub silent: Vec<RequestError>,
@@ -83,7 +83,7 @@ impl Brokers {
         })
     }
 
-    /// Forgets who leads and keeps what: it has changed.
+    /// Forgets leaders and coordinators, which have moved.
     pub fn forget(&mut self) {
         self.topics.clear();
         self.coordinators.clear();
@@ -104,9 +104,9 @@ impl Brokers {
         Err(lost.expect("there is a server at least"))
     }
 
-    /// Whether every broker that answers speaks all that is needed.
+    /// Whether every broker that answers supports the requests that are needed.
     /// Errors: no broker answers.
-    pub fn have_all(&mut self) -> Result<Spoken, RequestError> {
+    pub fn api_support(&mut self) -> Result<ApiSupport, RequestError> {
         self.refresh(&[])?;
         let (mut answered, mut silent) = (false, Vec::new());
         for address in self.nodes.values().cloned().collect::<Vec<_>>() {
@@ -115,16 +115,18 @@ impl Brokers {
             };
             match self.using(&(address, Purpose::Control), ask) {
                 Ok(true) => answered = true,
-                Ok(false) => return Ok(Spoken { by_all: false, silent }),
+                Ok(false) => return Ok(ApiSupport { by_all: false, silent }),
                 Err(problem) if problem.may_pass() => silent.push(problem),
                 Err(problem) => return Err(problem),
             }
         }
+        // Without any answer the last reason is the error; with one, silent brokers are only
+        // reported.
         match (answered, silent.pop()) {
             (false, Some(problem)) => Err(problem),
             (_, last) => {
                 silent.extend(last);
-                Ok(Spoken { by_all: true, silent })
+                Ok(ApiSupport { by_all: true, silent })
             }
         }
     }

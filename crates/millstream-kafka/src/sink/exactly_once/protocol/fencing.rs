@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::brokers::{Brokers, Purpose, Spoken};
+use super::brokers::{ApiSupport, Brokers, Purpose};
 use super::record_batches::Limits;
 use super::request_error::RequestError;
 use super::{ProtocolClient, ProtocolSettings};
@@ -15,28 +15,28 @@ use crate::protocol::requests;
 use crate::protocol::responses;
 use crate::sink::exactly_once::opening::{NotOpened, Opening, PAUSE, TAKE_OVER_PATIENCE};
 
-/// Whether the protocol client can talk to the brokers.
+/// Whether the protocol client can be used with the brokers.
 pub enum BrokerSupport {
-    /// They can.
+    /// All brokers that answer support its requests.
     Yes,
-    /// Some broker answers that it does not speak them.
+    /// Some broker does not support them.
     Never,
-    /// Nobody answers just now.
+    /// No broker answers at the moment, for the reason given.
     NotNow(String),
 }
 
-/// Asks the brokers. One that is away decides nothing: the others say what the cluster speaks, and
-/// its partitions have other leaders or are waited for.
+/// Asks the brokers. One that is away decides nothing: the others say what the cluster supports,
+/// and its partitions get other leaders or are waited for.
 pub fn broker_support(opening: &Opening, settings: &ProtocolSettings) -> BrokerSupport {
-    match brokers(opening, settings).have_all() {
-        Ok(Spoken { by_all: true, silent }) => {
+    match brokers(opening, settings).api_support() {
+        Ok(ApiSupport { by_all: true, silent }) => {
             for problem in silent {
                 tracing::warn!(table = opening.table, %problem, "a broker of the cluster does not \
                     answer; transactions are begun with the others");
             }
             BrokerSupport::Yes
         }
-        Ok(Spoken { by_all: false, .. }) => BrokerSupport::Never,
+        Ok(ApiSupport { by_all: false, .. }) => BrokerSupport::Never,
         Err(problem) if problem.may_pass() => BrokerSupport::NotNow(problem.to_string()),
         Err(problem) => {
             tracing::debug!(table = opening.table, %problem, "librdkafka writes transactions");

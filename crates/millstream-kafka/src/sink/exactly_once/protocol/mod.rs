@@ -2,7 +2,7 @@
 //! version 2 (Kafka 4) and for plain settings.
 //!
 //! Version 2 lets the brokers themselves add partitions and groups to a transaction when something
-//! is written to them. So a transaction is two questions, one after the other:
+//! is written to them. So a transaction is two requests, one after the other:
 //!
 //! ```text
 //! fill  pack; rows and the record of progress    one request to each leader
@@ -19,8 +19,8 @@
 //! An id that has just been ended still waits for its markers, and the brokers would hold its next
 //! transaction back by 20 ms and more. So here, too, [`rotation`](super::rotation) is the way.
 //!
-//! A lost connection, a leader that moves or a broker that restarts does no harm: the same is sent
-//! again for as long as the transaction lives. Every client has connections of its own.
+//! A lost connection, a leader that moves or a broker that restarts does no harm: the same request
+//! is sent again for as long as the transaction lives. Every client has connections of its own.
 
 mod brokers;
 mod fencing;
@@ -59,7 +59,7 @@ const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a topic may be unknown: it may just have been created.
 const TOPIC_PATIENCE: Duration = Duration::from_secs(10);
-/// Before something is asked a third time; the second time comes at once.
+/// The pause before a third attempt; the second follows the first at once.
 const PAUSE: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
@@ -86,7 +86,7 @@ impl ProtocolClient {
         self.env.monotonic().saturating_sub(self.begun)
     }
 
-    /// Divides the rows among partitions, which the brokers tell first.
+    /// Divides the rows among partitions, whose number the brokers are asked for first.
     fn pack(&mut self, content: &Content) -> Result<Vec<Part>, SinkError> {
         let topics = record_batches::topics(&content.rows, self.topic.as_deref())?;
         let mut counts = HashMap::new();
@@ -112,7 +112,7 @@ impl ProtocolClient {
     fn write(&mut self, content: &Content) -> Result<(), SinkError> {
         let mut parts = self.pack(content)?;
         let record = progress::to_text(content.batch_id, &content.end_offsets, &self.origin);
-        parts.push(Part::of_text(self.record_topic.clone(), &record));
+        parts.push(Part::of_one_text(self.record_topic.clone(), &record));
         let id = self.id.clone();
         self.write_all(&mut Filling {
             id: &id,
@@ -192,7 +192,7 @@ impl ProtocolClient {
         self.brokers.using(&channel, ask)?.map_err(RequestError::Refused)
     }
 
-    /// Tells whether the brokers answered, if only to refuse for now.
+    /// Notes whether the brokers answered; a refusal is an answer too.
     fn note(&self, problem: &RequestError, asked_ms: i64) {
         match problem.code() {
             Some(_) => self.contact.answered(),
@@ -207,8 +207,8 @@ impl ProtocolClient {
         }
     }
 
-    /// What a problem means. The brokers give a transaction up after its time, and turn its owner
-    /// away then, too.
+    /// What a problem means. The brokers abort a transaction after its time-out, and refuse its
+    /// owner from then on.
     fn explain(&self, step: &'static str, problem: &RequestError) -> SinkError {
         let (id, open, timeout) = (self.id.clone(), self.open_for(), self.timeout);
         let is_too_old = open > timeout;
@@ -217,7 +217,8 @@ impl ProtocolClient {
             Some(code) if code.is_lost_transaction() && is_too_old => {
                 SinkError::TimedOut { id, open, timeout }
             }
-            // A commit without an answer may have been done.
+            // A commit without an answer may have succeeded, so it is not reported as timed out,
+            // which would say that nothing is visible.
             _ if is_too_old && problem.may_pass() && step != COMMIT => {
                 SinkError::TimedOut { id, open, timeout }
             }

@@ -1,8 +1,8 @@
 //! Fills a transaction: what was refused for a while or lost with a connection goes out again, the
 //! same bytes under the same numbers, of which the brokers keep one.
 //!
-//! A partition has one batch under way at a time: the brokers tell repeated batches by the last
-//! few.
+//! A partition has one batch under way at a time: the brokers remember only the last few batches
+//! of a producer in a partition, so an older one that is repeated would not be recognized.
 
 use std::collections::HashMap;
 
@@ -26,9 +26,9 @@ const REPLICAS_PATIENCE_MS: i32 = 8_000;
 
 /// Why a transaction cannot be filled.
 pub enum Failure {
-    /// Something with the transaction.
+    /// A step of the transaction failed.
     Step(&'static str, RequestError),
-    /// Something with a row.
+    /// The brokers refuse a row.
     Row(SinkError),
 }
 
@@ -44,21 +44,21 @@ pub struct Filling<'a> {
     pub timestamp_ms: i64,
     /// How large things may be.
     pub limits: Limits,
-    /// What the brokers do not have yet.
+    /// Batches that the brokers have not acknowledged yet, by partition.
     pub parts: Vec<Part>,
 }
 
-/// What a round has to show beside what it wrote.
+/// The problems of one round of requests.
 #[derive(Default)]
 pub struct Round {
-    /// A problem that may pass.
+    /// A transient problem.
     pub problem: Option<RequestError>,
-    /// What was asked belongs to another broker.
+    /// True if a request belongs to another broker.
     misplaced: bool,
 }
 
 impl Round {
-    /// Notes a problem, if it may pass.
+    /// Notes a transient problem; any other is an error.
     fn note(&mut self, step: &'static str, problem: RequestError) -> Result<(), Failure> {
         if !problem.may_pass() {
             return Err(Failure::Step(step, problem));
@@ -97,7 +97,7 @@ impl Filling<'_> {
                     *sum += bytes;
                     parts.push(part);
                 }
-                // It is for the next round.
+                // The request is full: this part waits for the next round.
                 Some(_) => {}
                 None => by_leader.push((leader, bytes, vec![part])),
             }
@@ -113,6 +113,8 @@ impl Filling<'_> {
                 Err(problem) => round.note(ROWS, problem)?,
             }
         }
+        // All requests are sent before the first answer is awaited, so brokers write at the same
+        // time.
         crash_points::reached(Step::AfterProduce);
         Ok(sent)
     }
@@ -158,6 +160,7 @@ impl Filling<'_> {
             |part: &&mut Part| part.partition == written.partition && part.topic == written.topic;
         let Some(part) = self.parts.iter_mut().find(is_it) else { return Ok(()) };
         match written.code {
+            // A duplicate was written by an earlier attempt whose answer was lost.
             ErrorCode::NONE | ErrorCode::DUPLICATE_SEQUENCE => {
                 let packed = part.batches.pop_front();
                 part.sequence += packed.map_or(0, |packed| packed.batch.count());
@@ -175,7 +178,7 @@ impl Filling<'_> {
         }
     }
 
-    /// Forgets where things were, if a round has shown that they are elsewhere.
+    /// Forgets leaders and coordinators, if a round has shown that they have moved.
     pub fn learn(&self, brokers: &mut Brokers, round: &Round) {
         if round.misplaced {
             brokers.forget();

@@ -13,16 +13,16 @@ use crate::protocol::partitioner::partition_of;
 use crate::protocol::record_batch::{self, Record, RecordBatch};
 use crate::sink::columns::SinkRows;
 
-/// A batch, and what to name if the brokers do not take it.
+/// A batch, and the row that an error names if the brokers refuse it.
 #[derive(Debug)]
 pub struct Packed {
     /// The batch.
     pub batch: RecordBatch,
-    /// Its largest record that is a row: bytes, rows' number, row.
+    /// Its largest record that is a row: its bytes, the index of its `SinkRows`, and the row.
     largest: Option<(usize, usize, usize)>,
 }
 
-/// What one partition gets.
+/// The batches of one partition.
 #[derive(Debug)]
 pub struct Part {
     /// The topic.
@@ -31,7 +31,7 @@ pub struct Part {
     pub partition: i32,
     /// Batches that the brokers do not have yet, in order.
     pub batches: VecDeque<Packed>,
-    /// How many records they have.
+    /// How many records the brokers have of this transaction, which is the next batch's sequence.
     pub sequence: i32,
 }
 
@@ -110,6 +110,8 @@ impl<'a> Packing<'a> {
         let chosen = match (rows.partition(row), rows.key(row)) {
             (Some(wanted), _) => usize::try_from(wanted).ok().filter(|wanted| *wanted < count),
             (None, Some(key)) => Some(partition_of(key, count)),
+            // One partition for all rows of a micro-batch without a key: one batch, and so one
+            // request, instead of one for each partition.
             (None, None) => Some((self.chance % count as u64) as usize),
         };
         let chosen = chosen.ok_or_else(|| wrong(RDKafkaErrorCode::UnknownPartition))?;
@@ -149,8 +151,8 @@ impl<'a> Packing<'a> {
 }
 
 impl Part {
-    /// One record of one text, which is no row.
-    pub fn of_text(topic: String, text: &str) -> Self {
+    /// A part of one record whose value is `text`; the record is no row of the sink.
+    pub fn of_one_text(topic: String, text: &str) -> Self {
         let mut batch = RecordBatch::default();
         batch.push(&Record { key: None, value: Some(text.as_bytes()), headers: &[] });
         let batches = VecDeque::from([Packed { batch, largest: None }]);

@@ -1,4 +1,4 @@
-//! Why a question to the brokers has no good answer.
+//! Why a request to the brokers failed.
 
 use std::fmt;
 use std::io;
@@ -7,19 +7,20 @@ use rdkafka::types::{RDKafkaErrorCode, RDKafkaRespErr};
 
 use crate::protocol::error_code::ErrorCode;
 
-/// What went wrong.
+/// The reason of a failed request.
 #[derive(Debug)]
 pub enum RequestError {
-    /// The connection, or making one.
+    /// The connection was lost, or could not be made.
     Lost(io::Error),
-    /// The broker said no.
+    /// The broker answered with an error.
     Refused(ErrorCode),
 }
 
 impl RequestError {
-    /// The same may be asked again.
+    /// True if the same request may succeed later.
     pub fn may_pass(&self) -> bool {
         match self {
+            // An answer that does not follow the protocol would come again.
             Self::Lost(error) => error.kind() != io::ErrorKind::InvalidData,
             Self::Refused(code) => code.may_pass(),
         }

@@ -8,7 +8,7 @@ use crate::protocol::responses::Address;
 const PORT: u16 = 9092;
 /// librdkafka's default.
 const BATCH_BYTES_MAX: usize = 1_000_000;
-/// Settings whose only values that may be set are those in force anyway.
+/// Settings that may be set only to the values that the protocol client uses anyway.
 const FIXED: [(&str, &[&str]); 8] = [
     ("acks", &["all", "-1"]),
     ("request.required.acks", &["all", "-1"]),
