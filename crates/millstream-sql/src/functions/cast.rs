@@ -1,7 +1,7 @@
 //! Casts as Spark does them with ANSI mode on, where Arrow's casts give something else.
 //!
-//! Times are written and read in Spark's form, numbers are seconds when they become times, doubles
-//! have Java's spelling, text is trimmed before it becomes a number, and bytes that are not UTF-8
+//! Times are written and read in Spark's form, numbers become times as seconds, doubles are
+//! spelled as in Java, text is trimmed before it becomes a number, and bytes that are not UTF-8
 //! become a string with U+FFFD in it instead of ending the query.
 
 use std::hash::Hash;
@@ -35,7 +35,7 @@ use crate::values::calendar::{
 use crate::values::java_text::{write_double, write_float};
 
 /// Whether a cast is done here and not by Arrow.
-pub(super) fn is_ours(from: &DataType, to: &DataType) -> bool {
+pub(super) fn is_spark_cast(from: &DataType, to: &DataType) -> bool {
     let is_text = |data_type: &DataType| {
         matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
     };
@@ -88,7 +88,7 @@ pub(super) fn is_ours(from: &DataType, to: &DataType) -> bool {
 /// Casts `values`. A value that has no counterpart is an error if `strict`, else null.
 pub(super) fn cast(values: &ArrayRef, to: &DataType, strict: bool) -> Result<ArrayRef> {
     let from = values.data_type();
-    if !is_ours(from, to) {
+    if !is_spark_cast(from, to) {
         return arrow_cast(values, to, strict);
     }
     match (from, to) {
@@ -300,6 +300,7 @@ fn from_time(values: &ArrayRef, to: &DataType, strict: bool) -> Result<ArrayRef>
     let values = values.as_primitive::<TimestampMicrosecondType>();
     match to {
         DataType::Date32 => {
+            // Towards the past, not towards zero: the day before the epoch is day -1.
             let days = values.unary::<_, Date32Type>(|us| us.div_euclid(DAY_US) as i32);
             Ok(Arc::new(days))
         }

@@ -92,7 +92,7 @@ fn part(args: &Arguments, part: fn(NaiveDateTime) -> i32) -> Result<ArrayRef> {
     args.primitives::<Int32Type>(|row| Ok(times.get(row).and_then(naive).map(part)))
 }
 
-/// The last pattern used, read.
+/// The pattern parsed last: it is nearly always the same for all rows.
 #[derive(Default)]
 struct LastPattern {
     text: String,
@@ -262,7 +262,7 @@ fn date_trunc(args: &Arguments) -> Result<ArrayRef> {
     })
 }
 
-/// The begin of the unit that `us` is in; `None` for an unknown unit, as in Spark.
+/// The beginning of the unit that `us` is in; `None` for an unknown unit, as in Spark.
 fn truncated(unit: &str, us: i64) -> Option<i64> {
     let fixed = |unit_us: i64| Some(us - us.rem_euclid(unit_us));
     let date = naive(us)?.date();

@@ -1,5 +1,5 @@
-//! A short way to write a function: its parameters by kind, its result type, and a Rust function
-//! over columns.
+//! A short form for defining a function: its parameters by kind, its result type, and a Rust
+//! function over columns.
 //!
 //! Arguments are cast to their parameters' types before the call, as Spark casts them implicitly.
 //! A constant argument stays a single value; only columns have one value a row.
@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 
 use crate::types::{spark_type, timestamp};
 
-/// What a parameter takes.
+/// The kind of arguments that a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Param {
     Text,
@@ -28,9 +28,9 @@ pub(super) enum Param {
     Double,
     Boolean,
     Binary,
-    /// BINARY as it is, else text.
+    /// BINARY unchanged, anything else as text.
     TextOrBinary,
-    /// BINARY and an ARRAY of anything as they are, else text.
+    /// BINARY and an ARRAY of anything unchanged, anything else as text.
     TextOrBinaryOrArray,
     Date,
     Timestamp,
@@ -88,7 +88,7 @@ impl Param {
     }
 }
 
-/// A function as its author writes it.
+/// The definition of a function.
 #[derive(Clone, Copy)]
 pub(super) struct Function {
     pub name: &'static str,
@@ -226,7 +226,7 @@ pub(super) fn call(
     Ok(ColumnarValue::Array(result))
 }
 
-/// What a function is called with.
+/// The arguments of a call.
 pub(super) struct Arguments {
     /// Each with whether it is a constant, an array of one value.
     args: Vec<(ArrayRef, bool)>,
@@ -339,7 +339,7 @@ impl Arguments {
     }
 }
 
-/// Adds the length of a value to that of its column, which ends before 2 GiB.
+/// Adds the length of a value to that of its column, whose offsets of 32 bits end before 2 GiB.
 pub(super) fn within_column(total: &mut usize, length: usize) -> Result<()> {
     *total += length;
     match i32::try_from(*total) {
@@ -356,7 +356,7 @@ pub(super) struct Values<'a, A> {
 }
 
 impl<'a, A: Array> Values<'a, A> {
-    /// Where the value for `row` lies, if it is not null.
+    /// The index of the value for `row`, if it is not null.
     fn index(&self, row: usize) -> Option<usize> {
         let index = if self.constant { 0 } else { row };
         self.array.is_valid(index).then_some(index)

@@ -1,7 +1,7 @@
-//! Operators that mean something else in Spark than in DataFusion.
+//! Operators whose meaning differs between Spark and DataFusion.
 //!
-//! With ANSI mode on, arithmetic on whole numbers that overflows is an error; DataFusion's would
-//! give the remainder modulo a power of two.
+//! With ANSI mode on, arithmetic on whole numbers that overflows is an error; DataFusion's wraps
+//! around.
 
 use std::sync::Arc;
 
@@ -141,8 +141,8 @@ fn with_numbers_of_text(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr
     RawBinaryExpr { op: expr.op, left, right }
 }
 
-/// `+`, `-` or `*` of whole numbers, in the type of the wider one: what the planner itself puts
-/// together, as the days of a date times the seconds of a day, may be of two.
+/// `+`, `-` or `*` of whole numbers, in the type of the wider one. Expressions that the planner
+/// builds itself, like the days of a date times the seconds of a day, may have two types.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Checked {
     operator: Operator,

@@ -1,4 +1,4 @@
-//! Rewrites of a whole plan, for what no function can say by itself.
+//! Rewrites of a whole plan, for rules that no single function can express.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use super::cast::{cast_expr, is_ours};
+use super::cast::{cast_expr, is_spark_cast};
 use super::common_types;
 use super::operators::checked;
 
 /// Makes whole numbers in the text INTs, as in Spark, where they fit; to DataFusion they are all
-/// BIGINTs. Then brings decimals to what they have in common with what they meet. Runs before types
-/// are coerced, so that `column + 1` keeps the column's type.
+/// BIGINTs. Then casts decimals and the values beside them to common types. Runs before types are
+/// coerced, so that `column + 1` keeps the column's type.
 #[derive(Debug)]
 pub(super) struct SparkLiterals;
 
@@ -31,7 +31,7 @@ impl AnalyzerRule for SparkLiterals {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let narrowed = plan.transform_up_with_subqueries(|plan| match plan {
-            // What a LIMIT counts is a BIGINT to DataFusion.
+            // DataFusion requires a BIGINT as the count of a LIMIT.
             LogicalPlan::Limit(_) => rewrite(plan, |expr, _| Ok(Transformed::no(expr))),
             LogicalPlan::Union(union) => {
                 let union = LogicalPlan::Union(common_types::of_union(union)?);
@@ -93,8 +93,9 @@ impl AnalyzerRule for SparkMeaning {
 
 impl SparkMeaning {
     fn expression(&self, expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-        let is_cast =
-            |expr: &Expr, to: &DataType| expr.get_type(schema).is_ok_and(|from| is_ours(&from, to));
+        let is_cast = |expr: &Expr, to: &DataType| {
+            expr.get_type(schema).is_ok_and(|from| is_spark_cast(&from, to))
+        };
         let is_whole =
             |side: &Expr| matches!(side.get_type(schema), Ok(found) if found.is_signed_integer());
         match expr {
@@ -140,7 +141,7 @@ fn rewrite(
             Ok(expr.update_data(|expr| if is_values { expr } else { name.restore(expr) }))
         };
         match expr {
-            // It is no column itself; those in it are.
+            // A grouping set is no column itself; its members are.
             Expr::GroupingSet(_) => expr.map_children(named),
             expr => named(expr),
         }
@@ -148,7 +149,7 @@ fn rewrite(
     // A node's types follow from its inputs, and those may have changed even if it did not.
     let changes = plan.transformed;
     plan.map_data(|plan| match plan {
-        // Its column types are those of its expressions, which nothing but its builder knows.
+        // The column types follow from the expressions, and only the builder derives them.
         LogicalPlan::Values(values) if changes => {
             LogicalPlanBuilder::values(values.values)?.build()
         }

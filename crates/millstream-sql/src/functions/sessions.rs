@@ -1,7 +1,7 @@
-//! Makes one session of those that overlap, over all rows of a key at once.
+//! Merges sessions that overlap, over all rows of a key at once.
 //!
 //! `session_window` gives each row a session of its own, from its time to a gap after it. Over the
-//! rows of a key in the order of their starts, a session goes on as long as the next one starts no
+//! rows of a key in the order of their starts, a session continues while the next one starts no
 //! later than it ends; each row then gets the whole session it is part of.
 
 use std::sync::{Arc, LazyLock};

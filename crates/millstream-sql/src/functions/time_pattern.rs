@@ -27,7 +27,7 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] =
     ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// A pattern that was read.
+/// A parsed pattern.
 #[derive(Clone, Debug)]
 pub(super) struct TimePattern {
     items: Vec<Item>,
@@ -36,7 +36,7 @@ pub(super) struct TimePattern {
 #[derive(Clone, Debug)]
 enum Item {
     Text(String),
-    /// A letter and how often it stands there.
+    /// A letter and how often it is repeated.
     Field(char, usize),
     /// In square brackets: written always, read if it is there.
     Optional(Vec<Item>),

@@ -1,9 +1,9 @@
 //! DataFusion's analyzer and optimizer, in a time that nested subqueries do not multiply.
 //!
-//! Both hold a plan against DataFusion's invariants before and after, and that looks at what is in
-//! a subquery twice: once as a part of the plan and once for itself. So each level of
-//! `(SELECT ... (SELECT ...))` doubles the time. A plan with few levels goes through them as
-//! they are; one with more goes through the same rules in the same order without those checks.
+//! Both validate a plan against DataFusion's invariants before and after, and that visits what is
+//! in a subquery twice: once as a part of the plan and once by itself. So each level of
+//! `(SELECT ... (SELECT ...))` doubles the time. A plan with few levels takes them
+//! unchanged; for one with more the same rules run in the same order without those checks.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Spark's expressions in DataFusion's words.
+//! Rewrites Spark's expressions as DataFusion has them.
 //!
-//! Names get the spelling of what they mean ([`super::scope`]); `struct(...)` becomes
-//! `named_struct` with Spark's field names; `RLIKE` becomes `rlike`; `explode` becomes `unnest`;
-//! and every column of a SELECT list without an alias gets the name Spark would give it.
+//! Names get the spelling of the column or table that they mean ([`super::scope`]); `struct(...)`
+//! becomes `named_struct` with Spark's field names; `RLIKE` becomes `rlike`; `explode` becomes
+//! `unnest`; and every column of a SELECT list without an alias gets the name Spark would give it.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -61,9 +61,9 @@ pub(crate) fn rewrite_over(
 struct Rewriter<'a> {
     lexed: &'a Lexed,
     scopes: Scopes,
-    /// What is seen here, innermost last.
+    /// The frames of the queries being visited, innermost last.
     frames: Vec<Frame>,
-    /// WITH clauses taken out of the queries being visited, and how many names were in sight.
+    /// WITH clauses taken out of the queries being visited, and how many names were visible.
     taken: Vec<(Option<With>, usize)>,
     found: Diagnostics,
 }
@@ -131,7 +131,7 @@ impl VisitorMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
-    /// Spells the columns of `JOIN ... USING (...)`.
+    /// Gives the columns of `JOIN ... USING (...)` their declared spelling.
     fn using_columns(&self, select: &mut Select, frame: &Frame) {
         let joins = select.from.iter_mut().flat_map(|tables| &mut tables.joins);
         for join in joins {
@@ -196,7 +196,7 @@ impl Rewriter<'_> {
         }])
     }
 
-    /// The name that DataFusion gives a column, once spelled; empty for what is no column.
+    /// The name that DataFusion gives a column after the rewrite; empty for other expressions.
     fn resolved_name(&self, parts: &[Ident]) -> String {
         match self.frame().resolve(parts) {
             None if self.frame().group_window(parts).is_some() => String::new(),
@@ -238,7 +238,7 @@ impl Rewriter<'_> {
         vec![SelectItem::QualifiedWildcard(kind, options)]
     }
 
-    /// Spells the columns of `* EXCEPT (...)`.
+    /// Gives the columns of `* EXCEPT (...)` their declared spelling.
     fn excepted(&self, options: &mut WildcardAdditionalOptions) {
         let Some(except) = &mut options.opt_except else { return };
         let names =
@@ -334,7 +334,8 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Spells a path; one that goes through an array of structs becomes something else.
+    /// Gives a path its declared spelling; one through an array of structs becomes calls of
+    /// `field_of`.
     fn compound(&self, parts: &mut Vec<Ident>) -> Result<Option<Expr>, Diagnostic> {
         let found = self.frames.iter().rev().find_map(|frame| frame.resolve(parts));
         let Some(found) = found else { return Ok(None) };
@@ -453,7 +454,7 @@ fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
     }
 }
 
-/// Replaces an expression by what `make` makes of it.
+/// Replaces an expression by the result of `make`.
 fn take(expr: &mut Expr, make: impl FnOnce(Expr) -> Expr) {
     let null = Expr::Value(ValueWithSpan { value: Value::Null, span: tokenizer::Span::empty() });
     let before = std::mem::replace(expr, null);

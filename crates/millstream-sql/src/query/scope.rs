@@ -1,8 +1,8 @@
-//! Which columns an expression can see, to spell names as they are declared.
+//! Finds the columns that an expression can see, so that names are spelled as declared.
 //!
 //! Spark ignores the case of names, DataFusion does not. So names are looked up here, and spelled
 //! as the column, alias or table they can only mean. A name that is not found, or that could mean
-//! two things, stays as it is: DataFusion then says what is wrong with it.
+//! two things, stays unchanged: DataFusion then reports it.
 
 use std::collections::HashMap;
 
@@ -18,10 +18,10 @@ use super::frame::{Column, Frame, Relation};
 use super::naming::item_name;
 use super::{generators, shapes, window_calls};
 
-/// Columns of what a query can name.
+/// The columns of the tables that a query can name.
 pub(crate) struct Scopes {
     tables: HashMap<String, SchemaRef>,
-    /// Common table expressions in sight, innermost last.
+    /// Visible common table expressions, innermost last.
     pub(crate) ctes: Vec<(String, Option<Vec<Column>>)>,
 }
 
@@ -145,7 +145,7 @@ impl Scopes {
         Some(columns)
     }
 
-    /// What the expressions of a SELECT see.
+    /// The frame that the expressions of a SELECT see.
     pub(crate) fn frame(&mut self, select: &Select) -> Frame {
         let relations = self.relations(&select.from);
         let window = window_calls::grouped_window(select);
@@ -163,7 +163,7 @@ impl Scopes {
         frame
     }
 
-    /// What ORDER BY sees: the first SELECT's relations and the names of the result.
+    /// The frame that ORDER BY sees: the first SELECT's relations and the names of the result.
     pub(crate) fn frame_of_body(&mut self, body: &SetExpr) -> Frame {
         match body {
             SetExpr::Select(select) => Frame { result_first: true, ..self.frame(select) },

@@ -37,7 +37,7 @@ struct Check<'a> {
     lexed: &'a Lexed,
     reads: &'a [TableRead],
     ctes: Vec<Cte>,
-    /// How many names were in sight before each query being visited.
+    /// How many names were visible before each query that is being visited.
     known: Vec<usize>,
     found: Diagnostics,
 }
@@ -80,6 +80,8 @@ impl Visitor for Check<'_> {
         let span = relation.0.first().and_then(|part| self.lexed.span(part.span()));
         let cte = self.ctes.iter_mut().rev().find(|cte| cte.name.eq_ignore_ascii_case(name));
         if let Some(Cte { stream: Some(table), read, name }) = cte
+            // Each read of a stream is a source with offsets of its own; a common table expression
+            // that is read twice would read one source twice.
             && std::mem::replace(read, true)
         {
             let message = format!("`{name}` reads a stream and can be used only once");
@@ -181,7 +183,7 @@ impl Check<'_> {
         }
     }
 
-    /// Set operations: only UNION ALL of streams goes without state.
+    /// Set operations: only UNION ALL of streams needs no state.
     fn set_expression(&mut self, body: &SetExpr) {
         let SetExpr::SetOperation { left, op, right, .. } = body else { return };
         self.set_expression(left);
@@ -215,7 +217,8 @@ impl Check<'_> {
         }
     }
 
-    /// The stream must be the side whose rows are kept: what has no partner yet may get one.
+    /// The stream must be the side whose rows are kept: a row of the batch side that has no partner
+    /// yet may still get one.
     fn outer_join(&mut self, join: &JoinOperator, stream_is_left: bool, stream: String) {
         let what = match (join, stream_is_left) {
             (JoinOperator::FullOuter(_), _) => "FULL OUTER JOIN",
@@ -236,7 +239,7 @@ impl Check<'_> {
         self.push(at, message, help);
     }
 
-    /// Brings a query's common table expressions in sight.
+    /// Makes a query's common table expressions visible.
     fn enter(&mut self, query: &Query) {
         for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
             let stream = self.stream_of_query(&cte.query);
@@ -310,7 +313,7 @@ struct Call {
     span: datafusion::sql::sqlparser::tokenizer::Span,
 }
 
-/// Finds calls of window functions, those of subqueries aside.
+/// Finds calls of window functions, except those within subqueries.
 struct Calls {
     calls: Vec<Call>,
     depth: usize,
@@ -342,7 +345,7 @@ impl Visitor for Calls {
     }
 }
 
-/// Whether the keys of DISTINCT ON go by the watermark.
+/// Whether the keys of DISTINCT ON are kept for the time of the watermark.
 fn is_within_watermark(select: &Select) -> bool {
     let Some(Distinct::On(keys)) = &select.distinct else { return false };
     keys.iter().any(|key| match key {

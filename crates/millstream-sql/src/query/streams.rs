@@ -1,6 +1,6 @@
-//! What of a query sqlparser does not know: `STREAM t`, `STREAM(t)`,
-//! `WATERMARK column DELAY OF INTERVAL ...`, and `DISTINCT ON (...) WITHIN WATERMARK`; and what it
-//! is told so that it need not try: subqueries in FROM.
+//! The parts of a query that sqlparser does not know: `STREAM t`, `STREAM(t)`,
+//! `WATERMARK column DELAY OF INTERVAL ...`, and `DISTINCT ON (...) WITHIN WATERMARK`; and marks
+//! for subqueries in FROM, so that it need not find them by trial.
 //!
 //! These words are taken out of the token list and remembered by the place of the table's name,
 //! so that sqlparser reads plain SQL whose nodes still point into the file.
@@ -36,7 +36,7 @@ pub struct Watermark {
 /// What was written around a table's name.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
-    /// `STREAM` was there; where it and the name stand.
+    /// The place of `STREAM` and the name, where it was written.
     pub(crate) stream: Option<Span>,
     pub(crate) watermark: Option<Watermark>,
 }
@@ -77,7 +77,7 @@ const NOT_A_NAME: &str = "\
     LIMIT UNION EXCEPT INTERSECT MINUS LATERAL WINDOW WATERMARK TABLESAMPLE SORT CLUSTER \
     DISTRIBUTE QUALIFY";
 
-/// Takes the words out of the query whose tokens are `ranges`, one after the other.
+/// Takes these words out of the query whose tokens are `ranges`, one after the other.
 pub(crate) fn extract(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Extracted, Diagnostic> {
     let mut extraction = Extraction {
         cursor: Cursor::new(lexed, 0, 0),
@@ -196,7 +196,7 @@ impl Extraction<'_> {
         matches!(self.parts.last(), Some(Part::From | Part::WithinFrom))
     }
 
-    /// True where a table's name can stand.
+    /// True where a table's name is expected.
     fn may_start_table(&self) -> bool {
         self.in_from()
             && self.previous().is_some_and(|last| {
@@ -300,7 +300,8 @@ impl Extraction<'_> {
         self.out.subqueries.push(SubqueryWatermark { alias, watermark });
     }
 
-    /// Takes `WITHIN WATERMARK` behind `DISTINCT ON (...)`, and makes a first key of it.
+    /// Takes `WITHIN WATERMARK` after `DISTINCT ON (...)`, and inserts a first key that stands for
+    /// it.
     fn within_watermark(&mut self) -> Result<(), Diagnostic> {
         let span = self.cursor.here();
         let tokens = &mut self.out.tokens;
@@ -324,6 +325,7 @@ impl Extraction<'_> {
         while self.cursor.nth(1 + length).is_some_and(|next| is_interval_part(next, length == 0)) {
             length += 1;
         }
+        // Two parts, `1 DAY`, are what sqlparser reads itself.
         if length < 4 {
             return false;
         }

@@ -1,4 +1,5 @@
-//! What bounds the reading of one text: places that were given up, and a count of steps.
+//! Bounds the parsing of one text: by remembering what was parsed at each place, and by a count of
+//! steps.
 //!
 //! See [`super::reading`] for why that is needed. The dialect carries it, since sqlparser asks that
 //! before it reads an expression.
@@ -13,20 +14,21 @@ use datafusion::sql::sqlparser::tokenizer::{self, Token};
 
 use crate::diagnostic::{Diagnostic, Span};
 
-/// What bounds one reading.
+/// The bounds and results of one parsing.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// Steps that are left.
+    /// The number of steps that are left.
     steps: Cell<usize>,
-    /// The last token that was come to.
+    /// The last token that was reached.
     pub(crate) farthest: Cell<tokenizer::Span>,
-    /// The place that sqlparser itself is to read now.
+    /// The place at which sqlparser itself parses next: the dialect is asked for it again and must
+    /// then stand aside.
     passing: Cell<Option<usize>>,
-    /// By place, why no expression can be read there.
+    /// By place, the error of an expression that cannot be parsed there.
     failed: RefCell<HashMap<usize, ParserError>>,
-    /// By place, what was read within a form that may be given up, and where it ends.
+    /// By place, an expression that was parsed within a form that may be given up, and its end.
     read: RefCell<HashMap<usize, (Expr, usize)>>,
-    /// How many such forms are being read.
+    /// How many such forms are being parsed.
     trials: Cell<usize>,
 }
 
@@ -58,6 +60,8 @@ impl Guard {
         if self.passing.take() == Some(at) {
             return None;
         }
+        // sqlparser tries several forms at one place, each of which would parse what is nested in
+        // it again: without this memory the time doubles with each level.
         if let Some(error) = self.failed.borrow().get(&at) {
             return Some(Err(error.clone()));
         }

@@ -1,4 +1,4 @@
-//! From text to tokens, in Spark's dialect.
+//! Tokenizes a text in Spark's dialect.
 //!
 //! The whole file is tokenized once by sqlparser, so every token, and every node that sqlparser
 //! makes of tokens, carries its place in the file. String literals are read as Spark reads them:
@@ -130,7 +130,7 @@ impl Lexeme {
         }
     }
 
-    /// The same token for sqlparser's parser.
+    /// The token for sqlparser's parser.
     pub fn for_parser(&self) -> TokenWithSpan {
         TokenWithSpan { token: self.token.clone(), span: self.at }
     }
@@ -234,7 +234,7 @@ fn unescape(content: &str, quote: char) -> String {
     while let Some(ch) = rest.chars().next() {
         rest = &rest[ch.len_utf8()..];
         if ch == quote {
-            // Inside a string a quote comes twice, or was escaped below.
+            // The tokenizer ends a string at a single quote, so this one is doubled.
             rest = rest.strip_prefix(quote).unwrap_or(rest);
             out.push(quote);
         } else if ch == '\\' {
@@ -246,7 +246,7 @@ fn unescape(content: &str, quote: char) -> String {
     out
 }
 
-/// Resolves one escape, `rest` being what follows the backslash; returns what is left.
+/// Resolves one escape, `rest` being what follows the backslash; returns the text after it.
 fn escape<'a>(rest: &'a str, out: &mut String) -> &'a str {
     let Some(ch) = rest.chars().next() else {
         out.push('\\');
@@ -260,6 +260,7 @@ fn escape<'a>(rest: &'a str, out: &mut String) -> &'a str {
     let numbered = match ch {
         'u' => code(4, 16, 1).map(|found| (found, 5)),
         'U' => code(8, 16, 1).map(|found| (found, 9)),
+        // Three octal digits up to `\177`, as in Spark; `\2` and higher are ordinary characters.
         '0' | '1' => code(3, 8, 0).map(|found| (found, 3)),
         _ => None,
     };

@@ -1,10 +1,11 @@
-//! How large, deep and long a pipeline file and what is in it may be.
+//! Limits on the size of a pipeline file, the nesting of its queries and the length of their
+//! chains.
 //!
 //! Reading and planning go as deep as brackets are nested and as operators follow one another, and
 //! the time for a chain grows with its square. So both are counted here, in one pass over the
-//! tokens, before anything goes down: what is beyond is refused at its place, with what to write
-//! instead. The limits are far beyond what people write, and what programs write well has other
-//! forms (`IN` for a thousand comparisons).
+//! tokens, before any recursion begins. What exceeds a limit is refused at its place, with what to
+//! write instead. The limits are far beyond what people write, and what programs write well has
+//! other forms (`IN` for a thousand comparisons).
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -16,7 +17,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Characters of a name.
 const NAME_CHARACTERS_MAX: usize = 255;
-/// Brackets of any kind, and CASEs, within each other.
+/// How deep brackets of any kind, and CASEs, may be nested.
 const NESTING_MAX: usize = 64;
 /// Operators one after the other, AND and OR left out: `a + b + c` has two.
 const OPERATORS_MAX: usize = 150;
@@ -33,7 +34,7 @@ const ITEMS_MAX: usize = 2_000;
 /// Branches of one CASE.
 const BRANCHES_MAX: usize = 1_000;
 
-/// Refuses a file that is too large to be looked at.
+/// Refuses a file that is too large to be parsed.
 pub fn check_length(text: &str) -> Result<(), Diagnostic> {
     if text.len() <= TEXT_BYTES_MAX {
         return Ok(());
@@ -44,7 +45,7 @@ pub fn check_length(text: &str) -> Result<(), Diagnostic> {
         .help("divide it into several files; each is run by a process of its own"))
 }
 
-/// Refuses what goes beyond the limits; of each statement the first.
+/// Refuses what exceeds the limits; one diagnostic for each statement.
 pub fn check(lexed: &Lexed) -> Diagnostics {
     let mut found = Diagnostics::default();
     let mut at = 0;
@@ -84,9 +85,9 @@ struct Level {
     items: usize,
     /// BETWEENs whose AND has not come.
     betweens: usize,
-    /// What commas part here are columns.
+    /// True where commas separate columns.
     selects: bool,
-    /// What commas part here are tables.
+    /// True where commas separate tables.
     reads: bool,
 }
 
@@ -162,6 +163,7 @@ impl<'a> Count<'a> {
             Token::RBracket => self.close(Bracket::Square),
             Token::Lt if self.opens_type(at) => self.open(Bracket::Angle, lexeme)?,
             Token::Gt if self.level().bracket == Bracket::Angle => self.close(Bracket::Angle),
+            // `ARRAY<ARRAY<INT>>`: the tokenizer takes the two closing brackets for a shift.
             Token::ShiftRight if self.level().bracket == Bracket::Angle => {
                 self.close(Bracket::Angle);
                 self.close(Bracket::Angle);
@@ -186,6 +188,7 @@ impl<'a> Count<'a> {
         let lexeme = &self.lexemes[at];
         let Some(word) = lexeme.word() else { return Ok(()) };
         match word.to_ascii_uppercase().as_str() {
+            // This AND belongs to a BETWEEN and joins no conditions.
             "AND" if self.level().betweens > 0 => {
                 self.level().betweens -= 1;
                 self.operator(lexeme)?;
@@ -234,7 +237,7 @@ impl<'a> Count<'a> {
                 let is_from = lexeme.is_word("FROM");
                 let level = self.level();
                 level.next_expression();
-                // After ON commas part tables still.
+                // After ON commas still separate tables.
                 if is_from || !lexeme.is_word("ON") {
                     (level.reads, level.selects) = (is_from, false);
                 }
@@ -335,7 +338,7 @@ fn is_operator(lexeme: &Lexeme) -> bool {
         | Token::RBrace
         | Token::Comma
         | Token::SemiColon => false,
-        // Whatever else there is: sqlparser knows many, and a symbol is no operand.
+        // Any other symbol: sqlparser knows many operators, and no operand is a symbol.
         other => other.to_string().chars().all(|character| !character.is_alphanumeric()),
     }
 }

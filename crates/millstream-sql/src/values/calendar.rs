@@ -67,7 +67,7 @@ pub(crate) fn parse_date(text: &str) -> Option<i32> {
 
 /// Reads a timestamp as a cast from STRING to TIMESTAMP does: `yyyy[-M[-d]]`, then `T` or a space
 /// and `H[:m[:s[.fraction]]]`, then a zone (`Z`, `+hh:mm`, `UTC`, a region); without a zone, UTC.
-/// Of the fraction, nine digits may stand there and six count.
+/// The fraction may have nine digits, of which six count.
 pub(crate) fn parse_timestamp(text: &str) -> Option<i64> {
     let (local, zone) = parse_local(text)?;
     match zone.trim() {
@@ -86,7 +86,7 @@ pub(crate) fn parse_timestamp_ntz(text: &str) -> Option<i64> {
     Some(local)
 }
 
-/// The local time as microseconds, and what stands after it.
+/// The local time as microseconds, and the text after it.
 fn parse_local(text: &str) -> Option<(i64, &str)> {
     let text = text.trim();
     let mut reader = Reader::new(text);
@@ -108,7 +108,7 @@ fn parse_local(text: &str) -> Option<(i64, &str)> {
 
 /// A zone, as Java reads its name.
 enum Zone {
-    /// Ahead of UTC by so many microseconds, always.
+    /// A fixed offset: microseconds ahead of UTC.
     Fixed(i64),
     Region(Tz),
 }

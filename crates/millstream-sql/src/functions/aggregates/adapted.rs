@@ -1,4 +1,5 @@
-//! DataFusion's aggregates, where only their floats or their window frames are not Spark's.
+//! DataFusion's aggregates of which only the order of floats, or the behaviour in moving window
+//! frames, differs from Spark.
 
 use std::sync::Arc;
 
@@ -73,19 +74,19 @@ fn registered(
     moving: Moving,
     names: &[&str],
 ) -> Arc<AggregateUDF> {
-    // Not by `with_aliases`: an aggregate that has aliases that way is asked for an accumulator
-    // that loses no rows where a frame moves.
+    // Not by `with_aliases`: with aliases of that kind DataFusion asks for an accumulator that
+    // cannot remove rows, even where a frame moves.
     let names = names.iter().map(|&name| name.to_owned());
     let aliases = theirs.aliases().iter().cloned().chain(names).collect();
     Arc::new(AggregateUDF::from(Adapted { theirs, aliases, floats, moving }))
 }
 
-/// What becomes of a window frame that moves.
+/// How a moving window frame is aggregated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Moving {
     Theirs,
-    /// Its rows are aggregated afresh, where DataFusion refuses such a frame, or leaves behind the
-    /// rounding of numbers that have gone, or takes a frame of NULLs for one that had numbers.
+    /// All its rows again for each result: where DataFusion refuses such a frame, or keeps rounding
+    /// errors of numbers that have left it, or takes a frame of NULLs for one that had numbers.
     Afresh,
 }
 
@@ -93,7 +94,7 @@ enum Moving {
 struct Adapted {
     theirs: Arc<AggregateUDF>,
     aliases: Vec<String>,
-    /// How floats are put in Spark's order, if they have to.
+    /// How floats are brought into Spark's order, where that is needed.
     floats: Option<Gives>,
     moving: Moving,
 }
@@ -196,7 +197,7 @@ impl AggregateUDFImpl for Adapted {
         self.theirs.inner().set_monotonicity(data_type)
     }
 
-    /// Not of floats: the statistics of files leave NaN out.
+    /// `None` for floats: the statistics of files leave NaN out, which Spark orders last.
     fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
         match (self.floats, key_type(args.return_type)) {
             (Some(_), Some(_)) => None,

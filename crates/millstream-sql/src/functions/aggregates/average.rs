@@ -35,7 +35,7 @@ pub(super) const AGGREGATES: &[Aggregate] = &[
     },
 ];
 
-/// What both have in common.
+/// The definition that both share.
 const AVERAGE: Aggregate = Aggregate {
     name: "",
     aliases: &[],
@@ -98,7 +98,7 @@ struct Averages {
     precision: u8,
     /// Of the average.
     scale: i8,
-    /// From the scale of the sum to that of the average.
+    /// The factor from the scale of the sum to that of the average.
     factor: i128,
     overflow_fails: bool,
     sums: Vec<i128>,
@@ -108,7 +108,7 @@ struct Averages {
 const OVERFLOWED: i64 = -1;
 
 impl Averages {
-    /// Of no groups yet; none where the average is no decimal.
+    /// Without groups; `None` where the average is not a decimal.
     fn of(args: &AccumulatorArgs<'_>, overflow_fails: bool) -> Option<Self> {
         let of = input(args, 0);
         let (DataType::Decimal128(_, from), DataType::Decimal128(precision, scale)) =
@@ -145,7 +145,7 @@ impl Averages {
         Ok(())
     }
 
-    /// What becomes of an average that does not fit.
+    /// The result for an average that does not fit: an error, or NULL for `try_avg`.
     fn fail_or_null(&self) -> Result<Option<i128>> {
         if self.overflow_fails {
             Err(exec_datafusion_err!(
@@ -161,6 +161,7 @@ impl Averages {
             return Ok(None);
         }
         let count = i128::from(count);
+        // Divided before it is scaled: the scaled sum might not fit where the average does.
         let whole = (sum / count).checked_mul(self.factor);
         // The remainder is less than the count, so this stays small. Half goes away from zero.
         let rest = sum % count * self.factor;

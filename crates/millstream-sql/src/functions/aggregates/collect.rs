@@ -50,7 +50,7 @@ fn array_agg_args<'a>(args: &AccumulatorArgs<'a>, is_distinct: bool) -> Accumula
     AccumulatorArgs { ignore_nulls: true, is_distinct, ..args.clone() }
 }
 
-/// Empty lists where there are none.
+/// Replaces null lists by empty ones.
 fn never_null(lists: &ListArray) -> ArrayRef {
     let DataType::List(element) = lists.data_type() else { return Arc::new(lists.clone()) };
     let (offsets, values) = (lists.offsets().clone(), Arc::clone(lists.values()));

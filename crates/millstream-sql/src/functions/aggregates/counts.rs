@@ -1,4 +1,5 @@
-//! `percentile`, `median`, `percentile_approx` and `mode`: from how often each value occurs.
+//! `percentile`, `median`, `percentile_approx` and `mode`, computed from how often each value
+//! occurs.
 //!
 //! All values of a group are kept, each once. So `percentile_approx` is exact, whatever its
 //! accuracy says, at the price of a state that grows with the number of different values.
@@ -113,10 +114,10 @@ fn shares(name: &str, args: &AccumulatorArgs<'_>) -> Result<Vec<f64>> {
     }
 }
 
-/// What is asked of the counts.
+/// The result that is computed from the counts.
 #[derive(Clone, Debug)]
 enum Question {
-    /// The values at these shares of the rows, between two of them where no row is.
+    /// The values at these shares of the rows, interpolated between two rows.
     Between(Vec<f64>),
     /// The values of the rows at these shares.
     At(Vec<f64>),
@@ -132,7 +133,7 @@ fn counts(args: &AccumulatorArgs<'_>, question: Question) -> Result<Box<dyn Accu
 #[derive(Debug)]
 struct Counts {
     counts: HashMap<ScalarValue, i64>,
-    /// What the values take: asked for so often that they are not walked through.
+    /// Bytes of the values, kept up to date because the size is asked for after each record batch.
     value_bytes: usize,
     question: Question,
     /// The type of the values.
@@ -234,6 +235,7 @@ fn between(ranks: &[(&ScalarValue, i64)], share: f64) -> ScalarValue {
 
 fn at(ranks: &[(&ScalarValue, i64)], share: f64) -> ScalarValue {
     let rows = ranks.last().map_or(0, |(_, rows)| *rows);
+    // Spark's rule: the least value with at least that share of the rows up to it.
     let row = (share * rows as f64).ceil() as i64 - 1;
     value_at(ranks, row.max(0)).clone()
 }

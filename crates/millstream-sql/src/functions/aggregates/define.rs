@@ -1,4 +1,4 @@
-//! A short way to write an aggregate: its types, its partial state, and what accumulates.
+//! A short form for defining an aggregate: its types, its partial state, and its accumulator.
 
 use std::collections::HashSet;
 use std::mem::size_of_val;
@@ -19,7 +19,7 @@ use super::frames::Frame;
 use super::grouped::OneGroup;
 use crate::types::spark_type;
 
-/// An aggregate as its author writes it. Rows whose first argument is null do not count.
+/// The definition of an aggregate. Rows whose first argument is null do not count.
 #[derive(Clone, Copy)]
 pub(super) struct Aggregate {
     pub name: &'static str,
@@ -33,15 +33,15 @@ pub(super) struct Aggregate {
     /// Without rows the result is an empty list, not NULL.
     pub never_null: bool,
     pub make: Make,
-    /// What takes rows out again that a moving frame has left behind. Without it the rows of
-    /// each frame are aggregated afresh.
+    /// An accumulator that removes rows again that a moving frame has left. Without it the rows of
+    /// each frame are aggregated anew.
     pub moving: Option<MakeOne>,
 }
 
 /// Makes an accumulator of one group for a call.
 pub(super) type MakeOne = fn(&AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>>;
 
-/// What accumulates the values of an aggregate.
+/// Makes the accumulator of an aggregate.
 #[derive(Clone, Copy)]
 pub(super) enum Make {
     /// Many groups at once.
@@ -58,7 +58,7 @@ impl Aggregate {
         Arc::new(AggregateUDF::from(Defined { aggregate: self, signature, aliases }))
     }
 
-    /// What accumulates the rows of one group.
+    /// The accumulator of one group.
     pub fn accumulator(&self, args: &AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         let inner = match self.make {
             Make::Groups(make) => {
@@ -197,7 +197,7 @@ pub(super) fn counted(name: &str, given: &[DataType], least: usize, most: usize)
     plan_err!("function '{name}' takes {wanted} arguments and got {}", given.len())
 }
 
-/// An argument that is none of what the aggregate takes.
+/// The error of an argument whose type the aggregate does not take.
 pub(super) fn refused<T>(name: &str, wanted: &str, given: &DataType) -> Result<T> {
     plan_err!("function '{name}' needs {wanted}, not a value of type {}", spark_type(given))
 }
@@ -212,11 +212,11 @@ pub(super) fn number(name: &str, given: &DataType) -> Result<DataType> {
     }
 }
 
-/// Lets every value count once.
+/// Passes each value to the inner aggregate once.
 #[derive(Debug)]
 struct Distinct {
     seen: HashSet<ScalarValue>,
-    /// Those that the inner aggregate has not got yet.
+    /// Values that the inner aggregate has not received yet.
     fresh: Vec<ScalarValue>,
     inner: Box<dyn Accumulator>,
     of: DataType,

@@ -52,7 +52,8 @@ fn coerced(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
 
 #[derive(Debug)]
 struct By {
-    /// What a key must be, against the best so far, to take its place; so must an equal one.
+    /// The order of a key to the best so far that replaces it. An equal key replaces it too, as in
+    /// Spark.
     better: Ordering,
     value: ScalarValue,
     /// Null before the first row.

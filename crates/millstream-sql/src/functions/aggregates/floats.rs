@@ -1,8 +1,9 @@
-//! FLOAT and DOUBLE as whole numbers in their order, NaN the greatest, as Spark orders them.
+//! Maps FLOAT and DOUBLE to whole numbers of the same order, NaN the greatest, as Spark orders
+//! them.
 //!
 //! DataFusion's accumulators of many groups compare floats so that NaN is in no order with the
 //! rest, and its sketch of distinct values takes no floats at all. They get whole numbers in the
-//! order of the floats instead, and the least or greatest of those is made a float again.
+//! order of the floats instead, and the least or greatest of those is mapped back to a float.
 
 use std::mem::size_of_val;
 use std::sync::Arc;
@@ -13,14 +14,14 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
-/// What an aggregate makes of its values.
+/// The kind of result of an aggregate: one of its values, or a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Gives {
     OneOfThem,
     ACount,
 }
 
-/// The type of whole numbers that are in the order of floats; none of what is no float.
+/// The type of the whole numbers for a float type; `None` for other types.
 pub(super) fn key_type(floats: &DataType) -> Option<DataType> {
     match floats {
         DataType::Float32 => Some(DataType::Int32),
@@ -29,7 +30,7 @@ pub(super) fn key_type(floats: &DataType) -> Option<DataType> {
     }
 }
 
-/// How floats are put as whole numbers, their keys, in the same order.
+/// Maps floats to whole numbers, their keys, in the same order.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     values: DataType,
@@ -37,8 +38,8 @@ pub(super) struct Keys {
     gives: Gives,
 }
 
-/// The bits of a float, read as a whole number, ascend with it; those of negative ones do once
-/// all but the sign are turned around. Twice is not at all.
+/// The bits of a float, read as a whole number, ascend with it; those of negative floats do once
+/// all bits but the sign are inverted. The mapping is its own inverse.
 fn ordered_64(bits: i64) -> i64 {
     bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
@@ -48,7 +49,7 @@ fn ordered_32(bits: i32) -> i32 {
 }
 
 impl Keys {
-    /// How the values of a call are put; none if they are no floats.
+    /// The mapping for the values of a call; `None` if they are not floats.
     pub fn for_call(args: &AccumulatorArgs<'_>, gives: Gives) -> Option<Self> {
         let values = args.expr_fields[0].data_type().clone();
         let keys = key_type(&values)?;
@@ -91,9 +92,9 @@ impl Keys {
         make(AccumulatorArgs { return_field, expr_fields: &expr_fields, ..args.clone() })
     }
 
-    /// The keys of floats. To be counted, both zeros are one; as a result, each stays what it is.
+    /// The keys of floats. For counting, both zeros are one value; as results they stay distinct.
     fn of(&self, values: &ArrayRef) -> ArrayRef {
-        // All that are no number become the same one; adding 0 makes -0.0 the other zero.
+        // Every NaN becomes the same one; adding 0 turns -0.0 into 0.0.
         let is_counted = self.gives == Gives::ACount;
         match &self.values {
             DataType::Float32 => {

@@ -1,6 +1,6 @@
-//! Window frames that move, for aggregates that cannot take a row out again.
+//! Moving window frames, for aggregates that cannot remove a row again.
 //!
-//! The rows of the frame are kept and aggregated afresh for each result, as Spark does it.
+//! The rows of the frame are kept and aggregated anew for each result, as in Spark.
 
 use std::fmt;
 use std::mem::size_of_val;
@@ -24,7 +24,7 @@ pub(super) struct Frame {
     call: Call,
     /// One array for each argument; none before the first row.
     rows: Vec<ArrayRef>,
-    /// Rows that came after those, as they came.
+    /// Rows that arrived after those, not joined to them yet.
     newer: Vec<Vec<ArrayRef>>,
 }
 
@@ -108,7 +108,7 @@ impl Accumulator for Frame {
     }
 }
 
-/// The arguments of [`AccumulatorArgs`], kept.
+/// An owned copy of [`AccumulatorArgs`], which borrows and so cannot be kept.
 struct Call {
     return_field: FieldRef,
     schema: Schema,

@@ -1,4 +1,4 @@
-//! Between accumulators of many groups and those of one.
+//! Adapts accumulators of many groups to a single group.
 
 use std::fmt;
 use std::mem::size_of_val;
@@ -26,18 +26,18 @@ pub(super) fn states_of_rows(
     empty.state(EmitTo::All)
 }
 
-/// An accumulator of many groups in the place of one for a single group.
+/// An accumulator of many groups, used for a single group.
 ///
-/// Over the rows of a window frame that grows, the result is asked for again and again. Many
-/// groups are done with once they have given theirs, so their partial state is kept and merged
-/// back when the next rows come.
+/// Over the rows of a window frame that grows, the result is asked for again and again. An
+/// accumulator of many groups is empty once it has given its result, so its partial state is kept
+/// and merged back when the next rows arrive.
 pub(super) struct OneGroup {
-    /// Accumulators of one group can be shared between threads, those of many need not; a lock
-    /// that is hardly ever taken makes up for it.
+    /// An `Accumulator` must be `Sync` and a `GroupsAccumulator` need not be. The lock makes up for
+    /// that; it is taken only to ask for the size.
     groups: Mutex<Box<dyn GroupsAccumulator>>,
-    /// An accumulator of many groups takes it that each has a row, so it is not asked without.
+    /// An accumulator of many groups expects a row in each, so without rows it is not asked.
     has_rows: bool,
-    /// The partial state that `groups` does not have any longer.
+    /// The partial state, where `groups` has given it away.
     kept: Option<Vec<ArrayRef>>,
     /// The result of `kept`, if it was asked for.
     result: Option<ScalarValue>,

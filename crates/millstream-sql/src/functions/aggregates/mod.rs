@@ -2,8 +2,8 @@
 //!
 //! Each has a partial state that can be merged (`Accumulator::state`), so that rows can be
 //! aggregated in parts. What DataFusion has is taken from there; here is what it lacks or means
-//! otherwise. Calls that are other calls in disguise, as `count_if`, are rewritten in the text of
-//! the query instead.
+//! otherwise. Calls that can be written as other calls, like `count_if`, are rewritten in the
+//! query's tree instead.
 
 mod adapted;
 mod average;
