@@ -36,8 +36,8 @@ pub enum OnError {
     /// The query fails.
     #[default]
     Fail,
-    /// It is put aside, and the others go on.
-    PutAside,
+    /// It is a dead letter, and the others go on.
+    DeadLetter,
 }
 
 /// Which of several watermarks is the query's.

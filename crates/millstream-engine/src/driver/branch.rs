@@ -21,40 +21,35 @@ pub struct Branch {
     pub sink: Box<dyn Sink>,
 }
 
-impl Branch {
-    /// Whether the sink gathers micro-batches.
-    pub(super) fn gathers(&self) -> bool {
-        self.sink.micro_batches_in_flight_max().is_some()
-    }
+/// Runs the plan of a branch without state.
+pub(super) async fn run(
+    plan: &mut StreamPlan,
+    env: &Env,
+    splits: Splits,
+) -> Result<Sifted, Failure> {
+    let StreamPlan::Stateless(plan) = plan else {
+        unreachable!("the driver runs queries with state another way")
+    };
+    let sifted = plan.run_sifting(env, splits).await?;
+    crash_points::reached(Step::AfterRun);
+    Ok(sifted)
+}
 
-    pub(super) async fn run_sifting(
-        &mut self,
-        env: &Env,
-        splits: Splits,
-    ) -> Result<Sifted, Failure> {
-        let StreamPlan::Stateless(plan) = &mut self.plan else {
-            unreachable!("the driver runs queries with state another way")
-        };
-        let sifted = plan.run_sifting(env, splits).await?;
-        crash_points::reached(Step::AfterRun);
-        Ok(sifted)
-    }
-
-    pub(super) async fn run_with_state(
-        &mut self,
-        env: &Env,
-        facts: &MicroBatchFacts,
-        splits: Splits,
-    ) -> Result<Ran, Failure> {
-        let ran = match &mut self.plan {
-            StreamPlan::Stateful(plan) => plan.run(env, facts, splits).await?,
-            StreamPlan::Stateless(plan) => {
-                let sifted = plan.run_sifting(env, splits).await?;
-                let (changes, rejected) = (Vec::new(), Vec::new());
-                Ran { partitions: sifted.partitions, changes, rejected }
-            }
-        };
-        crash_points::reached(Step::AfterRun);
-        Ok(ran)
-    }
+/// Runs the plan of a branch of a query with state; it need not have any itself.
+pub(super) async fn run_with_state(
+    plan: &mut StreamPlan,
+    env: &Env,
+    facts: &MicroBatchFacts,
+    splits: Splits,
+) -> Result<Ran, Failure> {
+    let ran = match plan {
+        StreamPlan::Stateful(plan) => plan.run(env, facts, splits).await?,
+        StreamPlan::Stateless(plan) => {
+            let sifted = plan.run_sifting(env, splits).await?;
+            let (changes, rejected) = (Vec::new(), Vec::new());
+            Ran { partitions: sifted.partitions, changes, rejected }
+        }
+    };
+    crash_points::reached(Step::AfterRun);
+    Ok(ran)
 }

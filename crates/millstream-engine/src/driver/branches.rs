@@ -7,69 +7,48 @@
 //! micro-batch. So the first branch's rows are on their way before the second one computes, and a
 //! micro-batch is acknowledged when every sink has acknowledged it.
 //!
-//! What several sinks promise together is what the most demanding of them needs: an intent that is
-//! durable before anything is published if one relies on the same range under the same number, an
-//! intent after the acknowledgements if one tells what it published, else any.
-//!
-//! A sink that gathers micro-batches, as a table that commits once a second, is ready only every
-//! so many milliseconds: alone it has no use for smaller pieces. Beside a sink that does not
-//! gather it would delay the other's rows for nothing, so then the driver does not ask it. It may
-//! take many more micro-batches that way, each of which is remembered until it is acknowledged.
-//! Therefore they are limited, and once half of them are under way the gathering sinks are asked
-//! again and space out the rest: rows wait some milliseconds longer, not for the next commit.
-//!
-//! Dead letters have sinks of their own, after those of the branches
-//! ([`dead_letter_sinks`](super::dead_letter_sinks)).
+//! Rows that are rejected on the way have sinks of their own
+//! ([`side_outputs`](super::side_outputs)). There is one list of all sinks
+//! ([`outputs`](super::outputs)), and one loop over it: each gets the result of its branch, or what
+//! was rejected for its side output up to then.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use millstream_store::env::Env;
-use millstream_store::log_writer::Ticket;
-use millstream_store::offset::BatchId;
 
-use super::branch::{Branch, Splits};
-use super::dead_letter_sinks::{DeadLetterSinks, logged_for};
+use super::branch::{self, Branch, Splits};
+use super::dead_letter_sinks::DeadLetterSinks;
+use super::dead_letter_tables::RecordedTable;
 use super::decoded::{self, Decoded, Reading};
-use super::letter_tables::LetterTable;
+use super::outputs::{Order, Outputs, Partitions, RowsOf};
 use super::publish_result::PublishResult;
+use super::results::Results;
+use super::run_all;
+use super::side_outputs::SideOutputs;
 use super::start::Start;
 use super::stateful_output::Computed;
-use super::{MICRO_BATCHES_IN_FLIGHT_MAX, dead_letter_run};
 use crate::api::progress::SinkProgress;
-use crate::api::sink::{
-    Acknowledgement, Delivery, EndOffsets, Output, Published, RefusedRow, Sink,
-};
+use crate::api::sink::{Acknowledgement, Delivery, Output, Published, Sink};
 use crate::api::source::Failure;
 use crate::failures::from_datafusion;
 use crate::plan::{StatefulPlan, StreamPlan};
 use crate::state::event_times::{EventTimes, NewestTimes};
 use crate::state::micro_batch::MicroBatchFacts;
 
-/// Micro-batches in flight where a sink that gathers stands beside one that does not. Half of them
-/// is what a table takes for one commit.
-const IN_FLIGHT_BESIDE_GATHERING_MAX: usize = 16_384;
-
 /// All branches of a query, in the order of the file.
 pub struct Branches {
-    pub(super) branches: Vec<Branch>,
-    /// By source, what any plan reads; empty where there is one branch, and nothing beside it.
+    /// By branch, its plan.
+    pub(super) plans: Vec<StreamPlan>,
+    /// All sinks: those of the branches, then those of the side outputs.
+    outputs: Outputs,
+    /// Which rows are rejected, and for which sinks.
+    pub(super) side_outputs: SideOutputs,
+    /// By source, what any plan reads; empty where there is one plan, and nothing is rejected.
     readings: Vec<Reading>,
-    /// Where dead letters go. Its sinks are counted after those of the branches.
-    pub(super) letter_sinks: Option<DeadLetterSinks>,
     /// How a query without a micro-batch may begin.
     pub(super) start: Start,
-}
-
-/// A micro-batch on its way to the sinks.
-pub(super) struct Order<'a> {
-    pub(super) id: BatchId,
-    pub(super) end_offsets: EndOffsets,
-    /// The sinks that get it, ascending; `None` for all.
-    pub(super) sinks: Option<&'a [usize]>,
-    /// An intent that must be durable before anything is published.
-    pub(super) intent: Option<Ticket>,
 }
 
 /// What a restart needs of a micro-batch that is in the state log.
@@ -97,15 +76,21 @@ impl Branches {
     /// The branches of one query, whose plans read the same sources in the same order.
     pub fn new(branches: Vec<Branch>) -> Self {
         assert!(!branches.is_empty(), "a query has at least one branch");
-        let start = Start::default();
-        let mut of_query = Self { branches, readings: Vec::new(), letter_sinks: None, start };
-        of_query.find_columns();
-        of_query
+        let split = |Branch { plan, sink }| (plan, sink);
+        let (plans, sinks): (Vec<_>, Vec<_>) = branches.into_iter().map(split).unzip();
+        let outputs = Outputs::of_branches(sinks);
+        let (side_outputs, readings, start) =
+            (SideOutputs::default(), Vec::new(), Start::default());
+        let mut all = Self { plans, outputs, side_outputs, readings, start };
+        all.find_columns();
+        all
     }
 
-    /// The same, with sinks for dead letters.
-    pub fn with_letter_sinks(mut self, letter_sinks: DeadLetterSinks) -> Self {
-        self.letter_sinks = Some(letter_sinks);
+    /// The same, with side outputs.
+    pub fn with_dead_letters(mut self, sinks: DeadLetterSinks) -> Self {
+        let DeadLetterSinks { side_outputs, outputs } = sinks;
+        self.outputs.append(outputs);
+        self.side_outputs = side_outputs;
         self.find_columns();
         self
     }
@@ -118,27 +103,25 @@ impl Branches {
     /// The only branch with another sink.
     #[cfg(test)]
     pub(super) fn with_sink(mut self, sink: Box<dyn Sink>) -> Self {
-        self.branches[0].sink = sink;
+        self.outputs = Outputs::of_branches([sink]);
         self
     }
 
     fn find_columns(&mut self) {
-        if self.branches.len() > 1 {
+        if self.plans.len() > 1 {
             // Each has filters of its own, and they share the watermark.
             for seen in self.event_times() {
                 seen.follow(None);
             }
         }
         if self.decodes_once() {
-            let plans = self.branches.iter().map(|branch| branch.plan.columns_read());
-            let mut columns = decoded::columns_of_any(plans);
-            if let Some(letter_sinks) = &self.letter_sinks {
-                letter_sinks.widen(&mut columns);
-            }
-            let apart = self.letter_sinks.as_ref().map_or(&[][..], DeadLetterSinks::apart);
-            let apart = apart.iter().copied().chain(std::iter::repeat(false));
-            let of_source = columns.into_iter().zip(apart).enumerate();
-            let readings = of_source.map(|(source, (columns, apart))| Reading {
+            let mut columns =
+                decoded::columns_of_any(self.plans.iter().map(StreamPlan::columns_read));
+            self.side_outputs.widen(&mut columns);
+            let takes_malformed = self.side_outputs.takes_malformed().iter().copied();
+            let takes_malformed = takes_malformed.chain(std::iter::repeat(false));
+            let sources = columns.into_iter().zip(takes_malformed).enumerate();
+            let readings = sources.map(|(source, (columns, apart))| Reading {
                 columns,
                 watched: self.watched(source),
                 apart,
@@ -149,13 +132,13 @@ impl Branches {
 
     /// Whether there is more than one plan and its sink.
     fn are_several(&self) -> bool {
-        self.branches.len() > 1 || self.letter_sinks.is_some()
+        self.plans.len() > 1 || !self.side_outputs.is_empty()
     }
 
-    /// Whether splits are decoded before any plan runs: for several plans, or to gather letters.
+    /// Whether splits are decoded before any plan runs: for several plans, or because decoding
+    /// rejects records.
     pub(super) fn decodes_once(&self) -> bool {
-        let takes_apart = |letter_sinks: &DeadLetterSinks| letter_sinks.apart().contains(&true);
-        self.branches.len() > 1 || self.letter_sinks.as_ref().is_some_and(takes_apart)
+        self.plans.len() > 1 || self.side_outputs.take_malformed_records()
     }
 
     /// Decodes `splits` for all plans; gives them back where the only plan does that.
@@ -167,108 +150,63 @@ impl Branches {
         if !self.decodes_once() {
             return Ok((None, splits));
         }
-        let partitions = self.branches[0].plan.partitions();
+        let partitions = self.plans[0].partitions();
         let decoded = decoded::decode(env, splits, &self.readings, partitions).await?;
         Ok((Some(decoded), Splits::new()))
     }
 
     /// Where the event times of a source are seen, by the first plan that asks for them.
     fn watched(&self, source: usize) -> Option<Arc<EventTimes>> {
-        let slots = self.branches.iter().filter_map(|branch| branch.plan.scans().get(source));
+        let slots = self.plans.iter().filter_map(|plan| plan.scans().get(source));
         slots.filter_map(|slots| slots.event_times()).next().map(Arc::clone)
     }
 
     pub(super) fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
-        let letters = self.letter_sinks.iter().flat_map(DeadLetterSinks::sinks);
-        self.branches.iter().map(|branch| &*branch.sink).chain(letters)
+        self.outputs.sinks()
     }
 
     pub(super) fn sinks_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Sink>> {
-        let letters = self.letter_sinks.iter_mut().flat_map(DeadLetterSinks::sinks_mut);
-        self.branches.iter_mut().map(|branch| &mut branch.sink).chain(letters)
+        self.outputs.sinks_mut()
     }
 
     /// What the sinks are, for progress and messages.
     pub(super) fn description(&self) -> String {
-        match &self.branches[..] {
-            [only] if self.letter_sinks.is_none() => only.sink.description(),
+        match self.outputs.len() {
+            1 => self.outputs.description(0),
             _ => self.sinks().map(|sink| sink.description()).collect::<Vec<_>>().join(", "),
         }
     }
 
-    /// The tables of dead letters.
-    pub(super) fn letter_tables(&self) -> Vec<LetterTable> {
-        self.letter_sinks.iter().flat_map(DeadLetterSinks::tables).collect()
+    /// The dead-letter tables, as the checkpoint knows them.
+    pub(super) fn dead_letter_tables(&self) -> Vec<RecordedTable> {
+        self.side_outputs.recorded_tables()
     }
 
     /// What all sinks together need. Settled once they are open.
     pub(super) fn delivery(&self) -> Delivery {
-        let any = |wanted| self.sinks().any(|sink| sink.delivery() == wanted);
-        match () {
-            // Which rows are letters may follow from the time of the micro-batch. A restart has to
-            // decide it again for the same micro-batches, and not for what they come to together.
-            () if self.letter_sinks.as_ref().is_some_and(DeadLetterSinks::choose_rows) => {
-                Delivery::Idempotent
-            }
-            () if any(Delivery::Idempotent) => Delivery::Idempotent,
-            () if any(Delivery::Transactional) => Delivery::Transactional,
-            () => Delivery::AtLeastOnce,
-        }
+        self.outputs.delivery()
     }
 
     /// How many micro-batches may be under way.
     pub(super) fn micro_batches_in_flight_max(&self) -> usize {
-        let beside = self.is_any_gathering() && !self.are_all_gathering();
-        if beside || self.letter_sinks.as_ref().is_some_and(DeadLetterSinks::gather) {
-            return IN_FLIGHT_BESIDE_GATHERING_MAX;
-        }
-        let of_sinks = self.sinks().filter_map(|sink| sink.micro_batches_in_flight_max());
-        of_sinks.max().unwrap_or(0).max(MICRO_BATCHES_IN_FLIGHT_MAX)
-    }
-
-    fn is_any_gathering(&self) -> bool {
-        self.branches.iter().any(Branch::gathers)
-    }
-
-    fn are_all_gathering(&self) -> bool {
-        self.branches.iter().all(Branch::gathers)
+        self.outputs.micro_batches_in_flight_max()
     }
 
     /// Opens every sink; gives what each has published last.
     pub(super) async fn open(&mut self) -> Result<Vec<Option<Published>>, Failure> {
-        let mut published = Vec::with_capacity(self.branches.len());
-        for sink in self.sinks_mut() {
-            published.push(sink.open().await?);
-        }
-        Ok(published)
+        self.outputs.open().await
     }
 
     /// Completes when another micro-batch is worth taking; `is_crowded` where more than half of
     /// those that may be under way are.
     pub(super) async fn ready(&mut self, is_crowded: bool) -> Result<(), Failure> {
-        if let [only] = &mut self.branches[..] {
-            only.sink.ready().await?;
-        } else {
-            let asks_all = is_crowded || self.are_all_gathering();
-            for branch in &mut self.branches {
-                if asks_all || !branch.gathers() {
-                    branch.sink.ready().await?;
-                }
-            }
-        }
-        // Dead letters are few; what their sinks cannot take at once is waited for in `publish`.
-        for sink in
-            self.letter_sinks.iter_mut().flat_map(DeadLetterSinks::sinks_mut).filter(|_| is_crowded)
-        {
-            sink.ready().await?;
-        }
-        Ok(())
+        self.outputs.ready(is_crowded).await
     }
 
     /// Plans again, with what the static tables hold now.
     pub(super) async fn replan(&mut self) -> Result<(), Failure> {
-        for branch in &mut self.branches {
-            branch.plan.replan().await.map_err(from_datafusion)?;
+        for plan in &mut self.plans {
+            plan.replan().await.map_err(from_datafusion)?;
         }
         self.find_columns();
         Ok(())
@@ -276,14 +214,14 @@ impl Branches {
 
     /// The plans that have state, in order.
     pub(super) fn stateful(&self) -> impl Iterator<Item = &StatefulPlan> {
-        self.branches.iter().filter_map(|branch| branch.plan.stateful())
+        self.plans.iter().filter_map(StreamPlan::stateful)
     }
 
     /// By source, the newest event times among the rows read since the last call.
     pub(super) fn take_newest(&self, sources: usize) -> Vec<NewestTimes> {
         let mut newest = vec![NewestTimes::default(); sources];
-        for branch in &self.branches {
-            for (newest, slots) in newest.iter_mut().zip(branch.plan.scans()) {
+        for plan in &self.plans {
+            for (newest, slots) in newest.iter_mut().zip(plan.scans()) {
                 for (partition, us) in
                     slots.event_times().map(|seen| seen.take()).unwrap_or_default()
                 {
@@ -302,7 +240,7 @@ impl Branches {
     }
 
     fn event_times(&self) -> impl Iterator<Item = &Arc<EventTimes>> {
-        let scans = self.branches.iter().flat_map(|branch| branch.plan.scans());
+        let scans = self.plans.iter().flat_map(|plan| plan.scans());
         scans.filter_map(|slots| slots.event_times())
     }
 
@@ -315,41 +253,43 @@ impl Branches {
         splits: Splits,
     ) -> Result<Computed, Failure> {
         let mut computed = Computed::default();
-        if let ([only], None) = (&mut self.branches[..], &self.letter_sinks) {
-            computed.add(only.run_with_state(env, facts, splits).await?);
+        if !self.are_several() {
+            computed.add(branch::run_with_state(&mut self.plans[0], env, facts, splits).await?);
             return Ok(computed);
         }
         let (mut input, mut splits) = self.decode(env, splits).await?;
-        let rejected = input.as_mut().map(Decoded::take_letters).unwrap_or_default();
-        for branch in &mut self.branches {
+        let malformed = input.as_mut().map(Decoded::take_letters).unwrap_or_default();
+        for plan in &mut self.plans {
             let splits = decoded::input(input.as_ref(), &mut splits);
-            computed.add(branch.run_with_state(env, facts, splits).await?);
+            computed.add(branch::run_with_state(plan, env, facts, splits).await?);
         }
-        if let Some(letter_sinks) = &self.letter_sinks {
-            let mut letters = letter_sinks.sort(rejected);
-            letter_sinks.add_aside(std::mem::take(&mut computed.rejected), &mut letters);
-            computed.letters = letter_sinks.rows(&letters, batch_time_ms);
-            computed.sections.extend(computed.letters.iter().cloned());
-        }
+        let mut rejected = self.side_outputs.nothing();
+        self.side_outputs.add_malformed(malformed, &mut rejected);
+        self.side_outputs.add_failing(std::mem::take(&mut computed.rejected), &mut rejected);
+        let rejected = rejected.into_iter().enumerate();
+        let rows =
+            rejected.map(|(at, rejected)| self.side_outputs.rows(at, rejected, batch_time_ms));
+        computed.side_outputs = rows.collect();
+        computed.sections.extend(computed.side_outputs.iter().cloned());
         Ok(computed)
     }
 
     /// The schemas of the sections that an entry of the state log has: what the operators of all
-    /// branches are given, then the letters of decoding.
+    /// branches are given, then the rows of the side outputs.
     pub(super) fn section_schemas(&self) -> Vec<SchemaRef> {
         let of_plans = self.stateful().flat_map(|plan| plan.section_schemas());
-        of_plans.chain(self.letter_sinks.iter().flat_map(DeadLetterSinks::schemas)).collect()
+        of_plans.chain(self.side_outputs.schemas()).collect()
     }
 
     /// Whether one of the sinks `wanted` gets rows that the state log cannot give: those of a plan
     /// without state, which follow from the input alone.
     pub(super) fn lacks_input(&self, wanted: &[usize]) -> bool {
-        let mut branches = wanted.iter().filter_map(|sink| self.branches.get(*sink));
-        branches.any(|branch| branch.plan.stateful().is_none())
+        let mut plans = wanted.iter().filter_map(|sink| self.plans.get(*sink));
+        plans.any(|plan| plan.stateful().is_none())
     }
 
     /// Applies an entry of the state log; gives the results of the branches where a sink lacks
-    /// them, and the letters.
+    /// them, and the rows of the side outputs.
     pub(super) async fn apply(
         &mut self,
         env: &Env,
@@ -360,15 +300,15 @@ impl Branches {
         let (mut computed, mut rest) = (Computed::default(), sections);
         let input = match again.splits {
             Some(splits) => {
-                let partitions = self.branches[0].plan.partitions();
+                let partitions = self.plans[0].partitions();
                 Some(decoded::decode(env, splits, &self.readings, partitions).await?)
             }
             None => None,
         };
-        let has_checks = self.letter_sinks.as_ref().is_some_and(DeadLetterSinks::has_checks);
-        for (index, branch) in self.branches.iter_mut().enumerate() {
+        let has_checks = self.side_outputs.checks().is_some();
+        for (index, plan) in self.plans.iter_mut().enumerate() {
             let is_wanted = again.wanted.contains(&index);
-            let partitions = match (&mut branch.plan, &input) {
+            let partitions = match (plan, &input) {
                 (StreamPlan::Stateful(plan), _) => {
                     let (own, others) = rest.split_at(plan.sections().min(rest.len()));
                     rest = others;
@@ -384,9 +324,8 @@ impl Branches {
         }
         // The entry's own facts have what was seen of these rows.
         self.forget_event_times();
-        if let Some(letter_sinks) = self.letter_sinks.as_ref().filter(|_| !again.wanted.is_empty())
-        {
-            computed.letters = letter_sinks.letters_again(rest)?;
+        if !again.wanted.is_empty() {
+            computed.side_outputs = self.side_outputs.rows_again(rest)?;
         }
         Ok(computed)
     }
@@ -394,48 +333,11 @@ impl Branches {
     /// Hands what was computed of a query with state to the sinks.
     pub(super) async fn hand_over(
         &mut self,
+        env: &Env,
         computed: Computed,
         order: Order<'_>,
     ) -> Result<PublishResult, Failure> {
-        let Computed { results, mut letters, .. } = computed;
-        let mut publish_result = PublishResult::new(Acknowledgement::Done);
-        let is_alone = !self.are_several();
-        let is_meant = |index: &usize| order.sinks.is_none_or(|sinks| sinks.contains(index));
-        for (index, (branch, mut partitions)) in self.branches.iter_mut().zip(results).enumerate() {
-            let mut acknowledgement = Acknowledgement::Done;
-            let mut rows = 0;
-            if let Some(letter_sinks) = &self.letter_sinks {
-                let mut broken = letter_sinks.sort(Vec::new());
-                (partitions, publish_result.constraints) =
-                    letter_sinks.check(partitions, &mut broken)?;
-                let broken = letter_sinks.rows(&broken, order.end_offsets.batch_time_ms);
-                for (letters, broken) in letters.iter_mut().zip(broken) {
-                    letters.extend(broken);
-                }
-            }
-            if is_meant(&index) {
-                let end_offsets = order.end_offsets.clone();
-                let output = Output { batch_id: order.id, partitions, end_offsets };
-                rows = output.rows();
-                acknowledgement = branch.publish(output, index).await?;
-            }
-            publish_result.rows_out += rows;
-            publish_result.acknowledgements.set(index, acknowledgement);
-            if !is_alone {
-                let (description, latency) = (branch.sink.description(), Duration::ZERO);
-                publish_result.sinks.push(SinkProgress { description, rows, latency });
-            }
-        }
-        if let Some(letter_sinks) = &mut self.letter_sinks {
-            let branches = self.branches.len();
-            let is_meant = |letter_sink| is_meant(&(branches + letter_sink));
-            let of_batch = (order.id, &order.end_offsets);
-            // The state log has what an intent would give.
-            let intent = &mut None;
-            let published = letter_sinks.publish_rows(letters, of_batch, intent, is_meant);
-            publish_result.add_letters(published.await?);
-        }
-        Ok(publish_result)
+        self.publish_results(env, Results::of_state(computed), order).await
     }
 
     /// Runs the plans over `splits`, by source, and hands the results to the sinks.
@@ -448,119 +350,118 @@ impl Branches {
         splits: Splits,
         order: Order<'_>,
     ) -> Result<PublishResult, Failure> {
-        match &mut self.branches[..] {
-            [only] if self.letter_sinks.is_none() => only.publish_alone(env, splits, order).await,
-            _ => self.publish_to_several(env, splits, order).await,
+        if !self.are_several() {
+            return self.publish_alone(env, splits, order).await;
         }
+        let results = self.begin(env, splits).await?;
+        self.publish_results(env, results, order).await
     }
 
-    async fn publish_to_several(
-        &mut self,
-        env: &Env,
-        splits: Splits,
-        mut order: Order<'_>,
-    ) -> Result<PublishResult, Failure> {
-        let (mut input, mut splits) = self.decode(env, splits).await?;
-        let mut publish_result = PublishResult::new(Acknowledgement::Done);
-        let rejected = input.as_mut().map(Decoded::take_letters).unwrap_or_default();
-        let mut letters =
-            self.letter_sinks.as_ref().map(|letter_sinks| letter_sinks.sort(rejected));
-        let mut ran = None;
-        if self.letter_sinks.as_ref().is_some_and(DeadLetterSinks::puts_aside) {
-            let all =
-                dead_letter_run::run_all(&mut self.branches, env, input.as_ref(), &mut splits)
-                    .await?;
-            let letter_sinks = self.letter_sinks.as_ref().zip(letters.as_mut());
-            ran = letter_sinks.map(|(sinks, letters)| sinks.put_aside(all, letters));
-        }
-        let sinks = order.sinks;
-        let is_meant = |index: &usize| sinks.is_none_or(|sinks| sinks.contains(index));
-        for (index, branch) in self.branches.iter_mut().enumerate() {
-            let description = branch.sink.description();
-            let (rows, latency) = (0, Duration::ZERO);
-            let mut progress = SinkProgress { description, rows, latency };
-            let mut acknowledgement = Acknowledgement::Done;
-            let has_checks = self.letter_sinks.as_ref().is_some_and(DeadLetterSinks::has_checks);
-            let mut partitions = Vec::new();
-            if let Some(ran) = &mut ran {
-                partitions = ran.take(index);
-            } else if is_meant(&index) || has_checks {
-                let splits = decoded::input(input.as_ref(), &mut splits);
-                partitions = branch.run_sifting(env, splits).await?.partitions;
-            }
-            if let (Some(letter_sinks), Some(letters)) = (&self.letter_sinks, &mut letters) {
-                (partitions, publish_result.constraints) =
-                    letter_sinks.check(partitions, letters)?;
-            }
-            if is_meant(&index) {
-                // That the letters' sink needs it is no reason for others to wait.
-                let needs_none = |letter_sinks: &DeadLetterSinks| !letter_sinks.choose_rows();
-                match self.letter_sinks.as_ref().is_some_and(needs_none) {
-                    true => logged_for(branch.sink.delivery(), &mut order.intent).await?,
-                    false => logged(order.intent.take()).await?,
-                }
-                let end_offsets = order.end_offsets.clone();
-                let output = Output { batch_id: order.id, partitions, end_offsets };
-                progress.rows = output.rows();
-                acknowledgement = branch.publish(output, index).await?;
-            }
-            publish_result.rows_out += progress.rows;
-            publish_result.sinks.push(progress);
-            publish_result.acknowledgements.set(index, acknowledgement);
-        }
-        if let (Some(letter_sinks), Some(letters)) = (&mut self.letter_sinks, letters) {
-            let (branches, intent) = (self.branches.len(), &mut order.intent);
-            let is_meant = |letter_sink| is_meant(&(branches + letter_sink));
-            let published =
-                letter_sinks.publish(letters, (order.id, &order.end_offsets), intent, is_meant);
-            publish_result.add_letters(published.await?);
-        }
-        Ok(publish_result)
-    }
-
-    /// Has every sink publish what it holds back.
-    pub(super) async fn flush(&mut self) {
-        for sink in self.sinks_mut() {
-            sink.flush().await;
-        }
-    }
-
-    /// Closes every sink; gives the first failure.
-    pub(super) async fn close(&mut self) -> Result<(), Failure> {
-        let mut outcome = Ok(());
-        for sink in self.sinks_mut() {
-            let closed = sink.close().await;
-            outcome = outcome.and(closed);
-        }
-        outcome
-    }
-}
-
-impl Branch {
-    /// Hands `output` to the sink, which is the query's `index`th.
-    async fn publish(&mut self, output: Output, index: usize) -> Result<Acknowledgement, Failure> {
-        let published = self.sink.publish(output).await;
-        published.map_err(|failure| RefusedRow::of_sink(failure, index))
-    }
-
+    /// As [`Self::publish`] for one branch, of whose rows none are rejected: nothing is gathered,
+    /// copied or described.
     async fn publish_alone(
         &mut self,
         env: &Env,
         splits: Splits,
         order: Order<'_>,
     ) -> Result<PublishResult, Failure> {
-        let partitions = self.run_sifting(env, splits).await?.partitions;
+        let partitions = branch::run(&mut self.plans[0], env, splits).await?.partitions;
         let output = Output { batch_id: order.id, partitions, end_offsets: order.end_offsets };
         let rows_out = output.rows();
-        logged(order.intent).await?;
-        let acknowledgement = self.sink.publish(output).await?;
-        Ok(PublishResult { rows_out, ..PublishResult::new(acknowledgement) })
+        if let Some(intent) = order.intent {
+            intent.written().await?;
+        }
+        let acknowledgement = self.outputs.first_mut().publish(output).await?;
+        Ok(PublishResult::of_one(rows_out, acknowledgement))
     }
-}
 
-async fn logged(intent: Option<Ticket>) -> Result<(), Failure> {
-    if let Some(ticket) = intent {
-        ticket.written().await?;
+    /// Decodes `splits` where that is done for all plans, and runs the plans where that has to be
+    /// done before anything is published.
+    async fn begin(&mut self, env: &Env, splits: Splits) -> Result<Results, Failure> {
+        let (mut input, mut splits) = self.decode(env, splits).await?;
+        let mut rejected = self.side_outputs.nothing();
+        let malformed = input.as_mut().map(Decoded::take_letters).unwrap_or_default();
+        self.side_outputs.add_malformed(malformed, &mut rejected);
+        let mut branches = vec![None; self.plans.len()];
+        if self.side_outputs.take_failing_records() {
+            let ran = run_all::run_all(&mut self.plans, env, input.as_ref(), &mut splits).await?;
+            self.side_outputs.add_failing(ran.rejected, &mut rejected);
+            branches = ran.results.into_iter().map(Some).collect();
+        }
+        Ok(Results { input, splits, branches, rejected, constraints: Vec::new() })
     }
-    Ok(())
+
+    /// Hands each sink its rows, one after the other, so that the first branch's are on their way
+    /// before the second one computes.
+    async fn publish_results(
+        &mut self,
+        env: &Env,
+        mut results: Results,
+        mut order: Order<'_>,
+    ) -> Result<PublishResult, Failure> {
+        let are_several = self.are_several();
+        let mut publish_result = PublishResult::of_one(0, Acknowledgement::Done);
+        for index in 0..self.outputs.len() {
+            let is_meant = order.is_for(index);
+            let (mut rows, mut acknowledgement) = (0, Acknowledgement::Done);
+            if let Some(partitions) = self.rows(env, index, is_meant, &order, &mut results).await? {
+                rows = partitions.iter().flatten().map(|rows| rows.num_rows() as u64).sum();
+                acknowledgement = self.outputs.publish(index, partitions, &mut order).await?;
+            }
+            if matches!(self.outputs.rows_of(index), RowsOf::Branch(_)) {
+                publish_result.rows_out += rows;
+            }
+            publish_result.acknowledgements.set(index, acknowledgement);
+            if are_several {
+                let (description, latency) = (self.outputs.description(index), Duration::ZERO);
+                publish_result.sinks.push(SinkProgress { description, rows, latency });
+            }
+        }
+        publish_result.constraints = results.constraints;
+        Ok(publish_result)
+    }
+
+    /// The rows of the sink number `index`; `None` where it gets no micro-batch. A branch runs now
+    /// if it has not before.
+    async fn rows(
+        &mut self,
+        env: &Env,
+        index: usize,
+        is_meant: bool,
+        order: &Order<'_>,
+        results: &mut Results,
+    ) -> Result<Option<Partitions>, Failure> {
+        let branch = match self.outputs.rows_of(index) {
+            RowsOf::Branch(branch) => branch,
+            RowsOf::SideOutput(at) => {
+                let rejected = results.rejected.get_mut(at).map(std::mem::take);
+                let batch_time_ms = order.end_offsets.batch_time_ms;
+                let rows = self.side_outputs.rows(at, rejected.unwrap_or_default(), batch_time_ms);
+                return Ok((is_meant && !rows.is_empty()).then(|| vec![rows]));
+            }
+        };
+        let partitions = match results.branches[branch].take() {
+            Some(partitions) => partitions,
+            // Rows that its own sink has may be missing in a side output.
+            None if is_meant || self.side_outputs.checks().is_some() => {
+                let splits = decoded::input(results.input.as_ref(), &mut results.splits);
+                branch::run(&mut self.plans[branch], env, splits).await?.partitions
+            }
+            None => return Ok(None),
+        };
+        let (partitions, constraints) =
+            self.side_outputs.check(partitions, &mut results.rejected)?;
+        results.constraints.extend(constraints);
+        Ok(is_meant.then_some(partitions))
+    }
+
+    /// Has every sink publish what it holds back.
+    pub(super) async fn flush(&mut self) {
+        self.outputs.flush().await;
+    }
+
+    /// Closes every sink; gives the first failure.
+    pub(super) async fn close(&mut self) -> Result<(), Failure> {
+        self.outputs.close().await
+    }
 }

@@ -31,21 +31,23 @@
 //!
 //! [`Source::poll`]: crate::api::source::Source::take
 
-mod all_ran;
 pub mod batch_query;
 pub mod branch;
 pub mod branches;
 mod committer;
-mod dead_letter_run;
 pub mod dead_letter_sinks;
+mod dead_letter_tables;
 mod decoded;
-mod letter_tables;
 mod micro_batch;
 pub mod other_queries;
+mod outputs;
 mod pace;
 mod publish_result;
 mod recovery;
 mod refused;
+mod results;
+mod run_all;
+pub mod side_outputs;
 pub mod snapshots;
 pub mod start;
 mod startup;
@@ -77,9 +79,10 @@ use crate::api::source::{Failure, InputBatch, ReadLimit, Source};
 use crate::api::trigger::Trigger;
 use crate::plan::static_table::LoadedTable;
 use crate::state::watermark::Watermarks;
-use branches::{Branches, Order};
+use branches::Branches;
 use committer::{Committed, Committer, InFlight};
 use micro_batch::{Fired, Input, Intent, MicroBatch};
+use outputs::Order;
 use pace::Pace;
 use publish_result::PublishResult;
 use refused::{Range, Ranges};

@@ -21,21 +21,16 @@ pub(super) struct Acknowledgements {
 }
 
 impl PublishResult {
-    pub(super) fn new(first: Acknowledgement) -> Self {
-        let acknowledgements = Acknowledgements { first, others: Vec::new() };
+    /// Of a query with one sink.
+    pub(super) fn of_one(rows_out: u64, acknowledgement: Acknowledgement) -> Self {
+        let acknowledgements = Acknowledgements { first: acknowledgement, others: Vec::new() };
         let (sinks, constraints) = (Vec::new(), Vec::new());
-        Self { acknowledgements, rows_out: 0, sinks, constraints }
-    }
-
-    pub(super) fn add_letters(&mut self, published: Vec<(SinkProgress, Acknowledgement)>) {
-        for (progress, acknowledgement) in published {
-            self.sinks.push(progress);
-            self.acknowledgements.others.push(acknowledgement);
-        }
+        Self { acknowledgements, rows_out, sinks, constraints }
     }
 }
 
 impl Acknowledgements {
+    /// Sets that of the sink number `index`; those before it are set.
     pub(super) fn set(&mut self, index: usize, acknowledgement: Acknowledgement) {
         match index {
             0 => self.first = acknowledgement,
@@ -44,7 +39,7 @@ impl Acknowledgements {
     }
 
     /// Waits for all of them. Gives the moment of the last, microseconds since the epoch, and
-    /// tells `each` those of all; a sink that had accepted at once did at `handed_over_us`.
+    /// reports those of all to `each`; a sink that had accepted at once did at `handed_over_us`.
     pub(super) async fn accepted(
         self,
         handed_over_us: i64,

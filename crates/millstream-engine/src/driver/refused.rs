@@ -21,7 +21,6 @@ use thiserror::Error;
 
 use super::branch::Splits;
 use super::branches::Branches;
-use super::dead_letter_sinks::DeadLetterSinks;
 use super::{Driver, Query};
 use crate::api::dead_letter::Place;
 use crate::api::sink::RefusedRow;
@@ -218,9 +217,9 @@ impl Branches {
         refused: &RefusedRow,
     ) -> Option<Place> {
         let kept = failing_rows::kept(&splits)?;
-        let branch = self.branches.get_mut(refused.sink)?;
-        let StreamPlan::Stateless(plan) = &mut branch.plan else { return None };
-        let checks = self.letter_sinks.as_ref().and_then(DeadLetterSinks::checks);
+        // A side output's sink comes after those of the plans.
+        let StreamPlan::Stateless(plan) = self.plans.get_mut(refused.sink)? else { return None };
+        let checks = self.side_outputs.checks();
         let is_among = |rows: Vec<RecordBatch>| {
             let checked = match checks {
                 Some(checks) => checks.apply(vec![rows]).map(|checked| checked.partitions),

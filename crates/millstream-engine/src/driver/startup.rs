@@ -11,7 +11,7 @@ use millstream_store::storage::Durability;
 use millstream_store::{commit_log, offset_log};
 
 use super::committer::Committer;
-use super::letter_tables::{self, Found};
+use super::dead_letter_tables::{self, Found};
 use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{self, Replay, ResumeError};
 use super::refused::Ranges;
@@ -44,8 +44,9 @@ impl Driver {
             }
         };
         let is_finished = state.as_ref().map_or(resume.is_finished(), StateToResume::is_finished);
-        let letters = Found { is_finished, has_state };
-        letter_tables::settle(&query.checkpoint, &query.branches.letter_tables(), letters).await?;
+        let tables = query.branches.dead_letter_tables();
+        let found = Found { is_finished, has_state };
+        dead_letter_tables::settle(&query.checkpoint, &tables, found).await?;
         let log = LogWriter::start(&query.checkpoint, &query.env, query.log_settings);
         let log = Arc::new(log);
         let (listener, tracking) = (Arc::clone(&query.listener), query.tracking);

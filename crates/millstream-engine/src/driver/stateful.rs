@@ -31,8 +31,9 @@ use millstream_store::{layout, offset_log};
 use thiserror::Error;
 
 use super::branch::Splits;
-use super::branches::{Again, Branches, Order};
+use super::branches::{Again, Branches};
 use super::micro_batch::{Fired, Intent, MicroBatch};
+use super::outputs::Order;
 use super::publish_result::PublishResult;
 use super::recovery::{Resume, ResumeError};
 use super::snapshots::Snapshots;
@@ -330,7 +331,8 @@ impl Driver {
         let permit = self.committer.permit().await;
         let began = self.query.env.monotonic();
         let order = Order { id, end_offsets, sinks: Some(&wanted), intent: None };
-        let publish_result = self.query.branches.hand_over(computed, order).await?;
+        let Query { branches, env, .. } = &mut self.query;
+        let publish_result = branches.hand_over(env, computed, order).await?;
         let micro_batch = MicroBatch {
             id,
             fired: Fired { began, batch_time_ms: facts.batch_time_ms },
@@ -426,7 +428,7 @@ impl Driver {
             ticket.written().await?;
         }
         let order = Order { id, end_offsets, sinks: None, intent: None };
-        let publish_result = branches.hand_over(computed, order).await?;
+        let publish_result = branches.hand_over(env, computed, order).await?;
         let watermark_ms = watermark.evict_ms;
         Ok((publish_result, Written { ticket: Some(ticket), watermark_ms, next_watermark_ms }))
     }

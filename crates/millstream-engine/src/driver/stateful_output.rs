@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 
-use super::dead_letter_sinks::LetterRows;
+use super::outputs::Partitions;
 use crate::api::dead_letter::Letter;
 use crate::plan::stateful_plan::Ran;
 
@@ -10,12 +10,12 @@ use crate::plan::stateful_plan::Ran;
 #[derive(Default)]
 pub(super) struct Computed {
     /// By branch, its result.
-    pub(super) results: Vec<Vec<Vec<RecordBatch>>>,
-    /// By input of the operators of all branches, what they were given; then by sink of dead
-    /// letters, those of decoding.
+    pub(super) results: Vec<Partitions>,
+    /// By input of the operators of all branches, what they were given; then by side output, its
+    /// rows.
     pub(super) sections: Vec<Vec<RecordBatch>>,
-    /// By sink of dead letters, those of decoding and of what plans could not compute.
-    pub(super) letters: LetterRows,
+    /// By side output, the rows that decoding and expressions rejected.
+    pub(super) side_outputs: Vec<Vec<RecordBatch>>,
     /// By source, the records that a plan could not compute.
     pub(super) rejected: Vec<Vec<Letter>>,
 }
@@ -33,6 +33,6 @@ impl Computed {
 
     pub(super) fn has_rows(&self) -> bool {
         let results = self.results.iter().flatten().flatten();
-        results.chain(self.letters.iter().flatten()).any(|rows| rows.num_rows() > 0)
+        results.chain(self.side_outputs.iter().flatten()).any(|rows| rows.num_rows() > 0)
     }
 }

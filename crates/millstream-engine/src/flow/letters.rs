@@ -1,71 +1,78 @@
-//! Where a flow's dead letters go when it runs, and what its rows are held against.
+//! The side outputs of a flow: where its dead letters go, and what its rows are validated against.
 
 use millstream_store::checkpoint::Checkpoint;
 
 use super::{Body, Failure, FlowContext, PlannedFlow, StreamRead};
 use crate::constraints::{Checks, Remedy};
-use crate::driver::dead_letter_sinks::{Aside, DeadLetterSink, DeadLetterSinks, Route};
+use crate::driver::dead_letter_sinks::{DeadLetterSink, DeadLetterSinks};
+use crate::driver::side_outputs::{DecodingRoute, ExpressionRoutes, Rejections};
 use crate::pipeline::dead_letters::DeadLetterTable;
 
 impl PlannedFlow {
-    /// Where dead letters go; `None` for a flow that has none and checks nothing. A table that is
-    /// read twice is two sources, the first of which tells of its malformed records.
+    /// Where dead letters go; `None` for a flow that has none and checks nothing.
     ///
     /// Only tables that can get a letter are opened: opening one takes it for this query.
-    pub(super) fn letter_sinks(
+    pub(super) fn dead_letter_sinks(
         &self,
         context: &FlowContext,
         checkpoint: Option<&Checkpoint>,
         checks: Option<Checks>,
     ) -> Result<Option<DeadLetterSinks>, Failure> {
         let tables = &self.flow.dead_letters;
-        let of_checks: Vec<usize> = checks.iter().flat_map(Checks::tables).collect();
+        let checked: Vec<usize> = checks.iter().flat_map(Checks::tables).collect();
         let is_used = |at: &usize| {
-            let DeadLetterTable { sources, aside, .. } = &tables[*at];
-            !sources.is_empty() || !aside.is_empty() || of_checks.contains(at)
+            let DeadLetterTable { sources, expressions, .. } = &tables[*at];
+            !sources.is_empty() || !expressions.is_empty() || checked.contains(at)
         };
         let used: Vec<usize> = (0..tables.len()).filter(is_used).collect();
         if used.is_empty() && checks.is_none() {
             return Ok(None);
         }
         let place = |table| used.binary_search(&table).expect("it gets letters of somebody");
-        let mut told: Vec<&str> = Vec::new();
-        let routes = self.streams.iter().map(|read| {
-            let name = read.declared.table.name.as_str();
-            let named = |letters: &DeadLetterTable| letters.sources.iter().any(|of| of == name);
-            let letter_sink = tables.iter().position(named).map(place)?;
-            let letter_sink = (!told.contains(&name)).then_some(letter_sink);
-            told.push(name);
-            let columns = read.schema.fields().len();
-            Some(Route { source_table: name.into(), columns, letter_sink })
-        });
-        let routes = routes.collect();
-        let letter_sinks =
-            used.iter().map(|table| letter_sink(&tables[*table], context, checkpoint));
-        let letter_sinks = letter_sinks.collect::<Result<_, _>>()?;
-        let checks = checks.map(|checks| checks.with_tables(place));
-        let letter_sinks =
-            DeadLetterSinks::new(&self.flow.name, routes, letter_sinks).with_checks(checks);
-        Ok(Some(letter_sinks.with_aside(self.aside(place))))
+        let rejections = Rejections {
+            decoding: self.decoding_routes(place),
+            expressions: self.expression_routes(place),
+            checks: checks.map(|checks| checks.with_tables(place)),
+        };
+        let sinks = used.iter().map(|table| dead_letter_sink(&tables[*table], context, checkpoint));
+        let sinks = sinks.collect::<Result<_, _>>()?;
+        Ok(Some(DeadLetterSinks::new(&self.flow.name, rejections, sinks)))
     }
 
-    /// Where records go that the flow's queries cannot compute. `place` is that of a table among
-    /// the sinks.
-    fn aside(&self, place: impl Fn(usize) -> usize) -> Option<Aside> {
+    /// By stream, where its malformed records go; a table that is read twice is two sources, the
+    /// first of which keeps its malformed records. `place` is that of a table among the side
+    /// outputs.
+    fn decoding_routes(&self, place: impl Fn(usize) -> usize) -> Vec<Option<DecodingRoute>> {
+        let tables = &self.flow.dead_letters;
+        let mut kept: Vec<&str> = Vec::new();
+        let routes = self.streams.iter().map(|read| {
+            let name = read.declared.table.name.as_str();
+            let takes = |table: &DeadLetterTable| table.sources.iter().any(|source| source == name);
+            let side_output = tables.iter().position(takes).map(&place)?;
+            let side_output = (!kept.contains(&name)).then_some(side_output);
+            kept.push(name);
+            let columns = read.schema.fields().len();
+            Some(DecodingRoute { source_table: name.into(), columns, side_output })
+        });
+        routes.collect()
+    }
+
+    /// Where records go that the flow's queries cannot compute.
+    fn expression_routes(&self, place: impl Fn(usize) -> usize) -> Option<ExpressionRoutes> {
         let tables = &self.flow.dead_letters;
         let route = |read: &StreamRead| {
             let name = read.declared.table.name.as_str();
-            let takes = |letters: &DeadLetterTable| letters.aside.iter().any(|of| of == name);
+            let takes =
+                |table: &DeadLetterTable| table.expressions.iter().any(|source| source == name);
             Some((name.into(), place(tables.iter().position(takes)?)))
         };
-        let routes: Option<Vec<_>> = self.streams.iter().map(route).collect();
-        Some(Aside { routes: routes?, reads_clock: self.reads_clock })
+        let sources: Option<Vec<_>> = self.streams.iter().map(route).collect();
+        Some(ExpressionRoutes { sources: sources?, reads_clock: self.reads_clock })
     }
 
-    /// What the flow's rows are held against.
+    /// What the flow's rows are validated against.
     pub(super) fn checks(&self) -> Option<Checks> {
-        let has_state = self.has_state();
-        let remedy = if has_state { Remedy::OfState } else { Remedy::OfInput };
+        let remedy = if self.has_state() { Remedy::OfState } else { Remedy::OfInput };
         Some(self.flow.branches[0].checks()?.with_remedy(remedy))
     }
 
@@ -76,7 +83,7 @@ impl PlannedFlow {
     }
 }
 
-fn letter_sink(
+fn dead_letter_sink(
     letters: &DeadLetterTable,
     context: &FlowContext,
     checkpoint: Option<&Checkpoint>,

@@ -331,7 +331,7 @@ impl PlannedFlow {
             plan.set_on_error(self.flow.on_error(), &Arc::new(SqlText::of(branch)));
             return Ok(plan.into());
         }
-        if self.flow.branches.len() > 1 && self.flow.on_error() == OnError::PutAside {
+        if self.flow.branches.len() > 1 && self.flow.on_error() == OnError::DeadLetter {
             let message = "'onError' = 'dead letter' is not for a flow with state that writes to \
                            several tables";
             let help = "write a flow for each of them, or take such values in the SQL (try_cast)";
@@ -465,8 +465,8 @@ impl PlannedFlow {
         let query = Query {
             watermarks,
             snapshots: self.flow.writer.snapshots,
-            branches: match self.letter_sinks(context, Some(&checkpoint), checks)? {
-                Some(letter_sinks) => branches.with_letter_sinks(letter_sinks),
+            branches: match self.dead_letter_sinks(context, Some(&checkpoint), checks)? {
+                Some(sinks) => branches.with_dead_letters(sinks),
                 None => branches,
             },
             sources,
@@ -494,7 +494,7 @@ impl PlannedFlow {
         self.narrow_tables()?;
         let rows_in = load_tables(&self.at_rest, &context).await?;
         let sinks = self.sinks(&context, None)?;
-        let mut letter_sinks = self.letter_sinks(&context, None, self.checks())?;
+        let mut letter_sinks = self.dead_letter_sinks(&context, None, self.checks())?;
         let batch_time_ms = self.env.now_ms();
         let tables: Vec<_> = self.at_rest.iter().map(|table| Arc::clone(&table.loaded)).collect();
         let mut rows_out = 0;

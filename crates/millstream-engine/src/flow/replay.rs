@@ -114,7 +114,7 @@ impl PlannedFlow {
             // What decoding rejects never leaves its table; constraints may still add letters.
             for table in &mut self.flow.dead_letters {
                 table.sources.clear();
-                table.aside.clear();
+                table.expressions.clear();
             }
             let boxed = |source| Box::new(source) as Box<dyn Source>;
             let sources = sources.into_iter().map(boxed).collect();
@@ -129,7 +129,7 @@ impl PlannedFlow {
 
     fn letters(&self, from: &str) -> Result<&DeadLetterTable, NotReplayed> {
         let of_records =
-            |table: &&DeadLetterTable| !table.sources.is_empty() || !table.aside.is_empty();
+            |table: &&DeadLetterTable| !table.sources.is_empty() || !table.expressions.is_empty();
         let tables = || self.flow.dead_letters.iter().filter(of_records);
         let found = tables().find(|table| table.sink.name.eq_ignore_ascii_case(from));
         found.ok_or_else(|| {

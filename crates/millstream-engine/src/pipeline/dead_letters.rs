@@ -29,7 +29,7 @@ pub struct DeadLetterTable {
     /// rows that break a constraint.
     pub sources: Vec<String>,
     /// The streams of the flow whose records it gets where the query cannot compute them, by name.
-    pub aside: Vec<String>,
+    pub expressions: Vec<String>,
 }
 
 impl DeadLetterTable {
@@ -110,7 +110,7 @@ impl Surroundings<'_> {
 
     /// Assigns records that the flow's query cannot compute to one of `tables`, or to another that
     /// is added: the table named beside 'onError' on `sink`, or the one of each stream.
-    pub(super) fn aside(
+    pub(super) fn take_failing_records(
         &self,
         writer: &WriterOptions,
         sink: &DeclaredTable,
@@ -152,8 +152,8 @@ impl Surroundings<'_> {
                     tables.len() - 1
                 }
             };
-            if !tables[at].aside.contains(&name) {
-                tables[at].aside.push(name);
+            if !tables[at].expressions.contains(&name) {
+                tables[at].expressions.push(name);
             }
         }
         Ok(())
@@ -185,8 +185,8 @@ impl Surroundings<'_> {
         }
         let layout = self.check(declared, wrong)?;
         let (sink, connector) = (declared.table.clone(), Arc::clone(&declared.connector));
-        let (sources, aside) = (Vec::new(), Vec::new());
-        Ok(DeadLetterTable { sink, connector, layout, sources, aside })
+        let (sources, expressions) = (Vec::new(), Vec::new());
+        Ok(DeadLetterTable { sink, connector, layout, sources, expressions })
     }
 
     fn check(

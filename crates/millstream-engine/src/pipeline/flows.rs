@@ -140,8 +140,8 @@ impl Pipeline {
 impl Flow {
     /// What happens to records that its queries cannot compute.
     pub fn on_error(&self) -> OnError {
-        let puts_aside = self.dead_letters.iter().any(|table| !table.aside.is_empty());
-        if puts_aside { OnError::PutAside } else { OnError::Fail }
+        let has_dead_letters = self.dead_letters.iter().any(|table| !table.expressions.is_empty());
+        if has_dead_letters { OnError::DeadLetter } else { OnError::Fail }
     }
 
     /// The tables that its queries read, each once: streams in the order of the plans' scans, which
@@ -494,7 +494,7 @@ impl<'a> Loader<'a> {
         let has_on_error =
             |branch: &&Branch| branch.sink.options.get(super::options::ON_ERROR).is_some();
         let sink = &branches.iter().find(has_on_error).unwrap_or(&branches[0]).declared;
-        found.take(surroundings.aside(writer, sink, &mut letters, (&reads, &sinks)));
+        found.take(surroundings.take_failing_records(writer, sink, &mut letters, (&reads, &sinks)));
         found.into_result()?;
         Ok((letters, constraints))
     }

@@ -313,7 +313,7 @@ impl Sifting<'_> {
             values: culprit.map(|culprit| named(culprit.values, names)).unwrap_or_default(),
             remedy: match self.on_error {
                 OnError::Fail => Remedy::OfStream,
-                OnError::PutAside => Remedy::OfStreamThatPutsAside,
+                OnError::DeadLetter => Remedy::OfStreamWithDeadLetters,
             },
         }
     }

@@ -65,7 +65,7 @@ pub enum Remedy {
     /// The flow may have rows put aside.
     OfStream,
     /// The flow puts rows aside that can be.
-    OfStreamThatPutsAside,
+    OfStreamWithDeadLetters,
     /// There are no dead letters.
     OfTablesAtRest,
 }
@@ -129,7 +129,7 @@ impl fmt::Display for RowError {
                  table that the flow writes to"
             }
             (false, Remedy::OfStream) => "Write SQL that takes such values (try_cast, try_divide, CASE)",
-            (false, Remedy::OfStreamThatPutsAside) => {
+            (false, Remedy::OfStreamWithDeadLetters) => {
                 "No one record is the cause, so that none can be put aside: write SQL that takes \
                  such values (try_cast, try_divide, CASE)"
             }

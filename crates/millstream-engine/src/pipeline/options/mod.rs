@@ -567,7 +567,7 @@ fn on_error(options: &Options) -> Result<OnError, OptionError> {
     match options.get(ON_ERROR) {
         None => Ok(OnError::Fail),
         Some(value) if value.trim().eq_ignore_ascii_case("fail") => Ok(OnError::Fail),
-        Some(value) if value.trim().eq_ignore_ascii_case("dead letter") => Ok(OnError::PutAside),
+        Some(value) if value.trim().eq_ignore_ascii_case("dead letter") => Ok(OnError::DeadLetter),
         Some(value) => Err(OptionError::invalid(ON_ERROR, value, "'fail' or 'dead letter'")),
     }
 }

@@ -6,7 +6,8 @@ use millstream_sql::session::session;
 use super::*;
 use crate::api::dead_letter::{Form, Layout};
 use crate::constraints::{Action, Checks, Constraint};
-use crate::driver::dead_letter_sinks::{DeadLetterSink, DeadLetterSinks, Route};
+use crate::driver::dead_letter_sinks::{DeadLetterSink, DeadLetterSinks};
+use crate::driver::side_outputs::{DecodingRoute, Rejections};
 
 /// A row is a letter, or not, as the milliseconds of the micro-batch say.
 const BY_TIME: &str = "SELECT v, (v + unix_millis(current_timestamp())) % 3 <> 0, \
@@ -17,17 +18,18 @@ fn checks(action: Action) -> Checks {
     Checks::new(vec![constraint])
 }
 
-fn letter_sinks(
+fn dead_letter_sinks(
     sinks: Vec<Box<dyn Sink>>,
-    routes: Vec<Option<Route>>,
+    decoding: Vec<Option<DecodingRoute>>,
     action: Action,
 ) -> DeadLetterSinks {
     let declared = Arc::new(Schema::new(vec![Field::new("payload", DataType::Utf8, true)]));
     let layout = Layout::new(Some(&declared), Form::Table).unwrap();
-    let letter_sink =
+    let dead_letter_sink =
         |sink| DeadLetterSink { name: "bad".to_owned(), sink, layout: layout.clone() };
-    let letter_sinks = sinks.into_iter().map(letter_sink).collect();
-    DeadLetterSinks::new("flow", routes, letter_sinks).with_checks(Some(checks(action)))
+    let sinks = sinks.into_iter().map(dead_letter_sink).collect();
+    let rejections = Rejections { decoding, expressions: None, checks: Some(checks(action)) };
+    DeadLetterSinks::new("flow", rejections, sinks)
 }
 
 async fn branch_by_time(clock: &BatchClock, sink: Box<dyn Sink>) -> Branch {
@@ -47,8 +49,8 @@ async fn run(several: &Several, moments: u64) -> (Result<Finished, Failure>, Del
     let batch_clock = BatchClock::default();
     let [rows, letters] = [0, 1].map(|place: usize| several.sink(&several.places[place]));
     let branches = Branches::new(vec![branch_by_time(&batch_clock, rows).await]);
-    let letter_sinks = letter_sinks(vec![letters], vec![None], Action::DeadLetter(0));
-    let branches = branches.with_letter_sinks(letter_sinks);
+    let dead_letters = dead_letter_sinks(vec![letters], vec![None], Action::DeadLetter(0));
+    let branches = branches.with_dead_letters(dead_letters);
     let delivery = branches.delivery();
     let query = several.scene.query(Trigger::AvailableNow, stop).await;
     (Query { branches, batch_clock, ..query }.run().await, delivery)
@@ -134,7 +136,7 @@ async fn nothing_is_published_before_its_intent_is_there() {
     let branches = Branches::new(vec![branch_by_time(&batch_clock, rows).await]);
     let letters = vec![several.sink(&several.places[0])];
     let branches =
-        branches.with_letter_sinks(letter_sinks(letters, vec![None], Action::DeadLetter(0)));
+        branches.with_dead_letters(dead_letter_sinks(letters, vec![None], Action::DeadLetter(0)));
     let query = several.scene.query(Trigger::AvailableNow, stop).await;
     Query { branches, batch_clock, ..query }.run().await.unwrap();
     assert_eq!(outside.ids(), Vec::from_iter(0..20));
@@ -143,17 +145,17 @@ async fn nothing_is_published_before_its_intent_is_there() {
 #[tokio::test(flavor = "multi_thread")]
 async fn constraints_alone_leave_decoding_to_the_plan() {
     let place = Arc::new(Outside::which(Delivery::Transactional));
-    let checked = async |routes: Vec<Option<Route>>| {
+    let checked = async |decoding: Vec<Option<DecodingRoute>>| {
         let sink = Box::new(OutsideSink(Arc::clone(&place)));
         let branch = branch_by_time(&BatchClock::default(), sink).await;
-        Branches::new(vec![branch]).with_letter_sinks(letter_sinks(
+        Branches::new(vec![branch]).with_dead_letters(dead_letter_sinks(
             Vec::new(),
-            routes,
+            decoding,
             Action::Drop,
         ))
     };
     assert!(!checked(vec![None]).await.decodes_once());
-    let route = Route { source_table: "input".into(), columns: 1, letter_sink: None };
+    let route = DecodingRoute { source_table: "input".into(), columns: 1, side_output: None };
     assert!(checked(vec![Some(route)]).await.decodes_once());
 }
 
@@ -165,8 +167,8 @@ async fn only_letters_of_constraints_need_durable_intents() {
     {
         let sink = || Box::new(OutsideSink(Arc::new(Outside::which(Delivery::Transactional))));
         let branch = branch_by_time(&BatchClock::default(), sink()).await;
-        let letter_sinks = letter_sinks(vec![sink()], vec![None], action);
-        let branches = Branches::new(vec![branch]).with_letter_sinks(letter_sinks);
+        let dead_letters = dead_letter_sinks(vec![sink()], vec![None], action);
+        let branches = Branches::new(vec![branch]).with_dead_letters(dead_letters);
         assert_eq!(branches.delivery(), delivery);
     }
 }

@@ -2,34 +2,37 @@
 
 use super::*;
 use crate::api::dead_letter::{Form, Layout};
-use crate::driver::dead_letter_sinks::{DeadLetterSink, DeadLetterSinks, Route};
+use crate::driver::dead_letter_sinks::{DeadLetterSink, DeadLetterSinks};
+use crate::driver::side_outputs::{DecodingRoute, Rejections};
 use crate::state::codec;
 
 impl Several {
-    /// The outlet of the last place, which gets the offsets of letters.
-    pub(super) fn letter_sinks(&self) -> DeadLetterSinks {
+    /// The sink of the last place, which gets the offsets of letters.
+    pub(super) fn dead_letter_sinks(&self) -> DeadLetterSinks {
         let place = self.places.last().expect("there is a place for letters");
         let declared = Schema::new(vec![Field::new("offset", DataType::Int64, true)]);
         let layout = Layout::new(Some(&Arc::new(declared)), Form::Table).unwrap();
-        let letter_sink = DeadLetterSink { name: "bad".to_owned(), sink: self.sink(place), layout };
-        let route = Route { source_table: "input".into(), columns: 1, letter_sink: Some(0) };
-        DeadLetterSinks::new("flow", vec![Some(route)], vec![letter_sink])
+        let sink = DeadLetterSink { name: "bad".to_owned(), sink: self.sink(place), layout };
+        let route =
+            DecodingRoute { source_table: "input".into(), columns: 1, side_output: Some(0) };
+        let rejections = Rejections { decoding: vec![Some(route)], ..Rejections::default() };
+        DeadLetterSinks::new("flow", rejections, vec![sink])
     }
 }
 
 #[test]
 fn letters_of_the_state_log_are_those_of_each_table() {
-    let letter_sinks = lettered(&[Delivery::Transactional]).letter_sinks();
+    let side_outputs = lettered(&[Delivery::Transactional]).dead_letter_sinks().side_outputs;
     let rows = |name: &str| {
         let offsets = Arc::new(Int64Array::from(vec![5]));
         let schema = Arc::new(Schema::new(vec![Field::new(name, DataType::Int64, true)]));
         RecordBatch::try_new(schema, vec![offsets]).unwrap()
     };
     let section = |name| codec::encode(&rows(name).schema(), &[rows(name)]).unwrap();
-    assert_eq!(letter_sinks.letters_again(&[section("offset")]).unwrap(), [[rows("offset")]]);
+    assert_eq!(side_outputs.rows_again(&[section("offset")]).unwrap(), [[rows("offset")]]);
     // A table that was added has no section, and may have letters of constraints all the same.
-    assert_eq!(letter_sinks.letters_again(&[]).unwrap(), [[]]);
-    let refused = letter_sinks.letters_again(&[section("other")]).unwrap_err();
+    assert_eq!(side_outputs.rows_again(&[]).unwrap(), [[]]);
+    let refused = Failure::from(side_outputs.rows_again(&[section("other")]).unwrap_err());
     assert!(refused.kind() == Kind::Data && refused.to_string().contains("'bad'"), "{refused}");
 }
 
@@ -106,12 +109,12 @@ async fn a_table_of_letters_that_is_not_ready_holds_nothing_back() {
     let (stopper, stop) = stop_pair();
     let bad = Arc::new(Outside::which(Delivery::Transactional));
     let never_ready = NeverReady(OutsideSink(Arc::clone(&bad)));
-    let mut letter_sinks = several.letter_sinks();
-    *letter_sinks.sinks_mut().next().unwrap() = Box::new(never_ready);
+    let mut dead_letters = several.dead_letter_sinks();
+    *dead_letters.outputs.sinks_mut().next().unwrap() = Box::new(never_ready);
     let rows = OutsideSink(Arc::clone(&several.scene.outside));
     let branches = Branches::new(vec![branch(QUERIES[1], Box::new(rows)).await]);
     let query = several.scene.query(Trigger::BackToBack, stop).await;
-    let query = Query { branches: branches.with_letter_sinks(letter_sinks), ..query };
+    let query = Query { branches: branches.with_dead_letters(dead_letters), ..query };
     let env = query.env.clone();
     let running = env.spawn("query", query.run());
     for round in 1..=200 {

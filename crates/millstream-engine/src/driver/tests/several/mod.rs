@@ -234,7 +234,7 @@ impl Several {
         }
         let query = self.scene.query(Trigger::AvailableNow, stop).await;
         let branches = match self.has_letters {
-            true => Branches::new(branches).with_letter_sinks(self.letter_sinks()),
+            true => Branches::new(branches).with_dead_letters(self.dead_letter_sinks()),
             false => Branches::new(branches),
         };
         Query { branches, ..query }.run().await

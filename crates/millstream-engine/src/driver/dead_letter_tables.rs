@@ -2,7 +2,7 @@
 //!
 //! What is not finished is given again after a crash: to each sink, by its name, what that lacks,
 //! and letters out of the state log by their place in it. Were the tables others by then, letters
-//! would be lost, or told once more in another table. So their names and columns are written down
+//! would be lost, or written once more in another table. So their names and columns are recorded
 //! before the first micro-batch that may have letters, and unfinished work that misses a table
 //! refuses. Where nothing is unfinished the tables may change.
 //!
@@ -21,9 +21,9 @@ use thiserror::Error;
 
 use crate::api::source::{Classified, Failure, Kind};
 
-/// A table of dead letters.
+/// A table of dead letters, as the checkpoint records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LetterTable {
+pub struct RecordedTable {
     /// Its name in lower case.
     pub name: String,
     /// The columns that letters have in it.
@@ -35,16 +35,17 @@ pub struct LetterTable {
 pub struct Found {
     /// Whether all of it is published and logged.
     pub is_finished: bool,
-    /// Whether letters are in a state log, told apart by their places.
+    /// Whether letters are in a state log, where their place tells the table.
     pub has_state: bool,
 }
 
 /// Why a query cannot go on with its tables of dead letters.
 #[derive(Debug, Error)]
-pub enum LetterTablesError {
+pub enum DeadLetterTablesError {
     /// Unfinished work has letters for other tables.
     #[error(
-        "the checkpoint {location} has micro-batches that are not finished, and {changed}. Their letters would be lost, or written twice. Restore the declaration, run the flow until it \
+        "the checkpoint {location} has micro-batches that are not finished, and {changed}. Their \
+         letters would be lost, or written twice. Restore the declaration, run the flow until it \
          has caught up (--trigger availableNow), and change it then. A table that cannot be \
          written to any more may be at another place, under the same name"
     )]
@@ -67,7 +68,7 @@ pub enum LetterTablesError {
     },
 }
 
-impl Classified for LetterTablesError {
+impl Classified for DeadLetterTablesError {
     fn kind(&self) -> Kind {
         match self {
             Self::Changed { .. } => Kind::Config,
@@ -76,12 +77,12 @@ impl Classified for LetterTablesError {
     }
 }
 
-/// Holds the tables `own` against those of the checkpoint, and writes them down where they differ.
+/// Compares the tables `own` with those of the checkpoint, and records them where they differ.
 ///
 /// Errors: unfinished work that has letters for another table.
 pub async fn settle(
     checkpoint: &Checkpoint,
-    own: &[LetterTable],
+    own: &[RecordedTable],
     found: Found,
 ) -> Result<(), Failure> {
     let storage = checkpoint.storage();
@@ -89,7 +90,7 @@ pub async fn settle(
     if let Some(id) = layout::out_of_reach(&ids) {
         let file = storage.path_of(&name(id));
         let problem = "no query comes to its number, so none has written it".to_owned();
-        return Err(LetterTablesError::Damaged { file, problem }.into());
+        return Err(DeadLetterTablesError::Damaged { file, problem }.into());
     }
     let known = match ids.last() {
         Some(last) => read(checkpoint, *last).await?,
@@ -102,7 +103,7 @@ pub async fn settle(
         && let Some(changed) = difference(&known, own, found.has_state)
     {
         let location = checkpoint.location();
-        return Err(LetterTablesError::Changed { location, changed }.into());
+        return Err(DeadLetterTablesError::Changed { location, changed }.into());
     }
     let next = ids.last().map_or(BatchId(0), |last| last.next());
     let bytes = serde_json::to_vec(own).expect("texts are JSON");
@@ -114,20 +115,20 @@ fn name(id: BatchId) -> String {
     format!("{}/{id}", layout::DEAD_LETTERS)
 }
 
-async fn read(checkpoint: &Checkpoint, id: BatchId) -> Result<Vec<LetterTable>, Failure> {
+async fn read(checkpoint: &Checkpoint, id: BatchId) -> Result<Vec<RecordedTable>, Failure> {
     let (storage, name) = (checkpoint.storage(), name(id));
     let bytes = storage.get(&name).await?.unwrap_or_default();
     serde_json::from_slice(&bytes).map_err(|error| {
         let (file, problem) = (storage.path_of(&name), error.to_string());
-        LetterTablesError::Damaged { file, problem }.into()
+        DeadLetterTablesError::Damaged { file, problem }.into()
     })
 }
 
 /// What letters for `known` would miss in `own`, in words. A table that was added misses nothing:
 /// it gets what no table got before.
-fn difference(known: &[LetterTable], own: &[LetterTable], by_place: bool) -> Option<String> {
+fn difference(known: &[RecordedTable], own: &[RecordedTable], by_place: bool) -> Option<String> {
     for (place, table) in known.iter().enumerate() {
-        let LetterTable { name, columns } = table;
+        let RecordedTable { name, columns } = table;
         let Some(at) = own.iter().position(|own| own.name == *name) else {
             return Some(format!(
                 "sent dead letters to the table '{name}', to which the flow sends none any more"
@@ -158,8 +159,8 @@ mod tests {
 
     use super::*;
 
-    fn tables(names: &[&str]) -> Vec<LetterTable> {
-        let table = |name: &&str| LetterTable {
+    fn tables(names: &[&str]) -> Vec<RecordedTable> {
+        let table = |name: &&str| RecordedTable {
             name: name.trim_end_matches('+').to_owned(),
             columns: format!("payload {}", if name.ends_with('+') { "STRING" } else { "BINARY" }),
         };
