@@ -3,7 +3,7 @@
 //! Arguments are values or calls, and values are texts. A call whose arguments are all constant is
 //! prepared at once, so its errors are known before the first message.
 
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::functions::{self, Action, Function};
 use crate::token::{Lexer, Piece};
 
@@ -47,7 +47,7 @@ impl Argument {
 /// A token that is no call.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
-    pub(crate) why: Failure,
+    pub(crate) why: Problem,
     /// Index of the character at which the error was found.
     pub(crate) at: usize,
     /// The calls before that place. The original runs calls while it reads, so counters that they
@@ -75,14 +75,14 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn call(&mut self) -> Result<Call, Failure> {
+    fn call(&mut self) -> Result<Call, Problem> {
         match self.expect("the name of a function")? {
             Piece::Name(name) => self.call_of(&name),
             other => Err(unexpected(&other, "the name of a function")),
         }
     }
 
-    fn call_of(&mut self, name: &str) -> Result<Call, Failure> {
+    fn call_of(&mut self, name: &str) -> Result<Call, Problem> {
         let name_at = self.lexer.start();
         match self.expect("`(`")? {
             Piece::Open => {}
@@ -91,7 +91,7 @@ impl Parser<'_> {
         self.depth += 1;
         if self.depth > DEPTH_MOST {
             let what = format!("calls are nested in more than {DEPTH_MOST} others");
-            return Err(Failure::new(what, "put parts into values with `put`"));
+            return Err(Problem::new(what, "put parts into values with `put`"));
         }
         let mut arguments = Vec::new();
         let resolved = self.arguments(&mut arguments).and_then(|()| {
@@ -101,15 +101,15 @@ impl Parser<'_> {
         match resolved {
             Ok((_, Some(action))) => Ok(Call::Ready(action)),
             Ok((function, None)) => Ok(Call::Late { function, arguments }),
-            Err(failure) => {
+            Err(problem) => {
                 // Arguments run before the call itself, and so before an inner call that failed.
                 self.ran.splice(0..0, arguments.into_iter().filter_map(Argument::into_call));
-                Err(failure)
+                Err(problem)
             }
         }
     }
 
-    fn arguments(&mut self, into: &mut Vec<Argument>) -> Result<(), Failure> {
+    fn arguments(&mut self, into: &mut Vec<Argument>) -> Result<(), Problem> {
         let wanted = "an argument: a string, a number or a call";
         let mut piece = self.expect("`)`")?;
         if piece == Piece::Close {
@@ -129,8 +129,8 @@ impl Parser<'_> {
         }
     }
 
-    fn expect(&mut self, wanted: &str) -> Result<Piece, Failure> {
-        let end = || Failure::new("the token ends too early", format!("write {wanted}"));
+    fn expect(&mut self, wanted: &str) -> Result<Piece, Problem> {
+        let end = || Problem::new("the token ends too early", format!("write {wanted}"));
         self.lexer.next()?.ok_or_else(end)
     }
 }
@@ -139,7 +139,7 @@ impl Parser<'_> {
 fn resolve(
     name: &str,
     arguments: &[Argument],
-) -> Result<(&'static Function, Option<Action<'static>>), Failure> {
+) -> Result<(&'static Function, Option<Action<'static>>), Problem> {
     let function = functions::find(name, arguments.len())?;
     let Some(texts) = arguments.iter().map(Argument::text).collect::<Option<Vec<&str>>>() else {
         return Ok((function, None));
@@ -163,6 +163,6 @@ impl Argument {
     }
 }
 
-fn unexpected(found: &Piece, wanted: &str) -> Failure {
-    Failure::new(format!("{} is not allowed here", found.describe()), format!("write {wanted}"))
+fn unexpected(found: &Piece, wanted: &str) -> Problem {
+    Problem::new(format!("{} is not allowed here", found.describe()), format!("write {wanted}"))
 }

@@ -52,12 +52,12 @@ impl fmt::Display for Warning {
 
 /// Why a call gives no value, without the place, which only callers know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct Problem {
     pub(crate) what: String,
     pub(crate) remedy: String,
 }
 
-impl Failure {
+impl Problem {
     pub(crate) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { what: what.into(), remedy: remedy.into() }
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::call::{Argument, Call};
-use crate::error::{Failure, TemplateError};
+use crate::error::{Problem, TemplateError};
 use crate::op::{Op, Repeat};
 use crate::repeat::End;
 use crate::state::State;
@@ -90,10 +90,10 @@ fn times(repeat: &Repeat, state: &mut State) -> Result<i32, TemplateError> {
     let called = call(&repeat.count, state, &mut text);
     let times = called.and_then(|()| {
         let digits = std::str::from_utf8(&text).ok().and_then(|digits| digits.parse().ok());
-        digits.ok_or_else(|| Failure::new("the number of repetitions is none", "use integers"))
+        digits.ok_or_else(|| Problem::new("the number of repetitions is none", "use integers"))
     });
     state.give_buffer(text);
-    times.map_err(|Failure { what, remedy }| {
+    times.map_err(|Problem { what, remedy }| {
         let (line, column) = repeat.position;
         TemplateError { line, column, what, remedy }
     })
@@ -171,7 +171,7 @@ fn write_op(op: &Op, state: &mut State, out: &mut Vec<u8>) {
 }
 
 /// Appends the value of a call; on failure `out` may have grown.
-fn call(call: &Call, state: &mut State, out: &mut Vec<u8>) -> Result<(), Failure> {
+fn call(call: &Call, state: &mut State, out: &mut Vec<u8>) -> Result<(), Problem> {
     match call {
         Call::Ready(action) => action.run(state, out),
         Call::Late { function, arguments } if function.name == "concat" => {
@@ -193,7 +193,7 @@ fn call(call: &Call, state: &mut State, out: &mut Vec<u8>) -> Result<(), Failure
     }
 }
 
-fn argument(argument: &Argument, state: &mut State, out: &mut Vec<u8>) -> Result<(), Failure> {
+fn argument(argument: &Argument, state: &mut State, out: &mut Vec<u8>) -> Result<(), Problem> {
     match argument {
         Argument::Text(text) => {
             out.extend_from_slice(text.as_bytes());
@@ -208,8 +208,8 @@ fn with_arguments(
     arguments: &[Argument],
     state: &mut State,
     buffer: &mut Vec<u8>,
-    then: impl FnOnce(&[&str], &mut State) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    then: impl FnOnce(&[&str], &mut State) -> Result<(), Problem>,
+) -> Result<(), Problem> {
     if arguments.len() <= ARGUMENTS_INLINE {
         let (mut ends, mut texts) = ([0; ARGUMENTS_INLINE], [""; ARGUMENTS_INLINE]);
         for (next, end) in arguments.iter().zip(&mut ends) {

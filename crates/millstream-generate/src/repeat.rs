@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use crate::call::{self, Call};
-use crate::error::{Failure, TemplateError};
+use crate::error::{Problem, TemplateError};
 
 const OPENING: &str = "'{{repeat(";
 /// What follows the call.
@@ -111,7 +111,7 @@ impl Splitter<'_> {
     fn inner(&self, start: usize) -> Result<Self, TemplateError> {
         if self.depth == DEPTH_MOST {
             let what = format!("repetitions are nested in more than {DEPTH_MOST} others");
-            return Err(Failure::new(what, "nest fewer").at(self.text, start));
+            return Err(Problem::new(what, "nest fewer").at(self.text, start));
         }
         let (text, depth) = (self.text, self.depth + 1);
         Ok(Self { text, depth, first: None, closing_tag: String::new() })
@@ -121,7 +121,7 @@ impl Splitter<'_> {
     fn call_end(&self, start: usize, limit: usize) -> Result<Option<usize>, TemplateError> {
         let arguments = start + OPENING.len();
         let Some(length) = self.text[arguments..limit].find('}') else {
-            let why = Failure::new("`'{{repeat(` has no end", "end it with `)}}',`");
+            let why = Problem::new("`'{{repeat(` has no end", "end it with `)}}',`");
             return Err(why.at(self.text, start));
         };
         let end = arguments + length;
@@ -129,7 +129,7 @@ impl Splitter<'_> {
         if after.len() < CLOSING.len() && CLOSING.starts_with(after) && limit < self.text.len() {
             let what = "a repetition stands where another one's element ends";
             let remedy = "repeat an object or array that contains it instead";
-            return Err(Failure::new(what, remedy).at(self.text, start));
+            return Err(Problem::new(what, remedy).at(self.text, start));
         }
         Ok(after.starts_with(CLOSING).then_some(end))
     }
@@ -182,6 +182,6 @@ impl Splitter<'_> {
         }
         let what = "nothing ends the element that is repeated";
         let remedy = "repeat an object `{...}`, or items up to the `]` of their array";
-        Err(Failure::new(what, remedy).at(self.text, start))
+        Err(Problem::new(what, remedy).at(self.text, start))
     }
 }

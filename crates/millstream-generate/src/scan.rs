@@ -6,7 +6,7 @@
 
 use crate::call::Call;
 use crate::call::{self, Unreadable};
-use crate::error::{Failure, TemplateError, Warning, position};
+use crate::error::{Problem, TemplateError, Warning, position};
 use crate::functions::Action;
 use crate::op::Op;
 
@@ -136,13 +136,13 @@ impl Scanner<'_> {
         }
         self.literal.extend_from_slice(literal.as_bytes());
         let (line, column) = position(self.segment.text, at);
-        let Failure { what, remedy } = why;
+        let Problem { what, remedy } = why;
         self.warnings.push(Warning { line, column, token: literal, what, remedy });
     }
 
     fn crosses(&self, at: usize) -> TemplateError {
         let what = "`{{` opens a token that does not end before a repetition starts or ends";
         let remedy = "close it with `}}`, or put a space between braces that are text";
-        Failure::new(what, remedy).at(self.segment.text, at)
+        Problem::new(what, remedy).at(self.segment.text, at)
     }
 }

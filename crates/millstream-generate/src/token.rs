@@ -3,7 +3,7 @@
 //! The rules are those of the original's lexer, oddities included: a name may start with a minus, a
 //! line comment needs its line break, and a comment that ends in `**/` does not end.
 
-use crate::error::Failure;
+use crate::error::Problem;
 
 /// A piece of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next piece; none at the end of the token.
-    pub(crate) fn next(&mut self) -> Result<Option<Piece>, Failure> {
+    pub(crate) fn next(&mut self) -> Result<Option<Piece>, Problem> {
         self.start = self.at;
         self.skip()?;
         self.start = self.at;
@@ -69,7 +69,7 @@ impl<'a> Lexer<'a> {
         let (number, name) = (number_length(rest), name_length(rest));
         if number.max(name) == 0 {
             let what = format!("`{first}` is not allowed here");
-            return Err(Failure::new(what, "write NAME(ARGUMENT, ...), strings in quotes"));
+            return Err(Problem::new(what, "write NAME(ARGUMENT, ...), strings in quotes"));
         }
         let text = rest[..number.max(name)].iter().collect();
         self.at += number.max(name);
@@ -80,7 +80,7 @@ impl<'a> Lexer<'a> {
         self.text.get(self.at + ahead).copied()
     }
 
-    fn skip(&mut self) -> Result<(), Failure> {
+    fn skip(&mut self) -> Result<(), Problem> {
         loop {
             match (self.peek(0), self.peek(1)) {
                 (Some(' ' | '\t' | '\n' | '\r'), _) => self.at += 1,
@@ -91,16 +91,16 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn line_comment(&mut self) -> Result<(), Failure> {
+    fn line_comment(&mut self) -> Result<(), Problem> {
         let rest = &self.text[self.at..];
         let end = rest.iter().position(|letter| matches!(letter, '\n' | '\r'));
-        let unended = || Failure::new("a `//` comment has no line break", "use /* ... */");
+        let unended = || Problem::new("a `//` comment has no line break", "use /* ... */");
         self.at += end.ok_or_else(unended)? + 1;
         Ok(())
     }
 
     /// After a `*`, a `/` ends the comment; any other character only counts as inside, be it a `*`.
-    fn block_comment(&mut self) -> Result<(), Failure> {
+    fn block_comment(&mut self) -> Result<(), Problem> {
         let mut at = self.at + 2;
         loop {
             let star = self.text[at.min(self.text.len())..].iter().position(|next| *next == '*');
@@ -108,7 +108,7 @@ impl<'a> Lexer<'a> {
                 star.and_then(|star| self.text.get(at + star + 1).map(|next| (star, *next)));
             let Some((star, next)) = after else {
                 let remedy = "end it with a single star, as in /* ... */";
-                return Err(Failure::new("a `/*` comment has no end", remedy));
+                return Err(Problem::new("a `/*` comment has no end", remedy));
             };
             at += star + 2;
             if next == '/' {
@@ -118,14 +118,14 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn quoted(&mut self, quote: char) -> Result<Piece, Failure> {
+    fn quoted(&mut self, quote: char) -> Result<Piece, Problem> {
         let mut at = self.at + 1;
         loop {
             match self.text.get(at) {
                 Some(letter) if *letter == quote => break,
                 Some('\n' | '\r') | None => {
                     let what = format!("a string has no closing {quote} on its line");
-                    return Err(Failure::new(what, "close it"));
+                    return Err(Problem::new(what, "close it"));
                 }
                 Some('\\') => at += self.escape_length(at, quote)?,
                 Some(_) => at += 1,
@@ -137,7 +137,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Escapes are checked and then kept as they are written, as the original does.
-    fn escape_length(&self, at: usize, quote: char) -> Result<usize, Failure> {
+    fn escape_length(&self, at: usize, quote: char) -> Result<usize, Problem> {
         match self.text.get(at + 1) {
             Some('n' | 't' | 'b' | 'r' | 'f' | '\\' | '"' | '0'..='7') => Ok(2),
             Some('\'') if quote == '"' => Ok(2),
@@ -145,7 +145,7 @@ impl<'a> Lexer<'a> {
                 let what = "a string has a backslash before a character that needs none";
                 let remedy =
                     r#"only \n \t \b \r \f \\ \" (in "..." also \') and digits may follow"#;
-                Err(Failure::new(what, remedy))
+                Err(Problem::new(what, remedy))
             }
         }
     }
@@ -215,7 +215,7 @@ fn digits(text: &[char]) -> usize {
 mod tests {
     use super::*;
 
-    fn pieces(text: &str) -> Result<Vec<Piece>, Failure> {
+    fn pieces(text: &str) -> Result<Vec<Piece>, Problem> {
         let text: Vec<char> = text.chars().collect();
         let mut lexer = Lexer::new(&text);
         std::iter::from_fn(|| lexer.next().transpose()).collect()

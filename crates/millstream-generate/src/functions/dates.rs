@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::clock::Clock;
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::functions::Action;
 use crate::java::calendar::{DAY_MS, add_months};
 use crate::java::date_parse::{Parsed, parse};
@@ -58,7 +58,7 @@ impl Moment {
 }
 
 /// `date()`, `date(out)`, `date(begin, end)`, `date(begin, end, out)`, `date(begin, end, in, out)`.
-pub(crate) fn date<'a>(arguments: &[&'a str], clock: &Clock) -> Result<Action<'a>, Failure> {
+pub(crate) fn date<'a>(arguments: &[&'a str], clock: &Clock) -> Result<Action<'a>, Problem> {
     let (range, input, output) = match arguments {
         [] => (None, DEFAULT_INPUT, DEFAULT_OUTPUT),
         [output] => (None, DEFAULT_INPUT, *output),
@@ -79,7 +79,7 @@ pub(crate) fn timestamp<'a>(
     arguments: &[&'a str],
     clock: &Clock,
     unit_ms: i64,
-) -> Result<Action<'a>, Failure> {
+) -> Result<Action<'a>, Problem> {
     let when = match arguments {
         [begin, end, ..] => between(begin, end, DEFAULT_INPUT, clock)?,
         _ => When::Now,
@@ -87,14 +87,14 @@ pub(crate) fn timestamp<'a>(
     Ok(Action::Date(Moment { when, written: Written::Number { unit_ms } }))
 }
 
-fn between(begin: &str, end: &str, input: &str, clock: &Clock) -> Result<When, Failure> {
+fn between(begin: &str, end: &str, input: &str, clock: &Clock) -> Result<When, Problem> {
     let input = Pattern::parse(input)?;
     let (begin, end) = (parse(begin, &input, clock)?.ms, parse(end, &input, clock)?.ms);
     Ok(When::Between { begin, end })
 }
 
 /// `dateFormat(date, in, out)`.
-pub(crate) fn date_format<'a>(arguments: &[&'a str], clock: &Clock) -> Result<Action<'a>, Failure> {
+pub(crate) fn date_format<'a>(arguments: &[&'a str], clock: &Clock) -> Result<Action<'a>, Problem> {
     let (input, output) = (Pattern::parse(arguments[1])?, Pattern::parse(arguments[2])?);
     let parsed = parse(arguments[0], &input, clock)?;
     Ok(text(|out| output.write(parsed.ms, out)))
@@ -105,7 +105,7 @@ pub(crate) fn to_timestamp<'a>(
     arguments: &[&'a str],
     clock: &Clock,
     unit_ms: i64,
-) -> Result<Action<'a>, Failure> {
+) -> Result<Action<'a>, Problem> {
     let input = Pattern::parse(arguments.get(1).copied().unwrap_or(DEFAULT_OUTPUT))?;
     let parsed = parse(arguments[0], &input, clock)?;
     Ok(text(|out| push_integer(parsed.ms / unit_ms, out)))
@@ -125,7 +125,7 @@ pub(crate) fn add<'a>(
     arguments: &[&'a str],
     clock: &Clock,
     unit: Unit,
-) -> Result<Action<'a>, Failure> {
+) -> Result<Action<'a>, Problem> {
     let (pattern, date, amount) = match arguments {
         [date, amount] => (DEFAULT_INPUT, *date, *amount),
         [pattern, date, amount, ..] => (*pattern, *date, *amount),
@@ -135,7 +135,7 @@ pub(crate) fn add<'a>(
     let Parsed { ms, zone } = parse(date, &pattern, clock)?;
     if let Some(zone) = zone.filter(|zone| !matches!(*zone, "UTC" | "GMT")) {
         let what = format!("summer time of the zone {zone} is not known");
-        return Err(Failure::new(what, "give an offset as +0100, or UTC"));
+        return Err(Problem::new(what, "give an offset as +0100, or UTC"));
     }
     let amount = i64::from(parse_i32(amount)?);
     let sum = match unit {

@@ -1,6 +1,6 @@
 //! Identifiers and numbers of networks, phones and people: digits in a fixed form.
 
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::functions::Action;
 use crate::java::{parse_i32, push_integer, push_padded};
 use crate::random::Random;
@@ -114,10 +114,10 @@ pub(crate) fn uuid<'a>(arguments: &[&'a str]) -> Action<'a> {
     Action::Identifier(Identifier::Uuid { dashes })
 }
 
-pub(crate) fn hex<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn hex<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let bytes = match arguments.first() {
         Some(bytes) => usize::try_from(parse_i32(bytes)?)
-            .map_err(|_| Failure::new(format!("{bytes} is no size"), "sizes are 0 or more"))?,
+            .map_err(|_| Problem::new(format!("{bytes} is no size"), "sizes are 0 or more"))?,
         None => HEX_BYTES,
     };
     Ok(Action::Identifier(Identifier::Hex { bytes }))

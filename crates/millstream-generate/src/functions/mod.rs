@@ -13,7 +13,7 @@ mod text;
 mod times;
 
 use crate::clock::Clock;
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::state::State;
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ pub(crate) enum Action<'a> {
 impl Action<'_> {
     /// Appends a value to `out`.
     #[inline]
-    pub(crate) fn run(&self, state: &mut State, out: &mut Vec<u8>) -> Result<(), Failure> {
+    pub(crate) fn run(&self, state: &mut State, out: &mut Vec<u8>) -> Result<(), Problem> {
         match self {
             Self::Text(text) => out.extend_from_slice(text.as_bytes()),
             Self::Date(moment) => moment.write(state, out),
@@ -86,7 +86,7 @@ const SOME: Arities = &[1, usize::MAX];
 /// Any number, or none.
 const ANY: Arities = &[0, usize::MAX];
 
-type Prepare = for<'a> fn(&[&'a str], &Clock) -> Result<Action<'a>, Failure>;
+type Prepare = for<'a> fn(&[&'a str], &Clock) -> Result<Action<'a>, Problem>;
 
 /// A function of the language.
 pub(crate) struct Function {
@@ -109,7 +109,7 @@ impl Function {
         &self,
         arguments: &[&'a str],
         now_ms: i64,
-    ) -> Result<Action<'a>, Failure> {
+    ) -> Result<Action<'a>, Problem> {
         (self.prepare)(arguments, &Clock::at(now_ms))
     }
 
@@ -117,7 +117,7 @@ impl Function {
     pub(crate) fn prepare_early(
         &self,
         arguments: &[&str],
-    ) -> Result<Option<Action<'static>>, Failure> {
+    ) -> Result<Option<Action<'static>>, Problem> {
         let clock = Clock::at(0);
         let action = (self.prepare)(arguments, &clock)?;
         Ok((!clock.was_read()).then(|| action.into_owned()))
@@ -125,13 +125,13 @@ impl Function {
 }
 
 /// The function called `name` that takes `arguments` arguments.
-pub(crate) fn find(name: &str, arguments: usize) -> Result<&'static Function, Failure> {
+pub(crate) fn find(name: &str, arguments: usize) -> Result<&'static Function, Problem> {
     let Some(function) = FUNCTIONS.iter().find(|function| function.name == name) else {
         let what = format!("there is no function `{name}`");
         let close = FUNCTIONS.iter().find(|function| function.name.eq_ignore_ascii_case(name));
         return Err(match close {
-            Some(close) => Failure::new(what, format!("write `{}`", close.name)),
-            None => Failure::new(what, "docs/reference/generator.md lists all functions"),
+            Some(close) => Problem::new(what, format!("write `{}`", close.name)),
+            None => Problem::new(what, "docs/reference/generator.md lists all functions"),
         });
     };
     let fits = |arity: &usize| *arity == arguments || (*arity == usize::MAX && arguments > 0);
@@ -139,7 +139,7 @@ pub(crate) fn find(name: &str, arguments: usize) -> Result<&'static Function, Fa
         return Ok(function);
     }
     let what = format!("`{name}` does not take {arguments} arguments");
-    Err(Failure::new(what, format!("give it {}", in_words(function.arities))))
+    Err(Problem::new(what, format!("give it {}", in_words(function.arities))))
 }
 
 fn in_words(arities: Arities) -> String {

@@ -1,6 +1,6 @@
 //! Numbers, truth values, and texts of random letters, which are a random length first.
 
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::functions::Action;
 use crate::java::format::Format;
 use crate::java::{decimal, parse_f32, parse_f64, parse_i32, parse_i64, push_integer};
@@ -71,58 +71,58 @@ fn write_formatted(
     }
 }
 
-pub(crate) fn integer<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn integer<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let (min, max) = (parse_i32(arguments[0])?, parse_i32(arguments[1])?);
     Ok(Action::Number(Number::Integer { min, bound: bound(min, max)? }))
 }
 
 /// How many integers there are from `min` to `max`, without `max`. Java's arithmetic wraps, so a
 /// range of more than 2^31 numbers has none.
-fn bound(min: i32, max: i32) -> Result<u32, Failure> {
+fn bound(min: i32, max: i32) -> Result<u32, Problem> {
     let bound = max.wrapping_sub(min);
     if bound > 0 {
         return Ok(bound.unsigned_abs());
     }
     let what = format!("no integer is at least {min} and below {max}");
-    Err(Failure::new(what, "write the smaller number first, at most 2147483647 apart"))
+    Err(Problem::new(what, "write the smaller number first, at most 2147483647 apart"))
 }
 
-pub(crate) fn long<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn long<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let (min, max) = (long_of(arguments[0])?, long_of(arguments[1])?);
     if min >= max {
         let what = format!("{min} is not less than {max}");
-        return Err(Failure::new(what, "write the smaller number first"));
+        return Err(Problem::new(what, "write the smaller number first"));
     }
     Ok(Action::Number(Number::Long { min, max }))
 }
 
 /// `5L` is 5; a negative number with an `L` is none, as in the original.
-fn long_of(text: &str) -> Result<i64, Failure> {
+fn long_of(text: &str) -> Result<i64, Problem> {
     let digits = text
         .strip_suffix('L')
         .filter(|digits| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()));
     parse_i64(digits.unwrap_or(text))
 }
 
-pub(crate) fn float<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn float<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let (min, max) = (parse_f32(arguments[0])?, parse_f32(arguments[1])?);
     let format = arguments.get(2).map(|format| Format::parse(format)).transpose()?;
     Ok(Action::Number(Number::Float { min, max, format }))
 }
 
-pub(crate) fn double<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn double<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let (min, max) = (parse_f64(arguments[0])?, parse_f64(arguments[1])?);
     let format = arguments.get(2).map(|format| Format::parse(format)).transpose()?;
     Ok(Action::Number(Number::Double { min, max, format }))
 }
 
-pub(crate) fn bool<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn bool<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let probability = arguments.first().map_or(Ok(0.5), |p| parse_f32(p))?;
     Ok(chance(probability, ["true", "false"]))
 }
 
 /// With a probability the original gives truth values instead of words.
-pub(crate) fn gender<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn gender<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     match arguments.first() {
         Some(probability) => Ok(chance(parse_f32(probability)?, ["true", "false"])),
         None => Ok(chance(0.5, ["male", "female"])),
@@ -133,15 +133,15 @@ fn chance(probability: f32, words: [&'static str; 2]) -> Action<'static> {
     Action::Number(Number::Chance { probability: f64::from(probability), words })
 }
 
-pub(crate) fn alpha<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn alpha<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     letters(Alphabet::Alpha, arguments)
 }
 
-pub(crate) fn alpha_numeric<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn alpha_numeric<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     letters(Alphabet::AlphaNumeric, arguments)
 }
 
-fn letters<'a>(alphabet: Alphabet, arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+fn letters<'a>(alphabet: Alphabet, arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let (min, bound) = match arguments {
         [] => (10, 10),
         [length] => (parse_i32(length)?, 1),
@@ -151,13 +151,13 @@ fn letters<'a>(alphabet: Alphabet, arguments: &[&'a str]) -> Result<Action<'a>, 
         }
     };
     let Ok(min) = u32::try_from(min) else {
-        return Err(Failure::new(format!("{min} is no length"), "lengths are 0 or more"));
+        return Err(Problem::new(format!("{min} is no length"), "lengths are 0 or more"));
     };
     Ok(Action::Number(Number::Letters { alphabet, min, bound }))
 }
 
 /// The number in a repetition, both ends included.
-pub(crate) fn repeat<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn repeat<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let low = parse_i32(arguments[0])?;
     let high = arguments.get(1).map_or(Ok(low), |high| parse_i32(high))?;
     if low == high {
@@ -166,7 +166,7 @@ pub(crate) fn repeat<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
     let bound = high.wrapping_sub(low).wrapping_add(1);
     if low > high || bound <= 0 {
         let what = format!("{low} is not less than {high}");
-        return Err(Failure::new(what, "write the smaller number of repetitions first"));
+        return Err(Problem::new(what, "write the smaller number of repetitions first"));
     }
     Ok(Action::Number(Number::Integer { min: low, bound: bound.unsigned_abs() }))
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::functions::Action;
 use crate::java::parse_i32;
 use crate::random::Random;
@@ -154,21 +154,21 @@ pub(crate) fn email<'a>(arguments: &[&'a str]) -> Action<'a> {
     Action::Person(Person::Email(arguments.first().map(|domain| Cow::Borrowed(*domain))))
 }
 
-pub(crate) fn lorem<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn lorem<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let count = parse_i32(arguments[0])?;
     match arguments[1] {
         "words" => Ok(Action::Person(Person::Words(count))),
         "paragraphs" => Ok(Action::Person(Person::Paragraphs(count))),
         other => {
             let what = format!("`{other}` is nothing that lorem can count");
-            Err(Failure::new(what, "write \"words\" or \"paragraphs\""))
+            Err(Problem::new(what, "write \"words\" or \"paragraphs\""))
         }
     }
 }
 
 /// For one code the country's name; for several an object without unknown codes; for none all
 /// countries.
-pub(crate) fn countries_list<'a>(codes: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn countries_list<'a>(codes: &[&'a str]) -> Result<Action<'a>, Problem> {
     let entry = |(code, name): &(&str, &str)| format!("\"{code}\": \"{name}\"");
     let find = |wanted: &&str| COUNTRIES.iter().find(|(code, _)| code == wanted);
     let text = match codes {
@@ -178,7 +178,7 @@ pub(crate) fn countries_list<'a>(codes: &[&'a str]) -> Result<Action<'a>, Failur
         [code] => {
             let unknown = || {
                 let what = format!("no country has the code `{code}`");
-                Failure::new(what, "codes are those of ISO 3166, two capital letters")
+                Problem::new(what, "codes are those of ISO 3166, two capital letters")
             };
             find(code).ok_or_else(unknown)?.1.to_owned()
         }

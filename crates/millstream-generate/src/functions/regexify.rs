@@ -5,7 +5,7 @@
 //! text in double quotes. `.` and classes that exclude give printable ASCII only; what has no upper
 //! bound is repeated at most ten times more.
 
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::functions::Action;
 use crate::random::Random;
 
@@ -52,7 +52,7 @@ fn push(letter: char, out: &mut Vec<u8>) {
 }
 
 /// `regexify(expression)` and `regexify(locale, expression)`; the locale changes nothing.
-pub(crate) fn regexify<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn regexify<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let text = arguments[arguments.len() - 1];
     let letters: Vec<char> = text.chars().collect();
     if letters.is_empty() {
@@ -60,13 +60,13 @@ pub(crate) fn regexify<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure>
     }
     let mut parser = Parser { letters: &letters, at: 0, depth: 0 };
     let expression = parser.choice().filter(|_| parser.at == letters.len());
-    let failure = || {
+    let problem = || {
         let rest: String = letters[parser.at.min(letters.len())..].iter().collect();
         let what = format!("the expression `{text}` cannot be read at `{rest}`");
         let remedy = "use characters, classes, groups, `|`, `?`, `*`, `+` and `{n,m}`";
-        Failure::new(what, remedy)
+        Problem::new(what, remedy)
     };
-    expression.map(Action::Regex).ok_or_else(failure)
+    expression.map(Action::Regex).ok_or_else(problem)
 }
 
 struct Parser<'a> {

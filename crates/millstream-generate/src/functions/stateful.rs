@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::functions::Action;
 use crate::java::{parse_i32, push_integer};
 use crate::state::{Counter, State};
@@ -20,7 +20,7 @@ pub(crate) enum Stateful<'a> {
 }
 
 impl Stateful<'_> {
-    pub(crate) fn run(&self, state: &mut State, out: &mut Vec<u8>) -> Result<(), Failure> {
+    pub(crate) fn run(&self, state: &mut State, out: &mut Vec<u8>) -> Result<(), Problem> {
         match self {
             Self::Index { name, start } => count(name, *start, state, out),
             Self::ResetIndex { name } => {
@@ -78,12 +78,12 @@ fn store(key: &str, value: &str, state: &mut State) {
     }
 }
 
-fn missing(what: &str, name: &str, set_by: &str) -> Failure {
-    Failure::new(format!("there is no {what} `{name}`"), format!("{set_by} sets it, before this"))
+fn missing(what: &str, name: &str, set_by: &str) -> Problem {
+    Problem::new(format!("there is no {what} `{name}`"), format!("{set_by} sets it, before this"))
 }
 
 /// A single argument that is an integer is where the default counter starts, else a name.
-pub(crate) fn index<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn index<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let (name, start) = match arguments {
         [] => (DEFAULT, 0),
         [argument] => match parse_i32(argument) {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::functions::Action;
 use crate::java::parse_i32;
 
@@ -15,18 +15,18 @@ pub(crate) fn random<'a>(arguments: &[&'a str]) -> Action<'a> {
 }
 
 /// Indices count Java's characters, so that one beyond U+FFFF is two.
-pub(crate) fn substring<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn substring<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let text = arguments[0];
     let start = offset(text, arguments[1])?;
     let end = arguments.get(2).map_or(Ok(text.len()), |end| offset(text, end))?;
     let Some(part) = text.get(start..end) else {
         let what = format!("index {} is after index {}", arguments[1], arguments[2]);
-        return Err(Failure::new(what, "write the smaller index first"));
+        return Err(Problem::new(what, "write the smaller index first"));
     };
     Ok(Action::Text(Cow::Borrowed(part)))
 }
 
-fn offset(text: &str, index: &str) -> Result<usize, Failure> {
+fn offset(text: &str, index: &str) -> Result<usize, Problem> {
     let wanted = i64::from(parse_i32(index)?);
     let mut units = 0;
     for (offset, letter) in text.char_indices() {
@@ -39,7 +39,7 @@ fn offset(text: &str, index: &str) -> Result<usize, Failure> {
         return Ok(text.len());
     }
     let what = format!("`{text}` has no index {wanted}");
-    Err(Failure::new(what, "indices count from 0 to the text's length"))
+    Err(Problem::new(what, "indices count from 0 to the text's length"))
 }
 
 pub(crate) fn upper(text: &str, out: &mut Vec<u8>) {

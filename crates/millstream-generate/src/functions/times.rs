@@ -1,6 +1,6 @@
 //! Times of day.
 
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::functions::Action;
 use crate::java::calendar::DAY_MS;
 use crate::java::time_pattern::{DEFAULT, TimePattern, parse_second_of_day};
@@ -25,7 +25,7 @@ impl TimeOfDay {
 }
 
 /// `time()`, `time(out)` and `time(begin, end, out)`.
-pub(crate) fn time<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
+pub(crate) fn time<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem> {
     let (range, pattern) = match arguments {
         [] => (None, DEFAULT),
         [begin, end, pattern, ..] => (Some(between(begin, end)?), *pattern),
@@ -34,11 +34,11 @@ pub(crate) fn time<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Failure> {
     Ok(Action::Time(TimeOfDay { range, pattern: TimePattern::parse(pattern)? }))
 }
 
-fn between(begin: &str, end: &str) -> Result<(i64, i64), Failure> {
+fn between(begin: &str, end: &str) -> Result<(i64, i64), Problem> {
     let range = (parse_second_of_day(begin)?, parse_second_of_day(end)?);
     if range.0 >= range.1 {
         let what = format!("{begin} is not before {end}");
-        return Err(Failure::new(what, "write the earlier time first"));
+        return Err(Problem::new(what, "write the earlier time first"));
     }
     Ok(range)
 }

@@ -5,7 +5,7 @@
 //! a weekday without a date. Zones are UTC, GMT, offsets, and those of the United States.
 
 use crate::clock::Clock;
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::java::calendar::{DAY_MS, add_months, day_number};
 use crate::java::date_pattern::{MONTHS, Pattern, Piece, WEEKDAYS};
 
@@ -30,7 +30,7 @@ pub(crate) struct Parsed {
 }
 
 /// Reads `text` by `pattern`.
-pub(crate) fn parse(text: &str, pattern: &Pattern, clock: &Clock) -> Result<Parsed, Failure> {
+pub(crate) fn parse(text: &str, pattern: &Pattern, clock: &Clock) -> Result<Parsed, Problem> {
     let mut reader = Reader { text, at: 0, clock, found: Found::default() };
     for (number, piece) in pattern.pieces.iter().enumerate() {
         let read = match piece {
@@ -43,13 +43,13 @@ pub(crate) fn parse(text: &str, pattern: &Pattern, clock: &Clock) -> Result<Pars
         if read.is_none() {
             let (what, rest) = (piece_name(piece), text.get(reader.at..).unwrap_or_default());
             let what = format!("the date `{text}` has no {what} at `{rest}`");
-            return Err(Failure::new(what, "write it as its pattern says"));
+            return Err(Problem::new(what, "write it as its pattern says"));
         }
     }
     let found = &reader.found;
     if found.weekday && found.day.is_none() && found.day_of_year.is_none() {
         let what = format!("the weekday in `{text}` alone is no date");
-        return Err(Failure::new(what, "give the day of the month too"));
+        return Err(Problem::new(what, "give the day of the month too"));
     }
     Ok(found.resolve())
 }

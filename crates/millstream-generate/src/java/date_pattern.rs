@@ -1,6 +1,6 @@
 //! `SimpleDateFormat` patterns: what they mean, and moments written by them, in English and UTC.
 
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::java::calendar::{Fields, week};
 use crate::java::{push_integer, push_padded};
 
@@ -30,7 +30,7 @@ pub(crate) enum Piece {
 }
 
 impl Pattern {
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let mut pieces = Vec::new();
         let mut letters = text.chars().peekable();
         while let Some(letter) = letters.next() {
@@ -73,7 +73,7 @@ fn push_literal(text: &str, pieces: &mut Vec<Piece>) {
 pub(crate) fn quoted(
     letters: &mut std::iter::Peekable<std::str::Chars<'_>>,
     pattern: &str,
-) -> Result<String, Failure> {
+) -> Result<String, Problem> {
     let mut text = String::new();
     if letters.next_if_eq(&'\'').is_some() {
         return Ok("'".to_owned());
@@ -85,16 +85,16 @@ pub(crate) fn quoted(
             Some(letter) => text.push(letter),
             None => {
                 let what = format!("the pattern `{pattern}` has a quote without its other one");
-                return Err(Failure::new(what, "close it"));
+                return Err(Problem::new(what, "close it"));
             }
         }
     }
 }
 
-fn check(letter: char, count: usize, pattern: &str) -> Result<(), Failure> {
+fn check(letter: char, count: usize, pattern: &str) -> Result<(), Problem> {
     if !LETTERS.contains(letter) || (letter == 'X' && count > 3) {
         let what = format!("`{letter}`, {count} times, means nothing in the pattern `{pattern}`");
-        return Err(Failure::new(what, "put letters that are text into quotes"));
+        return Err(Problem::new(what, "put letters that are text into quotes"));
     }
     Ok(())
 }

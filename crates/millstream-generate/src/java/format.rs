@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::java::decimal::{Digits, special};
 
 /// A format, read once.
@@ -37,7 +37,7 @@ struct Conversion {
 }
 
 impl Format {
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let mut pieces = Vec::new();
         let mut ordinary = 0;
         let mut rest = text;
@@ -68,12 +68,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn failure(&self, why: &str) -> Failure {
+    fn problem(&self, why: &str) -> Problem {
         let what = format!("the format `{}` {why}", self.text);
-        Failure::new(what, "write one as %.2f, %8.3e or %s")
+        Problem::new(what, "write one as %.2f, %8.3e or %s")
     }
 
-    fn specifier(&mut self, ordinary: &mut usize) -> Result<Piece, Failure> {
+    fn specifier(&mut self, ordinary: &mut usize) -> Result<Piece, Problem> {
         let is_ordinary = self.argument(*ordinary)?;
         let mut conversion = Conversion::default();
         while let Some(flag) = self.rest.chars().next() {
@@ -85,28 +85,28 @@ impl Reader<'_> {
         conversion.width = self.number();
         if let Some(after) = self.rest.strip_prefix('.') {
             self.rest = after;
-            let precision = self.number().ok_or_else(|| self.failure("has a `.` alone"))?;
+            let precision = self.number().ok_or_else(|| self.problem("has a `.` alone"))?;
             conversion.precision = Some(precision);
         }
         let mut letters = self.rest.chars();
-        conversion.letter = letters.next().ok_or_else(|| self.failure("ends in a `%`"))?;
+        conversion.letter = letters.next().ok_or_else(|| self.problem("ends in a `%`"))?;
         self.rest = letters.as_str();
         match conversion.letter {
             '%' => return Ok(Piece::Literal("%".to_owned())),
             'n' => return Ok(Piece::Literal("\n".to_owned())),
             'f' | 'e' | 'E' | 'g' | 'G' | 's' | 'S' => {}
-            _ => return Err(self.failure("has a conversion that is not f, e, g or s")),
+            _ => return Err(self.problem("has a conversion that is not f, e, g or s")),
         }
         *ordinary += usize::from(is_ordinary);
         if *ordinary > 1 {
-            return Err(self.failure("asks for more than one number"));
+            return Err(self.problem("asks for more than one number"));
         }
-        conversion.check().map_err(|why| self.failure(why))?;
+        conversion.check().map_err(|why| self.problem(why))?;
         Ok(Piece::Number(conversion))
     }
 
     /// `1$` and `<` name the number again; anything else takes the next one.
-    fn argument(&mut self, ordinary: usize) -> Result<bool, Failure> {
+    fn argument(&mut self, ordinary: usize) -> Result<bool, Problem> {
         if let Some(after) = self.rest.strip_prefix("1$") {
             self.rest = after;
             return Ok(false);
@@ -117,7 +117,7 @@ impl Reader<'_> {
         }
         let digits = self.rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
         if digits.starts_with('$') && digits.len() < self.rest.len() {
-            return Err(self.failure("asks for more than one number"));
+            return Err(self.problem("asks for more than one number"));
         }
         Ok(true)
     }

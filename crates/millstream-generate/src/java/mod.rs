@@ -7,30 +7,30 @@ pub(crate) mod decimal;
 pub(crate) mod format;
 pub(crate) mod time_pattern;
 
-use crate::error::Failure;
+use crate::error::Problem;
 
-fn no(what: &str, text: &str, remedy: &str) -> Failure {
-    Failure::new(format!("`{text}` is no {what}"), remedy)
+fn no(what: &str, text: &str, remedy: &str) -> Problem {
+    Problem::new(format!("`{text}` is no {what}"), remedy)
 }
 
 /// As `Integer.parseInt`, for ASCII digits.
-pub(crate) fn parse_i32(text: &str) -> Result<i32, Failure> {
+pub(crate) fn parse_i32(text: &str) -> Result<i32, Problem> {
     text.parse().map_err(|_| no("integer", text, "write one between -2147483648 and 2147483647"))
 }
 
 /// As `Long.parseLong`, for ASCII digits.
-pub(crate) fn parse_i64(text: &str) -> Result<i64, Failure> {
+pub(crate) fn parse_i64(text: &str) -> Result<i64, Problem> {
     text.parse().map_err(|_| no("long integer", text, "write digits only, with a minus at most"))
 }
 
 /// As `Float.parseFloat`, without hexadecimal numbers.
-pub(crate) fn parse_f32(text: &str) -> Result<f32, Failure> {
+pub(crate) fn parse_f32(text: &str) -> Result<f32, Problem> {
     let number = float_digits(text).and_then(|digits| digits.parse().ok());
     number.ok_or_else(|| no("number", text, "write one as 1.5 or 1e-3"))
 }
 
 /// As `Double.parseDouble`, without hexadecimal numbers.
-pub(crate) fn parse_f64(text: &str) -> Result<f64, Failure> {
+pub(crate) fn parse_f64(text: &str) -> Result<f64, Problem> {
     let number = float_digits(text).and_then(|digits| digits.parse().ok());
     number.ok_or_else(|| no("number", text, "write one as 1.5 or 1e-3"))
 }

@@ -1,6 +1,6 @@
 //! Times of day: `DateTimeFormatter` patterns, as far as a time of day has their fields.
 
-use crate::error::Failure;
+use crate::error::Problem;
 use crate::java::date_pattern::quoted;
 use crate::java::push_padded;
 
@@ -20,7 +20,7 @@ enum Piece {
 }
 
 impl TimePattern {
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let mut pieces = Vec::new();
         let mut letters = text.chars().peekable();
         let mut depth = 0_i32;
@@ -57,12 +57,12 @@ impl TimePattern {
     }
 }
 
-fn meaningless(letter: char, count: usize, pattern: &str) -> Failure {
+fn meaningless(letter: char, count: usize, pattern: &str) -> Problem {
     let what = format!("`{letter}`, {count} times, means nothing in the pattern `{pattern}`");
-    Failure::new(what, "times have H, h, k, K, m, s, S, A, n, N and a; put text into quotes")
+    Problem::new(what, "times have H, h, k, K, m, s, S, A, n, N and a; put text into quotes")
 }
 
-fn field(letter: char, count: usize, pattern: &str) -> Result<Piece, Failure> {
+fn field(letter: char, count: usize, pattern: &str) -> Result<Piece, Problem> {
     let most = match letter {
         'a' => 1,
         'H' | 'h' | 'k' | 'K' | 'm' | 's' => 2,
@@ -95,10 +95,10 @@ fn write_field(letter: char, count: usize, ns: i64, out: &mut Vec<u8>) {
 }
 
 /// Second of the day of a time like `6:05PM`, `6:05 PM` or `6PM`.
-pub(crate) fn parse_second_of_day(text: &str) -> Result<i64, Failure> {
+pub(crate) fn parse_second_of_day(text: &str) -> Result<i64, Problem> {
     read(text).ok_or_else(|| {
         let what = format!("`{text}` is no time of day");
-        Failure::new(what, "write it as 6:05PM, 6:05 PM or 6PM")
+        Problem::new(what, "write it as 6:05PM, 6:05 PM or 6PM")
     })
 }
 
