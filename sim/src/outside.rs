@@ -219,11 +219,14 @@ impl State {
 
     fn draw_parcel_fate(&mut self) -> Fate {
         let (refused, unanswered) = (self.scenario.sink.refused, self.scenario.sink.unanswered);
-        let fate = match self.calm {
-            true => Fate::Answered,
-            false if self.chance.percent(refused) => Fate::Refused,
-            false if self.chance.percent(unanswered) => Fate::Unanswered,
-            false => Fate::Answered,
+        let fate = if self.calm {
+            Fate::Answered
+        } else if self.chance.percent(refused) {
+            Fate::Refused
+        } else if self.chance.percent(unanswered) {
+            Fate::Unanswered
+        } else {
+            Fate::Answered
         };
         self.faulty |= fate != Fate::Answered;
         fate

@@ -170,10 +170,9 @@ impl Source for ModelSource {
         let (start, end) = (start.map_or(0, position_of), position_of(end));
         let source = self.source;
         self.process.step(format!("replays source {source} {start}..{end}")).await;
-        let wait = self.process.with(|state| match state.calm {
-            true => Duration::ZERO,
-            false => state.chance.up_to(REPLAY_MAX),
-        });
+        let wait = self
+            .process
+            .with(|state| if state.calm { Duration::ZERO } else { state.chance.up_to(REPLAY_MAX) });
         self.process.sleep(wait).await;
         let rows_end = match self.process.with(|state| state.flaw) {
             Some(Flaw::ReplayLosesARow) => end.saturating_sub(1).max(start),

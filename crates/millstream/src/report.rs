@@ -21,10 +21,8 @@ pub fn failure(flow: &str, failure: &Failure) -> String {
     for cause in causes(failure) {
         let _ = writeln!(text, "  because: {cause}");
     }
-    let advice = match text.contains(TOO_MANY_FILES) {
-        true => MORE_FILES,
-        false => advice(failure.kind()),
-    };
+    let too_many_files = text.contains(TOO_MANY_FILES);
+    let advice = if too_many_files { MORE_FILES } else { advice(failure.kind()) };
     let _ = write!(text, "  what to do: {advice}");
     text
 }

@@ -189,9 +189,9 @@ impl Listener for Tally {
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Failure {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    let text = text.unwrap_or_else(|| "a panic without a message".to_owned());
+    let fixed = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let said = fixed.or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = said.unwrap_or_else(|| "a panic without a message".to_owned());
     Panicked { text }.into()
 }
 

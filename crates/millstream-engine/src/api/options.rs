@@ -31,9 +31,12 @@ struct Entry {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.iter().map(|(key, value)| match self.is_secret(key) {
-            true => (key, Cow::Borrowed(secrets::HIDDEN)),
-            false => (key, secrets::redacted_source(value)),
+        let shown = self.iter().map(|(key, value)| {
+            if self.is_secret(key) {
+                (key, Cow::Borrowed(secrets::HIDDEN))
+            } else {
+                (key, secrets::redacted_source(value))
+            }
         });
         f.debug_map().entries(shown).finish()
     }

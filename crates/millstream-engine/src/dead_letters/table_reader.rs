@@ -115,8 +115,8 @@ pub async fn stored_letters(
             Form::Table => table_rows(&rows, &schema)?,
             Form::Record => record_rows(&rows)?,
         };
-        let found = context.read_batch(table).and_then(|all| all.filter(chosen.clone()));
-        let found = found.map_err(from_datafusion)?.collect().await;
+        let filtered = context.read_batch(table).and_then(|all| all.filter(chosen.clone()));
+        let found = filtered.map_err(from_datafusion)?.collect().await;
         for rows in found.map_err(|error| wrong(error.message().into_owned(), &schema))? {
             push_letters(&rows, &mut filed)?;
         }
@@ -171,12 +171,11 @@ fn chosen(
 /// Rows of a dead-letter table, and whether each payload is whole. A column of texts holds nothing
 /// but UTF-8: what was not shows in the character that stands for it.
 fn table_rows(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Failure> {
-    let payload = schema.index_of("payload").map(|at| rows.column(at));
-    let payload = payload.map_err(ArrowBug)?;
+    let payload = rows.column(schema.index_of("payload").map_err(ArrowBug)?);
     let is_whole: BooleanArray = match payload.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
-            let texts = cast(payload, &DataType::Utf8);
-            let texts = texts.map_err(|error| FiledError::Column { column: "payload", error })?;
+            let cast = cast(payload, &DataType::Utf8);
+            let texts = cast.map_err(|error| FiledError::Column { column: "payload", error })?;
             let whole = |text: Option<&str>| {
                 Some(text.is_none_or(|text| !text.contains(char::REPLACEMENT_CHARACTER)))
             };

@@ -252,8 +252,8 @@ impl StatefulPlan {
             let mut given = Vec::with_capacity(stage.inputs.len());
             for schema in stage.operator.input_schemas() {
                 let bytes = sections.next().map_or(&[][..], Vec::as_slice);
-                let rows = codec::decode(bytes);
-                let rows = rows.map_err(|error| StateError::Entry { error })?;
+                let decoded = codec::decode(bytes);
+                let rows = decoded.map_err(|error| StateError::Entry { error })?;
                 rows.first().map_or(Ok(()), |rows| check_types(&rows.schema(), &schema))?;
                 given.push(rows);
             }
@@ -556,12 +556,11 @@ struct OfOperator(Vec<RecordBatch>, Arc<[String]>);
 
 impl Records for OfOperator {
     fn read(&self, projection: &[usize], _: bool) -> Result<Vec<Traced>, Failure> {
-        let picked = self.0.iter().map(|rows| {
-            let picked = rows.project(projection);
-            let picked = picked.map_err(ArrowBug)?;
-            Ok(Traced::in_order(picked, 0))
+        let traced = self.0.iter().map(|rows| {
+            let projected = rows.project(projection).map_err(ArrowBug)?;
+            Ok(Traced::in_order(projected, 0))
         });
-        picked.collect()
+        traced.collect()
     }
 
     fn names(&self) -> Option<&[String]> {

@@ -34,8 +34,8 @@ impl Settings {
         let new = topics.each_ref().map(|name| NewTopic::new(name, partitions, REPLICATION));
         let options = AdminOptions::new().request_timeout(Some(REQUEST_LIMIT));
         let made = self.admin()?.create_topics(&new, &options).await;
-        let made = made.map_err(failure("making topics"))?;
-        let mut refused = made.into_iter().filter_map(Result::err);
+        let each = made.map_err(failure("making topics"))?;
+        let mut refused = each.into_iter().filter_map(Result::err);
         refused.next().map_or(Ok(()), |(name, code)| Err(failure(&name)(KafkaError::AdminOp(code))))
     }
 
@@ -56,8 +56,8 @@ impl Settings {
         let client: BaseConsumer = self.config().create().map_err(failure("a client"))?;
         let end = |id| Ok(client.fetch_watermarks(topic, id, REQUEST_LIMIT)?.1);
         for _ in 0..LOOKS {
-            let metadata = client.fetch_metadata(Some(topic), REQUEST_LIMIT);
-            let metadata = metadata.map_err(failure(topic))?;
+            let fetched = client.fetch_metadata(Some(topic), REQUEST_LIMIT);
+            let metadata = fetched.map_err(failure(topic))?;
             let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
             let ends: KafkaResult<Vec<_>> = partitions.map(|found| end(found.id())).collect();
             match ends {

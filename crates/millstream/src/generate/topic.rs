@@ -75,8 +75,8 @@ impl Topic {
 
 fn look(config: &ClientConfig, name: &str) -> Result<(), Failure> {
     let client: BaseConsumer = config.create().map_err(|error| failure(name, error))?;
-    let metadata = client.fetch_metadata(Some(name), REQUEST_LIMIT);
-    let metadata = metadata.map_err(|error| failure(name, error))?;
+    let fetched = client.fetch_metadata(Some(name), REQUEST_LIMIT);
+    let metadata = fetched.map_err(|error| failure(name, error))?;
     if metadata.topics().iter().all(|topic| topic.partitions().is_empty()) {
         return Err(ClientError::NoTopic { topic: name.to_owned() }.into());
     }
