@@ -8,10 +8,10 @@ use millstream_testkit::program::Process;
 use serde::Serialize;
 
 use crate::clock::Clock;
-use crate::contender::{self, Route};
 use crate::error::Error;
 use crate::progress::Reader;
 use crate::report;
+use crate::system::{self, Route, SystemUnderTest};
 
 const NAME: &str = "millstream run";
 const LOG: &str = "millstream.log";
@@ -38,6 +38,22 @@ pub enum Delivery {
     AtLeastOnce,
     /// A transaction for each micro-batch.
     ExactlyOnce,
+}
+
+/// `millstream run`.
+pub struct Millstream {
+    /// How it is run.
+    pub options: EngineOptions,
+}
+
+impl SystemUnderTest for Millstream {
+    fn start(&self, route: Route<'_>, directory: &Path) -> Result<Process, Error> {
+        start(&kafka_pipeline(route, &self.options), &self.options, directory)
+    }
+
+    fn ends_well(&self) -> bool {
+        true
+    }
 }
 
 impl EngineOptions {
@@ -89,8 +105,8 @@ pub struct Telling {
 }
 
 fn command(pipeline: &str, options: &EngineOptions, directory: &Path) -> Result<Command, Error> {
-    let file = contender::write(directory, "pipeline.sql", pipeline)?;
-    let mut command = contender::millstream()?;
+    let file = system::write(directory, "pipeline.sql", pipeline)?;
+    let mut command = system::millstream()?;
     command.arg("run").arg(&file).arg("--checkpoint");
     match &options.checkpoint {
         Some(location) => command.arg(location),

@@ -9,12 +9,12 @@ use millstream_store::env::Env;
 use serde::Serialize;
 
 use crate::broker::Broker;
-use crate::contender::{Contender, Millstream, Relay};
-use crate::engine::{Delivery, EngineOptions};
+use crate::engine::{Delivery, EngineOptions, Millstream};
 use crate::error::Error;
 use crate::report::{self, Report};
 use crate::round::{self, Load, Medians, Outcome, Stage};
 use crate::settings;
+use crate::system::{Relay, SystemUnderTest};
 use crate::work_directory::WorkDirectory;
 
 /// Characters of the longest name.
@@ -194,16 +194,21 @@ impl Bench<'_> {
     fn round(&self, system: System, rate: u64, round: u32) -> Result<Line, Error> {
         let configuration = report::name(&system);
         let label = format!("{configuration}-{rate}-{round}");
-        let contender = self.contender(system);
+        let system_under_test = self.system_under_test(system);
         Ok(Line {
             configuration,
             round,
             setup: self.setup(rate),
-            outcome: self.stage.run(contender.as_ref(), self.flags.load(rate), &label, round)?,
+            outcome: self.stage.run(
+                system_under_test.as_ref(),
+                self.flags.load(rate),
+                &label,
+                round,
+            )?,
         })
     }
 
-    fn contender(&self, system: System) -> Box<dyn Contender> {
+    fn system_under_test(&self, system: System) -> Box<dyn SystemUnderTest> {
         match system {
             System::Relay => Box::new(Relay { transactions: false }),
             System::Millstream => Box::new(Millstream { options: self.options.clone() }),

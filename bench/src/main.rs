@@ -25,12 +25,10 @@
 
 mod broker;
 mod clock;
-mod contender;
 mod delta;
 mod engine;
 mod error;
 mod generator;
-mod ground;
 mod in_process;
 mod kafka_to_kafka;
 mod live;
@@ -56,6 +54,8 @@ mod sender;
 mod settings;
 mod sinks;
 mod state_size;
+mod system;
+mod testbed;
 mod throughput;
 mod windowed;
 mod work_directory;

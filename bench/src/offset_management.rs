@@ -19,8 +19,7 @@ use millstream_store::env::Env;
 use serde::Serialize;
 
 use crate::broker::Broker;
-use crate::contender::Millstream;
-use crate::engine::{Delivery, EngineOptions};
+use crate::engine::{Delivery, EngineOptions, Millstream};
 use crate::error::Error;
 use crate::plot::{Chart, Sample};
 use crate::quantiles::Quantiles;

@@ -2,12 +2,12 @@
 //! them there.
 //!
 //! 1. an input and an output topic are made;
-//! 2. the meter starts reading the output, then the contender is started;
+//! 2. the meter starts reading the output, then the system under test is started;
 //! 3. probes are sent to every input partition until one of each has come out: from here on nothing
 //!    of the start is measured, and no record can be lost to a reader that came too late;
 //! 4. the generator sends the schedule, warm-up first;
-//! 5. when all is received, or nothing has come for a while, the contender is stopped and the
-//!    topics deleted.
+//! 5. when all is received, or nothing has come for a while, the system under test is stopped
+//!    and the topics are deleted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,6 @@ use serde::Serialize;
 
 use crate::broker::Broker;
 use crate::clock::Clock;
-use crate::contender::{Contender, Route};
 use crate::error::Error;
 use crate::generator::{Generator, Sent};
 use crate::meter::{Measured, Meter, Tally};
@@ -29,6 +28,7 @@ use crate::payload;
 use crate::quantiles::Quantiles;
 use crate::report;
 use crate::schedule::Schedule;
+use crate::system::{Route, SystemUnderTest};
 use crate::work_directory::WorkDirectory;
 
 /// A Java program on a busy machine takes half a minute from its start to its first record.
@@ -96,9 +96,9 @@ pub struct Outcome {
     pub generator_late_p50_ms: f64,
     /// The same.
     pub generator_late_p99_ms: f64,
-    /// Processor time of the contender in the measured seconds.
+    /// Processor time of the system under test in the measured seconds.
     pub cpu_seconds: f64,
-    /// The most memory the contender had in RAM.
+    /// The most memory the system under test had in RAM.
     pub peak_rss_mb: f64,
 }
 
@@ -116,13 +116,13 @@ impl<'a> Stage<'a> {
         Self { env, clock: Clock::new(env), work, broker }
     }
 
-    /// Runs `contender` under `load`.
+    /// Runs `system` under `load`.
     ///
     /// `label` names the round among all on this stage. Rounds with the same `round` number send
     /// the same schedule.
     pub fn run(
         &self,
-        contender: &dyn Contender,
+        system: &dyn SystemUnderTest,
         load: Load,
         label: &str,
         round: u32,
@@ -132,14 +132,14 @@ impl<'a> Stage<'a> {
         self.broker.create(&from, load.partitions, &[])?;
         self.broker.create(&to, load.partitions, &[])?;
         let directory = self.work.subdirectory(&name)?;
-        let outcome = self.measure(contender, load, round, (&from, &to), &directory);
+        let outcome = self.measure(system, load, round, (&from, &to), &directory);
         self.broker.delete(&[&from, &to])?;
         outcome
     }
 
     fn measure(
         &self,
-        contender: &dyn Contender,
+        system: &dyn SystemUnderTest,
         load: Load,
         round: u32,
         (from, to): (&str, &str),
@@ -149,7 +149,7 @@ impl<'a> Stage<'a> {
         let meter = Meter::start(env, &self.clock, brokers, to, load.partitions)?;
         let generator = Generator::new(env, &self.clock, brokers, from, load.rate, load.size)?;
         let started = env.monotonic();
-        let mut process = contender.start(Route { brokers, from, to }, directory)?;
+        let mut process = system.start(Route { brokers, from, to }, directory)?;
         self.wait_until_ready(load.partitions, &generator, &meter, &mut process)?;
         let started_in = env.monotonic() - started;
         std::thread::sleep(SETTLE);
@@ -157,7 +157,7 @@ impl<'a> Stage<'a> {
         let start_us = self.clock.now_us() + 1_000;
         let warmup_us = i64::try_from(load.warmup * 1_000_000).expect("a warm-up ends");
         let seconds = load.warmup + load.seconds;
-        // A schedule of its own for each rate and round, the same for every contender.
+        // A schedule of its own for each rate and round, the same for every system under test.
         let seed = load.rate << 16 | u64::from(round);
         let schedule = Schedule::new(start_us, load.rate, seconds, seed);
         meter.expect(Tally::new(schedule.records(), start_us + warmup_us));
@@ -165,7 +165,7 @@ impl<'a> Stage<'a> {
         let (sent, usage) = self.watch(sending, start_us + warmup_us, &mut process)?;
         self.wait_until_received(&meter, sent.records, &mut process)?;
         let status = process.stop()?;
-        if contender.ends_well() && !status.success() {
+        if system.ends_well() && !status.success() {
             let (process, log) = (process.name().to_owned(), process.log_tail());
             return Err(Error::Unclean { process, status, log });
         }

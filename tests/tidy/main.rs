@@ -18,7 +18,7 @@ const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[];
 /// Files that may be longer than the limit: tests grow by cases, not by ideas.
 fn may_be_long(path: &Path) -> bool {
     let path = path.to_string_lossy();
-    path.contains("/tests") || path.ends_with("tests.rs")
+    path.contains("/tests/") || path.ends_with("/tests.rs")
 }
 
 /// Lines of the check in the command; experiments are `millstream-bench`.
@@ -200,6 +200,39 @@ fn a_module_with_children_is_a_file_in_their_directory() {
         }
     }
     report(&complaints);
+}
+
+#[test]
+fn files_of_tests_are_recognisable_by_name() {
+    let mut complaints = Vec::new();
+    for (path, text) in files("rs") {
+        if is_of_tests(&path) {
+            continue;
+        }
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let declares = lines.windows(2).enumerate().filter(|(_, pair)| pair[0] == "#[cfg(test)]");
+        for (number, pair) in declares {
+            let module = pair[1].strip_suffix(';').and_then(|line| line.split_once("mod "));
+            if module.is_some_and(|(_, name)| name != "tests" && name != "testing") {
+                let place = place(&path, number + 1);
+                complaints.push(format!("{place}: move the module's tests into `tests`"));
+            }
+        }
+        let tests = lines.iter().position(|line| *line == "#[test]" || *line == "#[tokio::test]");
+        if let Some(number) = tests.filter(|_| !lines.contains(&"#[cfg(test)]")) {
+            complaints.push(format!("{}: a test among the product's code", place(&path, number)));
+        }
+    }
+    report(&complaints);
+}
+
+/// Files that only tests are compiled from: `tests.rs`, all in `tests/`, and `testing.rs`, which
+/// has what several of a crate's tests need.
+fn is_of_tests(path: &Path) -> bool {
+    let path = path.strip_prefix(root()).unwrap_or(path);
+    path.components().any(|part| part.as_os_str() == "tests")
+        || path.ends_with("tests.rs")
+        || path.ends_with("testing.rs")
 }
 
 #[test]

@@ -29,7 +29,7 @@ use millstream_store::env::Env;
 
 use self::configuration::Configuration;
 use self::line::{Line, Run};
-use self::peers::{Contender, Peer, Peers};
+use self::peers::{Peer, Peers, Variant};
 use self::step::{CheckpointFacts, Kind, Outcome, Request};
 use self::synthetic::Head;
 use crate::error::Error;
@@ -173,11 +173,11 @@ impl Bench<'_> {
         Configuration::value_variants().iter().copied().filter(is_wanted)
     }
 
-    fn contenders(&self) -> impl Iterator<Item = Contender> + use<> {
+    fn variants(&self) -> impl Iterator<Item = Variant> + use<> {
         let wanted = self.flags.peers.clone();
         let is_wanted = move |one: &&Peer| wanted.contains(one);
         let peers = Peer::value_variants().iter().filter(is_wanted);
-        peers.flat_map(|peer| peer.contenders()).copied()
+        peers.flat_map(|peer| peer.variants()).copied()
     }
 
     /// Everything on a table of so many actions.
@@ -280,14 +280,14 @@ impl Bench<'_> {
         synthetic::copy(log, &start, Head::Same)?;
         let first = self.request(Kind::Checkpoint, Configuration::Steered, &start);
         first.run::<CheckpointFacts>()?;
-        for contender in self.contenders() {
-            let table = self.table(contender.name())?;
+        for variant in self.variants() {
+            let table = self.table(variant.name())?;
             synthetic::copy(&start, &table, Head::Same)?;
-            let run = Run::Peer(peers.commits(contender, &table)?);
-            let open = peers.open(contender, &table)?;
+            let run = Run::Peer(peers.commits(variant, &table)?);
+            let open = peers.open(variant, &table)?;
             remove(&table)?;
             let (pause_ms, part_size) = (self.flags.pause, self.flags.part_size);
-            let line = Line::new(contender.name().to_owned(), run, open);
+            let line = Line::new(variant.name().to_owned(), run, open);
             self.tell(Line { actions, round, pause_ms, part_size, ..line })?;
         }
         remove(&start)

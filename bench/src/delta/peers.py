@@ -25,12 +25,12 @@ SPARK_MEMORY = "6g"
 
 
 def main() -> None:
-    contender, task, table, commits, pause_ms, part_size, jars = sys.argv[1:]
-    if contender.startswith("spark"):
+    variant, task, table, commits, pause_ms, part_size, jars = sys.argv[1:]
+    if variant.startswith("spark"):
         sizes = {"spark": None, "spark-parts": part_size}
-        engine: Any = Spark(table, jars, sizes[contender])
+        engine: Any = Spark(table, jars, sizes[variant])
     else:
-        engine = Deltalake(table, has_hooks=contender == "deltalake")
+        engine = Deltalake(table, has_hooks=variant == "deltalake")
     if task == "open":
         facts = opened(engine)
     else:

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::step::{OpenFacts, Outcome};
-use crate::contender;
 use crate::error::Error;
+use crate::system;
 
 const SCRIPT: &str = include_str!("peers.py");
 const REMEDY: &str = "--engines must name the directory that tests/lake/install prints";
@@ -27,7 +27,7 @@ pub enum Peer {
 /// An engine in one of its ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Contender {
+pub enum Variant {
     /// With the hooks that it has by default after each commit.
     Deltalake,
     /// Without them: no checkpoints, no cleanup.
@@ -53,15 +53,15 @@ pub struct PeerFacts {
 
 impl Peer {
     /// Its ways.
-    pub fn contenders(self) -> &'static [Contender] {
+    pub fn variants(self) -> &'static [Variant] {
         match self {
-            Self::Deltalake => &[Contender::DeltalakeOff, Contender::Deltalake],
-            Self::Spark => &[Contender::Spark, Contender::SparkParts],
+            Self::Deltalake => &[Variant::DeltalakeOff, Variant::Deltalake],
+            Self::Spark => &[Variant::Spark, Variant::SparkParts],
         }
     }
 }
 
-impl Contender {
+impl Variant {
     /// As in result lines and charts.
     pub fn name(self) -> &'static str {
         match self {
@@ -84,25 +84,25 @@ pub struct Peers<'a> {
 
 impl Peers<'_> {
     /// Appends to `table`.
-    pub fn commits(&self, contender: Contender, table: &Path) -> Result<Outcome<PeerFacts>, Error> {
-        self.run(contender, "commits", table)
+    pub fn commits(&self, variant: Variant, table: &Path) -> Result<Outcome<PeerFacts>, Error> {
+        self.run(variant, "commits", table)
     }
 
     /// Opens `table` and lists its files.
-    pub fn open(&self, contender: Contender, table: &Path) -> Result<Outcome<OpenFacts>, Error> {
-        self.run(contender, "open", table)
+    pub fn open(&self, variant: Variant, table: &Path) -> Result<Outcome<OpenFacts>, Error> {
+        self.run(variant, "open", table)
     }
 
     fn run<T: DeserializeOwned>(
         &self,
-        contender: Contender,
+        variant: Variant,
         task: &str,
         table: &Path,
     ) -> Result<Outcome<T>, Error> {
         let directory = table.parent().unwrap_or(table);
         let mut python = Command::new(self.python());
-        python.arg(contender::write(directory, "peers.py", SCRIPT)?);
-        python.args([contender.name(), task]).arg(table);
+        python.arg(system::write(directory, "peers.py", SCRIPT)?);
+        python.args([variant.name(), task]).arg(table);
         python.args([self.commits, self.pause_ms, self.part_size].map(|number| number.to_string()));
         python.arg(self.engines.join("jars"));
         python.current_dir(directory).env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");
@@ -111,7 +111,7 @@ impl Peers<'_> {
         let line = said.lines().next_back().unwrap_or_default();
         serde_json::from_str(line).map_err(|error| Error::Result {
             path: table.to_owned(),
-            problem: format!("{} gave no result ({error}): {said}", contender.name()),
+            problem: format!("{} gave no result ({error}): {said}", variant.name()),
         })
     }
 
@@ -134,9 +134,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_knows_every_contender() {
-        for contender in Peer::value_variants().iter().flat_map(|peer| peer.contenders()) {
-            assert!(SCRIPT.contains(contender.name()), "{contender:?}");
+    fn the_script_knows_every_variant() {
+        for variant in Peer::value_variants().iter().flat_map(|peer| peer.variants()) {
+            assert!(SCRIPT.contains(variant.name()), "{variant:?}");
         }
     }
 

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_lake::checkpoint::{Checkpointer, PartFileNames, Written};
-use millstream_lake::data_file::{FileSettings, FileWriter, WritePlan};
-use millstream_lake::kernel::probe;
+use millstream_lake::file_writer::{FileSettings, FileWriter, WritePlan};
 use millstream_lake::maintenance::LiveTable;
 use millstream_lake::store::TableStore;
 use millstream_lake::table::{Append, Table};
@@ -21,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use super::configuration::Configuration;
 use super::delay::Delayed;
 use super::synthetic::{self, APPLICATION, CHECKPOINT_INTERVAL};
-use crate::contender;
 use crate::error::Error;
 use crate::report::{median, rounded};
+use crate::system;
 
 /// Files that are added before a full checkpoint: one of the same version would be taken over.
 const FILES_BEFORE_FULL: u64 = 3;
@@ -127,7 +126,7 @@ impl Request {
     /// Has it done by a child.
     pub fn run<T: DeserializeOwned>(&self) -> Result<Outcome<T>, Error> {
         let request = serde_json::to_string(self).expect("a request is plain values");
-        let mut program = contender::this_program()?;
+        let mut program = system::this_program()?;
         program.args(["delta", "--step", &request]);
         let said = program::output("a step of the benchmark", program, "build it again")?;
         serde_json::from_str(&said).map_err(|error| Error::Result {
@@ -286,7 +285,7 @@ impl Step<'_> {
         let since = self.now();
         let live = self.live()?;
         let open_ms = ms(self.env.monotonic() - since.at);
-        let files = probe::count_files(live.table()).map_err(Error::table("listing files"))?;
+        let files = live.table().count_files().map_err(Error::table("listing files"))?;
         let list_ms = ms(self.env.monotonic() - since.at) - open_ms;
         Ok(self.outcome(&since, OpenFacts { open_ms, list_ms: rounded(list_ms, 3), files }))
     }

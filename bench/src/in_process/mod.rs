@@ -14,9 +14,9 @@ use clap::ValueEnum;
 use millstream_testkit::program::{self, Usage};
 use serde::Deserialize;
 
-use crate::contender;
 use crate::engine::EngineOptions;
 use crate::error::Error;
+use crate::system;
 use crate::throughput::Took;
 
 /// What stands behind `USING` in a pipeline.
@@ -60,8 +60,8 @@ pub fn run(
     options: &EngineOptions,
     directory: &Path,
 ) -> Result<(Took, u64), Error> {
-    let file = contender::write(directory, "pipeline.sql", pipeline)?;
-    let mut command = contender::this_program()?;
+    let file = system::write(directory, "pipeline.sql", pipeline)?;
+    let mut command = system::this_program()?;
     command.args(["in-process", "--pipeline"]).arg(&file);
     command.arg("--checkpoint").arg(directory.join("checkpoint"));
     command.args(["--messages", &input.messages.to_string()]);

@@ -17,12 +17,12 @@ use serde::Serialize;
 use crate::clock::Clock;
 use crate::engine::{self, Telling};
 use crate::error::Error;
-use crate::ground::Ground;
 use crate::messages::Messages;
 use crate::progress::Told;
 use crate::quantiles::{Latencies, Quantiles};
 use crate::report;
 use crate::sender::Sender;
+use crate::testbed::TestBed;
 use plan::Plan;
 
 /// A program that starts on a busy machine.
@@ -65,7 +65,7 @@ impl LiveFlags {
 /// What is run.
 pub struct Live<'a> {
     /// Where.
-    pub ground: &'a Ground,
+    pub testbed: &'a TestBed,
     /// How much.
     pub flags: &'a LiveFlags,
     /// The topic, which is empty.
@@ -130,12 +130,12 @@ impl Live<'_> {
         directory: &Path,
         mut each: impl FnMut(u64, i64),
     ) -> Result<Ran, Error> {
-        let ground = self.ground;
-        let (env, brokers) = (&ground.env, ground.broker.address.as_str());
+        let testbed = self.testbed;
+        let (env, brokers) = (&testbed.env, testbed.broker.address.as_str());
         let clock = Clock::new(env);
         let sender = Sender::new(env, &clock, brokers, self.topic, self.flags.rate)?;
         let mut feed = Feed { sender, messages: Messages::new(self.keys) };
-        let mut engine = engine::start_telling(env, &clock, pipeline, &ground.options, directory)?;
+        let mut engine = engine::start_telling(env, &clock, pipeline, &testbed.options, directory)?;
         let now_ms = clock.now_us() / 1_000;
         for partition in 0..self.partitions {
             each(feed.send(partition, now_ms)?, now_ms);
@@ -216,7 +216,7 @@ impl Live<'_> {
         limit: Duration,
         is_there: impl Fn(&[Told]) -> bool,
     ) -> Result<(), Error> {
-        let env = &self.ground.env;
+        let env = &self.testbed.env;
         let mut last = (0, env.monotonic());
         loop {
             let (lines, is_there) = engine.progress.look(|told| (told.len(), is_there(told)));

@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::{Flags, System, WIDTH, found_in_table, found_in_topic, into_table, into_topic};
 use crate::error::Error;
-use crate::ground::Ground;
 use crate::live::{Live, Load};
 use crate::messages::Found;
 use crate::quantiles::OfStage;
 use crate::report::{self, Report};
+use crate::testbed::TestBed;
 
 /// What is published for a cluster: P50, P95 and P99 in milliseconds, all stages together.
 const PUBLISHED_EXACTLY_ONCE: [f64; 3] = [800.0, 2_000.0, 2_800.0];
@@ -49,7 +49,7 @@ struct Summary {
 }
 
 /// Runs all rounds. True if every message was written once in every round.
-pub fn run(flags: &Flags, ground: &Ground, report: &Report) -> Result<bool, Error> {
+pub fn run(flags: &Flags, testbed: &TestBed, report: &Report) -> Result<bool, Error> {
     let interval = &flags.live.commit_interval;
     if flags.systems().all(|system| system == System::Client) {
         let problem = "--latency: the client alone publishes nothing; choose another with --only";
@@ -61,7 +61,7 @@ pub fn run(flags: &Flags, ground: &Ground, report: &Report) -> Result<bool, Erro
     let mut lines = Vec::new();
     for round in 1..=flags.topic.repeat {
         for system in systems() {
-            let line = Round { flags, ground, system, round }.run()?;
+            let line = Round { flags, testbed, system, round }.run()?;
             report.line("latency", &line)?;
             eprintln!("{}", table_row(&line));
             lines.push(line);
@@ -77,7 +77,7 @@ pub fn run(flags: &Flags, ground: &Ground, report: &Report) -> Result<bool, Erro
 
 struct Round<'a> {
     flags: &'a Flags,
-    ground: &'a Ground,
+    testbed: &'a TestBed,
     system: System,
     round: u32,
 }
@@ -85,20 +85,20 @@ struct Round<'a> {
 impl Round<'_> {
     fn run(&self) -> Result<Line, Error> {
         let label = format!("{}-{}", report::name(&self.system), self.round);
-        let (ground, partitions) = (self.ground, self.flags.topic.partitions);
-        ground.with_topic(&format!("{label}-live"), partitions, |input| {
-            ground.with_directory(&label, |directory| match self.system {
+        let (testbed, partitions) = (self.testbed, self.flags.topic.partitions);
+        testbed.with_topic(&format!("{label}-live"), partitions, |input| {
+            testbed.with_directory(&label, |directory| match self.system {
                 System::Client | System::Delta => {
                     let table = directory.join("table");
-                    let source = ground.source(input);
+                    let source = testbed.source(input);
                     let gather = [("commitInterval", self.flags.live.commit_interval.as_str())];
                     let pipeline = into_table(&source, &table, &gather);
                     self.measure(input, &pipeline, directory, &table, || {
-                        found_in_table(&ground.env, &table)
+                        found_in_table(&testbed.env, &table)
                     })
                 }
                 System::KafkaExactlyOnce | System::KafkaAtLeastOnce => {
-                    ground.with_topic(&format!("{label}-out"), partitions, |output| {
+                    testbed.with_topic(&format!("{label}-out"), partitions, |output| {
                         self.write_topic(input, output, directory)
                     })
                 }
@@ -107,7 +107,7 @@ impl Round<'_> {
     }
 
     fn write_topic(&self, input: &str, output: &str, directory: &Path) -> Result<Line, Error> {
-        let (brokers, source) = (&self.ground.broker.address, self.ground.source(input));
+        let (brokers, source) = (&self.testbed.broker.address, self.testbed.source(input));
         let delivery = self.system.delivery().unwrap_or_default();
         let pipeline = into_topic(&source, brokers, output, delivery, &[]);
         self.measure(input, &pipeline, directory, Path::new(output), || {
@@ -123,9 +123,9 @@ impl Round<'_> {
         place: &Path,
         found: impl FnOnce() -> Result<Found, Error>,
     ) -> Result<Line, Error> {
-        let Self { flags, ground, system, round } = *self;
+        let Self { flags, testbed, system, round } = *self;
         let live = Live {
-            ground,
+            testbed,
             flags: &flags.live,
             topic: input,
             partitions: flags.topic.partitions,

@@ -29,11 +29,11 @@ use serde::Serialize;
 
 use crate::engine::{Delivery, sql_options};
 use crate::error::Error;
-use crate::ground::{Ground, TopicFlags};
 use crate::in_process::InputKind;
 use crate::live::LiveFlags;
 use crate::messages::{Found, Messages};
 use crate::report::{self, Report};
+use crate::testbed::{TestBed, TopicFlags};
 use crate::throughput::{Medians, Throughput, Took};
 use crate::{offsets, read_back, settings};
 
@@ -111,13 +111,13 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         let problem = "--only and --delivery leave nothing to measure".to_owned();
         return Err(Error::Flags { problem });
     }
-    let ground = Ground::open(env, NAME, &flags.topic)?;
-    let report = Report::new(NAME, Some(&ground.broker));
+    let testbed = TestBed::open(env, NAME, &flags.topic)?;
+    let report = Report::new(NAME, Some(&testbed.broker));
     if flags.latency {
-        return latency::run(flags, &ground, &report);
+        return latency::run(flags, &testbed, &report);
     }
-    ground.with_topic("in", flags.topic.partitions, |topic| {
-        Bench { flags, ground: &ground, topic }.run(&report)
+    testbed.with_topic("in", flags.topic.partitions, |topic| {
+        Bench { flags, testbed: &testbed, topic }.run(&report)
     })
 }
 
@@ -145,7 +145,7 @@ impl System {
 
 struct Bench<'a> {
     flags: &'a Flags,
-    ground: &'a Ground,
+    testbed: &'a TestBed,
     topic: &'a str,
 }
 
@@ -174,7 +174,7 @@ impl Bench<'_> {
 
     /// Gives what was sent.
     fn fill(&self) -> Result<Found, Error> {
-        let topic = self.ground.open_topic(self.topic)?;
+        let topic = self.testbed.open_topic(self.topic)?;
         let (mut sent, mut messages) = (Found::default(), Messages::new(None));
         for _ in 0..self.flags.messages {
             let message = messages.make()?;
@@ -206,9 +206,9 @@ impl Bench<'_> {
 
     /// In this process: the client needs no more than a loop.
     fn client(&self) -> Result<Took, Error> {
-        let env = &self.ground.env;
+        let env = &self.testbed.env;
         let (began, before) = (env.monotonic(), program::own_usage());
-        let consumer: BaseConsumer = settings::relay_consumer(&self.ground.broker.address)
+        let consumer: BaseConsumer = settings::relay_consumer(&self.testbed.broker.address)
             .create()
             .map_err(Error::kafka("starting a consumer"))?;
         let reading = || Error::kafka(format!("reading {}", self.topic));
@@ -227,11 +227,11 @@ impl Bench<'_> {
     }
 
     fn write_table(&self, label: &str, sent: &Found) -> Result<(Took, i64), Error> {
-        self.ground.with_directory(label, |directory| {
+        self.testbed.with_directory(label, |directory| {
             let table = directory.join("table");
-            let pipeline = into_table(&self.ground.source(self.topic), &table, NOW);
-            let (took, _) = self.ground.run_to_end(&pipeline, directory, self.flags.messages)?;
-            Ok((took, found_in_table(&self.ground.env, &table)?.surplus(sent, &table)?))
+            let pipeline = into_table(&self.testbed.source(self.topic), &table, NOW);
+            let (took, _) = self.testbed.run_to_end(&pipeline, directory, self.flags.messages)?;
+            Ok((took, found_in_table(&self.testbed.env, &table)?.surplus(sent, &table)?))
         })
     }
 
@@ -242,13 +242,13 @@ impl Bench<'_> {
         sent: &Found,
     ) -> Result<(Took, i64), Error> {
         let partitions = self.flags.topic.partitions;
-        self.ground.with_topic(label, partitions, |output| {
-            self.ground.with_directory(label, |directory| {
-                let source = self.ground.source(self.topic);
-                let brokers = &self.ground.broker.address;
+        self.testbed.with_topic(label, partitions, |output| {
+            self.testbed.with_directory(label, |directory| {
+                let source = self.testbed.source(self.topic);
+                let brokers = &self.testbed.broker.address;
                 let pipeline = into_topic(&source, brokers, output, delivery, NOW);
                 let (took, _) =
-                    self.ground.run_to_end(&pipeline, directory, self.flags.messages)?;
+                    self.testbed.run_to_end(&pipeline, directory, self.flags.messages)?;
                 let found = found_in_topic(brokers, output, partitions)?;
                 Ok((took, found.surplus(sent, Path::new(output))?))
             })

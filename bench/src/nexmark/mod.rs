@@ -25,10 +25,10 @@ use serde::Serialize;
 
 use crate::engine::sql_options;
 use crate::error::Error;
-use crate::ground::{Ground, TopicFlags};
 use crate::report::{self, Report};
+use crate::testbed::{TestBed, TopicFlags};
 use crate::throughput::Took;
-use crate::{contender, read_back};
+use crate::{read_back, system};
 use expected::{Expected, Run, expected};
 use queries::{QUERIES, Query};
 use rows::Rows;
@@ -93,10 +93,10 @@ struct Problem {
 /// Runs the whole benchmark. Errors if a query's result is wrong; else always true.
 pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     let queries = flags.queries()?;
-    let ground = Ground::open(env, NAME, &flags.topic)?;
-    let report = Report::new(NAME, Some(&ground.broker));
-    ground.with_topic("in", flags.topic.partitions, |topic| {
-        Bench { flags, ground: &ground, topic, report: &report }.run(&queries)
+    let testbed = TestBed::open(env, NAME, &flags.topic)?;
+    let report = Report::new(NAME, Some(&testbed.broker));
+    testbed.with_topic("in", flags.topic.partitions, |topic| {
+        Bench { flags, testbed: &testbed, topic, report: &report }.run(&queries)
     })
 }
 
@@ -122,7 +122,7 @@ impl Flags {
 
 struct Bench<'a> {
     flags: &'a Flags,
-    ground: &'a Ground,
+    testbed: &'a TestBed,
     topic: &'a str,
     report: &'a Report,
 }
@@ -155,7 +155,7 @@ impl Bench<'_> {
     }
 
     fn fill(&self) -> Result<(), Error> {
-        let topic = self.ground.open_topic(self.topic)?;
+        let topic = self.testbed.open_topic(self.topic)?;
         let (run, mut json) = (self.events(), Vec::new());
         for (number, event) in events::events(run.count, run.partitions).enumerate() {
             json.clear();
@@ -195,10 +195,10 @@ impl Bench<'_> {
 
     /// Why the engine refuses a query, if it does.
     fn refused(&self, query: &Query) -> Result<Option<String>, Error> {
-        self.ground.with_directory("validate", |directory| {
+        self.testbed.with_directory("validate", |directory| {
             let pipeline = self.noop_pipeline(query);
-            let file = contender::write(directory, "pipeline.sql", &pipeline)?;
-            let mut command = contender::millstream()?;
+            let file = system::write(directory, "pipeline.sql", &pipeline)?;
+            let mut command = system::millstream()?;
             command.arg("validate").arg(&file);
             match program::output("validating a query", command, "") {
                 Ok(_) => Ok(None),
@@ -216,13 +216,13 @@ impl Bench<'_> {
     /// Runs a query into a table and compares that; gives how many rows there should be, where that
     /// is known.
     fn check(&self, query: &Query) -> Result<Option<u64>, Error> {
-        self.ground.with_directory(query.name, |directory| {
+        self.testbed.with_directory(query.name, |directory| {
             let table = directory.join("table");
             let path = table.display().to_string();
             let options = sql_options(&[("path", &path), ("trigger", "availableNow")], &[]);
             let pipeline = query
-                .pipeline(&self.ground.source(self.topic), &format!("delta OPTIONS ({options})"));
-            self.ground.run_to_end(&pipeline, directory, self.flags.events)?;
+                .pipeline(&self.testbed.source(self.topic), &format!("delta OPTIONS ({options})"));
+            self.testbed.run_to_end(&pipeline, directory, self.flags.events)?;
             match expected(query.name, self.events()) {
                 Expected::Rows(rows) => self.compare_rows(&table, rows).map(|()| Some(rows.count)),
                 Expected::AtMost(counts) => self.compare_counts(&table, counts).map(|()| None),
@@ -232,7 +232,7 @@ impl Bench<'_> {
 
     /// Errors if the table has more bids of a bidder than `left`.
     fn compare_counts(&self, table: &Path, mut left: BTreeMap<i64, i64>) -> Result<(), Error> {
-        read_back::table(&self.ground.env, table, &["bidder", "bid_count"], |rows| {
+        read_back::table(&self.testbed.env, table, &["bidder", "bid_count"], |rows| {
             let bidders = rows.column(0).as_primitive::<Int64Type>().values();
             let counts = rows.column(1).as_primitive::<Int64Type>().values();
             for (bidder, count) in bidders.iter().zip(counts) {
@@ -251,7 +251,7 @@ impl Bench<'_> {
     fn compare_rows(&self, table: &Path, expected: Rows) -> Result<(), Error> {
         let wrong = |problem| Error::Result { path: PathBuf::from(table), problem };
         let (mut found, mut unknown) = (Rows::default(), Ok(()));
-        read_back::table(&self.ground.env, table, &[], |rows| {
+        read_back::table(&self.testbed.env, table, &[], |rows| {
             let added = found.add_batch(rows);
             unknown = std::mem::replace(&mut unknown, Ok(())).and(added);
         })?;
@@ -266,14 +266,14 @@ impl Bench<'_> {
     }
 
     fn noop_pipeline(&self, query: &Query) -> String {
-        let source = self.ground.source(self.topic);
+        let source = self.testbed.source(self.topic);
         query.pipeline(&source, "noop OPTIONS ('trigger' = 'availableNow')")
     }
 
     fn round(&self, query: &'static Query, round: u32, rows: Option<u64>) -> Result<Line, Error> {
         let label = format!("{}-{round}", query.name);
-        let (took, told) = self.ground.with_directory(&label, |directory| {
-            self.ground.run_to_end(&self.noop_pipeline(query), directory, self.flags.events)
+        let (took, told) = self.testbed.with_directory(&label, |directory| {
+            self.testbed.run_to_end(&self.noop_pipeline(query), directory, self.flags.events)
         })?;
         let rows_out = told.iter().map(|told| told.rows_out).sum();
         if let Some(rows) = rows.filter(|rows| *rows != rows_out) {

@@ -8,10 +8,10 @@ use std::process::Command;
 use millstream_testkit::program::{self, Process};
 use millstream_testkit::{cache, error as kit};
 
-use crate::contender::{self, Contender, Route};
 use crate::engine::{Delivery, sql_options};
 use crate::error::Error;
 use crate::report;
+use crate::system::{self, Route, SystemUnderTest};
 
 const LAUNCHER: &str = include_str!("../../peers/FlinkRelay.java");
 const REQUIREMENTS: &str = include_str!("../../peers/flink-requirements.txt");
@@ -45,10 +45,10 @@ fn download(directory: &Path) -> Result<(), kit::Error> {
     cache::add_jars(directory, POM)
 }
 
-impl Contender for Flink {
+impl SystemUnderTest for Flink {
     fn start(&self, route: Route<'_>, directory: &Path) -> Result<Process, Error> {
-        let launcher = contender::write(directory, "FlinkRelay.java", LAUNCHER)?;
-        let script = contender::write(directory, "relay.sql", &script(route, self.delivery))?;
+        let launcher = system::write(directory, "FlinkRelay.java", LAUNCHER)?;
+        let script = system::write(directory, "relay.sql", &script(route, self.delivery))?;
         let mut java = Command::new("java");
         for package in ["java.util", "java.lang", "java.net"] {
             java.arg(format!("--add-opens=java.base/{package}=ALL-UNNAMED"));

@@ -1,8 +1,8 @@
 //! `millstream-bench peers`: the engine beside what people run today, on one broker, taking turns.
 //!
-//! Every contender carries the same records between topics of its own, with settings that its own
-//! documentation gives for low latency. All are measured by the same reader of committed records.
-//! The relays are the floors: one Kafka client, without and with transactions.
+//! Every system under test carries the same records between topics of its own, with settings that
+//! its documentation gives for low latency. All are measured by the same reader of committed
+//! records. The relays are the floors: one Kafka client, without and with transactions.
 
 mod flink;
 mod spark;
@@ -12,11 +12,11 @@ use millstream_store::env::Env;
 use serde::Serialize;
 
 use crate::broker::Broker;
-use crate::contender::{Contender, Millstream, Relay};
-use crate::engine::{Delivery, EngineOptions};
+use crate::engine::{Delivery, EngineOptions, Millstream};
 use crate::error::Error;
 use crate::report::{self, Report};
 use crate::round::{self, Load, Medians, Outcome, Stage};
+use crate::system::{Relay, SystemUnderTest};
 use crate::work_directory::WorkDirectory;
 use flink::Flink;
 use spark::Spark;
@@ -42,15 +42,15 @@ pub struct Flags {
     /// Seconds at the same rate before that, not measured; Java programs need some
     #[arg(long, default_value_t = 20)]
     warmup: u64,
-    /// Rounds at each rate, all contenders taking turns
+    /// Rounds at each rate, all systems taking turns
     #[arg(long, default_value_t = 3)]
     repeat: u32,
     /// A broker that is running already, HOST:PORT; otherwise Apache Kafka is started
     #[arg(long, value_name = "HOST:PORT")]
     brokers: Option<String>,
-    /// Which contenders; all of them if not given
+    /// Which systems; all of them if not given
     #[arg(long, value_enum, value_delimiter = ',')]
-    contender: Vec<Peer>,
+    system: Vec<Peer>,
 }
 
 /// Who takes part, in the order of a round.
@@ -85,15 +85,15 @@ enum Peer {
 
 impl Peer {
     /// Downloads what it needs, if need be.
-    fn contender(self, partitions: i32) -> Result<Box<dyn Contender>, Error> {
+    fn system_under_test(self, partitions: i32) -> Result<Box<dyn SystemUnderTest>, Error> {
         let millstream = |delivery| {
             let options = EngineOptions { delivery, ..EngineOptions::default() };
             Box::new(Millstream { options })
         };
-        let flink = |delivery, checkpoints| -> Result<Box<dyn Contender>, Error> {
+        let flink = |delivery, checkpoints| -> Result<Box<dyn SystemUnderTest>, Error> {
             Ok(Box::new(Flink::new(delivery, checkpoints)?))
         };
-        let spark = |mode| -> Result<Box<dyn Contender>, Error> {
+        let spark = |mode| -> Result<Box<dyn SystemUnderTest>, Error> {
             Ok(Box::new(Spark::new(mode, partitions)?))
         };
         let (at_least, exactly) = (Delivery::AtLeastOnce, Delivery::ExactlyOnce);
@@ -168,14 +168,14 @@ impl Flags {
     fn entrants(&self) -> Result<Vec<Entrant>, Error> {
         let peers = Peer::value_variants().iter().copied();
         peers
-            .filter(|peer| self.contender.is_empty() || self.contender.contains(peer))
-            .map(|peer| Ok((peer, peer.contender(self.partitions)?)))
+            .filter(|peer| self.system.is_empty() || self.system.contains(peer))
+            .map(|peer| Ok((peer, peer.system_under_test(self.partitions)?)))
             .collect()
     }
 }
 
 /// Who, and how it is started.
-type Entrant = (Peer, Box<dyn Contender>);
+type Entrant = (Peer, Box<dyn SystemUnderTest>);
 
 struct Bench<'a> {
     flags: &'a Flags,
@@ -198,11 +198,11 @@ impl Bench<'_> {
     }
 
     fn round(&self, entrant: &Entrant, rate: u64, round: u32) -> Result<Outcome, Error> {
-        let (peer, contender) = entrant;
+        let (peer, system) = entrant;
         let configuration = &report::name(peer);
         let label = format!("{configuration}-{rate}-{round}");
         let load = self.flags.load(rate);
-        let outcome = self.stage.run(contender.as_ref(), load, &label, round)?;
+        let outcome = self.stage.run(system.as_ref(), load, &label, round)?;
         eprintln!("{}", round::table_row(configuration, NAME_WIDTH, rate, round, &outcome));
         let Load { size, partitions, seconds, warmup, .. } = load;
         let line = Line { configuration, round, rate, size, partitions, seconds, warmup, outcome };

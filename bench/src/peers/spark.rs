@@ -6,8 +6,8 @@ use std::process::Command;
 use millstream_testkit::cache;
 use millstream_testkit::program::Process;
 
-use crate::contender::{self, Contender, Route};
 use crate::error::Error;
+use crate::system::{self, Route, SystemUnderTest};
 
 const QUERY: &str = include_str!("../../peers/spark.py");
 const REQUIREMENTS: &str = include_str!("../../../tests/spark/requirements.txt");
@@ -30,10 +30,10 @@ impl Spark {
     }
 }
 
-impl Contender for Spark {
+impl SystemUnderTest for Spark {
     fn start(&self, route: Route<'_>, directory: &Path) -> Result<Process, Error> {
         let mut python = Command::new(&self.python);
-        python.arg(contender::write(directory, "spark.py", QUERY)?).arg(self.mode);
+        python.arg(system::write(directory, "spark.py", QUERY)?).arg(self.mode);
         python.arg(&self.jars).args([route.brokers, route.from, route.to]);
         python.arg(directory.join("checkpoint")).arg(self.partitions.to_string());
         python.current_dir(directory).env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");

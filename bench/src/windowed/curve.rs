@@ -10,8 +10,8 @@ use super::live::{self, LiveWindows};
 use super::query::Form;
 use super::{Bench, Flags};
 use crate::error::Error;
-use crate::ground::Ground;
 use crate::report::{self, Report};
+use crate::testbed::TestBed;
 use crate::throughput::Throughput;
 
 /// Characters of a configuration's name.
@@ -29,18 +29,18 @@ struct Point {
 }
 
 /// Runs all points. True if every message was in every table once.
-pub fn run(flags: &Flags, ground: &Ground, report: &Report) -> Result<bool, Error> {
+pub fn run(flags: &Flags, testbed: &TestBed, report: &Report) -> Result<bool, Error> {
     eprintln!("{}", flags.live_settings());
     eprintln!("{} {:>18}", live::table_head(WIDTH), "MB/s per busy core");
     let mut is_complete = true;
     for &keys in &flags.curve_keys {
-        ground.with_topic(&format!("in-{keys}"), flags.topic.partitions, |topic| {
-            let bench = Bench { flags, ground, topic, keys: Some(keys) };
+        testbed.with_topic(&format!("in-{keys}"), flags.topic.partitions, |topic| {
+            let bench = Bench { flags, testbed, topic, keys: Some(keys) };
             let sent = bench.fill()?;
             for round in 1..=flags.topic.repeat {
                 for form in flags.forms() {
                     let drained = bench.round(form, round, &sent)?;
-                    let live = live(flags, ground, form, keys, round)?;
+                    let live = live(flags, testbed, form, keys, round)?;
                     let row = live::table_row(&live, WIDTH);
                     let per_core = drained.throughput.mb_per_busy_core_second;
                     eprintln!("{row} {per_core:>18.1}");
@@ -58,13 +58,13 @@ pub fn run(flags: &Flags, ground: &Ground, report: &Report) -> Result<bool, Erro
 
 fn live(
     flags: &Flags,
-    ground: &Ground,
+    testbed: &TestBed,
     form: Form,
     keys: u64,
     round: u32,
 ) -> Result<live::Line, Error> {
     let run = LiveWindows {
-        ground,
+        testbed,
         live: &flags.live,
         topic: &flags.topic,
         configuration: report::name(&form),

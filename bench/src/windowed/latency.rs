@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::live::{Line, LiveWindows, median, table_head, table_row};
 use super::{Flags, WIDTH};
 use crate::error::Error;
-use crate::ground::Ground;
 use crate::report::{self, Report};
+use crate::testbed::TestBed;
 
 /// What is published for a cluster, windows of a minute: P50, P95 and P99 in milliseconds, all
 /// stages together.
@@ -32,14 +32,14 @@ struct Summary {
 }
 
 /// Runs all rounds. True if every message was in every table once.
-pub fn run(flags: &Flags, ground: &Ground, report: &Report) -> Result<bool, Error> {
+pub fn run(flags: &Flags, testbed: &TestBed, report: &Report) -> Result<bool, Error> {
     eprintln!("{}", flags.live_settings());
     eprintln!("{}", table_head(WIDTH));
     let mut lines = Vec::new();
     for round in 1..=flags.topic.repeat {
         for form in flags.forms() {
             let run = LiveWindows {
-                ground,
+                testbed,
                 live: &flags.live,
                 topic: &flags.topic,
                 configuration: report::name(&form),

@@ -19,15 +19,15 @@ use serde::Serialize;
 
 use super::query::{self, Form, Query, Sent};
 use crate::error::Error;
-use crate::ground::{Ground, TopicFlags};
 use crate::live::{Closing, Live, LiveFlags, Load, Ran};
 use crate::quantiles::{Latencies, OfStage};
 use crate::report;
 use crate::state_size::StateSize;
+use crate::testbed::{TestBed, TopicFlags};
 
 /// A live run of one query.
 pub struct LiveWindows<'a> {
-    pub ground: &'a Ground,
+    pub testbed: &'a TestBed,
     pub live: &'a LiveFlags,
     pub topic: &'a TopicFlags,
     /// What tells it apart in result lines, and in names of topics.
@@ -76,8 +76,8 @@ impl LiveWindows<'_> {
     /// Runs it. `look` gets the directory of the checkpoint at the end, and what the run gave.
     pub fn run(&self, look: impl FnOnce(&Path, &Ran) -> Result<(), Error>) -> Result<Line, Error> {
         let label = format!("{}-{}-live", self.configuration, self.round);
-        self.ground.with_live_topic(&label, self.topic.partitions, |topic| {
-            self.ground.with_directory(&label, |directory| {
+        self.testbed.with_live_topic(&label, self.topic.partitions, |topic| {
+            self.testbed.with_directory(&label, |directory| {
                 let (line, ran) = self.measure(topic, directory)?;
                 look(&directory.join("checkpoint"), &ran)?;
                 Ok(line)
@@ -86,14 +86,14 @@ impl LiveWindows<'_> {
     }
 
     fn measure(&self, topic: &str, directory: &Path) -> Result<(Line, Ran), Error> {
-        let ground = self.ground;
+        let testbed = self.testbed;
         let (window_ms, delay_ms) = (ms(self.window_s), ms(self.delay_s));
         let closing = |last_ms: i64| {
             let watermark_ms = (last_ms / window_ms + 1) * window_ms;
             Closing { time_ms: watermark_ms + delay_ms, watermark_ms }
         };
         let live = Live {
-            ground,
+            testbed,
             flags: self.live,
             topic,
             partitions: self.topic.partitions,
@@ -108,14 +108,14 @@ impl LiveWindows<'_> {
             let first = *first_ms.get_or_insert(window);
             sent.add(usize::try_from(window - first).expect("time goes on"), id);
         })?;
-        let found = query::read(&ground.env, &table)?;
+        let found = query::read(&testbed.env, &table)?;
         let surplus_rows = found.surplus(&sent.found, &table)?;
         let line = self.line(&ran, (window_ms, delay_ms), found.groups, surplus_rows, &table)?;
         Ok((line, ran))
     }
 
     fn pipeline(&self, topic: &str, table: &Path) -> String {
-        let source = self.ground.source(topic);
+        let source = self.testbed.source(topic);
         let gather = [("commitInterval", self.live.commit_interval.as_str())];
         let of_writer: Vec<_> = gather.into_iter().chain(self.of_writer.to_vec()).collect();
         let Self { form, window_s, delay_s, .. } = *self;

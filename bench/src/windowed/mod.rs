@@ -28,12 +28,12 @@ use millstream_store::env::Env;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::ground::{Ground, TopicFlags};
 use crate::in_process::InputKind;
 use crate::live::LiveFlags;
 use crate::messages::{IDS, Messages, Spread, WINDOW_S};
 use crate::report::{self, Report};
 use crate::state_size::StateSize;
+use crate::testbed::{TestBed, TopicFlags};
 use crate::throughput::{Medians, Throughput};
 use query::{Form, Found, Query, Sent};
 
@@ -133,22 +133,22 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     if flags.source == InputKind::InProcess {
         return in_memory::run(env, flags);
     }
-    let ground = Ground::open(env, NAME, &flags.topic)?;
-    let report = Report::new(NAME, Some(&ground.broker));
+    let testbed = TestBed::open(env, NAME, &flags.topic)?;
+    let report = Report::new(NAME, Some(&testbed.broker));
     if flags.latency {
-        return latency::run(flags, &ground, &report);
+        return latency::run(flags, &testbed, &report);
     }
     if flags.curve {
-        return curve::run(flags, &ground, &report);
+        return curve::run(flags, &testbed, &report);
     }
     if flags.snapshots {
-        return snapshots::run(flags, &ground, &report);
+        return snapshots::run(flags, &testbed, &report);
     }
     if flags.soak {
-        return soak::run(flags, &ground, &report);
+        return soak::run(flags, &testbed, &report);
     }
-    ground.with_topic("in", flags.topic.partitions, |topic| {
-        Bench { flags, ground: &ground, topic, keys: flags.keys }.run(&report)
+    testbed.with_topic("in", flags.topic.partitions, |topic| {
+        Bench { flags, testbed: &testbed, topic, keys: flags.keys }.run(&report)
     })
 }
 
@@ -191,7 +191,7 @@ impl Flags {
 
 struct Bench<'a> {
     flags: &'a Flags,
-    ground: &'a Ground,
+    testbed: &'a TestBed,
     topic: &'a str,
     /// Different ids of the messages; `None` for all.
     keys: Option<u64>,
@@ -222,7 +222,7 @@ impl Bench<'_> {
 
     /// Gives what was sent.
     fn fill(&self) -> Result<Found, Error> {
-        let topic = self.ground.open_topic(self.topic)?;
+        let topic = self.testbed.open_topic(self.topic)?;
         let (mut sent, mut messages) = (Sent::default(), Messages::new(self.keys));
         let windows = self.flags.spread();
         for number in 0..self.flags.messages {
@@ -241,14 +241,14 @@ impl Bench<'_> {
 
     fn round(&self, form: Form, round: u32, sent: &Found) -> Result<Line, Error> {
         let configuration = report::name(&form);
-        self.ground.with_directory(&format!("{configuration}-{round}"), |directory| {
+        self.testbed.with_directory(&format!("{configuration}-{round}"), |directory| {
             let table = directory.join("table");
-            let (took, told) = self.ground.run_to_end(
+            let (took, told) = self.testbed.run_to_end(
                 &self.pipeline(form, &table),
                 directory,
                 self.flags.messages,
             )?;
-            let found = query::read(&self.ground.env, &table)?;
+            let found = query::read(&self.testbed.env, &table)?;
             let TopicFlags { partitions, engine_option, .. } = &self.flags.topic;
             Ok(Line {
                 configuration,
@@ -263,7 +263,7 @@ impl Bench<'_> {
     }
 
     fn pipeline(&self, form: Form, table: &Path) -> String {
-        let source = self.ground.source(self.topic);
+        let source = self.testbed.source(self.topic);
         let mut of_writer = self.flags.of_writer();
         of_writer.push(("trigger", "availableNow"));
         Query {

@@ -9,8 +9,8 @@ use super::Flags;
 use super::live::{Line, LiveWindows, median, table_head, table_row};
 use super::query::Form;
 use crate::error::Error;
-use crate::ground::Ground;
 use crate::report::{self, Report};
+use crate::testbed::TestBed;
 
 /// Characters of a configuration's name.
 const WIDTH: usize = 22;
@@ -34,14 +34,14 @@ struct Summary {
 }
 
 /// Runs all rounds. True if every message was in every table once.
-pub fn run(flags: &Flags, ground: &Ground, report: &Report) -> Result<bool, Error> {
+pub fn run(flags: &Flags, testbed: &TestBed, report: &Report) -> Result<bool, Error> {
     eprintln!("{}", flags.live_settings());
     eprintln!("{}", table_head(WIDTH));
     let mut lines = Vec::new();
     for round in 1..=flags.topic.repeat {
         for form in flags.forms() {
             for variant in [WITHOUT, OFTEN] {
-                let line = measure(flags, ground, form, round, variant)?;
+                let line = measure(flags, testbed, form, round, variant)?;
                 report.line("latency", &line)?;
                 eprintln!("{}", table_row(&line, WIDTH));
                 lines.push(line);
@@ -66,14 +66,14 @@ pub fn run(flags: &Flags, ground: &Ground, report: &Report) -> Result<bool, Erro
 
 fn measure(
     flags: &Flags,
-    ground: &Ground,
+    testbed: &TestBed,
     form: Form,
     round: u32,
     variant: Variant,
 ) -> Result<Line, Error> {
     let (name, of_writer) = variant;
     let run = LiveWindows {
-        ground,
+        testbed,
         live: &flags.live,
         topic: &flags.topic,
         configuration: configuration(form, variant),

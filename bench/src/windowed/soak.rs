@@ -9,10 +9,10 @@ use super::live::{Line, LiveWindows};
 use super::query::Form;
 use super::{Flags, WIDTH};
 use crate::error::Error;
-use crate::ground::Ground;
 use crate::live::Ran;
 use crate::quantiles::{Latencies, OfStage};
 use crate::report::{self, Report};
+use crate::testbed::TestBed;
 
 const MINUTE_S: u64 = 60;
 
@@ -53,19 +53,19 @@ struct Third {
 }
 
 /// Runs it for each form. True if every message was in the table once.
-pub fn run(flags: &Flags, ground: &Ground, report: &Report) -> Result<bool, Error> {
+pub fn run(flags: &Flags, testbed: &TestBed, report: &Report) -> Result<bool, Error> {
     eprintln!("{}", flags.live_settings());
     let mut is_complete = true;
     for form in flags.forms() {
-        is_complete &= soak(flags, ground, report, form)?;
+        is_complete &= soak(flags, testbed, report, form)?;
     }
     Ok(is_complete)
 }
 
-fn soak(flags: &Flags, ground: &Ground, report: &Report, form: Form) -> Result<bool, Error> {
+fn soak(flags: &Flags, testbed: &TestBed, report: &Report, form: Form) -> Result<bool, Error> {
     let configuration: String = report::name(&form);
     let run = LiveWindows {
-        ground,
+        testbed,
         live: &flags.live,
         topic: &flags.topic,
         configuration: configuration.clone(),

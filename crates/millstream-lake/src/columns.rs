@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::{
+    Array, ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array, new_null_array,
+};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
+use arrow::error::ArrowError;
 
 /// How rows of a query become rows of a table.
 #[derive(Clone, Debug)]
@@ -192,6 +195,28 @@ fn check_nulls(column: &ArrayRef, field: &Field, path: &str) -> Result<(), Strin
         }
     }
     Ok(())
+}
+
+/// The same values under a type that differs in the names of nested fields only.
+pub(crate) fn retyped(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, ArrowError> {
+    if column.data_type() == kind {
+        return Ok(Arc::clone(column));
+    }
+    Ok(make_array(retyped_data(column.to_data(), kind)?))
+}
+
+fn retyped_data(data: ArrayData, kind: &DataType) -> Result<ArrayData, ArrowError> {
+    let kinds: Vec<&DataType> = match kind {
+        DataType::Struct(fields) => fields.iter().map(|field| field.data_type()).collect(),
+        DataType::List(field) | DataType::LargeList(field) | DataType::Map(field, _) => {
+            vec![field.data_type()]
+        }
+        _ => Vec::new(),
+    };
+    let children = data.child_data().iter().cloned().zip(kinds);
+    let children = children.map(|(child, kind)| retyped_data(child, kind));
+    let children = children.collect::<Result<Vec<_>, _>>()?;
+    data.into_builder().data_type(kind.clone()).child_data(children).build()
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! version N added and removed. The protocol's rules are `delta_kernel`'s ([`kernel`] is its host);
 //! what must be fast or must never be in the way is ours.
 //!
-//! - [`table`]: open, create, append; the sequence of our own commits. [`data_file`], [`columns`]:
-//!   rows to files. [`maintenance`]: what is due beside the stream.
+//! - [`table`]: open, create, append; the sequence of our own commits. [`file_writer`],
+//!   [`data_file`], [`columns`]: rows to files. [`maintenance`]: what is due beside the stream.
 //!   [`applications`]: who has published to a table.
 //! - [`checkpoint`]: the log's checkpoints, and what keeps the log in order.
 //! - [`read`]: tables as rows. [`history`], [`describe`], [`vacuum`]: what `millstream table` does.
@@ -22,6 +22,7 @@ pub mod data_file;
 pub mod describe;
 mod entry;
 pub mod error;
+pub mod file_writer;
 pub mod history;
 #[doc(hidden)]
 pub mod kernel;

@@ -37,7 +37,7 @@ use delta_kernel::{KernelError, SnapshotRef};
 use parking_lot::Mutex;
 
 use crate::columns;
-use crate::data_file::DataFile;
+use crate::data_file::{self, DataFile};
 use crate::entry::{self, Entry};
 use crate::error::TableError;
 use crate::kernel::KernelEngine;
@@ -82,7 +82,7 @@ pub struct Append<'a> {
     /// The files, already written.
     pub files: &'a [DataFile],
     /// The table's version that the files were prepared by
-    /// ([`WritePlan::version`](crate::data_file::WritePlan::version)).
+    /// ([`WritePlan::version`](crate::file_writer::WritePlan::version)).
     pub prepared_by: u64,
     /// What the commit says about itself (`userMetadata`), to be found again with
     /// [`Table::note_of`].
@@ -197,6 +197,16 @@ impl Table {
     /// The columns that files are sorted into directories by.
     pub fn partition_columns(&self) -> Vec<String> {
         self.snapshot().table_configuration().logical_partition_columns().to_vec()
+    }
+
+    /// The number of live files: each one's action is read, and none is kept.
+    pub fn count_files(&self) -> Result<u64, KernelError> {
+        let scan = self.snapshot().scan_builder().build()?;
+        let mut count = 0;
+        for metadata in scan.scan_metadata(&self.engine)? {
+            count = metadata?.visit_scan_files(count, |count, _| *count += 1)?;
+        }
+        Ok(count)
     }
 
     /// Whether the table has the feature that V2 checkpoints need.
@@ -409,7 +419,7 @@ impl Table {
         let mut transaction = self.transaction(snapshot, !append.files.is_empty())?;
         if !append.files.is_empty() {
             let stats_schema = transaction.stats_schema()?;
-            let files = crate::data_file::add_actions(append.files, &stats_schema)?;
+            let files = data_file::add_actions(append.files, &stats_schema)?;
             transaction.add_files(Box::new(ArrowEngineData::new(files)));
         }
         let (info, schema) = commit_info(note)?;

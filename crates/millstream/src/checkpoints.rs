@@ -6,19 +6,26 @@ use millstream_engine::pipeline::Flow;
 use millstream_engine::pipeline::checkpoints::{earlier_default, overlap};
 use millstream_store::directory_name::directory_name;
 
-use crate::load::{Loaded, PipelineFile};
+/// Where the file is that a flow stands in.
+#[derive(Clone, Copy)]
+pub struct FilePlace<'a> {
+    /// Its name, as messages have it.
+    pub name: &'a str,
+    /// Its directory, which locations in it are relative to.
+    pub base_dir: &'a Path,
+}
 
 /// The checkpoint of `flow`; `flag` is `--checkpoint`, below which each has a directory of its own
 /// if the file has several.
-pub fn location(file: &PipelineFile, flow: &Flow, flag: Option<&str>, several: bool) -> String {
+pub fn location(file: FilePlace<'_>, flow: &Flow, flag: Option<&str>, several: bool) -> String {
     match flag {
         Some(flag) if several => below(flag, &directory_name(&flow.name)),
         Some(flag) => flag.to_owned(),
         None if is_url(&flow.checkpoint) => flow.checkpoint.clone(),
         None => {
-            let here = |checkpoint: &str| file.base_dir().join(checkpoint);
+            let here = |checkpoint: &str| file.base_dir.join(checkpoint);
             let own = here(&flow.checkpoint);
-            let earlier = earlier_default(&file.name, &flow.name)
+            let earlier = earlier_default(file.name, &flow.name)
                 .filter(|_| flow.writer.checkpoint_location.is_none())
                 .map(|earlier| here(&earlier));
             match earlier {
@@ -47,11 +54,11 @@ fn below(location: &str, directory: &str) -> String {
 
 /// Refuses flows that would share a checkpoint by ways that only the file system knows, such as
 /// symbolic links; what the text alone tells has been refused before.
-pub fn are_apart(loaded: &[Loaded]) -> Result<(), String> {
-    let streams = loaded.iter().filter(|loaded| loaded.plan.is_stream());
-    let placed: Vec<_> = streams
-        .map(|loaded| (loaded.plan.name(), &loaded.checkpoint, real(&loaded.checkpoint)))
-        .collect();
+///
+/// `flows` are names with checkpoints.
+pub fn are_apart<'a>(flows: impl Iterator<Item = (&'a str, &'a str)>) -> Result<(), String> {
+    let placed: Vec<_> =
+        flows.map(|(flow, checkpoint)| (flow, checkpoint, real(checkpoint))).collect();
     for (index, (flow, checkpoint, place)) in placed.iter().enumerate() {
         let mut earlier = placed[..index].iter();
         if let Some((first, ..)) = earlier.find(|(_, _, other)| overlap(place, other)) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use crate::key_value::key_value;
 use crate::{bench, restart};
 
 /// Runs Spark SQL over live streams, in micro-batches of milliseconds.
@@ -258,16 +259,6 @@ pub enum TableCommand {
 fn duration(text: &str) -> Result<Duration, String> {
     let parsed = millstream_connectors::duration::parse(text);
     parsed.ok_or_else(|| "write a number with a unit, such as 10s, 500ms or 5m".into())
-}
-
-/// `KEY=VALUE` of a flag.
-pub fn key_value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() && !key.trim().contains(' ') => {
-            Ok((key.trim().to_owned(), value.to_owned()))
-        }
-        _ => Err("write KEY=VALUE, such as logs.maxOffsetsPerTrigger=1000".into()),
-    }
 }
 
 fn loopback(text: &str) -> Result<SocketAddr, String> {

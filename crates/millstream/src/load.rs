@@ -16,7 +16,7 @@ use millstream_store::env::{Env, on_deep_stack};
 use millstream_store::error::{Classified, Failure, Kind};
 use thiserror::Error;
 
-use crate::checkpoints;
+use crate::checkpoints::{self, FilePlace};
 use crate::lookup::{Here, Variables};
 use crate::render::{Paint, render};
 
@@ -166,7 +166,9 @@ impl PipelineFile {
         let partitions = available_parallelism().map_or(1, usize::from);
         let base_dir = self.base_dir.clone();
         let setup = Arc::new(Setup { registry, env: env.clone(), base_dir, partitions });
-        let location = |flow: &Flow| checkpoints::location(self, flow, changes.checkpoint, several);
+        let place = FilePlace { name: &self.name, base_dir: &self.base_dir };
+        let location =
+            |flow: &Flow| checkpoints::location(place, flow, changes.checkpoint, several);
         let family = Arc::new(pipeline.flows.iter().map(location).collect::<Vec<_>>());
         let (mut loaded, mut found) = (Vec::new(), Diagnostics::default());
         for flow in flows {
@@ -190,7 +192,9 @@ impl PipelineFile {
             }
         }
         found.into_result().map_err(|found| self.diagnosed(&found))?;
-        checkpoints::are_apart(&loaded).map_err(LoadError::Wrong)?;
+        let streams = loaded.iter().filter(|loaded| loaded.plan.is_stream());
+        let placed = streams.map(|loaded| (loaded.plan.name(), loaded.checkpoint.as_str()));
+        checkpoints::are_apart(placed).map_err(LoadError::Wrong)?;
         Ok(loaded)
     }
 

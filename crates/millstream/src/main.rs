@@ -19,14 +19,11 @@ mod cli;
 mod client_error;
 mod demo;
 mod descriptors;
-#[cfg(test)]
-mod docs_tests;
 mod generate;
 mod hiding;
 mod histogram;
-#[cfg(test)]
-mod hostile_tests;
 mod human;
+mod key_value;
 mod load;
 mod logging;
 mod lookup;
@@ -43,6 +40,8 @@ mod stopping;
 mod supervise;
 mod table;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod validate;
 mod watch;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use arrow::datatypes::{DataType, SchemaRef};
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
-use millstream_lake::data_file::{FileCompression, FileSettings};
+use millstream_lake::file_writer::{FileCompression, FileSettings};
 use millstream_lake::store::CREDENTIALS;
 use millstream_store::secrets::credentials_in_url;
 

@@ -15,8 +15,9 @@ use millstream_engine::api::sink::{
 };
 use millstream_lake::applications::{Application, Said};
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
-use millstream_lake::data_file::{DataFile, FileWriter, WritePlan};
+use millstream_lake::data_file::DataFile;
 use millstream_lake::error::TableError;
+use millstream_lake::file_writer::{FileWriter, WritePlan};
 use millstream_lake::maintenance::{Care, LiveTable};
 use millstream_lake::store::TableStore;
 use millstream_lake::table::{Append, NewTable, Table};

@@ -17,15 +17,13 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arrow::datatypes::SchemaRef;
 use millstream_engine::api::sink::{BatchId, EndOffsets, Failure, Published};
 use millstream_store::crash_points::{self, Step};
-use millstream_store::env::Env;
 use parking_lot::Mutex;
 
 use super::commit_record::{Part, Record, Records};
@@ -33,24 +31,13 @@ use super::durable::{self, TEMPORARY};
 use super::error::FileError;
 use super::listing::modified_ms;
 use super::manifest::Manifest;
-use super::options::WriteOptions;
+use super::target::Target;
 use super::write::PartWriter;
 use crate::gather::Destination;
 
 /// Unfinished files of a process that may still live, where a file system has no locks, are left
 /// alone for so long.
 const ABANDONED: Duration = Duration::from_secs(3_600);
-
-/// Where a directory is, and what is written into it.
-#[derive(Clone)]
-pub(super) struct Target {
-    pub(super) path: PathBuf,
-    pub(super) options: Arc<WriteOptions>,
-    pub(super) schema: SchemaRef,
-    /// Empty for a query that runs once.
-    pub(super) query_id: String,
-    pub(super) env: Env,
-}
 
 /// A directory, open for writing.
 pub(super) struct Directory {

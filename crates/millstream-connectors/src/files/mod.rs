@@ -26,6 +26,7 @@ mod directory;
 mod durable;
 mod error;
 mod file_records;
+mod file_rows;
 mod infer;
 mod lines;
 mod listing;
@@ -40,6 +41,7 @@ mod sink;
 mod source;
 mod source_log;
 mod static_table;
+mod target;
 mod uri;
 mod write;
 

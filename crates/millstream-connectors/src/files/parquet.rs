@@ -11,7 +11,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::error::FileError;
-use super::read::{FileRows, project, record_batch};
+use super::file_rows::{FileRows, project, record_batch};
 
 const RECORD_BATCH_ROWS: usize = 8_192;
 

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::error::ArrowError;
 use millstream_engine::api::dead_letter::Letter;
 use millstream_engine::api::options::OptionError;
 use millstream_engine::api::source::{Failure, RecordBatches};
@@ -15,13 +14,11 @@ use millstream_formats::{RecordDecoder, RecordFormat, Values, text};
 use parking_lot::Mutex;
 
 use super::error::FileError;
+use super::file_rows::{FileRows, project, record_batch};
 use super::lines::{Block, Lines, Skip};
 use super::listing::Found;
 use super::options::{Format, ReadOptions};
 use super::parquet;
-
-/// Rows of one file, before it is known that the file stayed the same while it was read.
-pub(super) type FileRows = Box<dyn Iterator<Item = Result<RecordBatch, FileError>> + Send>;
 
 /// What was seen in all files so far.
 #[derive(Debug, Default)]
@@ -79,16 +76,6 @@ fn record_format(
         }
         Format::Text | Format::Parquet => Ok(None),
     }
-}
-
-/// Columns of `rows` rows, of which there may be none.
-pub(super) fn record_batch(
-    schema: &SchemaRef,
-    columns: Vec<ArrayRef>,
-    rows: usize,
-) -> Result<RecordBatch, ArrowError> {
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
 }
 
 impl Reader {
@@ -218,11 +205,6 @@ impl BlockDecoder {
         self.reader.counters.rows_malformed.fetch_add(decoded.malformed, Ordering::Relaxed);
         Ok(decoded.rows)
     }
-}
-
-/// The schema with the columns `projection` only.
-pub(super) fn project(schema: &SchemaRef, projection: &[usize]) -> SchemaRef {
-    Arc::new(schema.project(projection).expect("a projection names columns of the table"))
 }
 
 /// The rows that `decode` makes of each block of lines.

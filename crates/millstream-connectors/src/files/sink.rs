@@ -11,8 +11,9 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
 use millstream_engine::api::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
 
-use super::directory::{Directory, Target};
+use super::directory::Directory;
 use super::options::WriteOptions;
+use super::target::Target;
 use super::uri;
 use crate::gather::Gather;
 

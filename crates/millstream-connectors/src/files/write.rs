@@ -15,9 +15,9 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
 use super::commit_record::Part;
-use super::directory::Target;
 use super::error::FileError;
 use super::options::WriteOptions;
+use super::target::Target;
 use crate::gather::RowWriter;
 
 /// A row group of a Parquet file is closed when its encoded columns have reached this.

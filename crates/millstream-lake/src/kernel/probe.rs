@@ -8,7 +8,6 @@ use delta_kernel::{KernelResult, Snapshot};
 
 use super::KernelEngine;
 use crate::store::TableStore;
-use crate::table::Table;
 
 /// What a reader finds at the newest version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,16 +44,6 @@ fn add_file(files: &mut BTreeMap<String, i64>, file: ScanFile) {
         name = format!("{name} without {rows}");
     }
     files.insert(name, file.size);
-}
-
-/// The number of live files of an open table: each one's action is read, and none is kept.
-pub fn count_files(table: &Table) -> KernelResult<u64> {
-    let scan = table.snapshot().scan_builder().build()?;
-    let mut count = 0;
-    for metadata in scan.scan_metadata(table.engine())? {
-        count = metadata?.visit_scan_files(count, |count, _| *count += 1)?;
-    }
-    Ok(count)
 }
 
 /// Has the protocol library itself write a checkpoint of the newest version: with sidecars of that

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::TableReader;
 use super::files::Plan;
-use crate::data_file::retyped;
+use crate::columns::retyped;
 use crate::error::TableError;
 use crate::kernel::KernelEngine;
 use crate::store::TableStore;

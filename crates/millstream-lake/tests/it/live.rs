@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
-use millstream_lake::data_file::{FileSettings, FileWriter, WritePlan};
+use millstream_lake::file_writer::{FileSettings, FileWriter, WritePlan};
 use millstream_lake::maintenance::{Care, LiveTable};
 use millstream_lake::table::{Append, NewTable, Table};
 use millstream_store::env::Env;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use millstream_lake::data_file::{DataFile, FileSettings, FileWriter, WritePlan};
+use millstream_lake::data_file::DataFile;
+use millstream_lake::file_writer::{FileSettings, FileWriter, WritePlan};
 use millstream_lake::store::TableStore;
 use millstream_lake::table::{Append, Appended, NewTable, Table};
 use millstream_store::env::Env;

@@ -18,6 +18,7 @@
 use thiserror::Error;
 
 use super::{Entry, Facts};
+use crate::storage::{Storage, StorageError};
 
 const MAGIC: &[u8; 8] = b"MLSTATE1";
 const END: u64 = u64::MAX;
@@ -131,6 +132,16 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Entry>, DecodeError> {
         let length = usize::try_from(length).map_err(|_| DecodeError::CutOff)?;
         entries.push(entry(rest.take(length)?, entries.len())?);
     }
+}
+
+/// The entries of the file `name`, or what is wrong with its bytes.
+pub(super) async fn read(
+    storage: &Storage,
+    name: &str,
+) -> Result<Result<Vec<Entry>, DecodeError>, StorageError> {
+    // A file that was deleted since it was listed reads like one that was cut off.
+    let bytes = storage.get(name).await?.unwrap_or_default();
+    Ok(decode(&bytes))
 }
 
 fn entry(bytes: &[u8], index: usize) -> Result<Entry, DecodeError> {

@@ -20,13 +20,17 @@
 //! Files are flushed to the disk. Their names are taken from the first entry, so a second process
 //! that goes on from the same place finds the name taken and stops.
 
+mod error;
 pub mod file;
 mod read;
-mod snapshot;
+mod snapshot_reader;
+mod snapshot_writer;
 mod write;
 
-pub use read::{ReadError, StateReader};
-pub use snapshot::{Piece, SnapshotReader, SnapshotWriter};
+pub use error::ReadError;
+pub use read::StateReader;
+pub use snapshot_reader::{Piece, SnapshotReader};
+pub use snapshot_writer::SnapshotWriter;
 pub use write::{KeptFiles, StateLog, Ticket, WriteSettings};
 
 use serde::{Deserialize, Serialize};

@@ -2,83 +2,14 @@
 
 use std::collections::VecDeque;
 
-use thiserror::Error;
-
-use super::file::{self, DecodeError};
-use super::snapshot::SnapshotReader;
+use super::error::ReadError;
+use super::file::{DecodeError, read};
+use super::snapshot_reader::SnapshotReader;
 use super::{CHANGES, Entry, Facts, PIECE, SNAPSHOT, changes_name, ids_of, path_of, snapshot_name};
 use crate::checkpoint::Checkpoint;
-use crate::error::{Classified, Kind};
 use crate::layout;
 use crate::offset::BatchId;
-use crate::storage::{Durability, PutError, Storage, StorageError};
-
-/// Why the state cannot be rebuilt.
-#[derive(Debug, Error)]
-pub enum ReadError {
-    /// A file is damaged.
-    #[error(
-        "{path} is damaged: {problem}. State cannot be rebuilt without it: restore the file from a \
-         backup, or use a new checkpoint directory (the query then begins anew)"
-    )]
-    Damaged {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        problem: DecodeError,
-    },
-    /// A file has a number that no query reaches.
-    #[error(
-        "{path} has an impossible number, so no query has written it. Move it out of the \
-         directory, then start the query again"
-    )]
-    OutOfReach {
-        /// The file.
-        path: String,
-    },
-    /// Entries are missing.
-    #[error(
-        "{location} has no entry of micro-batch {missing}, which the state of micro-batch {last} \
-         needs. Restore the missing file from a backup, or use a new checkpoint directory (the \
-         query then begins anew)"
-    )]
-    Missing {
-        /// The directory.
-        location: String,
-        /// The first that is missing.
-        missing: BatchId,
-        /// The last one that is there.
-        last: BatchId,
-    },
-    /// The state was made by other operators than the query has now.
-    #[error(
-        "the checkpoint {location} has the state of another query: {changed}. State fits only the query that made it: restore the former query, or use a new checkpoint \
-         directory (the query then begins anew)"
-    )]
-    QueryChanged {
-        /// The checkpoint.
-        location: String,
-        /// What is different, in words.
-        changed: String,
-    },
-    /// A file cannot be read.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// The marker cannot be written.
-    #[error("cannot begin the state of a query: {0}")]
-    Put(#[from] PutError),
-}
-
-impl Classified for ReadError {
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Damaged { .. } | Self::OutOfReach { .. } | Self::Missing { .. } => Kind::Data,
-            Self::QueryChanged { .. } => Kind::Config,
-            Self::Storage(error) => error.kind(),
-            Self::Put(error) => error.kind(),
-        }
-    }
-}
+use crate::storage::{Durability, Storage, StorageError};
 
 /// Reads `state/` piece by piece.
 pub struct StateReader {
@@ -318,13 +249,4 @@ async fn read_changes(
         Some(entry) if entry.id() != first => Err(DecodeError::OfAnother),
         _ => Ok(entries),
     }))
-}
-
-pub(super) async fn read(
-    storage: &Storage,
-    name: &str,
-) -> Result<Result<Vec<Entry>, DecodeError>, StorageError> {
-    // A file that was deleted since it was listed reads like one that was cut off.
-    let bytes = storage.get(name).await?.unwrap_or_default();
-    Ok(file::decode(&bytes))
 }

@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::file::Encoder;
-use super::{Entry, Facts, SnapshotWriter, StateReader, changes_name};
+use super::read::StateReader;
+use super::{Entry, Facts, changes_name};
 use crate::checkpoint::Checkpoint;
 use crate::crash_points::{self, Step};
 use crate::env::{Env, Task};
@@ -47,7 +48,7 @@ impl WriteSettings {
 
 /// Writes the state log of one checkpoint.
 pub struct StateLog {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     writer: Mutex<Option<Task<()>>>,
 }
 
@@ -131,12 +132,6 @@ impl StateLog {
         drop(queue);
         shared.work.notify_one();
         Ticket { shared: Arc::clone(shared), id }
-    }
-
-    /// Begins to write all state after the micro-batch of `facts`. The entries that it replaces
-    /// go once a later one says that it does not need them.
-    pub fn begin_snapshot(&self, facts: Facts) -> SnapshotWriter {
-        SnapshotWriter::new(Arc::clone(&self.shared), facts)
     }
 
     /// Keeps the files that there are until what this gives is dropped, for one who reads them

@@ -21,8 +21,8 @@ use super::clients::{Settings, failure};
 use super::records::{SIZE_MIN, Tally, encode};
 use super::{Flow, directory, failed, sql_options};
 use crate::app::App;
-use crate::cli::key_value;
 use crate::client_error::ClientError;
+use crate::key_value::key_value;
 
 /// Before the measurement, at the same rate: the flow starts meanwhile.
 const WARM_UP_SECONDS: u64 = 5;

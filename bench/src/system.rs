@@ -6,11 +6,10 @@ use std::process::Command;
 
 use millstream_testkit::program::Process;
 
-use crate::engine::{self, EngineOptions};
 use crate::error::Error;
 
 /// Something that carries records from one topic to another.
-pub trait Contender {
+pub trait SystemUnderTest {
     /// Starts it; its files and its output go to `directory`.
     fn start(&self, route: Route<'_>, directory: &Path) -> Result<Process, Error>;
 
@@ -37,7 +36,7 @@ pub struct Relay {
     pub transactions: bool,
 }
 
-impl Contender for Relay {
+impl SystemUnderTest for Relay {
     fn start(&self, route: Route<'_>, directory: &Path) -> Result<Process, Error> {
         let mut command = this_program()?;
         command.args(["relay", "--brokers", route.brokers]);
@@ -46,22 +45,6 @@ impl Contender for Relay {
             command.arg("--transactions");
         }
         Ok(Process::start("the relay", command, &directory.join("relay.log"))?)
-    }
-}
-
-/// `millstream run`.
-pub struct Millstream {
-    /// How it is run.
-    pub options: EngineOptions,
-}
-
-impl Contender for Millstream {
-    fn start(&self, route: Route<'_>, directory: &Path) -> Result<Process, Error> {
-        engine::start(&engine::kafka_pipeline(route, &self.options), &self.options, directory)
-    }
-
-    fn ends_well(&self) -> bool {
-        true
     }
 }
 
@@ -83,7 +66,7 @@ fn this_file() -> Result<PathBuf, Error> {
     std::env::current_exe().map_err(Error::file("find", "this program"))
 }
 
-/// Writes a file that a contender is started with.
+/// Writes a file that a system under test is started with.
 pub fn write(directory: &Path, name: &str, text: &str) -> Result<PathBuf, Error> {
     let path = directory.join(name);
     fs::write(&path, text).map_err(Error::file("write", &path))?;

@@ -1,7 +1,7 @@
 //! Decisions for queries with two sinks and three, at different places.
 
-use super::tests::{entry, offset, published, recovered};
-use super::*;
+use super::super::*;
+use super::{entry, offset, published, recovered};
 
 /// A sink that has published `id` and stands at ten times its number.
 fn at(id: u64) -> Option<Published> {

@@ -65,7 +65,7 @@ impl TopicFlags {
 }
 
 /// A broker and a directory, for as long as this lives.
-pub struct Ground {
+pub struct TestBed {
     /// The one door to clocks and threads.
     pub env: Env,
     /// What the user gave for the engine.
@@ -77,7 +77,7 @@ pub struct Ground {
     work: WorkDirectory,
 }
 
-impl Ground {
+impl TestBed {
     /// For the benchmark `name`.
     pub fn open(env: &Env, name: &'static str, flags: &TopicFlags) -> Result<Self, Error> {
         flags.check()?;

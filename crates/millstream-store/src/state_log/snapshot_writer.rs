@@ -1,24 +1,20 @@
-//! Snapshots, written and read in pieces: all state may be more than fits into memory.
+//! Snapshots, written in pieces: all state may be more than fits into memory.
 //!
 //! A snapshot of one piece is one file, an entry like any other. One of several has each piece in a
 //! file of its own, and last comes the file that says which they are: before that there is no
 //! snapshot. The pieces' names have something random in them, so that a crash in between leaves
 //! no name that the next snapshot would need; what it leaves is deleted at the next restart.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::file::Encoder;
-use super::read::{self, ReadError};
-use super::write::Shared;
+use super::snapshot_reader::Piece;
+use super::write::{Shared, StateLog};
 use super::{Entry, Facts, PIECE, path_of, snapshot_name};
 use crate::layout;
 use crate::log_writer::WriteError;
 use crate::offset::BatchId;
-use crate::storage::{Durability, Storage};
-
-/// The sections of a piece, as an entry has them: by operator input, rows; empty for none.
-pub type Piece = Vec<Vec<u8>>;
+use crate::storage::Durability;
 
 /// Writes one snapshot. Before [`Self::finish`] there is none.
 pub struct SnapshotWriter {
@@ -30,8 +26,16 @@ pub struct SnapshotWriter {
     bytes: u64,
 }
 
+impl StateLog {
+    /// Begins to write all state after the micro-batch of `facts`. The entries that it replaces
+    /// go once a later one says that it does not need them.
+    pub fn begin_snapshot(&self, facts: Facts) -> SnapshotWriter {
+        SnapshotWriter::new(Arc::clone(&self.shared), facts)
+    }
+}
+
 impl SnapshotWriter {
-    pub(super) fn new(shared: Arc<Shared>, facts: Facts) -> Self {
+    fn new(shared: Arc<Shared>, facts: Facts) -> Self {
         Self { shared, facts, held: Vec::new(), names: Vec::new(), bytes: 0 }
     }
 
@@ -116,46 +120,6 @@ impl SnapshotWriter {
         }
         if let Err(error) = storage.delete_many(names).await {
             tracing::warn!(%error, "old snapshots of the state cannot be deleted");
-        }
-    }
-}
-
-/// Reads one snapshot, piece by piece.
-pub struct SnapshotReader {
-    storage: Storage,
-    facts: Facts,
-    /// The first one where there is only one.
-    whole: Option<Piece>,
-    names: VecDeque<String>,
-}
-
-impl SnapshotReader {
-    pub(super) fn new(storage: Storage, snapshot: Entry) -> Self {
-        let Entry { mut facts, sections } = snapshot;
-        let names = VecDeque::from(std::mem::take(&mut facts.pieces));
-        let whole = names.is_empty().then_some(sections);
-        Self { storage, facts, whole, names }
-    }
-
-    /// Where the query stood.
-    pub fn facts(&self) -> &Facts {
-        &self.facts
-    }
-
-    /// The next piece.
-    ///
-    /// # Errors
-    ///
-    /// It is damaged, or cannot be read.
-    pub async fn next(&mut self) -> Result<Option<Piece>, ReadError> {
-        if let Some(whole) = self.whole.take() {
-            return Ok(Some(whole));
-        }
-        let Some(name) = self.names.pop_front() else { return Ok(None) };
-        let name = path_of(&name);
-        match read::read(&self.storage, &name).await? {
-            Ok(entries) => Ok(entries.into_iter().next().map(|piece| piece.sections)),
-            Err(problem) => Err(ReadError::Damaged { path: self.storage.path_of(&name), problem }),
         }
     }
 }

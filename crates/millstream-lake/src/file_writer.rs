@@ -1,0 +1,347 @@
+//! Data files: rows to Parquet.
+//!
+//! A [`FileWriter`] takes rows of a table as they come and encodes them at once, so that when it is
+//! time to commit only the last row group and the footer are missing. It keeps a file open per
+//! partition it has seen, and closes one that has reached the target size. Files have names of
+//! their own and are no part of the table before a commit says so; an abandoned one is left to
+//! `vacuum`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use delta_kernel::KernelError;
+use delta_kernel::engine::arrow_conversion::TryFromKernel;
+use delta_kernel::schema::StructType;
+use delta_kernel::table_features::ColumnMappingMode;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+
+use crate::checkpoint::PartFileNames;
+use crate::columns::{ColumnMap, retyped};
+use crate::data_file::DataFile;
+use crate::error::TableError;
+use crate::partition::{self, PartitionKey};
+use crate::statistics;
+use crate::store::TableStore;
+use crate::table::{ENGINE, Table};
+
+/// Rows of a row group at most.
+const ROW_GROUP_ROWS: usize = 1 << 20;
+/// A row group is closed when its encoded columns have reached this.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+/// Bounds of text and bytes are cut to this length; they stay bounds.
+const BOUND_BYTES: usize = 32;
+
+/// How data files are written.
+#[derive(Clone, Debug)]
+pub struct FileSettings {
+    /// A file that has reached this many bytes is closed, and another begun.
+    pub target_bytes: u64,
+    /// The codec.
+    pub compression: FileCompression,
+}
+
+/// The codec of data files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileCompression {
+    /// Snappy, as Spark.
+    #[default]
+    Snappy,
+    /// Zstandard, level 1.
+    Zstd,
+    /// None.
+    None,
+}
+
+impl Default for FileSettings {
+    fn default() -> Self {
+        Self { target_bytes: 128 << 20, compression: FileCompression::default() }
+    }
+}
+
+impl FileCompression {
+    fn codec(self) -> Compression {
+        match self {
+            Self::Snappy => Compression::SNAPPY,
+            Self::Zstd => Compression::ZSTD(ZstdLevel::try_new(1).expect("1 is a level")),
+            Self::None => Compression::UNCOMPRESSED,
+        }
+    }
+
+    /// What stands in a file's name before `.parquet`.
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Snappy => ".snappy",
+            Self::Zstd => ".zstd",
+            Self::None => "",
+        }
+    }
+}
+
+/// How rows of one query are written to a table: columns, partitions, statistics. Made once, by
+/// the table's schema; clones are cheap.
+#[derive(Clone)]
+pub struct WritePlan {
+    inner: Arc<PlanInner>,
+}
+
+struct PlanInner {
+    /// The table's version that it was made by.
+    version: u64,
+    columns: ColumnMap,
+    /// Columns in files, as they are called there.
+    physical: SchemaRef,
+    /// Where `physical`'s columns stand in the table's.
+    in_files: Vec<usize>,
+    partitions: Vec<partition::Column>,
+    statistics_of: Vec<Vec<String>>,
+    settings: FileSettings,
+}
+
+impl WritePlan {
+    /// Whether the table has a rule that one of the query's `rows` breaks.
+    pub fn refuses(&self, rows: &RecordBatch) -> bool {
+        self.inner.parts(rows).is_err()
+    }
+
+    /// A plan for rows of `query`. Errors: they do not fit, or the table is not written here.
+    pub fn new(table: &Table, query: &Schema, settings: FileSettings) -> Result<Self, TableError> {
+        let snapshot = table.snapshot();
+        let failed = |error| table.kernel_error("written", error);
+        let transaction = table.transaction(&snapshot, true).map_err(failed)?;
+        // Asked for its checks: column defaults and the like.
+        transaction.write_state().map_err(failed)?;
+        let logical = table.schema_of(&snapshot)?;
+        let columns = ColumnMap::new(query, &logical).map_err(|misfit| TableError::Mismatch {
+            table: table.store().shown(),
+            problem: misfit.to_string(),
+        })?;
+        let partition_by = transaction.logical_partition_columns().to_vec();
+        let is_partition = |field: &Field| partition_by.contains(field.name());
+        let mapping = snapshot.table_configuration().column_mapping_mode();
+        let physical_name = |name: &str| {
+            let field =
+                snapshot.schema().field(name).map(|field| field.physical_name(mapping).to_owned());
+            field.unwrap_or_else(|| name.to_owned())
+        };
+        let partitions = partition_by.iter().map(|name| partition::Column {
+            index: logical.index_of(name).expect("a partition column is a column"),
+            physical_name: physical_name(name),
+        });
+        let in_files =
+            (0..logical.fields().len()).filter(|index| !is_partition(logical.field(*index)));
+        let in_files: Vec<usize> = in_files.collect();
+        let physical =
+            physical_schema(&snapshot.schema(), &partition_by, mapping).map_err(failed)?;
+        let statistics_of = transaction.stats_columns();
+        let statistics_of =
+            statistics_of.iter().map(|name| name.path().iter().map(ToString::to_string).collect());
+        let inner = PlanInner {
+            version: snapshot.version(),
+            columns,
+            physical,
+            in_files,
+            partitions: partitions.collect(),
+            statistics_of: statistics_of.collect(),
+            settings,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The table's version that the plan was made by: rows written by it fit the table as long as
+    /// nobody has changed the schema since.
+    pub fn version(&self) -> u64 {
+        self.inner.version
+    }
+}
+
+impl PlanInner {
+    /// Rows of the query as the table has them, by partition. Errors: the rule that one breaks.
+    fn parts(&self, rows: &RecordBatch) -> Result<Vec<(PartitionKey, RecordBatch)>, String> {
+        let rows = self.columns.apply(rows)?;
+        if self.partitions.is_empty() {
+            return Ok(vec![(PartitionKey::default(), rows)]);
+        }
+        partition::split(&rows, &self.partitions)
+    }
+
+    /// The columns of files, under their names there.
+    fn physical_rows(&self, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        let fields = self.physical.fields().iter().zip(&self.in_files);
+        let columns = fields.map(|(field, index)| retyped(rows.column(*index), field.data_type()));
+        RecordBatch::try_new(Arc::clone(&self.physical), columns.collect::<Result<_, _>>()?)
+    }
+}
+
+/// Columns as they are called in files, with the field ids that column mapping asks for.
+fn physical_schema(
+    logical: &StructType,
+    partition_by: &[String],
+    mapping: ColumnMappingMode,
+) -> Result<SchemaRef, KernelError> {
+    let fields = logical.fields().filter(|field| !partition_by.contains(field.name()));
+    let physical = StructType::try_new(fields.cloned())?.make_physical(mapping)?;
+    Ok(Arc::new(Schema::try_from_kernel(&physical)?))
+}
+
+/// Writes rows of one table, for one commit or several. Belongs to one thread.
+pub struct FileWriter {
+    plan: WritePlan,
+    store: TableStore,
+    open: BTreeMap<PartitionKey, OpenFile>,
+    done: Vec<DataFile>,
+    part_file_names: Option<PartFileNames>,
+}
+
+struct OpenFile {
+    writer: ArrowWriter<Vec<u8>>,
+    /// Columns that hold a NaN, by index in the file.
+    with_nan: BTreeSet<usize>,
+}
+
+impl FileWriter {
+    /// A writer by `plan`.
+    pub fn new(plan: WritePlan, store: &TableStore) -> Self {
+        let (store, open, done) = (store.clone(), BTreeMap::new(), Vec::new());
+        Self { plan, store, open, done, part_file_names: None }
+    }
+
+    /// Draws names until one suits. The checkpoint's cost depends on how many of its parts new
+    /// files fall into, and that on their names.
+    pub fn name_with(&mut self, part_file_names: &PartFileNames) {
+        self.part_file_names = Some(part_file_names.clone());
+    }
+
+    /// What it writes by.
+    pub fn plan(&self) -> &WritePlan {
+        &self.plan
+    }
+
+    /// Takes rows of the query. Encodes them, and puts a file that is large enough into the store.
+    pub fn write(&mut self, rows: &RecordBatch) -> Result<(), TableError> {
+        if rows.num_rows() == 0 {
+            return Ok(());
+        }
+        let refused = |problem| TableError::Row { table: self.store.shown(), problem };
+        let parts = self.plan.inner.parts(rows).map_err(refused)?;
+        for (key, rows) in parts {
+            self.write_partition(key, &rows)?;
+        }
+        Ok(())
+    }
+
+    fn write_partition(&mut self, key: PartitionKey, rows: &RecordBatch) -> Result<(), TableError> {
+        let plan = self.plan.clone();
+        let encoding = |error: &dyn std::fmt::Display| TableError::Encoding {
+            table: self.store.shown(),
+            cause: error.to_string(),
+        };
+        let physical = plan.inner.physical_rows(rows);
+        let physical = physical.map_err(|error| encoding(&error))?;
+        if !self.open.contains_key(&key) {
+            let writer = writer(&plan).map_err(|error| encoding(&error))?;
+            self.open.insert(key.clone(), OpenFile { writer, with_nan: BTreeSet::new() });
+        }
+        let file = self.open.get_mut(&key).expect("it was just put there");
+        file.with_nan.extend(statistics::columns_with_nan(&physical));
+        file.writer.write(&physical).map_err(|error| encoding(&error))?;
+        if file.writer.in_progress_size() >= ROW_GROUP_BYTES {
+            file.writer.flush().map_err(|error| encoding(&error))?;
+        }
+        let bytes = file.writer.bytes_written() + file.writer.in_progress_size();
+        if bytes as u64 >= plan.inner.settings.target_bytes {
+            self.close_file(&key)?;
+        }
+        Ok(())
+    }
+
+    /// Closes all files and gives those written since the last call. They are in the store.
+    pub fn finish(&mut self) -> Result<Vec<DataFile>, TableError> {
+        while let Some(key) = self.open.keys().next().cloned() {
+            self.close_file(&key)?;
+        }
+        Ok(std::mem::take(&mut self.done))
+    }
+
+    /// Forgets what was not finished.
+    pub fn abandon(&mut self) {
+        self.open.clear();
+        let names: Vec<_> = self.done.drain(..).map(|file| file.name).collect();
+        // A file that stays is no part of the table; vacuum finds it.
+        let _ = self.store.delete_many(&names);
+    }
+
+    fn close_file(&mut self, key: &PartitionKey) -> Result<(), TableError> {
+        let Some(mut file) = self.open.remove(key) else { return Ok(()) };
+        let encoding = |error: &dyn std::fmt::Display| TableError::Encoding {
+            table: self.store.shown(),
+            cause: error.to_string(),
+        };
+        let footer = file.writer.finish().map_err(|error| encoding(&error))?;
+        let bytes = std::mem::take(file.writer.inner_mut());
+        let plan = &self.plan.inner;
+        let (name, path) = self.draw_name(key);
+        let size = bytes.len() as u64;
+        let _turn = self.store.in_foreground();
+        self.store
+            .put(&name, bytes.into())
+            .map_err(|error| TableError::store("cannot write to", &self.store.shown(), &error))?;
+        self.done.push(DataFile {
+            path,
+            partition_values: key.values(&plan.partitions),
+            size,
+            modified_ms: self.store.env().now_ms(),
+            rows: u64::try_from(footer.file_metadata().num_rows()).unwrap_or(0),
+            statistics: statistics::of_file(
+                &footer,
+                &plan.physical,
+                &plan.statistics_of,
+                &file.with_nan,
+            ),
+            name,
+        });
+        Ok(())
+    }
+
+    fn draw_name(&self, key: &PartitionKey) -> (String, String) {
+        let plan = &self.plan.inner;
+        let directory = key.directory(&plan.partitions);
+        let extension = plan.settings.compression.extension();
+        loop {
+            let unique = self.store.env().random_uuid();
+            let name = format!("{directory}part-00000-{unique}-c000{extension}.parquet");
+            let path = encoded(&self.store, &name);
+            if self
+                .part_file_names
+                .as_ref()
+                .is_none_or(|part_file_names| part_file_names.wants(&path))
+            {
+                return (name, path);
+            }
+        }
+    }
+}
+
+/// A name as the log has it.
+fn encoded(store: &TableStore, name: &str) -> String {
+    let (root, url) = (store.url().as_str().len(), store.file_url(name));
+    url.as_str()[root..].to_owned()
+}
+
+fn writer(plan: &WritePlan) -> parquet::errors::Result<ArrowWriter<Vec<u8>>> {
+    let properties = WriterProperties::builder()
+        .set_compression(plan.inner.settings.compression.codec())
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_statistics_truncate_length(Some(BOUND_BYTES))
+        .set_created_by(ENGINE.to_owned())
+        .build();
+    let options =
+        ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+    ArrowWriter::try_new_with_options(Vec::new(), Arc::clone(&plan.inner.physical), options)
+}

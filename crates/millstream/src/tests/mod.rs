@@ -1,0 +1,4 @@
+//! Tests of the command as a whole: its documentation, and pipeline files made to break it.
+
+mod docs;
+mod hostile_pipelines;
