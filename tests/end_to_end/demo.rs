@@ -21,6 +21,11 @@ fn the_demo_ends_by_itself_and_shows_alerts_and_latency() {
     let leaks = text.lines().filter(|line| has_social_security_number(line)).count();
     assert!(leaks >= 3, "{leaks} leaks in:\n{text}");
     assert!(text.contains("temperature"), "{text}");
+    // They were shown when they were raised, not collected for seconds: most have a file each.
+    let files = text.lines().find(|line| line.trim_start().starts_with("leaks ")).expect("a line");
+    let count = files.split_once('(').and_then(|(_, rest)| rest.split_once(" files"));
+    let count: usize = count.expect("it has a count").0.parse().expect("a number");
+    assert!(count * 2 >= leaks, "{leaks} leaks in {count} files:\n{text}");
 }
 
 /// Three digits, two, four, with hyphens between.

@@ -15,7 +15,9 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use async_trait::async_trait;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Registry, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec};
-use millstream_engine::api::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
+use millstream_engine::api::sink::{
+    Acknowledgement, Delivery, Failure, OtherQuery, Output, Published, Sink,
+};
 use millstream_engine::api::source::Source;
 use millstream_store::env::{Env, Thread};
 
@@ -168,6 +170,10 @@ impl Sink for TeeSink {
         self.inner.open().await
     }
 
+    async fn other_queries(&mut self) -> Result<Vec<OtherQuery>, Failure> {
+        self.inner.other_queries().await
+    }
+
     async fn ready(&mut self) -> Result<(), Failure> {
         self.inner.ready().await
     }
@@ -197,6 +203,14 @@ impl Sink for TeeSink {
                 Ok(at_us)
             })),
         })
+    }
+
+    fn micro_batches_in_flight_max(&self) -> Option<usize> {
+        self.inner.micro_batches_in_flight_max()
+    }
+
+    async fn flush(&mut self) {
+        self.inner.flush().await;
     }
 
     async fn close(&mut self) -> Result<(), Failure> {

@@ -17,8 +17,10 @@ SELECT timestamp AS ts,
 FROM STREAM ticks;
 
 -- Written as JSON lines, each alert exactly once.
+-- commitInterval 0: an alert is in a file at once; by default a file collects the rows of seconds.
 CREATE TABLE leaks USING json
-OPTIONS ('path' = 'leaks', 'checkpointLocation' = 'checkpoints/pii');
+OPTIONS ('path' = 'leaks', 'checkpointLocation' = 'checkpoints/pii',
+         'commitInterval' = '0');
 
 CREATE FLOW pii AS INSERT INTO leaks
 SELECT ts, service, message

@@ -8,8 +8,10 @@ SELECT timestamp AS ts,
                + CASE WHEN value % 5003 = 2357 THEN 36 ELSE 0 END, 1) AS celsius
 FROM STREAM ticks;
 
+-- commitInterval 0: an alert is in a file at once; by default a file collects the rows of seconds.
 CREATE TABLE too_hot USING json
-OPTIONS ('path' = 'too_hot', 'checkpointLocation' = 'checkpoints/temperature');
+OPTIONS ('path' = 'too_hot', 'checkpointLocation' = 'checkpoints/temperature',
+         'commitInterval' = '0');
 
 CREATE FLOW temperature AS INSERT INTO too_hot
 SELECT ts, generator, celsius, 'above 95 degrees' AS reason
