@@ -14,7 +14,6 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
 use millstream_engine::api::error::ArrowBug;
 use millstream_engine::api::options::{OptionError, OptionSpec};
-use millstream_engine::api::sink::Sink;
 use millstream_engine::api::source::{
     Classified, Failure, InputBatch, Kind, ReadLimit, RecordBatches, Source, SourceLog,
     SourceOffset, SourcePartition, Split,
@@ -34,8 +33,6 @@ const ZONE: &str = "UTC";
 /// Why messages are not read.
 #[derive(Debug, Error)]
 enum ChunksError {
-    #[error("messages in memory are read only")]
-    ReadOnly,
     #[error("'{offset}' is no number of chunks")]
     ForeignOffset { offset: SourceOffset },
     #[error("{0}")]
@@ -47,7 +44,6 @@ enum ChunksError {
 impl Classified for ChunksError {
     fn kind(&self) -> Kind {
         match self {
-            Self::ReadOnly => Kind::Config,
             Self::ForeignOffset { .. } => Kind::Data,
             Self::Columns(_) | Self::Message(_) => Kind::Bug,
         }
@@ -139,10 +135,6 @@ impl Connector for InProcess {
         Ok(schema_of(table))
     }
 
-    fn check_sink(&self, _table: &Table, _schema: &SchemaRef) -> Result<(), OptionError> {
-        Err(OptionError::table("messages in memory are read only", None))
-    }
-
     fn source(
         &self,
         table: &Table,
@@ -156,15 +148,6 @@ impl Connector for InProcess {
             env: context.env.clone(),
             taken: 0,
         }))
-    }
-
-    fn sink(
-        &self,
-        _table: &Table,
-        _schema: &SchemaRef,
-        _context: &FlowContext,
-    ) -> Result<Box<dyn Sink>, Failure> {
-        Err(ChunksError::ReadOnly.into())
     }
 }
 

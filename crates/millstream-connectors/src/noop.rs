@@ -2,10 +2,9 @@
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::connector::{Connector, FlowContext, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
-use millstream_engine::api::source::Source;
 
 /// The `noop` connector.
 pub struct Noop;
@@ -19,21 +18,8 @@ impl Connector for Noop {
         &[]
     }
 
-    fn check_source(&self, _table: &Table, _mode: ReadMode) -> Result<SchemaRef, OptionError> {
-        Err(no_source())
-    }
-
     fn check_sink(&self, _table: &Table, _schema: &SchemaRef) -> Result<(), OptionError> {
         Ok(())
-    }
-
-    fn source(
-        &self,
-        _table: &Table,
-        _mode: ReadMode,
-        _context: &FlowContext,
-    ) -> Result<Box<dyn Source>, Failure> {
-        Err(no_source().into())
     }
 
     fn sink(
@@ -44,11 +30,6 @@ impl Connector for Noop {
     ) -> Result<Box<dyn Sink>, Failure> {
         Ok(Box::new(NoopSink))
     }
-}
-
-fn no_source() -> OptionError {
-    let help = "to generate rows use 'rate'".to_owned();
-    OptionError::table("'noop' drops rows and cannot be read", Some(help))
 }
 
 /// Accepts everything at once.

@@ -7,10 +7,9 @@ mod show;
 mod sink;
 
 use arrow::datatypes::SchemaRef;
-use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::connector::{Connector, FlowContext, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use millstream_engine::api::sink::{Failure, Sink};
-use millstream_engine::api::source::Source;
 pub use show::show;
 pub use sink::{ConsoleSink, OutputClosed};
 
@@ -68,21 +67,8 @@ impl Connector for Console {
         OPTIONS
     }
 
-    fn check_source(&self, _table: &Table, _mode: ReadMode) -> Result<SchemaRef, OptionError> {
-        Err(no_source())
-    }
-
     fn check_sink(&self, table: &Table, _schema: &SchemaRef) -> Result<(), OptionError> {
         ConsoleOptions::parse(&table.options).map(|_| ())
-    }
-
-    fn source(
-        &self,
-        _table: &Table,
-        _mode: ReadMode,
-        _context: &FlowContext,
-    ) -> Result<Box<dyn Source>, Failure> {
-        Err(no_source().into())
     }
 
     fn sink(
@@ -95,11 +81,6 @@ impl Connector for Console {
         let out = Box::new(std::io::stdout());
         Ok(Box::new(ConsoleSink::new(options, schema.clone(), out, context.env.clone())))
     }
-}
-
-fn no_source() -> OptionError {
-    let help = "to generate rows use 'rate', to read a file use 'json', 'csv' or 'text'".to_owned();
-    OptionError::table("'console' prints rows and cannot be read", Some(help))
 }
 
 #[cfg(test)]

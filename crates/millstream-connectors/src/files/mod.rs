@@ -50,7 +50,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 pub use error::FileError;
-use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::connector::{
+    Connector, DeadLetterSupport, FlowContext, ReadMode, Table,
+};
 use millstream_engine::api::dead_letter::Payloads;
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::settings::OutputMode;
@@ -163,7 +165,13 @@ impl Connector for Files {
         Ok(Some(Arc::new(FilesTable::new(options, schema, context))))
     }
 
-    fn dead_letter_source(&self, table: &Table, columns: &SchemaRef) -> Table {
+    fn dead_letters(&self) -> &dyn DeadLetterSupport {
+        self
+    }
+}
+
+impl DeadLetterSupport for Files {
+    fn readable(&self, table: &Table, columns: &SchemaRef) -> Table {
         // Found out from text, a payload would be what stands for its bytes.
         Table { columns: Some(columns.clone()), ..table.clone() }
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use millstream_engine::api::connector::{Connector, FlowContext, Memory, ReadMode, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
-use millstream_engine::api::sink::{Failure, Sink};
+use millstream_engine::api::sink::Failure;
 use millstream_engine::api::source::Source;
 pub use pace::Pace;
 pub use source::RateSource;
@@ -126,10 +126,6 @@ impl Connector for Rate {
         }
     }
 
-    fn check_sink(&self, _table: &Table, _schema: &SchemaRef) -> Result<(), OptionError> {
-        Err(no_sink())
-    }
-
     fn source(
         &self,
         table: &Table,
@@ -142,22 +138,6 @@ impl Connector for Rate {
                 .holding(context.memory.map(Memory::read_ahead)),
         ))
     }
-
-    fn sink(
-        &self,
-        _table: &Table,
-        _schema: &SchemaRef,
-        _context: &FlowContext,
-    ) -> Result<Box<dyn Sink>, Failure> {
-        Err(no_sink().into())
-    }
-}
-
-fn no_sink() -> OptionError {
-    OptionError::table(
-        "'rate' generates rows and cannot be written to",
-        Some("to drop rows use 'noop', to measure them 'stats'".into()),
-    )
 }
 
 fn same_columns(declared: &Schema, ours: &Schema) -> bool {

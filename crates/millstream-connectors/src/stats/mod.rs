@@ -13,10 +13,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::connector::{Connector, FlowContext, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use millstream_engine::api::sink::{Failure, Sink};
-use millstream_engine::api::source::Source;
 pub use sink::StatsSink;
 pub use sketch::{LatencySketch, LatencySummary};
 
@@ -143,21 +142,8 @@ impl Connector for Stats {
         OPTIONS
     }
 
-    fn check_source(&self, _table: &Table, _mode: ReadMode) -> Result<SchemaRef, OptionError> {
-        Err(no_source())
-    }
-
     fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
         StatsOptions::parse(&table.options, schema).map(|_| ())
-    }
-
-    fn source(
-        &self,
-        _table: &Table,
-        _mode: ReadMode,
-        _context: &FlowContext,
-    ) -> Result<Box<dyn Source>, Failure> {
-        Err(no_source().into())
     }
 
     fn sink(
@@ -173,11 +159,6 @@ impl Connector for Stats {
         };
         Ok(Box::new(StatsSink::new(options, file, context.env.clone())))
     }
-}
-
-fn no_source() -> OptionError {
-    let help = "to generate rows use 'rate'".to_owned();
-    OptionError::table("'stats' measures rows and cannot be read", Some(help))
 }
 
 #[cfg(test)]

@@ -143,11 +143,16 @@ pub trait Connector: Send + Sync {
     fn options(&self) -> &'static [OptionSpec];
 
     /// Checks a table that is read, touching nothing but one whose columns are not declared, and
-    /// gives the columns a query sees.
-    fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError>;
+    /// gives the columns a query sees. A connector without sources leaves it out.
+    fn check_source(&self, _table: &Table, _mode: ReadMode) -> Result<SchemaRef, OptionError> {
+        Err(no_source(self.name()))
+    }
 
-    /// Checks a table that is written, for rows of `schema`, touching nothing.
-    fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError>;
+    /// Checks a table that is written, for rows of `schema`, touching nothing. A connector without
+    /// sinks leaves it out.
+    fn check_sink(&self, _table: &Table, _schema: &SchemaRef) -> Result<(), OptionError> {
+        Err(no_sink(self.name()))
+    }
 
     /// The output modes whose rows a table can take.
     fn output_modes(&self) -> &'static [OutputMode] {
@@ -157,18 +162,22 @@ pub trait Connector: Send + Sync {
     /// Makes a source. The table passed `check_source`.
     fn source(
         &self,
-        table: &Table,
-        mode: ReadMode,
-        context: &FlowContext,
-    ) -> Result<Box<dyn Source>, Failure>;
+        _table: &Table,
+        _mode: ReadMode,
+        _context: &FlowContext,
+    ) -> Result<Box<dyn Source>, Failure> {
+        Err(no_source(self.name()).into())
+    }
 
     /// Makes a sink for rows of `schema`. The table passed `check_sink`.
     fn sink(
         &self,
-        table: &Table,
-        schema: &SchemaRef,
-        context: &FlowContext,
-    ) -> Result<Box<dyn Sink>, Failure>;
+        _table: &Table,
+        _schema: &SchemaRef,
+        _context: &FlowContext,
+    ) -> Result<Box<dyn Sink>, Failure> {
+        Err(no_sink(self.name()).into())
+    }
 
     /// A table that can be read whole and again when it changes, for the static side of a join;
     /// `None` where the connector has no such thing.
@@ -180,20 +189,43 @@ pub trait Connector: Send + Sync {
         Ok(None)
     }
 
+    /// What it does about dead letters: by default its tables hold them as any other rows, and its
+    /// records cannot be malformed.
+    fn dead_letters(&self) -> &dyn DeadLetterSupport {
+        &PlainTables
+    }
+}
+
+fn no_source(connector: &str) -> OptionError {
+    let help = "read a table of another connector".to_owned();
+    OptionError::table(format!("'{connector}' only takes rows and cannot be read"), Some(help))
+}
+
+fn no_sink(connector: &str) -> OptionError {
+    let help = "write to a table of another connector".to_owned();
+    OptionError::table(
+        format!("'{connector}' only gives rows and cannot be written to"),
+        Some(help),
+    )
+}
+
+/// What a connector does about dead letters: how its tables hold them, and how those of its own
+/// records are decoded again.
+pub trait DeadLetterSupport: Send + Sync {
     /// What rows of dead letters look like in its tables.
-    fn dead_letter_form(&self) -> Form {
+    fn form(&self) -> Form {
         Form::Table
     }
 
     /// A dead-letter table as one that is read whole, with the columns that its rows were written
     /// with.
-    fn dead_letter_source(&self, table: &Table, _columns: &SchemaRef) -> Table {
+    fn readable(&self, table: &Table, _columns: &SchemaRef) -> Table {
         table.clone()
     }
 
     /// The largest record that one of its tables takes, in bytes, where dead letters have to be
     /// made to fit.
-    fn dead_letter_bytes_max(&self, _table: &Table) -> Option<usize> {
+    fn bytes_max(&self, _table: &Table) -> Option<usize> {
         None
     }
 
@@ -207,6 +239,11 @@ pub trait Connector: Send + Sync {
         Ok(None)
     }
 }
+
+/// Tables that hold dead letters as any other rows, of records that cannot be malformed.
+struct PlainTables;
+
+impl DeadLetterSupport for PlainTables {}
 
 /// The connectors a binary was built with.
 #[derive(Clone, Default)]

@@ -154,7 +154,8 @@ impl LetterSource {
     }
 
     fn payloads(&self) -> Result<Arc<dyn Payloads>, Failure> {
-        let payloads = self.connector.payloads(&*self.table.fresh()?, &self.context)?;
+        let payloads =
+            self.connector.dead_letters().payloads(&*self.table.fresh()?, &self.context)?;
         let table = self.table.name.clone();
         payloads.ok_or_else(|| ReplayError::NothingToDecode { table }.into())
     }

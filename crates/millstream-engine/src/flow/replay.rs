@@ -150,12 +150,12 @@ impl PlannedFlow {
     ) -> Result<LetterBox, Failure> {
         let connector: &dyn Connector = &*letters.connector;
         let sink = letters.sink.fresh()?;
-        let table = connector.dead_letter_source(&sink, letters.layout.schema());
+        let table = connector.dead_letters().readable(&sink, letters.layout.schema());
         let Some(table) = connector.static_table(&table, context)? else {
             let from = letters.sink.name.clone();
             return Err(NotReplayed::WriteOnly { from, connector: connector.name() }.into());
         };
-        let (form, flow) = (connector.dead_letter_form(), self.flow.name.clone());
+        let (form, flow) = (connector.dead_letters().form(), self.flow.name.clone());
         Ok(LetterBox { table, form, flow, condition })
     }
 }

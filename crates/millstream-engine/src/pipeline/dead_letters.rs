@@ -195,7 +195,7 @@ impl Surroundings<'_> {
         wrong: &dyn Fn(String, String) -> Diagnostics,
     ) -> Result<Layout, Diagnostics> {
         let table = &declared.table;
-        let form = declared.connector.dead_letter_form();
+        let form = declared.connector.dead_letters().form();
         let layout = Layout::new(table.columns.as_ref(), form).map_err(|error| {
             let at = self.column_span(&table.name, &error.column).or(declared.span);
             let unfit = Diagnostic { span: at, ..Diagnostic::nowhere(error.problem) };
@@ -220,7 +220,7 @@ impl Surroundings<'_> {
                 wrong(problem, help)
             }
         })?;
-        Ok(layout.with_bytes_max(declared.connector.dead_letter_bytes_max(table)))
+        Ok(layout.with_bytes_max(declared.connector.dead_letters().bytes_max(table)))
     }
 
     fn column_span(&self, table: &str, column: &str) -> Option<Span> {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::connector::{
+    Connector, DeadLetterSupport, FlowContext, ReadMode, Table,
+};
 use millstream_engine::api::dead_letter::{Form, Payloads};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::{Failure, Sink};
@@ -64,15 +66,21 @@ impl Connector for KafkaConnector {
         Ok(Some(Arc::new(whole)))
     }
 
-    fn dead_letter_form(&self) -> Form {
+    fn dead_letters(&self) -> &dyn DeadLetterSupport {
+        self
+    }
+}
+
+impl DeadLetterSupport for KafkaConnector {
+    fn form(&self) -> Form {
         Form::Record
     }
 
-    fn dead_letter_source(&self, table: &Table, _columns: &SchemaRef) -> Table {
+    fn readable(&self, table: &Table, _columns: &SchemaRef) -> Table {
         dead_letters::readable(table)
     }
 
-    fn dead_letter_bytes_max(&self, table: &Table) -> Option<usize> {
+    fn bytes_max(&self, table: &Table) -> Option<usize> {
         let settings = ClientSettings::parse(&table.options, Use::Producer).ok()?;
         Some(settings.record_bytes_max())
     }

@@ -3,7 +3,8 @@
 //! A record that cannot be decoded becomes a [`Letter`] in the split that read it
 //! ([`Split::read_apart`](super::source::Split::read_apart)), and a row that breaks a constraint
 //! does after the plan has run. [`Layout`] says which columns the letters' table gets; a connector
-//! says what its rows look like ([`Form`]) and decodes payloads once more ([`Payloads`]).
+//! says what its rows look like ([`Form`]) and decodes payloads once more ([`Payloads`]); its side
+//! of this is its `DeadLetterSupport`.
 
 mod fit;
 mod layout;
