@@ -91,6 +91,7 @@ fn overlap(args: &Arguments) -> Result<ArrayRef> {
     let items = [left, right].map(|list| super::cast::cast(list.values(), &common, true));
     let [left_items, right_items] = items;
     let (left_items, right_items) = (left_items?, right_items?);
+    // In this form elements of any type, also arrays and structs, can be hashed and compared.
     let rows = RowConverter::new(vec![SortField::new(common)])?;
     let left_rows = rows.convert_columns(&[Arc::clone(&left_items)])?;
     let right_rows = rows.convert_columns(&[Arc::clone(&right_items)])?;
@@ -158,6 +159,7 @@ fn insert(args: &Arguments) -> Result<ArrayRef> {
     })
 }
 
+/// A position comes from the data, and one mistaken value must not take all memory.
 const MOST_ELEMENTS: usize = 1 << 27;
 
 /// Each array with the element argument `item` at a place of it, and NULLs behind that element.
@@ -173,6 +175,7 @@ fn spliced(
     let items = super::cast::cast(list.values(), field.data_type(), true)?;
     let new = super::cast::cast(&args.expanded(item)?, field.data_type(), true)?;
     let first_new = items.len() as u32;
+    // One array to take from, with the new elements behind the old ones.
     let all = concat(&[items.as_ref(), new.as_ref()])?;
     let (mut indices, mut offsets, mut valid) = (Vec::new(), vec![0_i32], Vec::new());
     for row in 0..args.rows {
@@ -181,6 +184,7 @@ fn spliced(
         if let Some((at, nulls)) = place {
             let split = old.start + at.min(old.len()) as u32;
             indices.extend((old.start..split).map(Some));
+            // An index of NULL takes a NULL: no NULL needs to be among the elements.
             indices.extend((old.len()..at).map(|_| None));
             indices.push(Some(first_new + row as u32));
             indices.extend((0..nulls).map(|_| None));

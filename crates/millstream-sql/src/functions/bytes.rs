@@ -129,6 +129,8 @@ impl Unit {
 
     /// `length` units from `position`, which counts from 1, or from -1 at the end.
     fn slice(self, value: &[u8], position: i64, length: i64) -> &[u8] {
+        // 0 means the first unit too. A position before the beginning stays negative here, so that
+        // the units missing there are taken off the length, as in Spark.
         let start = match position {
             1.. => position - 1,
             0 => 0,

@@ -56,6 +56,7 @@ impl PartOf {
     fn at(&self, fields: &Fields, which: Option<&ScalarValue>) -> Result<usize> {
         if self.name == FIELD_OF {
             let name = literal_text(FIELD_OF, which)?;
+            // Two fields may differ in case only; the one written as asked for is then meant.
             let exact = fields.iter().position(|field| field.name() == name);
             let near = fields.iter().position(|field| field.name().eq_ignore_ascii_case(name));
             return match exact.or(near) {
@@ -145,6 +146,7 @@ impl PartOf {
 /// A field, which is NULL where the struct is.
 fn part_of_struct(values: &StructArray, at: usize) -> Result<ArrayRef> {
     let part = values.column(at);
+    // Below a NULL struct its column may hold any value.
     let Some(nulls) = values.nulls() else { return Ok(Arc::clone(part)) };
     let rows = (0..values.len()).map(|row| nulls.is_valid(row).then_some(row as u32));
     let rows: arrow::array::UInt32Array = rows.collect();

@@ -20,6 +20,8 @@ static CACHE: Mutex<Option<HashMap<String, Arc<Regex>>>> = Mutex::new(None);
 /// The compiled `pattern`. Compiling is done once, not for every record batch, and the compiled
 /// form is shared, since the engine learns from the texts that it has seen.
 pub(super) fn compile(pattern: &str) -> Result<Arc<Regex>> {
+    // The lock is held while compiling: the other threads of a query want the same pattern, and
+    // would compile it as well.
     let mut cache = CACHE.lock();
     let cache = cache.get_or_insert_default();
     if let Some(regex) = cache.get(pattern) {
@@ -36,6 +38,8 @@ pub(super) fn compile(pattern: &str) -> Result<Arc<Regex>> {
     }
     let regex = Regex::new(&translate(pattern)).map_err(|error| refused(&reason(&error)))?;
     if cache.len() == CACHED_MAX {
+        // Which patterns will be used again is not known, and those that are come back at the cost
+        // of one compilation.
         cache.clear();
     }
     let regex = Arc::new(regex);
@@ -50,12 +54,15 @@ fn is_possessive(pattern: &str) -> bool {
     let mut chars = pattern.chars();
     while let Some(char) = chars.next() {
         match char {
+            // What is quoted has no quantifiers.
             '\\' if chars.as_str().starts_with('Q') => {
                 let quoted = chars.as_str();
                 let end = quoted.find("\\E").map_or(quoted.len(), |at| at + 2);
                 chars = quoted[end..].chars();
             }
             '\\' => {
+                // The escaped character is skipped, so that `\*+` is a star some times over. The
+                // braces of `\p{L}+` are no quantifier either.
                 let has_name = matches!(chars.next(), Some('p' | 'P' | 'x'));
                 if has_name && chars.as_str().starts_with('{') {
                     chars.by_ref().find(|char| *char == '}');
@@ -116,8 +123,11 @@ fn translate(pattern: &str) -> String {
             'S' => out.push_str(r"[^ \t\n\x0B\f\r]"),
             'h' => out.push_str(r"[ \t\xA0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000]"),
             'R' => out.push_str(r"(?:\r\n|[\n\x0B\f\r\u0085\u2028\u2029])"),
+            // Java's `\Z` is also before a line break at the end.
             'Z' => out.push_str(r"(?:\n?\z)"),
             'e' => out.push_str(r"\x1B"),
+            // A word is of ASCII letters, as for `\w`. `\b{g}` and its like go to the engine, which
+            // refuses what it does not know.
             'b' if !rest.starts_with('{') => out.push_str(r"(?-u:\b)"),
             'Q' => {
                 let (quoted, after) = rest.split_once(r"\E").unwrap_or((rest, ""));
@@ -125,6 +135,7 @@ fn translate(pattern: &str) -> String {
                 rest = after;
             }
             'p' | 'P' => rest = property(escaped, rest, &mut out),
+            // In Rust these are the two ends of a word.
             '<' | '>' => out.push(escaped),
             other => {
                 out.push('\\');
@@ -156,6 +167,7 @@ fn property<'a>(escaped: char, rest: &'a str, out: &mut String) -> &'a str {
             out.push_str(&format!("[[:{not}{class}:]]"));
         }
         None => {
+            // Java writes `\p{IsAlphabetic}` for properties that Rust knows without the `Is`.
             let name = name.strip_prefix("Is").unwrap_or(name);
             out.push_str(&format!("\\{escaped}{{{name}}}"));
         }

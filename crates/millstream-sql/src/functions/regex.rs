@@ -191,6 +191,8 @@ fn split_one(regex: &Regex, text: &str, pieces_max: usize, out: &mut StringBuild
             break;
         }
         let at_end_of_letters = regex.as_str().is_empty() && found.start() == text.len();
+        // These two matches are empty; the engine finds one before the first letter and one behind
+        // the last.
         if found.end() == 0 || at_end_of_letters {
             continue;
         }

@@ -73,6 +73,7 @@ fn merged(starts: &[i64], ends: &[i64]) -> (Vec<i64>, Vec<i64>) {
         let mut end = ends[first];
         let mut next = first + 1;
         while next < starts.len() && starts[next] <= end {
+            // Not simply the later one's end: gaps may differ from row to row.
             end = end.max(ends[next]);
             next += 1;
         }

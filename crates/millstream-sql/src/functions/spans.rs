@@ -165,6 +165,7 @@ pub(super) fn cast_span(
 ) -> Result<ArrayRef> {
     let from = values.data_type();
     match from {
+        // A month has no fixed length, and Spark has types of its own for the parts of an interval.
         DataType::Interval(_) => {
             exec_err!("an INTERVAL of months or of a literal cannot be cast; write it as text")
         }

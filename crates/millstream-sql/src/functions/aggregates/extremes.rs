@@ -76,6 +76,7 @@ impl Accumulator for By {
         let (values, keys) = (&values[0], &values[1]);
         let compare = make_comparator(keys, keys, SortOptions::default())?;
         let rows = (0..keys.len()).filter(|row| keys.is_valid(*row));
+        // First among the rows of the batch, so that a `ScalarValue` is made once a batch only.
         let best =
             rows.reduce(|best, row| if self.is_better(compare(row, best)) { row } else { best });
         let Some(best) = best else { return Ok(()) };

@@ -72,32 +72,31 @@ impl Sums {
         Self { count: 1.0, mean: value, ..Self::default() }
     }
 
-    /// The sums over the values of both.
+    /// The sums over the values of both, after Pébay, "Formulas for Robust, One-Pass Parallel
+    /// Computation of Covariances and Arbitrary-Order Statistical Moments" (2008).
+    ///
+    /// Sums of the values' own powers would be simpler. But where the values are large and near
+    /// each other, those differ only in digits that a double does not have.
     fn and(self, other: Self) -> Self {
         let count = self.count + other.count;
+        // Two empty groups: the division below would make a NaN of them.
         if count == 0.0 {
             return self;
         }
-        let (here, there) = (self.count, other.count);
+        let (n1, n2) = (self.count, other.count);
         let delta = other.mean - self.mean;
         let step = delta / count;
-        let m2 = self.m2 + other.m2 + delta * step * here * there;
+        let m2 = self.m2 + other.m2 + delta * step * n1 * n2;
         let m3 = self.m3
             + other.m3
-            + step * step * delta * here * there * (here - there)
-            + 3.0 * step * (here * other.m2 - there * self.m2);
+            + step * step * delta * n1 * n2 * (n1 - n2)
+            + 3.0 * step * (n1 * other.m2 - n2 * self.m2);
         let m4 = self.m4
             + other.m4
-            + step
-                * step
-                * step
-                * delta
-                * here
-                * there
-                * (here * here - here * there + there * there)
-            + 6.0 * step * step * (here * here * other.m2 + there * there * self.m2)
-            + 4.0 * step * (here * other.m3 - there * self.m3);
-        Self { count, mean: self.mean + step * there, m2, m3, m4 }
+            + step * step * step * delta * n1 * n2 * (n1 * n1 - n1 * n2 + n2 * n2)
+            + 6.0 * step * step * (n1 * n1 * other.m2 + n2 * n2 * self.m2)
+            + 4.0 * step * (n1 * other.m3 - n2 * self.m3);
+        Self { count, mean: self.mean + step * n2, m2, m3, m4 }
     }
 }
 

@@ -41,6 +41,7 @@ fn summed(values: &ArrayRef) -> (i256, i64) {
         }
         _ => {
             let values = values.as_primitive::<Decimal128Type>().iter().flatten();
+            // Wrapping is safe: it takes 2^127 values of 128 bits to fill 256.
             values.fold(i256::ZERO, |sum, value| sum.wrapping_add(i256::from_i128(value)))
         }
     };
@@ -107,8 +108,12 @@ impl MovingDoubles {
     }
 
     fn forget_oldest(&mut self) {
+        // Each value moves from the newer ones to the older ones once, so a step of the frame costs
+        // the same however long the frame is.
         if self.older_sums.is_empty() {
             let mut sum = 0.0;
+            // From the newest back to the oldest, so that the last sum is of all the values and the
+            // one before it is without the oldest: forgetting the oldest is then a pop.
             self.older_sums.extend(self.newer.drain(..).rev().map(|value| {
                 sum += value;
                 sum
@@ -129,6 +134,7 @@ impl Accumulator for MovingDoubles {
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        // Which values go is known: those that came first. Nulls were never kept.
         for _ in values[0].null_count()..values[0].len() {
             self.forget_oldest();
         }

@@ -63,8 +63,11 @@ impl Sums {
         Self { count: 1.0, mean_y: y, mean_x: x, ..Self::default() }
     }
 
-    /// The sums over the pairs of both.
+    /// The sums over the pairs of both, by Chan's formula for merging variances; a pair alone is a
+    /// group of one.
     fn and(self, other: Self) -> Self {
+        // Not only quicker: by the formula, the mean would be divided and multiplied, and so
+        // rounded.
         if self.count == 0.0 {
             return other;
         }
@@ -102,6 +105,7 @@ fn correlation(sums: &Sums) -> Result<Option<f64>> {
     }
     let spread = (sums.xx * sums.yy).sqrt();
     if spread == 0.0 {
+        // As in Spark, whose ANSI mode does not divide by zero.
         return exec_err!(
             "corr divides by zero, as all values of a column are the same; \
              try_divide(covar_pop(x, y), stddev_pop(x) * stddev_pop(y)) is NULL instead"
@@ -114,6 +118,7 @@ fn correlation(sums: &Sums) -> Result<Option<f64>> {
 fn determination(sums: &Sums) -> Result<Option<f64>> {
     Ok(match (sums.count == 0.0 || sums.xx == 0.0, sums.yy == 0.0) {
         (true, _) => None,
+        // A level line explains y wholly where y is always the same.
         (false, true) => Some(1.0),
         (false, false) => Some((sums.xy / sums.xx) * (sums.xy / sums.yy)),
     })

@@ -59,6 +59,7 @@ pub(super) fn summand(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
 pub(super) fn sum_type(summand: &DataType) -> DataType {
     match summand {
         DataType::Decimal128(precision, scale) => {
+            // Spark's rule: ten digits more are room for ten billion of the largest values.
             DataType::Decimal128((precision + 10).min(DECIMAL128_MAX_PRECISION), *scale)
         }
         other => other.clone(),
@@ -81,6 +82,8 @@ fn groups(args: &AccumulatorArgs<'_>, overflow: Overflow) -> Result<Box<dyn Grou
         }
         _ => {
             let args = AccumulatorArgs { is_distinct: false, ..args.clone() };
+            // Doubles do not overflow, so DataFusion's sum does what Spark's does. DISTINCT is
+            // taken off, because equal values were left out before they come here.
             sum_udaf().create_groups_accumulator(args)
         }
     }
@@ -167,6 +170,7 @@ impl<T: ArrowPrimitiveType> Sums<T> {
         self.seen[group] = true;
         match (added::<T>(self.sums[group], value, self.bound), self.overflow) {
             (Some(sum), _) => self.sums[group] = sum,
+            // The sum stays as it was. It may still grow, but the result is NULL.
             (None, Overflow::IsNull) => self.overflowed[group] = true,
             (None, Overflow::Fails) => return too_large(),
         }
@@ -218,6 +222,8 @@ impl<T: ArrowPrimitiveType> GroupsAccumulator for Sums<T> {
         if self.overflow == Overflow::IsNull {
             let overflowed = states[1].as_boolean();
             for (row, group) in groups.iter().enumerate() {
+                // A part that overflowed came with a sum all the same, and the other parts may be
+                // small enough to hide it.
                 self.overflowed[*group] |= overflowed.is_valid(row) && overflowed.value(row);
             }
         }
