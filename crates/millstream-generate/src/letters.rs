@@ -8,6 +8,7 @@
 
 use crate::random::Random;
 
+/// Letters of one random number: 62^10 is below 2^64, and 62^12 is above.
 const BLOCK: usize = 10;
 /// More than there are pairs of letters, so that a masked index needs no check.
 const TABLE: usize = 4_096;
@@ -55,6 +56,7 @@ fn append_from<const PAIRS: u64>(
     for block in blocks {
         *block = block_from::<PAIRS>(table, random);
     }
+    // A whole block more, of which only the beginning is used: simpler than making a shorter one.
     let last = if rest.is_empty() { [0; BLOCK] } else { block_from::<PAIRS>(table, random) };
     rest.copy_from_slice(&last[..rest.len()]);
 }
@@ -74,9 +76,12 @@ fn block_from<const PAIRS: u64>(table: &[[u8; 2]; TABLE], random: &mut Random) -
 /// across units, and then takes longer than everything else.
 #[inline]
 fn block_of<const PAIRS: u64>(table: &[[u8; 2]; TABLE], drawn: u64) -> Option<[u8; BLOCK]> {
+    // 2^64 modulo the number of results: so many numbers are more than a multiple of it.
     let uneven = const { PAIRS.pow(5).wrapping_neg() % PAIRS.pow(5) };
     let mut left = drawn;
     let mut pair = || {
+        // A multiplication in the place of a division with remainder, which takes many times
+        // longer.
         let wide = u128::from(left) * u128::from(PAIRS);
         left = wide as u64;
         table[(wide >> 64) as usize % TABLE]

@@ -66,6 +66,7 @@ impl<'a> Lexer<'a> {
             return self.quoted(first).map(Some);
         }
         let rest = &self.text[self.at..];
+        // The original's lexer takes whatever is longest, and a number where both are as long.
         let (number, name) = (number_length(rest), name_length(rest));
         if number.max(name) == 0 {
             let what = format!("`{first}` is not allowed here");
@@ -169,6 +170,7 @@ fn number_length(text: &[char]) -> usize {
 
 fn integer_length(text: &[char], sign: usize, whole: usize) -> usize {
     let length = match text.get(sign) {
+        // No digit follows a 0: `05` is two numbers, and `-0` is a name.
         Some('0') if sign == 0 => 1,
         Some('1'..='9') => sign + whole,
         _ => return 0,
@@ -193,6 +195,7 @@ fn float_length(text: &[char], sign: usize, whole: usize) -> usize {
     at += exponent;
     let suffix = matches!(text.get(at), Some('f' | 'F' | 'd' | 'D'));
     is_float |= exponent > 0 || suffix;
+    // Without point, exponent or suffix it is a whole number.
     if is_float { at + usize::from(suffix) } else { 0 }
 }
 

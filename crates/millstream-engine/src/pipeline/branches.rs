@@ -68,6 +68,7 @@ fn head(cursor: &mut Cursor<'_>) -> Result<Range<usize>, Diagnostic> {
         if cursor.is_word("INSERT") && cursor.at > table {
             return Ok(from..cursor.at);
         }
+        // An INSERT right behind FROM leaves no table.
         if cursor.at_end() || cursor.is_word("INSERT") {
             let expected = if cursor.at == table { "a table" } else { "INSERT INTO" };
             return Err(cursor.unexpected(expected).help(FORM));
@@ -159,6 +160,7 @@ fn reads_no_stream(cursor: &Cursor<'_>, list: usize) -> Result<(), Diagnostic> {
     let stream = lexemes.windows(3).find(|tokens| {
         (tokens[0].is_word("FROM") || tokens[0].is_word("JOIN"))
             && tokens[1].is_word("STREAM")
+            // `STREAM` alone is a table of that name.
             && (tokens[2].token == Token::LParen || can_name_a_table(&tokens[2]))
     });
     let Some([_, stream, name]) = stream else { return Ok(()) };

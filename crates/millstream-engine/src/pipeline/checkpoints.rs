@@ -70,6 +70,8 @@ pub(super) fn shared(flows: &[Placed<'_>]) -> Vec<Diagnostic> {
 pub fn overlap(one: &str, other: &str) -> bool {
     let (one, other) = (normal(one), normal(other));
     let is_inside = |inner: &Path, outer: &Path| match inner.strip_prefix(outer) {
+        // Only names that a checkpoint has files under: `ck/a` beside them may be another
+        // flow's checkpoint.
         Ok(rest) => rest.components().next().is_none_or(|first| {
             let names = [
                 layout::OFFSETS,
@@ -98,6 +100,7 @@ fn normal(location: &str) -> PathBuf {
             Component::ParentDir if matches!(last(&normal), Some(Component::Normal(_))) => {
                 normal.pop();
             }
+            // There is nothing above the root, so `/..` is `/`. Other `..` at the start stay.
             Component::ParentDir if matches!(last(&normal), Some(Component::RootDir)) => {}
             part => normal.push(part),
         }

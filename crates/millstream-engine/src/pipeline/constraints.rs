@@ -138,6 +138,8 @@ pub(super) fn add(
     let LogicalPlan::Projection(projection) = projected else {
         unreachable!("fitting to a sink is a projection")
     };
+    // Conditions are computed below that projection's names, in one pass with it: the sink may call
+    // the columns otherwise, and have fewer of them.
     let query = projection.input.as_ref().clone();
     let (spark, lexed) = (logical::spark_state(state), Lexed::new(text)?);
     let mut found = Diagnostics::default();
@@ -159,6 +161,7 @@ pub(super) fn add(
         Diagnostics::from(Diagnostic::at(at, blame::tidy(&message)))
     };
     if let Some(all) = showing.into_iter().reduce(Expr::and) {
+        // One column for all constraints: a row is made JSON once, however many it breaks.
         columns.push(shown(&spark, &query, all).map_err(failed)?.alias("__row"));
     }
     let plan = LogicalPlanBuilder::from(query).project(columns);

@@ -123,6 +123,8 @@ impl Pipeline {
         let mut loader = Loader::new(&lexed, &file, tables, console);
         loader.override_options(overrides, lookup, &mut found);
         let flows = loader.flows(file_name, &mut found);
+        // In the order in which they were found: what comes late is often a consequence of what
+        // came first.
         found.0.truncate(DIAGNOSTICS_MAX);
         found.0.sort_by_key(|diagnostic| diagnostic.span.map_or(0, |span| span.start));
         found.forget_repeats();
@@ -292,6 +294,7 @@ impl<'a> Loader<'a> {
                 Some((table, option)) => {
                     let mut known = self.tables.iter_mut().chain(&mut self.console);
                     let known = known.find(|own| own.table.name.eq_ignore_ascii_case(table));
+                    // No flow shares the table yet, so it can still be changed.
                     let Some(known) = known.and_then(Arc::get_mut) else {
                         found.0.push(no_such_override(key, table, self.file));
                         continue;
@@ -335,6 +338,7 @@ impl<'a> Loader<'a> {
                     Some(self.branch(query?, sink?, branch))
                 })
                 .collect();
+            // A flow of which a branch is wrong would only repeat that branch's error.
             if let Some(branches) = branches.into_iter().collect() {
                 let flow = self.flow(name, branches, &declaration.constraints, file_name);
                 flows.extend(found.take(flow));

@@ -25,12 +25,19 @@ enum Piece {
 #[derive(Clone, Copy, Debug, Default)]
 struct Conversion {
     letter: char,
+    /// `-`: at the left of its width.
     left: bool,
+    /// `+`: a sign also before positive numbers.
     plus: bool,
+    /// A space: one in the place of that sign.
     space: bool,
+    /// `0`: zeros, and not spaces, fill the width.
     zeros: bool,
+    /// `,`: one after each three digits.
     commas: bool,
+    /// `(`: parentheses, and not a minus, around negative numbers.
     parentheses: bool,
+    /// `#`: a decimal point also where no digit follows it.
     alternate: bool,
     width: Option<usize>,
     precision: Option<usize>,
@@ -73,6 +80,8 @@ impl Reader<'_> {
         Problem::new(what, "write one as %.2f, %8.3e or %s")
     }
 
+    /// What follows a `%`. `ordinary` counts the specifiers that take the next argument, and there
+    /// is only one argument.
     fn specifier(&mut self, ordinary: &mut usize) -> Result<Piece, Problem> {
         let is_ordinary = self.argument(*ordinary)?;
         let mut conversion = Conversion::default();
@@ -131,6 +140,7 @@ impl Reader<'_> {
 }
 
 impl Conversion {
+    /// False if it is no flag.
     fn set_flag(&mut self, flag: char) -> bool {
         let field = match flag {
             '-' => &mut self.left,
@@ -147,6 +157,7 @@ impl Conversion {
     }
 
     fn check(&self) -> Result<(), &'static str> {
+        // Java refuses these when it runs; here a template is refused before its first message.
         let any_sign = self.plus || self.space || self.zeros || self.parentheses;
         match self.letter {
             _ if (self.left || self.zeros) && self.width.is_none() => Err("has no width"),
@@ -173,6 +184,7 @@ impl Conversion {
             _ => ("", ""),
         };
         if !value.is_finite() {
+            // Java fills up `Infinity` and `NaN` with spaces, even if zeros are asked for.
             let plain = Self { zeros: false, ..*self };
             let (before, after) = if value.is_nan() { ("", "") } else { (before, after) };
             return plain.write_padded(before, special(value.abs()), after, out);
@@ -188,6 +200,7 @@ impl Conversion {
             'e' | 'E' => self.scientific(digits, precision),
             _ => {
                 let precision = precision.max(1);
+                // Before its exponent is looked at: 9.9999999 may round to 10.
                 digits.round_to(precision);
                 let exponent = digits.point - 1;
                 if digits.length == 0 || (-4..precision).contains(&exponent) {

@@ -2,7 +2,7 @@
 //!
 //! Two ways find a secret, because each misses what the other finds:
 //!
-//! - by its place in the text ([`places`]): the value of an option whose name says that it is one
+//! - by its place in the text (`places`): the value of an option whose name says that it is one
 //!   ([`is_secret_key`]), the user and password of a URL, a signature among a URL's parameters, a
 //!   private key in PEM. This needs no earlier knowledge, so it works on a pipeline file that
 //!   cannot be read, and on the texts of other libraries;

@@ -12,10 +12,10 @@
 //! ```
 //!
 //! Entries are handed over one by one and written several to a file, in the background: a file is
-//! begun when [`GATHERING`] has passed since the last one, or at once when somebody waits. Who
-//! publishes rows waits ([`Ticket::written`]): what the outside has seen must follow from state
-//! that survives. A micro-batch that only gathers rows, as most do that fill a window, waits for
-//! nothing; after a crash its rows are read again.
+//! begun when [`WriteSettings::gathering`] has passed since the last one, or at once when somebody
+//! waits. Who publishes rows waits ([`Ticket::written`]): what the outside has seen must follow
+//! from state that survives. A micro-batch that only gathers rows, as most do that fill a window,
+//! waits for nothing; after a crash its rows are read again.
 //!
 //! Files are flushed to the disk. Their names are taken from the first entry, so a second process
 //! that goes on from the same place finds the name taken and stops.
