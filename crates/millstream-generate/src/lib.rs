@@ -3,10 +3,10 @@
 //! Google's "Streaming Data Generator" takes the same templates. Text is copied as it stands;
 //! `{{integer(1,10)}}` and other calls in double braces are replaced by a value for each message:
 //!
-//! 1. `repeat` finds `'{{repeat(3)}}',` and what it repeats. The original copies that text; here
+//! 1. [`repeat`] finds `'{{repeat(3)}}',` and what it repeats. The original copies that text; here
 //!    it becomes a loop.
-//! 2. `scan` finds the tokens between the braces, and `call` makes a `call::Call` of each, of
-//!    the pieces that `token` reads. What has only constants as arguments is checked and prepared
+//! 2. [`scan`] finds the tokens between the braces, and [`call`] makes a [`call::Call`] of each, of
+//!    the pieces that [`token`] reads. What has only constants as arguments is checked and prepared
 //!    now, once.
 //! 3. [`Template`] is the list of those steps; it does not change any more and may be shared.
 //! 4. [`Generator`] walks the list for each message and appends bytes. It owns what outlives a

@@ -14,7 +14,7 @@
 //! - it is somebody else's: the attempt goes on at the version after the newest.
 //!
 //! However the snapshot comes to a version that was not committed here, every entry up to it is
-//! looked at (`Table::advance`). Another schema or protocol ends what was prepared by the one
+//! looked at ([`Table::advance`]). Another schema or protocol ends what was prepared by the one
 //! before, and a commit for one of our queries by another process ends that query here: its rows
 //! and ours overlap, whatever the numbers of their micro-batches.
 //!

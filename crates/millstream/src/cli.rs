@@ -96,6 +96,8 @@ pub struct RunArguments {
     /// The checkpoint: a directory, or an object store's URL. With several flows in the file each
     /// has a directory in it. Overrides 'checkpointLocation' in the file. [default:
     /// .millstream/<file>/<flow> in the directory of the file]
+    // Help is plain text, in which `<file>` is no tag.
+    #[allow(rustdoc::invalid_html_tags)]
     #[arg(long, value_name = "DIR")]
     pub checkpoint: Option<String>,
     /// When micro-batches start: '0 seconds' (as soon as there is input), an interval such as

@@ -4,7 +4,7 @@
 //! micro-batch is `millstream_engine::driver`; what touches the world is `millstream_connectors`.
 //!
 //! - [`cli`] says what can be asked for, [`load`] turns a pipeline file into planned flows;
-//! - [`run`], [`replay`], [`validate`], [`demo`], [`bench`], [`generate`], [`table`] and
+//! - [`run`], [`replay`], [`validate`], [`demo`], [`mod@bench`], [`generate`], [`table`] and
 //!   [`checkpoint_show`] are the commands;
 //! - [`watch`] counts what a flow does, and [`terminal`], [`progress_json`] and [`metrics`] show
 //!   it; [`announce`] and [`report`] have the words for what happens and how a flow ended;

@@ -144,11 +144,11 @@ pub enum ReadLimit {
 
 /// A source that can be read in offset ranges, by one query.
 ///
-/// The driver's order of calls is: `open`; then `replay` if a logged micro-batch was not
-/// published; then `start`; then any number of `arrived`, `take` and `committed`; then `close`.
-/// For the triggers `once` and `availableNow`, and for a batch query, `fix_end` is called after
-/// `start` and `take` gives nothing beyond that end. Once the query has failed, `replay` may be
-/// called again before `close`, to find a record.
+/// The driver's order of calls is: `open`; then `replay` if a logged micro-batch was not published;
+/// then `start`; then any number of `data_available`, `poll` and `committed`; then `close`. For the
+/// triggers `once` and `availableNow`, and for a batch query, `fix_end` is called after `start` and
+/// `poll` gives nothing beyond that end. Once the query has failed, `replay` may be called again
+/// before `close`, to find a record.
 #[async_trait]
 pub trait Source: Send {
     /// What the source is, in Spark's words, for example `KafkaV2[Subscribe[in]]`.
@@ -197,7 +197,7 @@ pub trait Source: Send {
     /// Hands over what has arrived and was not taken yet, or `None`. Never waits.
     fn poll(&mut self, limit: ReadLimit) -> Result<Option<InputBatch>, Failure>;
 
-    /// Completes when `take` would give something, or fail, or the source is `at_end`.
+    /// Completes when `poll` would give something, or fail, or the source is `at_end`.
     /// Dropping the future loses nothing.
     async fn data_available(&mut self);
 

@@ -2,10 +2,10 @@
 //!
 //! Most queries have one branch, and then this adds nothing: the splits go into its plan, the
 //! result into its sink. Where several branches read the same sources, each split is decoded once,
-//! with the columns that any of the plans asks for ([`decoded`](super::decoded)). Then one branch
-//! after the other runs its plan and hands the result to its sink, all under the number of the
-//! micro-batch. So the first branch's rows are on their way before the second one computes, and a
-//! micro-batch is acknowledged when every sink has acknowledged it.
+//! with the columns that any of the plans asks for ([`decoded`]). Then one branch after the other
+//! runs its plan and hands the result to its sink, all under the number of the micro-batch. So the
+//! first branch's rows are on their way before the second one computes, and a micro-batch is
+//! acknowledged when every sink has acknowledged it.
 //!
 //! Rows that are rejected on the way have sinks of their own
 //! ([`side_outputs`](super::side_outputs)). There is one list of all sinks

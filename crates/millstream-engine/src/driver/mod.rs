@@ -29,7 +29,7 @@
 //! A query may have several branches, each with a plan and a sink ([`branches`]): they share steps
 //! 1 and 2, and in step 5 a micro-batch counts when every sink has acknowledged it.
 //!
-//! [`Source::poll`]: crate::api::source::Source::take
+//! [`Source::poll`]: crate::api::source::Source::poll
 
 pub mod batch_query;
 pub mod branch;

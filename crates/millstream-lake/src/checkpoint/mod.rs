@@ -1,14 +1,14 @@
 //! Checkpoints of a table's log that cost what changed, not what the table holds.
 //!
 //! One checkpoint, from the commits to the hint:
-//! 1. the last checkpoint is remembered, or found by one listing (`base`);
-//! 2. the commits above it are fetched by their names and reconciled into a delta (`commits`);
+//! 1. the last checkpoint is remembered, or found by one listing ([`base`]);
+//! 2. the commits above it are fetched by their names and reconciled into a delta ([`commits`]);
 //! 3. the files of the last checkpoint that the delta does not touch stay, others are to be written
-//!    anew (`plan`);
-//! 4. those are written, old row groups as the bytes they are where possible (`build`, `part`);
-//! 5. what was written is read back and counted, then gets its names in one burst (`publish`);
-//! 6. the hint moves forward (`hint`), and the writer of data files is told which names keep the
-//!    next checkpoint cheap (`part_file_names`).
+//!    anew ([`plan`]);
+//! 4. those are written, old row groups as the bytes they are where possible ([`build`], [`part`]);
+//! 5. what was written is read back and counted, then gets its names in one burst ([`publish`]);
+//! 6. the hint moves forward ([`hint`]), and the writer of data files is told which names keep the
+//!    next checkpoint cheap ([`part_file_names`]).
 //!
 //! Three layouts, all of them read by every reader of today: one classic file while the table is
 //! small; then parts, placed by a hash ([`placement`]); V2 with sidecars if the table has that

@@ -1,11 +1,11 @@
 //! Reading a table, as rows in Arrow.
 //!
 //! A [`TableReader`] stands at one version. One read, from the log to rows:
-//! 1. the log is replayed up to that version: which files are live (`files`);
+//! 1. the log is replayed up to that version: which files are live ([`files`]);
 //! 2. files whose partition values or statistics rule the predicate out are left out
-//!    (`predicate`);
+//!    ([`predicate`]);
 //! 3. a few threads take file after file, decode it, leave out rows that its deletion vector names,
-//!    and bring columns to the table's names and types (`rows`);
+//!    and bring columns to the table's names and types ([`rows`]);
 //! 4. the caller takes record batches from a short queue, so that memory stays bounded.
 //!
 //! It deliberately does not filter rows: a predicate only saves files, and whoever asked has to

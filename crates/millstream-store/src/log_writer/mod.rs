@@ -14,7 +14,7 @@
 //! At most [`Settings::in_flight_max`] entries of each log wait to be written: with slow storage
 //! the calls wait, and micro-batches grow instead of the log falling behind. After a failed write
 //! nothing more is written, and all tickets since then fail. Old entries are deleted in the
-//! background (`purge`).
+//! background ([`purge`]).
 
 mod local;
 mod object;

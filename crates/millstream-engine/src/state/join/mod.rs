@@ -9,7 +9,7 @@
 //! other side if it never met a partner.
 //!
 //! Input rows have the side's columns first, then the columns of [`SideSpec`]. Whether a row has
-//! met a partner is its mark in the [`RowLog`]; in a snapshot it is a column of the row.
+//! met a partner is its mark in the `RowLog`; in a snapshot it is a column of the row.
 
 mod side;
 mod spec;
