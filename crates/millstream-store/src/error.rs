@@ -31,18 +31,14 @@ pub trait Classified: Error + Send + Sync + 'static {
     fn kind(&self) -> Kind;
 }
 
-/// Any classified error, where several layers meet.
+/// Any classified error, where several layers meet. It is made of one, and never of a text: what an
+/// error of a library means here is said by an enum of ours that has it in a field.
 pub struct Failure {
     kind: Kind,
     cause: Box<dyn Error + Send + Sync>,
 }
 
 impl Failure {
-    /// Wraps an error of a library that cannot classify itself.
-    pub fn new(kind: Kind, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { kind, cause: cause.into() }
-    }
-
     /// What the caller should do.
     pub fn kind(&self) -> Kind {
         self.kind

@@ -17,8 +17,9 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::RwLock;
 
+use crate::api::error::ArrowBug;
 use crate::api::filter::Filter;
-use crate::api::source::{Failure, Kind, Records, StaticTable, Traced};
+use crate::api::source::{Failure, Records, StaticTable, Traced};
 
 /// A static table with its rows as last read.
 pub struct LoadedTable {
@@ -83,7 +84,7 @@ impl LoadedTable {
             for Traced { rows, numbers } in records.read(&all, false)? {
                 let columns = rows.columns().to_vec();
                 let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns);
-                let rows = rows.map_err(|error| Failure::new(Kind::Bug, error.to_string()))?;
+                let rows = rows.map_err(ArrowBug)?;
                 traced.push(TracedRows { rows, of: Some((Arc::clone(&records), numbers)) });
             }
         }
