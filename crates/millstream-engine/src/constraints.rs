@@ -239,7 +239,7 @@ impl Checks {
     }
 }
 
-/// The rows that `constraint` puts aside and none before it has.
+/// The rows that `constraint` rejects and none before it has.
 fn letters(
     constraint: &Constraint,
     holds: &BooleanArray,

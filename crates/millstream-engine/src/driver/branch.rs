@@ -6,7 +6,7 @@ use millstream_store::env::Env;
 use crate::api::sink::Sink;
 use crate::api::source::{Failure, Split};
 use crate::plan::StreamPlan;
-use crate::plan::failing_rows::Sifted;
+use crate::plan::failing_rows::RunOutcome;
 use crate::plan::stateful_plan::Ran;
 use crate::state::micro_batch::MicroBatchFacts;
 
@@ -26,13 +26,13 @@ pub(super) async fn run(
     plan: &mut StreamPlan,
     env: &Env,
     splits: Splits,
-) -> Result<Sifted, Failure> {
+) -> Result<RunOutcome, Failure> {
     let StreamPlan::Stateless(plan) = plan else {
         unreachable!("the driver runs queries with state another way")
     };
-    let sifted = plan.run_sifting(env, splits).await?;
+    let outcome = plan.run_rejecting(env, splits).await?;
     crash_points::reached(Step::AfterRun);
-    Ok(sifted)
+    Ok(outcome)
 }
 
 /// Runs the plan of a branch of a query with state; it need not have any itself.
@@ -45,9 +45,9 @@ pub(super) async fn run_with_state(
     let ran = match plan {
         StreamPlan::Stateful(plan) => plan.run(env, facts, splits).await?,
         StreamPlan::Stateless(plan) => {
-            let sifted = plan.run_sifting(env, splits).await?;
+            let outcome = plan.run_rejecting(env, splits).await?;
             let (changes, rejected) = (Vec::new(), Vec::new());
-            Ran { partitions: sifted.partitions, changes, rejected }
+            Ran { partitions: outcome.partitions, changes, rejected }
         }
     };
     crash_points::reached(Step::AfterRun);

@@ -316,7 +316,7 @@ impl Branches {
                     plan.apply(env, facts, plan.changes(own)?, is_wanted).await?
                 }
                 (StreamPlan::Stateless(plan), Some(input)) if is_wanted => {
-                    plan.run_sifting(env, input.splits()).await?.partitions
+                    plan.run_rejecting(env, input.splits()).await?.partitions
                 }
                 _ => Vec::new(),
             };

@@ -68,7 +68,7 @@ pub(super) async fn run_all(
         let (Some(kept), StreamPlan::Stateless(plan)) = (kept, plan) else {
             return Err(RunAllError::NothingShared.into());
         };
-        let ran = plan.sift(env, kept, &all.keys().copied().collect()).await?;
+        let ran = plan.run_in_pieces(env, kept, &all.keys().copied().collect()).await?;
         if !ran.rejected.is_empty() {
             return Err(RunAllError::NotRepeatable.into());
         }

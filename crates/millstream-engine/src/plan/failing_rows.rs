@@ -44,14 +44,14 @@ pub(crate) type RecordId = (usize, usize, u64);
 
 /// The result of a plan's run.
 #[derive(Default)]
-pub struct Sifted {
+pub struct RunOutcome {
     /// The result, by partition.
     pub partitions: Vec<Vec<RecordBatch>>,
-    /// The records that were put aside, in order.
+    /// The records that were rejected, in order.
     pub(crate) rejected: Vec<Rejected>,
 }
 
-/// A record that was put aside.
+/// A record that an expression rejected.
 pub(crate) struct Rejected {
     pub(crate) id: RecordId,
     pub(crate) letter: Letter,
@@ -88,31 +88,31 @@ struct Loaded {
 /// The place of a row: the index in `loaded`, and the row there.
 type RowAt = (usize, usize);
 
-struct Sifting<'a> {
+struct RejectingRun<'a> {
     plan: &'a mut QueryPlan,
     env: &'a Env,
     on_error: OnError,
     loaded: Vec<Loaded>,
     rows: Vec<RowAt>,
-    sifted: Sifted,
+    outcome: RunOutcome,
     /// True once the plan has run without rows: a plan that fails even then is not failed by a row.
     is_sound: bool,
 }
 
 impl QueryPlan {
-    /// As [`Self::run`]; where that fails with some rows, they are put aside, or the failure says
+    /// As [`Self::run`]; where that fails with some rows, they are rejected, or the failure says
     /// which it is and what fails with it.
-    pub(crate) async fn run_sifting(
+    pub(crate) async fn run_rejecting(
         &mut self,
         env: &Env,
         inputs: Vec<Vec<Box<dyn Split>>>,
-    ) -> Result<Sifted, Failure> {
+    ) -> Result<RunOutcome, Failure> {
         let kept = kept(&inputs);
         match (self.run(env, inputs).await, kept) {
-            (Ok(partitions), _) => Ok(Sifted { partitions, rejected: Vec::new() }),
+            (Ok(partitions), _) => Ok(RunOutcome { partitions, rejected: Vec::new() }),
             (Err(failure), Some(kept)) if is_computed(&failure) => {
                 tracing::debug!(%failure, "the rows of a micro-batch are looked at one by one");
-                self.sift(env, kept, &BTreeSet::new()).await
+                self.run_in_pieces(env, kept, &BTreeSet::new()).await
             }
             (Err(failure), _) => Err(failure),
         }
@@ -120,12 +120,12 @@ impl QueryPlan {
 
     /// Runs the plan over the rows of the records `kept`, but for `without`, in as many pieces as
     /// are needed.
-    pub(crate) async fn sift(
+    pub(crate) async fn run_in_pieces(
         &mut self,
         env: &Env,
         kept: Kept,
         without: &BTreeSet<RecordId>,
-    ) -> Result<Sifted, Failure> {
+    ) -> Result<RunOutcome, Failure> {
         let partitions = self.output_partitions();
         let on_error = self.on_error();
         self.forget_event_times();
@@ -135,11 +135,11 @@ impl QueryPlan {
             let is_wanted = |row: &usize| !without.contains(&part.id(*row));
             rows.extend((0..part.rows.num_rows()).filter(is_wanted).map(|row| (at, row)));
         }
-        let sifted = Sifted { partitions: vec![Vec::new(); partitions], rejected: Vec::new() };
+        let outcome = RunOutcome { partitions: vec![Vec::new(); partitions], rejected: Vec::new() };
         let is_sound = false;
-        let mut sifting = Sifting { plan: self, env, on_error, loaded, rows, sifted, is_sound };
-        sifting.all().await?;
-        Ok(sifting.sifted)
+        let mut run = RejectingRun { plan: self, env, on_error, loaded, rows, outcome, is_sound };
+        run.all().await?;
+        Ok(run.outcome)
     }
 
     /// The place of the first record from which alone the plan makes rows that are `wanted`.
@@ -208,7 +208,7 @@ impl Loaded {
     }
 }
 
-impl Sifting<'_> {
+impl RejectingRun<'_> {
     /// Halves what fails until it is one row, in order.
     async fn all(&mut self) -> Result<(), Failure> {
         let mut ranges = Vec::new();
@@ -237,14 +237,14 @@ impl Sifting<'_> {
         let inputs = self.inputs(range);
         let ran = self.plan.run_here(self.env, inputs).await;
         // The times of a run that failed must not move the watermark: its rows run again in
-        // halves, and those that are put aside do not count.
+        // halves, and those that are rejected do not count.
         if ran.is_err() {
             self.plan.forget_event_times();
         }
         self.plan.put_back_event_times(seen);
         // All into one partition: runs follow each other in the order of the rows, which several
         // partitions would lose.
-        self.sifted.partitions[0].extend(ran?);
+        self.outcome.partitions[0].extend(ran?);
         Ok(())
     }
 
@@ -252,7 +252,7 @@ impl Sifting<'_> {
         inputs(self.plan, &self.loaded, &self.rows[range])
     }
 
-    /// Puts a row that fails by itself aside, or returns its error.
+    /// Rejects a row that fails by itself, or returns its error.
     async fn reject(&mut self, row: usize, failure: Failure) -> Result<(), Failure> {
         if !self.is_sound {
             let seen = self.plan.take_event_times();
@@ -273,7 +273,7 @@ impl Sifting<'_> {
             letter.payload = self.shown(at, row).map(String::into_bytes);
         }
         letter.error = error.in_short();
-        self.sifted.rejected.push(Rejected { id: of.id(row), letter });
+        self.outcome.rejected.push(Rejected { id: of.id(row), letter });
         Ok(())
     }
 

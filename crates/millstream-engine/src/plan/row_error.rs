@@ -62,9 +62,9 @@ pub struct RowError {
 /// What can be done about a row with which a query fails, besides what always can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The flow may have rows put aside.
+    /// The flow may have such rows as dead letters.
     OfStream,
-    /// The flow puts rows aside that can be.
+    /// Such rows are dead letters where they can be.
     OfStreamWithDeadLetters,
     /// There are no dead letters.
     OfTablesAtRest,

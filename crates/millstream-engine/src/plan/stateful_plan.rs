@@ -80,7 +80,7 @@ pub struct Ran {
     pub partitions: Vec<Vec<RecordBatch>>,
     /// The rows of the operators' inputs that the state log keeps.
     pub changes: Changes,
-    /// By source, the records that were put aside.
+    /// By source, the records that were rejected.
     pub rejected: Vec<Vec<Letter>>,
 }
 
@@ -90,7 +90,7 @@ struct Rows {
     operators: Vec<Option<Vec<Vec<RecordBatch>>>>,
     /// By operator, what its columns are called in the query.
     names: Vec<Arc<[String]>>,
-    /// By source, records that a plan could not compute and that were put aside.
+    /// By source, records that a plan could not compute.
     rejected: Vec<Vec<Letter>>,
 }
 
@@ -501,14 +501,14 @@ impl Piece {
         if inputs.iter().all(Vec::is_empty) {
             return Ok(vec![Vec::new(); self.plan.output_partitions()]);
         }
-        let sifted = self.plan.run_sifting(env, inputs).await?;
-        for Rejected { id: (scan, ..), letter } in sifted.rejected {
+        let outcome = self.plan.run_rejecting(env, inputs).await?;
+        for Rejected { id: (scan, ..), letter } in outcome.rejected {
             match self.leaves[scan] {
                 Some(Leaf::Source(source)) => rows.rejected[source].push(letter),
-                _ => unreachable!("what an operator gives has no record to be put aside"),
+                _ => unreachable!("what an operator gives has no record to be rejected"),
             }
         }
-        Ok(sifted.partitions)
+        Ok(outcome.partitions)
     }
 }
 

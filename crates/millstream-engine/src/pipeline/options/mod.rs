@@ -103,7 +103,7 @@ pub struct WriterOptions {
     pub beside_others: bool,
     /// `onError`.
     pub on_error: OnError,
-    /// `deadLetter` beside it: the table for what is put aside.
+    /// `deadLetter` beside it: the table for what is rejected.
     pub dead_letter: Option<String>,
 }
 
