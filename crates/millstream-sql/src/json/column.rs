@@ -9,7 +9,7 @@ use arrow::array::builder::{
     BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringBuilder, TimestampMicrosecondBuilder,
 };
 use arrow::array::{ArrayRef, ListArray, MapArray, NullBufferBuilder, StructArray};
-use arrow::buffer::{OffsetBuffer, ScalarBuffer};
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Field, FieldRef, Fields, Float32Type, Float64Type,
     Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit,
@@ -108,8 +108,8 @@ impl Column {
             Self::Date(builder) => builder.append_null(),
             Self::Timestamp { builder, .. } => builder.append_null(),
             Self::Decimal { builder, .. } => builder.append_null(),
-            Self::List(list) => list.close(false),
-            Self::Map(map) => map.close(false),
+            Self::List(list) => list.bounds.close(false),
+            Self::Map(map) => map.bounds.close(false),
             Self::Struct(columns) => columns.append_null(),
         }
     }
@@ -263,55 +263,63 @@ fn text_of<'a>(record: &'a str, span: Span, scratch: &'a mut String) -> &'a str 
 pub(super) struct ListColumn {
     item: FieldRef,
     items: Column,
-    offsets: Vec<i32>,
-    /// Items appended so far, those of arrays that became null included.
-    count: usize,
-    validity: NullBufferBuilder,
+    bounds: Bounds,
 }
 
 impl ListColumn {
     fn new(item: &FieldRef, ignore_case: bool) -> Result<Self, DataType> {
         let items = Column::new(item.data_type(), ignore_case)?;
-        let validity = NullBufferBuilder::new(0);
-        Ok(Self { item: Arc::clone(item), items, offsets: vec![0], count: 0, validity })
+        Ok(Self { item: Arc::clone(item), items, bounds: Bounds::default() })
     }
 
     fn append(&mut self, record: &str, span: Span, scratch: &mut String) -> Fit {
         if span.kind != Kind::Array {
-            self.close(false);
+            self.bounds.close(false);
             return Fit::Not;
         }
         let mut worst = Fit::Whole;
         for element in Elements::new(record, span) {
             worst = worst.max(self.items.append(record, element, scratch));
-            self.count += 1;
+            self.bounds.items += 1;
         }
         // An element that does not fit takes the array with it, as in Spark. The elements stay
         // where they are, hidden behind the null.
-        self.close(worst != Fit::Not);
+        self.bounds.close(worst != Fit::Not);
         worst
     }
 
-    fn close(&mut self, valid: bool) {
-        self.offsets.push(offset(self.count));
-        self.validity.append(valid);
-    }
-
     fn finish(&mut self) -> ArrayRef {
-        let offsets = finish_offsets(&mut self.offsets);
-        self.count = 0;
-        let nulls = self.validity.finish();
+        let (offsets, nulls) = self.bounds.finish();
         Arc::new(ListArray::new(Arc::clone(&self.item), offsets, self.items.finish(), nulls))
     }
 }
 
-fn offset(count: usize) -> i32 {
-    i32::try_from(count).expect("a chunk of records is far below 2^31 bytes")
+/// Where the items of each array or map end, as Arrow's variable-length layouts have it.
+struct Bounds {
+    offsets: Vec<i32>,
+    /// Items appended so far, those of values that became null included.
+    items: usize,
+    validity: NullBufferBuilder,
 }
 
-fn finish_offsets(offsets: &mut Vec<i32>) -> OffsetBuffer<i32> {
-    let full = std::mem::replace(offsets, vec![0]);
-    OffsetBuffer::new(ScalarBuffer::from(full))
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { offsets: vec![0], items: 0, validity: NullBufferBuilder::new(0) }
+    }
+}
+
+impl Bounds {
+    /// Ends a value at the items appended so far.
+    fn close(&mut self, valid: bool) {
+        let end = i32::try_from(self.items);
+        self.offsets.push(end.expect("a chunk of records is far below 2^31 bytes"));
+        self.validity.append(valid);
+    }
+
+    fn finish(&mut self) -> (OffsetBuffer<i32>, Option<NullBuffer>) {
+        let Self { offsets, validity, .. } = &mut std::mem::take(self);
+        (OffsetBuffer::new(ScalarBuffer::from(std::mem::take(offsets))), validity.finish())
+    }
 }
 
 /// A MAP column; its keys are strings in the text and may be of any type that strings convert to.
@@ -321,9 +329,7 @@ pub(super) struct MapColumn {
     sorted: bool,
     keys: Column,
     values: Column,
-    offsets: Vec<i32>,
-    count: usize,
-    validity: NullBufferBuilder,
+    bounds: Bounds,
 }
 
 impl MapColumn {
@@ -341,36 +347,27 @@ impl MapColumn {
             sorted,
             keys: Column::new(key, ignore_case)?,
             values: Column::new(value, ignore_case)?,
-            offsets: vec![0],
-            count: 0,
-            validity: NullBufferBuilder::new(0),
+            bounds: Bounds::default(),
         })
     }
 
     fn append(&mut self, record: &str, span: Span, scratch: &mut String) -> Fit {
         if span.kind != Kind::Object {
-            self.close(false);
+            self.bounds.close(false);
             return Fit::Not;
         }
         let mut worst = Fit::Whole;
         for (key, value) in Members::new(record, span) {
             self.keys.append(record, key, scratch);
             worst = worst.max(self.values.append(record, value, scratch));
-            self.count += 1;
+            self.bounds.items += 1;
         }
-        self.close(worst != Fit::Not);
+        self.bounds.close(worst != Fit::Not);
         worst
     }
 
-    fn close(&mut self, valid: bool) {
-        self.offsets.push(offset(self.count));
-        self.validity.append(valid);
-    }
-
     fn finish(&mut self) -> ArrayRef {
-        let offsets = finish_offsets(&mut self.offsets);
-        self.count = 0;
-        let nulls = self.validity.finish();
+        let (offsets, nulls) = self.bounds.finish();
         let columns = vec![self.keys.finish(), self.values.finish()];
         let entries = StructArray::new(self.fields.clone(), columns, None);
         Arc::new(MapArray::new(Arc::clone(&self.entries), offsets, entries, nulls, self.sorted))

@@ -5,6 +5,28 @@
 //! what needs state over a stream, and [`rewrite`] says in DataFusion's words what Spark says in
 //! others.
 
+/// The condition of a join that has one; by shared or mutable reference, as the operator is given.
+macro_rules! join_constraint {
+    ($operator:expr) => {
+        match $operator {
+            JoinOperator::Join(constraint)
+            | JoinOperator::Inner(constraint)
+            | JoinOperator::Left(constraint)
+            | JoinOperator::LeftOuter(constraint)
+            | JoinOperator::Right(constraint)
+            | JoinOperator::RightOuter(constraint)
+            | JoinOperator::FullOuter(constraint)
+            | JoinOperator::Semi(constraint)
+            | JoinOperator::LeftSemi(constraint)
+            | JoinOperator::RightSemi(constraint)
+            | JoinOperator::Anti(constraint)
+            | JoinOperator::LeftAnti(constraint)
+            | JoinOperator::RightAnti(constraint) => Some(constraint),
+            _ => None,
+        }
+    };
+}
+
 mod aggregates;
 pub(crate) mod ast;
 mod frame;

@@ -135,7 +135,8 @@ impl Rewriter<'_> {
     fn using_columns(&self, select: &mut Select, frame: &Frame) {
         let joins = select.from.iter_mut().flat_map(|tables| &mut tables.joins);
         for join in joins {
-            let Some(JoinConstraint::Using(names)) = constraint(&mut join.join_operator) else {
+            let Some(JoinConstraint::Using(names)) = join_constraint!(&mut join.join_operator)
+            else {
                 continue;
             };
             for part in names.iter_mut().flat_map(|name| &mut name.0) {
@@ -432,25 +433,6 @@ impl Rewriter<'_> {
             }
         }
         Ok(args)
-    }
-}
-
-fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
-    match operator {
-        JoinOperator::Join(constraint)
-        | JoinOperator::Inner(constraint)
-        | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint)
-        | JoinOperator::Right(constraint)
-        | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint)
-        | JoinOperator::Semi(constraint)
-        | JoinOperator::LeftSemi(constraint)
-        | JoinOperator::RightSemi(constraint)
-        | JoinOperator::Anti(constraint)
-        | JoinOperator::LeftAnti(constraint)
-        | JoinOperator::RightAnti(constraint) => Some(constraint),
-        _ => None,
     }
 }
 

@@ -227,7 +227,7 @@ impl Frame {
 fn merged(from: &[TableWithJoins]) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for join in from.iter().flat_map(|tables| &tables.joins) {
-        match constraint(&join.join_operator) {
+        match join_constraint!(&join.join_operator) {
             Some(JoinConstraint::Using(columns)) => {
                 names.extend(columns.iter().filter_map(one_part))
             }
@@ -236,26 +236,6 @@ fn merged(from: &[TableWithJoins]) -> Option<Vec<String>> {
         }
     }
     Some(names)
-}
-
-/// The condition of a join that has one.
-fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
-    match operator {
-        JoinOperator::Join(constraint)
-        | JoinOperator::Inner(constraint)
-        | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint)
-        | JoinOperator::Right(constraint)
-        | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint)
-        | JoinOperator::Semi(constraint)
-        | JoinOperator::LeftSemi(constraint)
-        | JoinOperator::RightSemi(constraint)
-        | JoinOperator::Anti(constraint)
-        | JoinOperator::LeftAnti(constraint)
-        | JoinOperator::RightAnti(constraint) => Some(constraint),
-        _ => None,
-    }
 }
 
 fn aliased(
