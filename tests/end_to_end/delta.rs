@@ -41,18 +41,12 @@ struct Landed<'a> {
 impl<'a> Landed<'a> {
     fn new(broker: &'a Broker, name: &str, sink: &[(&str, &str)]) -> Self {
         let numbers = Numbers::new(broker.topics(), format!("{name}_in"));
-        let servers = broker.address();
-        let source = [
-            ("kafka.bootstrap.servers", servers.as_str()),
-            ("subscribe", &numbers.topic),
-            ("startingOffsets", "earliest"),
-        ];
         let to = [("path", "table")];
         let pipeline = Pipeline::new(&format!(
             "{}{}CREATE FLOW landed AS INSERT INTO target\n\
              SELECT CAST(CAST(value AS STRING) AS BIGINT) AS id, partition,\n\
              CAST(value AS STRING) AS text FROM STREAM source;\n",
-            table("source", "", "kafka", &source),
+            numbers.source_table(&broker.address()),
             table("target", "", "delta", &[&to, sink].concat()),
         ));
         Self { numbers, pipeline }

@@ -31,16 +31,10 @@ struct Filed<'a> {
 impl<'a> Filed<'a> {
     fn new(broker: &'a Broker, name: &str, sink: &[(&str, &str)]) -> Self {
         let numbers = Numbers::new(broker.topics(), format!("{name}_in"));
-        let servers = broker.address();
-        let source = [
-            ("kafka.bootstrap.servers", servers.as_str()),
-            ("subscribe", &numbers.topic),
-            ("startingOffsets", "earliest"),
-        ];
         let pipeline = Pipeline::new(&format!(
             "{}{}CREATE FLOW filed AS INSERT INTO target\n\
              SELECT CAST(value AS STRING) AS text, partition FROM STREAM source;\n",
-            table("source", "", "kafka", &source),
+            numbers.source_table(&broker.address()),
             table("target", "", "json", &[&[("path", "output")], sink].concat()),
         ));
         Self { numbers, pipeline }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::millstream::{Pipeline, Running};
+use crate::millstream::{Pipeline, Running, table};
 use crate::topics::{OpenProducer, Record, Topics};
 use crate::wait;
 
@@ -61,6 +61,16 @@ impl<'a> Numbers<'a> {
     pub fn written(topics: &'a Topics, topic: String, text: fn(u64) -> String) -> Self {
         topics.create(&topic, PARTITIONS as usize);
         Self { topics, topic, text, produced: AtomicU64::new(0), stop: AtomicBool::new(false) }
+    }
+
+    /// The declaration of a table `source` that reads the topic from its beginning.
+    pub fn source_table(&self, servers: &str) -> String {
+        let options = [
+            ("kafka.bootstrap.servers", servers),
+            ("subscribe", self.topic.as_str()),
+            ("startingOffsets", "earliest"),
+        ];
+        table("source", "", "kafka", &options)
     }
 
     /// Numbers in each partition.
