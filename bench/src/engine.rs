@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::progress::Reader;
+use crate::progress::ProgressReader;
 use crate::report;
 use crate::system::{self, Route, SystemUnderTest};
 
@@ -93,7 +93,7 @@ pub fn start_telling(
     let mut command = command(pipeline, options, directory)?;
     command.args(["--progress", "json"]);
     let (process, output) = Process::start_piped(NAME, command, &directory.join(LOG))?;
-    Ok(Telling { process, progress: Reader::start(env, clock, output) })
+    Ok(Telling { process, progress: ProgressReader::start(env, clock, output) })
 }
 
 /// An engine that tells of its progress.
@@ -101,7 +101,7 @@ pub struct Telling {
     // Dropped before the reader, whose thread ends when nobody writes any more.
     pub process: Process,
     /// What it has told.
-    pub progress: Reader,
+    pub progress: ProgressReader,
 }
 
 fn command(pipeline: &str, options: &EngineOptions, directory: &Path) -> Result<Command, Error> {

@@ -12,7 +12,7 @@ use crate::broker::Broker;
 use crate::engine::{Delivery, EngineOptions, Millstream};
 use crate::error::Error;
 use crate::report::{self, Report};
-use crate::round::{self, Load, Medians, Outcome, Stage};
+use crate::round::{self, Load, Medians, RoundOutcome, Stage};
 use crate::settings;
 use crate::system::{Relay, SystemUnderTest};
 use crate::work_directory::WorkDirectory;
@@ -86,13 +86,13 @@ pub struct Setup {
 
 /// One result line: one system in one round.
 #[derive(Clone, Debug, Serialize)]
-struct Line {
+struct KafkaToKafkaLine {
     configuration: String,
     round: u32,
     #[serde(flatten)]
     setup: Setup,
     #[serde(flatten)]
-    outcome: Outcome,
+    outcome: RoundOutcome,
 }
 
 /// Medians over the rounds at one rate.
@@ -191,11 +191,11 @@ impl Bench<'_> {
         }
     }
 
-    fn round(&self, system: System, rate: u64, round: u32) -> Result<Line, Error> {
+    fn round(&self, system: System, rate: u64, round: u32) -> Result<KafkaToKafkaLine, Error> {
         let configuration = report::name(&system);
         let label = format!("{configuration}-{rate}-{round}");
         let system_under_test = self.system_under_test(system);
-        Ok(Line {
+        Ok(KafkaToKafkaLine {
             configuration,
             round,
             setup: self.setup(rate),
@@ -215,7 +215,7 @@ impl Bench<'_> {
         }
     }
 
-    fn summary(&self, setup: Setup, lines: &[Line]) -> Summary {
+    fn summary(&self, setup: Setup, lines: &[KafkaToKafkaLine]) -> Summary {
         let medians = |system: System| {
             let name = report::name(&system);
             let of_it = lines.iter().filter(|line| line.configuration == name);

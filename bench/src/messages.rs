@@ -109,13 +109,13 @@ fn replace_id(message: &mut [u8], id: u64) {
 
 /// Rows, and the sums of their ids and of the ids' squares: what is lost or doubled changes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct MessagesFound {
     /// How many there are.
     pub rows: u64,
     ids: (u64, u64),
 }
 
-impl Found {
+impl MessagesFound {
     /// Adds a row with this id.
     pub fn add(&mut self, id: u64) {
         self.rows += 1;
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn lost_doubled_and_wrong_rows_are_told() {
         let of = |ids: &[u64]| {
-            let mut found = Found::default();
+            let mut found = MessagesFound::default();
             ids.iter().for_each(|id| found.add(*id));
             found
         };

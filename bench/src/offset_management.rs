@@ -142,7 +142,7 @@ impl Setup {
 
 /// What one round of it gave.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Outcome {
+struct OffsetManagementOutcome {
     records: u64,
     missing: u64,
     #[serde(flatten)]
@@ -155,12 +155,12 @@ struct Outcome {
 }
 
 #[derive(Serialize)]
-struct Line {
+struct OffsetManagementLine {
     round: u32,
     #[serde(flatten)]
     setup: Setup,
     #[serde(flatten)]
-    result: Outcome,
+    result: OffsetManagementOutcome,
 }
 
 #[derive(Serialize)]
@@ -225,7 +225,7 @@ impl Bench<'_> {
                     let result = self.measure(setup, round)?;
                     complete &= result.missing == 0;
                     eprintln!("{}", table_row(setup, round, result));
-                    self.report.line("round", &Line { round, setup, result })?;
+                    self.report.line("round", &OffsetManagementLine { round, setup, result })?;
                     samples.push(sample(setup, result));
                 }
             }
@@ -244,14 +244,14 @@ impl Bench<'_> {
         })
     }
 
-    fn measure(&self, setup: Setup, round: u32) -> Result<Outcome, Error> {
+    fn measure(&self, setup: Setup, round: u32) -> Result<OffsetManagementOutcome, Error> {
         match setup.route {
             Route::RateToStats => self.rate_to_stats(setup, round),
             Route::KafkaToKafka => self.kafka_to_kafka(setup, round),
         }
     }
 
-    fn rate_to_stats(&self, setup: Setup, round: u32) -> Result<Outcome, Error> {
+    fn rate_to_stats(&self, setup: Setup, round: u32) -> Result<OffsetManagementOutcome, Error> {
         let mut options = engine_options(setup);
         options.source.push(("numPartitions".to_owned(), setup.partitions.to_string()));
         let directory = self.work.subdirectory(&format!("rate-{}", setup.label(round)))?;
@@ -259,7 +259,7 @@ impl Bench<'_> {
         let load = rate_to_stats::Load { rate, seconds, warm_up_intervals: 1 };
         let Measured { stats, usage, .. } =
             rate_to_stats::measure(self.env, load, &options, &directory)?;
-        Ok(Outcome {
+        Ok(OffsetManagementOutcome {
             records: stats.count,
             missing: 0,
             latency: stats.latency,
@@ -270,7 +270,7 @@ impl Bench<'_> {
         })
     }
 
-    fn kafka_to_kafka(&self, setup: Setup, round: u32) -> Result<Outcome, Error> {
+    fn kafka_to_kafka(&self, setup: Setup, round: u32) -> Result<OffsetManagementOutcome, Error> {
         let broker = self.broker.as_ref().expect("it was started for this route");
         let load = Load {
             rate: setup.rate,
@@ -282,7 +282,7 @@ impl Bench<'_> {
         let engine = Millstream { options: engine_options(setup) };
         let stage = Stage::new(self.env, &self.work, broker);
         let measured = stage.run(&engine, load, &setup.label(round), round)?;
-        Ok(Outcome {
+        Ok(OffsetManagementOutcome {
             records: measured.records,
             missing: measured.missing,
             latency: measured.latency,
@@ -357,7 +357,7 @@ fn draw(
     fs::write(&path, svg).map_err(Error::file("write", &path))
 }
 
-fn sample(setup: Setup, result: Outcome) -> Sample {
+fn sample(setup: Setup, result: OffsetManagementOutcome) -> Sample {
     let group = match setup.put_latency_ms {
         0 => "local disk".to_owned(),
         latency_ms => format!("puts of {latency_ms} ms"),
@@ -394,7 +394,7 @@ fn table_head() -> String {
     )
 }
 
-fn table_row(setup: Setup, round: u32, result: Outcome) -> String {
+fn table_row(setup: Setup, round: u32, result: OffsetManagementOutcome) -> String {
     format!(
         "{:<15}{:>9} {:>5} {:>7}  {:<15}{:>6} {:>9.2} {:>9.2} {:>9.2} {:>10.0} {:>7.2}{}",
         report::name(&setup.route),

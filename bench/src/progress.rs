@@ -50,7 +50,7 @@ pub struct Told {
 }
 
 /// A thread that reads what an engine tells.
-pub struct Reader {
+pub struct ProgressReader {
     shared: Arc<Mutex<Shared>>,
     thread: Thread,
 }
@@ -61,7 +61,7 @@ struct Shared {
     failure: Option<Error>,
 }
 
-impl Reader {
+impl ProgressReader {
     /// Reads `output` to its end.
     pub fn start(env: &Env, clock: &Clock, output: impl Read + Send + 'static) -> Self {
         let shared = Arc::new(Mutex::new(Shared::default()));

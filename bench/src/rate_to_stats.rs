@@ -78,7 +78,7 @@ pub(super) struct Measured {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Line {
+struct RateToStatsLine {
     configuration: &'static str,
     round: u32,
     rate: u64,
@@ -139,9 +139,9 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
 }
 
 impl Flags {
-    fn line(&self, rate: u64, round: u32, measured: &Measured) -> Line {
+    fn line(&self, rate: u64, round: u32, measured: &Measured) -> RateToStatsLine {
         let Measured { stats, usage, .. } = measured;
-        Line {
+        RateToStatsLine {
             configuration: "millstream",
             round,
             rate,
@@ -241,8 +241,10 @@ fn parse(text: &str) -> Result<Vec<StatsLine>, serde_json::Error> {
     lines.filter(|line| !line.as_ref().is_ok_and(|line| line.stats != "interval")).collect()
 }
 
-fn summary(lines: &[Line]) -> Summary {
-    let of = |value: fn(&Line) -> f64| report::rounded(report::median(lines.iter().map(value)), 3);
+fn summary(lines: &[RateToStatsLine]) -> Summary {
+    let of = |value: fn(&RateToStatsLine) -> f64| {
+        report::rounded(report::median(lines.iter().map(value)), 3)
+    };
     let p99 = lines.iter().map(|line| line.latency.p99_ms);
     let first = lines.first().expect("at least one round was run");
     Summary {
@@ -278,7 +280,7 @@ fn table_head() -> String {
     )
 }
 
-fn table_row(line: &Line) -> String {
+fn table_row(line: &RateToStatsLine) -> String {
     let latency = &line.latency;
     format!(
         "{:>9}/s  {:>6} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>11.0} {:>7.2} {:>8.1}{}",

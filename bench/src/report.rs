@@ -96,7 +96,7 @@ impl Report {
     /// Prints one line. `line` says what kind of line it is: `round`, `summary`.
     pub fn line(&self, line: &'static str, result: &impl Serialize) -> Result<(), Error> {
         #[derive(Serialize)]
-        struct Line<'a, R> {
+        struct ReportLine<'a, R> {
             bench: &'static str,
             line: &'static str,
             commit: Option<&'a str>,
@@ -106,7 +106,7 @@ impl Report {
             versions: &'a Versions,
         }
         let Self { bench, commit, machine, versions } = self;
-        let line = Line { bench, line, commit: commit.as_deref(), result, machine, versions };
+        let line = ReportLine { bench, line, commit: commit.as_deref(), result, machine, versions };
         let mut text = serde_json::to_string(&line).expect("results are plain values");
         text.push('\n');
         let mut out = std::io::stdout().lock();

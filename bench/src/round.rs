@@ -76,7 +76,7 @@ impl Load {
 
 /// What a round gave.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Outcome {
+pub struct RoundOutcome {
     /// From starting the process to the first record out of every partition.
     pub start_ms: u64,
     /// Records that latency was measured on, each once.
@@ -126,7 +126,7 @@ impl<'a> Stage<'a> {
         load: Load,
         label: &str,
         round: u32,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<RoundOutcome, Error> {
         let name = format!("bench-{}-{label}", std::process::id());
         let (from, to) = (format!("{name}-in"), format!("{name}-out"));
         self.broker.create(&from, load.partitions, &[])?;
@@ -144,7 +144,7 @@ impl<'a> Stage<'a> {
         round: u32,
         (from, to): (&str, &str),
         directory: &Path,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<RoundOutcome, Error> {
         let (env, brokers) = (self.env, self.broker.address.as_str());
         let meter = Meter::start(env, &self.clock, brokers, to, load.partitions)?;
         let generator = Generator::new(env, &self.clock, brokers, from, load.rate, load.size)?;
@@ -249,8 +249,8 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn outcome(started_in: Duration, sent: Sent, usage: Usage, measured: Measured) -> Outcome {
-    Outcome {
+fn outcome(started_in: Duration, sent: Sent, usage: Usage, measured: Measured) -> RoundOutcome {
+    RoundOutcome {
         start_ms: u64::try_from(started_in.as_millis()).unwrap_or(u64::MAX),
         records: measured.records,
         missing: measured.missing,
@@ -316,9 +316,9 @@ pub struct Medians {
 
 impl Medians {
     /// `None` without a round.
-    pub fn of<'o>(outcomes: impl Iterator<Item = &'o Outcome> + Clone) -> Option<Self> {
+    pub fn of<'o>(outcomes: impl Iterator<Item = &'o RoundOutcome> + Clone) -> Option<Self> {
         outcomes.clone().next()?;
-        let of = |value: fn(&Outcome) -> f64| {
+        let of = |value: fn(&RoundOutcome) -> f64| {
             report::rounded(report::median(outcomes.clone().map(value)), 3)
         };
         let p99 = outcomes.clone().map(|outcome| outcome.latency.p99_ms);
@@ -355,7 +355,13 @@ pub fn table_head(width: usize) -> String {
 }
 
 /// A line below it.
-pub fn table_row(name: &str, width: usize, rate: u64, round: u32, outcome: &Outcome) -> String {
+pub fn table_row(
+    name: &str,
+    width: usize,
+    rate: u64,
+    round: u32,
+    outcome: &RoundOutcome,
+) -> String {
     let latency = &outcome.latency;
     format!(
         "{rate:>8}/s  {name:<width$}{round:>6} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>8} {:>8} \

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use super::line::Line;
+use super::line::DeltaLine;
 
 const LEFT: f64 = 64.0;
 const TOP: f64 = 48.0;
@@ -26,8 +26,8 @@ const COLOURS: [&str; 9] = [
 ];
 
 /// The chart as SVG.
-pub fn svg(lines: &[Line]) -> String {
-    let lines: Vec<&Line> = lines.iter().filter(|line| line.round == 1).collect();
+pub fn svg(lines: &[DeltaLine]) -> String {
+    let lines: Vec<&DeltaLine> = lines.iter().filter(|line| line.round == 1).collect();
     let (mut names, mut panels): (Vec<&str>, Vec<(u64, u64)>) = (Vec::new(), Vec::new());
     for line in &lines {
         if !names.contains(&line.configuration.as_str()) {
@@ -51,8 +51,8 @@ pub fn svg(lines: &[Line]) -> String {
     legend(&mut svg, &names);
     let mut top = TOP;
     for (actions, latency_ms) in panels {
-        let own = |line: &&&Line| line.actions == actions && line.put_latency_ms == latency_ms;
-        let own: Vec<&Line> = lines.iter().filter(own).copied().collect();
+        let own = |line: &&&DeltaLine| line.actions == actions && line.put_latency_ms == latency_ms;
+        let own: Vec<&DeltaLine> = lines.iter().filter(own).copied().collect();
         let behind =
             if latency_ms > 0 { format!(", requests + {latency_ms} ms") } else { "".into() };
         text(&mut svg, LEFT, top - 8.0, "start", &format!("{actions} actions{behind}"));
@@ -73,7 +73,7 @@ struct Panel {
 }
 
 impl Panel {
-    fn over(lines: &[&Line], top: f64) -> Self {
+    fn over(lines: &[&DeltaLine], top: f64) -> Self {
         let times = || lines.iter().flat_map(|line| line.stream.commit_ms()).copied();
         let least = times().fold(f64::INFINITY, f64::min).clamp(1e-3, 1e6);
         let most = times().fold(1e-3, f64::max);
@@ -93,7 +93,7 @@ impl Panel {
         self.top + HEIGHT * (1.0 - part.clamp(0.0, 1.0))
     }
 
-    fn draw(&self, svg: &mut String, lines: &[&Line], names: &[&str]) {
+    fn draw(&self, svg: &mut String, lines: &[&DeltaLine], names: &[&str]) {
         self.grid(svg);
         for line in lines {
             let index = names.iter().position(|name| *name == line.configuration).unwrap_or(0);
@@ -174,8 +174,8 @@ mod tests {
         let lines = [
             line("off", &[1.0, 2.0]),
             line("steered", &[1.0]),
-            Line { round: 2, ..line("steered", &[9.0]) },
-            Line { actions: 5, put_latency_ms: 30, ..line("off", &[1.0]) },
+            DeltaLine { round: 2, ..line("steered", &[9.0]) },
+            DeltaLine { actions: 5, put_latency_ms: 30, ..line("off", &[1.0]) },
         ];
         let svg = svg(&lines);
         assert_eq!(svg.matches("<polyline").count(), 3);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::step::{CheckpointFacts, CommitFacts, OpenFacts, Outcome, SteadyFacts};
+use super::step::{CheckpointFacts, CommitFacts, OpenFacts, SteadyFacts, StepOutcome};
 use crate::quantiles::{Latencies, Quantiles};
 use crate::report::{median, rounded};
 
@@ -10,7 +10,7 @@ use super::peers::PeerFacts;
 
 /// One measurement of one configuration, or of one peer.
 #[derive(Clone, Debug, Serialize)]
-pub struct Line {
+pub struct DeltaLine {
     /// Or the name of a peer.
     pub configuration: String,
     pub actions: u64,
@@ -23,20 +23,20 @@ pub struct Line {
     /// Time of the entry alone; peers do both in one call.
     pub append: Option<Quantiles>,
     /// The first checkpoint, of commits alone.
-    pub first: Option<Outcome<CheckpointFacts>>,
+    pub first: Option<StepOutcome<CheckpointFacts>>,
     /// One of all rows in other parts.
-    pub full: Option<Outcome<CheckpointFacts>>,
+    pub full: Option<StepOutcome<CheckpointFacts>>,
     pub stream: Run,
-    pub steady: Option<Outcome<SteadyFacts>>,
-    pub open: Outcome<OpenFacts>,
+    pub steady: Option<StepOutcome<SteadyFacts>>,
+    pub open: StepOutcome<OpenFacts>,
 }
 
 /// The commits of a measurement.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Run {
-    Stream(Outcome<CommitFacts>),
-    Peer(Outcome<PeerFacts>),
+    Stream(StepOutcome<CommitFacts>),
+    Peer(StepOutcome<PeerFacts>),
 }
 
 /// Medians over the rounds, beside those of the same without checkpoints.
@@ -60,9 +60,9 @@ pub struct Summary {
     pub ratio_append_p99: Option<f64>,
 }
 
-impl Line {
+impl DeltaLine {
     /// A line without what only some have.
-    pub fn new(configuration: String, run: Run, open: Outcome<OpenFacts>) -> Self {
+    pub fn new(configuration: String, run: Run, open: StepOutcome<OpenFacts>) -> Self {
         Self {
             configuration,
             actions: 0,
@@ -100,8 +100,10 @@ impl Run {
     /// How many checkpoints were written, and how long one took; zero without any.
     fn checkpoints(&self) -> (u64, f64) {
         match self {
-            Self::Stream(Outcome { facts, .. }) => (facts.checkpoints, facts.checkpoint_ms_mean),
-            Self::Peer(Outcome { facts, .. }) => {
+            Self::Stream(StepOutcome { facts, .. }) => {
+                (facts.checkpoints, facts.checkpoint_ms_mean)
+            }
+            Self::Peer(StepOutcome { facts, .. }) => {
                 (facts.commits_with_checkpoint.len() as u64, facts.checkpoint_ms)
             }
         }
@@ -131,7 +133,7 @@ fn without_of(configuration: &str) -> Option<&'static str> {
 }
 
 /// One of each configuration in each setting, in the order of the lines.
-pub fn summaries(lines: &[Line]) -> Vec<Summary> {
+pub fn summaries(lines: &[DeltaLine]) -> Vec<Summary> {
     let mut summaries: Vec<Summary> = Vec::new();
     for line in lines {
         let is_same = |summary: &Summary| {
@@ -147,9 +149,9 @@ pub fn summaries(lines: &[Line]) -> Vec<Summary> {
 }
 
 /// Of all rounds of what `line` is a round of.
-fn summary(line: &Line, lines: &[Line]) -> Summary {
-    let of = |name: &str| -> Vec<&Line> {
-        let is_of = |other: &&Line| {
+fn summary(line: &DeltaLine, lines: &[DeltaLine]) -> Summary {
+    let of = |name: &str| -> Vec<&DeltaLine> {
+        let is_of = |other: &&DeltaLine| {
             other.configuration == name
                 && other.actions == line.actions
                 && other.put_latency_ms == line.put_latency_ms
@@ -161,7 +163,7 @@ fn summary(line: &Line, lines: &[Line]) -> Summary {
     let base = without.map(of).unwrap_or_default();
     let commit = |lines, value| middle(lines, |line| Some(line.commit), value).unwrap_or_default();
     let append = |lines, value| middle(lines, |line| line.append, value);
-    let ratio = |part: fn(&Line) -> Option<Quantiles>, value: fn(Quantiles) -> f64| {
+    let ratio = |part: fn(&DeltaLine) -> Option<Quantiles>, value: fn(Quantiles) -> f64| {
         let (own, base) = (middle(&own, part, value)?, middle(&base, part, value)?);
         (base > 0.0).then(|| rounded(own / base, 3))
     };
@@ -186,8 +188,8 @@ fn summary(line: &Line, lines: &[Line]) -> Summary {
 
 /// The median over the rounds; `None` if there are none.
 fn middle(
-    lines: &[&Line],
-    part: fn(&Line) -> Option<Quantiles>,
+    lines: &[&DeltaLine],
+    part: fn(&DeltaLine) -> Option<Quantiles>,
     value: fn(Quantiles) -> f64,
 ) -> Option<f64> {
     let values: Vec<f64> = lines.iter().filter_map(|line| part(line).map(value)).collect();
@@ -215,9 +217,9 @@ pub fn table_head() -> String {
 }
 
 /// A measurement for people.
-pub fn table_row(line: &Line) -> String {
+pub fn table_row(line: &DeltaLine) -> String {
     let ms = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
-    let seconds = |step: &Option<Outcome<CheckpointFacts>>| {
+    let seconds = |step: &Option<StepOutcome<CheckpointFacts>>| {
         step.as_ref().map_or("-".to_owned(), |step| format!("{:.2}", step.wall_ms / 1_000.0))
     };
     let columns = format!(
@@ -274,19 +276,19 @@ pub mod tests {
     use super::*;
 
     /// A line with such commits.
-    pub fn line(configuration: &str, commit_ms: &[f64]) -> Line {
+    pub fn line(configuration: &str, commit_ms: &[f64]) -> DeltaLine {
         let facts = CommitFacts {
             commit_ms: commit_ms.to_vec(),
             append_ms: commit_ms.iter().map(|ms| ms / 2.0).collect(),
             ..CommitFacts::default()
         };
         let run = Run::Stream(outcome(facts));
-        let line = Line::new(configuration.to_owned(), run, outcome(OpenFacts::default()));
-        Line { actions: 1_000, ..line }
+        let line = DeltaLine::new(configuration.to_owned(), run, outcome(OpenFacts::default()));
+        DeltaLine { actions: 1_000, ..line }
     }
 
-    fn outcome<T>(facts: T) -> Outcome<T> {
-        Outcome { facts, wall_ms: 0.0, cpu_ms: 0.0, peak_rss_mb: 0.0 }
+    fn outcome<T>(facts: T) -> StepOutcome<T> {
+        StepOutcome { facts, wall_ms: 0.0, cpu_ms: 0.0, peak_rss_mb: 0.0 }
     }
 
     #[test]
@@ -296,7 +298,7 @@ pub mod tests {
             line("steered", &[1.0, 3.0]),
             line("off", &[1.0, 4.0]),
             line("steered", &[1.0, 6.0]),
-            Line { actions: 7, ..line("steered", &[1.0]) },
+            DeltaLine { actions: 7, ..line("steered", &[1.0]) },
         ];
         let summaries = summaries(&lines);
         assert_eq!(summaries.len(), 3);

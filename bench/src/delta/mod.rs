@@ -28,9 +28,9 @@ use millstream_lake::store::TableStore;
 use millstream_store::env::Env;
 
 use self::configuration::Configuration;
-use self::line::{Line, Run};
+use self::line::{DeltaLine, Run};
 use self::peers::{Peer, Peers, Variant};
-use self::step::{CheckpointFacts, Kind, Outcome, Request};
+use self::step::{CheckpointFacts, Kind, Request, StepOutcome};
 use self::synthetic::Head;
 use crate::error::Error;
 use crate::report::{self, Report};
@@ -156,14 +156,14 @@ struct Bench<'a> {
     flags: &'a Flags,
     work: WorkDirectory,
     report: Report,
-    lines: Vec<Line>,
+    lines: Vec<DeltaLine>,
 }
 
 /// A table with its first checkpoints, to be copied, and what they took.
 struct Prepared {
     table: PathBuf,
-    first: Option<Outcome<CheckpointFacts>>,
-    full: Option<Outcome<CheckpointFacts>>,
+    first: Option<StepOutcome<CheckpointFacts>>,
+    full: Option<StepOutcome<CheckpointFacts>>,
 }
 
 impl Bench<'_> {
@@ -191,7 +191,7 @@ impl Bench<'_> {
                 let prepared = self.prepare(configuration, &log)?;
                 for &latency_ms in &self.flags.put_latency {
                     let line = self.stream(configuration, &prepared, latency_ms)?;
-                    self.tell(Line { actions, round, ..line })?;
+                    self.tell(DeltaLine { actions, round, ..line })?;
                 }
                 remove(&prepared.table)?;
             }
@@ -200,7 +200,7 @@ impl Bench<'_> {
         remove(&log)
     }
 
-    fn tell(&mut self, line: Line) -> Result<(), Error> {
+    fn tell(&mut self, line: DeltaLine) -> Result<(), Error> {
         eprintln!("{}", line::table_row(&line));
         self.report.line("round", &line)?;
         self.lines.push(line);
@@ -250,7 +250,7 @@ impl Bench<'_> {
         configuration: Configuration,
         prepared: &Prepared,
         latency_ms: u64,
-    ) -> Result<Line, Error> {
+    ) -> Result<DeltaLine, Error> {
         let name = report::name(&configuration);
         let table = self.table(&name)?;
         synthetic::copy(&prepared.table, &table, Head::Same)?;
@@ -261,14 +261,14 @@ impl Bench<'_> {
         let open = request(Kind::Open).run()?;
         remove(&table)?;
         let Prepared { first, full, .. } = prepared;
-        Ok(Line {
+        Ok(DeltaLine {
             put_latency_ms: latency_ms,
             pause_ms: self.flags.pause,
             part_size: self.flags.part_size,
             first: first.clone(),
             full: full.clone(),
             steady,
-            ..Line::new(name, run, open)
+            ..DeltaLine::new(name, run, open)
         })
     }
 
@@ -287,8 +287,8 @@ impl Bench<'_> {
             let open = peers.open(variant, &table)?;
             remove(&table)?;
             let (pause_ms, part_size) = (self.flags.pause, self.flags.part_size);
-            let line = Line::new(variant.name().to_owned(), run, open);
-            self.tell(Line { actions, round, pause_ms, part_size, ..line })?;
+            let line = DeltaLine::new(variant.name().to_owned(), run, open);
+            self.tell(DeltaLine { actions, round, pause_ms, part_size, ..line })?;
         }
         remove(&start)
     }

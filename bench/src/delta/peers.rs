@@ -8,7 +8,7 @@ use millstream_testkit::program;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::step::{OpenFacts, Outcome};
+use super::step::{OpenFacts, StepOutcome};
 use crate::error::Error;
 use crate::system;
 
@@ -84,12 +84,12 @@ pub struct Peers<'a> {
 
 impl Peers<'_> {
     /// Appends to `table`.
-    pub fn commits(&self, variant: Variant, table: &Path) -> Result<Outcome<PeerFacts>, Error> {
+    pub fn commits(&self, variant: Variant, table: &Path) -> Result<StepOutcome<PeerFacts>, Error> {
         self.run(variant, "commits", table)
     }
 
     /// Opens `table` and lists its files.
-    pub fn open(&self, variant: Variant, table: &Path) -> Result<Outcome<OpenFacts>, Error> {
+    pub fn open(&self, variant: Variant, table: &Path) -> Result<StepOutcome<OpenFacts>, Error> {
         self.run(variant, "open", table)
     }
 
@@ -98,7 +98,7 @@ impl Peers<'_> {
         variant: Variant,
         task: &str,
         table: &Path,
-    ) -> Result<Outcome<T>, Error> {
+    ) -> Result<StepOutcome<T>, Error> {
         let directory = table.parent().unwrap_or(table);
         let mut python = Command::new(self.python());
         python.arg(system::write(directory, "peers.py", SCRIPT)?);
@@ -144,7 +144,7 @@ mod tests {
     fn what_the_script_prints_is_an_outcome() {
         let said = r#"{"commit_ms": [3.5], "commits_with_checkpoint": [9], "checkpoint_ms": 7.0,
             "wall_ms": 1.0, "cpu_ms": 2.0, "peak_rss_mb": 3.0, "version": "1"}"#;
-        let outcome: Outcome<PeerFacts> = serde_json::from_str(said).expect("an outcome");
+        let outcome: StepOutcome<PeerFacts> = serde_json::from_str(said).expect("an outcome");
         assert_eq!((outcome.facts.commit_ms[0], outcome.peak_rss_mb), (3.5, 3.0));
     }
 }

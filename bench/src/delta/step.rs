@@ -63,7 +63,7 @@ pub struct Request {
 
 /// What a step took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Outcome<T> {
+pub struct StepOutcome<T> {
     #[serde(flatten)]
     pub facts: T,
     pub wall_ms: f64,
@@ -124,7 +124,7 @@ pub struct OpenFacts {
 
 impl Request {
     /// Has it done by a child.
-    pub fn run<T: DeserializeOwned>(&self) -> Result<Outcome<T>, Error> {
+    pub fn run<T: DeserializeOwned>(&self) -> Result<StepOutcome<T>, Error> {
         let request = serde_json::to_string(self).expect("a request is plain values");
         let mut program = system::this_program()?;
         program.args(["delta", "--step", &request]);
@@ -181,25 +181,25 @@ struct Since {
 }
 
 impl Step<'_> {
-    fn checkpoint(&self) -> Result<Outcome<CheckpointFacts>, Error> {
+    fn checkpoint(&self) -> Result<StepOutcome<CheckpointFacts>, Error> {
         let version = synthetic::newest_version(&self.store)?;
         self.write_checkpoint(version)
     }
 
-    fn full(&self) -> Result<Outcome<CheckpointFacts>, Error> {
+    fn full(&self) -> Result<StepOutcome<CheckpointFacts>, Error> {
         let version = synthetic::newest_version(&self.store)? + 1;
         synthetic::append(&self.store, version, FILES_BEFORE_FULL, &PartFileNames::default())?;
         self.write_checkpoint(version)
     }
 
-    fn write_checkpoint(&self, version: u64) -> Result<Outcome<CheckpointFacts>, Error> {
+    fn write_checkpoint(&self, version: u64) -> Result<StepOutcome<CheckpointFacts>, Error> {
         let since = self.now();
         let written = self.checkpointer()?.write(version);
         let written = written.map_err(Error::table("writing a checkpoint"))?;
         Ok(self.outcome(&since, facts(&written)))
     }
 
-    fn commits(&self) -> Result<Outcome<CommitFacts>, Error> {
+    fn commits(&self) -> Result<StepOutcome<CommitFacts>, Error> {
         let Request { configuration, commits, .. } = *self.request;
         let live = self.live()?;
         let plan = WritePlan::new(live.table(), &synthetic::schema(), FileSettings::default());
@@ -252,13 +252,13 @@ impl Step<'_> {
         Ok((done - begun, done - written))
     }
 
-    fn steady(&self) -> Result<Outcome<SteadyFacts>, Error> {
+    fn steady(&self) -> Result<StepOutcome<SteadyFacts>, Error> {
         let mut version = synthetic::newest_version(&self.store)?;
         let mut checkpointer = self.checkpointer()?;
         let steered = checkpointer.part_file_names();
         let is_steered = self.request.configuration.is_steered();
         let names = if is_steered { steered } else { PartFileNames::default() };
-        let mut next = || -> Result<Outcome<CheckpointFacts>, Error> {
+        let mut next = || -> Result<StepOutcome<CheckpointFacts>, Error> {
             for _ in 0..CHECKPOINT_INTERVAL {
                 version += 1;
                 synthetic::append(&self.store, version, 1, &names)?;
@@ -281,7 +281,7 @@ impl Step<'_> {
         done < STEADY_CHECKPOINTS_MAX && self.env.monotonic() - since.at < STEADY_TIME_MAX
     }
 
-    fn open(&self) -> Result<Outcome<OpenFacts>, Error> {
+    fn open(&self) -> Result<StepOutcome<OpenFacts>, Error> {
         let since = self.now();
         let live = self.live()?;
         let open_ms = ms(self.env.monotonic() - since.at);
@@ -316,9 +316,9 @@ impl Step<'_> {
         Since { at: self.env.monotonic(), cpu_seconds }
     }
 
-    fn outcome<T>(&self, since: &Since, facts: T) -> Outcome<T> {
+    fn outcome<T>(&self, since: &Since, facts: T) -> StepOutcome<T> {
         let (at, usage) = (self.env.monotonic(), program::own_usage());
-        Outcome {
+        StepOutcome {
             facts,
             wall_ms: ms(at - since.at),
             cpu_ms: rounded((usage.cpu_seconds - since.cpu_seconds) * 1_000.0, 1),
@@ -332,7 +332,7 @@ fn facts(written: &Written) -> CheckpointFacts {
     CheckpointFacts { bytes, rows, parts, parts_rewritten }
 }
 
-fn steady_facts(done: &[Outcome<CheckpointFacts>]) -> SteadyFacts {
+fn steady_facts(done: &[StepOutcome<CheckpointFacts>]) -> SteadyFacts {
     let last = &done.last().expect("there is a checkpoint").facts;
     let cpu_ms: f64 = done.iter().map(|one| one.cpu_ms).sum();
     SteadyFacts {
@@ -368,15 +368,15 @@ mod tests {
         let text = to_json(&request);
         assert_eq!(serde_json::from_str::<Request>(&text).expect("the same"), request);
         let facts = OpenFacts { open_ms: 1.5, list_ms: 2.0, files: 3 };
-        let outcome = Outcome { facts, wall_ms: 3.5, cpu_ms: 4.0, peak_rss_mb: 5.0 };
+        let outcome = StepOutcome { facts, wall_ms: 3.5, cpu_ms: 4.0, peak_rss_mb: 5.0 };
         let text = to_json(&outcome);
         assert!(text.starts_with(r#"{"open_ms":1.5,"#), "{text}");
-        assert_eq!(serde_json::from_str::<Outcome<OpenFacts>>(&text).expect("it"), outcome);
+        assert_eq!(serde_json::from_str::<StepOutcome<OpenFacts>>(&text).expect("it"), outcome);
     }
 
     #[test]
     fn the_steady_state_is_the_median_of_its_checkpoints() {
-        let one = |wall_ms, parts_rewritten| Outcome {
+        let one = |wall_ms, parts_rewritten| StepOutcome {
             facts: CheckpointFacts { parts: 16, parts_rewritten, ..CheckpointFacts::default() },
             wall_ms,
             cpu_ms: 2.0 * wall_ms,

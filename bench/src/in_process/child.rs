@@ -18,7 +18,7 @@ use millstream_store::env::Env;
 use millstream_testkit::program;
 
 use super::source::{Chunks, InProcess};
-use super::{Input, Outcome};
+use super::{ChildOutcome, Input};
 use crate::error::Error;
 
 /// Flags of `millstream-bench in-process`.
@@ -40,7 +40,7 @@ pub struct Flags {
     set: Vec<String>,
 }
 
-/// Makes the messages, runs the pipeline over them, and prints an [`Outcome`].
+/// Makes the messages, runs the pipeline over them, and prints an [`ChildOutcome`].
 pub fn run(env: &Env, flags: &Flags) -> Result<(), Error> {
     let Flags { messages, partitions, windows, keys, .. } = *flags;
     let chunks = Chunks::make(&Input { messages, partitions, windows, keys })?;
@@ -62,7 +62,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<(), Error> {
     drop(stopper);
     let finished = finished.map_err(|failure| Error::InProcess { problem: failure.to_string() })?;
     let (elapsed, after) = (env.monotonic() - began, program::own_usage());
-    let outcome = Outcome {
+    let outcome = ChildOutcome {
         seconds: elapsed.as_secs_f64(),
         cpu_seconds: after.cpu_seconds - before.cpu_seconds,
         peak_rss_mb: after.peak_rss_mb,

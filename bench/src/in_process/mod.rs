@@ -46,7 +46,7 @@ pub struct Input {
 
 /// What a run tells: a line on standard output.
 #[derive(Debug, Deserialize, serde::Serialize)]
-struct Outcome {
+struct ChildOutcome {
     seconds: f64,
     cpu_seconds: f64,
     peak_rss_mb: f64,
@@ -74,11 +74,10 @@ pub fn run(
         command.args(["--set", &format!("{key}={value}")]);
     }
     let output = program::output("running the engine in process", command, "")?;
-    let outcome: Outcome = serde_json::from_str(output.trim()).map_err(|error| Error::Result {
-        path: file,
-        problem: format!("the run told {output:?}: {error}"),
+    let outcome: ChildOutcome = serde_json::from_str(output.trim()).map_err(|error| {
+        Error::Result { path: file, problem: format!("the run told {output:?}: {error}") }
     })?;
-    let Outcome { seconds, cpu_seconds, peak_rss_mb, rows_out } = outcome;
+    let ChildOutcome { seconds, cpu_seconds, peak_rss_mb, rows_out } = outcome;
     let elapsed = Duration::from_secs_f64(seconds);
     Ok((Took { elapsed, usage: Usage { cpu_seconds, peak_rss_mb } }, rows_out))
 }

@@ -87,7 +87,7 @@ impl Configuration {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Line {
+struct LogLengthLine {
     configuration: Configuration,
     /// Number of the last micro-batch before the run.
     length: u64,
@@ -192,7 +192,7 @@ impl Bench<'_> {
         configuration: Configuration,
         length: u64,
         round: u32,
-    ) -> Result<Line, Error> {
+    ) -> Result<LogLengthLine, Error> {
         let Flags { rate, seconds, .. } = *self.flags;
         let name = report::name(&configuration);
         let directory = self.work.subdirectory(&format!("{name}-{length}-{round}"))?;
@@ -220,10 +220,10 @@ impl Bench<'_> {
         length: u64,
         round: u32,
         measured: &Measured,
-    ) -> Line {
+    ) -> LogLengthLine {
         let Measured { stats, usage, start } = measured;
         let Flags { rate, seconds, .. } = *self.flags;
-        Line {
+        LogLengthLine {
             configuration,
             length,
             round,
@@ -240,15 +240,17 @@ impl Bench<'_> {
         }
     }
 
-    fn summary(&self, configuration: Configuration, lines: &[Line]) -> Summary {
+    fn summary(&self, configuration: Configuration, lines: &[LogLengthLine]) -> Summary {
         let lengths = &self.flags.length;
         let shortest = *lengths.iter().min().expect("there is a length");
         let longest = *lengths.iter().max().expect("there is a length");
-        let of = |length: u64, value: fn(&Line) -> f64| {
-            let is_of = |line: &&Line| line.configuration == configuration && line.length == length;
+        let of = |length: u64, value: fn(&LogLengthLine) -> f64| {
+            let is_of = |line: &&LogLengthLine| {
+                line.configuration == configuration && line.length == length
+            };
             report::rounded(report::median(lines.iter().filter(is_of).map(value)), 3)
         };
-        let [p50, p99, start]: [fn(&Line) -> f64; 3] =
+        let [p50, p99, start]: [fn(&LogLengthLine) -> f64; 3] =
             [|line| line.latency.p50_ms, |line| line.latency.p99_ms, |line| line.start_ms];
         let ratio = |value| report::rounded(of(longest, value) / of(shortest, value), 3);
         let mut own = lines.iter().filter(|line| line.configuration == configuration);
@@ -298,7 +300,7 @@ fn table_head() -> String {
     )
 }
 
-fn table_row(line: &Line) -> String {
+fn table_row(line: &LogLengthLine) -> String {
     format!(
         "{:<8}{:>9} {:>6} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>9.0} {:>8.0} {:>7.2} {:>8.1}{}",
         report::name(&line.configuration),

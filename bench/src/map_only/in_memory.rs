@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use millstream_store::env::Env;
 
 use super::{
-    Flags, Line, NAME, NOW, Summary, WIDTH, found_in_table, into_table, pipeline, table_row,
+    Flags, MapOnlyLine, NAME, NOW, Summary, WIDTH, found_in_table, into_table, pipeline, table_row,
 };
 use crate::engine::{Delivery, EngineOptions, sql_options};
 use crate::error::Error;
 use crate::in_process::{self, CONNECTOR, Input};
-use crate::messages::{Found, Messages};
+use crate::messages::{Messages, MessagesFound};
 use crate::report::Report;
 use crate::throughput::{Medians, Throughput};
 use crate::work_directory::WorkDirectory;
@@ -47,8 +47,8 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     Ok(lines.iter().all(|line| line.surplus_rows == Some(0)))
 }
 
-fn sent(count: u64) -> Result<Found, Error> {
-    let (mut sent, mut messages) = (Found::default(), Messages::new(None));
+fn sent(count: u64) -> Result<MessagesFound, Error> {
+    let (mut sent, mut messages) = (MessagesFound::default(), Messages::new(None));
     for _ in 0..count {
         sent.add(messages.make()?.id);
     }
@@ -61,8 +61,8 @@ fn measure(
     options: &EngineOptions,
     configuration: &str,
     round: u32,
-    sent: &Found,
-) -> Result<Line, Error> {
+    sent: &MessagesFound,
+) -> Result<MapOnlyLine, Error> {
     // Its own for each round: the next one needs the room.
     let work = WorkDirectory::create()?;
     let directory: PathBuf = work.subdirectory(configuration)?;
@@ -81,5 +81,5 @@ fn measure(
     };
     let throughput = Throughput::new(messages, partitions, &flags.topic.engine_option, &took);
     let configuration = configuration.to_owned();
-    Ok(Line { configuration, round, throughput, surplus_rows: Some(surplus) })
+    Ok(MapOnlyLine { configuration, round, throughput, surplus_rows: Some(surplus) })
 }

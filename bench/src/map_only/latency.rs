@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Flags, System, WIDTH, found_in_table, found_in_topic, into_table, into_topic};
 use crate::error::Error;
 use crate::live::{Live, Load};
-use crate::messages::Found;
+use crate::messages::MessagesFound;
 use crate::quantiles::OfStage;
 use crate::report::{self, Report};
 use crate::testbed::TestBed;
@@ -19,7 +19,7 @@ const PUBLISHED_AT_LEAST_ONCE: [f64; 3] = [160.0, 250.0, 410.0];
 
 /// One result line.
 #[derive(Clone, Debug, Serialize)]
-struct Line {
+struct LatencyLine {
     configuration: String,
     round: u32,
     #[serde(flatten)]
@@ -83,7 +83,7 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    fn run(&self) -> Result<Line, Error> {
+    fn run(&self) -> Result<LatencyLine, Error> {
         let label = format!("{}-{}", report::name(&self.system), self.round);
         let (testbed, partitions) = (self.testbed, self.flags.topic.partitions);
         testbed.with_topic(&format!("{label}-live"), partitions, |input| {
@@ -106,7 +106,12 @@ impl Round<'_> {
         })
     }
 
-    fn write_topic(&self, input: &str, output: &str, directory: &Path) -> Result<Line, Error> {
+    fn write_topic(
+        &self,
+        input: &str,
+        output: &str,
+        directory: &Path,
+    ) -> Result<LatencyLine, Error> {
         let (brokers, source) = (&self.testbed.broker.address, self.testbed.source(input));
         let delivery = self.system.delivery().unwrap_or_default();
         let pipeline = into_topic(&source, brokers, output, delivery, &[]);
@@ -121,8 +126,8 @@ impl Round<'_> {
         pipeline: &str,
         directory: &Path,
         place: &Path,
-        found: impl FnOnce() -> Result<Found, Error>,
-    ) -> Result<Line, Error> {
+        found: impl FnOnce() -> Result<MessagesFound, Error>,
+    ) -> Result<LatencyLine, Error> {
         let Self { flags, testbed, system, round } = *self;
         let live = Live {
             testbed,
@@ -133,11 +138,11 @@ impl Round<'_> {
             round,
             closing: None,
         };
-        let mut sent = Found::default();
+        let mut sent = MessagesFound::default();
         let ran = live.run(pipeline, directory, |id, _| sent.add(id))?;
         let latencies = ran.plan.latencies(&ran.told, |told| told.published_us);
         let gathers = system == System::Delta;
-        Ok(Line {
+        Ok(LatencyLine {
             configuration: report::name(&system),
             round,
             load: ran.load(&flags.topic.engine_option),
@@ -149,7 +154,7 @@ impl Round<'_> {
     }
 }
 
-fn summary(system: System, rate: u64, lines: &[Line]) -> Summary {
+fn summary(system: System, rate: u64, lines: &[LatencyLine]) -> Summary {
     let configuration = report::name(&system);
     let lines: Vec<_> = lines.iter().filter(|line| line.configuration == configuration).collect();
     let of = |value: fn(&OfStage) -> f64| {
@@ -192,7 +197,7 @@ fn table_head() -> String {
     )
 }
 
-fn table_row(line: &Line) -> String {
+fn table_row(line: &LatencyLine) -> String {
     let OfStage { p50_ms, p95_ms, p99_ms, max_ms } = line.latency;
     let surplus = Some(line.surplus_rows).filter(|rows| *rows != 0);
     let surplus = surplus.map(|rows| format!("  {rows:+} rows")).unwrap_or_default();

@@ -31,7 +31,7 @@ use crate::engine::{Delivery, sql_options};
 use crate::error::Error;
 use crate::in_process::InputKind;
 use crate::live::LiveFlags;
-use crate::messages::{Found, Messages};
+use crate::messages::{Messages, MessagesFound};
 use crate::report::{self, Report};
 use crate::testbed::{TestBed, TopicFlags};
 use crate::throughput::{Medians, Throughput, Took};
@@ -81,7 +81,7 @@ enum System {
 
 /// One result line.
 #[derive(Clone, Debug, Serialize)]
-struct Line {
+struct MapOnlyLine {
     configuration: String,
     round: u32,
     #[serde(flatten)]
@@ -173,9 +173,9 @@ impl Bench<'_> {
     }
 
     /// Gives what was sent.
-    fn fill(&self) -> Result<Found, Error> {
+    fn fill(&self) -> Result<MessagesFound, Error> {
         let topic = self.testbed.open_topic(self.topic)?;
-        let (mut sent, mut messages) = (Found::default(), Messages::new(None));
+        let (mut sent, mut messages) = (MessagesFound::default(), Messages::new(None));
         for _ in 0..self.flags.messages {
             let message = messages.make()?;
             sent.add(message.id);
@@ -185,7 +185,12 @@ impl Bench<'_> {
         Ok(sent)
     }
 
-    fn round(&self, system: System, round: u32, sent: &Found) -> Result<Line, Error> {
+    fn round(
+        &self,
+        system: System,
+        round: u32,
+        sent: &MessagesFound,
+    ) -> Result<MapOnlyLine, Error> {
         let configuration = report::name(&system);
         let label = format!("{configuration}-{round}");
         let (took, surplus_rows) = match system.delivery() {
@@ -201,7 +206,7 @@ impl Bench<'_> {
         };
         let TopicFlags { partitions, engine_option, .. } = &self.flags.topic;
         let throughput = Throughput::new(self.flags.messages, *partitions, engine_option, &took);
-        Ok(Line { configuration, round, throughput, surplus_rows })
+        Ok(MapOnlyLine { configuration, round, throughput, surplus_rows })
     }
 
     /// In this process: the client needs no more than a loop.
@@ -226,7 +231,7 @@ impl Bench<'_> {
         Ok(Took { elapsed, usage })
     }
 
-    fn write_table(&self, label: &str, sent: &Found) -> Result<(Took, i64), Error> {
+    fn write_table(&self, label: &str, sent: &MessagesFound) -> Result<(Took, i64), Error> {
         self.testbed.with_directory(label, |directory| {
             let table = directory.join("table");
             let pipeline = into_table(&self.testbed.source(self.topic), &table, NOW);
@@ -239,7 +244,7 @@ impl Bench<'_> {
         &self,
         label: &str,
         delivery: Delivery,
-        sent: &Found,
+        sent: &MessagesFound,
     ) -> Result<(Took, i64), Error> {
         let partitions = self.flags.topic.partitions;
         self.testbed.with_topic(label, partitions, |output| {
@@ -297,23 +302,23 @@ fn into_topic(
     )
 }
 
-fn found_in_table(env: &Env, table: &Path) -> Result<Found, Error> {
-    let mut found = Found::default();
+fn found_in_table(env: &Env, table: &Path) -> Result<MessagesFound, Error> {
+    let mut found = MessagesFound::default();
     read_back::table(env, table, &["logStreamId"], |rows| {
         rows.column(0).as_string::<i32>().iter().for_each(|id| found.add_text(id));
     })?;
     Ok(found)
 }
 
-fn found_in_topic(brokers: &str, topic: &str, partitions: i32) -> Result<Found, Error> {
-    let mut found = Found::default();
+fn found_in_topic(brokers: &str, topic: &str, partitions: i32) -> Result<MessagesFound, Error> {
+    let mut found = MessagesFound::default();
     read_back::topic(brokers, topic, partitions, |record| {
         found.add_text(record.key().and_then(|key| std::str::from_utf8(key).ok()));
     })?;
     Ok(found)
 }
 
-fn table_row(line: &Line) -> String {
+fn table_row(line: &MapOnlyLine) -> String {
     let surplus = line.surplus_rows.filter(|rows| *rows != 0);
     let surplus = surplus.map(|rows| format!("  {rows:+} rows")).unwrap_or_default();
     format!("{}{surplus}", line.throughput.table_row(&line.configuration, WIDTH, line.round))

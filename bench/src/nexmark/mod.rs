@@ -54,7 +54,7 @@ pub struct Flags {
 
 /// One timed run.
 #[derive(Clone, Debug, Serialize)]
-struct Line {
+struct NexmarkLine {
     configuration: &'static str,
     round: u32,
     events: u64,
@@ -270,7 +270,12 @@ impl Bench<'_> {
         query.pipeline(&source, "noop OPTIONS ('trigger' = 'availableNow')")
     }
 
-    fn round(&self, query: &'static Query, round: u32, rows: Option<u64>) -> Result<Line, Error> {
+    fn round(
+        &self,
+        query: &'static Query,
+        round: u32,
+        rows: Option<u64>,
+    ) -> Result<NexmarkLine, Error> {
         let label = format!("{}-{round}", query.name);
         let (took, told) = self.testbed.with_directory(&label, |directory| {
             self.testbed.run_to_end(&self.noop_pipeline(query), directory, self.flags.events)
@@ -283,9 +288,9 @@ impl Bench<'_> {
         Ok(self.line(query, round, &took, rows_out))
     }
 
-    fn line(&self, query: &'static Query, round: u32, took: &Took, rows_out: u64) -> Line {
+    fn line(&self, query: &'static Query, round: u32, took: &Took, rows_out: u64) -> NexmarkLine {
         let (events, seconds) = (self.flags.events, took.elapsed.as_secs_f64());
-        Line {
+        NexmarkLine {
             configuration: query.name,
             round,
             events,
@@ -301,8 +306,8 @@ impl Bench<'_> {
     }
 }
 
-fn summary(query: &'static Query, lines: &[Line]) -> Summary {
-    let of = |value: fn(&Line) -> f64, decimals| {
+fn summary(query: &'static Query, lines: &[NexmarkLine]) -> Summary {
+    let of = |value: fn(&NexmarkLine) -> f64, decimals| {
         report::rounded(report::median(lines.iter().map(value)), decimals)
     };
     let thousands = |published: Option<f64>| published.map(|thousands| thousands * 1e3);

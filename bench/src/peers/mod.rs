@@ -15,7 +15,7 @@ use crate::broker::Broker;
 use crate::engine::{Delivery, EngineOptions, Millstream};
 use crate::error::Error;
 use crate::report::{self, Report};
-use crate::round::{self, Load, Medians, Outcome, Stage};
+use crate::round::{self, Load, Medians, RoundOutcome, Stage};
 use crate::system::{Relay, SystemUnderTest};
 use crate::work_directory::WorkDirectory;
 use flink::Flink;
@@ -114,7 +114,7 @@ impl Peer {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct PeerLine<'a> {
     configuration: &'a str,
     round: u32,
     rate: u64,
@@ -123,7 +123,7 @@ struct Line<'a> {
     seconds: u64,
     warmup: u64,
     #[serde(flatten)]
-    outcome: Outcome,
+    outcome: RoundOutcome,
 }
 
 #[derive(Serialize)]
@@ -197,7 +197,7 @@ impl Bench<'_> {
         Ok(outcomes.iter().flatten().all(|outcome| outcome.missing == 0))
     }
 
-    fn round(&self, entrant: &Entrant, rate: u64, round: u32) -> Result<Outcome, Error> {
+    fn round(&self, entrant: &Entrant, rate: u64, round: u32) -> Result<RoundOutcome, Error> {
         let (peer, system) = entrant;
         let configuration = &report::name(peer);
         let label = format!("{configuration}-{rate}-{round}");
@@ -205,19 +205,20 @@ impl Bench<'_> {
         let outcome = self.stage.run(system.as_ref(), load, &label, round)?;
         eprintln!("{}", round::table_row(configuration, NAME_WIDTH, rate, round, &outcome));
         let Load { size, partitions, seconds, warmup, .. } = load;
-        let line = Line { configuration, round, rate, size, partitions, seconds, warmup, outcome };
+        let line =
+            PeerLine { configuration, round, rate, size, partitions, seconds, warmup, outcome };
         self.report.line("round", &line)?;
         Ok(outcome)
     }
 
     /// One table: medians over the rounds, and how many times the floor they are.
-    fn summarize(&self, rate: u64, outcomes: &[Vec<Outcome>]) -> Result<(), Error> {
+    fn summarize(&self, rate: u64, outcomes: &[Vec<RoundOutcome>]) -> Result<(), Error> {
         let medians: Vec<_> =
             outcomes.iter().filter_map(|outcomes| Medians::of(outcomes.iter())).collect();
         let floor = medians.first().filter(|_| self.entrants[0].0 == Peer::Relay);
         eprintln!("\n{}", summary_head(rate));
         for (((peer, _), outcomes), medians) in self.entrants.iter().zip(outcomes).zip(&medians) {
-            let count = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum();
+            let count = |of: fn(&RoundOutcome) -> u64| outcomes.iter().map(of).sum();
             let summary = Summary {
                 configuration: report::name(peer),
                 rate,

@@ -21,7 +21,7 @@ const WIDTH: usize = 8;
 #[derive(Clone, Debug, Serialize)]
 struct Point {
     #[serde(flatten)]
-    live: live::Line,
+    live: live::LiveLine,
     /// Of the topic that was emptied.
     throughput: Throughput,
     /// Messages in all groups of that table less those of the topic.
@@ -62,7 +62,7 @@ fn live(
     form: Form,
     keys: u64,
     round: u32,
-) -> Result<live::Line, Error> {
+) -> Result<live::LiveLine, Error> {
     let run = LiveWindows {
         testbed,
         live: &flags.live,

@@ -3,7 +3,7 @@
 use millstream_store::env::Env;
 use serde::Serialize;
 
-use super::query::{self, Form, Found, Query, Sent};
+use super::query::{self, Form, Query, RowsFound, Sent};
 use super::{Flags, NAME};
 use crate::engine::EngineOptions;
 use crate::error::Error;
@@ -18,7 +18,7 @@ const WIDTH: usize = 24;
 
 /// One result line.
 #[derive(Clone, Debug, Serialize)]
-struct Line {
+struct InMemoryLine {
     configuration: String,
     round: u32,
     windows: u32,
@@ -77,7 +77,7 @@ fn name(form: Form, into: Destination) -> String {
     format!("{}-in-process-{sink}", report::name(&form))
 }
 
-fn sent(flags: &Flags) -> Result<Found, Error> {
+fn sent(flags: &Flags) -> Result<RowsFound, Error> {
     let (mut sent, mut messages) = (Sent::default(), Messages::new(flags.keys));
     for number in 0..flags.messages {
         sent.add(flags.spread().of(number).0, messages.make()?.id);
@@ -90,8 +90,8 @@ fn measure(
     flags: &Flags,
     options: &EngineOptions,
     (form, into, round): (Form, Destination, u32),
-    sent: &Found,
-) -> Result<Line, Error> {
+    sent: &RowsFound,
+) -> Result<InMemoryLine, Error> {
     let configuration = name(form, into);
     // Its own for each round: the next one needs the room.
     let work = WorkDirectory::create()?;
@@ -110,10 +110,10 @@ fn measure(
     };
     let throughput = Throughput::new(messages, partitions, &flags.topic.engine_option, &took);
     let windows = flags.windows;
-    Ok(Line { configuration, round, windows, groups: rows_out, throughput, surplus_rows })
+    Ok(InMemoryLine { configuration, round, windows, groups: rows_out, throughput, surplus_rows })
 }
 
-fn table_row(line: &Line) -> String {
+fn table_row(line: &InMemoryLine) -> String {
     let surplus = Some(line.surplus_rows).filter(|rows| *rows != 0);
     let surplus = surplus.map(|rows| format!("  {rows:+}")).unwrap_or_default();
     let row = line.throughput.table_row(&line.configuration, WIDTH, line.round);

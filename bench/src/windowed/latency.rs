@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::live::{Line, LiveWindows, median, table_head, table_row};
+use super::live::{LiveLine, LiveWindows, median, table_head, table_row};
 use super::{Flags, WIDTH};
 use crate::error::Error;
 use crate::report::{self, Report};
@@ -64,7 +64,7 @@ pub fn run(flags: &Flags, testbed: &TestBed, report: &Report) -> Result<bool, Er
     Ok(lines.iter().all(|line| line.surplus_rows == 0))
 }
 
-fn summary(configuration: String, rate: u64, lines: &[Line]) -> Summary {
+fn summary(configuration: String, rate: u64, lines: &[LiveLine]) -> Summary {
     let lines: Vec<_> = lines.iter().filter(|line| line.configuration == configuration).collect();
     let [published_p50_ms, published_p95_ms, published_p99_ms] = PUBLISHED;
     Summary {

@@ -44,7 +44,7 @@ pub struct LiveWindows<'a> {
 
 /// The result line.
 #[derive(Clone, Debug, Serialize)]
-pub struct Line {
+pub struct LiveLine {
     pub configuration: String,
     round: u32,
     /// Different ids that messages can have.
@@ -74,7 +74,10 @@ pub struct Line {
 
 impl LiveWindows<'_> {
     /// Runs it. `look` gets the directory of the checkpoint at the end, and what the run gave.
-    pub fn run(&self, look: impl FnOnce(&Path, &Ran) -> Result<(), Error>) -> Result<Line, Error> {
+    pub fn run(
+        &self,
+        look: impl FnOnce(&Path, &Ran) -> Result<(), Error>,
+    ) -> Result<LiveLine, Error> {
         let label = format!("{}-{}-live", self.configuration, self.round);
         self.testbed.with_live_topic(&label, self.topic.partitions, |topic| {
             self.testbed.with_directory(&label, |directory| {
@@ -85,7 +88,7 @@ impl LiveWindows<'_> {
         })
     }
 
-    fn measure(&self, topic: &str, directory: &Path) -> Result<(Line, Ran), Error> {
+    fn measure(&self, topic: &str, directory: &Path) -> Result<(LiveLine, Ran), Error> {
         let testbed = self.testbed;
         let (window_ms, delay_ms) = (ms(self.window_s), ms(self.delay_s));
         let closing = |last_ms: i64| {
@@ -130,7 +133,7 @@ impl LiveWindows<'_> {
         groups: u64,
         surplus_rows: i64,
         table: &Path,
-    ) -> Result<Line, Error> {
+    ) -> Result<LiveLine, Error> {
         let aggregated = ran.plan.latencies(&ran.told, |told| told.computed_us);
         let acknowledged = ran.plan.latencies(&ran.told, |told| told.told_us);
         let mut results = Latencies::new();
@@ -144,7 +147,7 @@ impl LiveWindows<'_> {
         }
         let records = aggregated.count();
         let (of_aggregated, of_results) = (aggregated.of_stage(), results.of_stage());
-        Ok(Line {
+        Ok(LiveLine {
             configuration: self.configuration.clone(),
             round: self.round,
             keys: self.keys.unwrap_or(crate::messages::IDS as u64),
@@ -195,7 +198,7 @@ pub fn table_head(width: usize) -> String {
 }
 
 /// A row below it: p50 and p99 of each.
-pub fn table_row(line: &Line, width: usize) -> String {
+pub fn table_row(line: &LiveLine, width: usize) -> String {
     let surplus = Some(line.surplus_rows).filter(|rows| *rows != 0);
     let surplus = surplus.map(|rows| format!("  {rows:+} messages")).unwrap_or_default();
     let pair = |stage: &OfStage| format!("{:.1} {:.1}", stage.p50_ms, stage.p99_ms);
@@ -213,6 +216,6 @@ pub fn table_row(line: &Line, width: usize) -> String {
 }
 
 /// The median over rounds of what `value` takes from a line.
-pub fn median(lines: &[&Line], value: impl Fn(&Line) -> f64) -> f64 {
+pub fn median(lines: &[&LiveLine], value: impl Fn(&LiveLine) -> f64) -> f64 {
     report::rounded(report::median(lines.iter().map(|line| value(line))), 1)
 }

@@ -35,7 +35,7 @@ use crate::report::{self, Report};
 use crate::state_size::StateSize;
 use crate::testbed::{TestBed, TopicFlags};
 use crate::throughput::{Medians, Throughput};
-use query::{Form, Found, Query, Sent};
+use query::{Form, Query, RowsFound, Sent};
 
 const NAME: &str = "windowed";
 /// Characters of a configuration's name.
@@ -97,7 +97,7 @@ pub struct Flags {
 
 /// One result line.
 #[derive(Clone, Debug, Serialize)]
-struct Line {
+struct WindowedLine {
     configuration: String,
     round: u32,
     windows: u32,
@@ -221,7 +221,7 @@ impl Bench<'_> {
     }
 
     /// Gives what was sent.
-    fn fill(&self) -> Result<Found, Error> {
+    fn fill(&self) -> Result<RowsFound, Error> {
         let topic = self.testbed.open_topic(self.topic)?;
         let (mut sent, mut messages) = (Sent::default(), Messages::new(self.keys));
         let windows = self.flags.spread();
@@ -239,7 +239,7 @@ impl Bench<'_> {
         Ok(sent.found)
     }
 
-    fn round(&self, form: Form, round: u32, sent: &Found) -> Result<Line, Error> {
+    fn round(&self, form: Form, round: u32, sent: &RowsFound) -> Result<WindowedLine, Error> {
         let configuration = report::name(&form);
         self.testbed.with_directory(&format!("{configuration}-{round}"), |directory| {
             let table = directory.join("table");
@@ -250,7 +250,7 @@ impl Bench<'_> {
             )?;
             let found = query::read(&self.testbed.env, &table)?;
             let TopicFlags { partitions, engine_option, .. } = &self.flags.topic;
-            Ok(Line {
+            Ok(WindowedLine {
                 configuration,
                 round,
                 windows: self.flags.windows,
@@ -278,7 +278,7 @@ impl Bench<'_> {
     }
 }
 
-fn summary(configuration: String, lines: &[Line]) -> Summary {
+fn summary(configuration: String, lines: &[WindowedLine]) -> Summary {
     let lines: Vec<_> = lines.iter().filter(|line| line.configuration == configuration).collect();
     let medians = Medians::of(lines.iter().map(|line| &line.throughput));
     let published = PUBLISHED_MB_PER_S / PUBLISHED_CORES / PUBLISHED_BUSY;
@@ -305,7 +305,7 @@ fn beside_published(summary: &Summary) -> String {
     )
 }
 
-fn table_row(line: &Line) -> String {
+fn table_row(line: &WindowedLine) -> String {
     let surplus = Some(line.surplus_rows).filter(|rows| *rows != 0);
     let surplus = surplus.map(|rows| format!("  {rows:+} messages")).unwrap_or_default();
     let row = line.throughput.table_row(&line.configuration, WIDTH, line.round);

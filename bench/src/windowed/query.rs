@@ -66,7 +66,7 @@ impl Query<'_> {
 
 /// What is in a topic or in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct RowsFound {
     /// Messages in all groups.
     pub messages: u64,
     /// Pairs of window and id.
@@ -75,7 +75,7 @@ pub struct Found {
     ids: u64,
 }
 
-impl Found {
+impl RowsFound {
     fn add(&mut self, rows: &RecordBatch) {
         let counts = rows.column(1).as_primitive::<Int64Type>().values();
         for (id, count) in rows.column(0).as_string::<i32>().iter().zip(counts) {
@@ -100,8 +100,8 @@ impl Found {
 }
 
 /// Reads the table back.
-pub fn read(env: &Env, table: &Path) -> Result<Found, Error> {
-    let mut found = Found::default();
+pub fn read(env: &Env, table: &Path) -> Result<RowsFound, Error> {
+    let mut found = RowsFound::default();
     read_back::table(env, table, &["id", "messages"], |rows| found.add(rows))?;
     Ok(found)
 }
@@ -110,7 +110,7 @@ pub fn read(env: &Env, table: &Path) -> Result<Found, Error> {
 #[derive(Default)]
 pub struct Sent {
     /// What the table should have.
-    pub found: Found,
+    pub found: RowsFound,
     /// By window, which ids it has.
     seen: Vec<Vec<bool>>,
 }
@@ -140,9 +140,9 @@ mod tests {
             sent.add(window, id);
         }
         assert_eq!((sent.found.groups, sent.found.messages), (3, 4));
-        let other = Found { groups: 2, ..sent.found };
+        let other = RowsFound { groups: 2, ..sent.found };
         assert!(other.surplus(&sent.found, Path::new("table")).is_err());
-        let fewer = Found { messages: 3, ..sent.found };
+        let fewer = RowsFound { messages: 3, ..sent.found };
         assert_eq!(fewer.surplus(&sent.found, Path::new("table")).ok(), Some(-1));
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::Flags;
-use super::live::{Line, LiveWindows, median, table_head, table_row};
+use super::live::{LiveLine, LiveWindows, median, table_head, table_row};
 use super::query::Form;
 use crate::error::Error;
 use crate::report::{self, Report};
@@ -70,7 +70,7 @@ fn measure(
     form: Form,
     round: u32,
     variant: Variant,
-) -> Result<Line, Error> {
+) -> Result<LiveLine, Error> {
     let (name, of_writer) = variant;
     let run = LiveWindows {
         testbed,
@@ -104,13 +104,13 @@ fn expect_snapshots(checkpoint: &Path, expected: bool) -> Result<(), Error> {
     Err(Error::Result { path: state, problem })
 }
 
-fn summary(form: Form, rate: u64, lines: &[Line]) -> Summary {
+fn summary(form: Form, rate: u64, lines: &[LiveLine]) -> Summary {
     let of = |variant: Variant| {
         let name = configuration(form, variant);
         lines.iter().filter(|line| line.configuration == name).collect::<Vec<_>>()
     };
     let (without, often) = (of(WITHOUT), of(OFTEN));
-    let ratio = |value: fn(&Line) -> f64| {
+    let ratio = |value: fn(&LiveLine) -> f64| {
         report::rounded(median(&often, value) / median(&without, value), 3)
     };
     Summary {

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::live::{Line, LiveWindows};
+use super::live::{LiveLine, LiveWindows};
 use super::query::Form;
 use super::{Flags, WIDTH};
 use crate::error::Error;
@@ -35,7 +35,7 @@ struct Minute {
 #[derive(Clone, Debug, Serialize)]
 struct Summary {
     #[serde(flatten)]
-    line: Line,
+    line: LiveLine,
     minutes: usize,
     first_third: Third,
     last_third: Third,
@@ -138,7 +138,7 @@ fn minutes_of(flags: &Flags, configuration: &str, ran: &Ran) -> Vec<Minute> {
     minutes.collect()
 }
 
-fn summary(line: Line, minutes: &[Minute]) -> Summary {
+fn summary(line: LiveLine, minutes: &[Minute]) -> Summary {
     let third = minutes.len().div_ceil(3);
     let first_third = Third::of(&minutes[..third]);
     let last_third = Third::of(&minutes[minutes.len() - third..]);

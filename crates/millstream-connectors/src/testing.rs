@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use millstream_store::env::{Clock, Env, SeededRng};
 use tokio::sync::watch;
 
-/// Stands still until told otherwise.
+/// Stands still until a test moves it.
 #[derive(Clone)]
 pub(crate) struct ManualClock {
     now_us: Arc<watch::Sender<i64>>,

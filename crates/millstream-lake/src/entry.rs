@@ -22,7 +22,7 @@ pub(crate) struct Entry {
 /// A line of an entry; the file actions are passed over.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line {
+struct LogLine {
     txn: Option<Txn>,
     commit_info: Option<CommitInfo>,
     meta_data: Option<serde::de::IgnoredAny>,
@@ -71,14 +71,14 @@ impl Entry {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            let line: Line = serde_json::from_slice(line)
+            let line: LogLine = serde_json::from_slice(line)
                 .map_err(|error| format!("line {} is no action: {error}", number + 1))?;
             entry.add(line);
         }
         Ok(entry)
     }
 
-    fn add(&mut self, line: Line) {
+    fn add(&mut self, line: LogLine) {
         if let Some(Txn { app_id, version }) = line.txn {
             self.applications.push((app_id, version));
         }

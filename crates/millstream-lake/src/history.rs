@@ -40,7 +40,7 @@ pub struct Version {
 /// A line of a commit.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line {
+struct CommitLine {
     add: Option<FileAction>,
     remove: Option<FileAction>,
     commit_info: Option<CommitInfo>,
@@ -111,7 +111,7 @@ fn parse(content: &[u8]) -> Result<Version, String> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let line: Line = serde_json::from_slice(line)
+        let line: CommitLine = serde_json::from_slice(line)
             .map_err(|error| format!("line {} is no action: {error}", number + 1))?;
         version.add(line);
     }
@@ -119,7 +119,7 @@ fn parse(content: &[u8]) -> Result<Version, String> {
 }
 
 impl Version {
-    fn add(&mut self, line: Line) {
+    fn add(&mut self, line: CommitLine) {
         if let Some(add) = line.add {
             self.files_added += 1;
             self.rows_added = sum(self.rows_added, add.rows());

@@ -1,6 +1,6 @@
 //! What a table needs now and then, beside the stream and never in its way.
 //!
-//! A thread of its own, of low priority, is told of every commit and does what is due every
+//! A thread of its own, of low priority, gets every commit and does what is due every
 //! `delta.checkpointInterval` commits: the version's checksum file, a checkpoint, and the cleanup
 //! of the log. A checksum file for every commit would be as many files and flushes again, to save a
 //! reader the tail of the log. Nobody waits for it. While it is at work only the newest version is
@@ -37,7 +37,7 @@ pub struct LiveTable {
     table: Arc<Table>,
     shared: Arc<Shared>,
     part_file_names: PartFileNames,
-    /// Joined when this is dropped, after it was told to end.
+    /// Joined when this is dropped, after it was asked to end.
     _thread: Thread,
 }
 
@@ -182,7 +182,7 @@ struct Worker {
     is_off: bool,
     /// The version of the last checkpoint, 0 if there was none.
     last_checkpoint: u64,
-    /// The version at which the table was last told to forget the commits before.
+    /// The version of the last cleanup of older commits.
     last_renewal: u64,
     /// On the monotonic clock.
     last_cleanup: Option<Duration>,

@@ -6,7 +6,7 @@ use tracing_subscriber::prelude::*;
 
 use crate::screen::Screen;
 
-/// A filter in the form of `RUST_LOG`, which goes before `-v`.
+/// A filter in the form of `RUST_LOG`, which overrides `-v`.
 const FILTER_VARIABLE: &str = "MILLSTREAM_LOG";
 
 /// Sends log lines to `screen` from here on.

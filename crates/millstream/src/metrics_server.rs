@@ -284,7 +284,7 @@ impl<'a> Request<'a> {
         if hosts.next().is_some() {
             return None;
         }
-        // A target with a host goes before the header.
+        // A target with a host overrides the header.
         let (host, path) = match target.strip_prefix("http://") {
             Some(rest) => {
                 let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));

@@ -36,7 +36,7 @@ pub fn reason(failure: &Failure) -> String {
     text.replace('\n', " ")
 }
 
-/// The causes behind a failure's own message, without those it has already told.
+/// The causes behind a failure's own message, without those that the message already contains.
 fn causes(failure: &Failure) -> Vec<String> {
     let mut told = failure.to_string();
     let mut causes = Vec::new();

@@ -18,7 +18,7 @@ use crate::load::{Changes, LoadError, Loaded, PipelineFile, Values};
 use crate::metrics::Metrics;
 use crate::metrics_server::MetricsServer;
 use crate::progress_json::ProgressWriter;
-use crate::supervise::{self, Job, Outcome};
+use crate::supervise::{self, FlowOutcome, Job};
 use crate::terminal::LiveLines;
 use crate::watch::{FlowWatch, Listeners};
 use crate::{descriptors, report, stopping};
@@ -131,8 +131,13 @@ fn introduce(app: &App, loaded: &[Loaded]) {
     }
 }
 
-fn conclude(app: &App, outcomes: &[Outcome], watches: &[Arc<FlowWatch>], stop: &Stop) -> ExitCode {
-    for (Outcome { flow, finished, took }, watch) in outcomes.iter().zip(watches) {
+fn conclude(
+    app: &App,
+    outcomes: &[FlowOutcome],
+    watches: &[Arc<FlowWatch>],
+    stop: &Stop,
+) -> ExitCode {
+    for (FlowOutcome { flow, finished, took }, watch) in outcomes.iter().zip(watches) {
         if let Some(finished) = finished {
             app.screen.say(&report::totals(flow, finished, *took, stop.is_requested()));
             for constraint in watch.constraints() {

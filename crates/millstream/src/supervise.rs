@@ -44,17 +44,17 @@ pub struct Job {
 }
 
 /// How a flow ended.
-pub struct Outcome {
+pub struct FlowOutcome {
     /// The flow's name.
     pub flow: String,
-    /// What it did, or `None` if it failed; its failure is told already.
+    /// What it did, or `None` if it failed; its failure is reported already.
     pub finished: Option<Finished>,
     /// How long it ran.
     pub took: Duration,
 }
 
-/// Runs flows until each has ended. A failure is told at once.
-pub async fn side_by_side(app: &App, jobs: Vec<Job>, stopper: &Stopper) -> Vec<Outcome> {
+/// Runs flows until each has ended. A failure is reported at once.
+pub async fn side_by_side(app: &App, jobs: Vec<Job>, stopper: &Stopper) -> Vec<FlowOutcome> {
     if share_threads(jobs.len()) {
         return on_shared_threads(app, jobs, stopper).await;
     }
@@ -73,7 +73,7 @@ pub fn share_threads(flows: usize) -> bool {
 }
 
 /// Deals the flows out to a few threads.
-async fn on_shared_threads(app: &App, jobs: Vec<Job>, stopper: &Stopper) -> Vec<Outcome> {
+async fn on_shared_threads(app: &App, jobs: Vec<Job>, stopper: &Stopper) -> Vec<FlowOutcome> {
     let mut hands: Vec<Vec<_>> = (0..SHARED_THREADS).map(|_| Vec::new()).collect();
     for (index, job) in jobs.into_iter().enumerate() {
         let run = alone(app, job, stopper);
@@ -90,7 +90,11 @@ async fn on_shared_threads(app: &App, jobs: Vec<Job>, stopper: &Stopper) -> Vec<
 }
 
 /// One flow, to its end.
-fn alone(app: &App, job: Job, stopper: &Stopper) -> impl Future<Output = Outcome> + Send + 'static {
+fn alone(
+    app: &App,
+    job: Job,
+    stopper: &Stopper,
+) -> impl Future<Output = FlowOutcome> + Send + 'static {
     let (env, screen, stopper) = (app.env.clone(), app.screen.clone(), stopper.clone());
     async move {
         let (flow, began) = (job.plan.name().to_owned(), env.monotonic());
@@ -98,7 +102,7 @@ fn alone(app: &App, job: Job, stopper: &Stopper) -> impl Future<Output = Outcome
         if finished.is_none() {
             stopper.stop();
         }
-        Outcome { flow, finished, took: env.monotonic().saturating_sub(began) }
+        FlowOutcome { flow, finished, took: env.monotonic().saturating_sub(began) }
     }
 }
 

@@ -49,7 +49,7 @@ impl Classified for ReportError {
 
 /// One line of the report.
 #[derive(Serialize)]
-struct Line {
+struct StatsLine {
     /// `interval` or `overall`.
     stats: &'static str,
     #[serde(flatten)]
@@ -82,13 +82,13 @@ impl Window {
     }
 
     /// The report line, or `None` where no row had a timestamp.
-    fn line(&self, stats: &'static str, now: Duration) -> Option<Line> {
+    fn line(&self, stats: &'static str, now: Duration) -> Option<StatsLine> {
         let latency = self.latencies.summary()?;
         let seconds = now.saturating_sub(self.since).as_secs_f64();
         let rows = (latency.count + self.nulls) as f64;
         let rows_per_second = if seconds > 0.0 { rows / seconds } else { 0.0 };
         let (nulls, micro_batches) = (self.nulls, self.micro_batches);
-        Some(Line { stats, latency, nulls, micro_batches, seconds, rows_per_second })
+        Some(StatsLine { stats, latency, nulls, micro_batches, seconds, rows_per_second })
     }
 }
 
@@ -147,7 +147,7 @@ impl StatsSink {
         line.map_or(Ok(()), |line| self.write(&line))
     }
 
-    fn write(&self, line: &Line) -> Result<(), Failure> {
+    fn write(&self, line: &StatsLine) -> Result<(), Failure> {
         let mut text = serde_json::to_string(line).map_err(ReportError::Encode)?;
         text.push('\n');
         let written = match (&self.options.target, &self.file) {

@@ -26,7 +26,7 @@ use crate::store::{Listed, REQUESTS_IN_FLIGHT_MAX, TableStore};
 
 /// A complete checkpoint as it was listed.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundCheckpoint {
     pub(super) version: u64,
     pub(super) kind: FoundKind,
     /// By part.
@@ -51,7 +51,7 @@ pub(super) struct IncompleteSet {
 }
 
 /// The checkpoints of a listing, newest first, and the sets that are none.
-pub(super) fn checkpoints_of(files: &[Listed]) -> (Vec<Found>, Vec<IncompleteSet>) {
+pub(super) fn checkpoints_of(files: &[Listed]) -> (Vec<FoundCheckpoint>, Vec<IncompleteSet>) {
     let (mut found, mut incomplete) = (Vec::new(), Vec::new());
     let mut sets: BTreeMap<(u64, u32), Vec<Listed>> = BTreeMap::new();
     for file in files {
@@ -65,12 +65,12 @@ pub(super) fn checkpoints_of(files: &[Listed]) -> (Vec<Found>, Vec<IncompleteSet
             Some(LogName::Unique { version, .. }) => (version, FoundKind::UniqueParquet),
             _ => continue,
         };
-        found.push(Found { version, kind, files: vec![file.clone()] });
+        found.push(FoundCheckpoint { version, kind, files: vec![file.clone()] });
     }
     for ((version, parts), files) in sets {
         // Readers take a single part for no checkpoint, so there is nothing to complete.
         if files.len() == parts as usize && parts > 1 {
-            found.push(Found { version, kind: FoundKind::MultiPart(parts), files });
+            found.push(FoundCheckpoint { version, kind: FoundKind::MultiPart(parts), files });
         } else {
             incomplete.push(IncompleteSet { version, parts, files });
         }
@@ -99,7 +99,10 @@ impl Base {
     }
 
     /// Loads a checkpoint. Errors: `Damaged`, or `Store` with `NotFound`, if it cannot be used.
-    pub(super) fn load(store: &TableStore, found: &Found) -> Result<Self, CheckpointError> {
+    pub(super) fn load(
+        store: &TableStore,
+        found: &FoundCheckpoint,
+    ) -> Result<Self, CheckpointError> {
         let mut base = Self {
             version: found.version,
             layout: Layout::Classic,
@@ -165,7 +168,7 @@ impl Base {
     }
 }
 
-fn layout_of(found: &Found, sidecars: usize, state: &TableState) -> Layout {
+fn layout_of(found: &FoundCheckpoint, sidecars: usize, state: &TableState) -> Layout {
     let is_unique = matches!(found.kind, FoundKind::UniqueJson | FoundKind::UniqueParquet);
     match found.kind {
         FoundKind::MultiPart(parts) => Layout::MultiPart { parts },

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::base::{Found, FoundKind, checkpoints_of, sidecar_file};
+use super::base::{FoundCheckpoint, FoundKind, checkpoints_of, sidecar_file};
 use super::error::{CheckpointError, damaged, store_error};
 use super::facts::{Part, read_footer};
 use super::hint::Hint;
@@ -132,7 +132,7 @@ fn staged_commits(listed: &[Listed], boundary: u64) -> impl Iterator<Item = Stri
 fn unused_sidecars<'a>(
     store: &TableStore,
     listed: &[Listed],
-    staying: impl Iterator<Item = &'a Found>,
+    staying: impl Iterator<Item = &'a FoundCheckpoint>,
     now_ms: i64,
 ) -> Vec<String> {
     let is_old = |file: &&Listed| {
@@ -155,7 +155,10 @@ fn unused_sidecars<'a>(
     old.into_iter().filter(|name| !used.contains(name)).collect()
 }
 
-fn sidecars_of(store: &TableStore, found: &Found) -> Result<Vec<String>, CheckpointError> {
+fn sidecars_of(
+    store: &TableStore,
+    found: &FoundCheckpoint,
+) -> Result<Vec<String>, CheckpointError> {
     let top = &found.files[0];
     let mut actions = Vec::new();
     match found.kind {

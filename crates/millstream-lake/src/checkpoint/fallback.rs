@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use object_store::Error;
 
-use super::base::{Found, IncompleteSet, checkpoints_of};
+use super::base::{FoundCheckpoint, IncompleteSet, checkpoints_of};
 use super::hint::Hint;
 use super::names::{HINT, LOG, LogName, SIDECARS, part};
 use crate::store::{Listed, TableStore};
@@ -72,7 +72,7 @@ pub(crate) fn find(
         return Err(NoDetour::NotAtFault);
     }
     let fault = fault.unwrap_or_else(|| fault_of_hint(store, &incomplete, empty));
-    let is_left = |found: &&Found| {
+    let is_left = |found: &&FoundCheckpoint| {
         found.version <= limit && found.files.iter().all(|file| !hide.contains(&file.name))
     };
     let base = found.iter().find(is_left).map(|found| found.version);
@@ -84,13 +84,17 @@ pub(crate) fn find(
 }
 
 /// The checkpoint that `file` belongs to. A sidecar belongs to the one that is read: the newest.
-fn checkpoint_with<'a>(found: &'a [Found], file: &str, limit: u64) -> Option<&'a Found> {
-    let has = |found: &&Found| found.files.iter().any(|listed| listed.name == file);
+fn checkpoint_with<'a>(
+    found: &'a [FoundCheckpoint],
+    file: &str,
+    limit: u64,
+) -> Option<&'a FoundCheckpoint> {
+    let has = |found: &&FoundCheckpoint| found.files.iter().any(|listed| listed.name == file);
     let newest = || found.iter().find(|found| found.version <= limit);
     found.iter().find(has).or_else(|| newest().filter(|_| file.starts_with(SIDECARS)))
 }
 
-/// The hint names something that is not there. Says what, as well as can be told.
+/// The hint names a checkpoint that is not there. The text names it as far as the hint does.
 fn fault_of_hint(store: &TableStore, incomplete: &[IncompleteSet], empty: Option<String>) -> Fault {
     let file = HINT.to_owned();
     let Ok(Some(hint)) = Hint::read(store) else {

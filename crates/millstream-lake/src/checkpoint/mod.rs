@@ -149,7 +149,7 @@ pub struct Written {
     pub bytes: u64,
     /// Live files.
     pub adds: u64,
-    /// Removed files that readers are still told of.
+    /// Removed files whose tombstones readers still need.
     pub removes: u64,
     /// False if the hint names a later checkpoint already, of another writer.
     pub is_hinted: bool,

@@ -4,7 +4,7 @@
 //! trusts it. Ours are told by the staged files they were made from, whose names say whose they
 //! are; those of other writers, which may be at work on them, are left alone for a while.
 
-use super::base::{Base, Found, FoundKind, checkpoints_of, is_fault_of_base};
+use super::base::{Base, FoundCheckpoint, FoundKind, checkpoints_of, is_fault_of_base};
 use super::error::{CheckpointError, store_error};
 use super::hint::Hint;
 use super::names::{self, HINT, STAGED, staged_set};
@@ -65,9 +65,9 @@ pub fn repair(store: &TableStore, owner: &str) -> Result<Repaired, CheckpointErr
 }
 
 /// Makes a hint that names no complete checkpoint name the newest one that can be read.
-fn move_hint(store: &TableStore, found: &[Found]) -> Result<bool, CheckpointError> {
+fn move_hint(store: &TableStore, found: &[FoundCheckpoint]) -> Result<bool, CheckpointError> {
     let Some(hint) = Hint::read(store)? else { return Ok(false) };
-    let is_named = |found: &&Found| match (hint.parts, found.kind) {
+    let is_named = |found: &&FoundCheckpoint| match (hint.parts, found.kind) {
         _ if found.version != hint.version => false,
         (Some(parts), FoundKind::MultiPart(found)) => parts == found,
         (parts, kind) => parts.is_none() && !matches!(kind, FoundKind::MultiPart(_)),

@@ -107,7 +107,7 @@ fn open(store: &TableStore, file: &FileMeta) -> KernelResult<RemoteFile> {
     RemoteFile::open(store, &name, file.size).map_err(|error| kernel_error(&file.location, error))
 }
 
-/// What went wrong with a file: the store's own words if it was the store.
+/// Why a file cannot be read: the store's own error if the store failed.
 fn failure(remote: &RemoteFile, file: &FileMeta, error: KernelError) -> KernelError {
     match remote.take_refusal() {
         Some(refusal) => kernel_error(&file.location, refusal),

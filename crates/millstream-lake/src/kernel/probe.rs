@@ -46,8 +46,8 @@ fn add_file(files: &mut BTreeMap<String, i64>, file: ScanFile) {
     files.insert(name, file.size);
 }
 
-/// Has the protocol library itself write a checkpoint of the newest version: with sidecars of that
-/// many actions, or else classic.
+/// Writes a checkpoint of the newest version with the protocol library itself: with sidecars of
+/// `sidecar_actions` actions each, or a classic one for `None`.
 pub fn write_checkpoint(store: &TableStore, sidecar_actions: Option<usize>) -> KernelResult<()> {
     let engine = KernelEngine::new(store);
     let snapshot = Snapshot::builder_for(store.url().as_str()).build(&engine)?;

@@ -143,7 +143,7 @@ impl TableReader {
     /// Reads rows: `columns` by their names, in that order (`None`: all), of all files that may
     /// have rows for which `predicate` holds. The other rows of these files come too.
     ///
-    /// Errors: [`TableError::NoColumn`]. What is wrong with a file is told by [`Rows`] when its
+    /// Errors: [`TableError::NoColumn`]. What is wrong with a file is reported by [`Rows`] when its
     /// turn comes.
     pub fn read(
         &self,

@@ -9,7 +9,7 @@ use millstream_engine::driver::Finished;
 use crate::histogram::Histogram;
 use crate::human;
 
-/// How one flow went.
+/// What one flow did, from start to end.
 pub struct FlowResult {
     /// The flow's name.
     pub flow: String,
