@@ -6,7 +6,7 @@
 //! many files the table has.
 //!
 //! Every answer other than success leaves open whether the version is ours: a request may have been
-//! carried out and its answer lost, and a client that repeats it gets the answer that the name is taken. So
+//! carried out and its answer lost, and a client that repeats it hears that the name is taken. So
 //! the version is read back and looked at (protocol, "Delta Log Entries"):
 //!
 //! - it is not there: the same attempt again;

@@ -230,7 +230,7 @@ impl Recent {
 pub fn lag(sources: &[SourceProgress]) -> Option<u64> {
     let mut sum = None;
     for source in sources {
-        // A source with offsets by part always has a newest one, unless the source does not report it.
+        // A source with offsets by part always has a newest one, if the source reports it.
         let Some(latest) = &source.latest else {
             match source.end.as_str().starts_with('{') {
                 true => return None,

@@ -1,4 +1,4 @@
-//! What a sink of files gets when it is opened: the directory, the options, the columns and the query.
+//! What a sink of files is opened with: the directory, the options, the columns and the query.
 
 use std::path::PathBuf;
 use std::sync::Arc;
