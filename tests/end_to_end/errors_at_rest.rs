@@ -42,6 +42,26 @@ fn a_record_of_a_file_is_named_with_the_place_in_the_sql() {
 }
 
 #[test]
+fn a_query_that_fails_leaves_nothing_in_a_directory_or_a_table() {
+    let tables = [json_table("good", "", "good"), table("target", "", "delta", &[("path", "t")])];
+    for (at, sink) in ["good", "target"].into_iter().enumerate() {
+        let insert = format!("INSERT INTO {sink} SELECT n, CAST(trim(s) AS INT) AS i FROM source;");
+        let pipeline = of_files(&format!("{}{insert}", tables[at]));
+        fails(&pipeline);
+        let left = |path: &std::path::Path| {
+            let name = path.file_name().and_then(|name| name.to_str()).expect("names are text");
+            !name.starts_with('_')
+        };
+        for directory in ["good", "t"] {
+            let Ok(entries) = std::fs::read_dir(pipeline.path(directory)) else { continue };
+            let entries = entries.map(|entry| entry.expect("it can be listed").path());
+            let found: Vec<_> = entries.filter(|path| left(path)).collect();
+            assert!(found.is_empty(), "{found:?}");
+        }
+    }
+}
+
+#[test]
 fn of_joined_tables_that_one_is_named_which_has_the_value() {
     let query = "SELECT s.n, CAST(o.v AS INT) AS i FROM source AS s JOIN other AS o ON s.n = o.n;";
     fails(&of_files(query)).says(&["/others/1.json:2 cannot be computed", "CAST(o.v AS INT)"]);

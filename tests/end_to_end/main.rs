@@ -22,6 +22,7 @@ mod oracle;
 mod spark;
 
 mod bad_input;
+mod batch_memory;
 mod bench;
 mod checkpoint_damage;
 mod dead_letters;

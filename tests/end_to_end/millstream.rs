@@ -107,11 +107,15 @@ pub struct Running {
 impl Running {
     /// The most memory that it has had so far, in bytes.
     pub fn memory_peak(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let status = status.expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        kilobytes.and_then(|number| number.trim().parse::<u64>().ok()).expect("a number") << 10
+        self.memory_peak_so_far().expect("it runs")
+    }
+
+    /// The same of one that may have ended: `None` if it has.
+    pub fn memory_peak_so_far(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        let kilobytes = line.trim().strip_suffix(" kB")?.trim().parse::<u64>();
+        Some(kilobytes.expect("a number") << 10)
     }
 
     /// How many threads it has.

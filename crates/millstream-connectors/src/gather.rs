@@ -13,9 +13,13 @@
 //!
 //! A small stream is written by one writer, into one file a commit; only what is more than
 //! [`SPREAD_BYTES`] is spread over the cores.
+//!
+//! The result of a batch query comes in pieces. The writers encode them as they do micro-batches,
+//! and the commit is made of all pieces together, when the result is published. Pieces without a
+//! publish after them are abandoned.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -156,6 +160,8 @@ struct Work {
 enum Message {
     /// A micro-batch.
     Work(Work),
+    /// Rows of the next micro-batch, before it is published.
+    Piece(RecordBatch),
     /// No more will come for now: commit at once.
     Flush,
 }
@@ -168,6 +174,10 @@ pub(crate) struct Gather {
     env: Env,
     /// When the last micro-batch was taken, on the monotonic clock.
     last: Option<Duration>,
+    /// Whether rows were written since the last publish.
+    has_pieces: bool,
+    /// Whether a writer has failed.
+    has_failed: Arc<AtomicBool>,
     /// The gatherer; it holds the others, and ends after them.
     _thread: Thread,
 }
@@ -176,10 +186,13 @@ impl Gather {
     /// Starts the threads; writers are started as they are needed.
     pub(crate) fn start<D: Destination>(destination: Arc<D>, pacing: Pacing, env: &Env) -> Self {
         let (sender, messages) = mpsc::channel(WAITING_MAX);
-        let clock = env.clone();
-        let gather = move || Gatherer::new(destination, pacing, clock, messages).run();
+        let (clock, has_failed) = (env.clone(), Arc::new(AtomicBool::new(false)));
+        let failed = Arc::clone(&has_failed);
+        let gather = move || Gatherer::new(destination, pacing, clock, messages, failed).run();
         let thread = env.thread(D::THREADS[0], gather);
-        Self { sender: Some(sender), pacing, env: env.clone(), last: None, _thread: thread }
+        let (sender, env) = (Some(sender), env.clone());
+        let (last, has_pieces) = (None, false);
+        Self { sender, pacing, env, last, has_pieces, has_failed, _thread: thread }
     }
 
     fn sender(&self) -> &mpsc::Sender<Message> {
@@ -197,13 +210,33 @@ impl Gather {
         self.last = Some(self.env.monotonic());
     }
 
+    /// Hands rows of the next micro-batch over, to be encoded; waits while the writers are behind.
+    ///
+    /// Errors: the failure of a writer, once one has failed with pieces before.
+    pub(crate) async fn write(&mut self, rows: RecordBatch) -> Result<(), Failure> {
+        if self.has_failed.load(Ordering::Relaxed) {
+            // The commit cannot be made, and says why.
+            let (batch_id, end_offsets) = (BatchId(0), EndOffsets::default());
+            let output = Output { batch_id, partitions: Vec::new(), end_offsets };
+            let acknowledgement = self.publish(output).await;
+            self.flush().await;
+            acknowledgement.accepted().await?;
+        }
+        if rows.num_rows() > 0 {
+            self.has_pieces = true;
+            // It fails only after a failure that the acknowledgement of the publish reports.
+            let _ = self.sender().send(Message::Piece(rows)).await;
+        }
+        Ok(())
+    }
+
     /// Hands a micro-batch over; waits while the writers are behind. One without rows counts as
-    /// published at once.
-    pub(crate) async fn publish(&self, output: Output) -> Acknowledgement {
+    /// published at once, unless pieces of it were written.
+    pub(crate) async fn publish(&mut self, output: Output) -> Acknowledgement {
         let Output { batch_id, partitions, end_offsets } = output;
         let rows = partitions.into_iter().flatten().filter(|rows| rows.num_rows() > 0);
         let rows: Vec<_> = rows.collect();
-        if rows.is_empty() {
+        if rows.is_empty() && !std::mem::take(&mut self.has_pieces) {
             return Acknowledgement::Done;
         }
         let (done, published) = oneshot::channel();
@@ -235,6 +268,8 @@ struct Gatherer<D: Destination> {
     messages: mpsc::Receiver<Message>,
     writers: Vec<Writer<D>>,
     writers_max: usize,
+    /// Whether one of them has failed.
+    has_failed: Arc<AtomicBool>,
     commits: Option<mpsc::Sender<Commit<D>>>,
     committer: Option<Thread>,
     /// Gathered since the last commit.
@@ -268,6 +303,7 @@ impl<D: Destination> Gatherer<D> {
         pacing: Pacing,
         env: Env,
         messages: mpsc::Receiver<Message>,
+        has_failed: Arc<AtomicBool>,
     ) -> Self {
         let (commits, to_commit) = mpsc::channel(1);
         let committer = Committer { destination: Arc::clone(&destination), env: env.clone() };
@@ -278,6 +314,7 @@ impl<D: Destination> Gatherer<D> {
             env,
             messages,
             writers: Vec::new(),
+            has_failed,
             writers_max: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             commits: Some(commits),
             committer: Some(thread),
@@ -294,6 +331,7 @@ impl<D: Destination> Gatherer<D> {
         while let Some(next) = self.next() {
             let goes_on = match next {
                 Next::Message(Message::Work(work)) => self.take(work),
+                Next::Message(Message::Piece(rows)) => self.give_out(rows),
                 Next::Message(Message::Flush) => self.commit(),
                 Next::Due => self.commit_unless_small(),
             };
@@ -325,9 +363,7 @@ impl<D: Destination> Gatherer<D> {
     /// Gives a micro-batch's rows out. False once the committer has failed.
     fn take(&mut self, work: Work) -> bool {
         for rows in work.rows {
-            self.bytes += rows.get_array_memory_size();
-            let writer = self.writer();
-            if !self.writers[writer].send(Order::Rows(rows)) {
+            if !self.give_out(rows) {
                 return false;
             }
         }
@@ -339,11 +375,19 @@ impl<D: Destination> Gatherer<D> {
         if due <= now { self.commit_unless_small() } else { true }
     }
 
+    /// Gives rows to a writer. False if that has ended.
+    fn give_out(&mut self, rows: RecordBatch) -> bool {
+        self.bytes += rows.get_array_memory_size();
+        let writer = self.writer();
+        self.writers[writer].send(Order::Rows(rows))
+    }
+
     fn writer(&mut self) -> usize {
         let spread = (self.bytes / SPREAD_BYTES).min(self.writers_max - 1);
         // One large record batch may be worth several at once.
         while self.writers.len() <= spread {
-            self.writers.push(Writer::start(&*self.destination, &self.env));
+            let has_failed = Arc::clone(&self.has_failed);
+            self.writers.push(Writer::start(&*self.destination, has_failed, &self.env));
         }
         self.next_writer = if self.next_writer < spread { self.next_writer + 1 } else { 0 };
         self.next_writer
@@ -406,7 +450,7 @@ struct Writer<D: Destination> {
 }
 
 impl<D: Destination> Writer<D> {
-    fn start(destination: &D, env: &Env) -> Self {
+    fn start(destination: &D, has_failed: Arc<AtomicBool>, env: &Env) -> Self {
         let (orders, mut to_do) = mpsc::channel(WAITING_MAX);
         let mut files = destination.writer();
         let bytes = Arc::new(AtomicU64::new(0));
@@ -417,6 +461,7 @@ impl<D: Destination> Writer<D> {
                 match order {
                     Order::Rows(rows) if failed.is_none() => {
                         failed = files.write(&rows).err();
+                        has_failed.fetch_or(failed.is_some(), Ordering::Relaxed);
                         encoded.store(files.bytes(), Ordering::Relaxed);
                     }
                     Order::Rows(_) => {}

@@ -1,10 +1,13 @@
 //! `USING noop`: a sink that drops what it gets, to measure all that stands before it.
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::{Connector, FlowContext, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec};
-use millstream_engine::api::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
+use millstream_engine::api::sink::{
+    Acknowledgement, Delivery, Failure, Output, PieceWriter, Published, Sink,
+};
 
 /// The `noop` connector.
 pub struct Noop;
@@ -49,11 +52,22 @@ impl Sink for NoopSink {
         Ok(None)
     }
 
+    fn piece_writer(&mut self) -> Option<&mut dyn PieceWriter> {
+        Some(self)
+    }
+
     async fn publish(&mut self, _output: Output) -> Result<Acknowledgement, Failure> {
         Ok(Acknowledgement::Done)
     }
 
     async fn close(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl PieceWriter for NoopSink {
+    async fn write(&mut self, _partition: usize, _rows: RecordBatch) -> Result<(), Failure> {
         Ok(())
     }
 }

@@ -60,6 +60,8 @@ pub enum Remedy {
     /// The row comes from the source alone.
     #[default]
     OfInput,
+    /// The row comes from a table at rest.
+    OfTablesAtRest,
     /// The row follows from what the query's state has kept.
     OfState,
     /// The row is that of a dead letter, of which nothing is recorded yet.
@@ -74,6 +76,10 @@ impl fmt::Display for Remedy {
             Self::OfInput => {
                 "Nothing of its micro-batch was written. Repair the data, or change what happens ON \
                  VIOLATION"
+            }
+            Self::OfTablesAtRest => {
+                "Nothing of the result was written, unless the sink is at-least-once: then rows \
+                 before this one may be there. Repair the data, or change what happens ON VIOLATION"
             }
             Self::OfState => {
                 "Nothing of its micro-batch was written, but the query's state has what the row \

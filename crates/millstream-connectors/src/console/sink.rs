@@ -8,7 +8,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::error::ArrowBug;
 use millstream_engine::api::sink::{
-    Acknowledgement, Classified, Delivery, Failure, Kind, Output, Published, Sink,
+    Acknowledgement, Classified, Delivery, Failure, Kind, Output, PieceWriter, Published, Sink,
 };
 use millstream_store::env::Env;
 use parking_lot::Mutex;
@@ -52,6 +52,30 @@ pub struct ConsoleSink {
     out: Arc<Mutex<Box<dyn Write + Send>>>,
     env: Env,
     printed_any: bool,
+    pieces: Pieces,
+}
+
+/// What is kept of the result of a batch query: the rows that are printed, if no partition before
+/// theirs has enough.
+#[derive(Default)]
+struct Pieces {
+    partitions: Vec<Vec<RecordBatch>>,
+    /// How many rows there were, kept or not.
+    rows: u64,
+}
+
+impl Pieces {
+    fn add(&mut self, partition: usize, rows: &RecordBatch, rows_max: usize) {
+        if self.partitions.len() <= partition {
+            self.partitions.resize_with(partition + 1, Vec::new);
+        }
+        let kept = &mut self.partitions[partition];
+        let missing = rows_max - kept.iter().map(RecordBatch::num_rows).sum::<usize>();
+        if missing > 0 {
+            kept.push(rows.slice(0, rows.num_rows().min(missing)));
+        }
+        self.rows += rows.num_rows() as u64;
+    }
 }
 
 impl ConsoleSink {
@@ -62,10 +86,12 @@ impl ConsoleSink {
         out: Box<dyn Write + Send>,
         env: Env,
     ) -> Self {
-        Self { options, schema, out: Arc::new(Mutex::new(out)), env, printed_any: false }
+        let (out, pieces) = (Arc::new(Mutex::new(out)), Pieces::default());
+        Self { options, schema, out, env, printed_any: false, pieces }
     }
 
-    fn render(&self, output: &Output) -> Result<String, Failure> {
+    /// The table of `output`, whose rows are the first of `all` rows.
+    fn render(&self, output: &Output, all: u64) -> Result<String, Failure> {
         let rows_max = self.options.rows_max;
         let mut rows = Vec::new();
         let mut missing = rows_max;
@@ -77,7 +103,7 @@ impl ConsoleSink {
         let rows: Vec<RecordBatch> = rows.into_iter().filter(|rows| rows.num_rows() > 0).collect();
         let table =
             show(&self.schema, &rows, self.options.cell_characters_max).map_err(ArrowBug)?;
-        let more = if output.rows() <= rows_max as u64 {
+        let more = if all <= rows_max as u64 {
             String::new()
         } else {
             let noun = if rows_max == 1 { "row" } else { "rows" };
@@ -101,12 +127,19 @@ impl Sink for ConsoleSink {
         Ok(None)
     }
 
-    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
-        if self.printed_any && output.rows() == 0 {
+    fn piece_writer(&mut self) -> Option<&mut dyn PieceWriter> {
+        Some(self)
+    }
+
+    async fn publish(&mut self, mut output: Output) -> Result<Acknowledgement, Failure> {
+        let pieces = std::mem::take(&mut self.pieces);
+        let all = output.rows() + pieces.rows;
+        output.partitions.extend(pieces.partitions);
+        if self.printed_any && all == 0 {
             return Ok(Acknowledgement::Done);
         }
         self.printed_any = true;
-        let text = self.render(&output)?;
+        let text = self.render(&output, all)?;
         // A terminal or a pipe may block for as long as its reader likes.
         let out = self.out.clone();
         let write = move || {
@@ -121,6 +154,14 @@ impl Sink for ConsoleSink {
     }
 
     async fn close(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl PieceWriter for ConsoleSink {
+    async fn write(&mut self, partition: usize, rows: RecordBatch) -> Result<(), Failure> {
+        self.pieces.add(partition, &rows, self.options.rows_max);
         Ok(())
     }
 }

@@ -10,8 +10,8 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
 use millstream_engine::api::sink::{
-    Acknowledgement, BatchId, Delivery, EndOffsets, Failure, OtherQuery, Output, Published,
-    RefusedRow, Sink, SourceOffset,
+    Acknowledgement, BatchId, Delivery, EndOffsets, Failure, OtherQuery, Output, PieceWriter,
+    Published, RefusedRow, Sink, SourceOffset,
 };
 use millstream_lake::applications::{Application, Said};
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
@@ -289,8 +289,12 @@ impl Sink for DeltaSink {
         self.pacing().micro_batches_in_flight_max()
     }
 
+    fn piece_writer(&mut self) -> Option<&mut dyn PieceWriter> {
+        Some(self)
+    }
+
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
-        let gather = self.gather.as_ref().expect("the driver opens a sink before it uses it");
+        let gather = self.gather.as_mut().expect("the driver opens a sink before it uses it");
         Ok(gather.publish(output).await)
     }
 
@@ -309,6 +313,14 @@ impl Sink for DeltaSink {
         let live = self.live.take();
         self.env.spawn_blocking("delta-close", move || drop(live)).join().await;
         Ok(())
+    }
+}
+
+#[async_trait]
+impl PieceWriter for DeltaSink {
+    async fn write(&mut self, _partition: usize, rows: RecordBatch) -> Result<(), Failure> {
+        let gather = self.gather.as_mut().expect("the driver opens a sink before it uses it");
+        gather.write(rows).await
     }
 }
 

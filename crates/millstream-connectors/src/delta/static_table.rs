@@ -1,4 +1,5 @@
-//! A Delta table at rest: the static side of a join, or the input of a batch query.
+//! A Delta table at rest: all rows at once, as the static side of a join, or record batch by record
+//! batch, as the input of a batch query.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, Table};
 use millstream_engine::api::filter::{Comparison, Filter, Literal};
 use millstream_engine::api::options::OptionError;
+use millstream_engine::api::snapshot::{Part, RowStream, Snapshot, read_on_a_thread};
 use millstream_engine::api::source::{Failure, StaticTable};
 use millstream_lake::error::TableError;
 use millstream_lake::read::{self, Predicate, TableReader, Value};
@@ -111,6 +113,70 @@ impl StaticTable for DeltaTable {
             Ok(read)
         };
         Ok(self.env.spawn_blocking("delta-read", reading).join().await?)
+    }
+
+    async fn snapshot(&self) -> Result<Arc<dyn Snapshot>, Failure> {
+        let (reader, is_newest) = (Arc::clone(&self.reader), self.is_newest);
+        let opening = move || -> Result<_, TableError> {
+            let mut reader = reader.lock();
+            if is_newest {
+                *reader = TableReader::open(&reader.store().clone())?;
+            }
+            let reader = reader.at_version(reader.version())?;
+            let rows_estimate = reader.rows_estimate()?;
+            Ok((reader, rows_estimate))
+        };
+        let (reader, rows_estimate) = self.env.spawn_blocking("delta-open", opening).join().await?;
+        let (schema, env) = (Arc::clone(&self.schema), self.env.clone());
+        let reader = Arc::new(Mutex::new(reader));
+        Ok(Arc::new(Version { reader, schema, rows_estimate, env }))
+    }
+}
+
+/// The table at one version.
+struct Version {
+    reader: Arc<Mutex<TableReader>>,
+    schema: SchemaRef,
+    rows_estimate: u64,
+    env: Env,
+}
+
+#[async_trait]
+impl Snapshot for Version {
+    async fn parts(&self, filters: &[Filter]) -> Result<Vec<Arc<dyn Part>>, Failure> {
+        let predicate = Predicate::And(filters.iter().map(predicate).collect());
+        let (reader, schema) = (Arc::clone(&self.reader), Arc::clone(&self.schema));
+        Ok(vec![Arc::new(SelectedFiles { reader, schema, predicate, env: self.env.clone() })])
+    }
+
+    fn rows_estimate(&self) -> Option<u64> {
+        Some(self.rows_estimate)
+    }
+}
+
+/// The data files that may have rows for which a predicate holds. They are one part: their reader
+/// decodes several of them at once.
+struct SelectedFiles {
+    reader: Arc<Mutex<TableReader>>,
+    schema: SchemaRef,
+    predicate: Predicate,
+    env: Env,
+}
+
+impl Part for SelectedFiles {
+    fn read(&self, projection: &[usize]) -> RowStream {
+        let column = |index: &usize| self.schema.field(*index).name().clone();
+        let columns: Vec<String> = projection.iter().map(column).collect();
+        let (reader, predicate) = (Arc::clone(&self.reader), self.predicate.clone());
+        let open = move || {
+            let reader = reader.lock();
+            let rows = reader.read(Some(&columns), Some(&predicate))?;
+            let (facts, table) = (rows.facts(), reader.store().shown());
+            let (files, files_read) = (facts.files, facts.files_read);
+            tracing::debug!(table, files, files_read, "reading");
+            Ok(rows.map(|rows| Ok(rows?)))
+        };
+        read_on_a_thread(&self.env, "delta-read", open)
     }
 }
 

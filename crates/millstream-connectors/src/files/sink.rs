@@ -6,10 +6,13 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
-use millstream_engine::api::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
+use millstream_engine::api::sink::{
+    Acknowledgement, Delivery, Failure, Output, PieceWriter, Published, Sink,
+};
 
 use super::directory::Directory;
 use super::options::WriteOptions;
@@ -67,8 +70,12 @@ impl Sink for FilesSink {
         self.target.options.pacing.micro_batches_in_flight_max()
     }
 
+    fn piece_writer(&mut self) -> Option<&mut dyn PieceWriter> {
+        Some(self)
+    }
+
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
-        let gather = self.gather.as_ref().expect("the driver opens a sink before it uses it");
+        let gather = self.gather.as_mut().expect("the driver opens a sink before it uses it");
         Ok(gather.publish(output).await)
     }
 
@@ -82,5 +89,13 @@ impl Sink for FilesSink {
         let gather = self.gather.take();
         self.target.env.spawn_blocking("files-close", move || drop(gather)).join().await;
         Ok(())
+    }
+}
+
+#[async_trait]
+impl PieceWriter for FilesSink {
+    async fn write(&mut self, _partition: usize, rows: RecordBatch) -> Result<(), Failure> {
+        let gather = self.gather.as_mut().expect("the driver opens a sink before it uses it");
+        gather.write(rows).await
     }
 }

@@ -1,4 +1,5 @@
-//! All files at once: the static side of a join, or the input of a batch query.
+//! The files of a directory as a table at rest: all rows at once, as the static side of a join, or
+//! file by file, as the input of a batch query.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -8,6 +9,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
+use millstream_engine::api::filter::Filter;
+use millstream_engine::api::snapshot::{Part, RowStream, Snapshot, read_on_a_thread};
 use millstream_engine::api::source::{Failure, Records, StaticTable};
 use millstream_store::env::Env;
 
@@ -16,6 +19,9 @@ use super::listing::{Found, Place};
 use super::options::ReadOptions;
 use super::read::Reader;
 use super::uri;
+
+/// About how many bytes a row has in a file; the number of rows is guessed from it.
+const BYTES_PER_ROW: u64 = 64;
 
 /// The rows of all files in a directory.
 pub struct FilesTable {
@@ -75,6 +81,53 @@ impl StaticTable for FilesTable {
             Ok(files.iter().map(records).collect())
         })
         .await
+    }
+
+    async fn snapshot(&self) -> Result<Arc<dyn Snapshot>, Failure> {
+        let env = self.env.clone();
+        self.in_background(move |reader, files| {
+            let bytes: u64 = files.iter().filter_map(|file| file.size).sum();
+            let part = |file: &Found| -> Arc<dyn Part> {
+                let (reader, file, env) = (reader.clone(), file.clone(), env.clone());
+                Arc::new(FilePart { reader, file, env })
+            };
+            let files = files.iter().map(part).collect();
+            Ok(Arc::new(FoundFiles { files, bytes }) as Arc<dyn Snapshot>)
+        })
+        .await
+    }
+}
+
+/// The files that a directory had at one moment.
+struct FoundFiles {
+    files: Vec<Arc<dyn Part>>,
+    bytes: u64,
+}
+
+#[async_trait]
+impl Snapshot for FoundFiles {
+    async fn parts(&self, _filters: &[Filter]) -> Result<Vec<Arc<dyn Part>>, Failure> {
+        Ok(self.files.clone())
+    }
+
+    fn rows_estimate(&self) -> Option<u64> {
+        Some(self.bytes / BYTES_PER_ROW)
+    }
+}
+
+/// A file of a table.
+struct FilePart {
+    reader: Reader,
+    file: Found,
+    env: Env,
+}
+
+impl Part for FilePart {
+    fn read(&self, projection: &[usize]) -> RowStream {
+        let (reader, file, projection) =
+            (self.reader.clone(), self.file.clone(), projection.to_vec());
+        let open = move || Ok(reader.read(file, &projection));
+        read_on_a_thread(&self.env, "files-read", open)
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod connector;
 pub mod contact;
 pub mod dead_letter;
+pub mod drained;
 pub mod error;
 pub mod filter;
 pub mod options;
@@ -14,5 +15,6 @@ pub mod progress;
 pub mod references;
 pub mod settings;
 pub mod sink;
+pub mod snapshot;
 pub mod source;
 pub mod trigger;

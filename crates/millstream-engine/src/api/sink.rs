@@ -158,6 +158,15 @@ impl Acknowledgement {
     }
 }
 
+/// Takes rows of a result before all of it is there.
+#[async_trait]
+pub trait PieceWriter: Send {
+    /// Takes rows of the plan's partition `partition`, which are in order among themselves. Unless
+    /// the sink is at least once, nobody sees them before the [`Sink::publish`] that follows, and
+    /// without one they are given up. May wait while the sink's own buffers are full.
+    async fn write(&mut self, partition: usize, rows: RecordBatch) -> Result<(), Failure>;
+}
+
 /// Takes micro-batches in order and makes each visible.
 #[async_trait]
 pub trait Sink: Send {
@@ -187,6 +196,13 @@ pub trait Sink: Send {
     /// Hands one micro-batch over. May wait while the sink's own buffers are full. An output
     /// without rows is handed over too: it still counts for sinks that number their work.
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure>;
+
+    /// What takes the result of a batch query in pieces, each written before it is published:
+    /// [`publish`](Self::publish) then has no rows, and makes the pieces visible in one step, or,
+    /// at least once, waits for them. `None` where the whole result goes to `publish`.
+    fn piece_writer(&mut self) -> Option<&mut dyn PieceWriter> {
+        None
+    }
 
     /// How many micro-batches may be under way, where the sink gathers them and acknowledges many
     /// at once; `None` for the driver's own limit.

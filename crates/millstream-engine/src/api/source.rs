@@ -21,6 +21,7 @@ pub use millstream_store::source_log::SourceLog;
 
 use super::dead_letter::Letter;
 use super::filter::Filter;
+use super::snapshot::{HeldRows, Snapshot};
 
 /// A piece of a micro-batch's input that is read by one task, in order.
 pub trait Split: Send {
@@ -224,7 +225,8 @@ pub trait Source: Send {
     async fn close(&mut self);
 }
 
-/// A table that is read whole: the static side of a join, or the input of a batch query.
+/// A table at rest: read whole as the static side of a join, or piece by piece as the input of a
+/// batch query.
 #[async_trait]
 pub trait StaticTable: Send + Sync {
     /// The table's columns.
@@ -245,5 +247,11 @@ pub trait StaticTable: Send + Sync {
     /// At least the rows for which all `filters` hold. To be written where that saves reading.
     async fn read_where(&self, _filters: &[Filter]) -> Result<Vec<RecordBatch>, Failure> {
         self.read().await
+    }
+
+    /// The table as it is now, to be read piece by piece. To be written where the rows need not be
+    /// in memory together.
+    async fn snapshot(&self) -> Result<Arc<dyn Snapshot>, Failure> {
+        Ok(Arc::new(HeldRows::new(self.read().await?)))
     }
 }

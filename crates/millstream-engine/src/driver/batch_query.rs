@@ -2,90 +2,123 @@
 //!
 //! There is no checkpoint and there are no micro-batches: every table is read from its beginning
 //! to what is there at the start, the plan runs once, and the sink gets the result as micro-batch
-//! 0.
-
-use std::sync::Arc;
+//! 0. Rows stream: scans decode them as the plan asks for them, and the sink encodes them as the
+//! plan gives them. In memory at once are only some record batches, what the plan itself has to
+//! keep (sorted rows, groups, the smaller side of a join), and the files that the sink has begun.
+//! A sink that cannot take a result in pieces gets all of it at the end.
+//!
+//! Whatever fails, fails before the sink publishes anything: a batch query's result is there as a
+//! whole or not at all, where the sink can do that.
 
 use arrow::array::RecordBatch;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::collect_partitioned;
+use datafusion::physical_plan::{ExecutionPlanProperties, execute_stream_partitioned};
+use futures::StreamExt;
 use millstream_sql::plan::optimize;
+use millstream_store::env::{Env, Task};
 use millstream_store::offset::BatchId;
-use millstream_store::source_log::SourceLog;
+use tokio::sync::mpsc;
 
-use super::Finished;
-use super::dead_letter_sinks::DeadLetterSinks;
+use super::checked_once::CheckedOnce;
 use crate::api::sink::{EndOffsets, Output, Sink};
-use crate::api::source::{Failure, ReadLimit, Records, Source, Split};
+use crate::api::source::Failure;
 use crate::failures::from_datafusion;
 
-/// All rows that a source has now, for a table that can only be read as a stream.
-pub async fn read_to_end(source: &mut dyn Source) -> Result<Vec<RecordBatch>, Failure> {
-    let columns: Vec<usize> = (0..source.schema().fields().len()).collect();
-    let mut rows = Vec::new();
-    for_each_split(source, |split| {
-        for decoded in split.read(&columns) {
-            rows.push(decoded?);
-        }
-        Ok(())
-    })
-    .await?;
-    Ok(rows)
-}
-
-/// The records of all rows that a source has now.
-pub async fn records_to_end(source: &mut dyn Source) -> Result<Vec<Arc<dyn Records>>, Failure> {
-    let mut records = Vec::new();
-    for_each_split(source, |split| {
-        records.extend(split.records());
-        Ok(())
-    })
-    .await?;
-    Ok(records)
-}
-
-async fn for_each_split(
-    source: &mut dyn Source,
-    mut work: impl FnMut(Box<dyn Split>) -> Result<(), Failure> + Send,
-) -> Result<(), Failure> {
-    let start = source.open(None, SourceLog::in_memory()).await?;
-    source.start(&start).await?;
-    source.fix_end().await?;
-    while !source.at_end() {
-        source.data_available().await;
-        let Some(taken) = source.poll(ReadLimit::AllAvailable)? else { continue };
-        for split in taken.splits {
-            work(split)?;
-        }
-    }
-    source.close().await;
-    Ok(())
-}
-
-/// Runs `logical` once and publishes its result; before that, what its constraints reject, at the
-/// time given in milliseconds since the epoch.
+/// Runs the query once and publishes its result; before that, what its constraints reject. Gives
+/// the number of rows of the result.
 pub async fn run(
-    state: &SessionState,
-    logical: &LogicalPlan,
+    env: &Env,
+    (state, logical): (&SessionState, &LogicalPlan),
     sink: &mut dyn Sink,
-    letter_sinks: Option<(&mut DeadLetterSinks, i64)>,
-) -> Result<Finished, Failure> {
+    mut checked: Option<CheckedOnce<'_>>,
+) -> Result<u64, Failure> {
     sink.open().await?;
-    let logical = optimize::optimize(state, logical).map_err(from_datafusion)?;
-    let planner = state.query_planner();
-    let physical = planner.create_physical_plan(&logical, state).await.map_err(from_datafusion)?;
-    let partitions = collect_partitioned(physical, state.task_ctx()).await;
-    let mut partitions = partitions.map_err(from_datafusion)?;
-    if let Some((letter_sinks, batch_time_ms)) = letter_sinks {
-        let end_offsets = EndOffsets { batch_time_ms, ..EndOffsets::default() };
-        partitions = letter_sinks.check_once(partitions, &end_offsets).await?;
+    let mut result = ResultRows::start(env, state, logical).await?;
+    let mut held: Vec<Vec<RecordBatch>> = vec![Vec::new(); result.partitions()];
+    let mut rows_out = 0;
+    while let Some((partition, rows)) = result.next().await? {
+        let rows = match &mut checked {
+            Some(checked) => checked.check(rows).await?,
+            None => Some(rows),
+        };
+        let Some(rows) = rows else { continue };
+        rows_out += rows.num_rows() as u64;
+        match sink.piece_writer() {
+            Some(writer) => writer.write(partition, rows).await?,
+            None => held[partition].push(rows),
+        }
     }
-    let output = Output { batch_id: BatchId(0), partitions, end_offsets: EndOffsets::default() };
-    let rows_out = output.rows();
+    if let Some(checked) = checked {
+        checked.publish().await?;
+    }
+    let end_offsets = EndOffsets::default();
+    let output = Output { batch_id: BatchId(0), partitions: held, end_offsets };
     let acknowledgement = sink.publish(output).await?;
     sink.flush().await;
     acknowledgement.accepted().await?;
     sink.close().await?;
-    Ok(Finished { micro_batches: 1, rows_in: 0, rows_out })
+    Ok(rows_out)
+}
+
+/// The rows of a plan, as its partitions give them.
+struct ResultRows {
+    receiver: mpsc::Receiver<(usize, Result<RecordBatch, Failure>)>,
+    /// By partition, what runs it.
+    tasks: Vec<Task<()>>,
+}
+
+impl ResultRows {
+    async fn start(
+        env: &Env,
+        state: &SessionState,
+        logical: &LogicalPlan,
+    ) -> Result<Self, Failure> {
+        let logical = optimize::optimize(state, logical).map_err(from_datafusion)?;
+        let planner = state.query_planner();
+        let plan = planner.create_physical_plan(&logical, state).await.map_err(from_datafusion)?;
+        let partitions = plan.output_partitioning().partition_count();
+        let streams =
+            execute_stream_partitioned(plan, state.task_ctx()).map_err(from_datafusion)?;
+        let (sender, receiver) = mpsc::channel(partitions.max(1));
+        let tasks = streams.into_iter().enumerate().map(|(partition, mut stream)| {
+            let sender = sender.clone();
+            let run = async move {
+                while let Some(rows) = stream.next().await {
+                    let rows = rows.map_err(from_datafusion);
+                    let is_last = rows.is_err();
+                    if sender.send((partition, rows)).await.is_err() || is_last {
+                        return;
+                    }
+                }
+            };
+            env.spawn_on_cores("plan-partition", run)
+        });
+        Ok(Self { receiver, tasks: tasks.collect() })
+    }
+
+    fn partitions(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Some rows, and the partition that they are of; `None` at the end of all partitions.
+    async fn next(&mut self) -> Result<Option<(usize, RecordBatch)>, Failure> {
+        while let Some((partition, rows)) = self.receiver.recv().await {
+            let rows = rows?;
+            if rows.num_rows() > 0 {
+                return Ok(Some((partition, rows)));
+            }
+        }
+        // One that has panicked is found here.
+        for task in self.tasks.drain(..) {
+            task.join().await;
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for ResultRows {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(Task::abort);
+    }
 }

@@ -34,6 +34,7 @@
 pub mod batch_query;
 pub mod branch;
 pub mod branches;
+pub mod checked_once;
 mod committer;
 pub mod dead_letter_sinks;
 mod dead_letter_tables;

@@ -72,7 +72,11 @@ impl PlannedFlow {
 
     /// What the flow's rows are validated against.
     pub(super) fn checks(&self) -> Option<Checks> {
-        let remedy = if self.has_state() { Remedy::OfState } else { Remedy::OfInput };
+        let remedy = match self.flow.is_stream {
+            true if self.has_state() => Remedy::OfState,
+            true => Remedy::OfInput,
+            false => Remedy::OfTablesAtRest,
+        };
         Some(self.flow.branches[0].checks()?.with_remedy(remedy))
     }
 

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::catalog::TableProvider;
 use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
@@ -37,7 +36,7 @@ use millstream_store::env::Env;
 use millstream_store::log_writer::Settings;
 use thiserror::Error;
 
-use self::at_rest::load_tables;
+use self::at_rest::{AtRest, Rows, load_tables, open_tables};
 use self::computed_watermark::{Computed, watermarked};
 pub use self::settings::RunSettings;
 use crate::api::connector::{FlowContext, Memory, ReadMode, Registry};
@@ -49,11 +48,13 @@ use crate::api::sink::Sink;
 use crate::api::source::{Failure, Source};
 use crate::constraints::Checks;
 use crate::driver::branches::Branches;
+use crate::driver::checked_once::CheckedOnce;
 use crate::driver::start::Start;
 use crate::driver::{self, Finished, Query, batch_query};
 use crate::failures::from_datafusion;
 use crate::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
 use crate::plan::places::SqlText;
+use crate::plan::scanned_table::ScannedTable;
 use crate::plan::session::{batch_config, streaming_config};
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable};
@@ -187,15 +188,6 @@ impl Body {
     }
 }
 
-/// A table that is read whole, empty until the flow runs.
-struct AtRest {
-    declared: Arc<DeclaredTable>,
-    schema: SchemaRef,
-    loaded: Arc<LoadedTable>,
-    /// Its name in plans.
-    registered_as: String,
-}
-
 /// Plans one flow of `pipeline`; touches nothing durable.
 ///
 /// Errors: what is wrong with its SQL or its tables, with spans into the pipeline file.
@@ -244,8 +236,14 @@ impl PlannedFlow {
                 self.streams.push(StreamRead { declared, schema, registered_as, watermark });
             }
             ReadMode::Batch => {
-                let loaded = LoadedTable::empty(Arc::clone(&schema));
-                self.at_rest.push(AtRest { declared, schema, loaded, registered_as });
+                let rows = match self.flow.is_stream {
+                    true => Rows::Loaded(LoadedTable::empty(Arc::clone(&schema))),
+                    false => {
+                        let name = declared.table.name.clone();
+                        Rows::Scanned(ScannedTable::empty(name, Arc::clone(&schema)))
+                    }
+                };
+                self.at_rest.push(AtRest { declared, schema, rows, registered_as });
             }
         }
     }
@@ -270,8 +268,8 @@ impl PlannedFlow {
             context.register_table(registered_as.as_str(), Arc::new(table)).map_err(failed)?;
         }
         for table in &self.at_rest {
-            let rows = Arc::clone(&table.loaded) as Arc<dyn TableProvider>;
-            context.register_table(table.registered_as.as_str(), rows).map_err(failed)?;
+            let name = table.registered_as.as_str();
+            context.register_table(name, table.provider()).map_err(failed)?;
         }
         let state = context.state();
         let logical = branch.plan(&state)?;
@@ -470,7 +468,7 @@ impl PlannedFlow {
                 None => branches,
             },
             sources,
-            statics: self.at_rest.into_iter().map(|table| table.loaded).collect(),
+            statics: self.at_rest.iter().filter_map(AtRest::loaded).map(Arc::clone).collect(),
             log_settings: Settings {
                 retain_entries_min: settings.logging.retain_entries_min,
                 purge: settings.logging.purge,
@@ -491,26 +489,29 @@ impl PlannedFlow {
     async fn run_once(self) -> Result<Finished, Failure> {
         let context = self.context("");
         self.batch_clock.set(self.env.now_us());
-        self.narrow_tables()?;
-        let rows_in = load_tables(&self.at_rest, &context).await?;
+        let scans: Vec<usize> = self.scans()?.iter().map(Vec::len).collect();
+        open_tables(&self.at_rest, &scans, &context).await?;
         let sinks = self.sinks(&context, None)?;
         let mut letter_sinks = self.dead_letter_sinks(&context, None, self.checks())?;
         let batch_time_ms = self.env.now_ms();
-        let tables: Vec<_> = self.at_rest.iter().map(|table| Arc::clone(&table.loaded)).collect();
+        let tables = self.at_rest.iter().filter_map(AtRest::scanned);
+        let tables: Vec<_> = tables.map(Arc::clone).collect();
         let mut rows_out = 0;
         let branches = self.flow.branches.iter().zip(self.branches);
         for ((branch, planned), mut sink) in branches.zip(sinks) {
             let Body::Once { state, logical } = planned.body else { unreachable!("run looked") };
-            let letter_sinks =
-                letter_sinks.as_mut().map(|letter_sinks| (letter_sinks, batch_time_ms));
-            match batch_query::run(&state, &logical, sink.as_mut(), letter_sinks).await {
-                Ok(finished) => rows_out += finished.rows_out,
+            let letter_sinks = letter_sinks.as_mut();
+            let checked = letter_sinks.map(|sinks| CheckedOnce::new(sinks, batch_time_ms));
+            let query = (&*state, &*logical);
+            match batch_query::run(&self.env, query, sink.as_mut(), checked).await {
+                Ok(rows) => rows_out += rows,
                 Err(failure) => {
-                    let (query, sql) = ((&*state, &*logical), SqlText::of(branch));
+                    let sql = SqlText::of(branch);
                     return Err(sift_tables::explain(failure, query, &tables, &sql).await);
                 }
             }
         }
+        let rows_in = tables.iter().map(|table| table.rows_read()).sum();
         Ok(Finished { micro_batches: 1, rows_in, rows_out })
     }
 
@@ -546,30 +547,38 @@ impl PlannedFlow {
         limit.map(|bytes| Memory::new(bytes, self.streams.len()))
     }
 
-    /// Tells the tables that are read whole what the plans ask of their rows.
+    /// Tells the tables that are held in memory what the plans ask of their rows.
     fn narrow_tables(&self) -> Result<(), Failure> {
-        let optimised = self.branches.iter().map(|branch| branch.body.optimised());
-        let optimised = optimised.collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
-        let optimised: Vec<_> = optimised.into_iter().flatten().collect();
-        for table in &self.at_rest {
-            let mut scans = Vec::new();
-            let visited = optimised.iter().try_for_each(|plan| {
-                let visited = plan.apply_with_subqueries(|node| {
-                    if let LogicalPlan::TableScan(scan) = node
-                        && scan.table_name.table() == table.registered_as
-                    {
-                        scans.push(scan.filters.iter().filter_map(Filter::of).collect::<Vec<_>>());
-                    }
-                    Ok(TreeNodeRecursion::Continue)
-                });
-                visited.map(|_| ())
-            });
+        for (table, scans) in self.at_rest.iter().zip(self.scans()?) {
             // Read twice, it would have to be narrowed to what either asks for.
-            if let (Ok(()), [filters]) = (visited, &scans[..]) {
-                table.loaded.want(filters.clone());
+            if let (Some(loaded), [filters]) = (table.loaded(), &scans[..]) {
+                loaded.want(filters.clone());
             }
         }
         Ok(())
+    }
+
+    /// By table at rest, the filters of each scan of it.
+    fn scans(&self) -> Result<Vec<Vec<Vec<Filter>>>, Failure> {
+        let optimised = self.branches.iter().map(|branch| branch.body.optimised());
+        let optimised = optimised.collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
+        let optimised: Vec<_> = optimised.into_iter().flatten().collect();
+        let scans_of = |table: &AtRest| {
+            let mut scans = Vec::new();
+            for plan in &optimised {
+                plan.apply_with_subqueries(|node| {
+                    if let LogicalPlan::TableScan(scan) = node
+                        && scan.table_name.table() == table.registered_as
+                    {
+                        scans.push(scan.filters.iter().filter_map(Filter::of).collect());
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+                .map_err(from_datafusion)?;
+            }
+            Ok(scans)
+        };
+        self.at_rest.iter().map(scans_of).collect()
     }
 }
 

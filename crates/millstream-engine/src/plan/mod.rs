@@ -20,6 +20,7 @@ pub mod places;
 pub mod query_plan;
 mod renewal;
 pub mod row_error;
+pub mod scanned_table;
 pub mod session;
 pub mod sift_tables;
 pub mod stages;

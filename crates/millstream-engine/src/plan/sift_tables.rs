@@ -1,10 +1,11 @@
 //! Finding the row of tables at rest with which a query fails.
 //!
 //! As over a stream, the error of an expression does not name the row. So when a query over
-//! tables at rest fails, their records are read once more, and it runs over halves of them, one
-//! table after the other, until single rows are left. A failure that needs many rows, like a sum
-//! that overflows, has no such row.
+//! tables at rest fails, their records are read once more, and it runs over one piece of a table
+//! after the other. The piece with which it fails is halved until a single row is left. A failure
+//! that needs many rows, like a sum that overflows, has no such row.
 
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,15 +14,19 @@ use datafusion::common::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, collect_partitioned};
+use futures::StreamExt;
 use millstream_sql::json;
 use millstream_sql::plan::optimize;
 
 use super::failing_expression::culprit_in;
 use super::places::SqlText;
 use super::row_error::{Culprit, InSql, Remedy, RowError};
-use super::static_table::{LoadedTable, TracedRows};
+use super::scanned_table::{Original, ScannedTable, TracedRows};
 use crate::api::source::Failure;
 use crate::failures::ComputeError;
+
+/// About how many bytes of a table's rows are in memory at once.
+const PIECE_BYTES: usize = 32 << 20;
 
 /// The error that names the record of `tables` with which the query of `logical` fails and the part
 /// that fails, where `failure` is that of an expression. The tables do not hold all of their rows
@@ -29,7 +34,7 @@ use crate::failures::ComputeError;
 pub async fn explain(
     failure: Failure,
     (state, logical): (&SessionState, &LogicalPlan),
-    tables: &[Arc<LoadedTable>],
+    tables: &[Arc<ScannedTable>],
     sql: &SqlText,
 ) -> Failure {
     let Some(computed) = failure.cause().downcast_ref::<ComputeError>() else { return failure };
@@ -46,7 +51,7 @@ pub async fn explain(
         return failure;
     }
     // Of several tables the one that most of the expression's names belong to.
-    let leaves = |table: &LoadedTable| {
+    let leaves = |table: &ScannedTable| {
         let leaves = culprit.iter().flat_map(|culprit| &culprit.leaves);
         leaves.filter(|leaf| table.has_column(leaf)).count()
     };
@@ -91,10 +96,40 @@ impl Query<'_> {
         ran.is_err_and(|error| ComputeError::of(&error).is_some())
     }
 
-    /// Leaves `table` one row with which the query fails. `None`, and all rows or none, where there
-    /// is no such row.
-    async fn narrow(&self, table: &LoadedTable) -> Option<TracedRows> {
-        let all = table.traced().await.ok()?;
+    /// Leaves `table` one row with which the query fails. `None`, and all rows, where there is no
+    /// such row.
+    async fn narrow(&self, table: &ScannedTable) -> Option<TracedRows> {
+        let original = table.original()?;
+        let found = self.narrow_from(table, &original).await;
+        if found.is_none() {
+            table.restore(&original);
+        }
+        found
+    }
+
+    async fn narrow_from(&self, table: &ScannedTable, original: &Original) -> Option<TracedRows> {
+        table.hold(Vec::new());
+        if self.fails().await {
+            return None;
+        }
+        let (mut piece, mut bytes) = (Vec::new(), 0);
+        let mut traced = original.traced().await.ok()?;
+        while let Some(rows) = traced.next().await {
+            let rows = rows.ok()?;
+            bytes += rows.iter().map(|of| of.rows.get_array_memory_size()).sum::<usize>();
+            piece.extend(rows);
+            if bytes >= PIECE_BYTES {
+                bytes = 0;
+                if let Some(row) = self.narrow_piece(table, mem::take(&mut piece)).await {
+                    return Some(row);
+                }
+            }
+        }
+        self.narrow_piece(table, piece).await
+    }
+
+    /// Leaves `table` one row of `all` with which the query fails, if there is one.
+    async fn narrow_piece(&self, table: &ScannedTable, all: Vec<TracedRows>) -> Option<TracedRows> {
         let of = |(at, of): (usize, &TracedRows)| (0..of.rows.num_rows()).map(move |row| (at, row));
         let rows: Vec<(usize, usize)> = all.iter().enumerate().flat_map(of).collect();
         let hold = |range: Range<usize>| {
@@ -105,8 +140,8 @@ impl Query<'_> {
             };
             table.hold(pieces.map(piece).collect());
         };
-        hold(0..0);
-        if self.fails().await {
+        hold(0..rows.len());
+        if rows.is_empty() || !self.fails().await {
             return None;
         }
         let mut range = 0..rows.len();
@@ -120,17 +155,9 @@ impl Query<'_> {
                     break;
                 }
             }
-            let Some(half) = found else {
-                hold(range);
-                return None;
-            };
-            range = half;
+            range = found?;
         }
-        let (at, row) = *rows.get(range.start)?;
-        hold(range);
-        if !self.fails().await {
-            return None;
-        }
+        let (at, row) = rows[range.start];
         let TracedRows { rows, of } = &all[at];
         let of = of.as_ref().map(|(records, numbers)| (Arc::clone(records), vec![numbers[row]]));
         Some(TracedRows { rows: rows.slice(row, 1), of })

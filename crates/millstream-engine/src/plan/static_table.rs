@@ -17,9 +17,8 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::RwLock;
 
-use crate::api::error::ArrowBug;
 use crate::api::filter::Filter;
-use crate::api::source::{Failure, Records, StaticTable, Traced};
+use crate::api::source::{Failure, StaticTable};
 
 /// A static table with its rows as last read.
 pub struct LoadedTable {
@@ -35,12 +34,6 @@ struct Content {
     table: Option<Arc<dyn StaticTable>>,
     fingerprint: String,
     rows: Vec<RecordBatch>,
-}
-
-/// Rows, and by row the number of its record.
-pub(super) struct TracedRows {
-    pub(super) rows: RecordBatch,
-    pub(super) of: Option<(Arc<dyn Records>, Vec<u64>)>,
 }
 
 impl LoadedTable {
@@ -63,42 +56,6 @@ impl LoadedTable {
         let count = rows.iter().map(|rows| rows.num_rows() as u64).sum();
         *self.content.write() = Content { table: Some(table), fingerprint, rows };
         Ok(count)
-    }
-
-    /// Reads the table once more, with the record of each row where the table knows it.
-    pub(super) async fn traced(&self) -> Result<Vec<TracedRows>, Failure> {
-        let (table, rows) = {
-            let content = self.content.read();
-            (content.table.clone(), content.rows.clone())
-        };
-        let records = match table {
-            Some(table) => table.records().await?,
-            None => Vec::new(),
-        };
-        if records.is_empty() {
-            return Ok(rows.into_iter().map(|rows| TracedRows { rows, of: None }).collect());
-        }
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let mut traced = Vec::new();
-        for records in records {
-            for Traced { rows, numbers } in records.read(&all, false)? {
-                let columns = rows.columns().to_vec();
-                let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns);
-                let rows = rows.map_err(ArrowBug)?;
-                traced.push(TracedRows { rows, of: Some((Arc::clone(&records), numbers)) });
-            }
-        }
-        Ok(traced)
-    }
-
-    /// Replaces the rows that were read by `rows`.
-    pub(super) fn hold(&self, rows: Vec<RecordBatch>) {
-        self.content.write().rows = rows;
-    }
-
-    /// Whether it has a column of this name.
-    pub(super) fn has_column(&self, name: &str) -> bool {
-        self.schema.fields().iter().any(|field| field.name().eq_ignore_ascii_case(name))
     }
 
     /// Reads the table again if it changed; true if it did.

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
 use millstream_engine::api::connector::FlowContext;
 use millstream_engine::api::contact::ContactWith;
 use millstream_engine::api::sink::{Acknowledgement, Failure, Output};
@@ -42,6 +43,8 @@ pub struct AtLeastOnceSink {
     contact: Arc<ContactWith>,
     env: Env,
     producer: Option<Producer>,
+    /// What waits for the records of a micro-batch that is not published yet.
+    begun: Option<(Arc<Pending>, Acknowledgement)>,
 }
 
 /// The client, and the thread that serves it.
@@ -67,6 +70,7 @@ impl AtLeastOnceSink {
             contact: Arc::new(context.contacts.with(brokers_of(topic))),
             env: context.env.clone(),
             producer: None,
+            begun: None,
         }
     }
 
@@ -95,13 +99,20 @@ impl AtLeastOnceSink {
 
     /// Hands one micro-batch over; waits while the client's queue is full.
     pub async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
-        let (pending, acknowledgement) = Pending::new(&self.env);
         for rows in output.record_batches() {
-            let rows = self.columns.of(rows)?;
-            let enqueued = self.enqueue(&rows, &pending).await;
-            enqueued.map_err(|error| refused(error, &self.columns))?;
+            self.write(rows).await?;
         }
-        Ok(of_rows(acknowledgement, &self.columns))
+        let published = self.begun.take().unwrap_or_else(|| Pending::new(&self.env));
+        Ok(of_rows(published.1, &self.columns))
+    }
+
+    /// Hands rows of the next micro-batch over; waits while the client's queue is full.
+    pub async fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
+        let rows = self.columns.of(rows)?;
+        let begun = self.begun.get_or_insert_with(|| Pending::new(&self.env));
+        let pending = Arc::clone(&begun.0);
+        let enqueued = self.enqueue(&rows, &pending).await;
+        enqueued.map_err(|error| refused(error, &self.columns))
     }
 
     /// Waits for the records in flight, and releases the client.

@@ -11,12 +11,13 @@ mod outbox;
 mod refused;
 mod topic;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, Table};
 use millstream_engine::api::options::{OptionError, Options};
 use millstream_engine::api::sink::{
-    Acknowledgement, Delivery, Failure, OtherQuery, Output, Published, Sink,
+    Acknowledgement, Delivery, Failure, OtherQuery, Output, PieceWriter, Published, Sink,
 };
 
 use crate::client::settings::{ClientSettings, Use};
@@ -133,6 +134,11 @@ impl Sink for KafkaSink {
         Ok(())
     }
 
+    fn piece_writer(&mut self) -> Option<&mut dyn PieceWriter> {
+        // A batch query is written at least once.
+        self.exactly_once.is_none().then_some(self as &mut dyn PieceWriter)
+    }
+
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
         match &mut self.exactly_once {
             Some(sink) => sink.publish(output).await,
@@ -148,6 +154,14 @@ impl Sink for KafkaSink {
             }
             None => self.at_least_once.close().await,
         }
+    }
+}
+
+#[async_trait]
+impl PieceWriter for KafkaSink {
+    /// At least once: the topic's readers see the rows before all of them are there.
+    async fn write(&mut self, _partition: usize, rows: RecordBatch) -> Result<(), Failure> {
+        self.at_least_once.write(&rows).await
     }
 }
 

@@ -6,9 +6,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, ReadMode, Table};
-use millstream_engine::api::source::{
-    Failure, ReadLimit, Records, Source, SourceLog, Split, StaticTable,
-};
+use millstream_engine::api::drained::{DrainedSource, records_to_end};
+use millstream_engine::api::snapshot::{Snapshot, read_all};
+use millstream_engine::api::source::{Failure, Records, Source, StaticTable};
 use tokio::sync::Mutex;
 
 use super::options::SourceOptions;
@@ -67,53 +67,21 @@ impl StaticTable for KafkaStaticTable {
     }
 
     async fn read(&self) -> Result<Vec<RecordBatch>, Failure> {
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        self.read_all(|split, rows| {
-            for decoded in split.read(&all) {
-                rows.push(decoded?);
-            }
-            Ok(())
-        })
-        .await
+        let _one_at_a_time = self.reading.lock().await;
+        read_all(&*self.snapshot().await?, self.schema.fields().len()).await
     }
 
     async fn records(&self) -> Result<Vec<Arc<dyn Records>>, Failure> {
-        self.read_all(|split, all| {
-            all.extend(split.records());
-            Ok(())
-        })
-        .await
-    }
-}
-
-impl KafkaStaticTable {
-    /// Gives all splits to `add`, one after the other, and gives what that has gathered.
-    async fn read_all<T: Send>(
-        &self,
-        add: impl FnMut(Box<dyn Split>, &mut Vec<T>) -> Result<(), Failure> + Send,
-    ) -> Result<Vec<T>, Failure> {
         let _one_at_a_time = self.reading.lock().await;
-        let mut source = KafkaSource::from_table(&self.table, ReadMode::Batch, &self.context)?;
-        let result = read_all(&mut source, add).await;
-        source.close().await;
-        result
+        records_to_end(source(&self.table, &self.context)?).await
+    }
+
+    async fn snapshot(&self) -> Result<Arc<dyn Snapshot>, Failure> {
+        let (table, context) = (self.table.clone(), self.context.clone());
+        Ok(Arc::new(DrainedSource::new(move || source(&table, &context))))
     }
 }
 
-async fn read_all<T: Send>(
-    source: &mut dyn Source,
-    mut add: impl FnMut(Box<dyn Split>, &mut Vec<T>) -> Result<(), Failure> + Send,
-) -> Result<Vec<T>, Failure> {
-    let position = source.open(None, SourceLog::in_memory()).await?;
-    source.start(&position).await?;
-    source.fix_end().await?;
-    let mut all = Vec::new();
-    while !source.at_end() {
-        source.data_available().await;
-        let Some(taken) = source.poll(ReadLimit::AllAvailable)? else { continue };
-        for split in taken.splits {
-            add(split, &mut all)?;
-        }
-    }
-    Ok(all)
+fn source(table: &Table, context: &FlowContext) -> Result<Box<dyn Source>, Failure> {
+    Ok(Box::new(KafkaSource::from_table(table, ReadMode::Batch, context)?))
 }

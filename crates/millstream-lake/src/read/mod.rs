@@ -102,6 +102,21 @@ impl TableReader {
         self.arrow_schema(&self.snapshot().schema())
     }
 
+    /// About how many rows the table has: a guess from the size of its data files.
+    pub fn rows_estimate(&self) -> Result<u64, TableError> {
+        /// About how many bytes a row has in a data file.
+        const BYTES_PER_ROW: u64 = 32;
+        let known = self.snapshot().get_file_stats_if_present();
+        let bytes = match known.and_then(|stats| u64::try_from(stats.table_size_bytes()).ok()) {
+            Some(bytes) => bytes,
+            None => {
+                let files = live_files(self)?;
+                files.iter().filter_map(|file| u64::try_from(file.size).ok()).sum()
+            }
+        };
+        Ok(bytes / BYTES_PER_ROW)
+    }
+
     /// The columns whose values all rows of a file share.
     pub fn partition_columns(&self) -> Vec<String> {
         self.snapshot().table_configuration().logical_partition_columns().to_vec()

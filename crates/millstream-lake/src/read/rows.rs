@@ -25,7 +25,7 @@ use crate::store::TableStore;
 /// Files decoded at once.
 const THREADS_MAX: usize = 4;
 /// Record batches that wait for the caller, per thread.
-const WAITING_PER_THREAD: usize = 2;
+const WAITING_PER_THREAD: usize = 1;
 
 /// How much of a table a read looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
