@@ -40,6 +40,7 @@ pub(crate) fn resolve(
         views: Vec::new(),
         entered: Vec::new(),
         size: 0,
+        nesting: Vec::new(),
         reads: Vec::new(),
         found: Diagnostics::default(),
     };
@@ -56,6 +57,8 @@ const RELATION_SIZE: usize = 50;
 const VIEWS_MAX: usize = 50;
 const SMALLER: &str =
     "write what is read several times to a table, in a flow of its own, and read that";
+const NAME_CASES: &str =
+    "name the inner CASE in a subquery: SELECT f(x) FROM (SELECT *, CASE ... END AS x FROM ...)";
 
 /// A common table expression in sight.
 struct Cte {
@@ -80,6 +83,8 @@ struct Resolver<'a> {
     entered: Vec<Option<Vec<Cte>>>,
     /// What there is to plan so far; see [`SIZE_MAX`].
     size: usize,
+    /// The expressions being visited, outermost first.
+    nesting: Vec<Nested>,
     reads: Vec<TableRead>,
     found: Diagnostics,
 }
@@ -121,12 +126,21 @@ impl VisitorMut for Resolver<'_> {
             let help = "compare with its min or max, or write IN, EXISTS or NOT EXISTS";
             self.found.0.push(diagnostic.help(help));
         }
+        let nested = Nested::new(self.nesting.last(), expr);
+        self.nesting.push(nested);
         // A list of literals is planned as one.
         let size = usize::from(!matches!(expr, Expr::Value(_)));
-        if let Err(diagnostic) = self.count(&expr.span(), size) {
-            self.found.0.push(diagnostic);
+        let counted = self.count(&expr.span(), size.saturating_mul(nested.times));
+        if let Err(diagnostic) = counted {
+            let help = if nested.times > 1 { NAME_CASES } else { SMALLER };
+            self.found.0.push(diagnostic.help(help));
             return ControlFlow::Break(());
         }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _expr: &mut Expr) -> ControlFlow<()> {
+        self.nesting.pop();
         ControlFlow::Continue(())
     }
 
@@ -167,7 +181,7 @@ impl VisitorMut for Resolver<'_> {
         }
         self.entered.push(entered);
         if let Err(diagnostic) = self.count(&factor.span(), RELATION_SIZE) {
-            self.found.0.push(diagnostic);
+            self.found.0.push(diagnostic.help(SMALLER));
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -212,7 +226,7 @@ impl Resolver<'_> {
         let mut ctes = self.ctes.iter().rev();
         let cte = ctes.find(|cte| cte.name.eq_ignore_ascii_case(&written.value));
         if let Some((cte, size)) = cte.map(|cte| (cte.name.clone(), cte.size)) {
-            self.count(&written.span, size)?;
+            self.count(&written.span, size).map_err(|error| error.help(SMALLER))?;
             if let Some(at) = stream {
                 return Err(not_a_table(at, &cte, "common table expression"));
             }
@@ -324,7 +338,37 @@ impl Resolver<'_> {
         let at = self.lexed.span(*at).unwrap_or(Span::new(0, 0));
         let message = "with all that its views and common table expressions stand for, this query \
                        is too large to be planned";
-        Err(Diagnostic::at(at, message).help(SMALLER))
+        Err(Diagnostic::at(at, message))
+    }
+}
+
+/// An expression within others.
+#[derive(Clone, Copy)]
+struct Nested {
+    /// How often planning asks for its type, compared with the outermost expression.
+    times: usize,
+    /// It is an argument within a CASE.
+    in_call: bool,
+    in_case: bool,
+}
+
+impl Nested {
+    /// DataFusion asks a call for the types of its arguments, and a CASE for its type and, apart
+    /// from that, for whether it can be null. So the calls within a CASE are asked twice, and four
+    /// times where a call in a CASE has a CASE with a call as its argument.
+    fn new(outer: Option<&Self>, expr: &Expr) -> Self {
+        let outer = outer.copied().unwrap_or(Self { times: 1, in_call: false, in_case: false });
+        match expr {
+            Expr::Case { .. } => Self {
+                times: outer.times.saturating_mul(if outer.in_call { 2 } else { 1 }),
+                in_call: false,
+                in_case: true,
+            },
+            Expr::BinaryOp { .. } | Expr::UnaryOp { .. } | Expr::Nested(_) | Expr::Cast { .. } => {
+                outer
+            }
+            _ => Self { in_call: outer.in_case, ..outer },
+        }
     }
 }
 

@@ -161,6 +161,9 @@ impl Extraction<'_> {
         let part = *self.parts.last().unwrap_or(&Part::Other);
         match &lexeme.token {
             Token::LParen => self.parts.push(match part {
+                Part::From | Part::WithinFrom if self.brackets.is_query(self.cursor.at) => {
+                    Part::Other
+                }
                 Part::From | Part::WithinFrom => Part::WithinFrom,
                 _ if self.previous().is_some_and(|last| last.is_word("STRUCT")) => Part::Struct,
                 _ => Part::Other,
@@ -426,6 +429,8 @@ impl Brackets {
                 _ => {}
             }
         }
+        // What is not closed is refused at its end; until then it is read like any other query.
+        queries.extend(open.iter().filter(|(_, is_query)| *is_query).map(|(start, _)| start));
         Self { queries }
     }
 
