@@ -353,7 +353,7 @@ fn draw(
     let title = format!("{}, {rate} rows/s, {count}", name_of(&route));
     let path = directory.join(format!("{}-{rate}-{partitions}.svg", report::name(&route)));
     fs::create_dir_all(directory).map_err(Error::file("create", directory))?;
-    let svg = Chart::of_samples(title, samples).svg();
+    let svg = Chart::from_samples(title, samples).svg();
     fs::write(&path, svg).map_err(Error::file("write", &path))
 }
 

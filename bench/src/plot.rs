@@ -165,11 +165,11 @@ impl Chart {
         let mut benches: Vec<_> = measured.iter().map(|(point, _)| point.bench.clone()).collect();
         benches.dedup();
         let samples: Vec<_> = measured.into_iter().map(|(_, sample)| sample).collect();
-        (!samples.is_empty()).then(|| Self::of_samples(benches.join(", "), &samples))
+        (!samples.is_empty()).then(|| Self::from_samples(benches.join(", "), &samples))
     }
 
     /// A chart of the medians over the rounds; `what` is the first half of its title.
-    pub fn of_samples(what: String, samples: &[Sample]) -> Self {
+    pub fn from_samples(what: String, samples: &[Sample]) -> Self {
         let mut configurations = Vec::new();
         for sample in samples {
             if !configurations.contains(&sample.configuration) {

@@ -178,9 +178,10 @@ impl Director {
             self.violated("the query does not come to its end in quiet".to_owned());
         }
         let sparse = self.world.with(|state| state.chance.percent(30));
-        let (tracking, trigger) = match sparse {
-            true => (ProgressTracking::Interval(Duration::from_millis(50)), Trigger::BackToBack),
-            false => (ProgressTracking::EveryMicroBatch, Trigger::AvailableNow),
+        let (tracking, trigger) = if sparse {
+            (ProgressTracking::Interval(Duration::from_millis(50)), Trigger::BackToBack)
+        } else {
+            (ProgressTracking::EveryMicroBatch, Trigger::AvailableNow)
         };
         let end = RunEnd::StopAfter(QUIET_RUN_MAX);
         let none = Duration::ZERO;

@@ -133,10 +133,9 @@ impl ModelStore {
         &self,
         effect: impl FnOnce(&mut State) -> T + Send + 'static,
     ) -> T {
-        let way = self.process.with(|state| match state.calm {
-            true => Duration::ZERO,
-            false => state.scenario.store.way,
-        });
+        let way = self
+            .process
+            .with(|state| if state.calm { Duration::ZERO } else { state.scenario.store.way });
         let (there, back) =
             self.process.with(|state| (state.chance.up_to(way), state.chance.up_to(way)));
         self.process.send(Way::Store, there, back, effect).await

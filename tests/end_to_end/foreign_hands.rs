@@ -85,9 +85,10 @@ fn a_number_that_no_query_comes_to_is_refused() {
             let directory = pipeline.path(log);
             let numbers = ["9223372036854775807", "9223372036854775806", "18446744073709551615"];
             for number in numbers {
-                let (number, ending) = match log.ends_with("_delta_log") {
-                    true => (format!("{number:0>20}"), ".json"),
-                    false => (number.to_owned(), ""),
+                let (number, ending) = if log.ends_with("_delta_log") {
+                    (format!("{number:0>20}"), ".json")
+                } else {
+                    (number.to_owned(), "")
                 };
                 if number == "18446744073709551615" && ending.is_empty() {
                     continue; // No entry for Spark, and so a foreign name, which is left alone.

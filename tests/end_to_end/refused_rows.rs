@@ -99,8 +99,8 @@ fn a_record_that_is_too_large_for_a_topic_is_named_with_the_one_it_was_made_of()
         ));
         run(&pipeline).says(&["refused_in[1]@2 cannot be written", "is too large", &target]);
     }
-    // Where the query names each record's topic. The broker is shared with other tests, and tables
-    // without a topic are told apart by their names.
+    // Where the query names each record's topic. The broker is shared with other tests; the name of
+    // a table without a topic must differ from those in other tests.
     let pipeline = of_files(&format!(
         "{}CREATE FLOW f AS INSERT INTO refused_rows SELECT s AS value, \
          CASE WHEN n < 3 THEN 'refused_by_column' END AS topic FROM STREAM source;\n",

@@ -51,12 +51,11 @@ fn pairs(produced: u64) -> Pairs {
     let passed = produced.saturating_sub(1 + 50 + 30);
     let of = |number: u64| {
         let partner = number + PARTNER_AFTER;
-        match partner.is_multiple_of(3) {
-            true => (number < passed).then_some(((number, None), partitions)),
-            false => {
-                let pair = (number, Some(partner));
-                (partner < produced).then_some((pair, partitions * partitions))
-            }
+        if partner.is_multiple_of(3) {
+            (number < passed).then_some(((number, None), partitions))
+        } else {
+            let pair = (number, Some(partner));
+            (partner < produced).then_some((pair, partitions * partitions))
         }
     };
     (0..produced).filter_map(of).collect()

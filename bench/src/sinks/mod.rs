@@ -104,14 +104,13 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         let problem = "--rate and --interval must be at least 1, --seconds three intervals".into();
         return Err(Error::Flags { problem });
     }
-    let kinds = match flags.sink.is_empty() {
-        true => Kind::value_variants().to_vec(),
-        false => flags.sink.clone(),
-    };
+    let kinds =
+        if flags.sink.is_empty() { Kind::value_variants().to_vec() } else { flags.sink.clone() };
     let work = WorkDirectory::create()?;
-    let broker = match kinds.iter().any(|kind| kind.is_kafka()) {
-        true => Some(Broker::of(&work, flags.brokers.as_deref())?),
-        false => None,
+    let broker = if kinds.iter().any(|kind| kind.is_kafka()) {
+        Some(Broker::of(&work, flags.brokers.as_deref())?)
+    } else {
+        None
     };
     let report = Report::new("sinks", broker.as_ref());
     let options = EngineOptions::parse(&flags.sink_option)?.set;

@@ -5,7 +5,7 @@
 
 use crate::error::Problem;
 use crate::functions::{self, Action, Function};
-use crate::token::{Lexer, Piece};
+use crate::token::{Lexer, Symbol};
 
 /// How deep calls may be nested: far deeper than people write, and far from the stack's end.
 const DEPTH_MOST: usize = 200;
@@ -77,7 +77,7 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn call(&mut self) -> Result<Call, Problem> {
         match self.expect("the name of a function")? {
-            Piece::Name(name) => self.call_of(&name),
+            Symbol::Name(name) => self.call_of(&name),
             other => Err(unexpected(&other, "the name of a function")),
         }
     }
@@ -85,7 +85,7 @@ impl Parser<'_> {
     fn call_of(&mut self, name: &str) -> Result<Call, Problem> {
         let name_at = self.lexer.start();
         match self.expect("`(`")? {
-            Piece::Open => {}
+            Symbol::Open => {}
             other => return Err(unexpected(&other, "`(`")),
         }
         self.depth += 1;
@@ -112,24 +112,24 @@ impl Parser<'_> {
     fn arguments(&mut self, into: &mut Vec<Argument>) -> Result<(), Problem> {
         let wanted = "an argument: a string, a number or a call";
         let mut piece = self.expect("`)`")?;
-        if piece == Piece::Close {
+        if piece == Symbol::Close {
             return Ok(());
         }
         loop {
             into.push(match piece {
-                Piece::Text(text) => Argument::Text(text),
-                Piece::Name(name) => Argument::Call(self.call_of(&name)?),
+                Symbol::Text(text) => Argument::Text(text),
+                Symbol::Name(name) => Argument::Call(self.call_of(&name)?),
                 other => return Err(unexpected(&other, wanted)),
             });
             match self.expect("`,` or `)`")? {
-                Piece::Close => return Ok(()),
-                Piece::Comma => piece = self.expect(wanted)?,
+                Symbol::Close => return Ok(()),
+                Symbol::Comma => piece = self.expect(wanted)?,
                 other => return Err(unexpected(&other, "`,` or `)`")),
             }
         }
     }
 
-    fn expect(&mut self, wanted: &str) -> Result<Piece, Problem> {
+    fn expect(&mut self, wanted: &str) -> Result<Symbol, Problem> {
         let end = || Problem::new("the token ends too early", format!("write {wanted}"));
         self.lexer.next()?.ok_or_else(end)
     }
@@ -163,6 +163,6 @@ impl Argument {
     }
 }
 
-fn unexpected(found: &Piece, wanted: &str) -> Problem {
+fn unexpected(found: &Symbol, wanted: &str) -> Problem {
     Problem::new(format!("{} is not allowed here", found.describe()), format!("write {wanted}"))
 }

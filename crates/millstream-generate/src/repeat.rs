@@ -1,8 +1,8 @@
 //! Finds `'{{repeat(3)}}',` and the element after it that is repeated.
 //!
 //! The original copies the element's text and then looks for repetitions in the copies. Here the
-//! template becomes a tree of [`Part`]s; what an element is, and what happens to it when it is
-//! repeated zero times, is decided as the original does:
+//! template becomes a tree of [`TemplatePart`]s; what an element is, and what happens to it when it
+//! is repeated zero times, is decided as the original does:
 //!
 //! - an element that starts with a brace, or has one, ends where its braces balance; if the
 //!   character after that is the element's first one (a quote) it belongs to it,
@@ -23,7 +23,7 @@ const DEPTH_MOST: usize = 50;
 
 /// A template's text, taken apart.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum TemplatePart {
     Text(Range<usize>),
     Repeat(Repetition),
 }
@@ -35,7 +35,7 @@ pub(crate) struct Repetition {
     pub(crate) at: usize,
     pub(crate) count: Call,
     pub(crate) end: End,
-    pub(crate) body: Vec<Part>,
+    pub(crate) body: Vec<TemplatePart>,
 }
 
 /// What ended an element.
@@ -68,7 +68,7 @@ impl End {
 }
 
 /// Takes `text` apart.
-pub(crate) fn split(text: &str) -> Result<Vec<Part>, TemplateError> {
+pub(crate) fn split(text: &str) -> Result<Vec<TemplatePart>, TemplateError> {
     Splitter { text, depth: 0, first: None, closing_tag: String::new() }.split(0..text.len())
 }
 
@@ -90,7 +90,7 @@ struct Element {
 }
 
 impl Splitter<'_> {
-    fn split(&mut self, range: Range<usize>) -> Result<Vec<Part>, TemplateError> {
+    fn split(&mut self, range: Range<usize>) -> Result<Vec<TemplatePart>, TemplateError> {
         let mut parts = Vec::new();
         let (mut written, mut at) = (range.start, range.start);
         while let Some(found) = self.text[at..range.end].find(OPENING) {
@@ -99,12 +99,17 @@ impl Splitter<'_> {
             let Some(call_end) = self.call_end(start, range.end)? else { continue };
             let count = self.count(start, call_end)?;
             let element = self.element(start, call_end + CLOSING.len()..range.end)?;
-            parts.push(Part::Text(written..start));
+            parts.push(TemplatePart::Text(written..start));
             let body = self.inner(start)?.split(element.body)?;
-            parts.push(Part::Repeat(Repetition { at: start, count, end: element.end, body }));
+            parts.push(TemplatePart::Repeat(Repetition {
+                at: start,
+                count,
+                end: element.end,
+                body,
+            }));
             (written, at) = (element.next, element.next);
         }
-        parts.push(Part::Text(written..range.end));
+        parts.push(TemplatePart::Text(written..range.end));
         Ok(parts)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{TemplateError, Warning, position};
 use crate::op::{Op, Repeat};
-use crate::repeat::{self, Part, Repetition};
+use crate::repeat::{self, Repetition, TemplatePart};
 use crate::scan::{Segment, scan};
 
 /// A message with places to fill in, ready for [`Generator`](crate::Generator)s. Clones are cheap.
@@ -59,14 +59,16 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    fn level(&mut self, parts: Vec<Part>, is_top: bool) -> Result<Vec<Op>, TemplateError> {
+    fn level(&mut self, parts: Vec<TemplatePart>, is_top: bool) -> Result<Vec<Op>, TemplateError> {
         let mut ops = Vec::new();
         let mut parts = parts.into_iter().peekable();
         while let Some(part) = parts.next() {
             match part {
-                Part::Text(range) => {
+                TemplatePart::Text(range) => {
                     let may_meet_brace = match parts.peek() {
-                        Some(Part::Repeat(repetition)) => self.may_start_with_brace(repetition),
+                        Some(TemplatePart::Repeat(repetition)) => {
+                            self.may_start_with_brace(repetition)
+                        }
                         _ => !is_top,
                     };
                     let is_last = is_top && parts.peek().is_none();
@@ -74,7 +76,7 @@ impl Compiler<'_> {
                     let segment = Segment { text, start, end, is_last, may_meet_brace };
                     scan(segment, &mut ops, &mut self.warnings)?;
                 }
-                Part::Repeat(repetition) => ops.push(Op::Repeat(self.repeat(repetition)?)),
+                TemplatePart::Repeat(repetition) => ops.push(Op::Repeat(self.repeat(repetition)?)),
             }
         }
         Ok(ops)
@@ -82,7 +84,7 @@ impl Compiler<'_> {
 
     /// Whether an element may; one that starts with a repetition may as well.
     fn may_start_with_brace(&self, repetition: &Repetition) -> bool {
-        let Some(Part::Text(range)) = repetition.body.first() else { return true };
+        let Some(TemplatePart::Text(range)) = repetition.body.first() else { return true };
         range.is_empty() || self.text[range.clone()].starts_with('{')
     }
 

@@ -7,7 +7,7 @@ use crate::error::Problem;
 
 /// A piece of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum Symbol {
     Open,
     Close,
     Comma,
@@ -16,7 +16,7 @@ pub(crate) enum Piece {
     Text(String),
 }
 
-impl Piece {
+impl Symbol {
     /// How a message to people calls it.
     pub(crate) fn describe(&self) -> String {
         match self {
@@ -47,15 +47,15 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next piece; none at the end of the token.
-    pub(crate) fn next(&mut self) -> Result<Option<Piece>, Problem> {
+    pub(crate) fn next(&mut self) -> Result<Option<Symbol>, Problem> {
         self.start = self.at;
         self.skip()?;
         self.start = self.at;
         let Some(first) = self.peek(0) else { return Ok(None) };
         let punctuation = match first {
-            '(' => Some(Piece::Open),
-            ')' => Some(Piece::Close),
-            ',' => Some(Piece::Comma),
+            '(' => Some(Symbol::Open),
+            ')' => Some(Symbol::Close),
+            ',' => Some(Symbol::Comma),
             _ => None,
         };
         if let Some(piece) = punctuation {
@@ -74,7 +74,7 @@ impl<'a> Lexer<'a> {
         }
         let text = rest[..number.max(name)].iter().collect();
         self.at += number.max(name);
-        Ok(Some(if number >= name { Piece::Text(text) } else { Piece::Name(text) }))
+        Ok(Some(if number >= name { Symbol::Text(text) } else { Symbol::Name(text) }))
     }
 
     fn peek(&self, ahead: usize) -> Option<char> {
@@ -119,7 +119,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn quoted(&mut self, quote: char) -> Result<Piece, Problem> {
+    fn quoted(&mut self, quote: char) -> Result<Symbol, Problem> {
         let mut at = self.at + 1;
         loop {
             match self.text.get(at) {
@@ -134,7 +134,7 @@ impl<'a> Lexer<'a> {
         }
         let text = self.text[self.at + 1..at].iter().collect();
         self.at = at + 1;
-        Ok(Piece::Text(text))
+        Ok(Symbol::Text(text))
     }
 
     /// Escapes are checked and then kept as they are written, as the original does.
@@ -218,7 +218,7 @@ fn digits(text: &[char]) -> usize {
 mod tests {
     use super::*;
 
-    fn pieces(text: &str) -> Result<Vec<Piece>, Problem> {
+    fn pieces(text: &str) -> Result<Vec<Symbol>, Problem> {
         let text: Vec<char> = text.chars().collect();
         let mut lexer = Lexer::new(&text);
         std::iter::from_fn(|| lexer.next().transpose()).collect()
@@ -226,7 +226,7 @@ mod tests {
 
     fn values(text: &str) -> Vec<String> {
         let text_of = |piece| match piece {
-            Piece::Text(text) => text,
+            Symbol::Text(text) => text,
             other => format!("<{}>", other.describe()),
         };
         pieces(text).expect("it can be read").into_iter().map(text_of).collect()

@@ -62,12 +62,11 @@ fn beginning(flow: &str, checkpoint: &str, sources: &[SourceBeginning]) -> Strin
 fn change(flow: &str, contact: &Contact) -> String {
     let Contact { with, at_ms, since_ms, is_back } = contact;
     let lasted = human::milliseconds(at_ms.saturating_sub(*since_ms));
-    match is_back {
-        true => format!("{flow}: {with} answered again after {lasted}"),
-        false => {
-            let since = human::moment(*since_ms);
-            format!("{flow}: no answer from {with} since {since}, for {lasted}; waiting")
-        }
+    if *is_back {
+        format!("{flow}: {with} answered again after {lasted}")
+    } else {
+        let since = human::moment(*since_ms);
+        format!("{flow}: no answer from {with} since {since}, for {lasted}; waiting")
     }
 }
 

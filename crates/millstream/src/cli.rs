@@ -278,9 +278,10 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 
 fn host_name(text: &str) -> Result<String, String> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    match !text.is_empty() && text.bytes().all(is_part) {
-        true => Ok(text.to_owned()),
-        false => Err("write a host name without a port, such as metrics.example".into()),
+    if !text.is_empty() && text.bytes().all(is_part) {
+        Ok(text.to_owned())
+    } else {
+        Err("write a host name without a port, such as metrics.example".into())
     }
 }
 

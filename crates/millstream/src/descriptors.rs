@@ -35,10 +35,7 @@ pub fn provide(loaded: &[Loaded]) -> Result<(), String> {
 
 /// What the flows need at least; brokers, files and tables that are open at once come on top.
 fn needed(loaded: &[Loaded]) -> u64 {
-    let threads = match share_threads(loaded.len()) {
-        true => SHARED_THREADS,
-        false => loaded.len(),
-    };
+    let threads = if share_threads(loaded.len()) { SHARED_THREADS } else { loaded.len() };
     let of_flow = |loaded: &Loaded| {
         let lock = u64::from(loaded.plan.is_stream());
         let sources = loaded.plan.sources().iter().map(|of| of_table(of.connector)).sum::<u64>();

@@ -12,7 +12,7 @@ const DIRECTORIES: [&str; 2] = ["PWD", "OLDPWD"];
 
 /// Remembers the environment's secrets: clients of object stores take theirs from there, and what
 /// they say may have them in it.
-pub fn of_environment() {
+pub fn hide_environment() {
     for (name, value) in std::env::vars_os() {
         if let (Ok(name), Ok(value)) = (name.into_string(), value.into_string())
             && !DIRECTORIES.contains(&name.as_str())

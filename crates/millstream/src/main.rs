@@ -62,7 +62,7 @@ fn main() -> ExitCode {
 
 fn start() -> ExitCode {
     hiding::in_panics();
-    hiding::of_environment();
+    hiding::hide_environment();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return hiding::said(&error),

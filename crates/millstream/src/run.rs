@@ -124,9 +124,10 @@ fn introduce(app: &App, loaded: &[Loaded]) {
     }
     for flow in loaded {
         let name = flow.plan.name();
-        match flow.plan.is_stream() {
-            true => app.screen.say(&format!("{name}: checkpoint {}", flow.checkpoint)),
-            false => app.screen.say(&format!("{name}: reads tables at rest, once")),
+        if flow.plan.is_stream() {
+            app.screen.say(&format!("{name}: checkpoint {}", flow.checkpoint))
+        } else {
+            app.screen.say(&format!("{name}: reads tables at rest, once"))
         }
     }
 }
@@ -145,9 +146,10 @@ fn conclude(
             }
         }
     }
-    match outcomes.iter().all(|outcome| outcome.finished.is_some()) {
-        true => app.done(),
-        false => ExitCode::from(1),
+    if outcomes.iter().all(|outcome| outcome.finished.is_some()) {
+        app.done()
+    } else {
+        ExitCode::from(1)
     }
 }
 

@@ -20,9 +20,10 @@ impl Screen {
     /// Standard error as it is.
     pub fn stderr() -> Self {
         let is_terminal = io::stderr().is_terminal();
-        let target = match is_terminal {
-            true => ProgressDrawTarget::stderr_with_hz(8),
-            false => ProgressDrawTarget::hidden(),
+        let target = if is_terminal {
+            ProgressDrawTarget::stderr_with_hz(8)
+        } else {
+            ProgressDrawTarget::hidden()
         };
         Self { lines: MultiProgress::with_draw_target(target), is_terminal }
     }

@@ -69,9 +69,10 @@ pub struct Silences(BTreeMap<String, i64>);
 impl Silences {
     /// Takes a change in.
     pub fn change(&mut self, contact: &Contact) {
-        match contact.is_back {
-            true => _ = self.0.remove(&contact.with),
-            false => _ = self.0.insert(contact.with.clone(), contact.since_ms),
+        if contact.is_back {
+            _ = self.0.remove(&contact.with)
+        } else {
+            _ = self.0.insert(contact.with.clone(), contact.since_ms)
         }
     }
 
@@ -232,10 +233,7 @@ pub fn lag(sources: &[SourceProgress]) -> Option<u64> {
     for source in sources {
         // A source with offsets by part always has a newest one, if the source reports it.
         let Some(latest) = &source.latest else {
-            match source.end.as_str().starts_with('{') {
-                true => return None,
-                false => continue,
-            }
+            if source.end.as_str().starts_with('{') { return None } else { continue }
         };
         let latest = serde_json::from_str(latest.as_str()).ok();
         let end = serde_json::from_str(source.end.as_str()).ok();

@@ -153,9 +153,10 @@ fn check_layout(table: &Table, options: &WriteOptions) -> Result<(), TableError>
     let same = wanted.len() == found.len()
         && wanted.iter().zip(&found).all(|(wanted, found)| wanted.eq_ignore_ascii_case(found));
     if !wanted.is_empty() && !same {
-        let found = match found.is_empty() {
-            true => "has no partitions".to_owned(),
-            false => format!("is partitioned by {}", found.join(", ")),
+        let found = if found.is_empty() {
+            "has no partitions".to_owned()
+        } else {
+            format!("is partitioned by {}", found.join(", "))
         };
         return Err(mismatch(format!(
             "it is declared as partitioned by {}, but {found}; leave PARTITIONED BY out",

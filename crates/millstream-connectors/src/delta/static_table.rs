@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, Table};
 use millstream_engine::api::filter::{Comparison, Filter, Literal};
 use millstream_engine::api::options::OptionError;
-use millstream_engine::api::snapshot::{Part, RowStream, Snapshot, read_on_a_thread};
+use millstream_engine::api::snapshot::{RowStream, Snapshot, SnapshotPart, read_on_a_thread};
 use millstream_engine::api::source::{Failure, StaticTable};
 use millstream_lake::error::TableError;
 use millstream_lake::read::{self, Predicate, TableReader, Value};
@@ -143,7 +143,7 @@ struct Version {
 
 #[async_trait]
 impl Snapshot for Version {
-    async fn parts(&self, filters: &[Filter]) -> Result<Vec<Arc<dyn Part>>, Failure> {
+    async fn parts(&self, filters: &[Filter]) -> Result<Vec<Arc<dyn SnapshotPart>>, Failure> {
         let predicate = Predicate::And(filters.iter().map(predicate).collect());
         let (reader, schema) = (Arc::clone(&self.reader), Arc::clone(&self.schema));
         Ok(vec![Arc::new(SelectedFiles { reader, schema, predicate, env: self.env.clone() })])
@@ -163,7 +163,7 @@ struct SelectedFiles {
     env: Env,
 }
 
-impl Part for SelectedFiles {
+impl SnapshotPart for SelectedFiles {
     fn read(&self, projection: &[usize]) -> RowStream {
         let column = |index: &usize| self.schema.field(*index).name().clone();
         let columns: Vec<String> = projection.iter().map(column).collect();

@@ -32,13 +32,13 @@ pub(super) struct Record {
     /// Where each source stood after it, exclusive.
     offsets: Vec<Option<String>>,
     /// What it adds.
-    pub(super) files: Vec<Part>,
+    pub(super) files: Vec<CommittedFile>,
 }
 
 /// A file of a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Part {
+pub(super) struct CommittedFile {
     /// The hidden name that it is written under.
     pub(super) written: String,
     /// The name that it gets.
@@ -54,7 +54,7 @@ impl Record {
         entry: Entry,
         batch_id: BatchId,
         end_offsets: &EndOffsets,
-        files: Vec<Part>,
+        files: Vec<CommittedFile>,
     ) -> Self {
         let ends = end_offsets.ends.iter();
         Self {
@@ -119,9 +119,10 @@ impl Records {
         let damaged = |problem| FileError::Record { path: path.clone(), problem };
         let record: Record =
             serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-        match record.is_sound(number) {
-            true => Ok(Some(record)),
-            false => Err(damaged("it names another entry, or no files".to_owned())),
+        if record.is_sound(number) {
+            Ok(Some(record))
+        } else {
+            Err(damaged("it names another entry, or no files".to_owned()))
         }
     }
 

@@ -26,7 +26,7 @@ use millstream_engine::api::sink::{BatchId, EndOffsets, Failure, Published};
 use millstream_store::crash_points::{self, Step};
 use parking_lot::Mutex;
 
-use super::commit_record::{Part, Record, Records};
+use super::commit_record::{CommittedFile, Record, Records};
 use super::durable::{self, TEMPORARY};
 use super::error::FileError;
 use super::listing::modified_ms;
@@ -137,7 +137,7 @@ impl Directory {
 
     fn commit(
         &self,
-        files: Vec<Part>,
+        files: Vec<CommittedFile>,
         batch_id: BatchId,
         end_offsets: &EndOffsets,
     ) -> Result<(), FileError> {
@@ -152,8 +152,8 @@ impl Directory {
         let name = |place: usize| {
             format!("part-{:020}-{place:05}-{}.{extension}", entry.number, self.instance)
         };
-        let named = |(place, part)| Part { name: name(place), ..part };
-        let files: Vec<Part> = files.into_iter().enumerate().map(named).collect();
+        let named = |(place, part)| CommittedFile { name: name(place), ..part };
+        let files: Vec<CommittedFile> = files.into_iter().enumerate().map(named).collect();
         durable::sync_directory(path)?;
         let record = Record::new(entry, batch_id, end_offsets, files);
         crash_points::reached(Step::BeforeCommit);
@@ -187,7 +187,7 @@ impl Directory {
 }
 
 impl Destination for Directory {
-    type File = Part;
+    type File = CommittedFile;
     type Writer = PartWriter;
 
     const THREADS: [&'static str; 3] = ["files-gather", "files-write", "files-commit"];
@@ -205,7 +205,7 @@ impl Destination for Directory {
 
     fn publish(
         &self,
-        files: Vec<Part>,
+        files: Vec<CommittedFile>,
         batch_id: BatchId,
         end_offsets: &EndOffsets,
     ) -> Result<(), Failure> {

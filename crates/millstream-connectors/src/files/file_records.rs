@@ -7,14 +7,14 @@ use millstream_engine::api::dead_letter::{Letter, Place};
 use millstream_engine::api::source::{Failure, Records, Traced};
 
 use super::error::FileError;
-use super::listing::Found;
+use super::listing::FileStatus;
 use super::options::Format;
-use super::read::Reader;
+use super::read::FileReader;
 
 /// The records of one file. Their numbers are those of their lines, or of a Parquet file its rows.
 pub(super) struct FileRecords {
-    pub(super) reader: Reader,
-    pub(super) file: Found,
+    pub(super) reader: FileReader,
+    pub(super) file: FileStatus,
 }
 
 impl Records for FileRecords {
@@ -65,7 +65,7 @@ impl Records for FileRecords {
 impl FileRecords {
     fn read_lines(
         &self,
-        reader: &Reader,
+        reader: &FileReader,
         projection: &[usize],
         traced: &mut Vec<Traced>,
     ) -> Result<(), FileError> {

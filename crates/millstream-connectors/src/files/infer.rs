@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::error::FileError;
 use super::lines::{Lines, Skip};
-use super::listing::{Found, Place};
+use super::listing::{FileStatus, Place};
 use super::options::{Format, ReadOptions};
 use super::parquet;
 
@@ -38,7 +38,7 @@ pub(super) fn columns(options: &ReadOptions, base_dir: &Path) -> Result<SchemaRe
             Some("declare the columns, or put a file there first".into()),
         ));
     };
-    let open = |file: &Found| {
+    let open = |file: &FileStatus| {
         File::open(&file.path).map_err(|error| failed(FileError::reading(&file.path, error)))
     };
     match options.format {
@@ -60,12 +60,16 @@ pub(super) fn columns(options: &ReadOptions, base_dir: &Path) -> Result<SchemaRe
     }
 }
 
-fn first_line(mut lines: Lines, file: &Found) -> Result<Vec<u8>, FileError> {
+fn first_line(mut lines: Lines, file: &FileStatus) -> Result<Vec<u8>, FileError> {
     let block = lines.next_block().map_err(|error| FileError::reading(&file.path, error))?;
     Ok(block.map(|block| block.line(0).to_vec()).unwrap_or_default())
 }
 
-fn extend_sample(sample: &mut Vec<Value>, mut lines: Lines, file: &Found) -> Result<(), FileError> {
+fn extend_sample(
+    sample: &mut Vec<Value>,
+    mut lines: Lines,
+    file: &FileStatus,
+) -> Result<(), FileError> {
     while sample.len() < SAMPLE_ROWS {
         let block = lines.next_block().map_err(|error| FileError::reading(&file.path, error))?;
         let Some(block) = block else { break };

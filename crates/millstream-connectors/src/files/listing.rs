@@ -10,7 +10,7 @@ use crate::paths;
 
 /// A file as it was when somebody looked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FileStatus {
     pub(super) path: PathBuf,
     /// When it was last changed, milliseconds since the epoch.
     pub(super) modified_ms: i64,
@@ -18,7 +18,7 @@ pub(super) struct Found {
     pub(super) size: Option<u64>,
 }
 
-impl Found {
+impl FileStatus {
     /// Whether `now` is what the file looked like when it was found.
     pub(super) fn is_unchanged(&self, now: &Metadata) -> bool {
         self.modified_ms == modified_ms(now) && self.size.is_none_or(|size| size == now.len())
@@ -74,7 +74,10 @@ impl Place {
 
     /// All files that `wanted` says yes to, oldest first and then by name. Names that start with a
     /// dot or an underscore, and names of unfinished copies, are left out.
-    pub(super) fn list(&self, wanted: &dyn Fn(&Path) -> bool) -> Result<Vec<Found>, FileError> {
+    pub(super) fn list(
+        &self,
+        wanted: &dyn Fn(&Path) -> bool,
+    ) -> Result<Vec<FileStatus>, FileError> {
         let mut files = Vec::new();
         match self {
             Self::File(path) => push_file(path, wanted, &mut files)?,
@@ -111,7 +114,7 @@ fn push_directory(
     directory: &Path,
     recursive: bool,
     wanted: &dyn Fn(&Path) -> bool,
-    files: &mut Vec<Found>,
+    files: &mut Vec<FileStatus>,
 ) -> Result<(), FileError> {
     let unreadable = |error| match std::io::Error::kind(&error) {
         ErrorKind::NotFound => FileError::NoSuchPath { path: directory.to_owned() },
@@ -140,7 +143,7 @@ fn push_directory(
 fn push_file(
     path: &Path,
     wanted: &dyn Fn(&Path) -> bool,
-    files: &mut Vec<Found>,
+    files: &mut Vec<FileStatus>,
 ) -> Result<(), FileError> {
     if !wanted(path) {
         return Ok(());
@@ -148,7 +151,11 @@ fn push_file(
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {
             let size = Some(metadata.len());
-            files.push(Found { path: path.to_owned(), modified_ms: modified_ms(&metadata), size });
+            files.push(FileStatus {
+                path: path.to_owned(),
+                modified_ms: modified_ms(&metadata),
+                size,
+            });
             Ok(())
         }
         // Sockets and the like; and what was renamed or removed meanwhile.
@@ -172,7 +179,7 @@ mod tests {
 
     fn names(place: &Place) -> Vec<String> {
         let files = place.list(&|_| true).unwrap();
-        let name = |found: Found| found.path.file_name().unwrap().to_str().unwrap().to_owned();
+        let name = |found: FileStatus| found.path.file_name().unwrap().to_str().unwrap().to_owned();
         let mut names: Vec<String> = files.into_iter().map(name).collect();
         names.sort();
         names

@@ -22,7 +22,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use millstream_store::env::Env;
 use serde::{Deserialize, Serialize};
 
-use super::commit_record::Part;
+use super::commit_record::CommittedFile;
 use super::durable::{self, put_if_absent};
 use super::error::FileError;
 use super::listing::modified_ms;
@@ -54,7 +54,7 @@ pub(super) struct Manifest {
 /// A line of an entry.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Line {
+struct SinkFileStatus {
     path: String,
     size: u64,
     is_dir: bool,
@@ -134,7 +134,7 @@ impl Manifest {
         &mut self,
         entry: Entry,
         directory: &Path,
-        parts: &[Part],
+        parts: &[CommittedFile],
     ) -> Result<(), FileError> {
         let now_ms = self.env.now_ms();
         let mut bytes = 0;
@@ -162,9 +162,10 @@ impl Manifest {
     }
 
     fn count(&mut self, entry: Entry, bytes: u64) {
-        match entry.is_compact {
-            true => (self.compact_bytes, self.new_bytes) = (bytes, 0),
-            false => self.new_bytes += bytes,
+        if entry.is_compact {
+            (self.compact_bytes, self.new_bytes) = (bytes, 0)
+        } else {
+            self.new_bytes += bytes
         }
     }
 
@@ -229,9 +230,10 @@ impl Manifest {
             let path = self.path.join(name);
             // One that has gone meanwhile is as good as deleted.
             let Ok(metadata) = fs::metadata(&path) else { continue };
-            match now_ms.saturating_sub(modified_ms(&metadata)) >= delay_ms {
-                true => durable::remove(&path)?,
-                false => left = true,
+            if now_ms.saturating_sub(modified_ms(&metadata)) >= delay_ms {
+                durable::remove(&path)?
+            } else {
+                left = true
             }
         }
         Ok(left)
@@ -242,8 +244,8 @@ fn damaged(manifest: &Path, problem: String) -> FileError {
     FileError::Manifest { path: manifest.to_owned(), problem }
 }
 
-fn line(directory: &Path, part: &Part) -> String {
-    let line = Line {
+fn line(directory: &Path, part: &CommittedFile) -> String {
+    let line = SinkFileStatus {
         path: uri::encode(&directory.join(&part.name)),
         size: part.size,
         is_dir: false,

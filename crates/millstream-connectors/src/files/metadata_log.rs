@@ -185,9 +185,12 @@ mod tests {
         let expected = (start..=latest)
             .map(|number| Entry { number, is_compact: (number + 1) % interval == 0 });
         expected
-            .map(|entry| match entries.contains(&entry) {
-                true => Ok(entry),
-                false => Err(format!("{} of {latest} by {interval}", entry.name())),
+            .map(|entry| {
+                if entries.contains(&entry) {
+                    Ok(entry)
+                } else {
+                    Err(format!("{} of {latest} by {interval}", entry.name()))
+                }
             })
             .collect()
     }

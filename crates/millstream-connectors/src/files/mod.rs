@@ -182,6 +182,6 @@ impl DeadLetterSupport for Files {
         context: &FlowContext,
     ) -> Result<Option<Arc<dyn Payloads>>, Failure> {
         let (options, schema) = self.columns(table, ReadMode::Stream, &context.base_dir)?;
-        Ok(Some(Arc::new(read::Reader::new(Arc::new(options), schema))))
+        Ok(Some(Arc::new(read::FileReader::new(Arc::new(options), schema))))
     }
 }

@@ -8,9 +8,9 @@ use millstream_engine::api::dead_letter::Place;
 use millstream_engine::api::source::Failure;
 
 use super::lines::Block;
-use super::read::Reader;
+use super::read::FileReader;
 
-impl Payloads for Reader {
+impl Payloads for FileReader {
     fn decode(
         &self,
         payloads: &[Option<&[u8]>],

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use super::error::FileError;
 use super::file_rows::{FileRows, project, record_batch};
 use super::lines::{Block, Lines, Skip};
-use super::listing::Found;
+use super::listing::FileStatus;
 use super::options::{Format, ReadOptions};
 use super::parquet;
 
@@ -29,7 +29,7 @@ pub(super) struct Counters {
 
 /// Reads files of one table. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Reader {
+pub(super) struct FileReader {
     pub(super) options: Arc<ReadOptions>,
     /// All columns of the table, as [`schema`] gives them.
     pub(super) schema: SchemaRef,
@@ -78,7 +78,7 @@ fn record_format(
     }
 }
 
-impl Reader {
+impl FileReader {
     pub(super) fn new(options: Arc<ReadOptions>, schema: SchemaRef) -> Self {
         let records = record_format(&schema, &options).expect("the columns were checked");
         Self { options, schema, records, counters: Arc::default(), rejected: None }
@@ -92,7 +92,7 @@ impl Reader {
 
     /// How many rows `file` has, before any is dropped as malformed; reads all of it unless its
     /// format says the number.
-    pub(super) fn count(&self, file: &Found) -> Result<u64, FileError> {
+    pub(super) fn count(&self, file: &FileStatus) -> Result<u64, FileError> {
         let opened = open(file)?;
         if self.options.format == Format::Parquet {
             return parquet::count(opened, &file.path);
@@ -118,7 +118,7 @@ impl Reader {
 
     /// The columns `projection` of all rows of `file`. An error if the file is not, or does not
     /// stay, what it was when found.
-    pub(super) fn read(&self, file: Found, projection: &[usize]) -> RecordBatches {
+    pub(super) fn read(&self, file: FileStatus, projection: &[usize]) -> RecordBatches {
         let reading = Reading {
             reader: self.clone(),
             file,
@@ -129,7 +129,7 @@ impl Reader {
         Box::new(reading)
     }
 
-    fn rows(&self, file: &Found, projection: &[usize]) -> Result<(File, FileRows), FileError> {
+    fn rows(&self, file: &FileStatus, projection: &[usize]) -> Result<(File, FileRows), FileError> {
         let opened = open(file)?;
         let watched = opened.try_clone().map_err(|e| FileError::reading(&file.path, e))?;
         let path = file.path.clone();
@@ -146,7 +146,7 @@ impl Reader {
     }
 
     /// The lines of `file`. An error if it is not what it was when found.
-    pub(super) fn lines_of(&self, file: &Found) -> Result<Lines, FileError> {
+    pub(super) fn lines_of(&self, file: &FileStatus) -> Result<Lines, FileError> {
         Ok(self.lines(open(file)?))
     }
 
@@ -159,7 +159,7 @@ impl Reader {
         Lines::new(file, skip)
     }
 
-    pub(super) fn line_error(&self, file: &Found, error: std::io::Error) -> FileError {
+    pub(super) fn line_error(&self, file: &FileStatus, error: std::io::Error) -> FileError {
         line_error(&file.path, self.options.format, error)
     }
 
@@ -178,7 +178,7 @@ pub(super) struct BlockDecoder {
     /// `None` for lines that are taken as they are.
     records: Option<RecordDecoder>,
     projected: SchemaRef,
-    reader: Reader,
+    reader: FileReader,
 }
 
 impl BlockDecoder {
@@ -243,7 +243,7 @@ fn text_rows(block: Block, path: &Path, wanted: &SchemaRef) -> Result<RecordBatc
     Ok(record_batch(wanted, columns, rows).expect("one column of text"))
 }
 
-fn open(file: &Found) -> Result<File, FileError> {
+fn open(file: &FileStatus) -> Result<File, FileError> {
     let opened = File::open(&file.path).map_err(|error| FileError::reading(&file.path, error))?;
     let is_compressed = file.path.extension().is_some_and(|extension| {
         ["gz", "bz2", "zst", "xz", "lz4", "snappy", "deflate"]
@@ -260,18 +260,18 @@ fn open(file: &Found) -> Result<File, FileError> {
     if is_unchanged(file, &opened) { Ok(opened) } else { Err(changed(file)) }
 }
 
-fn is_unchanged(file: &Found, opened: &File) -> bool {
+fn is_unchanged(file: &FileStatus, opened: &File) -> bool {
     opened.metadata().is_ok_and(|now| file.is_unchanged(&now))
 }
 
-fn changed(file: &Found) -> FileError {
+fn changed(file: &FileStatus) -> FileError {
     FileError::Changed { path: file.path.clone() }
 }
 
 /// A file being read; opened when the first rows are asked for.
 struct Reading {
-    reader: Reader,
-    file: Found,
+    reader: FileReader,
+    file: FileStatus,
     projection: Vec<usize>,
     rows: Option<(File, FileRows)>,
     has_ended: bool,

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::error::FileError;
-use super::listing::{Found, Place, modified_ms};
-use super::read::Reader;
+use super::listing::{FileStatus, Place, modified_ms};
+use super::read::FileReader;
 use super::source_log::{FileLog, Logged};
 
 /// A directory whose time of change is this old cannot get a file without a newer time; it is the
@@ -29,7 +29,7 @@ const TRUSTED_LOOKS_MAX: u32 = 100;
 /// A file whose rows were counted.
 #[derive(Clone, Debug)]
 pub(super) struct Counted {
-    pub(super) file: Found,
+    pub(super) file: FileStatus,
     pub(super) rows: u64,
 }
 
@@ -107,7 +107,7 @@ impl Queue {
 /// Looks for new files.
 pub(super) struct Scanner {
     env: Env,
-    reader: Reader,
+    reader: FileReader,
     place: Place,
     log: FileLog,
     queue: Arc<Queue>,
@@ -128,7 +128,7 @@ impl Scanner {
     /// A scanner that goes on after what `log` has.
     pub(super) fn new(
         env: Env,
-        reader: Reader,
+        reader: FileReader,
         place: Place,
         log: FileLog,
         queue: Arc<Queue>,
@@ -154,7 +154,7 @@ impl Scanner {
 
     /// Looks once, and offers what is new.
     pub(super) async fn scan(&mut self) -> Result<(), Failure> {
-        let mut new: VecDeque<Found> = self.list().await?.into();
+        let mut new: VecDeque<FileStatus> = self.list().await?.into();
         let found_at_us = self.env.now_us();
         while !new.is_empty() {
             let group = new.drain(..self.group(&new)).collect();
@@ -168,11 +168,11 @@ impl Scanner {
 
     /// How many of `new` one micro-batch may have: as many as the options and the limit of memory
     /// allow, at least one.
-    fn group(&self, new: &VecDeque<Found>) -> usize {
+    fn group(&self, new: &VecDeque<FileStatus>) -> usize {
         let options = &self.reader.options;
         let files_max = options.files_max.unwrap_or(usize::MAX);
         let mut left = options.bytes_max.unwrap_or(u64::MAX);
-        let fits = |file: &&Found| {
+        let fits = |file: &&FileStatus| {
             let size = file.size.unwrap_or(0);
             let has_room = size <= left;
             left = left.saturating_sub(size);
@@ -181,7 +181,7 @@ impl Scanner {
         new.iter().take(files_max).take_while(fits).count().max(1)
     }
 
-    async fn list(&mut self) -> Result<Vec<Found>, Failure> {
+    async fn list(&mut self) -> Result<Vec<FileStatus>, Failure> {
         let (place, seen, looked) = (self.place.clone(), self.seen.clone(), self.looked);
         let now_ms = self.env.now_ms();
         let look = move || list(&place, &seen.lock(), looked, now_ms);
@@ -192,7 +192,7 @@ impl Scanner {
 
     async fn offer(&mut self, files: Vec<Counted>, found_at_us: i64) -> Result<(), Failure> {
         // As it will be read back after a restart.
-        let found = |counted: &Counted| Found { size: None, ..counted.file.clone() };
+        let found = |counted: &Counted| FileStatus { size: None, ..counted.file.clone() };
         let new = files.iter().map(found).collect();
         let number = self.log.append(new, self.env.monotonic()).await?;
         self.seen.lock().extend(files.iter().map(|counted| counted.file.path.clone()));
@@ -207,7 +207,7 @@ fn list(
     seen: &HashSet<PathBuf>,
     looked: Looked,
     now_ms: i64,
-) -> Result<(Vec<Found>, Looked), FileError> {
+) -> Result<(Vec<FileStatus>, Looked), FileError> {
     let modified = |path: &Path| std::fs::metadata(path).ok().map(|now| modified_ms(&now));
     let modified_ms = place.watched_directory().and_then(modified);
     let is_settled = modified_ms.is_some_and(|modified| modified + SETTLED_MS < now_ms);
@@ -224,8 +224,8 @@ fn list(
 /// Counts the rows of `files`, leaving out those that are still being written or have gone.
 async fn count_settled(
     env: &Env,
-    reader: &Reader,
-    files: Vec<Found>,
+    reader: &FileReader,
+    files: Vec<FileStatus>,
 ) -> Result<Vec<Counted>, Failure> {
     let reader = reader.clone();
     let work = move || {
@@ -247,7 +247,7 @@ async fn count_settled(
 /// Counts the rows of files that are in the log: they must be there and as they were.
 pub(super) async fn count_logged(
     env: &Env,
-    reader: &Reader,
+    reader: &FileReader,
     files: Vec<Logged>,
 ) -> Result<Vec<Entry>, Failure> {
     let found_at_us = env.now_us();

@@ -21,13 +21,13 @@ use super::error::FileError;
 use super::file_records::FileRecords;
 use super::listing::Place;
 use super::options::{Format, ReadOptions};
-use super::read::Reader;
+use super::read::FileReader;
 use super::scanner::{self, Counted, Entry, Queue, Scanner};
 use super::source_log::FileLog;
 
 /// A directory of files, each read once.
 pub struct FilesSource {
-    reader: Reader,
+    reader: FileReader,
     base_dir: PathBuf,
     env: Env,
     opened: Option<Opened>,
@@ -62,7 +62,7 @@ impl FilesSource {
     pub fn new(mut options: ReadOptions, schema: SchemaRef, context: &FlowContext) -> Self {
         options.bytes_max = context.memory.map(|memory| memory.read_ahead() as u64);
         Self {
-            reader: Reader::new(Arc::new(options), schema),
+            reader: FileReader::new(Arc::new(options), schema),
             base_dir: context.base_dir.clone(),
             env: context.env.clone(),
             opened: None,
@@ -216,7 +216,7 @@ impl Drop for FilesSource {
 }
 
 struct FileSplit {
-    reader: Reader,
+    reader: FileReader,
     counted: Counted,
 }
 
@@ -229,7 +229,7 @@ impl Split for FileSplit {
         self.reader.read(self.counted.file, projection)
     }
 
-    fn read_apart(
+    fn read_with_letters(
         self: Box<Self>,
         projection: &[usize],
         letters: &mut Vec<Letter>,

@@ -21,7 +21,7 @@ use millstream_engine::api::source::{Failure, SourceLog};
 use serde::{Deserialize, Serialize};
 
 use super::error::FileError;
-use super::listing::Found;
+use super::listing::FileStatus;
 use super::metadata_log::{Entry, Numbers};
 use super::options::LogSettings;
 use super::uri;
@@ -33,12 +33,12 @@ const REPEATED_MAX: usize = 4;
 /// A file and the entry it stands in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Logged {
-    pub(super) file: Found,
+    pub(super) file: FileStatus,
     pub(super) entry: i64,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct FileEntry {
     path: String,
     timestamp: i64,
     #[serde(rename = "batchId")]
@@ -49,8 +49,11 @@ struct Line {
 fn encode<'a>(files: impl IntoIterator<Item = &'a Logged>) -> Vec<u8> {
     let mut text = VERSION.to_owned();
     for Logged { file, entry } in files {
-        let line =
-            Line { path: uri::encode(&file.path), timestamp: file.modified_ms, batch_id: *entry };
+        let line = FileEntry {
+            path: uri::encode(&file.path),
+            timestamp: file.modified_ms,
+            batch_id: *entry,
+        };
         text.push('\n');
         text.push_str(&serde_json::to_string(&line).expect("text and numbers"));
     }
@@ -65,11 +68,11 @@ fn decode(name: &str, bytes: &[u8]) -> Result<Vec<Logged>, FileError> {
         return Err(damaged(format!("its first line is not {VERSION}")));
     }
     let logged = |text: &str| {
-        let line: Line = serde_json::from_str(text)
+        let line: FileEntry = serde_json::from_str(text)
             .map_err(|error| damaged(format!("'{text}' is not an entry: {error}")))?;
         let path = uri::decode(&line.path)
             .ok_or_else(|| damaged(format!("'{}' is not a local path", line.path)))?;
-        let file = Found { path, modified_ms: line.timestamp, size: None };
+        let file = FileStatus { path, modified_ms: line.timestamp, size: None };
         Ok(Logged { file, entry: line.batch_id })
     };
     lines.filter(|line| !line.is_empty()).map(logged).collect()
@@ -110,9 +113,8 @@ impl FileLog {
             })?;
             let listed = decode(&name, &bytes)?;
             let number = i64::try_from(entry.number).unwrap_or(i64::MAX);
-            let is_others = |logged: &&Logged| match entry.is_compact {
-                true => logged.entry > number,
-                false => logged.entry != number,
+            let is_others = |logged: &&Logged| {
+                if entry.is_compact { logged.entry > number } else { logged.entry != number }
             };
             if let Some(other) = listed.iter().find(is_others) {
                 let problem = format!("it has files of entry {}: a copy of another", other.entry);
@@ -142,7 +144,7 @@ impl FileLog {
     /// Adds an entry with `files`; gives its number. `now` is on the monotonic clock.
     pub(super) async fn append(
         &mut self,
-        files: Vec<Found>,
+        files: Vec<FileStatus>,
         now: Duration,
     ) -> Result<i64, Failure> {
         let new = self.files.len() - self.in_compact;
@@ -198,7 +200,8 @@ mod tests {
     use super::*;
 
     fn logged(path: &str, entry: i64) -> Logged {
-        let file = Found { path: path.into(), modified_ms: 1_767_225_600_000 + entry, size: None };
+        let file =
+            FileStatus { path: path.into(), modified_ms: 1_767_225_600_000 + entry, size: None };
         Logged { file, entry }
     }
 
@@ -241,7 +244,8 @@ mod tests {
         let delay = Duration::from_secs(600);
         let mut written = FileLog::open(log.clone(), settings(delay)).await.unwrap();
         for minute in 0..20_000_u64 {
-            let file = Found { path: format!("/in/{minute}").into(), modified_ms: 7, size: None };
+            let file =
+                FileStatus { path: format!("/in/{minute}").into(), modified_ms: 7, size: None };
             written.append(vec![file], Duration::from_secs(minute * 60)).await.unwrap();
         }
         let names = log.list().await.unwrap();

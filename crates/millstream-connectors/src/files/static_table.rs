@@ -10,14 +10,14 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
 use millstream_engine::api::filter::Filter;
-use millstream_engine::api::snapshot::{Part, RowStream, Snapshot, read_on_a_thread};
+use millstream_engine::api::snapshot::{RowStream, Snapshot, SnapshotPart, read_on_a_thread};
 use millstream_engine::api::source::{Failure, Records, StaticTable};
 use millstream_store::env::Env;
 
 use super::file_records::FileRecords;
-use super::listing::{Found, Place};
+use super::listing::{FileStatus, Place};
 use super::options::ReadOptions;
-use super::read::Reader;
+use super::read::FileReader;
 use super::uri;
 
 /// About how many bytes a row has in a file; the number of rows is guessed from it.
@@ -25,7 +25,7 @@ const BYTES_PER_ROW: u64 = 64;
 
 /// The rows of all files in a directory.
 pub struct FilesTable {
-    reader: Reader,
+    reader: FileReader,
     base_dir: PathBuf,
     env: Env,
 }
@@ -34,7 +34,7 @@ impl FilesTable {
     /// The rows of the files that `options` name, which have the columns `schema`.
     pub fn new(options: ReadOptions, schema: SchemaRef, context: &FlowContext) -> Self {
         Self {
-            reader: Reader::new(Arc::new(options), schema),
+            reader: FileReader::new(Arc::new(options), schema),
             base_dir: context.base_dir.clone(),
             env: context.env.clone(),
         }
@@ -42,7 +42,7 @@ impl FilesTable {
 
     async fn in_background<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Reader, &[Found]) -> Result<T, Failure> + Send + 'static,
+        work: impl FnOnce(&FileReader, &[FileStatus]) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let (reader, base_dir) = (self.reader.clone(), self.base_dir.clone());
         let work = move || {
@@ -75,7 +75,7 @@ impl StaticTable for FilesTable {
 
     async fn records(&self) -> Result<Vec<Arc<dyn Records>>, Failure> {
         self.in_background(|reader, files| {
-            let records = |file: &Found| -> Arc<dyn Records> {
+            let records = |file: &FileStatus| -> Arc<dyn Records> {
                 Arc::new(FileRecords { reader: reader.clone(), file: file.clone() })
             };
             Ok(files.iter().map(records).collect())
@@ -87,7 +87,7 @@ impl StaticTable for FilesTable {
         let env = self.env.clone();
         self.in_background(move |reader, files| {
             let bytes: u64 = files.iter().filter_map(|file| file.size).sum();
-            let part = |file: &Found| -> Arc<dyn Part> {
+            let part = |file: &FileStatus| -> Arc<dyn SnapshotPart> {
                 let (reader, file, env) = (reader.clone(), file.clone(), env.clone());
                 Arc::new(FilePart { reader, file, env })
             };
@@ -100,13 +100,13 @@ impl StaticTable for FilesTable {
 
 /// The files that a directory had at one moment.
 struct FoundFiles {
-    files: Vec<Arc<dyn Part>>,
+    files: Vec<Arc<dyn SnapshotPart>>,
     bytes: u64,
 }
 
 #[async_trait]
 impl Snapshot for FoundFiles {
-    async fn parts(&self, _filters: &[Filter]) -> Result<Vec<Arc<dyn Part>>, Failure> {
+    async fn parts(&self, _filters: &[Filter]) -> Result<Vec<Arc<dyn SnapshotPart>>, Failure> {
         Ok(self.files.clone())
     }
 
@@ -117,12 +117,12 @@ impl Snapshot for FoundFiles {
 
 /// A file of a table.
 struct FilePart {
-    reader: Reader,
-    file: Found,
+    reader: FileReader,
+    file: FileStatus,
     env: Env,
 }
 
-impl Part for FilePart {
+impl SnapshotPart for FilePart {
     fn read(&self, projection: &[usize]) -> RowStream {
         let (reader, file, projection) =
             (self.reader.clone(), self.file.clone(), projection.to_vec());
@@ -132,9 +132,9 @@ impl Part for FilePart {
 }
 
 /// Names, sizes and times of all files.
-fn fingerprint(files: &[Found]) -> String {
+fn fingerprint(files: &[FileStatus]) -> String {
     let mut fingerprint = String::new();
-    for Found { path, modified_ms, size } in files {
+    for FileStatus { path, modified_ms, size } in files {
         let size = size.unwrap_or_default();
         let _ = writeln!(fingerprint, "{} {size} {modified_ms}", uri::encode(path));
     }

@@ -14,7 +14,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
-use super::commit_record::Part;
+use super::commit_record::CommittedFile;
 use super::error::FileError;
 use super::options::WriteOptions;
 use super::target::Target;
@@ -33,7 +33,7 @@ pub(super) struct PartWriter {
     target: Target,
     next_name: Box<dyn FnMut() -> String + Send>,
     begun: Option<Begun>,
-    finished: Vec<Part>,
+    finished: Vec<CommittedFile>,
 }
 
 struct Begun {
@@ -88,7 +88,7 @@ impl PartWriter {
         match out.finish(modified_ms) {
             Ok(size) => {
                 let (written, name) = (name, String::new());
-                self.finished.push(Part { written, name, size, modified_ms });
+                self.finished.push(CommittedFile { written, name, size, modified_ms });
                 Ok(())
             }
             Err(error) => Err(self.failed(&name, error)),
@@ -97,7 +97,7 @@ impl PartWriter {
 }
 
 impl RowWriter for PartWriter {
-    type File = Part;
+    type File = CommittedFile;
 
     fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
         if self.begun.is_none() {
@@ -119,7 +119,7 @@ impl RowWriter for PartWriter {
         finished + self.begun.as_ref().map_or(0, |begun| begun.out.bytes())
     }
 
-    fn finish(&mut self) -> Result<Vec<Part>, Failure> {
+    fn finish(&mut self) -> Result<Vec<CommittedFile>, Failure> {
         self.finish_file()?;
         Ok(std::mem::take(&mut self.finished))
     }

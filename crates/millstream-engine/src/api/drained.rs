@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 
 use super::filter::Filter;
-use super::snapshot::{Part, RowStream, Snapshot};
+use super::snapshot::{RowStream, Snapshot, SnapshotPart};
 use super::source::{Failure, ReadLimit, RecordBatches, Records, Source, SourceLog, Split};
 
 /// Makes the source, anew for each reading.
@@ -30,8 +30,8 @@ impl DrainedSource {
 
 #[async_trait]
 impl Snapshot for DrainedSource {
-    async fn parts(&self, _filters: &[Filter]) -> Result<Vec<Arc<dyn Part>>, Failure> {
-        Ok(vec![Arc::clone(&self.0) as Arc<dyn Part>])
+    async fn parts(&self, _filters: &[Filter]) -> Result<Vec<Arc<dyn SnapshotPart>>, Failure> {
+        Ok(vec![Arc::clone(&self.0) as Arc<dyn SnapshotPart>])
     }
 
     fn is_repeatable(&self) -> bool {
@@ -39,7 +39,7 @@ impl Snapshot for DrainedSource {
     }
 }
 
-impl Part for Opened {
+impl SnapshotPart for Opened {
     fn read(&self, projection: &[usize]) -> RowStream {
         let projection = projection.to_vec();
         let source = (self.0)();

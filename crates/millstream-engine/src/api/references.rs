@@ -67,11 +67,11 @@ impl Default for SharedLookup {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Template {
     written: String,
-    parts: Vec<Part>,
+    parts: Vec<TextPart>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum Part {
+enum TextPart {
     Text(String),
     Reference(Reference),
 }
@@ -106,21 +106,21 @@ impl Template {
                 let problem = "a `${` has no `}`".to_owned();
                 return Err(TemplateError { problem, help: HELP.to_owned() });
             };
-            parts.push(Part::Text(std::mem::take(&mut text)));
-            parts.push(Part::Reference(reference(&rest[at + 2..at + end])?));
+            parts.push(TextPart::Text(std::mem::take(&mut text)));
+            parts.push(TextPart::Reference(reference(&rest[at + 2..at + end])?));
             rest = &rest[at + end + 1..];
         }
         text.push_str(rest);
-        parts.push(Part::Text(text));
-        parts.retain(|part| *part != Part::Text(String::new()));
+        parts.push(TextPart::Text(text));
+        parts.retain(|part| *part != TextPart::Text(String::new()));
         Ok(Self { written: written.to_owned(), parts })
     }
 
     /// Where parts of the value are.
     pub fn references(&self) -> impl Iterator<Item = &Reference> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Reference(reference) => Some(reference),
-            Part::Text(_) => None,
+            TextPart::Reference(reference) => Some(reference),
+            TextPart::Text(_) => None,
         })
     }
 
@@ -133,8 +133,8 @@ impl Template {
         let mut value = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => value.push_str(text),
-                Part::Reference(reference) => match lookup.look_up(reference)? {
+                TextPart::Text(text) => value.push_str(text),
+                TextPart::Reference(reference) => match lookup.look_up(reference)? {
                     Some(found) => {
                         secrets::remember(&found);
                         value.push_str(&found);

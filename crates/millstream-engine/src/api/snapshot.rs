@@ -28,7 +28,7 @@ pub type RowStream = BoxStream<'static, Result<RecordBatch, Failure>>;
 pub trait Snapshot: Send + Sync {
     /// The parts that may have rows for which all `filters` hold, in the order of the table. A
     /// part may also have rows for which they do not hold.
-    async fn parts(&self, filters: &[Filter]) -> Result<Vec<Arc<dyn Part>>, Failure>;
+    async fn parts(&self, filters: &[Filter]) -> Result<Vec<Arc<dyn SnapshotPart>>, Failure>;
 
     /// Whether each reading gives the same rows. A table that is read to an end that moves is not
     /// repeatable.
@@ -43,7 +43,7 @@ pub trait Snapshot: Send + Sync {
 }
 
 /// A part of a table, which can be read any number of times.
-pub trait Part: Send + Sync {
+pub trait SnapshotPart: Send + Sync {
     /// The columns `projection`, as indices into the table's schema, of all rows of the part.
     /// Nothing is read before the stream is polled.
     fn read(&self, projection: &[usize]) -> RowStream;
@@ -73,8 +73,8 @@ impl HeldRows {
 
 #[async_trait]
 impl Snapshot for HeldRows {
-    async fn parts(&self, _filters: &[Filter]) -> Result<Vec<Arc<dyn Part>>, Failure> {
-        Ok(vec![Arc::clone(&self.0) as Arc<dyn Part>])
+    async fn parts(&self, _filters: &[Filter]) -> Result<Vec<Arc<dyn SnapshotPart>>, Failure> {
+        Ok(vec![Arc::clone(&self.0) as Arc<dyn SnapshotPart>])
     }
 
     fn rows_estimate(&self) -> Option<u64> {
@@ -82,7 +82,7 @@ impl Snapshot for HeldRows {
     }
 }
 
-impl Part for Held {
+impl SnapshotPart for Held {
     fn read(&self, projection: &[usize]) -> RowStream {
         let projection = projection.to_vec();
         let rows = self.0.clone().into_iter();

@@ -41,7 +41,7 @@ pub trait Split: Send {
     /// Decodes the split as [`read`](Self::read) does, but for records that cannot be decoded:
     /// whatever their table's mode, those go to `letters`, in order, and not into the rows.
     /// To be written where a record can be malformed.
-    fn read_apart(
+    fn read_with_letters(
         self: Box<Self>,
         projection: &[usize],
         _letters: &mut Vec<Letter>,
@@ -65,8 +65,8 @@ pub trait Records: Send + Sync {
     }
 
     /// Decodes the records into rows with the columns `projection`, as [`Split::read`] has, or
-    /// where they are read `apart` [`Split::read_apart`]. What is malformed and left out was told
-    /// then.
+    /// where they are read `apart` [`Split::read_with_letters`]. What is malformed and left out was
+    /// told then.
     fn read(&self, projection: &[usize], apart: bool) -> Result<Vec<Traced>, Failure>;
 
     /// What the columns are called in the query, where rows have other names for them.

@@ -66,7 +66,7 @@ impl Split for LetterSplit {
         }))
     }
 
-    fn read_apart(
+    fn read_with_letters(
         self: Box<Self>,
         projection: &[usize],
         letters: &mut Vec<Letter>,

@@ -65,25 +65,23 @@ impl Again<'_> {
 }
 
 impl Branches {
-    /// The same, for a query that begins as `start` says.
-    pub fn beginning(mut self, start: Start) -> Self {
-        self.start = start;
-        self
-    }
-}
-
-impl Branches {
     /// The branches of one query, whose plans read the same sources in the same order.
     pub fn new(branches: Vec<Branch>) -> Self {
         assert!(!branches.is_empty(), "a query has at least one branch");
         let split = |Branch { plan, sink }| (plan, sink);
         let (plans, sinks): (Vec<_>, Vec<_>) = branches.into_iter().map(split).unzip();
-        let outputs = Outputs::of_branches(sinks);
+        let outputs = Outputs::from_branches(sinks);
         let (side_outputs, readings, start) =
             (SideOutputs::default(), Vec::new(), Start::default());
         let mut all = Self { plans, outputs, side_outputs, readings, start };
         all.find_columns();
         all
+    }
+
+    /// The same, for a query that begins as `start` says.
+    pub fn beginning(mut self, start: Start) -> Self {
+        self.start = start;
+        self
     }
 
     /// The same, with side outputs.
@@ -103,7 +101,7 @@ impl Branches {
     /// The only branch with another sink.
     #[cfg(test)]
     pub(super) fn with_sink(mut self, sink: Box<dyn Sink>) -> Self {
-        self.outputs = Outputs::of_branches([sink]);
+        self.outputs = Outputs::from_branches([sink]);
         self
     }
 
@@ -337,7 +335,7 @@ impl Branches {
         computed: Computed,
         order: Order<'_>,
     ) -> Result<PublishResult, Failure> {
-        self.publish_results(env, Results::of_state(computed), order).await
+        self.publish_results(env, Results::from_state(computed), order).await
     }
 
     /// Runs the plans over `splits`, by source, and hands the results to the sinks.
@@ -372,7 +370,7 @@ impl Branches {
             intent.written().await?;
         }
         let acknowledgement = self.outputs.first_mut().publish(output).await?;
-        Ok(PublishResult::of_one(rows_out, acknowledgement))
+        Ok(PublishResult::from_one(rows_out, acknowledgement))
     }
 
     /// Decodes `splits` where that is done for all plans, and runs the plans where that has to be
@@ -400,7 +398,7 @@ impl Branches {
         mut order: Order<'_>,
     ) -> Result<PublishResult, Failure> {
         let are_several = self.are_several();
-        let mut publish_result = PublishResult::of_one(0, Acknowledgement::Done);
+        let mut publish_result = PublishResult::from_one(0, Acknowledgement::Done);
         for index in 0..self.outputs.len() {
             let is_meant = order.is_for(index);
             let (mut rows, mut acknowledgement) = (0, Acknowledgement::Done);

@@ -31,7 +31,7 @@ impl DeadLetterSinks {
         let split = |DeadLetterSink { name, sink, layout }| (SideOutput { name, layout }, sink);
         let (tables, sinks): (Vec<_>, Vec<_>) = sinks.into_iter().map(split).unzip();
         let side_outputs = SideOutputs::new(flow, rejections, tables);
-        let outputs = Outputs::of_side_outputs(sinks, side_outputs.follow_time());
+        let outputs = Outputs::from_side_outputs(sinks, side_outputs.follow_time());
         Self { side_outputs, outputs }
     }
 }

@@ -32,7 +32,7 @@ pub struct RecordedTable {
 
 /// What a restart has found of the work before.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct PriorWork {
     /// Whether all of it is published and logged.
     pub is_finished: bool,
     /// Whether letters are in a state log, where their place tells the table.
@@ -83,7 +83,7 @@ impl Classified for DeadLetterTablesError {
 pub async fn settle(
     checkpoint: &Checkpoint,
     own: &[RecordedTable],
-    found: Found,
+    found: PriorWork,
 ) -> Result<(), Failure> {
     let storage = checkpoint.storage();
     let ids = layout::batch_ids(&storage.list(layout::DEAD_LETTERS).await?);
@@ -167,12 +167,12 @@ mod tests {
         names.iter().map(table).collect()
     }
 
-    const STATELESS: Found = Found { is_finished: false, has_state: false };
-    const STATEFUL: Found = Found { is_finished: false, has_state: true };
-    const FINISHED: Found = Found { is_finished: true, has_state: true };
+    const STATELESS: PriorWork = PriorWork { is_finished: false, has_state: false };
+    const STATEFUL: PriorWork = PriorWork { is_finished: false, has_state: true };
+    const FINISHED: PriorWork = PriorWork { is_finished: true, has_state: true };
 
     /// Settles on `before`, and then on `after` with what was found.
-    async fn settled(before: &[&str], after: &[&str], found: Found) -> Result<(), String> {
+    async fn settled(before: &[&str], after: &[&str], found: PriorWork) -> Result<(), String> {
         let directory = tempfile::tempdir().unwrap();
         let location = directory.path().to_str().unwrap();
         let checkpoint = Checkpoint::open(location, &Env::real()).await.unwrap();

@@ -139,7 +139,7 @@ impl Share {
         let (mut rows, mut letters) = (Vec::new(), Vec::new());
         for split in splits {
             let partition = split.partition();
-            let mut read = split.read_apart(columns, &mut letters)?;
+            let mut read = split.read_with_letters(columns, &mut letters)?;
             if let Some(watched) = watched {
                 read.iter().for_each(|rows| watched.see_columns(partition, columns, rows));
             }

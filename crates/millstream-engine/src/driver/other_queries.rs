@@ -140,10 +140,8 @@ async fn adopt(query: &mut Query, published: &mut [Option<Published>]) -> Result
     let Some(foremost) = records.max_by_key(|record| record.batch_id).cloned() else {
         let others = others(query).await?;
         let ids: Vec<String> = others.iter().map(|(_, other)| told(other)).collect();
-        let known = match ids.is_empty() {
-            true => String::new(),
-            false => format!("; they know {}", ids.join(", ")),
-        };
+        let known =
+            if ids.is_empty() { String::new() } else { format!("; they know {}", ids.join(", ")) };
         return Err(NotBegun::Unknown { query_id, known }.into());
     };
     for (index, of_sink) in published.iter_mut().enumerate() {

@@ -97,14 +97,14 @@ impl QueryOutput {
 
 impl Outputs {
     /// The sinks of the branches, in their order.
-    pub(super) fn of_branches(sinks: impl IntoIterator<Item = Box<dyn Sink>>) -> Self {
+    pub(super) fn from_branches(sinks: impl IntoIterator<Item = Box<dyn Sink>>) -> Self {
         let output = |(branch, sink)| QueryOutput { rows: RowsOf::Branch(branch), sink };
         Self { outputs: sinks.into_iter().enumerate().map(output).collect(), time_decides: false }
     }
 
     /// The sinks of side outputs, in their order; `time_decides` where the time of a micro-batch
     /// decides which rows they get.
-    pub(super) fn of_side_outputs(
+    pub(super) fn from_side_outputs(
         sinks: impl IntoIterator<Item = Box<dyn Sink>>,
         time_decides: bool,
     ) -> Self {
@@ -162,8 +162,8 @@ impl Outputs {
 
     /// Whether all sinks of branches gather micro-batches.
     fn all_gather(&self) -> bool {
-        let mut of_branches = self.outputs.iter().filter(|output| output.is_of_branch());
-        of_branches.all(QueryOutput::gathers)
+        let mut branches = self.outputs.iter().filter(|output| output.is_of_branch());
+        branches.all(QueryOutput::gathers)
     }
 
     /// How many micro-batches may be under way.

@@ -22,7 +22,7 @@ pub(super) struct Acknowledgements {
 
 impl PublishResult {
     /// Of a query with one sink.
-    pub(super) fn of_one(rows_out: u64, acknowledgement: Acknowledgement) -> Self {
+    pub(super) fn from_one(rows_out: u64, acknowledgement: Acknowledgement) -> Self {
         let acknowledgements = Acknowledgements { first: acknowledgement, others: Vec::new() };
         let (sinks, constraints) = (Vec::new(), Vec::new());
         Self { acknowledgements, rows_out, sinks, constraints }

@@ -24,13 +24,13 @@ pub(super) struct Results {
 
 impl Results {
     /// Of a query with state, whose branches have all run.
-    pub(super) fn of_state(computed: Computed) -> Self {
+    pub(super) fn from_state(computed: Computed) -> Self {
         let Computed { results, side_outputs, .. } = computed;
         Self {
             input: None,
             splits: Splits::new(),
             branches: results.into_iter().map(Some).collect(),
-            rejected: side_outputs.into_iter().map(Rejected::of_rows).collect(),
+            rejected: side_outputs.into_iter().map(Rejected::from_rows).collect(),
             constraints: Vec::new(),
         }
     }

@@ -250,7 +250,7 @@ impl SideOutputs {
 
 impl Rejected {
     /// Rows that are made already.
-    pub(super) fn of_rows(rows: Vec<RecordBatch>) -> Self {
+    pub(super) fn from_rows(rows: Vec<RecordBatch>) -> Self {
         Self { rows, letters: Vec::new() }
     }
 

@@ -173,7 +173,7 @@ async fn make(
     // Where entries behind it are gone, nothing of it is in the state any more.
     let goes_on = |id: BatchId| first_id.is_none_or(|first| first == id.next());
     if let Some(mut snapshot) = before.filter(|before| goes_on(before.facts().id())) {
-        let before = MicroBatchFacts::of_snapshot(snapshot.facts().id());
+        let before = MicroBatchFacts::from_snapshot(snapshot.facts().id());
         while let Some(piece) = snapshot.next().await? {
             if is_given_up() {
                 return Ok(None);
@@ -193,7 +193,7 @@ async fn make(
         if let Some(missing) = next.filter(|next| *next != id) {
             return Err(reader.missing(missing).into());
         }
-        let of_batch = MicroBatchFacts::new(id, Watermark::of_entry(&entry.facts));
+        let of_batch = MicroBatchFacts::new(id, Watermark::from_entry(&entry.facts));
         snapshot_builder.apply(&of_batch, &entry.sections).map_err(BuilderError)?;
         first.get_or_insert(id);
         next = Some(id.next());

@@ -11,7 +11,7 @@ use millstream_store::storage::Durability;
 use millstream_store::{commit_log, offset_log};
 
 use super::committer::Committer;
-use super::dead_letter_tables::{self, Found};
+use super::dead_letter_tables::{self, PriorWork};
 use super::micro_batch::{Fired, Intent, MicroBatch};
 use super::recovery::{self, Replay, ResumeError};
 use super::refused::Ranges;
@@ -29,23 +29,20 @@ impl Driver {
         let is_new = other_queries::is_new(&query.checkpoint, &recovered, &published);
         other_queries::settle(&mut query, &recovered, &mut published).await?;
         let has_state = query.branches.stateful().next().is_some();
-        let (resume, state) = match has_state {
-            true => {
-                let (form, sources) = (stateful::form(&query.branches), query.sources.len());
-                let checkpoint = &query.checkpoint;
-                let found = stateful::find(checkpoint, &form, sources, recovered, &published);
-                let (resume, state) = found.await?;
-                (resume, Some(state))
-            }
-            false => {
-                let sources = query.sources.len();
-                let resume = without_state(&query.checkpoint, sources, recovered, &published);
-                (resume.await?, None)
-            }
+        let (resume, state) = if has_state {
+            let (form, sources) = (stateful::form(&query.branches), query.sources.len());
+            let checkpoint = &query.checkpoint;
+            let found = stateful::find(checkpoint, &form, sources, recovered, &published);
+            let (resume, state) = found.await?;
+            (resume, Some(state))
+        } else {
+            let sources = query.sources.len();
+            let resume = without_state(&query.checkpoint, sources, recovered, &published);
+            (resume.await?, None)
         };
         let is_finished = state.as_ref().map_or(resume.is_finished(), StateToResume::is_finished);
         let tables = query.branches.dead_letter_tables();
-        let found = Found { is_finished, has_state };
+        let found = PriorWork { is_finished, has_state };
         dead_letter_tables::settle(&query.checkpoint, &tables, found).await?;
         let log = LogWriter::start(&query.checkpoint, &query.env, query.log_settings);
         let log = Arc::new(log);

@@ -139,9 +139,10 @@ impl StateToResume {
 
 /// Refuses a checkpoint with state for a query that has none.
 pub(super) fn refuse_state(checkpoint: &Checkpoint) -> Result<(), StateError> {
-    match checkpoint.has_state() {
-        true => Err(StateError::UnwantedState { location: checkpoint.location() }),
-        false => Ok(()),
+    if checkpoint.has_state() {
+        Err(StateError::UnwantedState { location: checkpoint.location() })
+    } else {
+        Ok(())
     }
 }
 
@@ -245,11 +246,11 @@ impl Driver {
         match &mut snapshot {
             Some(snapshot) if is_of_use(snapshot.facts().id()) => {
                 let id = snapshot.facts().id();
-                let of_snapshot = MicroBatchFacts::of_snapshot(id);
+                let facts_of_snapshot = MicroBatchFacts::from_snapshot(id);
                 let Query { branches, env, .. } = &mut self.query;
                 while let Some(piece) = snapshot.next().await? {
                     snapshot_bytes += piece.iter().map(|section| section.len() as u64).sum::<u64>();
-                    branches.apply(env, &of_snapshot, &piece, Again::NONE).await?;
+                    branches.apply(env, &facts_of_snapshot, &piece, Again::NONE).await?;
                 }
                 next = Some(id.next());
             }
@@ -310,7 +311,7 @@ impl Driver {
         let lacks = |sink: &usize| !is_committed && published[*sink] < Some(id);
         let wanted: Vec<usize> = (0..published.len()).filter(lacks).collect();
         let needs = self.query.branches.needs_from();
-        let of_batch = MicroBatchFacts::new(id, Watermark::of_entry(&facts));
+        let of_batch = MicroBatchFacts::new(id, Watermark::from_entry(&facts));
         self.query.batch_clock.set(facts.batch_time_ms * 1_000);
         let splits = self.splits_again(&facts, &wanted).await?;
         let again = Again { wanted: &wanted, splits };
@@ -324,9 +325,10 @@ impl Driver {
         let state = self.state.as_mut().expect("it is being resumed");
         state.in_flight.push_back((id, needs));
         let end_offsets = EndOffsets { ends: facts.ends, batch_time_ms: facts.batch_time_ms };
-        let intent = match Some(id) <= logged {
-            true => Intent::Logged,
-            false => Intent::ToBeLogged(self.entry(end_offsets.clone(), facts.watermark_ms)),
+        let intent = if Some(id) <= logged {
+            Intent::Logged
+        } else {
+            Intent::ToBeLogged(self.entry(end_offsets.clone(), facts.watermark_ms))
         };
         let permit = self.committer.permit().await;
         let began = self.query.env.monotonic();

@@ -58,7 +58,7 @@ use crate::plan::scanned_table::ScannedTable;
 use crate::plan::session::{batch_config, streaming_config};
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable};
-use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, sift_tables, stages};
+use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, failing_rows_at_rest, stages};
 use crate::state::event_times::Time;
 use crate::state::sharded::ResourceLimits;
 
@@ -236,12 +236,11 @@ impl PlannedFlow {
                 self.streams.push(StreamRead { declared, schema, registered_as, watermark });
             }
             ReadMode::Batch => {
-                let rows = match self.flow.is_stream {
-                    true => Rows::Loaded(LoadedTable::empty(Arc::clone(&schema))),
-                    false => {
-                        let name = declared.table.name.clone();
-                        Rows::Scanned(ScannedTable::empty(name, Arc::clone(&schema)))
-                    }
+                let rows = if self.flow.is_stream {
+                    Rows::Loaded(LoadedTable::empty(Arc::clone(&schema)))
+                } else {
+                    let name = declared.table.name.clone();
+                    Rows::Scanned(ScannedTable::empty(name, Arc::clone(&schema)))
                 };
                 self.at_rest.push(AtRest { declared, schema, rows, registered_as });
             }
@@ -254,10 +253,8 @@ impl PlannedFlow {
         setup: &Setup,
     ) -> Result<PlannedBranch, FlowError> {
         let failed = |error| FlowError::Failure(from_datafusion(error));
-        let config = match self.flow.is_stream {
-            true => streaming_config(),
-            false => batch_config(setup.partitions),
-        };
+        let config =
+            if self.flow.is_stream { streaming_config() } else { batch_config(setup.partitions) };
         let context = session(config, &self.batch_clock);
         let mut scans = Vec::with_capacity(self.streams.len());
         for StreamRead { declared, schema, registered_as, .. } in &self.streams {
@@ -282,23 +279,19 @@ impl PlannedFlow {
             Ok(node.expressions().iter().any(datafusion::logical_expr::Expr::is_volatile))
         });
         let reads_clock = reads_clock.unwrap_or(true);
-        let body = match self.flow.is_stream {
-            true => {
-                let computed = self.computed_times(branch, &logical, &state)?;
-                delays =
-                    computed.iter().map(|of| of.as_ref().map(|of| of.watermark.delay)).collect();
-                let plan = self.stream_plan(branch, state, logical, scans, computed).await?;
-                Body::Stream(Box::new(plan))
-            }
-            false => {
-                // Planned again when it runs, over what the tables hold then.
-                let planned = match optimize::optimize(&state, &logical) {
-                    Ok(plan) => state.query_planner().create_physical_plan(&plan, &state).await,
-                    Err(error) => Err(error),
-                };
-                planned.map_err(|error| not_planned(branch, &state, error))?;
-                Body::Once { state: Box::new(state), logical: Box::new(logical) }
-            }
+        let body = if self.flow.is_stream {
+            let computed = self.computed_times(branch, &logical, &state)?;
+            delays = computed.iter().map(|of| of.as_ref().map(|of| of.watermark.delay)).collect();
+            let plan = self.stream_plan(branch, state, logical, scans, computed).await?;
+            Body::Stream(Box::new(plan))
+        } else {
+            // Planned again when it runs, over what the tables hold then.
+            let planned = match optimize::optimize(&state, &logical) {
+                Ok(plan) => state.query_planner().create_physical_plan(&plan, &state).await,
+                Err(error) => Err(error),
+            };
+            planned.map_err(|error| not_planned(branch, &state, error))?;
+            Body::Once { state: Box::new(state), logical: Box::new(logical) }
         };
         Ok(PlannedBranch { output_schema, delays, reads_clock, body })
     }
@@ -410,10 +403,7 @@ impl PlannedFlow {
 
     /// Runs the flow until its trigger is done or it is asked to stop.
     pub async fn run(self, settings: RunSettings) -> Result<Finished, Failure> {
-        match self.flow.is_stream {
-            true => self.run_stream(settings).await,
-            false => self.run_once().await,
-        }
+        if self.flow.is_stream { self.run_stream(settings).await } else { self.run_once().await }
     }
 
     async fn run_stream(self, settings: RunSettings) -> Result<Finished, Failure> {
@@ -507,7 +497,7 @@ impl PlannedFlow {
                 Ok(rows) => rows_out += rows,
                 Err(failure) => {
                     let sql = SqlText::of(branch);
-                    return Err(sift_tables::explain(failure, query, &tables, &sql).await);
+                    return Err(failing_rows_at_rest::explain(failure, query, &tables, &sql).await);
                 }
             }
         }

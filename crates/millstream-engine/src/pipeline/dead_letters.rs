@@ -178,7 +178,7 @@ impl Surroundings<'_> {
             let problem = format!("dead letters cannot go to `{name}`, which the same flow reads");
             return Err(wrong(problem, other()));
         }
-        // Both would be sinks of the flow, which are told apart by the names of their tables.
+        // Both would be sinks of the flow, and those have different names.
         if sinks.iter().any(|sink| is_named(sink)) {
             let problem =
                 format!("dead letters cannot go to `{name}`, which the flow writes its rows to");

@@ -327,7 +327,7 @@ fn inputs(plan: &QueryPlan, loaded: &[Loaded], rows: &[RowAt]) -> Vec<Vec<Box<dy
         let (at, first) = piece[0];
         let of = &loaded[at];
         let Some(columns) = &columns[of.source] else { continue };
-        inputs[of.source].push(Box::new(Piece {
+        inputs[of.source].push(Box::new(InputRows {
             columns: columns.clone(),
             rows: of.rows.slice(first, piece.len()),
             partition: of.records.partition(),
@@ -364,14 +364,14 @@ impl Classified for RereadError {
 }
 
 /// Some rows as input.
-struct Piece {
+struct InputRows {
     /// Which columns of the source they have, ascending or not.
     columns: Vec<usize>,
     rows: RecordBatch,
     partition: Option<SourcePartition>,
 }
 
-impl Split for Piece {
+impl Split for InputRows {
     fn rows(&self) -> u64 {
         self.rows.num_rows() as u64
     }

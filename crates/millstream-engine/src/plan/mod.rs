@@ -9,12 +9,14 @@
 //! are run one after the other with the operators between them ([`stateful_plan`]).
 //!
 //! Where a plan fails with a row, the row is searched for ([`failing_rows`]) and the expression
-//! that fails with it ([`failing_expression`]); for tables at rest likewise ([`sift_tables`]).
+//! that fails with it ([`failing_expression`]); for tables at rest likewise
+//! ([`failing_rows_at_rest`]).
 //!
 //! [`StreamScan`]: stream_scan::StreamScan
 
 pub mod failing_expression;
 pub mod failing_rows;
+pub mod failing_rows_at_rest;
 mod linear_plan;
 pub mod places;
 pub mod query_plan;
@@ -22,7 +24,6 @@ mod renewal;
 pub mod row_error;
 pub mod scanned_table;
 pub mod session;
-pub mod sift_tables;
 pub mod stages;
 mod state_types;
 pub mod stateful_plan;

@@ -125,12 +125,12 @@ impl fmt::Display for RowError {
             }
             (true, _) => {
                 "Repair the data, write SQL that takes such values (try_cast, try_divide, CASE), or \
-                 have such records put aside: 'onError' = 'dead letter' among the options of the \
+                 have such records written as dead letters: 'onError' = 'dead letter' among the options of the \
                  table that the flow writes to"
             }
             (false, Remedy::OfStream) => "Write SQL that takes such values (try_cast, try_divide, CASE)",
             (false, Remedy::OfStreamWithDeadLetters) => {
-                "No one record is the cause, so that none can be put aside: write SQL that takes \
+                "No one record is the cause, so that none can become a dead letter: write SQL that takes \
                  such values (try_cast, try_divide, CASE)"
             }
         })

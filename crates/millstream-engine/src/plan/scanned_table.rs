@@ -30,7 +30,7 @@ use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 
 use crate::api::filter::Filter;
-use crate::api::snapshot::{HeldRows, Part, Snapshot};
+use crate::api::snapshot::{HeldRows, Snapshot, SnapshotPart};
 use crate::api::source::{Classified, Failure, Kind, Records, StaticTable};
 use crate::failures::into_datafusion;
 
@@ -223,10 +223,8 @@ impl TableProvider for ScannedTable {
         }
         let is_small = rows_estimate.is_some_and(|rows| rows < ROWS_WORTH_A_CORE);
         // The first rows of a table are the same ones each time if one task reads it.
-        let partitions_max = match limit.is_some() || is_small {
-            true => 1,
-            false => state.config().target_partitions(),
-        };
+        let partitions_max =
+            if limit.is_some() || is_small { 1 } else { state.config().target_partitions() };
         let rows_read = Arc::new(AtomicU64::new(0));
         self.rows_read.lock().push(Arc::clone(&rows_read));
         let partitions = spread(parts, partitions_max);
@@ -244,7 +242,10 @@ impl TableProvider for ScannedTable {
 
 /// Spreads parts over `partitions_max` partitions at most. Partition by partition they have the
 /// order of the table.
-fn spread(parts: Vec<Arc<dyn Part>>, partitions_max: usize) -> Vec<Vec<Arc<dyn Part>>> {
+fn spread(
+    parts: Vec<Arc<dyn SnapshotPart>>,
+    partitions_max: usize,
+) -> Vec<Vec<Arc<dyn SnapshotPart>>> {
     let partitions = parts.len().min(partitions_max).max(1);
     let end = |partition: usize| parts.len() * partition / partitions;
     (0..partitions).map(|at| parts[end(at)..end(at + 1)].to_vec()).collect()
@@ -255,7 +256,7 @@ struct TableScan {
     name: String,
     /// What is read, as indices into the snapshot's columns.
     columns: Vec<usize>,
-    partitions: Vec<Vec<Arc<dyn Part>>>,
+    partitions: Vec<Vec<Arc<dyn SnapshotPart>>>,
     rows_estimate: Option<u64>,
     rows_read: Arc<AtomicU64>,
     properties: Arc<PlanProperties>,

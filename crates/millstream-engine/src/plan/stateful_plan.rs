@@ -37,7 +37,7 @@ use crate::state::join::{Evict, JoinSpec, SideSpec, StreamJoin};
 use crate::state::micro_batch::{Applied, MicroBatchFacts};
 use crate::state::operator::Operator;
 use crate::state::sharded::ResourceLimits;
-use crate::state::snapshot_builder::Part;
+use crate::state::snapshot_builder::OperatorReplica;
 
 /// By operator, by input: its input rows of a micro-batch.
 pub type Changes = Vec<Vec<Vec<RecordBatch>>>;
@@ -45,14 +45,14 @@ pub type Changes = Vec<Vec<Vec<RecordBatch>>>;
 /// A planned streaming query with state.
 pub struct StatefulPlan {
     stages: Vec<PlannedStage>,
-    top: Piece,
+    top: StagePlan,
     scans: Vec<Arc<Slots>>,
     /// A description of the operators, a line each: state fits only the operators that made it.
     form: String,
 }
 
 struct PlannedStage {
-    inputs: Vec<Piece>,
+    inputs: Vec<StagePlan>,
     operator: Box<dyn Operator>,
     output: SchemaRef,
     /// The names of its output's columns in the query.
@@ -62,7 +62,7 @@ struct PlannedStage {
 }
 
 /// A plan between operators.
-struct Piece {
+struct StagePlan {
     plan: QueryPlan,
     /// By scan, where its rows come from; `None` for those that it does not read.
     leaves: Vec<Option<Leaf>>,
@@ -120,7 +120,7 @@ impl StatefulPlan {
             stages.push(stage);
             leaves.push((Leaf::Operator(index), slots));
         }
-        let top = Piece::new(state, cut.top, &leaves).await?;
+        let top = StagePlan::new(state, cut.top, &leaves).await?;
         let planned = Self { stages, top, scans: scans.to_vec(), form };
         for piece in planned.pieces() {
             watermark_filters::follow_filters(piece.plan.physical(), scans)?;
@@ -133,11 +133,11 @@ impl StatefulPlan {
         &self.form
     }
 
-    fn pieces(&self) -> impl Iterator<Item = &Piece> {
+    fn pieces(&self) -> impl Iterator<Item = &StagePlan> {
         self.stages.iter().flat_map(|stage| &stage.inputs).chain([&self.top])
     }
 
-    fn pieces_mut(&mut self) -> impl Iterator<Item = &mut Piece> {
+    fn pieces_mut(&mut self) -> impl Iterator<Item = &mut StagePlan> {
         let inputs = self.stages.iter_mut().flat_map(|stage| &mut stage.inputs);
         inputs.chain([&mut self.top])
     }
@@ -274,11 +274,11 @@ impl StatefulPlan {
     }
 
     /// Builders of snapshots of the operators' state.
-    pub fn snapshot_builder(&self) -> Result<Vec<Part>> {
+    pub fn snapshot_builder(&self) -> Result<Vec<OperatorReplica>> {
         let part = |PlannedStage { operator, delay_us, .. }: &PlannedStage| {
             let (snapshot_builder, schemas) =
                 (operator.snapshot_builder()?, operator.input_schemas());
-            Ok(Part { snapshot_builder, schemas, delay_us: *delay_us })
+            Ok(OperatorReplica { snapshot_builder, schemas, delay_us: *delay_us })
         };
         self.stages.iter().map(part).collect()
     }
@@ -328,7 +328,7 @@ impl PlannedStage {
     /// The streams that its inputs read, for the form: if two changed places, each would continue
     /// at the other's offsets with the other's state. Empty where it reads operators only.
     fn reading(&self, scans: &[Arc<Slots>]) -> String {
-        let names = |input: &Piece| input.streams(scans).join(", ");
+        let names = |input: &StagePlan| input.streams(scans).join(", ");
         let inputs: Vec<String> = self.inputs.iter().map(names).collect();
         if inputs.iter().all(String::is_empty) {
             String::new()
@@ -346,7 +346,7 @@ impl PlannedStage {
     ) -> Result<Self> {
         let mut inputs = Vec::with_capacity(stage.inputs.len());
         for input in stage.inputs {
-            inputs.push(Piece::new(state, input, leaves).await?);
+            inputs.push(StagePlan::new(state, input, leaves).await?);
         }
         let output = stage.output;
         let operator = match stage.kind {
@@ -401,7 +401,7 @@ fn deduplicate_spec(
 fn join_spec(
     state: &SessionState,
     join: &StreamedJoin,
-    inputs: &[Piece],
+    inputs: &[StagePlan],
     output: &SchemaRef,
 ) -> Result<JoinSpec> {
     let side_spec = |side: usize| {
@@ -445,7 +445,7 @@ fn aggregate_of(
 /// Makes the plan below an aggregation end in partial aggregates.
 fn plan_partial(
     state: &SessionState,
-    below: &mut Piece,
+    below: &mut StagePlan,
     partial: PartialAggregate,
     time: Option<TimeKey>,
     output: &SchemaRef,
@@ -467,7 +467,7 @@ fn plan_partial(
     AggregateSpec::new(keys, time, spec_functions, input, Arc::clone(output))
 }
 
-impl Piece {
+impl StagePlan {
     /// The names of the streams that it reads, of the sources of `scans`, in the plan's order.
     fn streams(&self, scans: &[Arc<Slots>]) -> Vec<String> {
         let mut names = Vec::new();

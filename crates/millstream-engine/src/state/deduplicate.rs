@@ -324,8 +324,8 @@ mod tests {
             seen.apply(&spec, &facts(0, 0, 0), rows(&[(1, 10), (2, 11), (3, 12)])).unwrap();
             let snapshot = seen.snapshot(&spec).unwrap();
             let mut again = Seen::new(&spec).unwrap();
-            let of_snapshot = MicroBatchFacts::of_snapshot(BatchId(0));
-            again.apply(&spec, &of_snapshot, snapshot).unwrap();
+            let facts_of_snapshot = MicroBatchFacts::from_snapshot(BatchId(0));
+            again.apply(&spec, &facts_of_snapshot, snapshot).unwrap();
             let then = rows(&[(1, 10), (3, 12), (4, 12)]);
             let then = again.apply(&spec, &facts(1, 0, 16), then).unwrap();
             assert_eq!(keys(&then), [4], "{retention:?}");

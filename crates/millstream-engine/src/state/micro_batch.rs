@@ -30,7 +30,7 @@ impl MicroBatchFacts {
 
     /// The facts of a snapshot of the state up to the micro-batch `id`: nothing in it is late, and
     /// nothing closes.
-    pub fn of_snapshot(id: BatchId) -> Self {
+    pub fn from_snapshot(id: BatchId) -> Self {
         Self { id, watermark: Self::NOTHING_LATE, is_snapshot: true, is_wanted: false }
     }
 

@@ -189,7 +189,7 @@ impl<S: Shard> Making<S> {
         if !facts.is_snapshot {
             // Micro-batches without rows for this shard are not in its backlog, but their
             // watermarks closed groups all the same.
-            self.close(spec, facts.watermark.of_before())?;
+            self.close(spec, facts.watermark.closing_nothing())?;
             self.evict_ms = self.evict_ms.max(facts.watermark.evict_ms);
         }
         self.shard.apply(spec, facts, inputs).map(drop)

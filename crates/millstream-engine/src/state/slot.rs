@@ -74,7 +74,7 @@ impl<S: Shard> Slot<S> {
                 spilled.read_into(spec, shard)?;
                 if !S::PUBLISHES_ALL && !facts.is_snapshot {
                     // While it was in the file, watermarks passed that would have evicted state.
-                    let watermark = facts.watermark.of_before();
+                    let watermark = facts.watermark.closing_nothing();
                     let before = MicroBatchFacts { watermark, ..*facts }.for_state_alone();
                     shard.apply(spec, &before, vec![Vec::new(); spec.inputs().len()])?;
                 }
@@ -172,7 +172,7 @@ impl Spilled {
 
     fn read_into<S: Shard>(self, spec: &S::Spec, shard: &mut S) -> Result<()> {
         let id = self.first.unwrap_or(BatchId(0));
-        let facts = MicroBatchFacts::of_snapshot(id);
+        let facts = MicroBatchFacts::from_snapshot(id);
         self.file.read(|_, inputs| shard.apply(spec, &facts, inputs).map(drop))?;
         shard.apply(spec, &facts, self.pending).map(drop)
     }

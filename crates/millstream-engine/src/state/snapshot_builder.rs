@@ -19,13 +19,13 @@ pub trait SnapshotBuilder: Send {
     fn apply(&mut self, facts: &MicroBatchFacts, inputs: Vec<Vec<RecordBatch>>) -> Result<()>;
 
     /// A piece of the state, as rows to apply to an operator without state with
-    /// [`MicroBatchFacts::of_snapshot`]; `None` after the last. Nothing may be applied after the
+    /// [`MicroBatchFacts::from_snapshot`]; `None` after the last. Nothing may be applied after the
     /// first piece is taken.
     fn next_piece(&mut self) -> Result<Option<Snapshot>>;
 }
 
 /// One operator's part of a query's replica.
-pub struct Part {
+pub struct OperatorReplica {
     /// Without state.
     pub snapshot_builder: Box<dyn SnapshotBuilder>,
     /// By input, the schema of its rows.
@@ -36,14 +36,14 @@ pub struct Part {
 
 /// All operators; see the module's head.
 pub struct QueryReplica {
-    parts: Vec<Part>,
+    parts: Vec<OperatorReplica>,
     /// The part whose pieces are given now.
     at: usize,
 }
 
 impl QueryReplica {
     /// Of operators in the order of the state log's sections.
-    pub fn new(parts: Vec<Part>) -> Self {
+    pub fn new(parts: Vec<OperatorReplica>) -> Self {
         Self { parts, at: 0 }
     }
 
@@ -71,7 +71,8 @@ impl QueryReplica {
             let sections = part.schemas.iter().zip(&rows);
             let own = sections.map(|(schema, rows)| codec::encode(schema, rows));
             let own = own.collect::<std::result::Result<Vec<_>, ArrowError>>()?;
-            let inputs = |parts: &[Part]| parts.iter().map(|part| part.schemas.len()).sum();
+            let inputs =
+                |parts: &[OperatorReplica]| parts.iter().map(|part| part.schemas.len()).sum();
             let mut all = vec![Vec::new(); inputs(&self.parts[..self.at])];
             all.extend(own);
             all.resize(inputs(&self.parts), Vec::new());

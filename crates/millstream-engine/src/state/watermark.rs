@@ -35,7 +35,7 @@ pub struct Watermark {
 
 impl Watermark {
     /// The watermarks of a micro-batch in the state log.
-    pub fn of_entry(facts: &Facts) -> Self {
+    pub fn from_entry(facts: &Facts) -> Self {
         Self { evict_ms: facts.watermark_ms, late_ms: facts.late_ms }
     }
 
@@ -47,7 +47,7 @@ impl Watermark {
 
     /// The watermark with which the micro-batch before closed: nothing new closes, and the same
     /// rows are late.
-    pub fn of_before(self) -> Self {
+    pub fn closing_nothing(self) -> Self {
         Self { evict_ms: self.late_ms, late_ms: self.late_ms }
     }
 

@@ -7,7 +7,7 @@
 use crate::clock::Clock;
 use crate::error::Problem;
 use crate::java::calendar::{DAY_MS, add_months, day_number};
-use crate::java::date_pattern::{MONTHS, Pattern, Piece, WEEKDAYS};
+use crate::java::date_pattern::{MONTHS, Pattern, PatternItem, WEEKDAYS};
 
 /// Names of zones and their hours from UTC.
 #[rustfmt::skip]
@@ -31,11 +31,11 @@ pub(crate) struct Parsed {
 
 /// Reads `text` by `pattern`.
 pub(crate) fn parse(text: &str, pattern: &Pattern, clock: &Clock) -> Result<Parsed, Problem> {
-    let mut reader = Reader { text, at: 0, clock, found: Found::default() };
+    let mut reader = DateReader { text, at: 0, clock, found: ParsedFields::default() };
     for (number, piece) in pattern.pieces.iter().enumerate() {
         let read = match piece {
-            Piece::Literal(literal) => reader.literal(literal),
-            Piece::Field { letter, count } => {
+            PatternItem::Literal(literal) => reader.literal(literal),
+            PatternItem::Field { letter, count } => {
                 let width = pattern.pieces.get(number + 1).filter(|next| is_number(next));
                 reader.field(*letter, *count, width.map(|_| *count))
             }
@@ -54,25 +54,25 @@ pub(crate) fn parse(text: &str, pattern: &Pattern, clock: &Clock) -> Result<Pars
     Ok(found.resolve())
 }
 
-fn piece_name(piece: &Piece) -> String {
+fn piece_name(piece: &PatternItem) -> String {
     match piece {
-        Piece::Literal(literal) => format!("`{literal}`"),
-        Piece::Field { letter, count } => format!("`{}`", letter.to_string().repeat(*count)),
+        PatternItem::Literal(literal) => format!("`{literal}`"),
+        PatternItem::Field { letter, count } => format!("`{}`", letter.to_string().repeat(*count)),
     }
 }
 
 /// Whether digits of a field before it have to end where its letters do.
-fn is_number(next: &Piece) -> bool {
+fn is_number(next: &PatternItem) -> bool {
     match next {
-        Piece::Literal(_) => false,
-        Piece::Field { letter: 'M' | 'L', count } => *count <= 2,
-        Piece::Field { letter, .. } => "ydHhmsSDFwWkKYu".contains(*letter),
+        PatternItem::Literal(_) => false,
+        PatternItem::Field { letter: 'M' | 'L', count } => *count <= 2,
+        PatternItem::Field { letter, .. } => "ydHhmsSDFwWkKYu".contains(*letter),
     }
 }
 
 /// What a text says; each with its place among the others, where that decides.
 #[derive(Default)]
-struct Found {
+struct ParsedFields {
     order: usize,
     year: Option<i64>,
     /// A year of two digits that may belong to either century: the earliest moment it can mean.
@@ -91,7 +91,7 @@ struct Found {
     zone: Option<&'static str>,
 }
 
-impl Found {
+impl ParsedFields {
     fn resolve(&self) -> Parsed {
         let year = self.year.unwrap_or(1970);
         let days = match (self.day, self.day_of_year) {
@@ -121,14 +121,14 @@ impl Found {
     }
 }
 
-struct Reader<'a> {
+struct DateReader<'a> {
     text: &'a str,
     at: usize,
     clock: &'a Clock,
-    found: Found,
+    found: ParsedFields,
 }
 
-impl Reader<'_> {
+impl DateReader<'_> {
     fn rest(&self) -> &str {
         &self.text[self.at..]
     }

@@ -19,12 +19,12 @@ const SHORT: usize = 3;
 /// A pattern, read once.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<PatternItem>,
 }
 
 /// A piece of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum PatternItem {
     Literal(String),
     Field { letter: char, count: usize },
 }
@@ -42,7 +42,7 @@ impl Pattern {
                         count += 1;
                     }
                     check(letter, count, text)?;
-                    pieces.push(Piece::Field { letter, count });
+                    pieces.push(PatternItem::Field { letter, count });
                 }
                 letter => push_literal(letter.encode_utf8(&mut [0; 4]), &mut pieces),
             }
@@ -55,17 +55,17 @@ impl Pattern {
         let fields = Fields::of(ms);
         for piece in &self.pieces {
             match piece {
-                Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Field { letter, count } => write_field(*letter, *count, &fields, out),
+                PatternItem::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                PatternItem::Field { letter, count } => write_field(*letter, *count, &fields, out),
             }
         }
     }
 }
 
-fn push_literal(text: &str, pieces: &mut Vec<Piece>) {
+fn push_literal(text: &str, pieces: &mut Vec<PatternItem>) {
     match pieces.last_mut() {
-        Some(Piece::Literal(before)) => before.push_str(text),
-        _ => pieces.push(Piece::Literal(text.to_owned())),
+        Some(PatternItem::Literal(before)) => before.push_str(text),
+        _ => pieces.push(PatternItem::Literal(text.to_owned())),
     }
 }
 

@@ -12,11 +12,11 @@ use crate::java::decimal::{Digits, special};
 /// A format, read once.
 #[derive(Debug)]
 pub(crate) struct Format {
-    pieces: Vec<Piece>,
+    pieces: Vec<FormatItem>,
 }
 
 #[derive(Debug)]
-enum Piece {
+enum FormatItem {
     Literal(String),
     Number(Conversion),
 }
@@ -49,12 +49,12 @@ impl Format {
         let mut ordinary = 0;
         let mut rest = text;
         while let Some((literal, after)) = rest.split_once('%') {
-            pieces.push(Piece::Literal(literal.to_owned()));
-            let mut reader = Reader { rest: after, text };
+            pieces.push(FormatItem::Literal(literal.to_owned()));
+            let mut reader = FormatReader { rest: after, text };
             pieces.push(reader.specifier(&mut ordinary)?);
             rest = reader.rest;
         }
-        pieces.push(Piece::Literal(rest.to_owned()));
+        pieces.push(FormatItem::Literal(rest.to_owned()));
         Ok(Self { pieces })
     }
 
@@ -62,19 +62,19 @@ impl Format {
     pub(crate) fn write(&self, value: f64, plain: &str, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
-                Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Number(conversion) => conversion.write(value, plain, out),
+                FormatItem::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                FormatItem::Number(conversion) => conversion.write(value, plain, out),
             }
         }
     }
 }
 
-struct Reader<'a> {
+struct FormatReader<'a> {
     rest: &'a str,
     text: &'a str,
 }
 
-impl Reader<'_> {
+impl FormatReader<'_> {
     fn problem(&self, why: &str) -> Problem {
         let what = format!("the format `{}` {why}", self.text);
         Problem::new(what, "write one as %.2f, %8.3e or %s")
@@ -82,7 +82,7 @@ impl Reader<'_> {
 
     /// What follows a `%`. `ordinary` counts the specifiers that take the next argument, and there
     /// is only one argument.
-    fn specifier(&mut self, ordinary: &mut usize) -> Result<Piece, Problem> {
+    fn specifier(&mut self, ordinary: &mut usize) -> Result<FormatItem, Problem> {
         let is_ordinary = self.argument(*ordinary)?;
         let mut conversion = Conversion::default();
         while let Some(flag) = self.rest.chars().next() {
@@ -101,8 +101,8 @@ impl Reader<'_> {
         conversion.letter = letters.next().ok_or_else(|| self.problem("ends in a `%`"))?;
         self.rest = letters.as_str();
         match conversion.letter {
-            '%' => return Ok(Piece::Literal("%".to_owned())),
-            'n' => return Ok(Piece::Literal("\n".to_owned())),
+            '%' => return Ok(FormatItem::Literal("%".to_owned())),
+            'n' => return Ok(FormatItem::Literal("\n".to_owned())),
             'f' | 'e' | 'E' | 'g' | 'G' | 's' | 'S' => {}
             _ => return Err(self.problem("has a conversion that is not f, e, g or s")),
         }
@@ -111,7 +111,7 @@ impl Reader<'_> {
             return Err(self.problem("asks for more than one number"));
         }
         conversion.check().map_err(|why| self.problem(why))?;
-        Ok(Piece::Number(conversion))
+        Ok(FormatItem::Number(conversion))
     }
 
     /// `1$` and `<` name the number again; anything else takes the next one.

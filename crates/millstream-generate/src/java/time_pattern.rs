@@ -10,11 +10,11 @@ pub(crate) const DEFAULT: &str = "h[:mm][ ]a";
 /// A pattern, read once. `[` and `]` mean nothing when writing, since a time has all its fields.
 #[derive(Debug)]
 pub(crate) struct TimePattern {
-    pieces: Vec<Piece>,
+    pieces: Vec<PatternItem>,
 }
 
 #[derive(Debug)]
-enum Piece {
+enum PatternItem {
     Literal(String),
     Field { letter: char, count: usize },
 }
@@ -26,7 +26,7 @@ impl TimePattern {
         let mut depth = 0_i32;
         while let Some(letter) = letters.next() {
             match letter {
-                '\'' => pieces.push(Piece::Literal(quoted(&mut letters, text)?)),
+                '\'' => pieces.push(PatternItem::Literal(quoted(&mut letters, text)?)),
                 '[' => depth += 1,
                 ']' => depth -= 1,
                 letter if letter.is_ascii_alphabetic() => {
@@ -37,7 +37,7 @@ impl TimePattern {
                     pieces.push(field(letter, count, text)?);
                 }
                 '{' | '}' | '#' => return Err(meaningless(letter, 1, text)),
-                letter => pieces.push(Piece::Literal(letter.to_string())),
+                letter => pieces.push(PatternItem::Literal(letter.to_string())),
             }
             if depth < 0 {
                 return Err(meaningless(letter, 1, text));
@@ -50,8 +50,8 @@ impl TimePattern {
     pub(crate) fn write(&self, ns: i64, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
-                Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Field { letter, count } => write_field(*letter, *count, ns, out),
+                PatternItem::Literal(text) => out.extend_from_slice(text.as_bytes()),
+                PatternItem::Field { letter, count } => write_field(*letter, *count, ns, out),
             }
         }
     }
@@ -62,7 +62,7 @@ fn meaningless(letter: char, count: usize, pattern: &str) -> Problem {
     Problem::new(what, "times have H, h, k, K, m, s, S, A, n, N and a; put text into quotes")
 }
 
-fn field(letter: char, count: usize, pattern: &str) -> Result<Piece, Problem> {
+fn field(letter: char, count: usize, pattern: &str) -> Result<PatternItem, Problem> {
     let most = match letter {
         'a' => 1,
         'H' | 'h' | 'k' | 'K' | 'm' | 's' => 2,
@@ -73,7 +73,7 @@ fn field(letter: char, count: usize, pattern: &str) -> Result<Piece, Problem> {
     if count > most {
         return Err(meaningless(letter, count, pattern));
     }
-    Ok(Piece::Field { letter, count })
+    Ok(PatternItem::Field { letter, count })
 }
 
 fn write_field(letter: char, count: usize, ns: i64, out: &mut Vec<u8>) {

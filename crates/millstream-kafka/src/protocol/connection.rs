@@ -7,7 +7,7 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use super::frame::{self, Api};
-use super::read::Reader;
+use super::read::ResponseReader;
 use super::responses::Address;
 use super::write::Writer;
 
@@ -58,7 +58,7 @@ impl Connection {
     /// Waits for the answer to the earliest request that has none, and reads it.
     pub fn receive<T>(
         &mut self,
-        read: impl FnOnce(&mut Reader<'_>) -> io::Result<T>,
+        read: impl FnOnce(&mut ResponseReader<'_>) -> io::Result<T>,
     ) -> io::Result<T> {
         let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
         // Kafka answers the requests of one connection in their order, so the oldest one is
@@ -74,7 +74,7 @@ impl Connection {
         }
         let mut answer = vec![0; length];
         self.stream.read_exact(&mut answer)?;
-        let mut answer = Reader::new(&answer);
+        let mut answer = ResponseReader::new(&answer);
         if frame::header(api, &mut answer)? != number {
             return Err(wrong("an answer to something else"));
         }
@@ -86,7 +86,7 @@ impl Connection {
         &mut self,
         api: Api,
         body: impl FnOnce(&mut Writer),
-        read: impl FnOnce(&mut Reader<'_>) -> io::Result<T>,
+        read: impl FnOnce(&mut ResponseReader<'_>) -> io::Result<T>,
     ) -> io::Result<T> {
         self.send(api, body)?;
         self.receive(read)

@@ -1,6 +1,6 @@
 //! Which requests there are, in which versions, and the header and length around each.
 
-use super::read::Reader;
+use super::read::ResponseReader;
 use super::write::Writer;
 
 /// A kind of request, and the version of it that is spoken here.
@@ -47,7 +47,7 @@ pub fn frame(api: Api, correlation: i32, client: &str, body: impl FnOnce(&mut Wr
 }
 
 /// Reads an answer's header: the number of its request. What follows is the body.
-pub fn header(api: Api, answer: &mut Reader<'_>) -> std::io::Result<i32> {
+pub fn header(api: Api, answer: &mut ResponseReader<'_>) -> std::io::Result<i32> {
     let correlation = answer.i32()?;
     if api != API_VERSIONS {
         answer.end()?;

@@ -4,7 +4,7 @@
 use std::io;
 
 /// What is left of an answer.
-pub struct Reader<'a> {
+pub struct ResponseReader<'a> {
     rest: &'a [u8],
 }
 
@@ -12,7 +12,7 @@ fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "an answer that does not follow Kafka's protocol")
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ResponseReader<'a> {
     /// Reads `bytes` from the beginning.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
@@ -98,12 +98,12 @@ impl<'a> Reader<'a> {
     /// The tagged fields at the end of a structure; `each` gets number and content.
     pub fn tagged(
         &mut self,
-        mut each: impl FnMut(u64, &mut Reader<'a>) -> io::Result<()>,
+        mut each: impl FnMut(u64, &mut ResponseReader<'a>) -> io::Result<()>,
     ) -> io::Result<()> {
         for _ in 0..self.unsigned()? {
             let tag = self.unsigned()?;
             let size = usize::try_from(self.unsigned()?).map_err(|_| malformed())?;
-            each(tag, &mut Reader::new(self.take(size)?))?;
+            each(tag, &mut ResponseReader::new(self.take(size)?))?;
         }
         Ok(())
     }
@@ -120,18 +120,18 @@ mod tests {
 
     #[test]
     fn what_is_cut_off_is_an_error() {
-        assert!(Reader::new(&[0, 0, 1]).i32().is_err());
-        assert!(Reader::new(&[9, b'a']).text().is_err());
-        assert!(Reader::new(&[0x80; 11]).unsigned().is_err());
-        assert!(Reader::new(&[0]).text().is_err());
-        assert!(Reader::new(&[1, 7, 3, 0]).end().is_err());
+        assert!(ResponseReader::new(&[0, 0, 1]).i32().is_err());
+        assert!(ResponseReader::new(&[9, b'a']).text().is_err());
+        assert!(ResponseReader::new(&[0x80; 11]).unsigned().is_err());
+        assert!(ResponseReader::new(&[0]).text().is_err());
+        assert!(ResponseReader::new(&[1, 7, 3, 0]).end().is_err());
     }
 
     #[test]
     fn tagged_fields_are_found() {
         let mut found = Vec::new();
-        let mut reader = Reader::new(&[2, 0, 1, 5, 3, 2, 0, 9, 8]);
-        let note = |tag, field: &mut Reader<'_>| {
+        let mut reader = ResponseReader::new(&[2, 0, 1, 5, 3, 2, 0, 9, 8]);
+        let note = |tag, field: &mut ResponseReader<'_>| {
             found.push((tag, field.rest.len()));
             Ok(())
         };

@@ -9,7 +9,7 @@ use std::io;
 use super::ProducerIdentity;
 use super::error_code::ErrorCode;
 use super::frame::NEEDED;
-use super::read::Reader;
+use super::read::ResponseReader;
 
 /// The feature that makes brokers add partitions and groups to transactions by themselves.
 const FEATURE: &str = "transaction.version";
@@ -52,7 +52,7 @@ pub struct Written {
 }
 
 /// True if the broker speaks all that is needed, and transactions of version 2 are in force.
-pub fn has_all(body: &mut Reader<'_>) -> io::Result<bool> {
+pub fn has_all(body: &mut ResponseReader<'_>) -> io::Result<bool> {
     if body.i16()? != 0 {
         return Ok(false);
     }
@@ -78,7 +78,7 @@ pub fn has_all(body: &mut Reader<'_>) -> io::Result<bool> {
     Ok(speaks && level >= FEATURE_LEVEL)
 }
 
-fn feature_level(field: &mut Reader<'_>) -> io::Result<i16> {
+fn feature_level(field: &mut ResponseReader<'_>) -> io::Result<i16> {
     let features = field.list(|feature| {
         let (name, max) = (feature.text()?, feature.i16()?);
         feature.i16()?;
@@ -88,13 +88,13 @@ fn feature_level(field: &mut Reader<'_>) -> io::Result<i16> {
     Ok(features.into_iter().find(|(name, _)| name == FEATURE).map_or(0, |(_, level)| level))
 }
 
-fn node(body: &mut Reader<'_>) -> io::Result<Node> {
+fn node(body: &mut ResponseReader<'_>) -> io::Result<Node> {
     let (id, host, port) = (body.i32()?, body.text()?, body.i32()?);
     Ok((id, Address { host, port: u16::try_from(port).unwrap_or(0) }))
 }
 
 /// Brokers and topics.
-pub fn metadata(body: &mut Reader<'_>) -> io::Result<(Vec<Node>, Vec<Topic>)> {
+pub fn metadata(body: &mut ResponseReader<'_>) -> io::Result<(Vec<Node>, Vec<Topic>)> {
     body.i32()?;
     let nodes = body.list(|broker| {
         let node = node(broker)?;
@@ -108,7 +108,7 @@ pub fn metadata(body: &mut Reader<'_>) -> io::Result<(Vec<Node>, Vec<Topic>)> {
     Ok((nodes, body.list(topic)?))
 }
 
-fn topic(body: &mut Reader<'_>) -> io::Result<Topic> {
+fn topic(body: &mut ResponseReader<'_>) -> io::Result<Topic> {
     let (code, name) = (ErrorCode(body.i16()?), body.text_or_null()?.unwrap_or_default());
     // The topic's id (16 bytes), and whether the topic is internal.
     body.skip(17)?;
@@ -125,21 +125,21 @@ fn topic(body: &mut Reader<'_>) -> io::Result<Topic> {
     Ok(Topic { name, code, leaders })
 }
 
-fn partition(body: &mut Reader<'_>) -> io::Result<(i32, i32)> {
+fn partition(body: &mut ResponseReader<'_>) -> io::Result<(i32, i32)> {
     body.i16()?;
     let (partition, leader) = (body.i32()?, body.i32()?);
     // The leader's epoch.
     body.i32()?;
     // Replicas: all, in sync, offline.
     for _ in 0..3 {
-        body.list(Reader::i32)?;
+        body.list(ResponseReader::i32)?;
     }
     body.end()?;
     Ok((partition, leader))
 }
 
 /// The broker that was looked for, or why there is none.
-pub fn find_coordinator(body: &mut Reader<'_>) -> io::Result<Result<Address, ErrorCode>> {
+pub fn find_coordinator(body: &mut ResponseReader<'_>) -> io::Result<Result<Address, ErrorCode>> {
     body.i32()?;
     let found = body.list(|found| {
         found.text()?;
@@ -157,25 +157,27 @@ pub fn find_coordinator(body: &mut Reader<'_>) -> io::Result<Result<Address, Err
 }
 
 /// The producer's id and epoch from now on, or why there are none.
-pub fn init_producer_id(body: &mut Reader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
+pub fn init_producer_id(
+    body: &mut ResponseReader<'_>,
+) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
     body.i32()?;
     identity(body)
 }
 
 /// The producer's id and epoch for the next transaction, or why this one is not ended.
-pub fn end_txn(body: &mut Reader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
+pub fn end_txn(body: &mut ResponseReader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
     body.i32()?;
     identity(body)
 }
 
-fn identity(body: &mut Reader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
+fn identity(body: &mut ResponseReader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
     let code = ErrorCode(body.i16()?);
     let identity = ProducerIdentity { id: body.i64()?, epoch: body.i16()? };
     Ok(if code == ErrorCode::NONE { Ok(identity) } else { Err(code) })
 }
 
 /// The outcome of each batch.
-pub fn produce(body: &mut Reader<'_>) -> io::Result<Vec<Written>> {
+pub fn produce(body: &mut ResponseReader<'_>) -> io::Result<Vec<Written>> {
     by_topic(body, |partition| {
         let (index, code) = (partition.i32()?, ErrorCode(partition.i16()?));
         // The base offset, the time of appending and the start of the log, eight bytes each.
@@ -191,8 +193,8 @@ pub fn produce(body: &mut Reader<'_>) -> io::Result<Vec<Written>> {
 }
 
 fn by_topic(
-    body: &mut Reader<'_>,
-    mut each: impl FnMut(&mut Reader<'_>) -> io::Result<(i32, ErrorCode)>,
+    body: &mut ResponseReader<'_>,
+    mut each: impl FnMut(&mut ResponseReader<'_>) -> io::Result<(i32, ErrorCode)>,
 ) -> io::Result<Vec<Written>> {
     let topics = body.list(|topic| {
         let name = topic.text()?;

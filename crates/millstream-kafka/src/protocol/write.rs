@@ -100,7 +100,7 @@ pub fn signed_len(value: i64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::read::Reader;
+    use crate::protocol::read::ResponseReader;
 
     #[test]
     fn numbers_are_read_back() {
@@ -109,7 +109,7 @@ mod tests {
             writer.signed(value);
             assert_eq!(writer.len(), signed_len(value), "{value}");
             let bytes = writer.into_bytes();
-            let zigzag = Reader::new(&bytes).unsigned().unwrap();
+            let zigzag = ResponseReader::new(&bytes).unsigned().unwrap();
             assert_eq!((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64), value);
         }
     }

@@ -17,7 +17,7 @@ use rdkafka::producer::Producer as _;
 
 use super::columns::{SinkColumns, SinkRows};
 use super::outbox::Outbox;
-use super::refused::{of_rows, refused};
+use super::refused::{convert_errors, refused};
 use super::topic::{brokers_of, create_missing, partitions_of};
 use crate::client::cluster::client_error;
 use crate::client::delivery_reports::{Deliveries, Pending};
@@ -103,7 +103,7 @@ impl AtLeastOnceSink {
             self.write(rows).await?;
         }
         let published = self.begun.take().unwrap_or_else(|| Pending::new(&self.env));
-        Ok(of_rows(published.1, &self.columns))
+        Ok(convert_errors(published.1, &self.columns))
     }
 
     /// Hands rows of the next micro-batch over; waits while the client's queue is full.

@@ -29,7 +29,7 @@ pub fn refused(error: SinkError, columns: &SinkColumns) -> Failure {
 }
 
 /// `acknowledgement` of rows with these `columns`, with errors converted by [`refused`].
-pub fn of_rows(acknowledgement: Acknowledgement, columns: &SinkColumns) -> Acknowledgement {
+pub fn convert_errors(acknowledgement: Acknowledgement, columns: &SinkColumns) -> Acknowledgement {
     let Acknowledgement::Later(accepted) = acknowledgement else { return acknowledgement };
     let columns = columns.clone();
     Acknowledgement::Later(Box::pin(async move {

@@ -39,7 +39,7 @@ use crate::offsets::{
 use options::{NoSuchTime, Place, SourceOptions};
 use partition_watch::{PartitionWatch, WatchInputs};
 use read_ahead::{More, ReadAhead};
-use reader::{Reader, Rules, new_queue};
+use reader::{BackgroundReader, Rules, new_queue};
 use replay::{Range, replay, report};
 use rows::Rows;
 use split::KafkaSplit;
@@ -62,7 +62,7 @@ pub struct KafkaSource {
     buffer: Arc<ReadAhead>,
     // Both are stopped before the buffer goes.
     watch: Option<PartitionWatch>,
-    reader: Option<Reader>,
+    reader: Option<BackgroundReader>,
 }
 
 impl KafkaSource {
@@ -119,7 +119,7 @@ impl KafkaSource {
     }
 
     fn look(&self) -> More {
-        self.reader.as_ref().map_or(More::WillBeNotified, Reader::look)
+        self.reader.as_ref().map_or(More::WillBeNotified, BackgroundReader::look)
     }
 
     fn cluster(&self) -> Arc<Cluster> {
@@ -240,7 +240,7 @@ impl Source for KafkaSource {
             include_headers: self.options.include_headers,
             fail_on_data_loss: self.options.fail_on_data_loss,
         };
-        let reader = Reader::start(queue, &position, self.buffer.clone(), rules, env);
+        let reader = BackgroundReader::start(queue, &position, self.buffer.clone(), rules, env);
         let inputs = WatchInputs {
             cluster: self.cluster(),
             subscription: self.options.subscription.clone(),

@@ -51,7 +51,7 @@ pub fn new_queue(
 }
 
 /// The running reader. Dropping it ends the thread.
-pub struct Reader {
+pub struct BackgroundReader {
     orders: Arc<Orders>,
     client: Arc<ConsumerClient>,
     reading: Arc<Mutex<Reading>>,
@@ -104,7 +104,7 @@ impl Orders {
     }
 }
 
-impl Reader {
+impl BackgroundReader {
     /// Begins to read the partitions of `buffer` where they stand.
     pub fn start(
         mut queue: MessageQueue,
@@ -155,7 +155,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for BackgroundReader {
     fn drop(&mut self) {
         self.orders.give(|wanted| wanted.stop = true);
         drop(self.thread.take());

@@ -47,14 +47,14 @@ impl Split for KafkaSplit {
         Box::new(evenly(self.chunks).map(move |chunk| reader.read(&id, &chunk)))
     }
 
-    fn read_apart(
+    fn read_with_letters(
         self: Box<Self>,
         projection: &[usize],
         letters: &mut Vec<Letter>,
     ) -> Result<Vec<RecordBatch>, Failure> {
         let mut reader = self.rows.reader(projection)?;
         let chunks = evenly(self.chunks);
-        chunks.map(|chunk| reader.read_apart(&self.id, &chunk, letters)).collect()
+        chunks.map(|chunk| reader.read_with_letters(&self.id, &chunk, letters)).collect()
     }
 
     fn records(&self) -> Vec<Arc<dyn Records>> {
@@ -80,7 +80,7 @@ impl Records for PartitionRecords {
         let mut reader = self.rows.reader(projection)?;
         let mut read = |chunk: &Chunk| {
             if apart {
-                reader.read_apart(&self.id, chunk, &mut Vec::new())
+                reader.read_with_letters(&self.id, chunk, &mut Vec::new())
             } else {
                 reader.read(&self.id, chunk)
             }

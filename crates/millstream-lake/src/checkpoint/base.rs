@@ -17,7 +17,7 @@ use super::Layout;
 use super::actions::OTHERS_V2;
 use super::commits::{decode, split_lines};
 use super::error::{CheckpointError, damaged, store_error};
-use super::facts::{Columns, Part, read_footer};
+use super::facts::{CheckpointFile, Columns, read_footer};
 use super::names::{LogName, SIDECARS};
 use super::pool;
 use super::source::SourceFile;
@@ -86,7 +86,7 @@ pub(super) struct Base {
     pub(super) layout: Layout,
     pub(super) state: TableState,
     /// Parts in their order, or sidecars.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<CheckpointFile>,
     /// File actions that a V2 checkpoint holds itself.
     pub(super) inline: Vec<RecordBatch>,
 }
@@ -151,7 +151,7 @@ impl Base {
     fn load_parquet(
         &mut self,
         store: &TableStore,
-        part: Part,
+        part: CheckpointFile,
         others: &mut Vec<(String, Value)>,
     ) -> Result<(), CheckpointError> {
         let source = SourceFile::new(store, &part);
@@ -181,14 +181,14 @@ fn layout_of(found: &FoundCheckpoint, sidecars: usize, state: &TableState) -> La
 
 /// What the footers of `files` say, in their order. They are read side by side: over a network it
 /// is the round trips that take long.
-fn parts_of(store: &TableStore, files: &[Listed]) -> Result<Vec<Part>, CheckpointError> {
+fn parts_of(store: &TableStore, files: &[Listed]) -> Result<Vec<CheckpointFile>, CheckpointError> {
     let (shared, parts) = ((store.clone(), files.to_vec()), Arc::new(Mutex::new(Vec::new())));
     let found = Arc::clone(&parts);
     pool::run(store.env(), REQUESTS_IN_FLIGHT_MAX, files.len(), move |number| {
         let (store, files) = &shared;
         let file = &files[number];
         let footer = read_footer(store, &file.name, file.size)?;
-        let part = Part::of(&file.name, file.size, file.modified_ms, &footer);
+        let part = CheckpointFile::of(&file.name, file.size, file.modified_ms, &footer);
         found.lock().push((number, part));
         Ok(())
     })?;

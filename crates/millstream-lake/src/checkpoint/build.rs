@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::actions::{FILES, FileRows};
 use super::commits::{Delta, scatter};
 use super::error::{CheckpointError, damaged, store_error};
-use super::facts::{Columns, Part};
+use super::facts::{CheckpointFile, Columns};
 use super::part::PartWriter;
 use super::plan::{Group, How, Input, Place};
 use super::pool;
@@ -35,7 +35,7 @@ pub(super) struct Build {
 #[derive(Debug, Default)]
 pub(super) struct Built {
     /// With their slots of the plan. A sidecar without rows is not written.
-    pub(super) parts: Vec<(usize, Part)>,
+    pub(super) parts: Vec<(usize, CheckpointFile)>,
     /// Live files in them, as counted on the way.
     pub(super) adds_kept: u64,
 }
@@ -46,7 +46,7 @@ struct Running {
     /// Groups with one of their inputs; none for a group that has no inputs.
     units: Vec<(usize, Option<usize>)>,
     adds_kept: AtomicU64,
-    done: Mutex<Vec<(usize, Part)>>,
+    done: Mutex<Vec<(usize, CheckpointFile)>>,
 }
 
 struct RunningGroup {

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::base::{FoundCheckpoint, FoundKind, checkpoints_of, sidecar_file};
 use super::error::{CheckpointError, damaged, store_error};
-use super::facts::{Part, read_footer};
+use super::facts::{CheckpointFile, read_footer};
 use super::hint::Hint;
 use super::names::{LOG, LogName, SIDECARS, STAGED_COMMITS, commit};
 use super::retention::DAY_MS;
@@ -173,7 +173,7 @@ fn sidecars_of(
         }
         FoundKind::Classic | FoundKind::UniqueParquet => {
             let footer = read_footer(store, &top.name, top.size)?;
-            let part = Part::of(&top.name, top.size, top.modified_ms, &footer);
+            let part = CheckpointFile::of(&top.name, top.size, top.modified_ms, &footer);
             let source = SourceFile::new(store, &part);
             for (number, facts) in part.row_groups.iter().enumerate() {
                 if facts.adds + facts.removes == facts.rows {

@@ -43,7 +43,7 @@ impl RowGroupFacts {
 
 /// A file of a checkpoint: a part, the only file of a classic one, or a sidecar.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct CheckpointFile {
     pub(super) name: String,
     pub(super) bytes: u64,
     /// Milliseconds since the epoch.
@@ -66,7 +66,7 @@ pub(super) enum Columns {
     Foreign,
 }
 
-impl Part {
+impl CheckpointFile {
     pub(super) fn rows(&self) -> u64 {
         self.row_groups.iter().map(|group| group.rows).sum()
     }

@@ -52,7 +52,7 @@ use base::{Base, checkpoints_of, is_fault_of_base};
 use build::Build;
 use commits::Delta;
 use error::store_error;
-use facts::{Columns, Part};
+use facts::{CheckpointFile, Columns};
 use hint::Hint;
 use plan::{Given, Plan, Slot};
 use retention::Limits;
@@ -337,7 +337,7 @@ impl Checkpointer {
         }
         let old_rows = base.map_or(0, |base| {
             let inline: usize = base.inline.iter().map(|rows| rows.num_rows()).sum();
-            base.parts.iter().map(Part::rows).sum::<u64>() + inline as u64
+            base.parts.iter().map(CheckpointFile::rows).sum::<u64>() + inline as u64
         });
         let parts = self.part_count(base, old_rows + delta.rows());
         match self.settings.layout {
@@ -378,7 +378,7 @@ impl Checkpointer {
         delta: Delta,
         limits: Limits,
         version: u64,
-    ) -> Result<(Vec<Part>, usize), CheckpointError> {
+    ) -> Result<(Vec<CheckpointFile>, usize), CheckpointError> {
         let Plan { columns, slots, groups } = plan;
         let (env, uuid) = (self.store.env().clone(), self.store.env().random_uuid());
         let count = u32::try_from(slots.len()).expect("parts are counted in 32 bits");
@@ -410,7 +410,7 @@ impl Checkpointer {
         &mut self,
         version: u64,
         state: TableState,
-        mut parts: Vec<Part>,
+        mut parts: Vec<CheckpointFile>,
         rewritten: usize,
         layout: Layout,
     ) -> Result<Written, CheckpointError> {
@@ -444,7 +444,7 @@ impl Checkpointer {
     fn name_with(&self) {
         let is_placed = |base: &&Base| base.is_placed() && base.parts.len() > 1;
         let rows: Vec<u64> = match self.last.as_ref().filter(is_placed) {
-            Some(base) => base.parts.iter().map(Part::rows).collect(),
+            Some(base) => base.parts.iter().map(CheckpointFile::rows).collect(),
             None => vec![0],
         };
         self.part_file_names.update(&rows, self.settings.part_rows.max(1));
@@ -452,17 +452,17 @@ impl Checkpointer {
 }
 
 fn written(base: &Base) -> Written {
-    let total = |of: fn(&Part) -> u64| base.parts.iter().map(of).sum::<u64>();
+    let total = |of: fn(&CheckpointFile) -> u64| base.parts.iter().map(of).sum::<u64>();
     Written {
         version: base.version,
         layout: base.layout,
         parts: base.parts.len(),
         parts_rewritten: 0,
         parts_copied: 0,
-        rows: total(Part::rows),
+        rows: total(CheckpointFile::rows),
         bytes: total(|part| part.bytes),
-        adds: total(Part::adds),
-        removes: total(Part::removes),
+        adds: total(CheckpointFile::adds),
+        removes: total(CheckpointFile::removes),
         is_hinted: false,
         damaged: Vec::new(),
     }

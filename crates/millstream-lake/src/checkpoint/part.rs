@@ -19,7 +19,7 @@ use parquet::schema::types::ColumnPath;
 
 use super::actions::{FILES, ROWS};
 use super::error::{CheckpointError, encode_error};
-use super::facts::{Columns, MARK, MARK_VALUE, Part, parquet_schema};
+use super::facts::{CheckpointFile, Columns, MARK, MARK_VALUE, parquet_schema};
 
 /// Rows of a row group: what a reader holds at once.
 pub(super) const ROW_GROUP_ROWS_MAX: usize = 50_000;
@@ -131,11 +131,11 @@ impl PartWriter {
     }
 
     /// The file, and what is known of it; it has no name and no time yet.
-    pub(super) fn finish(mut self) -> Result<(Bytes, Part), CheckpointError> {
+    pub(super) fn finish(mut self) -> Result<(Bytes, CheckpointFile), CheckpointError> {
         self.end_row_group()?;
         let footer = self.file.finish().map_err(encode_error)?;
         let bytes = Bytes::from(std::mem::take(self.file.inner_mut()));
-        let mut part = Part::of("", bytes.len() as u64, 0, &footer);
+        let mut part = CheckpointFile::of("", bytes.len() as u64, 0, &footer);
         part.columns = self.columns;
         part.hashes = self.hashes.map(Arc::new);
         Ok((bytes, part))

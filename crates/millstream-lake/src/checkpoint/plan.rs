@@ -16,7 +16,7 @@ use arrow::array::RecordBatch;
 use super::base::Base;
 use super::commits::Delta;
 use super::error::CheckpointError;
-use super::facts::{Columns, Part};
+use super::facts::{CheckpointFile, Columns};
 use super::part::ROW_GROUP_ROWS_MAX;
 use super::placement::{part_of_hash, part_of_other_actions};
 use super::retention::Limits;
@@ -109,7 +109,7 @@ impl Spread {
 /// A file of the new checkpoint.
 pub(super) enum Slot {
     /// One that stays.
-    Kept(Part),
+    Kept(CheckpointFile),
     /// One that is written.
     Written,
 }
@@ -221,7 +221,8 @@ impl Given<'_> {
         match self.base {
             Some(base) if self.can_keep_sidecars(base) => self.change_sidecars(base, &mut plan)?,
             base => {
-                let old_rows: u64 = base.iter().flat_map(|base| &base.parts).map(Part::rows).sum();
+                let old_rows: u64 =
+                    base.iter().flat_map(|base| &base.parts).map(CheckpointFile::rows).sum();
                 let count = (old_rows + self.delta.rows()).div_ceil(self.part_rows).max(1);
                 let outputs = self.new_outputs(count, 0)?;
                 plan.slots.resize_with(outputs.len(), || Slot::Written);
@@ -265,7 +266,7 @@ impl Given<'_> {
     }
 
     /// New rows, and the sidecars that they are merged with into the first of the new ones.
-    fn add_sidecars(&self, merged: Vec<Part>, outputs: Vec<Output>, plan: &mut Plan) {
+    fn add_sidecars(&self, merged: Vec<CheckpointFile>, outputs: Vec<Output>, plan: &mut Plan) {
         for (number, mut output) in outputs.into_iter().enumerate() {
             plan.slots.push(Slot::Written);
             let merged = if number == 0 { merged.as_slice() } else { &[] };
@@ -285,9 +286,10 @@ impl Given<'_> {
     }
 
     /// The row groups of files that go into one new file.
-    fn inputs(&self, old: &[Part], loses_rows: bool, output: &mut Output) -> Vec<Input> {
-        let is_small =
-            |part: &Part, row_group: usize| part.row_groups[row_group].rows < SMALL_ROW_GROUP_ROWS;
+    fn inputs(&self, old: &[CheckpointFile], loses_rows: bool, output: &mut Output) -> Vec<Input> {
+        let is_small = |part: &CheckpointFile, row_group: usize| {
+            part.row_groups[row_group].rows < SMALL_ROW_GROUP_ROWS
+        };
         let small = old.iter().flat_map(|part| &part.row_groups);
         let small = small.filter(|group| group.rows < SMALL_ROW_GROUP_ROWS && !group.is_other());
         let merges = small.count() > SMALL_ROW_GROUPS_MAX;
@@ -308,12 +310,12 @@ impl Given<'_> {
         inputs
     }
 
-    fn loses_rows(&self, part: &Part) -> bool {
+    fn loses_rows(&self, part: &CheckpointFile) -> bool {
         !self.delta.is_empty()
             && part.hashes.as_ref().is_none_or(|hashes| self.delta.may_replace(hashes))
     }
 
-    fn with_hashes(&self, part: &Part) -> Result<Part, CheckpointError> {
+    fn with_hashes(&self, part: &CheckpointFile) -> Result<CheckpointFile, CheckpointError> {
         let mut part = part.clone();
         if part.hashes.is_none() {
             let hashes = SourceFile::new(self.store, &part).hashes()?;
@@ -336,7 +338,7 @@ fn row_groups(source: &Arc<SourceFile>, how: impl Fn(usize) -> How) -> impl Iter
 
 /// Takes out of `small` the sidecars that are to become one with `new_rows` new rows: those of
 /// about their size, if there are many, and so on for the size that this gives.
-fn merged_sidecars(small: &mut Vec<Part>, new_rows: u64) -> Vec<Part> {
+fn merged_sidecars(small: &mut Vec<CheckpointFile>, new_rows: u64) -> Vec<CheckpointFile> {
     let size_of = |rows: u64| rows.max(1).ilog(SIDECARS_PER_SIZE_MAX as u64);
     let (mut merged, mut rows) = (Vec::new(), new_rows);
     loop {
@@ -348,7 +350,7 @@ fn merged_sidecars(small: &mut Vec<Part>, new_rows: u64) -> Vec<Part> {
             return merged;
         }
         *small = other;
-        rows += alike.iter().map(Part::rows).sum::<u64>();
+        rows += alike.iter().map(CheckpointFile::rows).sum::<u64>();
         merged.extend(alike);
     }
 }

@@ -11,16 +11,19 @@ use millstream_store::crash_points::{self, Step};
 use serde_json::{Value, json};
 
 use super::error::{CheckpointError, store_error};
-use super::facts::{Part, read_footer};
+use super::facts::{CheckpointFile, read_footer};
 use super::names;
 use super::state::TableState;
 use crate::store::TableStore;
 
 /// Checks that what was written says what was counted: its own facts, by its footers.
-pub(super) fn verify(store: &TableStore, written: &[(usize, Part)]) -> Result<(), CheckpointError> {
+pub(super) fn verify(
+    store: &TableStore,
+    written: &[(usize, CheckpointFile)],
+) -> Result<(), CheckpointError> {
     for (_, part) in written {
         let footer = read_footer(store, &part.name, part.bytes)?;
-        let read = Part::of(&part.name, part.bytes, part.modified_ms, &footer);
+        let read = CheckpointFile::of(&part.name, part.bytes, part.modified_ms, &footer);
         if read.row_groups != part.row_groups {
             let (kept, written) = (part.adds(), read.adds());
             return Err(CheckpointError::CountsDiffer { kept, written });
@@ -33,7 +36,7 @@ pub(super) fn verify(store: &TableStore, written: &[(usize, Part)]) -> Result<()
 pub(super) fn name_parts(
     store: &TableStore,
     version: u64,
-    parts: &mut [Part],
+    parts: &mut [CheckpointFile],
 ) -> Result<(), CheckpointError> {
     let count = u32::try_from(parts.len()).expect("parts are counted in 32 bits");
     let copies: Vec<_> = (0..count)
@@ -62,7 +65,7 @@ pub(super) fn write_top(
     store: &TableStore,
     version: u64,
     state: &TableState,
-    sidecars: &[Part],
+    sidecars: &[CheckpointFile],
 ) -> Result<(u64, u64), CheckpointError> {
     let mut actions = vec![json!({"checkpointMetadata": {"version": version}})];
     actions.extend(state.actions());
@@ -74,7 +77,7 @@ pub(super) fn write_top(
     Ok(size)
 }
 
-fn sidecar(part: &Part) -> Value {
+fn sidecar(part: &CheckpointFile) -> Value {
     let path = part.name.strip_prefix(names::SIDECARS).unwrap_or(&part.name);
     json!({"sidecar": {
         "path": path,

@@ -15,7 +15,7 @@ use parquet::schema::types::SchemaDescriptor;
 use super::actions::FILES;
 use super::conform::conform;
 use super::error::{CheckpointError, damaged, store_error};
-use super::facts::Part;
+use super::facts::CheckpointFile;
 use super::placement::spark_hash;
 use crate::parquet_file::RemoteFile;
 use crate::store::TableStore;
@@ -26,7 +26,7 @@ const RECORD_BATCH_ROWS: usize = 16_384;
 /// A file of a checkpoint, opened when its first row is wanted.
 pub(super) struct SourceFile {
     store: TableStore,
-    pub(super) part: Part,
+    pub(super) part: CheckpointFile,
     opened: Mutex<Option<Opened>>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Opened {
 }
 
 impl SourceFile {
-    pub(super) fn new(store: &TableStore, part: &Part) -> Self {
+    pub(super) fn new(store: &TableStore, part: &CheckpointFile) -> Self {
         Self { store: store.clone(), part: part.clone(), opened: Mutex::default() }
     }
 
@@ -48,7 +48,7 @@ impl SourceFile {
         if let Some(opened) = &*opened {
             return Ok(opened.clone());
         }
-        let Part { name, bytes, .. } = &self.part;
+        let CheckpointFile { name, bytes, .. } = &self.part;
         let file =
             RemoteFile::open(&self.store, name, *bytes).map_err(store_error("read", name))?;
         // The writer's Arrow types do not matter: all rows end up in ours.

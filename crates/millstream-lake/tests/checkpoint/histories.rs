@@ -61,9 +61,8 @@ fn run(steps: &[Step], has_v2: bool) {
         match *step {
             Step::Append { count, is_steered } => {
                 let part_file_names = checkpointer.part_file_names();
-                table.append(count, |names| match is_steered {
-                    true => part_file_names.draw("", names),
-                    false => names(),
+                table.append(count, |names| {
+                    if is_steered { part_file_names.draw("", names) } else { names() }
                 });
             }
             Step::Remove { nth, comes_back, is_expired } => {

@@ -69,12 +69,13 @@ fn meets(fate: Fate) {
     let (store, control) = world.proxied();
     let table = create(&store, &[]);
     let mut is_met = false;
-    control.decide(move |kind, name| match kind == "put" && name.ends_with(".json") && !is_met {
-        true => {
+    control.decide(move |kind, name| {
+        if kind == "put" && name.ends_with(".json") && !is_met {
             is_met = true;
             fate
+        } else {
+            Fate::Pass
         }
-        false => Fate::Pass,
     });
     let appended = append(&table, "q", 0, &rows(0, 10)).expect("published");
     assert_eq!((appended.version, appended.conflicts), (1, 0), "{fate:?}");

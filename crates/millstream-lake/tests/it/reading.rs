@@ -330,14 +330,20 @@ fn a_store_that_is_away_is_no_damage() {
     checkpoint(&world, 5, LayoutChoice::Classic);
     let (store, control) = world.proxied();
     let reader = TableReader::open(&store).expect("the table");
-    control.decide(|kind, name| match kind == "get" && name.ends_with("snappy.parquet") {
-        true => Fate::LostOnTheWay,
-        false => Fate::Pass,
+    control.decide(|kind, name| {
+        if kind == "get" && name.ends_with("snappy.parquet") {
+            Fate::LostOnTheWay
+        } else {
+            Fate::Pass
+        }
     });
     assert_eq!(first_error(&reader).kind(), Kind::Retry);
-    control.decide(|kind, name| match kind == "get" && name.ends_with("checkpoint.parquet") {
-        true => Fate::LostOnTheWay,
-        false => Fate::Pass,
+    control.decide(|kind, name| {
+        if kind == "get" && name.ends_with("checkpoint.parquet") {
+            Fate::LostOnTheWay
+        } else {
+            Fate::Pass
+        }
     });
     let error = TableReader::open(&store).err().expect("no checkpoint");
     assert_eq!(error.kind(), Kind::Retry, "{error}");

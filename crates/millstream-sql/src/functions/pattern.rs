@@ -177,10 +177,10 @@ fn property<'a>(escaped: char, rest: &'a str, out: &mut String) -> &'a str {
 
 /// A replacement in Java's notation: `$1`, `${name}`, and a backslash before what is meant plainly.
 pub(super) struct Replacement {
-    parts: Vec<Part>,
+    parts: Vec<ReplacementPart>,
 }
 
-enum Part {
+enum ReplacementPart {
     Text(String),
     Group(usize),
     Named(String),
@@ -198,14 +198,14 @@ impl Replacement {
                 '\\' => plain.push(chars.next().ok_or_else(|| refused("ends in a backslash"))?),
                 '$' => {
                     if !plain.is_empty() {
-                        parts.push(Part::Text(std::mem::take(&mut plain)));
+                        parts.push(ReplacementPart::Text(std::mem::take(&mut plain)));
                     }
                     if chars.next_if_eq(&'{').is_some() {
                         let name: String = chars.by_ref().take_while(|char| *char != '}').collect();
                         if !regex.capture_names().flatten().any(|known| known == name) {
                             return Err(refused("names a group that the pattern does not have"));
                         }
-                        parts.push(Part::Named(name));
+                        parts.push(ReplacementPart::Named(name));
                         continue;
                     }
                     // Java takes one digit, and further ones as long as there is such a group.
@@ -222,13 +222,13 @@ impl Replacement {
                     if group >= regex.captures_len() {
                         return Err(refused("names a group that the pattern does not have"));
                     }
-                    parts.push(Part::Group(group));
+                    parts.push(ReplacementPart::Group(group));
                 }
                 char => plain.push(char),
             }
         }
         if !plain.is_empty() {
-            parts.push(Part::Text(plain));
+            parts.push(ReplacementPart::Text(plain));
         }
         Ok(Self { parts })
     }
@@ -237,9 +237,13 @@ impl Replacement {
     pub fn write(&self, captures: &Captures<'_>, out: &mut String) {
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Group(group) => out.push_str(captures.get(*group).map_or("", |m| m.as_str())),
-                Part::Named(name) => out.push_str(captures.name(name).map_or("", |m| m.as_str())),
+                ReplacementPart::Text(text) => out.push_str(text),
+                ReplacementPart::Group(group) => {
+                    out.push_str(captures.get(*group).map_or("", |m| m.as_str()))
+                }
+                ReplacementPart::Named(name) => {
+                    out.push_str(captures.name(name).map_or("", |m| m.as_str()))
+                }
             }
         }
     }

@@ -17,7 +17,7 @@ use arrow::datatypes::{
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::keys::{Elements, Found, Keys, Members, key_text};
+use super::keys::{Elements, Keys, MatchedValues, Members, key_text};
 use super::scalar::{parse_decimal, special_double, timestamp_of_number};
 use super::scan::{Kind, Span};
 use super::text::{compact, unescape};
@@ -378,7 +378,7 @@ impl MapColumn {
 pub(super) struct StructColumn {
     fields: Fields,
     keys: Keys,
-    found: Found,
+    found: MatchedValues,
     columns: Vec<Column>,
     validity: NullBufferBuilder,
 }
@@ -390,7 +390,7 @@ impl StructColumn {
         Ok(Self {
             fields: fields.clone(),
             keys: Keys::new(names, ignore_case),
-            found: Found::new(fields.len()),
+            found: MatchedValues::new(fields.len()),
             columns: fields.iter().map(column).collect::<Result<_, _>>()?,
             validity: NullBufferBuilder::new(0),
         })

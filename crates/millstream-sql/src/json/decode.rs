@@ -18,7 +18,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use thiserror::Error;
 
 use super::column::{Column, Fit, nullable};
-use super::keys::{Found, Keys, key_text};
+use super::keys::{Keys, MatchedValues, key_text};
 use super::scan::{self, Kind, Problem, Scanner};
 use crate::types::spark_type;
 
@@ -179,7 +179,7 @@ pub struct Decoder {
     required: Vec<bool>,
     corrupt: Option<usize>,
     keys: Keys,
-    found: Found,
+    found: MatchedValues,
     columns: Vec<Column>,
     scratch: String,
 }
@@ -232,7 +232,7 @@ impl Decoder {
             required: declared.iter().map(|field| !field.is_nullable()).collect(),
             corrupt,
             keys: Keys::new(names, options.ignore_case),
-            found: Found::new(loose.len()),
+            found: MatchedValues::new(loose.len()),
             columns,
             scratch: String::new(),
             schema: Arc::new(Schema::new(strict)),

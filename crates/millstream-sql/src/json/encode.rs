@@ -72,7 +72,7 @@ pub fn row(rows: &RecordBatch, at: usize) -> Result<String, UnsupportedType> {
 /// Writes each value of a column as in JSON, but without quotation marks and escapes;
 /// nulls become null. That is also how Spark writes the columns of CSV files.
 pub fn plain_texts(values: &ArrayRef) -> Result<StringArray, UnsupportedType> {
-    let part = Part::new(values, EncodeOptions::default())?;
+    let part = Child::new(values, EncodeOptions::default())?;
     if let Writer::Text(texts) = part.writer {
         return Ok(texts);
     }
@@ -145,13 +145,13 @@ enum Writer {
     Timestamp(TimestampMicrosecondArray),
     /// A local time, written without.
     LocalTime(TimestampMicrosecondArray),
-    List(ListArray, Box<Part>),
-    Map(MapArray, Box<Part>, Box<Part>),
+    List(ListArray, Box<Child>),
+    Map(MapArray, Box<Child>, Box<Child>),
     Struct(Vec<Member>, EncodeOptions),
 }
 
 /// Values within others, and which of them are null.
-struct Part {
+struct Child {
     values: ArrayRef,
     writer: Writer,
 }
@@ -159,10 +159,10 @@ struct Part {
 struct Member {
     /// The key, quoted, with its colon.
     key: String,
-    part: Part,
+    part: Child,
 }
 
-impl Part {
+impl Child {
     fn new(values: &ArrayRef, options: EncodeOptions) -> Result<Self, UnsupportedType> {
         let values = plain(values)?;
         let writer = Writer::new(&values, options)?;
@@ -217,13 +217,13 @@ impl Writer {
             }
             DataType::List(_) => {
                 let list = values.as_list::<i32>().clone();
-                let items = Part::new(list.values(), options)?;
+                let items = Child::new(list.values(), options)?;
                 Self::List(list, Box::new(items))
             }
             DataType::Map(_, _) => {
                 let map = values.as_map().clone();
-                let keys = Part::new(map.keys(), options)?;
-                let values = Part::new(map.values(), options)?;
+                let keys = Child::new(map.keys(), options)?;
+                let values = Child::new(map.values(), options)?;
                 Self::Map(map, Box::new(keys), Box::new(values))
             }
             DataType::Struct(_) => Self::Struct(members(values.as_struct(), options)?, options),
@@ -286,7 +286,7 @@ fn members(values: &StructArray, options: EncodeOptions) -> Result<Vec<Member>, 
         let mut key = String::new();
         quote(field.name(), &mut key);
         key.push(':');
-        Ok(Member { key, part: Part::new(column, options)? })
+        Ok(Member { key, part: Child::new(column, options)? })
     };
     values.fields().iter().zip(values.columns()).map(member).collect()
 }

@@ -78,12 +78,12 @@ impl Keys {
 }
 
 /// The values of one object that belong to columns.
-pub(super) struct Found {
+pub(super) struct MatchedValues {
     spans: Vec<Span>,
     exact: Vec<bool>,
 }
 
-impl Found {
+impl MatchedValues {
     pub fn new(columns: usize) -> Self {
         Self { spans: vec![Span::MISSING; columns], exact: vec![false; columns] }
     }

@@ -62,7 +62,7 @@ pub(crate) const ALL_COLUMNS: &str = "__all_columns";
 
 /// In which part of a query the tokens of one parenthesis are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum Clause {
     Select,
     From,
     /// A parenthesis right within FROM, which may group joins.
@@ -82,7 +82,7 @@ pub(crate) fn extract(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Extracte
     let mut extraction = Extraction {
         cursor: Cursor::new(lexed, 0, 0),
         brackets: Brackets::of(lexed, ranges),
-        parts: vec![Part::Other],
+        clauses: vec![Clause::Other],
         last_table: None,
         out: Extracted { tokens: Vec::new(), marks: HashMap::new(), subqueries: Vec::new() },
     };
@@ -98,7 +98,7 @@ pub(crate) fn extract(lexed: &Lexed, ranges: &[Range<usize>]) -> Result<Extracte
 struct Extraction<'a> {
     cursor: Cursor<'a>,
     brackets: Brackets,
-    parts: Vec<Part>,
+    clauses: Vec<Clause>,
     /// The first byte of the name of the table read last.
     last_table: Option<usize>,
     out: Extracted,
@@ -158,32 +158,32 @@ impl Extraction<'_> {
 
     /// Keeps track of the part of the query.
     fn follow(&mut self, lexeme: &Lexeme) {
-        let part = *self.parts.last().unwrap_or(&Part::Other);
+        let clause = *self.clauses.last().unwrap_or(&Clause::Other);
         match &lexeme.token {
-            Token::LParen => self.parts.push(match part {
-                Part::From | Part::WithinFrom if self.brackets.is_query(self.cursor.at) => {
-                    Part::Other
+            Token::LParen => self.clauses.push(match clause {
+                Clause::From | Clause::WithinFrom if self.brackets.is_query(self.cursor.at) => {
+                    Clause::Other
                 }
-                Part::From | Part::WithinFrom => Part::WithinFrom,
-                _ if self.previous().is_some_and(|last| last.is_word("STRUCT")) => Part::Struct,
-                _ => Part::Other,
+                Clause::From | Clause::WithinFrom => Clause::WithinFrom,
+                _ if self.previous().is_some_and(|last| last.is_word("STRUCT")) => Clause::Struct,
+                _ => Clause::Other,
             }),
-            Token::RParen if self.parts.len() > 1 => {
-                self.parts.pop();
+            Token::RParen if self.clauses.len() > 1 => {
+                self.clauses.pop();
             }
             Token::Word(_) => {
                 let next = match lexeme.word().unwrap_or("").to_ascii_uppercase().as_str() {
-                    "SELECT" => Part::Select,
-                    "FROM" if part == Part::Select => Part::From,
+                    "SELECT" => Clause::Select,
+                    "FROM" if clause == Clause::Select => Clause::From,
                     "WHERE" | "GROUP" | "HAVING" | "ORDER" | "LIMIT" | "UNION" | "EXCEPT"
                     | "INTERSECT" | "LATERAL" | "SORT" | "WINDOW"
-                        if part == Part::From =>
+                        if clause == Clause::From =>
                     {
-                        Part::Other
+                        Clause::Other
                     }
                     _ => return,
                 };
-                if let Some(last) = self.parts.last_mut() {
+                if let Some(last) = self.clauses.last_mut() {
                     *last = next;
                 }
             }
@@ -196,7 +196,7 @@ impl Extraction<'_> {
     }
 
     fn in_from(&self) -> bool {
-        matches!(self.parts.last(), Some(Part::From | Part::WithinFrom))
+        matches!(self.clauses.last(), Some(Clause::From | Clause::WithinFrom))
     }
 
     /// True where a table's name is expected.
@@ -206,7 +206,8 @@ impl Extraction<'_> {
                 last.is_word("FROM")
                     || last.is_word("JOIN")
                     || last.token == Token::Comma
-                    || (last.token == Token::LParen && self.parts.last() == Some(&Part::WithinFrom))
+                    || (last.token == Token::LParen
+                        && self.clauses.last() == Some(&Clause::WithinFrom))
             })
     }
 
@@ -391,7 +392,7 @@ impl Extraction<'_> {
 
     /// True for the `*` of `struct(*)` and `struct(t.*)`.
     fn stands_for_columns(&self) -> bool {
-        self.parts.last() == Some(&Part::Struct)
+        self.clauses.last() == Some(&Clause::Struct)
             && self.previous().is_some_and(|last| {
                 matches!(last.token, Token::LParen | Token::Comma | Token::Period)
             })

@@ -60,7 +60,7 @@ pub(crate) fn civil_of(days: i32) -> (i64, u32, u32) {
 /// Reads a date as a cast from STRING does: `yyyy[-M[-d]]`, then nothing, or `T` or a space and
 /// anything.
 pub(crate) fn parse_date(text: &str) -> Option<i32> {
-    let mut reader = Reader::new(text.trim());
+    let mut reader = DigitReader::new(text.trim());
     let days = reader.date()?;
     matches!(reader.peek(), None | Some(b'T' | b' ')).then_some(days)
 }
@@ -89,7 +89,7 @@ pub(crate) fn parse_timestamp_ntz(text: &str) -> Option<i64> {
 /// The local time as microseconds, and the text after it.
 fn parse_local(text: &str) -> Option<(i64, &str)> {
     let text = text.trim();
-    let mut reader = Reader::new(text);
+    let mut reader = DigitReader::new(text);
     let days = reader.date()?;
     let mut time = 0;
     match reader.peek() {
@@ -178,12 +178,12 @@ fn fixed_offset(text: &str) -> Option<i64> {
 }
 
 /// Reads digits and separators.
-struct Reader<'a> {
+struct DigitReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DigitReader<'a> {
     fn new(text: &'a str) -> Self {
         Self { bytes: text.as_bytes(), at: 0 }
     }

@@ -29,7 +29,7 @@ mod write;
 
 pub use error::ReadError;
 pub use read::StateReader;
-pub use snapshot_reader::{Piece, SnapshotReader};
+pub use snapshot_reader::{SnapshotPiece, SnapshotReader};
 pub use snapshot_writer::SnapshotWriter;
 pub use write::{KeptFiles, StateLog, Ticket, WriteSettings};
 

@@ -7,14 +7,14 @@ use super::{Entry, Facts, file, path_of};
 use crate::storage::Storage;
 
 /// The sections of a piece, as an entry has them: by operator input, rows; empty for none.
-pub type Piece = Vec<Vec<u8>>;
+pub type SnapshotPiece = Vec<Vec<u8>>;
 
 /// Reads one snapshot, piece by piece.
 pub struct SnapshotReader {
     storage: Storage,
     facts: Facts,
     /// The first one where there is only one.
-    whole: Option<Piece>,
+    whole: Option<SnapshotPiece>,
     names: VecDeque<String>,
 }
 
@@ -36,7 +36,7 @@ impl SnapshotReader {
     /// # Errors
     ///
     /// It is damaged, or cannot be read.
-    pub async fn next(&mut self) -> Result<Option<Piece>, ReadError> {
+    pub async fn next(&mut self) -> Result<Option<SnapshotPiece>, ReadError> {
         if let Some(whole) = self.whole.take() {
             return Ok(Some(whole));
         }

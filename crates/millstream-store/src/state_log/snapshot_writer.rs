@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::file::Encoder;
-use super::snapshot_reader::Piece;
+use super::snapshot_reader::SnapshotPiece;
 use super::write::{Shared, StateLog};
 use super::{Entry, Facts, PIECE, path_of, snapshot_name};
 use crate::layout;
@@ -21,7 +21,7 @@ pub struct SnapshotWriter {
     shared: Arc<Shared>,
     facts: Facts,
     /// The last piece added, not written yet: if it stays the only one it goes into the snapshot.
-    held: Piece,
+    held: SnapshotPiece,
     names: Vec<String>,
     bytes: u64,
 }
@@ -44,7 +44,7 @@ impl SnapshotWriter {
     /// # Errors
     ///
     /// A piece before it cannot be written.
-    pub async fn add(&mut self, piece: Piece) -> Result<(), WriteError> {
+    pub async fn add(&mut self, piece: SnapshotPiece) -> Result<(), WriteError> {
         self.bytes += piece.iter().map(|section| section.len() as u64).sum::<u64>();
         let held = std::mem::replace(&mut self.held, piece);
         if !held.is_empty() {
@@ -53,7 +53,7 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    async fn put_piece(&mut self, sections: Piece) -> Result<(), WriteError> {
+    async fn put_piece(&mut self, sections: SnapshotPiece) -> Result<(), WriteError> {
         let (id, random) = (self.facts.id(), self.shared.env.random_uuid());
         let name = format!("{PIECE}{id}-{random}");
         self.put(&path_of(&name), sections, Vec::new()).await?;
@@ -72,7 +72,7 @@ impl SnapshotWriter {
     async fn put(
         &self,
         name: &str,
-        sections: Piece,
+        sections: SnapshotPiece,
         pieces: Vec<String>,
     ) -> Result<(), WriteError> {
         let mut encoder = Encoder::default();

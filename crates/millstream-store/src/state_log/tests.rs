@@ -119,7 +119,7 @@ async fn entries_that_are_not_needed_go_and_a_snapshot_stands_for_them() {
     assert_eq!(ids(&mut reader).await, (151..=200).collect::<Vec<_>>());
 }
 
-async fn pieces(snapshot: &mut SnapshotReader) -> Vec<Piece> {
+async fn pieces(snapshot: &mut SnapshotReader) -> Vec<SnapshotPiece> {
     let mut pieces = Vec::new();
     while let Some(piece) = snapshot.next().await.unwrap() {
         pieces.push(piece);
@@ -141,7 +141,7 @@ async fn a_snapshot_in_pieces_is_there_with_its_last_file() {
     for id in [3, 5] {
         append(&log, id, 0).await.written().await.unwrap();
         // One that a crash cuts off, and one that comes to its end.
-        let all: Vec<Piece> = (0..3).map(|at| vec![vec![], vec![at; 7]]).collect();
+        let all: Vec<SnapshotPiece> = (0..3).map(|at| vec![vec![], vec![at; 7]]).collect();
         let mut cut_off = log.begin_snapshot(entry(id, vec![]).facts);
         let mut whole = log.begin_snapshot(entry(id, vec![]).facts);
         for piece in &all {

@@ -37,7 +37,7 @@ impl<'a> EventLine<'a> {
     /// The line of an event of one run.
     pub fn new(identity: &'a Identity, event: &'a Event) -> Self {
         let (at_ms, facts) = match event {
-            Event::Contact(contact) => (contact.at_ms, Facts::of_contact(contact)),
+            Event::Contact(contact) => (contact.at_ms, Facts::from_contact(contact)),
             Event::Restart(Restart { at_ms, count, count_max, wait, reason }) => {
                 let (count, count_max, wait_ms) = (*count, *count_max, whole_ms(*wait));
                 (*at_ms, Facts::Restart { count, count_max, wait_ms, reason })
@@ -54,12 +54,13 @@ impl<'a> EventLine<'a> {
 }
 
 impl<'a> Facts<'a> {
-    fn of_contact(contact: &'a Contact) -> Self {
+    fn from_contact(contact: &'a Contact) -> Self {
         let Contact { with: of, at_ms, since_ms, is_back } = contact;
         let since = timestamp(*since_ms);
-        match is_back {
-            true => Self::Answered { of, since, after_ms: at_ms.saturating_sub(*since_ms) },
-            false => Self::Unanswered { of, since },
+        if *is_back {
+            Self::Answered { of, since, after_ms: at_ms.saturating_sub(*since_ms) }
+        } else {
+            Self::Unanswered { of, since }
         }
     }
 }

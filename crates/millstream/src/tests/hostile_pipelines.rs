@@ -301,9 +301,10 @@ fn tokens(text: &str) -> Vec<&str> {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let is_word = |character: char| character.is_alphanumeric() || character == '_';
-        let end = match is_word(first) {
-            true => rest.find(|character| !is_word(character)).unwrap_or(rest.len()),
-            false => first.len_utf8(),
+        let end = if is_word(first) {
+            rest.find(|character| !is_word(character)).unwrap_or(rest.len())
+        } else {
+            first.len_utf8()
         };
         let (token, after) = rest.split_at(end);
         tokens.push(token);

@@ -1,10 +1,10 @@
 //! What a dead letter is, and which columns it gets in its table.
 //!
 //! A record that cannot be decoded becomes a [`Letter`] in the split that read it
-//! ([`Split::read_apart`](super::source::Split::read_apart)), and a row that breaks a constraint
-//! does after the plan has run. [`Layout`] says which columns the letters' table gets; a connector
-//! says what its rows look like ([`Form`]) and decodes payloads once more ([`Payloads`]); its side
-//! of this is its `DeadLetterSupport`.
+//! ([`read_with_letters`](super::source::Split::read_with_letters)), and a row that breaks a
+//! constraint does after the plan has run. [`Layout`] says which columns the letters' table gets; a
+//! connector says what its rows look like ([`Form`]) and decodes payloads once more ([`Payloads`]);
+//! its side of this is its `DeadLetterSupport`.
 
 mod fit;
 mod layout;

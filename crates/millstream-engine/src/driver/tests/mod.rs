@@ -90,7 +90,7 @@ impl Split for Rows {
         Box::new(std::iter::once(Ok(rows.unwrap())))
     }
 
-    fn read_apart(
+    fn read_with_letters(
         self: Box<Self>,
         projection: &[usize],
         letters: &mut Vec<Letter>,

@@ -107,9 +107,12 @@ async fn run(
     facts: &MicroBatchFacts,
     values: &[Vec<i64>; 2],
 ) -> (Vec<Option<i64>>, Vec<Vec<u8>>) {
-    let splits = values.iter().map(|values| match values.is_empty() {
-        true => Vec::new(),
-        false => vec![Box::new(Timed(values.clone())) as Box<dyn Split>],
+    let splits = values.iter().map(|values| {
+        if values.is_empty() {
+            Vec::new()
+        } else {
+            vec![Box::new(Timed(values.clone())) as Box<dyn Split>]
+        }
     });
     let ran = plan.run(&Env::real(), facts, splits.collect()).await.unwrap();
     let rows = ran.partitions.iter().flatten();
@@ -151,8 +154,8 @@ async fn a_plan_goes_on_from_a_snapshot_as_without_one() {
             for end in [9, 18, 27, 33] {
                 let mut snapshot_builder = QueryReplica::new(all.snapshot_builder().unwrap());
                 for piece in &before {
-                    let of_snapshot = MicroBatchFacts::of_snapshot(facts[begun].id);
-                    snapshot_builder.apply(&of_snapshot, piece).unwrap();
+                    let facts_of_snapshot = MicroBatchFacts::from_snapshot(facts[begun].id);
+                    snapshot_builder.apply(&facts_of_snapshot, piece).unwrap();
                 }
                 for (facts, sections) in facts[begun..end].iter().zip(&entries[begun..]) {
                     snapshot_builder.apply(facts, sections).unwrap();
@@ -160,9 +163,9 @@ async fn a_plan_goes_on_from_a_snapshot_as_without_one() {
                 (begun, before) = (end, pieces(snapshot_builder));
                 let mut other = plan(&sql, mode, memory_bytes).await;
                 for piece in &before {
-                    let of_snapshot = MicroBatchFacts::of_snapshot(facts[end - 1].id);
+                    let facts_of_snapshot = MicroBatchFacts::from_snapshot(facts[end - 1].id);
                     let changes = other.changes(piece).unwrap();
-                    other.apply(&Env::real(), &of_snapshot, changes, false).await.unwrap();
+                    other.apply(&Env::real(), &facts_of_snapshot, changes, false).await.unwrap();
                 }
                 for at in end..facts.len() {
                     let (output, _) = run(&mut other, &facts[at], &values[at]).await;

@@ -153,7 +153,7 @@ proptest! {
                 let known = joined.rows();
                 let snapshot = joined.snapshot(&spec).unwrap();
                 joined = Joined::new(&spec).unwrap();
-                let facts = MicroBatchFacts::of_snapshot(BatchId(id));
+                let facts = MicroBatchFacts::from_snapshot(BatchId(id));
                 joined.apply(&spec, &facts, snapshot).unwrap();
                 prop_assert_eq!(joined.rows(), known);
             }

@@ -62,7 +62,7 @@ impl Opening {
     /// The flow that the last record of `topic` names: a topic's name has fewer characters.
     fn flow_in(&self, topic: &str) -> Option<String> {
         let last = LastRecords::new(self).and_then(|records| records.last_of(topic)).ok()??;
-        Some(progress::of_text(&last).ok()?.origin?.flow)
+        Some(progress::parse(&last).ok()?.origin?.flow)
     }
 
     /// This opening with other names.
@@ -80,7 +80,7 @@ impl Opening {
         if let Ok(records) = LastRecords::new(self) {
             for topic in places.topics.iter().filter(is_anothers).take_while(|_| has_time()) {
                 match records.last_of(topic) {
-                    Ok(Some(text)) => found.extend(progress::of_text(&text).ok()),
+                    Ok(Some(text)) => found.extend(progress::parse(&text).ok()),
                     Ok(None) => {}
                     Err(error) => tracing::debug!(topic, %error, "a record cannot be read"),
                 }

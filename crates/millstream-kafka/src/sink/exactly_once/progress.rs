@@ -131,7 +131,7 @@ pub fn to_text(batch_id: BatchId, end_offsets: &EndOffsets, origin: &Origin) -> 
 }
 
 /// Reads what [`to_text`] wrote.
-pub fn of_text(text: &str) -> Result<Record, NotARecord> {
+pub fn parse(text: &str) -> Result<Record, NotARecord> {
     let unread = |problem: &dyn fmt::Display| NotARecord(format!("{text}: {problem}"));
     let Text { version, batch_id, batch_time_ms, ends, origin } =
         serde_json::from_str(text).map_err(|error| unread(&error))?;
@@ -179,18 +179,18 @@ pub fn decode<E: From<NotARecord>>(
     Ok(Some(body.into_record(BatchId(number))))
 }
 
-struct Piece<'a> {
+struct MetadataChunk<'a> {
     count: usize,
     text: &'a str,
 }
 
-fn piece(metadata: &str, index: usize) -> Result<Piece<'_>, NotARecord> {
+fn piece(metadata: &str, index: usize) -> Result<MetadataChunk<'_>, NotARecord> {
     let parse = || {
         let (version, rest) = metadata.split_once(' ')?;
         let (place, text) = rest.split_once(' ')?;
         let (found, count) = place.split_once('/')?;
         let known = version.parse() == Ok(VERSION) && found.parse() == Ok(index);
-        known.then_some(Piece { count: count.parse().ok()?, text })
+        known.then_some(MetadataChunk { count: count.parse().ok()?, text })
     };
     parse().ok_or_else(|| {
         let version = format!("of a record of version {VERSION}");
@@ -240,12 +240,12 @@ mod tests {
         for partitions in [1, 5_000] {
             let end_offsets = end_offsets(partitions);
             let text = to_text(BatchId(7), &end_offsets, &origin());
-            assert_eq!(of_text(&text), Ok(record(7, end_offsets)));
+            assert_eq!(parse(&text), Ok(record(7, end_offsets)));
         }
         let earlier = r#"{"version":1,"batchId":1,"batchTimeMs":1,"ends":[]}"#;
-        assert_eq!(of_text(earlier).map(|record| record.origin), Ok(None));
+        assert_eq!(parse(earlier).map(|record| record.origin), Ok(None));
         for text in ["", "{}", r#"{"version":2,"batchId":1,"batchTimeMs":1,"ends":[]}"#] {
-            assert!(of_text(text).unwrap_err().to_string().contains(text), "{text}");
+            assert!(parse(text).unwrap_err().to_string().contains(text), "{text}");
         }
     }
 

@@ -128,7 +128,7 @@ impl Opening {
             }
             std::thread::sleep(PAUSE);
         };
-        let record = text.map(|text| progress::of_text(&text)).transpose();
+        let record = text.map(|text| progress::parse(&text)).transpose();
         let published = record.map(|record| record.map(|record| record.published));
         published.map_err(|error| self.unreadable(&topic, error.to_string(), Kind::Data))
     }

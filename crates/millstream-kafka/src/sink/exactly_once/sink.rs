@@ -24,7 +24,7 @@ use super::{IDS, Names, ROWS_AHEAD};
 use crate::client::settings::ClientSettings;
 use crate::error::SinkError;
 use crate::sink::columns::{SinkColumns, SinkRows};
-use crate::sink::refused::of_rows;
+use crate::sink::refused::convert_errors;
 use crate::sink::topic::{brokers_of, check_topic};
 
 /// A Kafka table that is written exactly once.
@@ -273,7 +273,7 @@ impl ExactlyOnceSink {
         let acknowledgement = Acknowledgement::Later(Box::pin(async move {
             published.await.unwrap_or_else(|_| Err(SinkError::TransactionDropped.into()))
         }));
-        Ok(of_rows(acknowledgement, &self.columns))
+        Ok(convert_errors(acknowledgement, &self.columns))
     }
 
     /// Finishes the transactions that are under way, and closes the clients.

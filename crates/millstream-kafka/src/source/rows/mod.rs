@@ -105,7 +105,7 @@ impl Rows {
     }
 
     /// A reader for the columns `projection`.
-    pub fn reader(self: &Arc<Self>, projection: &[usize]) -> Result<Reader, Failure> {
+    pub fn reader(self: &Arc<Self>, projection: &[usize]) -> Result<ChunkDecoder, Failure> {
         let projected = self.schema.project(projection);
         let schema = Arc::new(projected.map_err(|error| RowsError::Projection { error })?);
         let decoding = match &self.format {
@@ -113,12 +113,12 @@ impl Rows {
             Format::Raw => Decoding::Raw,
             Format::Value(format) => Decoding::Value(Box::new(format.decoder(projection))),
         };
-        Ok(Reader { rows: self.clone(), schema, decoding })
+        Ok(ChunkDecoder { rows: self.clone(), schema, decoding })
     }
 }
 
 /// Makes record batches of chunks.
-pub struct Reader {
+pub struct ChunkDecoder {
     rows: Arc<Rows>,
     schema: SchemaRef,
     decoding: Decoding,
@@ -130,7 +130,7 @@ enum Decoding {
     Raw,
 }
 
-impl Reader {
+impl ChunkDecoder {
     /// The rows of one chunk.
     /// Errors: `Data` for a malformed record, if the mode is FAILFAST.
     pub fn read(&mut self, id: &PartitionId, chunk: &Chunk) -> Result<RecordBatch, Failure> {
@@ -148,7 +148,7 @@ impl Reader {
     }
 
     /// The rows of one chunk, but for malformed records, which go to `letters`.
-    pub fn read_apart(
+    pub fn read_with_letters(
         &mut self,
         id: &PartitionId,
         chunk: &Chunk,

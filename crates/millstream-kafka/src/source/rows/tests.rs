@@ -146,7 +146,7 @@ fn malformed_records_are_letters_whatever_the_format() {
         let (id, chunks) = (PartitionId::new("in", 3), vec![chunk(&values)]);
         let split = Box::new(KafkaSplit { id, chunks, rows: Arc::new(rows) });
         let mut letters = Vec::new();
-        let batches = split.read_apart(&[0, 2], &mut letters).unwrap();
+        let batches = split.read_with_letters(&[0, 2], &mut letters).unwrap();
         assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 2, "{format}");
         let [letter] = &letters[..] else { panic!("{format}: {letters:?}") };
         let place = letter.place.as_ref().map(ToString::to_string);
@@ -166,7 +166,7 @@ fn apart(format: &str, values: &[Option<&str>]) -> (Vec<Letter>, usize) {
     let (id, chunks) = (PartitionId::new("in", 3), vec![chunk(values)]);
     let split = Box::new(KafkaSplit { id, chunks, rows: Arc::new(rows) });
     let mut letters = Vec::new();
-    let batches = split.read_apart(&[0, 1, 2], &mut letters).unwrap();
+    let batches = split.read_with_letters(&[0, 1, 2], &mut letters).unwrap();
     (letters, batches.iter().map(RecordBatch::num_rows).sum())
 }
 

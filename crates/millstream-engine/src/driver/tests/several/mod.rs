@@ -233,9 +233,10 @@ impl Several {
             branches.push(branch(query, self.sink(place)).await);
         }
         let query = self.scene.query(Trigger::AvailableNow, stop).await;
-        let branches = match self.has_letters {
-            true => Branches::new(branches).with_dead_letters(self.dead_letter_sinks()),
-            false => Branches::new(branches),
+        let branches = if self.has_letters {
+            Branches::new(branches).with_dead_letters(self.dead_letter_sinks())
+        } else {
+            Branches::new(branches)
         };
         Query { branches, ..query }.run().await
     }

@@ -49,7 +49,7 @@ use crate::protocol::responses;
 use brokers::{Brokers, Purpose};
 pub use fencing::{BrokerSupport, broker_support};
 use produce::{Failure, Filling, Round};
-use record_batches::{Limits, Packing, Part};
+use record_batches::{Limits, Packing, PartitionBatches};
 use request_error::{RequestError, as_librdkafka};
 pub use settings::ProtocolSettings;
 
@@ -87,7 +87,7 @@ impl ProtocolClient {
     }
 
     /// Divides the rows among partitions, whose number the brokers are asked for first.
-    fn pack(&mut self, content: &Content) -> Result<Vec<Part>, SinkError> {
+    fn pack(&mut self, content: &Content) -> Result<Vec<PartitionBatches>, SinkError> {
         let topics = record_batches::topics(&content.rows, self.topic.as_deref())?;
         let mut counts = HashMap::new();
         let (mut tries, asked_ms) = (Tries::default(), self.env.now_ms());
@@ -112,7 +112,7 @@ impl ProtocolClient {
     fn write(&mut self, content: &Content) -> Result<(), SinkError> {
         let mut parts = self.pack(content)?;
         let record = progress::to_text(content.batch_id, &content.end_offsets, &self.origin);
-        parts.push(Part::of_one_text(self.record_topic.clone(), &record));
+        parts.push(PartitionBatches::from_text(self.record_topic.clone(), &record));
         let id = self.id.clone();
         self.write_all(&mut Filling {
             id: &id,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use millstream_store::crash_points::{self, Step};
 
 use super::brokers::{Brokers, Purpose};
-use super::record_batches::{Limits, Part};
+use super::record_batches::{Limits, PartitionBatches};
 use super::request_error::{RequestError, as_librdkafka};
 use crate::error::SinkError;
 use crate::protocol::ProducerIdentity;
@@ -45,7 +45,7 @@ pub struct Filling<'a> {
     /// How large things may be.
     pub limits: Limits,
     /// Batches that the brokers have not acknowledged yet, by partition.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PartitionBatches>,
 }
 
 /// The problems of one round of requests.
@@ -82,7 +82,7 @@ impl Filling<'_> {
         brokers: &mut Brokers,
         round: &mut Round,
     ) -> Result<Vec<Address>, Failure> {
-        let mut by_leader: Vec<(Address, usize, Vec<&Part>)> = Vec::new();
+        let mut by_leader: Vec<(Address, usize, Vec<&PartitionBatches>)> = Vec::new();
         for part in &self.parts {
             let leader = match brokers.leader(&part.topic, part.partition) {
                 Ok(leader) => leader,
@@ -119,7 +119,7 @@ impl Filling<'_> {
         Ok(sent)
     }
 
-    fn encode<'b>(&self, parts: &[&'b Part]) -> Vec<Batches<'b>> {
+    fn encode<'b>(&self, parts: &[&'b PartitionBatches]) -> Vec<Batches<'b>> {
         let mut topics: Vec<Batches<'b>> = Vec::new();
         for part in parts {
             let Some(packed) = part.batches.front() else { continue };
@@ -156,8 +156,9 @@ impl Filling<'_> {
     }
 
     fn note_written(&mut self, written: Written, round: &mut Round) -> Result<(), Failure> {
-        let is_it =
-            |part: &&mut Part| part.partition == written.partition && part.topic == written.topic;
+        let is_it = |part: &&mut PartitionBatches| {
+            part.partition == written.partition && part.topic == written.topic
+        };
         let Some(part) = self.parts.iter_mut().find(is_it) else { return Ok(()) };
         match written.code {
             // A duplicate was written by an earlier attempt whose answer was lost.

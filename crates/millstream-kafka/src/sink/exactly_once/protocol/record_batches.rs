@@ -24,7 +24,7 @@ pub struct Packed {
 
 /// The batches of one partition.
 #[derive(Debug)]
-pub struct Part {
+pub struct PartitionBatches {
     /// The topic.
     pub topic: String,
     /// The partition.
@@ -53,7 +53,7 @@ pub struct Packing<'a> {
     /// How many partitions each topic has.
     partitions: &'a HashMap<String, usize>,
     places: HashMap<(&'a str, i32), usize>,
-    parts: Vec<Part>,
+    parts: Vec<PartitionBatches>,
 }
 
 /// The topics of rows, each once; `topic` is the table's option.
@@ -86,7 +86,7 @@ impl<'a> Packing<'a> {
 
     /// All rows, by partition. `topic` is the table's option.
     /// Errors: a row that cannot be sent, whatever the brokers say.
-    pub fn pack(mut self, topic: Option<&'a str>) -> Result<Vec<Part>, SinkError> {
+    pub fn pack(mut self, topic: Option<&'a str>) -> Result<Vec<PartitionBatches>, SinkError> {
         let all = self.rows;
         for (number, rows) in all.iter().enumerate() {
             for row in 0..rows.rows {
@@ -133,7 +133,12 @@ impl<'a> Packing<'a> {
         let parts = &mut self.parts;
         let place = *self.places.entry((topic, partition)).or_insert_with(|| {
             let batches = VecDeque::new();
-            parts.push(Part { topic: topic.to_owned(), partition, batches, sequence: 0 });
+            parts.push(PartitionBatches {
+                topic: topic.to_owned(),
+                partition,
+                batches,
+                sequence: 0,
+            });
             parts.len() - 1
         });
         let batches = &mut parts[place].batches;
@@ -150,9 +155,9 @@ impl<'a> Packing<'a> {
     }
 }
 
-impl Part {
+impl PartitionBatches {
     /// A part of one record whose value is `text`; the record is no row of the sink.
-    pub fn of_one_text(topic: String, text: &str) -> Self {
+    pub fn from_text(topic: String, text: &str) -> Self {
         let mut batch = RecordBatch::default();
         batch.push(&Record { key: None, value: Some(text.as_bytes()), headers: &[] });
         let batches = VecDeque::from([Packed { batch, largest: None }]);
