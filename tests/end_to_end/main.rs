@@ -21,6 +21,7 @@ mod millstream;
 mod oracle;
 mod spark;
 
+mod agreement;
 mod bad_input;
 mod batch_memory;
 mod bench;
@@ -55,7 +56,6 @@ mod secrets;
 mod several_sinks;
 mod spark_answers;
 mod spark_handover;
-mod spark_stateful;
 mod stateful_flows;
 mod triggers;
 mod windows;

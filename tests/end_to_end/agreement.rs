@@ -1,5 +1,8 @@
 //! Queries with state give what Spark gives for the same files, micro-batch by micro-batch: rows,
 //! watermarks, and how many rows were late. `tests/spark/stateful.py` has the queries.
+//!
+//! Tests start in the order of their names. This one takes minutes, so its name is an early one:
+//! otherwise it would run alone at the end.
 
 use std::process::Command;
 
