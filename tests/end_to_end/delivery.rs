@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::files_and_static::{put, sorted_lines};
 use crate::kafka;
-use crate::millstream::{Finished, Pipeline, Running, progress, table};
+use crate::millstream::{CRASH_AT, Finished, Pipeline, Running, progress, table};
 use crate::topics::sorted_values;
 
 const ROWS: usize = 10;
@@ -185,11 +185,9 @@ impl Flow {
         for expected in crashes {
             self.put_rows();
             let mut command = self.pipeline.command(self.flags());
-            command.env("MILLSTREAM_CRASH_AT", expected.step);
+            command.env(CRASH_AT, expected.step);
             let before = self.written_by(|| {
-                let finished = self.pipeline.spawn(command).wait(CRASH_LIMIT);
-                assert_eq!(finished.status.code(), None, "it did not crash: {finished:?}");
-                finished
+                self.pipeline.spawn(command).wait(CRASH_LIMIT).expect_crash(expected.step)
             });
             let before = expected.before.map(|_| before);
             let after = self.written_by(|| self.finish());

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::kafka::{self, Broker};
 use crate::live::{ASYNC, Numbers, PARTITIONS, STEPS, crashing_at, kills, some_time};
-use crate::millstream::{Finished, Pipeline, Running, table};
+use crate::millstream::{CRASH_AT, Pipeline, Running, table};
 use crate::proxy::{self, Cut};
 use crate::topics::Topics;
 use crate::{process, wait};
@@ -103,10 +103,6 @@ impl<'a> Copied<'a> {
     }
 }
 
-fn expect_crash(finished: &Finished) {
-    assert_eq!(finished.status.code(), None, "it did not crash: {finished:?}");
-}
-
 #[test]
 fn each_record_is_there_once_and_in_order() {
     let copied = Copied::new(kafka::shared(), "once_plain", &[]);
@@ -131,7 +127,7 @@ fn librdkafka_writes_each_record_once_and_in_order_too() {
     let copied = Copied::new(kafka::shared(), "once_librdkafka", &[LIBRDKAFKA]);
     copied.numbers.while_producing(|| {
         for step in STEPS {
-            expect_crash(&crashing_at(&copied.pipeline, step, 3).wait(wait::SOON));
+            crashing_at(&copied.pipeline, step, 3).wait(wait::SOON).expect_crash(step);
         }
     });
     copied.assert_exactly_once();
@@ -145,8 +141,8 @@ fn both_ways_of_writing_go_on_where_the_other_stopped() {
             for (way, step) in [("librdkafka", "before-commit"), ("own", "after-commit")] {
                 let setting = format!("target.kafka.millstream.transactions={way}");
                 let mut command = copied.pipeline.command(&["--set", &setting]);
-                command.env("MILLSTREAM_CRASH_AT", format!("{step}:{}", 1 + round * 3));
-                expect_crash(&copied.pipeline.spawn(command).wait(wait::SOON));
+                command.env(CRASH_AT, format!("{step}:{}", 1 + round * 3));
+                copied.pipeline.spawn(command).wait(wait::SOON).expect_crash(step);
             }
         }
     });
@@ -196,8 +192,7 @@ fn crash_at_each_step(copied: &Copied<'_>) {
         for step in STEPS {
             for kill in 0..kills(2) {
                 let nth = 1 + kill * 7 % 30;
-                let finished = crashing_at(&copied.pipeline, step, nth).wait(wait::SOON);
-                expect_crash(&finished);
+                crashing_at(&copied.pipeline, step, nth).wait(wait::SOON).expect_crash(step);
                 copied.assert_shows();
             }
         }
@@ -211,7 +206,8 @@ fn a_transaction_left_open_is_ended_by_a_restart() {
     copied.numbers.produce(100);
     copied.assert_exactly_once();
     copied.numbers.produce(100);
-    expect_crash(&crashing_at(&copied.pipeline, "before-commit", 1).wait(wait::SOON));
+    let step = "before-commit";
+    crashing_at(&copied.pipeline, step, 1).wait(wait::SOON).expect_crash(step);
     let filled = copied.topics.filled(&copied.output);
     assert!(filled > 200, "the transaction was filled: {filled}");
     assert_eq!(copied.seen()[0].len(), 100, "and is not visible");
@@ -519,7 +515,7 @@ fn rows_that_name_their_topic_are_there_once_too() {
         let crashing = crashing_at(&pipeline, step, 1);
         let numbers = round * 100..(round + 1) * 100;
         topics.produce_values("once_topics_in", numbers.map(|number| number.to_string()));
-        expect_crash(&crashing.wait(wait::SOON));
+        crashing.wait(wait::SOON).expect_crash(step);
     }
     pipeline.run_available();
     for (topic, first) in [(even, 0), (odd, 1)] {

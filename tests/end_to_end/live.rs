@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::millstream::{Pipeline, Running, table};
+use crate::millstream::{CRASH_AT, Pipeline, Running, table};
 use crate::topics::{OpenProducer, Record, Topics};
 use crate::wait;
 
@@ -132,9 +132,8 @@ impl Numbers<'_> {
         self.while_producing(|| {
             for step in steps {
                 for kill in 0..kills(1) {
-                    let finished = crashing_at(pipeline, step, 1 + kill * 3 % 10).wait(wait::SOON);
-                    let status = finished.status.code();
-                    assert_eq!(status, None, "it did not crash at {step}: {finished:?}");
+                    let running = crashing_at(pipeline, step, 1 + kill * 3 % 10);
+                    running.wait(wait::SOON).expect_crash(step);
                 }
             }
         });
@@ -209,6 +208,6 @@ pub fn some_time(round: u64, max_ms: u64) {
 /// Starts a run that ends itself when it comes to `step` for the `nth` time.
 pub fn crashing_at(pipeline: &Pipeline, step: &str, nth: u64) -> Running {
     let mut command = pipeline.command(&[]);
-    command.env("MILLSTREAM_CRASH_AT", format!("{step}:{nth}"));
+    command.env(CRASH_AT, format!("{step}:{nth}"));
     pipeline.spawn(command)
 }

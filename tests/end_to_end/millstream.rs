@@ -1,6 +1,7 @@
 //! The binary as a user runs it: a pipeline file in a directory, flags, output, exit status.
 
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +15,9 @@ use crate::{process, wait};
 
 /// How long a run that ends by itself may take, if a test does not say otherwise.
 const RUN_LIMIT: Duration = Duration::from_secs(120);
+
+/// Names the step at which a process is to end itself: `STEP`, or `STEP:N` for the Nth time.
+pub const CRASH_AT: &str = "MILLSTREAM_CRASH_AT";
 
 /// Writes a `CREATE TABLE` statement. `columns` is empty or stands in parentheses.
 pub fn table(name: &str, columns: &str, connector: &str, options: &[(&str, &str)]) -> String {
@@ -230,6 +234,22 @@ impl Finished {
     /// Fails, with what the process said, unless it ended with `code`.
     pub fn expect_exit(self, code: i32) -> Self {
         assert_eq!(self.status.code(), Some(code), "{}", self.said());
+        self
+    }
+
+    /// Fails, with what the process said, unless it ended itself at the crash point `step`, which
+    /// is written as in `MILLSTREAM_CRASH_AT`. The signal alone does not show that, since a stack
+    /// overflow raises the same one.
+    pub fn expect_crash(self, step: &str) -> Self {
+        let name = step.split(':').next().unwrap_or(step);
+        let last_words = format!("{CRASH_AT}: the process ends at {name}\n");
+        let at_step = self.stderr.contains(&last_words);
+        let signal = self.status.signal();
+        assert!(
+            signal == Some(libc::SIGABRT) && at_step,
+            "it did not crash at {step}: {}",
+            self.said()
+        );
         self
     }
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::millstream::{Finished, Pipeline, Running, table};
+use crate::millstream::{CRASH_AT, Finished, Pipeline, Running, table};
 use crate::{cache, kafka, oracle, process, wait};
 
 const BUCKET: &str = "lake";
@@ -148,7 +148,7 @@ impl Feed {
 
     fn start(&self, settings: Settings, crash_at: Option<&str>) -> Running {
         let mut command = self.pipeline.command(&["--trigger", "availableNow"]);
-        command.envs(settings).envs(crash_at.map(|step| ("MILLSTREAM_CRASH_AT", step)));
+        command.envs(settings).envs(crash_at.map(|step| (CRASH_AT, step)));
         self.pipeline.spawn(command)
     }
 
@@ -174,8 +174,7 @@ fn a_table_in_a_bucket_has_each_row_once_wherever_it_crashes() {
         "before-commit-entry:2",
     ] {
         feed.put(12);
-        let crashed = feed.start(server.settings(), Some(step)).wait(wait::SOON);
-        assert_eq!(crashed.status.code(), None, "{step}: it was to be killed: {}", crashed.stderr);
+        feed.start(server.settings(), Some(step)).wait(wait::SOON).expect_crash(step);
         feed.run(server.settings()).expect_success();
         assert_eq!(server.numbers(), feed.numbers().collect::<Vec<_>>(), "{step}");
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use millstream_store::env::Env;
 
 use crate::files_and_static::{data_files, sorted_lines};
-use crate::millstream::{Finished, Pipeline};
+use crate::millstream::{CRASH_AT, Finished, Pipeline};
 use crate::{old_kafka_checkpoints, oracle, wait};
 
 /// Stands in the text files of a fixture for the directory of its pipeline file.
@@ -271,10 +271,8 @@ fn leave(pipeline: &Pipeline, ended: Ended) -> Finished {
         Ended::Watching(_) | Ended::WithSnapshot => pipeline.command(&[]),
     };
     if let Ended::At(step) | Ended::Watching(step) = ended {
-        command.env("MILLSTREAM_CRASH_AT", step);
-        let finished = pipeline.spawn(command).wait(wait::SOON);
-        assert_eq!(finished.status.code(), None, "it did not crash at {step}: {finished:?}");
-        return finished;
+        command.env(CRASH_AT, step);
+        return pipeline.spawn(command).wait(wait::SOON).expect_crash(step);
     }
     let (last, hidden) = (pipeline.path("input/4.json"), pipeline.path("input/.4.json"));
     let has_snapshot = matches!(ended, Ended::WithSnapshot);

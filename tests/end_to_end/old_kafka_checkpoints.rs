@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::files_and_static::sorted_lines;
 use crate::kafka;
-use crate::millstream::{Finished, Pipeline};
+use crate::millstream::{CRASH_AT, Finished, Pipeline};
 use crate::old_checkpoints::{copied, copy, directory, fixtures, made, names, replaced};
 use crate::topics::{Record, sorted_values};
 use crate::wait;
@@ -64,7 +64,7 @@ fn run(pipeline: &Pipeline, crash: Option<&str>) -> Finished {
     let mut command = pipeline.command(&["--trigger", "availableNow"]);
     command.env("BROKER", kafka::shared().address());
     if let Some(step) = crash {
-        command.env("MILLSTREAM_CRASH_AT", step);
+        command.env(CRASH_AT, step);
     }
     pipeline.spawn(command).wait(wait::SOON)
 }
@@ -83,8 +83,7 @@ pub fn make_what_is_missing() {
         let topics = kafka::shared().topics();
         let output = format!("old_{kind}_out");
         topics.create(&output, 1);
-        let finished = run(&pipeline, Some(step));
-        assert_eq!(finished.status.code(), None, "it did not crash at {step}: {finished:?}");
+        run(&pipeline, Some(step)).expect_crash(step);
         for name in made(&pipeline) {
             let change = |bytes: &[u8]| replaced(bytes, &directory(&pipeline), "/FIXTURE");
             copy(&pipeline.path(&name), &fixture.join(&name), &change);

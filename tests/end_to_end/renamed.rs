@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::kafka;
-use crate::millstream::{Finished, Pipeline, table};
+use crate::millstream::{CRASH_AT, Finished, Pipeline, table};
 use crate::oracle;
 use crate::topics::sorted_values;
 use crate::wait;
@@ -161,8 +161,8 @@ fn a_flow_that_keeps_its_checkpoint_finds_its_record_under_another_name() {
     // It ends between the commit of its transaction and the entry in the log.
     std::fs::write(pipeline.path("a.sql"), sql("before")).expect("the directory is writable");
     let mut command = pipeline.bare_command(&["run", "a.sql", "--trigger", "availableNow"]);
-    command.args(flags).env("MILLSTREAM_CRASH_AT", "after-commit:1");
-    assert_eq!(pipeline.spawn(command).wait(wait::SOON * 2).status.code(), None);
+    command.args(flags).env(CRASH_AT, "after-commit:1");
+    pipeline.spawn(command).wait(wait::SOON * 2).expect_crash("after-commit:1");
     run(&pipeline, "a.sql", &sql("after"), &flags).expect_success();
     assert_eq!(sorted_values(&topics.read("kept_out")), expected(ROWS));
 }

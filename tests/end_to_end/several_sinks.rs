@@ -104,8 +104,7 @@ fn a_crash_at_any_step_loses_and_doubles_nothing_in_either_sink() {
         for step in STEPS {
             for kill in 0..kills(1) * 2 {
                 let nth = 1 + kill * 3 % 10;
-                let finished = crashing_at(&split.pipeline, step, nth).wait(wait::SOON);
-                assert_eq!(finished.status.code(), None, "no crash at {step}: {finished:?}");
+                crashing_at(&split.pipeline, step, nth).wait(wait::SOON).expect_crash(step);
             }
         }
     });
@@ -149,8 +148,7 @@ fn files_and_a_table_have_each_record_once() {
     ));
     numbers.while_producing(|| {
         for step in STEPS.iter().filter(|step| **step != "after-offsets") {
-            let finished = crashing_at(&pipeline, step, 2).wait(wait::SOON);
-            assert_eq!(finished.status.code(), None, "no crash at {step}: {finished:?}");
+            crashing_at(&pipeline, step, 2).wait(wait::SOON).expect_crash(step);
         }
     });
     pipeline.run_available();
