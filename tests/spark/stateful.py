@@ -8,8 +8,9 @@ Cases whose rows are all in time are also run here with the input cut into files
 times, and must end with Spark's rows each time.
 
 Of each case it is said before what has to come out: `equal`; `different`, where a difference is
-known; `refused` by both; `pending`, which Spark runs and Millstream refuses as yet. Ends with
-status 1 if anything else comes out.
+known; `refused` by both; `pending`, which Spark runs and Millstream refuses as yet. A case that is
+not `equal` says what it expects of either side: the rows that only one of them has, and the words of
+a refusal. Ends with status 1 if anything else comes out, an error of another kind among that.
 """
 
 import argparse
@@ -95,16 +96,18 @@ class Trial:
 
     def difference(self):
         """Lines that say what differs; none if nothing does."""
-        ours = None
+        ours, case = None, self.case
         for _ in self.steps():
-            theirs = self.spark.run()
+            theirs = outcome(self.spark, case.spark_refuses)
             ours = ours or self.millstream(self.directory / "ours", self.data.paths)
-            own = ours.run()
-        if not self.case.why and not compare.all_rows(theirs):
+            own = outcome(ours, case.refuses)
+        if not case.differs and not case.spark_refuses and not compare.all_rows(theirs):
             return ["Spark finds no rows: the case shows nothing"]
         found = compare.micro_batches_differ(theirs, own)
-        for number in range(self.arguments.cuts if self.case.recut else 0):
+        for number in range(self.arguments.cuts if case.recut else 0):
             found += self.recut(number, theirs)
+        if case.refuses and not case.spark_refuses:
+            ours.validate_as_batch()
         return found
 
     def recut(self, number, theirs):
@@ -118,56 +121,51 @@ class Trial:
         found = compare.rows_differ(compare.all_rows(theirs), compare.all_rows(own))
         return [f"cut {number} ({len(own)} micro-batches):", *found] if found else []
 
-    def refusals(self):
-        """Lines for the engines that take the query; none if both refuse it."""
-        ours = self.millstream(self.directory / "ours", self.data.paths)
-        found = []
-        for _ in self.steps():
-            found += accepted("Spark", self.spark.run) + accepted("Millstream", ours.run)
-        return found
 
-    def pending(self):
-        """Lines that say why the case is not one that only Spark can run; none if it is."""
-        for _ in self.steps():
-            theirs = self.spark.run()
-        if not compare.all_rows(theirs):
-            return ["Spark finds no rows: the case shows nothing"]
-        if self.case.here == "":
+def outcome(run, refusal):
+    """The micro-batches of a run so far; none where the engine has to refuse it with `refusal`."""
+    try:
+        ran = run.run()
+    except EngineError as error:
+        if refusal and error.refused and refusal in str(error):
             return []
-        ours = self.millstream(self.directory / "ours", self.data.paths)
-        ours.validate_as_batch()
-        return accepted("Millstream", ours.run)
+        if refusal:
+            raise EngineError(error.engine, f"does not refuse it with {refusal!r}: {error}") from error
+        raise
+    if refusal:
+        raise EngineError(run.engine, f"accepts what it has to refuse with {refusal!r}")
+    return ran
 
 
-def accepted(engine, run):
-    """Lines that say so if `run` does not end with the engine refusing its query."""
-    try:
-        run()
-    except EngineError as error:
-        return [] if error.refused else [str(error)]
-    return [f"{engine} accepts the query"]
-
-
-def found_in(trial, expected):
-    """Lines that say what speaks against an equal result, or against a refusal."""
-    try:
-        if expected == "refused":
-            return trial.refusals()
-        return trial.pending() if expected == "pending" else trial.difference()
-    except EngineError as error:
-        return [str(error)]
+def says_what_it_expects(expected, case):
+    """Whether a case states what makes it one of these, and nothing else."""
+    stated = (bool(case.spark_refuses), bool(case.refuses), bool(case.differs))
+    return stated in {
+        "equal": [(False, False, False)],
+        "different": [(False, False, True), (True, False, True)],
+        "refused": [(True, True, False)],
+        "pending": [(False, True, True)],
+    }[expected]
 
 
 def check(spark, arguments, work, expected, case):
     """Runs a case and tells what came out; whether that was expected."""
     began = time.monotonic()
-    found = found_in(Trial(spark, arguments, work, case), expected)
-    good = bool(found) == (expected == "different")
-    verdict = f"{expected}, as expected" if good else f"NOT {expected}"
+    error, found = [], []
+    try:
+        found = Trial(spark, arguments, work, case).difference()
+    except EngineError as raised:
+        error = [str(raised)]
+    if not says_what_it_expects(expected, case):
+        error.append(f"the case does not say what a case that is {expected} expects")
+    good = not error and found == list(case.differs)
+    verdict = f"{expected}, as expected" if good else f"NOT {expected} as it says"
     why = f": {case.why}" if case.why else ""
     lines = [f"{case.name}: {verdict} ({time.monotonic() - began:.1f} s){why}"]
-    if found:
-        lines += [case.query, *found, ""]
+    if not good:
+        lines += [case.query, *error, *found]
+        lines += ["it expects:", *case.differs] if case.differs else []
+        lines.append("")
     print("\n".join(lines), flush=True)
     return good
 

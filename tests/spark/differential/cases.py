@@ -37,6 +37,13 @@ class Case:
     recut: bool = False
     # Why it differs, where that is known.
     why: str = ""
+    # What differs, where that is known: the lines of `compare`, which show the rows of both sides.
+    # A side that refuses the query has no micro-batches.
+    differs: tuple = ()
+    # A part of what an engine says that has to refuse the query, "" where it must run it: Spark,
+    # in which the condition's name in brackets counts, and Millstream.
+    spark_refuses: str = ""
+    refuses: str = ""
 
     def frame(self, session):
         """The query as a streaming frame of Spark."""

@@ -44,7 +44,8 @@ def micro_batches_differ(spark, ours):
         if theirs is None or own is None:
             side, only = ("Spark", theirs) if own is None else ("here", own)
             found.append(f"micro-batch {only.id}: {side} only, with {only.input_rows} rows in, "
-                         f"watermark {only.watermark}, {only.dropped} rows late, rows {only.rows}")
+                         f"watermark {only.watermark}, {only.dropped} rows late, "
+                         f"rows {sorted(only.rows, key=json.dumps)}")
             continue
         number = own.id
         for fact in ("watermark", "dropped"):

@@ -63,6 +63,8 @@ class Input:
 class SparkRun:
     """The query on Spark, in a session of its own, which shares the context."""
 
+    engine = "Spark"
+
     def __init__(self, spark, case, directory, paths):
         self.session = spark.newSession()
         self.case, self.directory = case, Path(directory)
@@ -120,6 +122,8 @@ class SparkRun:
 
 class MillstreamRun:
     """The query in a pipeline file."""
+
+    engine = "Millstream"
 
     def __init__(self, binary, query, case, directory, paths, columns):
         self.binary, self.directory, self.ran = binary, Path(directory), []

@@ -3,9 +3,61 @@
 from .cases import KEYED, T, TWICE, Case, rows
 from .operators import ENDLESS, SESSION
 
+NO_WATERMARK = ("Invalid streaming output mode: append. This output mode is not supported for "
+                "streaming aggregations without watermark")
+SESSION_UPDATE = ("Invalid streaming output mode: update. This output mode is not supported for "
+                  "session window streaming aggregations")
+NO_EVENT_TIME = ("with outputMode 'append' a group is published when it is complete, but no GROUP BY "
+                 "expression is an event time with a watermark")
+NO_SESSION_UPDATE = "outputMode 'update' with session_window over a stream is not supported"
+NO_SESSION_END = ("with outputMode 'append' session_window needs a watermark, without which no "
+                  "session ever ends")
+TWICE_ONLY = "Detected pattern of possible 'correctness' issue due to global watermark"
+SORTED_ONLY = "Sorting is not supported on streaming DataFrames/Datasets"
+
+# What Spark and Millstream say of each.
+WORDS = {
+    "append_without_watermark": (NO_WATERMARK, NO_EVENT_TIME),
+    "append_without_event_time": (NO_WATERMARK, NO_EVENT_TIME),
+    "append_of_other_time": (NO_WATERMARK, NO_EVENT_TIME),
+    "distinct_values": (
+        "Distinct aggregations are not supported",
+        "count(DISTINCT ...) over a stream is not supported"),
+    "twice_update": (
+        TWICE_ONLY,
+        "outputMode 'update' is for a query with one operator that keeps state"),
+    "twice_complete": (
+        TWICE_ONLY,
+        "outputMode 'complete' is for a query with one operator that keeps state"),
+    "complete_without_aggregate": (
+        "complete. This output mode is not supported for no streaming",
+        "outputMode 'complete' is for aggregations, and this query has none"),
+    "sorted": (SORTED_ONLY, "ORDER BY over a stream would have to wait for its end"),
+    "sorted_update": (SORTED_ONLY, "ORDER BY over a stream would have to wait for its end"),
+    "session_update": (SESSION_UPDATE, NO_SESSION_UPDATE),
+    "session_without_watermark_update": (SESSION_UPDATE, NO_SESSION_UPDATE),
+    "session_without_watermark_append": (NO_WATERMARK, NO_SESSION_END),
+    "session_of_other_time_append": (NO_WATERMARK, NO_SESSION_END),
+    "session_of_other_time_update": (SESSION_UPDATE, NO_SESSION_UPDATE),
+    "join_update": (
+        "join between two streaming DataFrames/Datasets is not supported in Update",
+        "outputMode 'update' with a join of two streams is not supported"),
+    "outer_join_without_bound": (
+        "not supported without a watermark in the join keys",
+        "an outer join publishes a row of the left stream without a partner when none can come"),
+    "first_rows_update": ("Limits are not supported", "LIMIT over a stream is not supported"),
+    "ranked": (
+        "[NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING]",
+        "`row_number` OVER a window over a stream is not supported"),
+    "window_of_months": (
+        "Intervals greater than a month is not supported",
+        "a window of months has no fixed length"),
+}
+
 
 def refused(name, query, mode="append"):
-    return Case(name, query, mode=mode, events={"t": [rows(1)]})
+    spark, ours = WORDS.get(name, ("", ""))
+    return Case(name, query, mode=mode, events={"t": [rows(1)]}, spark_refuses=spark, refuses=ours)
 
 
 REFUSED = [
