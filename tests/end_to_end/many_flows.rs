@@ -42,7 +42,8 @@ fn a_thousand_flows_raise_their_limit_and_share_their_threads() {
         }
         next == FLOWS
     });
-    assert!(threads_max < 200, "{threads_max} threads");
+    // The eight threads that the flows share are among them: fewer were not counted.
+    assert!((9..200).contains(&threads_max), "{threads_max} threads");
     running.interrupt();
     let finished = running.wait(PATIENCE).without_internals().expect_success();
     assert_eq!(finished.stderr.matches(": stopped after").count(), FLOWS);
