@@ -124,6 +124,20 @@ impl OpenProducer {
     }
 }
 
+/// A consumer of committed records that stays connected.
+pub struct OpenReader(BaseConsumer);
+
+impl OpenReader {
+    /// Waits for the next record.
+    pub fn next(&self) -> Received {
+        match self.0.poll(REQUEST_LIMIT) {
+            Some(Ok(message)) => Received::from_message(&message),
+            Some(Err(error)) => panic!("reading on: {error}"),
+            None => panic!("reading on: nothing came for {} s", REQUEST_LIMIT.as_secs()),
+        }
+    }
+}
+
 /// Topics and records of one broker.
 pub struct Topics {
     servers: String,
@@ -225,6 +239,21 @@ impl Topics {
     /// A producer for many rounds: making one takes half a second.
     pub fn open_producer(&self) -> OpenProducer {
         OpenProducer(self.producer())
+    }
+
+    /// A consumer of what is written to a topic from now on.
+    pub fn open_reader(&self, topic: &str) -> OpenReader {
+        let mut config = config(&self.servers);
+        config.set("group.id", "millstream-tests-reader").set("enable.auto.commit", "false");
+        config.set("isolation.level", "read_committed").set("fetch.wait.max.ms", "20");
+        let consumer: BaseConsumer = config.create().expect("a consumer can be made");
+        let mut ends = TopicPartitionList::new();
+        for (partition, end) in self.ends(topic) {
+            let end = Offset::Offset(end);
+            ends.add_partition_offset(topic, partition, end).expect("it is valid");
+        }
+        consumer.assign(&ends).expect("partitions can be assigned");
+        OpenReader(consumer)
     }
 
     /// Writes `values` to partition 0.

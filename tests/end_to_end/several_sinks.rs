@@ -12,7 +12,7 @@ use crate::kafka::{self, Broker};
 use crate::live::{ASYNC, Numbers, PARTITIONS, STEPS, crashing_at, kills};
 use crate::millstream::{Pipeline, Running, table};
 use crate::oracle;
-use crate::topics::Topics;
+use crate::topics::{OpenReader, Record, Topics};
 use crate::wait;
 
 /// A flow that writes the numbers of a topic which end in 3 to another topic, and all of them to a
@@ -125,6 +125,48 @@ fn an_alert_is_out_long_before_the_table_commits() {
     // Killed now, the table lacks what the topic has.
     running.kill();
     split.assert_exactly_once();
+}
+
+/// An alert may take so many times as long as a record that is only written and read: it is read
+/// and written once more in between, in a transaction. With no reason to wait it takes two to four
+/// times as long; the rest is for a busy machine.
+const ALERT_TAKES_TIMES_MAX: u32 = 10;
+
+#[test]
+fn an_alert_takes_few_times_as_long_as_a_bare_write_and_read() {
+    let broker = kafka::shared();
+    let split = Split::new(broker, "split_soon", &[("commitInterval", "30s")]);
+    let topics = broker.topics();
+    topics.create("split_bare", 1);
+    let producer = topics.open_producer();
+    let (bare, alerts) = (topics.open_reader("split_bare"), topics.open_reader(&split.alerts));
+    let round_trip = |topic: &str, reader: &OpenReader, number: u64| {
+        let text = format!("{number:06}");
+        let ((), took) = wait::timed(|| {
+            producer.produce(topic, [Record::of(text.clone()).to(0)]);
+            assert_eq!(reader.next().value(), text);
+        });
+        took
+    };
+    let running = split.pipeline.start(&[]);
+    // The first ones wait for connections.
+    let rounds = 0..35_u64;
+    let (mut of_bare, mut of_alerts) = (Vec::new(), Vec::new());
+    for number in rounds.map(|round| round * 10 + 3) {
+        of_bare.push(round_trip("split_bare", &bare, number));
+        of_alerts.push(round_trip(&split.numbers.topic, &alerts, number));
+    }
+    let [of_bare, of_alerts] = [of_bare, of_alerts].map(|mut took| {
+        took.drain(..5);
+        took.sort();
+        took[took.len() / 2]
+    });
+    println!("median of a bare record {of_bare:?}, of an alert {of_alerts:?}");
+    assert!(
+        of_alerts < of_bare * ALERT_TAKES_TIMES_MAX,
+        "an alert takes {of_alerts:?}, a record that is only written and read {of_bare:?}"
+    );
+    running.stop().expect_success();
 }
 
 #[test]
