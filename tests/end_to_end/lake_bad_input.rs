@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::bad_input::SmallDisk;
+use crate::bad_input::{Shortage, SmallDisk};
 use crate::millstream::{Finished, Pipeline, table};
 use crate::{oracle, process, wait};
 
@@ -99,26 +99,25 @@ fn a_directory_that_may_not_be_written_is_named() {
 
 #[test]
 fn a_full_disk_stops_the_flow_and_loses_nothing() {
-    let pipeline = into_delta("(n BIGINT, s STRING)", &[("compression", "none")]);
-    let files = 40;
-    for file in 0..files {
-        let line = |n: u64| format!("{{\"n\":{n},\"s\":\"{:0>500}\"}}\n", n * 7919);
-        let lines: String = (file * 20..(file + 1) * 20).map(line).collect();
-        put(&pipeline, &format!("{file:03}.json"), &lines);
-    }
-    let Some(disk) = SmallDisk::mount(pipeline.path("lake")) else {
+    for shortage in Shortage::all(4 * 1024) {
+        let pipeline = into_delta("(n BIGINT, s STRING)", &[("compression", "none")]);
+        let files = 40;
+        for file in 0..files {
+            let line = |n: u64| format!("{{\"n\":{n},\"s\":\"{:0>500}\"}}\n", n * 7919);
+            let lines: String = (file * 20..(file + 1) * 20).map(line).collect();
+            put(&pipeline, &format!("{file:03}.json"), &lines);
+        }
         let mut command = pipeline.command(&AVAILABLE);
-        process::limit_file_size(&mut command, 4 * 1024);
+        let disk = shortage.begin(pipeline.path("lake"), &mut command);
         let finished = pipeline.spawn(command).wait(wait::SOON).without_internals();
-        finished.expect_exit(1).says(&["lake/table", "too large"]);
-        return;
-    };
-    run(&pipeline).expect_exit(1).says(&["lake/table", "space"]);
-    let so_far = rows_of(&pipeline.path("lake/table"));
-    assert!(so_far < files * 20 && so_far.is_multiple_of(20), "whole commits: {so_far}");
-    disk.grow();
-    run(&pipeline).expect_success();
-    assert_eq!(rows_of(&pipeline.path("lake/table")), files * 20);
+        finished.expect_exit(1).says(&["lake/table", shortage.reason()]);
+        let so_far = rows_of(&pipeline.path("lake/table"));
+        assert!(so_far < files * 20 && so_far.is_multiple_of(20), "whole commits: {so_far}");
+
+        disk.iter().for_each(SmallDisk::grow);
+        run(&pipeline).expect_success();
+        assert_eq!(rows_of(&pipeline.path("lake/table")), files * 20);
+    }
 }
 
 #[test]
