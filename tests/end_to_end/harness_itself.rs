@@ -7,7 +7,7 @@ use crate::bad_input::{Shortage, SmallDisk};
 use crate::kafka::{self, Broker};
 use crate::spark::{Relay, Spark};
 use crate::topics::{Record, sorted_values};
-use crate::{process, wait};
+use crate::{cache, oracle, process, program, wait};
 
 #[test]
 fn records_come_back_as_they_went() {
@@ -115,6 +115,14 @@ fn disks_and_files_can_be_made_small() {
     assert!(can_write(&second, |_| ()));
     drop(disk);
     assert!(!first.exists(), "it is unmounted");
+}
+
+#[test]
+fn the_engines_that_judge_tables_agree_and_see_each_difference() {
+    let mut python = Command::new(oracle::installed().join("bin/python"));
+    python.arg(cache::repository().join("tests/lake/selftest.py"));
+    python.env("PYTHONDONTWRITEBYTECODE", "1");
+    program::run("checking tests/lake/oracle.py", python, "").unwrap();
 }
 
 #[test]
