@@ -113,6 +113,12 @@ pub fn sorted_values(records: &[Received]) -> Vec<String> {
 pub struct OpenProducer(BaseProducer<CountRefused>);
 
 impl OpenProducer {
+    /// Hands a record to the client and waits for nothing: [`Self::produce`] asks for
+    /// acknowledgements in steps of a tenth of a second, which is long where time is measured.
+    pub fn send(&self, topic: &str, record: &Record) {
+        send(&self.0, topic, record);
+    }
+
     /// Writes `records` and waits until all are acknowledged.
     pub fn produce(&self, topic: &str, records: impl IntoIterator<Item = Record>) {
         for record in records {

@@ -143,7 +143,7 @@ fn an_alert_takes_few_times_as_long_as_a_bare_write_and_read() {
     let round_trip = |topic: &str, reader: &OpenReader, number: u64| {
         let text = format!("{number:06}");
         let ((), took) = wait::timed(|| {
-            producer.produce(topic, [Record::of(text.clone()).to(0)]);
+            producer.send(topic, &Record::of(text.clone()).to(0));
             assert_eq!(reader.next().value(), text);
         });
         took

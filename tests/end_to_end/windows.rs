@@ -267,5 +267,7 @@ fn first_numbers(counts: &Counts) -> Option<[u64; 2]> {
     let total: u64 = windows().map(|(_, total)| total).sum();
     let sum_of_first = |count: u64| count * count.saturating_sub(1) / 2;
     let pairs = (0..=rows / 2).map(|fewer| [fewer, rows - fewer]);
-    pairs.into_iter().find(|pair| pair.iter().map(|count| sum_of_first(*count)).sum::<u64>() == total)
+    pairs
+        .into_iter()
+        .find(|pair| pair.iter().map(|count| sum_of_first(*count)).sum::<u64>() == total)
 }
