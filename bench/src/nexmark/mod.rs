@@ -3,22 +3,21 @@
 //!
 //! A topic is filled with the events. Each query is run over them once into a Delta table, which is
 //! read back and compared with what a plain computation gives; then it is timed, into `noop`, and
-//! its rows are counted. A query whose result is wrong fails the benchmark, when all others have
-//! been run. One that the engine refuses is told as such, with the engine's words.
+//! its rows are counted. A query whose result is wrong, or that wrote nothing while it was timed,
+//! fails the benchmark, when all others have been run. One that the engine refuses is told as such,
+//! with the engine's words.
 //!
 //! What is counted are all events of the topic, also those of kinds that a query passes over, as
 //! the suite does.
 
+mod by_clock;
 mod events;
 mod expected;
 mod queries;
 mod rows;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use arrow::array::AsArray;
-use arrow::datatypes::Int64Type;
 use millstream_store::env::Env;
 use millstream_testkit::{error as kit, program};
 use serde::Serialize;
@@ -36,6 +35,8 @@ use rows::Rows;
 const NAME: &str = "nexmark";
 /// The status of a program whose pipeline file is wrong.
 const REFUSED: i32 = 2;
+/// How the writer takes what is there, and ends.
+const ONCE: &[(&str, &str)] = &[("trigger", "availableNow")];
 /// Characters of a query's name.
 const WIDTH: usize = 16;
 
@@ -78,6 +79,8 @@ struct Summary {
     events_per_s: f64,
     events_per_busy_core_second: f64,
     peak_rss_mb: f64,
+    /// Of the round that wrote the fewest.
+    rows_out_min: u64,
     published_flink_1_per_core: Option<f64>,
     published_flink_2_per_core: Option<f64>,
     published_risingwave_per_core: Option<f64>,
@@ -219,33 +222,21 @@ impl Bench<'_> {
         self.testbed.with_directory(query.name, |directory| {
             let table = directory.join("table");
             let path = table.display().to_string();
-            let options = sql_options(&[("path", &path), ("trigger", "availableNow")], &[]);
+            let own = if query.is_by_clock() { by_clock::SINK } else { ONCE };
+            let options = sql_options(&[own, &[("path", &path)]].concat(), &[]);
             let pipeline = query
                 .pipeline(&self.testbed.source(self.topic), &format!("delta OPTIONS ({options})"));
-            self.testbed.run_to_end(&pipeline, directory, self.flags.events)?;
             match expected(query.name, self.events()) {
-                Expected::Rows(rows) => self.compare_rows(&table, rows).map(|()| Some(rows.count)),
-                Expected::AtMost(counts) => self.compare_counts(&table, counts).map(|()| None),
+                Expected::Rows(rows) => {
+                    self.testbed.run_to_end(&pipeline, directory, self.flags.events)?;
+                    self.compare_rows(&table, rows).map(|()| Some(rows.count))
+                }
+                Expected::Bids(bids) => {
+                    by_clock::check(self.testbed, &pipeline, directory, &table, bids)?;
+                    Ok(None)
+                }
             }
         })
-    }
-
-    /// Errors if the table has more bids of a bidder than `left`.
-    fn compare_counts(&self, table: &Path, mut left: BTreeMap<i64, i64>) -> Result<(), Error> {
-        read_back::table(&self.testbed.env, table, &["bidder", "bid_count"], |rows| {
-            let bidders = rows.column(0).as_primitive::<Int64Type>().values();
-            let counts = rows.column(1).as_primitive::<Int64Type>().values();
-            for (bidder, count) in bidders.iter().zip(counts) {
-                *left.entry(*bidder).or_default() -= count;
-            }
-        })?;
-        match left.iter().find(|(_, left)| **left < 0) {
-            None => Ok(()),
-            Some((bidder, left)) => {
-                let problem = format!("bidder {bidder} has {} bids too many", -left);
-                Err(Error::Result { path: table.to_owned(), problem })
-            }
-        }
     }
 
     fn compare_rows(&self, table: &Path, expected: Rows) -> Result<(), Error> {
@@ -267,7 +258,9 @@ impl Bench<'_> {
 
     fn noop_pipeline(&self, query: &Query) -> String {
         let source = self.testbed.source(self.topic);
-        query.pipeline(&source, "noop OPTIONS ('trigger' = 'availableNow')")
+        let update: &[_] = if query.is_by_clock() { &[("outputMode", "update")] } else { &[] };
+        let options = sql_options(&[ONCE, update].concat(), &[]);
+        query.pipeline(&source, &format!("noop OPTIONS ({options})"))
     }
 
     fn round(
@@ -281,8 +274,7 @@ impl Bench<'_> {
             self.testbed.run_to_end(&self.noop_pipeline(query), directory, self.flags.events)
         })?;
         let rows_out = told.iter().map(|told| told.rows_out).sum();
-        if let Some(rows) = rows.filter(|rows| *rows != rows_out) {
-            let problem = format!("{rows_out} rows in round {round}, but {rows} expected");
+        if let Some(problem) = wrong_rows(round, rows_out, rows) {
             return Err(Error::Result { path: PathBuf::from("noop"), problem });
         }
         Ok(self.line(query, round, &took, rows_out))
@@ -306,6 +298,15 @@ impl Bench<'_> {
     }
 }
 
+/// What is wrong with the number of rows of a round. A query that wrote nothing has not been timed.
+fn wrong_rows(round: u32, rows_out: u64, expected: Option<u64>) -> Option<String> {
+    if rows_out == 0 {
+        return Some(format!("no rows in round {round}"));
+    }
+    let expected = expected.filter(|rows| *rows != rows_out)?;
+    Some(format!("{rows_out} rows in round {round}, but {expected} expected"))
+}
+
 fn summary(query: &'static Query, lines: &[NexmarkLine]) -> Summary {
     let of = |value: fn(&NexmarkLine) -> f64, decimals| {
         report::rounded(report::median(lines.iter().map(value)), decimals)
@@ -318,6 +319,7 @@ fn summary(query: &'static Query, lines: &[NexmarkLine]) -> Summary {
         events_per_s: of(|line| line.events_per_s, 0),
         events_per_busy_core_second: of(|line| line.events_per_busy_core_second, 0),
         peak_rss_mb: of(|line| line.peak_rss_mb, 1),
+        rows_out_min: lines.iter().map(|line| line.rows_out).min().unwrap_or_default(),
         published_flink_1_per_core: thousands(query.published.flink_1),
         published_flink_2_per_core: thousands(query.published.flink_2),
         published_risingwave_per_core: thousands(query.published.risingwave),
@@ -326,8 +328,8 @@ fn summary(query: &'static Query, lines: &[NexmarkLine]) -> Summary {
 
 fn table_head() -> String {
     format!(
-        "{:<WIDTH$} {:>9} {:>17} {:>9}   published, k/s per core: {:>8} {:>9} {:>10}",
-        "", "k/s", "k/s per busy core", "RSS MB", "Flink 1", "Flink 2", "RisingWave"
+        "{:<WIDTH$} {:>9} {:>17} {:>9} {:>9}   published, k/s per core: {:>8} {:>9} {:>10}",
+        "", "k/s", "k/s per busy core", "RSS MB", "rows out", "Flink 1", "Flink 2", "RisingWave"
     )
 }
 
@@ -335,14 +337,29 @@ fn table_row(summary: &Summary) -> String {
     let k = |events: f64| format!("{:.1}", events / 1e3);
     let published = |events: Option<f64>| events.map_or_else(|| "-".to_owned(), k);
     format!(
-        "{:<WIDTH$} {:>9} {:>17} {:>9.1}   {:<24} {:>8} {:>9} {:>10}",
+        "{:<WIDTH$} {:>9} {:>17} {:>9.1} {:>9}   {:<24} {:>8} {:>9} {:>10}",
         summary.configuration,
         k(summary.events_per_s),
         k(summary.events_per_busy_core_second),
         summary.peak_rss_mb,
+        summary.rows_out_min,
         "",
         published(summary.published_flink_1_per_core),
         published(summary.published_flink_2_per_core),
         published(summary.published_risingwave_per_core)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_that_wrote_nothing_or_other_rows_is_wrong() {
+        let said = |rows_out, expected| wrong_rows(2, rows_out, expected).unwrap_or_default();
+        assert_eq!(said(0, None), "no rows in round 2");
+        assert_eq!(said(0, Some(0)), "no rows in round 2");
+        assert_eq!(said(7, Some(8)), "7 rows in round 2, but 8 expected");
+        assert_eq!((said(7, None), said(7, Some(7))), (String::new(), String::new()));
+    }
 }

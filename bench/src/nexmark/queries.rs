@@ -168,6 +168,12 @@ pub const QUERIES: &[Query] = &[
 ];
 
 impl Query {
+    /// Whether its windows are those of the clock: then nobody knows when they close, so that it is
+    /// timed with the groups that each micro-batch has changed, and checked once all have closed.
+    pub fn is_by_clock(&self) -> bool {
+        self.name == "q12"
+    }
+
     /// The pipeline file; `source` and `sink` are connectors with their options.
     pub fn pipeline(&self, source: &str, sink: &str) -> String {
         format!(
