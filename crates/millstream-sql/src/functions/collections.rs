@@ -1,5 +1,7 @@
 //! Functions of arrays and maps.
 
+use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::builder::BinaryBuilder;
@@ -7,7 +9,7 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, n
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{SortOptions, interleave, sort_to_indices, take};
 use arrow::datatypes::{DataType, FieldRef, Int32Type, Int64Type, UInt32Type};
-use arrow::row::{RowConverter, SortField};
+use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use super::common_types::common_type;
@@ -242,15 +244,21 @@ fn sorted(args: &Arguments, order: impl Fn(usize) -> Option<SortOptions>) -> Res
     let DataType::List(item) = list.data_type() else {
         return exec_err!("a list has items");
     };
+    let nested = if item.data_type().is_nested() { Some(NestedOrder::of(list)?) } else { None };
     let mut indices: Vec<u32> = Vec::with_capacity(list.values().len());
     let mut offsets = vec![0];
     let mut valid = Vec::with_capacity(args.rows);
     for row in 0..args.rows {
         let order = order(row).filter(|_| list.is_valid(row));
-        if order.is_some() {
-            let start = list.value_offsets()[row] as u32;
-            let sorted = sort_to_indices(&list.value(row), order, None)?;
-            indices.extend(sorted.values().iter().map(|index| index + start));
+        if let Some(order) = order {
+            let (start, end) = (list.value_offsets()[row] as u32, list.value_offsets()[row + 1]);
+            match &nested {
+                Some(nested) => indices.extend(nested.sorted(start..end as u32, order)),
+                None => {
+                    let sorted = sort_to_indices(&list.value(row), Some(order), None)?;
+                    indices.extend(sorted.values().iter().map(|index| index + start));
+                }
+            }
         }
         valid.push(order.is_some());
         offsets.push(indices.len() as i32);
@@ -260,6 +268,39 @@ fn sorted(args: &Arguments, order: impl Fn(usize) -> Option<SortOptions>) -> Res
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
     let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
     Ok(Arc::new(ListArray::try_new(Arc::clone(item), offsets, items, nulls)?))
+}
+
+/// The order of structs and lists, which Arrow's sort does not know. As in Spark, a null inside of
+/// one is less than everything else, wherever a null beside them stands.
+struct NestedOrder<'a> {
+    values: &'a ArrayRef,
+    rows: Rows,
+}
+
+impl<'a> NestedOrder<'a> {
+    /// Of the items of all lists.
+    fn of(lists: &'a ListArray) -> Result<Self> {
+        let values = lists.values();
+        let rows = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
+        let rows = rows.convert_columns(&[Arc::clone(values)])?;
+        Ok(Self { values, rows })
+    }
+
+    fn sorted(&self, range: Range<u32>, order: SortOptions) -> Vec<u32> {
+        let is_null = |index: u32| self.values.is_null(index as usize);
+        let mut indices: Vec<_> = range.collect();
+        indices.sort_by(|&left, &right| match (is_null(left), is_null(right)) {
+            (true, true) => Ordering::Equal,
+            (true, false) if order.nulls_first => Ordering::Less,
+            (false, true) if !order.nulls_first => Ordering::Less,
+            (true, false) | (false, true) => Ordering::Greater,
+            (false, false) => {
+                let ascending = self.rows.row(left as usize).cmp(&self.rows.row(right as usize));
+                if order.descending { ascending.reverse() } else { ascending }
+            }
+        });
+        indices
+    }
 }
 
 /// With ANSI mode on, the size of NULL is NULL.
