@@ -24,6 +24,7 @@ mod numbers;
 mod operators;
 mod parts;
 mod pattern;
+mod rankings;
 mod regex;
 mod rules;
 mod sequences;
@@ -87,6 +88,7 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
     functions.extend(aggregates::functions());
     let functions = builder.window_functions().get_or_insert_default();
     functions.extend(datafusion_spark::all_default_window_functions());
+    functions.extend(rankings::functions());
     builder.with_type_planner(Arc::new(SparkTypes)).with_analyzer_rules(analyzer)
 }
 
