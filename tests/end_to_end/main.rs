@@ -46,6 +46,7 @@ mod kafka_starts;
 mod lake;
 mod lake_bad_input;
 mod many_flows;
+mod nexmark;
 mod object_store;
 mod old_checkpoints;
 mod old_kafka_checkpoints;
