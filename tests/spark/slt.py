@@ -2,8 +2,11 @@
 
     slt.py FILE...
 
-Records after `onlyif millstream` are left out: there the answers differ on purpose. Values are
-shown as `CAST(x AS STRING)` shows them. Ends with status 1 if an answer differs.
+Records after `onlyif millstream` are left out: there the answers differ on purpose, and what Spark
+answers is a record after `onlyif spark`, or a comment says why Spark is not asked: `# Spark: another
+clock`. A record that has to fail says with which error: of `onlyif spark` in the record itself, of
+others in a comment `# Spark: CONDITION`, since the record has our words. Values are shown as
+`CAST(x AS STRING)` shows them. Ends with status 1 if an answer differs.
 """
 
 import os
@@ -17,6 +20,9 @@ LETTERS = {
     "double": "R", "string": "T", "date": "D", "timestamp": "P", "timestamp_ntz": "P",
     "binary": "X",
 }
+SAYS = "# Spark: "
+# Why nothing is asked of Spark.
+REASONS = ["another clock", "out of memory"]
 CREATE = re.compile(r"CREATE TABLE (\w+)\s*(?:\((.*?)\)\s*)?AS\s+(VALUES.*|SELECT.*)", re.S)
 
 
@@ -35,8 +41,9 @@ def make_session():
 
 
 def records(path):
-    """The file's records: line number, header, SQL, expected lines (None without `----`)."""
-    number, skipped = 0, False
+    """The file's records: line number, header, SQL, expected lines (None without `----`), and the
+    condition of the error that Spark has to give."""
+    number, after_ours = 0, None
     with open(path, encoding="utf-8") as file:
         lines = file.read().split("\n")
     while number < len(lines):
@@ -46,15 +53,25 @@ def records(path):
             block.append(lines[number])
             number += 1
         number += 1
+        says = [line.removeprefix(SAYS) for line in block if line.startswith(SAYS)]
         block = [line for line in block if not line.startswith("#")]
-        if block and block[0] == "onlyif millstream":
-            skipped, block = True, block[1:]
-        if block and not skipped:
-            header, rest = block[0], block[1:]
-            cut = rest.index("----") if "----" in rest else len(rest)
-            expected = rest[cut + 1:] if cut < len(rest) else None
-            yield start + 1, header, "\n".join(rest[:cut]), expected
-        skipped = False
+        if not block:
+            continue
+        only = block.pop(0).removeprefix("onlyif ") if block[0].startswith("onlyif ") else None
+        if after_ours and only != "spark":
+            yield after_ours, "", "", None, "there is no record `onlyif spark` after this one"
+        after_ours = start + 1 if only == "millstream" and not set(says) & set(REASONS) else None
+        if only == "millstream":
+            continue
+        header, rest = block[0], block[1:]
+        cut = rest.index("----") if "----" in rest else len(rest)
+        expected = rest[cut + 1:] if cut < len(rest) else None
+        words = header.split(None, 2)
+        if only == "spark" and words[1] == "error":
+            says = words[2:]
+        yield start + 1, header, "\n".join(rest[:cut]), expected, " ".join(says)
+    if after_ours:
+        yield after_ours, "", "", None, "there is no record `onlyif spark` after this one"
 
 
 def as_view(sql):
@@ -89,8 +106,22 @@ def answer(spark, sql):
     return types, [[shown.get(value, value) for value in row] for row in texts.collect()]
 
 
-def difference(spark, header, sql, expected):
+def condition(error):
+    """The name of the condition that Spark raises, or of the exception that has none. An error of
+    a task, which PySpark has no exception for, is the one at its root."""
+    name = error.getCondition() if hasattr(error, "getCondition") else None
+    cause = getattr(error, "java_exception", None)
+    while cause is not None:
+        said = re.match(r"\[([A-Z0-9_.]+)\]", cause.getMessage() or "")
+        name = said[1] if said else cause.getClass().getSimpleName()
+        cause = cause.getCause()
+    return name or type(error).__name__
+
+
+def difference(spark, header, sql, expected, says):
     """What is not as expected; None if all is."""
+    if not header:
+        return says
     words = header.split()
     fails = words[1] == "error"
     try:
@@ -99,7 +130,12 @@ def difference(spark, header, sql, expected):
             return None
         types, rows = answer(spark, sql)
     except Exception as error:  # whatever Spark and Py4J raise
-        return None if fails else "Spark: " + str(error).split("\n\nJVM")[0][:600]
+        found = condition(error)
+        if fails and found == says:
+            return None
+        wanted = f"# Spark: {says}" if says else "no `# Spark: CONDITION`"
+        expects = f" where the file has {wanted}" if fails else ""
+        return f"Spark: {found}{expects}: " + str(error).split("\n\nJVM")[0][:600]
     lines = [" ".join(" ".join(row).split()) for row in (sorted(rows) if "rowsort" in words else rows)]
     if fails:
         return "Spark gives rows:\n" + "\n".join(lines)
@@ -114,9 +150,9 @@ def main():
     spark.sparkContext.setLogLevel("OFF")
     different = run = 0
     for path in sys.argv[1:]:
-        for line, header, sql, expected in records(path):
+        for line, header, sql, expected, says in records(path):
             run += 1
-            found = difference(spark, header, sql, expected)
+            found = difference(spark, header, sql, expected, says)
             if found:
                 different += 1
                 print(f"{os.path.basename(path)}:{line}: {sql}\n{found}\n")

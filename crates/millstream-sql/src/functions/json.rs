@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, StructArray};
+use arrow::array::{Array, ArrayRef, AsArray, StringArray, StructArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, Schema};
 use datafusion::common::{
@@ -152,7 +152,7 @@ impl ScalarUDFImpl for FromJson {
 }
 
 fn from_json(args: &Arguments) -> Result<ArrayRef> {
-    let texts = args.array(0).0.as_string::<i32>();
+    let texts = &without_blank(args.array(0).0.as_string::<i32>());
     let mode = if args.len() > 2 { mode(args.array(2).0)? } else { ParseMode::Permissive };
     let failed = |error| DataFusionError::External(Box::new(error));
     let DataType::Struct(fields) = &args.returns else {
@@ -160,13 +160,23 @@ fn from_json(args: &Arguments) -> Result<ArrayRef> {
     };
     let mut decoder = decoder(&Schema::new(fields.clone()), mode)?;
     let decoded = decoder.decode(texts).map_err(failed)?;
-    // No text gives NULL; any other text a struct, of nulls if it is malformed.
+    // NULL gives NULL; any other text a struct, of nulls if it is malformed.
     let columns = decoded.rows.columns().to_vec();
-    let is_there = |text: Option<&str>| text.is_some_and(|text| !text.trim().is_empty());
-    let nulls = Some(texts.iter().map(is_there).collect::<NullBuffer>());
-    let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+    let nulls = texts.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
     let rows = StructArray::try_new_with_length(fields.clone(), columns, nulls, texts.len())?;
     Ok(Arc::new(rows))
+}
+
+/// The texts, with NULL for those that have only JSON's white space: Spark finds no record in them,
+/// so that they are not malformed in any mode.
+fn without_blank(texts: &StringArray) -> StringArray {
+    let is_blank = |text: &str| text.bytes().all(|byte| b" \t\n\r".contains(&byte));
+    if !texts.iter().flatten().any(is_blank) {
+        return texts.clone();
+    }
+    let is_there = |text: Option<&str>| text.is_some_and(|text| !is_blank(text));
+    let nulls: NullBuffer = texts.iter().map(is_there).collect();
+    StringArray::new(texts.offsets().clone(), texts.values().clone(), Some(nulls))
 }
 
 fn decoder(schema: &Schema, mode: ParseMode) -> Result<Decoder> {

@@ -149,42 +149,46 @@ fn replace(args: &Arguments) -> Result<ArrayRef> {
     })
 }
 
-/// `#,###.##`, rounded half to even as Java's `DecimalFormat`; decimals exactly.
+/// `#,###.##`, rounded half to even as Java's `DecimalFormat`; whole numbers and decimals exactly.
 fn format_number(args: &Arguments) -> Result<ArrayRef> {
     let digits = args.int(1);
     let places = |row: usize| digits.get(row).and_then(|digits| u32::try_from(digits).ok());
-    if let DataType::Decimal128(_, scale) = *args.data_type(0) {
-        let values = args.primitive::<Decimal128Type>(0);
-        return args.write(|row, out| {
-            let (Some(value), Some(places)) = (values.get(row), places(row)) else {
-                return Ok(false);
-            };
-            match rounded_text(value, scale, places) {
-                Some(text) => grouped(&text, out),
-                None => return exec_err!("format_number: {places} digits are too many"),
-            }
-            Ok(true)
-        });
-    }
     let (values, constant) = args.array(0);
-    let values = super::cast::cast(values, &DataType::Float64, true)?;
-    let values = values.as_primitive::<Float64Type>();
+    let exact = match values.data_type() {
+        DataType::Decimal128(precision, scale) => Some((*precision, *scale)),
+        whole if whole.is_integer() => Some((20, 0)),
+        _ => None,
+    };
+    let number =
+        exact.map_or(DataType::Float64, |(digits, scale)| DataType::Decimal128(digits, scale));
+    let values = super::cast::cast(values, &number, true)?;
     args.write(|row, out| {
         let at = if constant { 0 } else { row };
         let Some(places) = places(row).filter(|_| values.is_valid(at)) else { return Ok(false) };
-        grouped(&format!("{:.*}", places as usize, values.value(at)), out);
+        let Some((_, scale)) = exact else {
+            let value = values.as_primitive::<Float64Type>().value(at);
+            let text = if value.is_infinite() {
+                "\u{221e}".to_owned()
+            } else {
+                format!("{:.*}", places as usize, value.abs())
+            };
+            grouped(&text, value.is_sign_negative() && !value.is_nan(), out);
+            return Ok(true);
+        };
+        let value = values.as_primitive::<Decimal128Type>().value(at);
+        match rounded_text(value, scale, places) {
+            Some(text) => grouped(text.trim_start_matches('-'), value < 0, out),
+            None => return exec_err!("format_number: {places} digits are too many"),
+        }
         Ok(true)
     })
 }
 
-/// Writes a number with a comma after each third digit; zero has no sign.
-fn grouped(text: &str, out: &mut String) {
-    let (negative, text) = match text.strip_prefix('-') {
-        Some(positive) => (true, positive),
-        None => (false, text),
-    };
+/// Writes a number with a comma after each third digit. A negative number that is rounded to zero
+/// keeps its sign, as in Java.
+fn grouped(text: &str, negative: bool, out: &mut String) {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    if negative && text.bytes().any(|byte| (b'1'..=b'9').contains(&byte)) {
+    if negative {
         out.push('-');
     }
     for (at, digit) in whole.chars().enumerate() {
