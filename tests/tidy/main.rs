@@ -4,6 +4,7 @@
 
 mod imports;
 mod layers;
+mod oracles;
 
 use std::fs;
 use std::path::{Path, PathBuf};
