@@ -1,4 +1,4 @@
-//! The answers that `tests/slt` expects are Spark's: Spark itself runs the queries.
+//! The answers that `tests/slt` and the examples expect are Spark's: Spark itself runs the queries.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +7,6 @@ use crate::{cache, program, spark};
 
 #[test]
 fn spark_gives_the_answers_that_are_expected_here() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let tests = cache::repository().join("tests");
     // Every file, so that none is left out by mistake. Where an answer is another one on purpose,
     // the file has a record for each engine.
@@ -16,9 +15,22 @@ fn spark_gives_the_answers_that_are_expected_here() {
     let mut files: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|end| end == "slt")).collect();
     files.sort();
+    run_on_spark("running the queries of tests/slt on Spark", "slt.py", &files);
+}
+
+#[test]
+fn spark_writes_what_the_examples_expect() {
+    // Spark has no words for several sinks and for dead letters.
+    let names = ["elevator", "generator-temperature", "pii-leak", "security"];
+    let examples = names.map(|name| cache::repository().join("examples").join(name));
+    run_on_spark("running the queries of examples on Spark", "examples.py", &examples);
+}
+
+fn run_on_spark(what: &'static str, script: &str, paths: &[PathBuf]) {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let mut python = Command::new(spark::python());
-    python.arg(tests.join("spark/slt.py")).args(files);
+    python.arg("-B").arg(cache::repository().join("tests/spark").join(script)).args(paths);
     python.env("SPARK_LOCAL_IP", "127.0.0.1").env_remove("SPARK_HOME");
     python.current_dir(directory.path());
-    program::run("running the queries of tests/slt on Spark", python, "").unwrap();
+    program::run(what, python, "").unwrap();
 }
