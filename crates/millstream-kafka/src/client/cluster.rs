@@ -349,6 +349,8 @@ pub fn may_pass(code: RDKafkaErrorCode) -> bool {
                 | RDKafkaErrorCode::WaitCache
                 | RDKafkaErrorCode::Partial
                 | RDKafkaErrorCode::Retry
+                // A broker has left the cluster's metadata while it was to be asked.
+                | RDKafkaErrorCode::DestroyBroker
         )
 }
 
