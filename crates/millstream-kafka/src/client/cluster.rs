@@ -3,7 +3,7 @@
 //!
 //! It has a client of its own, so reading never waits for the answer to a question.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +52,9 @@ pub struct Partitions {
     pub unsettled: BTreeSet<String>,
     /// How many of the partitions have no leader now: nobody can read or write them.
     pub leaderless: usize,
+    /// A partition of each leader that the brokers name. Without their controllers they name one
+    /// that is gone, too.
+    pub led: BTreeMap<i32, PartitionId>,
 }
 
 impl Cluster {
@@ -109,6 +112,7 @@ impl Cluster {
                 let topics: BTreeSet<&str> = assigned.iter().map(|id| &*id.topic).collect();
                 let mut partitions = self.partitions_of(topics, patience)?;
                 partitions.found.retain(|id| assigned.contains(id));
+                partitions.led.retain(|_, id| assigned.contains(id));
                 Ok(partitions)
             }
         }
@@ -199,11 +203,25 @@ impl Cluster {
     /// The first offset of each partition whose record is not older than the time asked for, or
     /// [`LATEST`] where there is none. A time may also be [`EARLIEST`] or [`LATEST`].
     pub fn offsets(&self, times: &PerPartition) -> Result<PerPartition, SourceError> {
+        self.offsets_within(times, QUESTION_PATIENCE)
+    }
+
+    /// False if the leader of one of the partitions does not answer within `patience`.
+    pub fn leaders_answer(&self, ids: BTreeSet<PartitionId>, patience: Duration) -> bool {
+        let times = ids.into_iter().map(|id| (id, LATEST)).collect();
+        !matches!(self.offsets_within(&times, patience), Err(SourceError::Unreachable { .. }))
+    }
+
+    fn offsets_within(
+        &self,
+        times: &PerPartition,
+        patience: Duration,
+    ) -> Result<PerPartition, SourceError> {
         if times.is_empty() {
             return Ok(PerPartition::new());
         }
         let question = "asking for offsets";
-        let answer = self.ask(question, QUESTION_PATIENCE, |client, wait| {
+        let answer = self.ask(question, patience, |client, wait| {
             let answer = client.offsets_for_times(question_list(times)?, wait)?;
             match answer.elements().iter().find_map(|element| element.error().err()) {
                 Some(error) => Err(error),
@@ -290,6 +308,10 @@ impl Partitions {
         self.leaderless +=
             topic.partitions().iter().filter(|partition| partition.leader() < 0).count();
         let name: Arc<str> = topic.name().into();
+        for partition in topic.partitions().iter().filter(|partition| partition.leader() >= 0) {
+            let id = PartitionId::new(name.clone(), partition.id());
+            self.led.entry(partition.leader()).or_insert(id);
+        }
         let ids = topic.partitions().iter().map(|p| PartitionId::new(name.clone(), p.id()));
         self.found.extend(ids);
     }

@@ -63,7 +63,7 @@ pub struct WatchInputs {
     pub orders: Arc<Orders>,
     /// Whether any broker answers.
     pub brokers: ContactWith,
-    /// Whether every partition has a leader.
+    /// Whether every partition has a leader that answers.
     pub leaders: ContactWith,
 }
 
@@ -158,9 +158,11 @@ impl Watching {
             Err(_) => return,
         };
         self.refusals = 0;
-        match now.leaderless {
-            0 => leaders.answered(),
-            _ => leaders.unanswered(asked_ms),
+        let led = now.led.values().cloned().collect();
+        if now.leaderless == 0 && cluster.leaders_answer(led, LOOK_PATIENCE) {
+            leaders.answered();
+        } else {
+            leaders.unanswered(asked_ms);
         }
         let known: BTreeSet<PartitionId> = buffer.taken().into_keys().collect();
         let new: BTreeSet<PartitionId> = now.found.difference(&known).cloned().collect();
