@@ -17,6 +17,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Makes and deletes topics of one broker or cluster.
 pub struct Admin {
     brokers: String,
+    replicas: i32,
     admin: AdminClient<DefaultClientContext>,
     metadata: BaseConsumer,
 }
@@ -24,12 +25,18 @@ pub struct Admin {
 impl Admin {
     /// Connects in the background; a broker that is away shows at the first call.
     pub fn new(brokers: &str) -> Result<Self, Error> {
+        Self::with_replicas(brokers, 1)
+    }
+
+    /// The same, for topics with so many replicas of each partition.
+    pub fn with_replicas(brokers: &str, replicas: i32) -> Result<Self, Error> {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", brokers).set("socket.nagle.disable", "true");
         // A broker that restarts is waited for; the default back-off of seconds would hide it.
         config.set("reconnect.backoff.max.ms", "500");
         Ok(Self {
             brokers: brokers.to_owned(),
+            replicas,
             admin: config.create().map_err(Error::kafka("starting an admin client"))?,
             metadata: config.create().map_err(Error::kafka("starting a metadata client"))?,
         })
@@ -59,7 +66,7 @@ impl Admin {
         partitions: i32,
         settings: &[(&str, &str)],
     ) -> Result<(), Error> {
-        let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+        let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(self.replicas));
         let new = settings.iter().fold(new, |new, (name, value)| new.set(name, value));
         let made = block_on(self.admin.create_topics(&[new], &admin_options()));
         settled(made, format!("making topic {topic}"))?;

@@ -1,4 +1,5 @@
-//! A real Apache Kafka: one node in KRaft mode on loopback.
+//! A real Apache Kafka: one node in KRaft mode on loopback. Three of them are a
+//! [cluster](crate::cluster).
 //!
 //! The jars come from Maven Central, once. A benchmark has a broker of its own
 //! ([`Broker::start_in`]). Most tests share one ([`shared`]) and keep apart by topic names; a test
@@ -35,6 +36,8 @@ pub struct Broker {
     port: u16,
     /// Where the cluster's controller is.
     controller_port: u16,
+    /// The most that the process keeps of objects, as Java's option has it.
+    heap: &'static str,
     child: Mutex<Option<Child>>,
     admin: Admin,
     topics: OnceLock<Topics>,
@@ -123,18 +126,42 @@ impl Broker {
         node: Node,
         more: &str,
     ) -> Result<Self, Error> {
-        let directory = tempfile::Builder::new().prefix("millstream-kafka-").tempdir_in(parent);
-        let directory = directory.map_err(Error::file("make a directory in", parent))?;
+        let directory = temp_directory(parent)?;
         let settings = server_properties(directory.path(), own_port, controller_port, port, node);
+        let broker =
+            Self::prepare(directory, settings + more, (port, controller_port), "-Xmx512m")?;
+        broker.run()?;
+        Ok(broker)
+    }
+
+    /// A broker in `directory`, ready to start.
+    fn prepare(
+        directory: TempDir,
+        settings: String,
+        (port, controller_port): (u16, u16),
+        heap: &'static str,
+    ) -> Result<Self, Error> {
         let file = directory.path().join("server.properties");
-        fs::write(&file, settings + more).map_err(Error::file("write", &file))?;
+        fs::write(&file, settings).map_err(Error::file("write", &file))?;
         format_storage(directory.path())?;
         let admin = Admin::new(&format!("127.0.0.1:{port}"))?;
         let (directory, child) = (Mutex::new(Some(directory)), Mutex::new(None));
         let topics = OnceLock::new();
-        let broker = Self { directory, port, controller_port, child, admin, topics };
-        broker.run()?;
-        Ok(broker)
+        Ok(Self { directory, port, controller_port, heap, child, admin, topics })
+    }
+
+    /// One of several brokers that are controllers, too: number `id`, from 1, of those whose ports
+    /// for clients and for controllers are `ports`. It is not started yet.
+    pub(crate) fn one_of(id: usize, ports: &[(u16, u16)], settings: &str) -> Result<Self, Error> {
+        let parent = temp_dir();
+        let directory = temp_directory(&parent)?;
+        let (port, controller_port) = ports[id - 1];
+        let own = server_properties(directory.path(), port, controller_port, port, Node::First);
+        let voter = |(at, (_, port)): (usize, &(u16, u16))| format!("{}@127.0.0.1:{port}", at + 1);
+        let voters = ports.iter().enumerate().map(voter).collect::<Vec<_>>().join(",");
+        // The last of several lines counts.
+        let more = format!("node.id={id}\ncontroller.quorum.voters={voters}\n{settings}");
+        Self::prepare(directory, own + &more, (port, controller_port), "-Xmx256m")
     }
 
     /// What to write for `kafka.bootstrap.servers`.
@@ -184,23 +211,34 @@ impl Broker {
     }
 
     fn run(&self) -> Result<(), Error> {
+        self.launch()?;
+        self.wait_until_ready()
+    }
+
+    /// Starts the process, and waits for nothing.
+    pub(crate) fn launch(&self) -> Result<(), Error> {
         let directory = self.directory();
         let path = directory.join("broker.log");
         let log = File::options().create(true).append(true).open(&path);
         let log = log.map_err(Error::file("write", &path))?;
         let errors = log.try_clone().map_err(Error::file("share", &path))?;
-        let mut java = java(&directory)?;
+        let mut java = java(&directory, self.heap)?;
         java.args(["kafka.Kafka", "server.properties"]).stdout(log).stderr(errors);
         let (program, remedy) = ("java".to_owned(), cache::JAVA_REMEDY.to_owned());
         let child = process::spawn(java);
         let child = child.map_err(|source| Error::Program { program, remedy, source })?;
         *self.child.lock() = Some(child);
-        self.wait_until_ready()
+        Ok(())
     }
 
     fn wait_until_ready(&self) -> Result<(), Error> {
+        self.wait_until(|| self.admin.answers())
+    }
+
+    /// Waits until `is_ready`; fails at once if the process ends.
+    pub(crate) fn wait_until(&self, is_ready: impl Fn() -> bool) -> Result<(), Error> {
         let deadline = wait::Deadline::after(START_LIMIT);
-        while !self.admin.answers() {
+        while !is_ready() {
             if let Some(status) = self.child_status() {
                 let (program, log) = ("Apache Kafka".to_owned(), self.log());
                 return Err(Error::Ended { program, status, log });
@@ -227,7 +265,8 @@ impl Broker {
         directory.as_ref().expect("the directory stays until the end").path().to_owned()
     }
 
-    fn discard(&self) {
+    /// Ends the process, and removes its data.
+    pub(crate) fn discard(&self) {
         self.kill();
         drop(self.directory.lock().take());
     }
@@ -239,16 +278,21 @@ impl Drop for Broker {
     }
 }
 
-fn java(directory: &Path) -> Result<Command, Error> {
+fn temp_directory(parent: &Path) -> Result<TempDir, Error> {
+    let directory = tempfile::Builder::new().prefix("millstream-kafka-").tempdir_in(parent);
+    directory.map_err(Error::file("make a directory in", parent))
+}
+
+fn java(directory: &Path, heap: &str) -> Result<Command, Error> {
     let jars = cache::jars(&format!("kafka-{VERSION}"), POM)?;
     let mut java = Command::new("java");
-    java.args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]);
+    java.args([heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]);
     java.arg(jars.join("*")).current_dir(directory).stdin(Stdio::null());
     Ok(java)
 }
 
 fn format_storage(directory: &Path) -> Result<(), Error> {
-    let mut format = java(directory)?;
+    let mut format = java(directory, "-Xmx256m")?;
     // Any cluster id will do: 16 bytes in URL-safe base64.
     format.args(["kafka.tools.StorageTool", "format", "--cluster-id", "bWlsbHN0cmVhbS10ZXN0cw"]);
     format.args(["--config", "server.properties"]);
@@ -257,7 +301,7 @@ fn format_storage(directory: &Path) -> Result<(), Error> {
 
 /// Two ports nobody listens on. Somebody could take them before the broker does, but the kernel
 /// hands out others first.
-fn free_ports() -> (u16, u16) {
+pub(crate) fn free_ports() -> (u16, u16) {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
     let [first, second] =
         listeners.each_ref().map(|listener| listener.local_addr().expect("it is bound").port());

@@ -3,6 +3,7 @@
 //!
 //! - [`kafka`] starts an Apache Kafka, [`admin`] makes topics on it, and [`topics`] writes and
 //!   reads records; [`proxy`] stands in front of it and cuts connections;
+//! - [`cluster`] is three brokers that replicate, each of which can be lost and whose leaders move;
 //! - [`cache`] keeps what is downloaded once;
 //! - [`process`] starts children that end with this process; a [`program`] is one with a name, a
 //!   log and figures of what it uses;
@@ -16,6 +17,7 @@
 
 pub mod admin;
 pub mod cache;
+pub mod cluster;
 pub mod error;
 pub mod kafka;
 pub mod process;

@@ -144,7 +144,7 @@ impl OpenReader {
     }
 }
 
-/// Topics and records of one broker.
+/// Topics and records of one broker or cluster.
 pub struct Topics {
     servers: String,
     admin: Admin,
@@ -153,7 +153,12 @@ pub struct Topics {
 impl Topics {
     /// Of the broker at `servers`, HOST:PORT.
     pub fn new(servers: &str) -> Self {
-        let admin = Admin::new(servers).expect("clients can be made");
+        Self::with_replicas(servers, 1)
+    }
+
+    /// Of the brokers at `servers`; each partition of a topic has so many replicas.
+    pub fn with_replicas(servers: &str, replicas: i32) -> Self {
+        let admin = Admin::with_replicas(servers, replicas).expect("clients can be made");
         Self { servers: servers.to_owned(), admin }
     }
 

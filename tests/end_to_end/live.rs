@@ -201,8 +201,12 @@ impl Drop for StopAtEnd<'_> {
 
 /// A pause of up to `max_ms`, different from round to round and the same in every run.
 pub fn some_time(round: u64, max_ms: u64) {
-    let mixed = (round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
-    wait::pause(Duration::from_millis(mixed % max_ms));
+    wait::pause(Duration::from_millis(mixed(round) % max_ms));
+}
+
+/// A number without any order, the same in every run.
+pub fn mixed(round: u64) -> u64 {
+    (round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33
 }
 
 /// Starts a run that ends itself when it comes to `step` for the `nth` time.

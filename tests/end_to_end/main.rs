@@ -2,7 +2,7 @@
 //!
 //! Nothing here looks inside the engine. A test writes a pipeline file, starts the binary as a
 //! user would ([`millstream`]), feeds it through a real Apache Kafka ([`kafka`]), whose
-//! connections can be cut ([`proxy`]), or through files,
+//! connections can be cut ([`proxy`]), through three of them ([`cluster`]), or through files,
 //! and looks at what came out: records, files, the checkpoint's bytes ([`checkpoint`]), exit
 //! status and messages. Where Spark compatibility is promised, a real Spark takes part
 //! ([`spark`]); of Delta tables, the engines that users have ([`oracle`]), and an S3 server
@@ -13,7 +13,7 @@
 //! No process outlives the test process ([`process`]), and nothing waits for a fixed time where
 //! it can wait for an event ([`wait`]).
 
-use millstream_testkit::{cache, kafka, process, program, proxy, topics, wait};
+use millstream_testkit::{cache, cluster, kafka, process, program, proxy, topics, wait};
 
 mod checkpoint;
 mod live;
@@ -58,5 +58,6 @@ mod several_sinks;
 mod spark_answers;
 mod spark_handover;
 mod stateful_flows;
+mod three_brokers;
 mod triggers;
 mod windows;

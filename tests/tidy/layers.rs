@@ -240,7 +240,10 @@ const MODULES: &[(&str, &[&str])] = &[
     ),
     (
         "testkit",
-        &["error", "process", "proxy", "wait", "admin", "program", "cache", "topics", "kafka"],
+        &[
+            "error", "process", "proxy", "wait", "admin", "program", "cache", "topics", "kafka",
+            "cluster",
+        ],
     ),
 ];
 

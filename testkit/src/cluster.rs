@@ -1,0 +1,277 @@
+//! Three brokers that replicate: each of them can be lost, and partitions change their leaders.
+//!
+//! Every broker is a controller, too, so a cluster without two of them decides nothing. Every
+//! partition, those of Kafka's own topics among them, has a replica on each broker, and a record
+//! written with `acks=all` is on two of them at least. A broker that is not heard of for three
+//! seconds loses its partitions to the others.
+//!
+//! Most tests share one cluster ([`shared`]). One that takes brokers away does so as its only user
+//! ([`Cluster::alone`]).
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use rdkafka::consumer::Consumer as _;
+
+use crate::admin::Admin;
+use crate::kafka::{Broker, free_ports};
+use crate::topics::Topics;
+use crate::{process, wait};
+
+/// How many there are; the replicas of each partition, too.
+const BROKERS: i32 = 3;
+const METADATA_LIMIT: Duration = Duration::from_secs(5);
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// What differs from a broker by itself. A lost broker is noticed in three seconds, not nine.
+const SETTINGS: &str = "default.replication.factor=3\n\
+     min.insync.replicas=2\n\
+     offsets.topic.num.partitions=3\n\
+     offsets.topic.replication.factor=3\n\
+     transaction.state.log.num.partitions=3\n\
+     transaction.state.log.replication.factor=3\n\
+     transaction.state.log.min.isr=2\n\
+     auto.leader.rebalance.enable=false\n\
+     broker.heartbeat.interval.ms=500\n\
+     broker.session.timeout.ms=3000\n";
+
+/// Three brokers, stopped when dropped.
+pub struct Cluster {
+    brokers: Vec<Broker>,
+    ports: Vec<u16>,
+    admin: Admin,
+    topics: Topics,
+    taken: Mutex<()>,
+}
+
+/// The cluster that all tests of this process share, started by the first that asks.
+pub fn shared() -> &'static Cluster {
+    SHARED.get_or_init(|| {
+        process::at_exit(stop_shared);
+        Cluster::start()
+    })
+}
+
+static SHARED: OnceLock<Cluster> = OnceLock::new();
+
+extern "C" fn stop_shared() {
+    for broker in SHARED.get().into_iter().flat_map(|cluster| &cluster.brokers) {
+        broker.discard();
+    }
+}
+
+impl Cluster {
+    /// Starts three brokers and waits until they have found each other; an error is a panic.
+    pub fn start() -> Self {
+        let ports = [(); BROKERS as usize].map(|()| free_ports());
+        let one = |id| Broker::one_of(id, &ports, SETTINGS).unwrap();
+        // Each of them starts a Java or two first.
+        let brokers: Vec<Broker> = std::thread::scope(|scope| {
+            let starting: Vec<_> =
+                (1..=ports.len()).map(|id| scope.spawn(move || one(id))).collect();
+            starting.into_iter().map(|one| one.join().expect("it can be prepared")).collect()
+        });
+        let addresses: Vec<String> = brokers.iter().map(Broker::address).collect();
+        let servers = addresses.join(",");
+        let cluster = Self {
+            brokers,
+            ports: ports.map(|(port, _)| port).to_vec(),
+            admin: Admin::with_replicas(&servers, BROKERS).expect("clients can be made"),
+            topics: Topics::with_replicas(&servers, BROKERS),
+            taken: Mutex::new(()),
+        };
+        cluster.start_all(&[1, 2, 3]);
+        cluster
+    }
+
+    /// What to write for `kafka.bootstrap.servers`.
+    pub fn address(&self) -> String {
+        let addresses: Vec<String> = self.brokers.iter().map(Broker::address).collect();
+        addresses.join(",")
+    }
+
+    /// Topics and records, for a test.
+    pub fn topics(&self) -> &Topics {
+        &self.topics
+    }
+
+    /// Waits until no other test takes brokers away, and keeps others from it meanwhile.
+    pub fn alone(&self) -> Alone<'_> {
+        Alone { cluster: self, away: Mutex::default(), _taken: self.taken.lock() }
+    }
+
+    /// The broker that leads a partition, from 1; `None` while there is none.
+    pub fn leader(&self, topic: &str, partition: i32) -> Option<i32> {
+        self.partitions(Some(topic))?.get(&(topic.to_owned(), partition)).map(|of| of.leader)
+    }
+
+    /// Lets another broker lead a partition: the next of its replicas. Waits until it does.
+    pub fn move_leader(&self, topic: &str, partition: i32) {
+        let place = (topic.to_owned(), partition);
+        let find = || self.partitions(Some(topic))?.remove(&place);
+        let of = wait::until("the leader of a partition", wait::SOON, find);
+        let at = of.replicas.iter().position(|id| *id == of.leader).unwrap_or(0);
+        let mut wanted = of.replicas;
+        wanted.rotate_left((at + 1) % BROKERS as usize);
+        wait::until_true("the leader to move", wait::SOON, || {
+            // The first replica is the preferred leader. Any broker passes this on to the
+            // controller; one that is away is asked in vain.
+            for port in &self.ports {
+                let asked = ask(*port, REASSIGN, &reassignment(topic, partition, &wanted))
+                    .and_then(|()| ask(*port, ELECT, &election(topic, partition)));
+                if asked.is_ok() {
+                    break;
+                }
+            }
+            self.leader(topic, partition) == Some(wanted[0])
+        });
+    }
+
+    /// True if every partition has its replicas, all of them in step.
+    fn is_whole(&self) -> bool {
+        let all = self.partitions(None).unwrap_or_default();
+        let count = BROKERS as usize;
+        let brokers = self.admin.consumer().fetch_metadata(None, METADATA_LIMIT);
+        brokers.is_ok_and(|metadata| metadata.brokers().len() == count)
+            && all.values().all(|of| of.leader > 0 && of.in_sync == count)
+    }
+
+    fn start_all(&self, ids: &[i32]) {
+        let brokers: Vec<&Broker> = ids.iter().map(|id| self.broker(*id)).collect();
+        for broker in &brokers {
+            broker.launch().unwrap();
+        }
+        for broker in brokers {
+            // That the others have not noticed that it was away does not mean that it is back.
+            let listens = || TcpStream::connect(broker.address()).is_ok();
+            broker.wait_until(|| listens() && self.is_whole()).unwrap();
+        }
+    }
+
+    fn broker(&self, id: i32) -> &Broker {
+        &self.brokers[usize::try_from(id - 1).expect("brokers are numbered from 1")]
+    }
+
+    fn partitions(&self, topic: Option<&str>) -> Option<BTreeMap<(String, i32), Partition>> {
+        let metadata = self.admin.consumer().fetch_metadata(topic, METADATA_LIMIT).ok()?;
+        let of = |topic: &rdkafka::metadata::MetadataTopic| {
+            let name = topic.name().to_owned();
+            let partition = |partition: &rdkafka::metadata::MetadataPartition| {
+                let of = Partition {
+                    leader: partition.leader(),
+                    replicas: partition.replicas().to_vec(),
+                    in_sync: partition.isr().len(),
+                };
+                ((name.clone(), partition.id()), of)
+            };
+            topic.partitions().iter().map(partition).collect::<Vec<_>>()
+        };
+        Some(metadata.topics().iter().flat_map(of).collect())
+    }
+}
+
+struct Partition {
+    leader: i32,
+    replicas: Vec<i32>,
+    in_sync: usize,
+}
+
+/// The right to take brokers away. At its end, a failed test's too, all of them are back.
+pub struct Alone<'a> {
+    cluster: &'a Cluster,
+    away: Mutex<BTreeMap<i32, Away>>,
+    _taken: MutexGuard<'a, ()>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Away {
+    Killed,
+    Frozen,
+}
+
+impl Alone<'_> {
+    /// Ends a broker at once, as a power failure would.
+    pub fn kill(&self, id: i32) {
+        self.cluster.broker(id).kill();
+        self.away.lock().insert(id, Away::Killed);
+    }
+
+    /// Makes a broker stand still: connections to it stay open, and nothing is answered.
+    pub fn freeze(&self, id: i32) {
+        self.cluster.broker(id).freeze();
+        self.away.lock().insert(id, Away::Frozen);
+    }
+
+    /// Brings back all brokers that were killed or frozen, and waits until they have caught up
+    /// with the others.
+    pub fn restore(&self) {
+        let away = std::mem::take(&mut *self.away.lock());
+        let of = |wanted: Away| away.iter().filter(move |(_, how)| **how == wanted);
+        for (id, _) in of(Away::Frozen) {
+            self.cluster.broker(*id).thaw();
+        }
+        let killed: Vec<i32> = of(Away::Killed).map(|(id, _)| *id).collect();
+        self.cluster.start_all(&killed);
+        wait::until_true("the replicas", wait::SOON, || self.cluster.is_whole());
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}
+
+/// API numbers and versions, from Kafka's protocol guide, as the messages below.
+type Api = (i16, i16);
+const REASSIGN: Api = (45, 0);
+const ELECT: Api = (43, 2);
+
+fn reassignment(topic: &str, partition: i32, replicas: &[i32]) -> Vec<u8> {
+    let mut body = 10_000_i32.to_be_bytes().to_vec();
+    body.push(2); // one topic; a count is written as one more
+    put_text(&mut body, topic);
+    body.push(2); // one partition
+    body.extend(partition.to_be_bytes());
+    body.push(u8::try_from(replicas.len() + 1).expect("few replicas"));
+    body.extend(replicas.iter().flat_map(|id| id.to_be_bytes()));
+    body.extend([0; 3]); // no tagged fields of partition, topic and request
+    body
+}
+
+fn election(topic: &str, partition: i32) -> Vec<u8> {
+    let mut body = vec![0, 2]; // the preferred leader; one topic
+    put_text(&mut body, topic);
+    body.push(2); // one partition
+    body.extend(partition.to_be_bytes());
+    body.push(0);
+    body.extend(10_000_i32.to_be_bytes());
+    body.push(0);
+    body
+}
+
+fn put_text(body: &mut Vec<u8>, text: &str) {
+    let length = u8::try_from(text.len() + 1).ok().filter(|length| *length < 128);
+    body.push(length.expect("names of topics in tests are short"));
+    body.extend(text.as_bytes());
+}
+
+/// Sends a request, and waits for an answer; whether it did anything shows elsewhere.
+fn ask(port: u16, (api, version): Api, body: &[u8]) -> io::Result<()> {
+    let mut request = [api.to_be_bytes(), version.to_be_bytes()].concat();
+    request.extend([0, 0, 0, 1]); // its number
+    request.extend([0, 4]);
+    request.extend(b"test\0"); // the client, and no tagged fields
+    request.extend(body);
+    let mut broker = TcpStream::connect(("127.0.0.1", port))?;
+    broker.set_read_timeout(Some(ANSWER_LIMIT))?;
+    let length = i32::try_from(request.len()).expect("requests are short");
+    broker.write_all(&[&length.to_be_bytes()[..], &request].concat())?;
+    let mut answer_length = [0; 4];
+    broker.read_exact(&mut answer_length)?;
+    let mut answer = vec![0; u32::from_be_bytes(answer_length) as usize];
+    broker.read_exact(&mut answer)
+}

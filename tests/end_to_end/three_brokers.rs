@@ -1,0 +1,256 @@
+//! Exactly once where partitions have replicas: brokers die, stand still and come back, leaders
+//! move, and a reader of committed records sees each record once, and each partition in order.
+//!
+//! Three flows read one topic side by side, so each fault is a fault for all of them: one writes to
+//! a topic without librdkafka, one with it, and one writes to a Delta table.
+//! `MILLSTREAM_KILLS` says how often each kind of fault happens, in turns (default 2).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::cluster::{self, Alone, Cluster};
+use crate::delta::{assert_numbers, versions};
+use crate::live::{Numbers, PARTITIONS, kills, mixed};
+use crate::millstream::{Pipeline, Running, table};
+use crate::topics::Topics;
+use crate::wait;
+
+/// Where a flow writes to.
+enum Output {
+    Topic(String),
+    Table,
+}
+
+struct Flow {
+    output: Output,
+    pipeline: Pipeline,
+}
+
+/// Flows that copy the numbers of one topic.
+struct Copies<'a> {
+    cluster: &'a Cluster,
+    topics: &'a Topics,
+    numbers: Numbers<'a>,
+    flows: Vec<Flow>,
+}
+
+impl<'a> Copies<'a> {
+    fn new(cluster: &'a Cluster, name: &str) -> Self {
+        let (topics, servers) = (cluster.topics(), cluster.address());
+        let numbers = Numbers::new(topics, format!("{name}_in"));
+        let source = numbers.source_table(&servers);
+        let to_topic = |way: &str| {
+            let output = format!("{name}_{way}");
+            topics.create(&output, PARTITIONS as usize);
+            let to = [
+                ("kafka.bootstrap.servers", servers.as_str()),
+                ("topic", &output),
+                ("delivery", "exactly-once"),
+                ("kafka.millstream.transactions", way),
+            ];
+            let pipeline = Pipeline::new(&format!(
+                "{source}{}CREATE FLOW copied AS INSERT INTO target BY NAME\n\
+                 SELECT value, partition FROM STREAM source;\n",
+                table("target", "", "kafka", &to),
+            ));
+            Flow { output: Output::Topic(output), pipeline }
+        };
+        let to = [("path", "table"), ("commitInterval", "100ms")];
+        let pipeline = Pipeline::new(&format!(
+            "{source}{}CREATE FLOW landed AS INSERT INTO target\n\
+             SELECT CAST(CAST(value AS STRING) AS BIGINT) AS id, partition FROM STREAM source;\n",
+            table("target", "", "delta", &to),
+        ));
+        let table = Flow { output: Output::Table, pipeline };
+        let flows = vec![to_topic("own"), to_topic("librdkafka"), table];
+        Self { cluster, topics, numbers, flows }
+    }
+
+    /// Grows with what `flow` has published.
+    fn published(&self, flow: &Flow) -> u64 {
+        match &flow.output {
+            Output::Topic(topic) => self.topics.written(topic),
+            Output::Table => versions(&flow.pipeline.path("table")) as u64,
+        }
+    }
+
+    /// Waits until `running` has published more.
+    fn wait_for_more(&self, flow: &Flow, running: &mut Running) {
+        let before = self.published(flow);
+        running.wait_while_running("more output", || self.published(flow) > before);
+    }
+
+    fn start_all(&self) -> Vec<Running> {
+        self.flows.iter().map(|flow| flow.pipeline.start(&[])).collect()
+    }
+
+    /// Waits until each flow has published more.
+    fn wait_for_more_of_all(&self, running: &mut [Running]) {
+        for (flow, running) in self.flows.iter().zip(running) {
+            self.wait_for_more(flow, running);
+        }
+    }
+
+    /// Kills `flow` some time after it has published more, again and again until `is_over`.
+    fn kill_at_random(&self, flow: &Flow, seed: u64, is_over: &AtomicBool) {
+        let is_over = || is_over.load(Ordering::Relaxed);
+        for round in 0.. {
+            if is_over() {
+                return;
+            }
+            let mut running = flow.pipeline.start(&[]);
+            let before = self.published(flow);
+            let has_more = || self.published(flow) > before || is_over();
+            running.wait_while_running("more output", has_more);
+            // Long enough to meet a fault or two.
+            let left = wait::Deadline::after(Duration::from_millis(mixed(seed + round) % 12_000));
+            running.wait_while_running("its end", || left.is_over() || is_over());
+            running.kill();
+        }
+    }
+
+    /// A broker dies or stands still for a while, or leaders move.
+    fn disturb(&self, alone: &Alone<'_>, fault: u64) {
+        let chance = mixed(fault);
+        let topic = self.a_topic(chance);
+        let lead = || self.cluster.leader(&topic, 0);
+        // Now and then it is back before the others have noticed.
+        let away = Duration::from_millis(500 + (chance >> 4) % 5_000);
+        let leader = wait::until("a leader", wait::SOON, lead);
+        match fault % 3 {
+            0 => alone.kill(leader),
+            1 => alone.freeze(leader),
+            _ => {
+                for next in 0..6 {
+                    let partition = if next % 2 == 0 { 0 } else { PARTITIONS - 1 };
+                    self.cluster.move_leader(&self.a_topic(chance + next), partition);
+                }
+                return;
+            }
+        }
+        wait::pause(away);
+        alone.restore();
+    }
+
+    /// One of those that the flows need.
+    fn a_topic(&self, chance: u64) -> String {
+        let of_flow = |flow: &Flow| match &flow.output {
+            Output::Topic(topic) => Some(topic.clone()),
+            Output::Table => None,
+        };
+        let mut topics: Vec<String> = self.flows.iter().filter_map(of_flow).collect();
+        topics.extend([self.numbers.topic.clone(), "__transaction_state".to_owned()]);
+        topics.swap_remove(chance as usize % topics.len())
+    }
+
+    /// Runs what is left, and holds outputs and logs against what was produced.
+    fn assert_exactly_once(&self) {
+        std::thread::scope(|scope| {
+            for flow in &self.flows {
+                scope.spawn(|| self.numbers.run_the_rest(&flow.pipeline, "target"));
+            }
+        });
+        for flow in &self.flows {
+            match &flow.output {
+                Output::Topic(topic) => self.numbers.assert_in(topic, |_| true),
+                Output::Table => {
+                    assert_numbers(&flow.pipeline.path("table"), self.numbers.produced());
+                }
+            }
+            self.numbers.assert_logged(&flow.pipeline);
+        }
+    }
+}
+
+/// Sets the flag at the end, a failed test's too.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn lost_and_moved_leaders_and_kills_lose_and_double_nothing() {
+    let cluster = cluster::shared();
+    let alone = cluster.alone();
+    let copies = Copies::new(cluster, "three_faults");
+    let is_over = AtomicBool::new(false);
+    copies.numbers.while_producing(|| {
+        // A first run in peace: what the flows need besides is created.
+        let mut running = copies.start_all();
+        copies.wait_for_more_of_all(&mut running);
+        running.into_iter().for_each(Running::kill);
+        std::thread::scope(|scope| {
+            let over = Over(&is_over);
+            for (seed, flow) in (0..).zip(&copies.flows) {
+                let (copies, is_over) = (&copies, &is_over);
+                scope.spawn(move || copies.kill_at_random(flow, seed * 1_000, is_over));
+            }
+            (0..kills(2) * 3).for_each(|fault| copies.disturb(&alone, fault));
+            drop(over);
+        });
+    });
+    copies.assert_exactly_once();
+}
+
+#[test]
+fn a_broker_that_dies_is_done_without_and_used_again_when_it_is_back() {
+    let cluster = cluster::shared();
+    let alone = cluster.alone();
+    let copies = Copies::new(cluster, "three_one_dies");
+    let mut running = copies.start_all();
+    copies.numbers.while_producing(|| {
+        copies.wait_for_more_of_all(&mut running);
+        let input = &copies.numbers.topic;
+        let first = wait::until("a leader", wait::SOON, || cluster.leader(input, 0));
+        alone.kill(first);
+        let leader = || cluster.leader(input, 0).filter(|id| *id > 0 && *id != first);
+        let second = wait::until("another leader", wait::SOON, leader);
+        copies.wait_for_more_of_all(&mut running);
+        alone.restore();
+        // Without the one that is back nothing could be written.
+        alone.kill(second);
+        let leader = || cluster.leader(input, 0).filter(|id| *id > 0 && *id != second);
+        wait::until("one more leader", wait::SOON, leader);
+        copies.wait_for_more_of_all(&mut running);
+        alone.restore();
+    });
+    for (flow, running) in copies.flows.iter().zip(running) {
+        let finished = running.stop().expect_success();
+        // librdkafka may give a transaction up, and the flow then starts again.
+        if !matches!(&flow.output, Output::Topic(topic) if topic.ends_with("librdkafka")) {
+            finished.says_not(&["starts again in"]);
+        }
+    }
+    copies.assert_exactly_once();
+}
+
+#[test]
+fn two_lost_brokers_of_three_are_reported_and_waited_for() {
+    let cluster = cluster::shared();
+    let alone = cluster.alone();
+    let copies = Copies::new(cluster, "three_two_die");
+    let mut running = copies.start_all();
+    copies.numbers.while_producing(|| {
+        copies.wait_for_more_of_all(&mut running);
+        let input = &copies.numbers.topic;
+        let first = wait::until("a leader", wait::SOON, || cluster.leader(input, 0));
+        let second = first % 3 + 1;
+        alone.kill(first);
+        alone.kill(second);
+        for running in &mut running {
+            wait::until_true("the silence to be reported", wait::SOON, || {
+                assert!(running.is_running(), "it gave up");
+                running.stderr().contains("no answer from the ")
+            });
+        }
+        alone.restore();
+        copies.wait_for_more_of_all(&mut running);
+    });
+    for running in running {
+        running.stop().expect_success().says(&["answered again after"]);
+    }
+    copies.assert_exactly_once();
+}
