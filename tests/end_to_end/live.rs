@@ -183,10 +183,15 @@ impl Numbers<'_> {
 
 /// A number as JSON, with an event time ten milliseconds after that of the number before.
 pub fn event_of(number: u64) -> String {
-    let (seconds, hundredths) = (number / 100, number % 100);
+    event_at(number * 10, number)
+}
+
+/// A number as JSON, with an event time so many milliseconds after the beginning of 2026.
+pub fn event_at(after_ms: u64, number: u64) -> String {
+    let (seconds, ms) = (after_ms / 1_000, after_ms % 1_000);
     let (minutes, seconds) = (seconds / 60, seconds % 60);
     let (hours, minutes) = (minutes / 60, minutes % 60);
-    let ts = format!("2026-01-01T{hours:02}:{minutes:02}:{seconds:02}.{hundredths:02}0Z");
+    let ts = format!("2026-01-01T{hours:02}:{minutes:02}:{seconds:02}.{ms:03}Z");
     format!("{{\"ts\":\"{ts}\",\"n\":{number}}}")
 }
 

@@ -43,6 +43,7 @@ mod kafka_failures;
 mod kafka_million;
 mod kafka_operations;
 mod kafka_starts;
+mod kinds_of_state;
 mod lake;
 mod lake_bad_input;
 mod many_flows;
