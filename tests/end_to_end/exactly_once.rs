@@ -1,22 +1,26 @@
 //! Kafka written exactly once, against a real broker: whatever happens to the process or to the
 //! broker, a reader of committed records sees each record once, and each partition in order.
 //!
-//! `MILLSTREAM_KILLS` says how often a process is ended at each step of a micro-batch (default 2)
-//! and ten times as often at random moments, with an entry in the logs for each micro-batch and
-//! with asynchronous progress tracking.
+//! A process is ended at the first, the second and a late occurrence of each step of a micro-batch,
+//! and twenty times at random moments, with an entry in the logs for each micro-batch and with
+//! asynchronous progress tracking. `MILLSTREAM_KILLS` is another number of times for a step, and
+//! ten times as many random moments.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::kafka::{self, Broker};
-use crate::live::{ASYNC, Numbers, PARTITIONS, STEPS, crashing_at, kills, some_time};
+use crate::live::{ASYNC, Numbers, PARTITIONS, STEPS, crashing_at, kills, occurrences, some_time};
 use crate::millstream::{CRASH_AT, Pipeline, Running, table};
 use crate::proxy::{self, Cut};
 use crate::topics::Topics;
 use crate::{process, wait};
 
 const LIBRDKAFKA: (&str, &str) = ("kafka.millstream.transactions", "librdkafka");
+
+/// Each of the transactional ids has been used more than once by then.
+const LATE: u64 = 30;
 
 /// A flow that copies each partition of one topic to the same partition of another.
 struct Copied<'a> {
@@ -190,8 +194,7 @@ fn a_crash_at_any_step_loses_and_doubles_nothing_with_asynchronous_tracking() {
 fn crash_at_each_step(copied: &Copied<'_>) {
     copied.numbers.while_producing(|| {
         for step in STEPS {
-            for kill in 0..kills(2) {
-                let nth = 1 + kill * 7 % 30;
+            for nth in occurrences(LATE) {
                 crashing_at(&copied.pipeline, step, nth).wait(wait::SOON).expect_crash(step);
                 copied.assert_shows();
             }

@@ -15,12 +15,15 @@ use serde_json::Value;
 
 use crate::files_and_static::{data_files, sorted_lines};
 use crate::kafka::{self, Broker};
-use crate::live::{ASYNC, Numbers, PARTITIONS, STEPS, kills};
+use crate::live::{ASYNC, Numbers, PARTITIONS, STEPS, kills, occurrences};
 use crate::millstream::{Pipeline, Running, table};
 use crate::{cache, program, spark, wait};
 
 /// So many commits that the manifest is compacted, and what is superseded deleted, all the time.
 const OFTEN: [(&str, &str); 2] = [("commitInterval", "100ms"), ("fileSink.log.cleanupDelay", "1s")];
+
+/// The steps of a commit of a directory.
+pub const FILES_STEPS: [&str; 2] = ["files-named", "files-listed"];
 
 /// A flow from a topic into a directory.
 struct Filed<'a> {
@@ -167,8 +170,8 @@ fn kill_at_random_moments(name: &str, sink: &[(&str, &str)]) {
 fn a_crash_at_any_step_loses_and_doubles_no_row_of_a_directory() {
     let filed = Filed::new(kafka::shared(), "filed_steps", &OFTEN);
     let steps = STEPS.iter().filter(|step| **step != "after-offsets").copied();
-    let steps: Vec<&str> = steps.chain(["files-named", "files-listed"]).collect();
-    filed.numbers.crash_at_steps(&filed.pipeline, &steps);
+    let steps: Vec<&str> = steps.chain(FILES_STEPS).collect();
+    filed.numbers.crash_at_steps(&filed.pipeline, &steps, &occurrences(12));
     filed.assert_exactly_once();
 }
 

@@ -4,10 +4,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::bad_input::{Shortage, SmallDisk};
+use crate::files_exactly_once::FILES_STEPS;
 use crate::kafka::{self, Broker};
+use crate::millstream::{CRASH_AT, Pipeline};
 use crate::spark::{Relay, Spark};
 use crate::topics::{Record, sorted_values};
-use crate::{cache, oracle, process, program, wait};
+use crate::{cache, delta, live, oracle, process, program, wait};
 
 #[test]
 fn records_come_back_as_they_went() {
@@ -154,4 +156,25 @@ fn spark_relays_and_leaves_a_checkpoint_in_the_form_we_check() {
     assert_eq!(checkpoint.kafka_start("harness_spark_in").into_values().sum::<i64>(), 0);
     let values = sorted_values(&topics.read("harness_spark_out"));
     assert_eq!(values, (0..6).map(|n| format!("{n}|spark")).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_crash_point_is_among_those_that_tests_crash_at() {
+    let pipeline = Pipeline::new(
+        "CREATE TABLE ticks USING rate;\nCREATE TABLE target USING noop;\n\
+         INSERT INTO target SELECT value FROM STREAM ticks;\n",
+    );
+    let mut command = pipeline.command(&[]);
+    // What does not exist is answered by the names of all.
+    command.env(CRASH_AT, "?");
+    let said = pipeline.spawn(command).wait(wait::SOON).stderr;
+    let (_, names) = said.split_once("with STEP one of ").expect("it lists them");
+    let mut names: Vec<&str> = names.lines().next().unwrap_or_default().split(", ").collect();
+    let of_tests = [&live::STEPS[..], &live::STATE_STEPS, &delta::STEPS, &FILES_STEPS];
+    let mut tested: Vec<&str> = of_tests.concat();
+    for list in [&mut names, &mut tested] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    assert_eq!(names, tested);
 }

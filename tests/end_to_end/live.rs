@@ -40,6 +40,14 @@ pub fn kills(default: u64) -> u64 {
     kills.map_or(default, |kills| kills.parse().expect("MILLSTREAM_KILLS is a number"))
 }
 
+/// The times of a step at which a process is ended, one after the other: the first, the second and
+/// the one that is `late`, when everything has been in use for a while. With `MILLSTREAM_KILLS`
+/// there are as many, spread over the first thirty.
+pub fn occurrences(late: u64) -> Vec<u64> {
+    let more = (0..kills(0).saturating_sub(3)).map(|kill| 3 + kill * 7 % 28);
+    [1, 2, late].into_iter().chain(more).collect()
+}
+
 /// A topic of numbers from 0 on, the same ones in each partition.
 pub struct Numbers<'a> {
     topics: &'a Topics,
@@ -127,13 +135,12 @@ impl Numbers<'_> {
         });
     }
 
-    /// Produces, and ends `pipeline` at each of `steps`, as often as [`kills`] says.
-    pub fn crash_at_steps(&self, pipeline: &Pipeline, steps: &[&str]) {
+    /// Produces, and ends `pipeline` at each of `steps`, at each of its `occurrences`.
+    pub fn crash_at_steps(&self, pipeline: &Pipeline, steps: &[&str], occurrences: &[u64]) {
         self.while_producing(|| {
             for step in steps {
-                for kill in 0..kills(1) {
-                    let running = crashing_at(pipeline, step, 1 + kill * 3 % 10);
-                    running.wait(wait::SOON).expect_crash(step);
+                for nth in occurrences {
+                    crashing_at(pipeline, step, *nth).wait(wait::SOON).expect_crash(step);
                 }
             }
         });

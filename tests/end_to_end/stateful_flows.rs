@@ -173,7 +173,7 @@ fn kills_lose_and_double_nothing_where_snapshots_are_made() {
 #[test]
 fn a_crash_at_any_step_loses_and_doubles_no_pair() {
     let flow = Flow::new(kafka::shared(), "pairs_steps", PAIRS, &[]);
-    flow.numbers.crash_at_steps(&flow.pipeline, &[&STEPS[..], &STATE_STEPS[..]].concat());
+    flow.numbers.crash_at_steps(&flow.pipeline, &[&STEPS[..], &STATE_STEPS[..]].concat(), &[1]);
     flow.assert_exactly_once();
 }
 

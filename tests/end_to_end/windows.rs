@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::delta::versions;
 use crate::kafka::{self, Broker};
-use crate::live::{ASYNC, Numbers, PARTITIONS, STATE_STEPS, STEPS, event_of, kills};
+use crate::live::{ASYNC, Numbers, PARTITIONS, STATE_STEPS, STEPS, event_of, kills, occurrences};
 use crate::millstream::{Pipeline, Running, table};
 use crate::topics::Topics;
 use crate::{oracle, wait};
@@ -199,22 +199,28 @@ fn kill_at_random_moments(counted: &Counted<'_>) {
 
 #[test]
 fn a_crash_at_any_step_loses_and_doubles_no_window() {
-    for (name, sink) in [("windows_steps", &[][..]), ("windows_steps_async", &ASYNC[..])] {
+    let (all, first) = (occurrences(12), vec![1]);
+    for (name, sink, times) in
+        [("windows_steps", &[][..], all), ("windows_steps_async", &ASYNC[..], first)]
+    {
         let counted = Counted::new(kafka::shared(), name, Target::Topic, sink);
-        crash_at(&counted, &[&STEPS[..], &STATE_STEPS[..]].concat());
+        crash_at(&counted, &[&STEPS[..], &STATE_STEPS[..]].concat(), &times);
     }
 }
 
 #[test]
 fn a_crash_at_any_step_loses_and_doubles_no_window_of_a_table() {
-    for (name, sink) in [("windows_lands", &[][..]), ("windows_lands_async", &ASYNC[..])] {
+    let (all, first) = (occurrences(12), vec![1]);
+    for (name, sink, times) in
+        [("windows_lands", &[][..], all), ("windows_lands_async", &ASYNC[..], first)]
+    {
         let counted = Counted::new(kafka::shared(), name, Target::Table, sink);
-        crash_at(&counted, &[&INTO_A_TABLE[..], &STATE_STEPS[..]].concat());
+        crash_at(&counted, &[&INTO_A_TABLE[..], &STATE_STEPS[..]].concat(), &times);
     }
 }
 
-fn crash_at(counted: &Counted<'_>, steps: &[&str]) {
-    counted.numbers.crash_at_steps(&counted.pipeline, steps);
+fn crash_at(counted: &Counted<'_>, steps: &[&str], occurrences: &[u64]) {
+    counted.numbers.crash_at_steps(&counted.pipeline, steps, occurrences);
     counted.assert_exactly_once();
 }
 
