@@ -228,14 +228,10 @@ async fn acquire_lock(storage: &Storage, env: &Env) -> Result<Option<Lock>, Open
     // Object stores have no locks: there the second writer is found when it puts an entry that
     // exists already.
     let Storage::Local(local) = storage else { return Ok(None) };
-    let (root, lock_env) = (local.directory.root().to_owned(), env.clone());
+    let (directory, lock_env) = (local.directory.clone(), env.clone());
     let locked = env.spawn_blocking("checkpoint lock", move || {
-        if !root.is_dir() {
-            storage::make_directory(&root).map_err(|error| {
-                LockError::Storage(storage::storage_error("make the directory", &root, &error))
-            })?;
-        }
-        lock::acquire(&root, &lock_env)
+        directory.make().map_err(LockError::Storage)?;
+        lock::acquire(directory.disk(), directory.root(), &lock_env)
     });
     match locked.join().await {
         Ok(lock) => Ok(Some(lock)),

@@ -35,6 +35,8 @@ pub struct Env {
     rng: Arc<dyn Rng>,
     /// The runtime with a thread per core, if there was one when this was made.
     cores: Option<tokio::runtime::Handle>,
+    /// Where all work is on one thread: how long what may block waits before it begins.
+    one_thread: Option<Arc<dyn Fn() -> Duration + Send + Sync>>,
 }
 
 impl std::fmt::Debug for Env {
@@ -52,7 +54,19 @@ impl Env {
 
     /// An environment of the caller's own, for tests and simulation.
     pub fn new(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
-        Self { clock, rng, cores: tokio::runtime::Handle::try_current().ok() }
+        let cores = tokio::runtime::Handle::try_current().ok();
+        Self { clock, rng, cores, one_thread: None }
+    }
+
+    /// As [`Self::new`], with all work on the thread of the current runtime, so that a simulation
+    /// decides the order of everything. What may block there must not wait for anybody; each piece
+    /// of it begins after what `wait` gives.
+    pub fn on_one_thread(
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+        wait: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> Self {
+        Self { one_thread: Some(Arc::new(wait)), ..Self::new(clock, rng) }
     }
 
     /// Wall clock, microseconds since the epoch.
@@ -164,7 +178,17 @@ impl Env {
         name: &'static str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Task<T> {
-        Task { name, handle: tokio::task::spawn_blocking(work) }
+        let handle = match &self.one_thread {
+            None => tokio::task::spawn_blocking(work),
+            Some(wait) => {
+                let waiting = self.sleep(wait());
+                tokio::spawn(async {
+                    waiting.await;
+                    work()
+                })
+            }
+        };
+        Task { name, handle }
     }
 
     /// Runs `work`, which may block, on a thread of its own, and waits for it: for the rare caller
@@ -198,6 +222,21 @@ impl Env {
             lower_priority();
             work();
         })
+    }
+
+    /// Waits for `work` on a thread of its own, of low priority: for what takes long, may block,
+    /// and nobody waits for.
+    pub fn spawn_in_background<F>(&self, name: &'static str, work: F) -> Background
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if self.one_thread.is_some() {
+            let task = self.spawn(name, work);
+            return Background { _thread: None, task: Some(task) };
+        }
+        let env = self.clone();
+        let thread = self.background_thread(name, move || env.block_on_cores(work));
+        Background { _thread: Some(thread), task: None }
     }
 
     /// Runs `work` on a thread of its own: for loops that block all their life.
@@ -284,6 +323,20 @@ impl<T> Task<T> {
     /// True once the task has ended.
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()
+    }
+}
+
+/// Work in the background. Dropping this waits for its end, or ends it in a simulation.
+pub struct Background {
+    _thread: Option<Thread>,
+    task: Option<Task<()>>,
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 

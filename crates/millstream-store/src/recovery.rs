@@ -10,11 +10,14 @@
 //! Ids may have gaps: Spark's asynchronous progress tracking logs some micro-batches only. So "the
 //! one before" is the highest id below that is there.
 //!
-//! A crash of the process leaves whole files or none. A power cut can leave the last files empty or
-//! torn, several of them if they were not flushed. Such files at the end are moved aside, and the
-//! query goes on from the last whole one: a lost commit entry means that a micro-batch is run
-//! again, a lost intent without commit entry that its rows are taken anew. Damage that a crash
-//! cannot explain is reported and left alone.
+//! A crash of the process leaves whole files or none. A power cut can leave any file that was not
+//! flushed empty or torn, on a local disk: entries are flushed together with others or not at all,
+//! and the system writes them back in any order. Such files are moved aside, and the query goes on
+//! from the last micro-batch whose entries are both whole: a lost commit entry means that a
+//! micro-batch is run again, a lost intent that its rows are taken anew. That repeats rows only for
+//! a sink that was promised no more. One that relies on intents has them flushed, and the driver
+//! compares what a sink has published with what is left here. Damage that a crash cannot explain is
+//! reported and left alone.
 
 use crate::checkpoint::Checkpoint;
 use crate::codec::DecodeError;
@@ -149,6 +152,7 @@ impl Checkpoint {
         let committed = last_commit.as_ref().map(|(id, _)| *id);
         // Commit entries come first: an intent that is torn may be moved aside only if it is above
         // the last commit entry, because below it rows of its range are published.
+        logs.pass_over_torn(committed).await?;
         let last_intent = logs.last_intent(committed).await?;
         logs.tidy().await?;
         logs.assemble(last_intent, last_commit).await
@@ -191,12 +195,19 @@ impl<'a> Logs<'a> {
         }
     }
 
-    /// The last whole commit entry; torn ones above it are moved aside.
+    /// The last whole commit entry whose intent is not torn; those above it are moved aside. The
+    /// intents are then above the last commit entry.
     async fn last_commit(&mut self) -> Result<Option<(BatchId, commit_log::Entry)>, RecoverError> {
         while let Some(&id) = self.commits.last() {
             let name = layout::commit(id);
             match self.read(&name, commit_log::Entry::decode).await? {
-                Ok(entry) => return Ok(Some((id, entry))),
+                Ok(entry) => match self.torn_intent_of(id).await? {
+                    None => return Ok(Some((id, entry))),
+                    Some(problem) => {
+                        self.move_aside(layout::COMMITS, id, &problem).await?;
+                        self.commits.pop();
+                    }
+                },
                 Err(error) if error.is_torn() => {
                     self.move_aside(layout::COMMITS, id, &error).await?;
                     self.commits.pop();
@@ -205,6 +216,56 @@ impl<'a> Logs<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// What is wrong with the intent of the commit entry `id`, if a power cut can have torn it and
+    /// there is a micro-batch before to go back to.
+    async fn torn_intent_of(&self, id: BatchId) -> Result<Option<DecodeError>, RecoverError> {
+        let has_one_before = id == BatchId(0) || self.commits.first() < Some(&id);
+        if !self.may_be_torn() || !has_one_before || self.intents.binary_search(&id).is_err() {
+            return Ok(None);
+        }
+        let entry = self.read(&layout::intent(id), offset_log::Entry::decode).await?;
+        Ok(entry.err().filter(DecodeError::is_torn))
+    }
+
+    /// Moves intents aside that are torn, above the last commit entry. One above them that is whole
+    /// then begins where the last whole one ends; where that would be the query's beginning and the
+    /// entry of it is torn, nothing tells so, and all of them are moved aside.
+    async fn pass_over_torn(&mut self, committed: Option<BatchId>) -> Result<(), RecoverError> {
+        if !self.may_be_torn() {
+            return Ok(());
+        }
+        let (finished, open): (Vec<BatchId>, Vec<BatchId>) =
+            self.intents.iter().partition(|id| Some(**id) <= committed);
+        for &id in &open {
+            let entry = self.read(&layout::intent(id), offset_log::Entry::decode).await?;
+            let Some(problem) = entry.err().filter(DecodeError::is_torn) else { continue };
+            if finished.is_empty() && id == BatchId(0) {
+                // From the end, so that a crash in between finds the same situation.
+                for &id in open.iter().rev() {
+                    self.move_intent_aside(id, &problem).await?;
+                }
+                return Ok(());
+            }
+            self.move_intent_aside(id, &problem).await?;
+        }
+        Ok(())
+    }
+
+    async fn move_intent_aside(
+        &mut self,
+        id: BatchId,
+        problem: &DecodeError,
+    ) -> Result<(), RecoverError> {
+        self.move_aside(layout::OFFSETS, id, problem).await?;
+        self.intents.retain(|intent| *intent != id);
+        Ok(())
+    }
+
+    /// Whether a power cut tears files here. An object is whole or not there.
+    fn may_be_torn(&self) -> bool {
+        matches!(self.storage, Storage::Local(_))
     }
 
     /// The last whole intent; torn ones above the last commit entry are moved aside.

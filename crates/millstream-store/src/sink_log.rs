@@ -64,8 +64,9 @@ impl SinkLog {
         let ids = self.ids().await?;
         let next = ids.last().map_or(BatchId(0), |last| last.next());
         // The new entry is written before the old ones are deleted: after a crash in between the
-        // highest number still counts.
-        self.storage.put_if_absent(&self.name(next), bytes, Durability::Process).await?;
+        // highest number still counts. It is flushed, since a power cut must not leave it empty
+        // when the old ones are gone.
+        self.storage.put_if_absent(&self.name(next), bytes, Durability::Power).await?;
         let old = ids.into_iter().map(|id| self.name(id)).collect();
         Ok(self.storage.delete_many(old).await?)
     }

@@ -15,6 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use millstream_engine::api::sink::{BatchId, EndOffsets, Published, SourceOffset};
+use millstream_store::storage::make_directories;
 use serde::{Deserialize, Serialize};
 
 use super::durable;
@@ -95,7 +96,7 @@ pub(super) struct Records {
 impl Records {
     /// Those in the directory `path`, which is made.
     pub(super) fn open(path: PathBuf) -> Result<Self, FileError> {
-        fs::create_dir_all(&path).map_err(|error| FileError::writing(&path, error))?;
+        make_directories(&path).map_err(|error| FileError::writing(&path, error))?;
         Ok(Self { path })
     }
 

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use millstream_store::env::Env;
+use millstream_store::storage::make_directories;
 use serde::{Deserialize, Serialize};
 
 use super::commit_record::CommittedFile;
@@ -80,7 +81,7 @@ impl Manifest {
         env: &Env,
     ) -> Result<Self, FileError> {
         let path = directory.join(NAME);
-        fs::create_dir_all(&path).map_err(|error| FileError::writing(&path, error))?;
+        make_directories(&path).map_err(|error| FileError::writing(&path, error))?;
         let entries: Vec<Entry> =
             durable::names(&path)?.iter().filter_map(|name| Entry::parse(name)).collect();
         let numbers = Numbers::of(&entries, settings.compact_interval)

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use datafusion::error::DataFusionError;
 use millstream_store::checkpoint::Checkpoint;
-use millstream_store::env::{Env, Thread};
+use millstream_store::env::{Background, Env};
 use millstream_store::error::{Classified, Kind};
 use millstream_store::offset::BatchId;
 use millstream_store::state_log::{Facts, SnapshotWriter, StateLog, StateReader};
@@ -53,7 +53,7 @@ pub(super) struct Snapshots {
 struct Making {
     made: oneshot::Receiver<Result<Made, Failure>>,
     given_up: Arc<AtomicBool>,
-    _thread: Thread,
+    _running: Background,
 }
 
 struct Made {
@@ -141,18 +141,17 @@ impl Snapshots {
         self.begun = env.monotonic();
         let (checkpoint, log) = (checkpoint.clone(), Arc::clone(log));
         let (made, receiver) = oneshot::channel();
-        let of_thread = env.clone();
         let given_up = Arc::new(AtomicBool::new(false));
         let is_given_up = Arc::clone(&given_up);
-        let thread = env.background_thread("state-snapshot", move || {
+        let running = env.spawn_in_background("state-snapshot", async move {
             let is_given_up = || is_given_up.load(Ordering::Relaxed);
             let making = make(&checkpoint, &log, snapshot_builder, end, is_given_up);
-            if let Some(outcome) = of_thread.block_on_cores(making).transpose() {
+            if let Some(outcome) = making.await.transpose() {
                 // The query may have ended meanwhile.
                 let _ = made.send(outcome);
             }
         });
-        self.making = Some(Making { made: receiver, given_up, _thread: thread });
+        self.making = Some(Making { made: receiver, given_up, _running: running });
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use millstream_store::env::Env;
+use millstream_store::storage::make_directories;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
@@ -175,8 +176,7 @@ fn create(path: &FilePath) -> io::Result<File> {
     match create() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let directory = path.parent().unwrap_or(path);
-            fs::create_dir_all(directory)?;
-            flush_directory(directory)?;
+            make_directories(directory)?;
             create()
         }
         result => result,

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use millstream_store::env::Env;
 use millstream_store::secrets::redacted;
+use millstream_store::storage::make_directories;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
@@ -155,7 +156,7 @@ impl TableStore {
 
     /// Makes the table's directory, where it is local.
     pub(crate) fn make_directory(&self) -> std::io::Result<()> {
-        self.local_directory().map_or(Ok(()), std::fs::create_dir_all)
+        self.local_directory().map_or(Ok(()), |directory| make_directories(&directory))
     }
 
     /// The bytes of the file `name`. Errors: `NotFound` if there is none.

@@ -4,18 +4,22 @@
 //! appear with all its bytes or fails because it is there already. That is what keeps a second
 //! process from continuing the same checkpoint unnoticed.
 
+mod directories;
+mod disk;
 mod local;
 mod location;
 mod object;
 mod rename;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::ObjectStore;
 
-pub(crate) use self::local::{Directory, FILE_MODE, make_directory, storage_error};
+pub use self::directories::make_directories;
+pub use self::disk::{Disk, DiskFile, DiskLock};
+pub(crate) use self::local::{Directory, storage_error};
 pub use self::location::{LocationError, parse};
 pub(crate) use self::object::Prefix;
 use crate::env::Env;
@@ -137,6 +141,12 @@ impl Storage {
         Self::Local(LocalStorage { directory, env: env.clone() })
     }
 
+    /// The directory `root`, an absolute path, of a file system of the caller's own.
+    pub fn local_on(disk: Arc<dyn Disk>, root: PathBuf, env: &Env) -> Self {
+        let directory = Directory::on_disk(disk, root, env);
+        Self::Local(LocalStorage { directory, env: env.clone() })
+    }
+
     /// The objects of `store` below `prefix`. `shown` is the location in messages.
     pub fn object(
         store: Arc<dyn ObjectStore>,
@@ -226,6 +236,15 @@ impl Storage {
                 local.blocking(move |directory| directory.delete_many(&names)).await
             }
             Self::Object(object) => object.prefix.delete_many(names).await,
+        }
+    }
+
+    /// Has files that were written with [`Durability::Process`] survive a power cut too; their
+    /// directories one after the other, in the order of `names`.
+    pub(crate) async fn flush(&self, names: Vec<String>) -> Result<(), StorageError> {
+        match self {
+            Self::Local(local) => local.blocking(move |directory| directory.flush(&names)).await,
+            Self::Object(_) => Ok(()),
         }
     }
 

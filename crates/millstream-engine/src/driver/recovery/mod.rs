@@ -217,7 +217,7 @@ fn check_record(
     sources: usize,
 ) -> Result<(), ResumeError> {
     let Published { batch_id, end_offsets: Some(EndOffsets { ends, .. }) } = published else {
-        return Ok(());
+        return check_logged(recovered, published.batch_id);
     };
     let batch_id = *batch_id;
     if ends.len() != sources {
@@ -239,6 +239,18 @@ fn check_record(
     }
     let (logged, published) = (shown(logged), shown(ends));
     Err(ResumeError::Disagreement { batch_id, logged, published })
+}
+
+/// Refuses logs in which the entry of `published` is gone, of a sink that does not say where that
+/// micro-batch ended: its rows would be in the range of the next one.
+fn check_logged(recovered: &Recovered, published: BatchId) -> Result<(), ResumeError> {
+    let finished = recovered.finished_intent.as_ref().map(|(id, _)| *id);
+    let mut unfinished = recovered.unfinished.iter().map(|(id, _)| *id);
+    let is_below_the_last = unfinished.clone().any(|id| id > published);
+    if finished >= Some(published) || unfinished.any(|id| id == published) || !is_below_the_last {
+        return Ok(());
+    }
+    Err(ResumeError::Ahead { published, known: "has no entry for it".to_owned() })
 }
 
 /// Holds the records of all sinks that published `batch_id` last against each other.

@@ -4,9 +4,15 @@
 //! in ids and in entries: where ids have gaps, as with asynchronous progress tracking, the same
 //! number of files stays. Deleting is done in steps of many files by a task of its own, so that the
 //! writer shares the directory with it and nothing else.
+//!
+//! Entries are mostly not flushed, so a power cut may take the newest ones, all those that are
+//! retained if they are of the last seconds. So in a local directory both entries of the newest
+//! micro-batch are flushed before anything is deleted, and then once every [`FLUSHED_AGAIN`]; those
+//! of the last one flushed stay, however old they are.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -15,7 +21,10 @@ use super::{Lane, PurgeTime, Settings, Shared};
 use crate::env::{Env, Task};
 use crate::layout;
 use crate::offset::BatchId;
-use crate::storage::StorageError;
+use crate::storage::{Storage, StorageError};
+
+/// How far what is surely on the disk may be behind, while entries are deleted.
+const FLUSHED_AGAIN: Duration = Duration::from_secs(1);
 
 /// The entries that are known to be on disk.
 pub(super) struct OnDisk {
@@ -45,6 +54,8 @@ struct Known {
     /// Checksums that Spark left, by path.
     sidecars: HashSet<String>,
     committed: Option<BatchId>,
+    /// The micro-batch whose entries were flushed last, and when, on the monotonic clock.
+    flushed: Option<(BatchId, Duration)>,
 }
 
 impl OnDisk {
@@ -106,7 +117,12 @@ impl Known {
         }
         for lane in Lane::ALL {
             let expired = self.expired(lane, keep.entries);
-            for id in self.ids[lane as usize].drain(..expired) {
+            let flushed = self.flushed.map(|(id, _)| id);
+            let drained: Vec<_> = self.ids[lane as usize].drain(..expired).collect();
+            if let Some(flushed) = flushed.filter(|flushed| drained.contains(flushed)) {
+                self.ids[lane as usize].push_front(flushed);
+            }
+            for id in drained.into_iter().filter(|id| Some(*id) != flushed) {
                 let directory = lane.directory();
                 let sidecar = format!("{directory}/{}", layout::sidecar(&id.to_string()));
                 if self.sidecars.remove(&sidecar) {
@@ -116,6 +132,13 @@ impl Known {
             }
         }
         names
+    }
+
+    /// The micro-batch whose entries are to be flushed before any are deleted at `now`.
+    fn to_be_flushed(&self, keep: Keep, now: Duration) -> Option<BatchId> {
+        let is_due = |(_, at): &(_, Duration)| now.saturating_sub(*at) >= FLUSHED_AGAIN;
+        let is_old = self.flushed.as_ref().is_none_or(is_due);
+        self.committed.filter(|_| is_old && self.is_due(keep))
     }
 
     /// Adds what a listing of `lane` found from before this run.
@@ -164,6 +187,16 @@ async fn try_run(shared: &Shared) -> Result<(), StorageError> {
             on_disk.known.lock().add_listed(lane, listed);
         }
         on_disk.known.lock().listed = true;
+    }
+    if matches!(shared.storage(), Storage::Local(_)) {
+        let now = shared.checkpoint.env().monotonic();
+        let newest = on_disk.known.lock().to_be_flushed(on_disk.keep, now);
+        if let Some(newest) = newest {
+            // The commit entry last: it must not be there without the intent.
+            let names = Lane::ALL.map(|lane| format!("{}/{newest}", lane.directory()));
+            shared.storage().flush(names.into()).await?;
+            on_disk.known.lock().flushed = Some((newest, now));
+        }
     }
     let names = on_disk.known.lock().take_expired(on_disk.keep);
     if names.is_empty() { Ok(()) } else { shared.storage().retire_many(names).await }

@@ -55,3 +55,24 @@ fn a_listing_adds_what_was_there_before() {
     let deleted = logs.take_expired(KEEP);
     assert_eq!(deleted[..3], ["commits/.0.crc", "commits/0", "commits/1"]);
 }
+
+#[test]
+fn what_was_flushed_last_stays_and_is_not_flushed_too_often() {
+    let mut logs = known(0..251, 250);
+    let now = Duration::from_secs(5);
+    assert_eq!(logs.to_be_flushed(KEEP, now), Some(BatchId(250)));
+    assert_eq!(known(0..200, 199).to_be_flushed(KEEP, now), None, "nothing is deleted");
+
+    logs.flushed = Some((BatchId(40), now));
+    assert_eq!(logs.to_be_flushed(KEEP, now + FLUSHED_AGAIN / 2), None);
+    assert_eq!(logs.to_be_flushed(KEEP, now + FLUSHED_AGAIN), Some(BatchId(250)));
+    let names = logs.take_expired(KEEP);
+    assert_eq!(names.len(), 2 * 149);
+    for lane in &logs.ids {
+        assert_eq!(lane.iter().take(2).collect::<Vec<_>>(), [&BatchId(40), &BatchId(150)]);
+    }
+    logs.flushed = Some((BatchId(250), now));
+    logs.committed = Some(BatchId(350));
+    logs.ids.iter_mut().for_each(|lane| lane.extend((251..351).map(BatchId)));
+    assert_eq!(logs.take_expired(KEEP)[..2], ["offsets/40", "offsets/150"]);
+}

@@ -10,26 +10,20 @@
 //! them. They are emptied first, so that an entry whose bytes a power cut took is an empty file
 //! and not an old entry under a new number.
 
-use std::collections::HashMap;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read as _, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::rename::rename_if_absent;
+use super::disk::{Disk, DiskFile, RealDisk};
 use super::{Durability, PutError, StorageError};
 use crate::env::Env;
 use crate::error::Kind;
 
 /// Bytes of a `PowerAside` file that are flushed at a time: some milliseconds' worth.
 const PIECE_BYTES: usize = 512 << 10;
-/// For the owner alone: a checkpoint holds rows of the query, and whoever may write it may make the
-/// query skip or repeat others.
-const DIRECTORY_MODE: u32 = 0o700;
-pub(crate) const FILE_MODE: u32 = 0o600;
 /// Emptied files kept per directory: what one purge sets free.
 const SPARES_MAX: usize = 128;
 
@@ -40,15 +34,18 @@ pub(crate) struct Directory {
 }
 
 struct Inner {
+    disk: Arc<dyn Disk>,
     root: PathBuf,
     env: Env,
+    /// Directories whose own names are flushed, as those of all above them up to the root.
+    found: Mutex<BTreeSet<PathBuf>>,
     /// Emptied files, by the directory they are in.
-    spares: Mutex<HashMap<PathBuf, Vec<PathBuf>>>,
+    spares: Mutex<BTreeMap<PathBuf, Vec<PathBuf>>>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        delete_all(std::mem::take(self.spares.get_mut()));
+        delete_all(&*self.disk, std::mem::take(self.spares.get_mut()));
     }
 }
 
@@ -56,11 +53,36 @@ impl Directory {
     pub(crate) fn new(root: &Path, env: &Env) -> Self {
         // A later change of the working directory must not move the checkpoint.
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
-        Self { inner: Arc::new(Inner { root, env: env.clone(), spares: Mutex::default() }) }
+        Self::on_disk(Arc::new(RealDisk), root, env)
+    }
+
+    /// The directory `root`, an absolute path, of `disk`.
+    pub(crate) fn on_disk(disk: Arc<dyn Disk>, root: PathBuf, env: &Env) -> Self {
+        let (env, found, spares) = (env.clone(), Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { disk, root, env, found, spares }) }
     }
 
     pub(crate) fn root(&self) -> &Path {
         &self.inner.root
+    }
+
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.inner.disk
+    }
+
+    /// Makes the directory itself, if it is missing.
+    pub(crate) fn make(&self) -> Result<(), StorageError> {
+        let root = &self.inner.root;
+        if self.disk().is_directory(root) {
+            // Whoever made it may have been killed before its name was flushed. A parent that may
+            // not be read belongs to somebody else, who made this directory long ago.
+            if let Some(above) = root.parent() {
+                let _ = self.disk().flush_names(above);
+            }
+            return Ok(());
+        }
+        let made = make_directory(self.disk(), root);
+        made.map_err(|error| storage_error("make the directory", root, &error))
     }
 
     pub(crate) fn shown(&self, name: &str) -> String {
@@ -81,17 +103,18 @@ impl Directory {
         let path = self.inner.root.join(name);
         let failed = |error| put_error(&path, &error);
         let (temporary, mut file) = self.temporary(&path).map_err(failed)?;
-        let mut write_flushed = |bytes| file.write_all(bytes).and_then(|()| file.sync_data());
+        let mut write_flushed = |bytes| file.write(bytes).and_then(|()| file.flush());
         let written = match durability {
             Durability::Power => write_flushed(bytes),
             Durability::PowerAside => bytes.chunks(PIECE_BYTES).try_for_each(write_flushed),
-            Durability::Process => file.write_all(bytes),
+            Durability::Process => file.write(bytes),
         };
         drop(file);
-        written.and_then(|()| rename_if_absent(&temporary, &path)).map_err(|error| {
+        let disk = self.disk();
+        written.and_then(|()| disk.rename_if_absent(&temporary, &path)).map_err(|error| {
             // The temporary file is of no use; if deleting it fails too, the first error is
             // reported.
-            let _ = std::fs::remove_file(&temporary);
+            let _ = disk.delete(&temporary);
             failed(error)
         })
     }
@@ -100,28 +123,61 @@ impl Directory {
     pub(crate) fn flush_names(&self, name: &str) -> Result<(), PutError> {
         let path = self.inner.root.join(name);
         let directory = path.parent().expect("a file of the checkpoint is in a directory");
-        File::open(directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(|error| put_error(&path, &error))
+        let flushed = self.disk().flush_names(directory);
+        flushed.and_then(|()| self.flush_above(directory)).map_err(|error| put_error(&path, &error))
+    }
+
+    /// Flushes files that were written without.
+    pub(crate) fn flush(&self, names: &[String]) -> Result<(), StorageError> {
+        for name in names {
+            let path = self.inner.root.join(name);
+            let flushed = self.disk().open(&path).and_then(|mut file| file.flush());
+            flushed.map_err(|error| storage_error("flush", &path, &error))?;
+        }
+        let mut above: Vec<&Path> =
+            names.iter().filter_map(|name| Path::new(name).parent()).collect();
+        above.dedup();
+        for above in above {
+            let directory = self.inner.root.join(above);
+            let flushed = self.disk().flush_names(&directory);
+            flushed
+                .and_then(|()| self.flush_above(&directory))
+                .map_err(|error| storage_error("flush", &directory, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Flushes the name of `directory` and of those above it that are inside the root: a process
+    /// that ended early may have made them and flushed nothing.
+    fn flush_above(&self, directory: &Path) -> io::Result<()> {
+        let root = &self.inner.root;
+        let inside = |directory: &&Path| directory.starts_with(root) && *directory != *root;
+        for directory in directory.ancestors().take_while(inside) {
+            if self.inner.found.lock().contains(directory) {
+                break;
+            }
+            let above = directory.parent().expect("it is inside the root");
+            self.disk().flush_names(above)?;
+            self.inner.found.lock().insert(directory.to_owned());
+        }
+        Ok(())
     }
 
     /// An empty file to be renamed to `path`: a spare one, or a new one.
-    fn temporary(&self, path: &Path) -> io::Result<(PathBuf, File)> {
+    fn temporary(&self, path: &Path) -> io::Result<(PathBuf, Box<dyn DiskFile>)> {
         let directory = path.parent().expect("a file of the checkpoint is in a directory");
         let spare = self.inner.spares.lock().get_mut(directory).and_then(Vec::pop);
         if let Some(spare) = spare
-            && let Ok(file) = OpenOptions::new().write(true).open(&spare)
+            && let Ok(file) = self.disk().open(&spare)
         {
             return Ok((spare, file));
         }
         let temporary = self.temporary_path(path);
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(FILE_MODE);
-        let create = || options.open(&temporary);
+        let create = || self.disk().create(&temporary);
         // The directory is made only when a file in it cannot be: the hot path saves the question.
         let file = match create() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                make_directory(directory)?;
+                make_directory(self.disk(), directory)?;
                 create()?
             }
             result => result?,
@@ -136,7 +192,7 @@ impl Directory {
 
     pub(crate) fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StorageError> {
         let path = self.inner.root.join(name);
-        match read_file(&path) {
+        match self.disk().read(&path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(storage_error("read", &path, &error)),
@@ -145,30 +201,18 @@ impl Directory {
 
     pub(crate) fn list(&self, name: &str) -> Result<Vec<String>, StorageError> {
         let path = self.inner.root.join(name);
-        let failed = |error: &io::Error| storage_error("list", &path, error);
-        let entries = match std::fs::read_dir(&path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(&error)),
-        };
-        let mut names = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|error| failed(&error))?;
-            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let mut name = entry.file_name().to_string_lossy().into_owned();
-            if is_directory {
-                name.push('/');
-            }
-            names.push(name);
+        match self.disk().list(&path) {
+            Ok(names) => Ok(names),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(storage_error("list", &path, &error)),
         }
-        Ok(names)
     }
 
     pub(crate) fn delete_many(&self, names: &[String]) -> Result<(), StorageError> {
         let mut result = Ok(());
         for name in names {
             let path = self.inner.root.join(name);
-            result = result.and(delete(&path));
+            result = result.and(self.delete(&path));
         }
         result
     }
@@ -185,7 +229,7 @@ impl Directory {
                 Some(spare) => {
                     self.inner.spares.lock().entry(directory).or_default().push(spare);
                 }
-                None => result = result.and(delete(&path)),
+                None => result = result.and(self.delete(&path)),
             }
         }
         result
@@ -194,17 +238,16 @@ impl Directory {
     /// Renames a file to a temporary name and empties it. `None`, with the file still there,
     /// where that does not go: the caller deletes it.
     fn empty(&self, path: &Path) -> Option<PathBuf> {
-        let mut options = OpenOptions::new();
-        let file = options.write(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
-        if !only_name(&file) {
+        let mut file = self.disk().open(path).ok()?;
+        if !file.has_one_name() {
             return None;
         }
         let temporary = self.temporary_path(path);
         // Renamed before it is emptied: an empty file under an entry's name would look like a torn
         // entry.
-        rename_if_absent(path, &temporary).ok()?;
-        if file.set_len(0).is_err() {
-            let _ = std::fs::remove_file(&temporary);
+        self.disk().rename_if_absent(path, &temporary).ok()?;
+        if file.empty().is_err() {
+            let _ = self.disk().delete(&temporary);
             return None;
         }
         Some(temporary)
@@ -212,58 +255,48 @@ impl Directory {
 
     /// Deletes the files kept for entries to come.
     pub(crate) fn delete_spares(&self) {
-        delete_all(std::mem::take(&mut *self.inner.spares.lock()));
+        delete_all(self.disk(), std::mem::take(&mut *self.inner.spares.lock()));
     }
 
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), StorageError> {
         let (from, to) = (self.inner.root.join(from), self.inner.root.join(to));
-        rename_if_absent(&from, &to).map_err(|error| storage_error("move", &from, &error))
+        let renamed = self.disk().rename_if_absent(&from, &to);
+        renamed.map_err(|error| storage_error("move", &from, &error))
+    }
+
+    fn delete(&self, path: &Path) -> Result<(), StorageError> {
+        match self.disk().delete(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(storage_error("delete", path, &error))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
-/// The bytes of a file. A pipe is opened without waiting for somebody at its other end, so that it
-/// can be refused, and a device without an end is not read.
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    let facts = file.metadata()?;
-    if !facts.is_file() {
-        let problem = "it is no file: move it away, or restore the file that should be there";
-        return Err(io::Error::new(ErrorKind::InvalidInput, problem));
+/// Makes a directory with all above it that are missing. The name of each is flushed, so that what
+/// is flushed inside can be found after a power cut.
+fn make_directory(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    let create = || match disk.create_directory(path) {
+        // Another process may have made it meanwhile.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && disk.is_directory(path) => Ok(()),
+        created => created,
+    };
+    let Some(above) = path.parent() else { return create() };
+    match create() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            make_directory(disk, above)?;
+            create()?;
+        }
+        created => created?,
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(facts.len()).unwrap_or_default());
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Makes a directory with all above it, those that are missing for the owner alone. Its name is
-/// flushed, so that what is flushed inside it can be found after a power cut.
-pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
-    match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
+    disk.flush_names(above)
 }
 
 /// What cannot be deleted now is deleted as temporary when the checkpoint is next recovered.
-fn delete_all(spares: HashMap<PathBuf, Vec<PathBuf>>) {
+fn delete_all(disk: &dyn Disk, spares: BTreeMap<PathBuf, Vec<PathBuf>>) {
     for path in spares.into_values().flatten() {
-        let _ = std::fs::remove_file(path);
-    }
-}
-
-/// False if the file has other names: a backup of hard links must not be emptied with it.
-fn only_name(file: &File) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    file.metadata().is_ok_and(|facts| facts.is_file() && facts.nlink() == 1)
-}
-
-fn delete(path: &Path) -> Result<(), StorageError> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(storage_error("delete", path, &error))
-        }
-        _ => Ok(()),
+        let _ = disk.delete(&path);
     }
 }
 

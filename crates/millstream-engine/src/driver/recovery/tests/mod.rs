@@ -133,6 +133,18 @@ fn a_sink_ahead_of_the_logs_has_to_say_how_far() {
 }
 
 #[test]
+fn a_sink_that_does_not_say_how_far_needs_the_entry_of_what_it_has() {
+    // The entry of micro-batch 5 was damaged and moved aside; 6 would begin where 4 ended.
+    let mut recovered = recovered(7, Some(4));
+    recovered.unfinished.remove(0);
+    let refused = decide(recovered.clone(), &[published(5, None)], 1).unwrap_err();
+    assert!(refused.to_string().contains("has no entry for it"), "{refused}");
+    for sink in [None, published(4, None), published(6, None), published(5, Some(50))] {
+        assert!(decide(recovered.clone(), &[sink], 1).is_ok());
+    }
+}
+
+#[test]
 fn another_number_of_sources_is_refused() {
     let refused = decide(recovered(0, None), &[None], 2).unwrap_err();
     assert_eq!(refused, ResumeError::SourcesChanged { in_checkpoint: 1, in_query: 2 });
