@@ -194,7 +194,8 @@ pub trait Sink: Send {
     }
 
     /// Hands one micro-batch over. May wait while the sink's own buffers are full. An output
-    /// without rows is handed over too: it still counts for sinks that number their work.
+    /// without rows is handed over too: it still counts for sinks that number their work. Only of a
+    /// query with state an exactly-once sink gets none, since a restart may not know its number.
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure>;
 
     /// What takes the result of a batch query in pieces, each written before it is published:

@@ -69,6 +69,9 @@ pub(super) struct Order<'a> {
     pub(super) sinks: Option<&'a [usize]>,
     /// An intent that must be durable before a sink publishes that relies on it.
     pub(super) intent: Option<Ticket>,
+    /// Whether a restart is sure to know of it. If not it has no rows, and a sink that remembers
+    /// numbers does not get it: it would be ahead of the state.
+    pub(super) is_settled: bool,
 }
 
 impl Order<'_> {
@@ -211,6 +214,9 @@ impl Outputs {
         let waits = |_: &mut Ticket| self.time_decides || sink.delivery() == Delivery::Idempotent;
         if let Some(intent) = order.intent.take_if(waits) {
             intent.written().await?;
+        }
+        if !order.is_settled && sink.delivery() != Delivery::AtLeastOnce {
+            return Ok(Acknowledgement::Done);
         }
         let end_offsets = order.end_offsets.clone();
         let published = sink.publish(Output { batch_id: order.id, partitions, end_offsets }).await;

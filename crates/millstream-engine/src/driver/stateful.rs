@@ -32,7 +32,7 @@ use thiserror::Error;
 
 use super::branch::Splits;
 use super::branches::{Again, Branches};
-use super::micro_batch::{Fired, Intent, MicroBatch};
+use super::micro_batch::{Fired, Input, Intent, MicroBatch};
 use super::outputs::Order;
 use super::publish_result::PublishResult;
 use super::recovery::{Resume, ResumeError};
@@ -126,7 +126,8 @@ pub(super) struct StateToResume {
     snapshot: Option<SnapshotReader>,
     /// Up to here, all sinks have everything.
     committed: Option<BatchId>,
-    logged: Option<BatchId>,
+    /// The intents above the last commit entry. There may be gaps.
+    logged: Vec<BatchId>,
     published: Vec<Option<BatchId>>,
 }
 
@@ -207,6 +208,7 @@ pub(super) async fn find(
         let in_checkpoint = positions.len();
         return Err(ResumeError::SourcesChanged { in_checkpoint, in_query: sources }.into());
     }
+    let logged = recovered.unfinished.iter().map(|(id, _)| *id).collect();
     let conf = recovered.last_intent.map_or_else(offset_log::default_conf, |(_, last)| last.conf);
     let resume = Resume {
         next_id: state.map_or(BatchId(0), BatchId::next),
@@ -288,7 +290,7 @@ impl Driver {
             }
             next = Some(id.next());
             last_facts = Some(entry.facts.clone());
-            self.apply_entry(entry, committed, logged, &published).await?;
+            self.apply_entry(entry, committed, &logged, &published).await?;
         }
         if let (Some(facts), Some(state)) = (last_facts, &mut self.state) {
             let evict_ms = facts.next_watermark_ms;
@@ -302,7 +304,7 @@ impl Driver {
         &mut self,
         entry: Entry,
         committed: Option<BatchId>,
-        logged: Option<BatchId>,
+        logged: &[BatchId],
         published: &[Option<BatchId>],
     ) -> Result<(), Failure> {
         let Entry { facts, sections } = entry;
@@ -324,15 +326,18 @@ impl Driver {
         self.replayed = true;
         let state = self.state.as_mut().expect("it is being resumed");
         state.in_flight.push_back((id, needs));
+        let mut input = Input::none(self.query.sources.len(), &self.query.env);
+        // The run before may have ended without telling the sources.
+        input.ends.clone_from(&facts.ends);
         let end_offsets = EndOffsets { ends: facts.ends, batch_time_ms: facts.batch_time_ms };
-        let intent = if Some(id) <= logged {
+        let intent = if logged.contains(&id) {
             Intent::Logged
         } else {
             Intent::ToBeLogged(self.entry(end_offsets.clone(), facts.watermark_ms))
         };
         let permit = self.committer.permit().await;
         let began = self.query.env.monotonic();
-        let order = Order { id, end_offsets, sinks: Some(&wanted), intent: None };
+        let order = Order { id, end_offsets, sinks: Some(&wanted), intent: None, is_settled: true };
         let Query { branches, env, .. } = &mut self.query;
         let publish_result = branches.hand_over(env, computed, order).await?;
         let micro_batch = MicroBatch {
@@ -346,13 +351,11 @@ impl Driver {
             durations: Durations::default(),
             permit,
         };
-        let sources = self.query.sources.len();
         let written = Written {
             ticket: None,
             watermark_ms: facts.watermark_ms,
             next_watermark_ms: facts.next_watermark_ms,
         };
-        let input = super::micro_batch::Input::none(sources, &self.query.env);
         self.hand_to_committer(micro_batch, input, publish_result, Some(written));
         self.wait_if_blocking().await;
         Ok(())
@@ -429,7 +432,7 @@ impl Driver {
         if has_rows {
             ticket.written().await?;
         }
-        let order = Order { id, end_offsets, sinks: None, intent: None };
+        let order = Order { id, end_offsets, sinks: None, intent: None, is_settled: has_rows };
         let publish_result = branches.hand_over(env, computed, order).await?;
         let watermark_ms = watermark.evict_ms;
         Ok((publish_result, Written { ticket: Some(ticket), watermark_ms, next_watermark_ms }))
