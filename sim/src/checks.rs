@@ -4,6 +4,7 @@
 //! same as a look at them after a crash at any moment.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use millstream_engine::api::sink::{Delivery, EndOffsets, SourceOffset};
 
@@ -17,9 +18,49 @@ pub struct Ever {
     commits: BTreeSet<u64>,
     /// Numbers that were written again with something else, when the first entry was purged.
     again: BTreeSet<u64>,
+    /// When the entries were written, offset log and commit log.
+    written: [BTreeMap<u64, Duration>; 2],
+    /// The last micro-batch whose entries had been on the disk when a machine failed.
+    survived: Option<u64>,
+}
+
+/// Which log an object is of, and its number.
+fn entry_of(name: &str) -> Option<(usize, u64)> {
+    let (log, id) = name.split_once('/')?;
+    let log = ["offsets", "commits"].iter().position(|known| *known == log)?;
+    Some((log, id.parse().ok()?))
 }
 
 impl Ever {
+    /// An object was written.
+    pub fn written(&mut self, name: &str, now: Duration) {
+        if let Some((log, id)) = entry_of(name) {
+            self.written[log].insert(id, now);
+        }
+    }
+
+    /// The machine has failed: all that was written up to `written_back` is on the disk.
+    pub fn survives(&mut self, written_back: Duration) {
+        let is_old = |log: usize, id: &u64| {
+            self.written[log].get(id).is_some_and(|written| *written <= written_back)
+        };
+        let last = self.commits.iter().rev().find(|id| is_old(0, id) && is_old(1, id));
+        self.survived = self.survived.max(last.copied());
+    }
+
+    /// A failure of the machine has taken an object, or part of it.
+    pub fn lost(&mut self, name: &str) {
+        match entry_of(name) {
+            Some((0, id)) => {
+                self.intents.remove(&id);
+            }
+            Some((_, id)) => {
+                self.commits.remove(&id);
+            }
+            None => {}
+        }
+    }
+
     /// Whether a number was given again: by a process that stood still for so long that another
     /// one has come past and purged the entry. What it publishes is old: a sink that knows numbers
     /// has it already, and the process ends with the next entry that is there.
@@ -56,9 +97,9 @@ pub fn positions(ends: &[Option<SourceOffset>]) -> Vec<u64> {
 }
 
 impl State {
-    /// Whether the outside has every row up to `ends`.
+    /// Whether every sink has all that a micro-batch up to `ends` publishes.
     pub fn is_published(&self, ends: &[u64]) -> bool {
-        self.outside.complete_to.iter().zip(ends).all(|(complete, end)| complete >= end)
+        self.outsides.iter().all(|outside| outside.has(ends))
     }
 
     /// Where entries have gaps, two writers are not told apart by their numbers: each may write
@@ -83,14 +124,15 @@ impl State {
     fn check_intent(&mut self, from: usize, id: u64, intent: Intent) {
         let ends = intent.ends.clone();
         let sparse = self.processes[from].is_sparse();
-        let logged_at_once = self.scenario.delivery == Delivery::Idempotent;
+        let logged_at_once = self.scenario.logs_at_once();
         let intents = &self.objects.ever.intents;
         let before = intents.range(..id).next_back().map(|(id, intent)| (*id, intent.ends.clone()));
         let in_turn = match &before {
             Some((before, _)) => before + 1 == id,
             None => id == 0,
         };
-        if !in_turn && (!sparse || logged_at_once) {
+        // What the state log knows as published may be in the other logs no more after a crash.
+        if !in_turn && (!sparse || logged_at_once) && !self.scenario.has_state() {
             self.violated(format!("offsets/{id} is written after {before:?}"));
         }
         if let Some((before, their_ends)) = before {
@@ -126,6 +168,7 @@ impl State {
             && !self.processes[from].is_sparse()
             && !ever.commits.contains(&before)
             && !self.was_sparse()
+            && !self.scenario.has_state()
         {
             self.violated(format!("commits/{id} is written before commits/{before}"));
         }
@@ -136,26 +179,55 @@ impl State {
         self.processes.iter().any(|process| process.is_sparse())
     }
 
-    /// Checks a micro-batch that a process gives to the sink.
-    pub fn check_handed_over(&mut self, from: usize, id: u64, end_offsets: &EndOffsets) {
-        let before = self.processes[from].publish_result.replace(id);
-        if before >= Some(id) {
-            self.violated(format!("micro-batch {id} is handed over after {before:?}"));
+    /// Checks a log from which the entry `name` was deleted.
+    pub fn check_purged(&mut self, name: &str) {
+        if entry_of(name).is_none() || self.crowded {
+            return;
         }
-        if self.scenario.delivery == Delivery::Idempotent {
-            let (ends, batch_time_ms) = (positions(&end_offsets.ends), end_offsets.batch_time_ms);
-            let ours = Intent { ends, batch_time_ms };
-            let logged = self.objects.ever.intents.get(&id);
-            if logged != Some(&ours) && !self.objects.ever.is_given_again(id) {
-                let text = format!("micro-batch {id} reaches {ours:?}, its intent {logged:?}");
-                self.violated(text);
-            }
+        let (left, least) =
+            (self.objects.committed_beside(name), self.scenario.store.settings.retain_entries_min);
+        if (left as u64) < least {
+            self.violated(format!("{left} entries are left when {name} is deleted, not {least}"));
+        }
+    }
+
+    /// Checks a micro-batch that a process gives to a sink.
+    pub fn check_handed_over(
+        &mut self,
+        from: usize,
+        sink: usize,
+        id: u64,
+        end_offsets: &EndOffsets,
+    ) {
+        let before = self.processes[from].sinks[sink].handed_over.replace(id);
+        if before >= Some(id) {
+            self.violated(format!("sink {sink} is given micro-batch {id} after {before:?}"));
+        }
+        if let Some(survived) = self.objects.ever.survived.filter(|survived| id <= *survived) {
+            let text = format!("micro-batch {id} is given again: {survived} was on the disk");
+            self.violated(text);
+        }
+        let relies_on_it = self.outsides[sink].delivery() == Delivery::Idempotent;
+        if !relies_on_it || !self.scenario.logs_at_once() {
+            return;
+        }
+        let (ends, batch_time_ms) = (positions(&end_offsets.ends), end_offsets.batch_time_ms);
+        let ours = Intent { ends, batch_time_ms };
+        let logged = self.objects.ever.intents.get(&id);
+        // A sink that is behind another one gets what that one has, which the logs need not have.
+        let of_another =
+            self.outsides.iter().any(|outside| outside.ends_of(id) == Some(end_offsets));
+        if logged != Some(&ours) && !self.objects.ever.is_given_again(id) && !of_another {
+            self.violated(format!("micro-batch {id} reaches {ours:?}, its intent {logged:?}"));
         }
     }
 
     /// Checks what a source is told.
     pub fn check_heard(&mut self, source: usize, end: u64) {
-        if self.outside.complete_to[source] < end {
+        let mut ends = vec![0; self.topics.len()];
+        ends[source] = end;
+        // A process that stood still may take what another one has under the number for its own.
+        if !self.is_published(&ends) && self.objects.ever.again.is_empty() {
             self.violated(format!("source {source} hears of {end}, which is not published"));
         }
         let committed = &mut self.topics[source].committed;
@@ -167,30 +239,35 @@ impl State {
     pub fn check_stopped(&mut self, id: usize) {
         let last = |log: &str| self.objects.last_id(log);
         let (intent, commit) = (last("offsets/"), last("commits/"));
-        if intent != commit {
+        let is_in_state = self.scenario.has_state() && !self.processes[id].has_handed_over();
+        if intent != commit && !is_in_state {
             self.violated(format!("stopped with intent {intent:?} and commit {commit:?}"));
         }
         let ends = intent.and_then(|id| self.objects.ever.intents.get(&id));
         let ends = ends.map_or_else(|| vec![0; self.topics.len()], |intent| intent.ends.clone());
-        let published = &self.processes[id].published;
-        let is_behind = published.iter().zip(&ends).any(|(row, end)| *row >= *end as i64);
-        if is_behind || !self.is_published(&ends) {
-            let text = format!("stopped with logs at {ends:?}, rows published: {published:?}");
-            self.violated(text);
+        for (sink, outside) in self.processes[id].sinks.iter().zip(&self.outsides) {
+            let mut published = sink.published.iter().zip(&ends);
+            let is_behind = published.any(|(row, end)| *row >= *end as i64);
+            if outside.rows.follow_input() && (is_behind || !outside.has(&ends)) {
+                let published = &sink.published;
+                let text = format!("stopped with logs at {ends:?}, rows published: {published:?}");
+                return self.violated(text);
+            }
         }
         let heard: Vec<u64> = self.topics.iter().map(|topic| topic.committed).collect();
         let unheard = heard.iter().zip(&ends).any(|(heard, end)| heard < end);
-        if self.processes[id].publish_result.is_some() && unheard {
+        if self.processes[id].has_handed_over() && unheard {
             self.violated(format!("stopped with logs at {ends:?}, sources heard of {heard:?}"));
         }
     }
 
     /// Checks that everything has arrived.
     pub fn check_end(&mut self) {
-        let total = vec![self.scenario.rows; self.scenario.sources];
-        if !self.is_published(&total) {
-            let complete = &self.outside.complete_to;
-            self.violated(format!("published up to {complete:?}, of {total:?} rows"));
+        for sink in 0..self.outsides.len() {
+            if !self.outsides[sink].is_complete() {
+                let complete = &self.outsides[sink].complete_to;
+                self.violated(format!("sink {sink} has everything up to {complete:?} only"));
+            }
         }
     }
 }

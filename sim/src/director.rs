@@ -185,7 +185,8 @@ impl Director {
         };
         let end = RunEnd::StopAfter(QUIET_RUN_MAX);
         let none = Duration::ZERO;
-        RunPlan { tracking, trigger, end, pause: none, overlapped_after: None, frozen: none }
+        let (machine_fails, pause, frozen) = (false, none, none);
+        RunPlan { tracking, trigger, end, machine_fails, pause, overlapped_after: None, frozen }
     }
 
     /// Takes out the processes that are gone or have ended.
@@ -194,7 +195,11 @@ impl Director {
         for running in std::mem::take(&mut self.running) {
             let is_gone = self.world.with(|state| !state.processes[running.id].alive);
             if is_gone {
+                let machine_fails = running.machine_fails;
                 self.crash(running);
+                if machine_fails {
+                    self.world.with(|state| state.machine_fails());
+                }
             } else if running.is_finished() {
                 self.judge(running);
             } else {
@@ -253,7 +258,7 @@ impl Director {
 
     fn end_quiet_run(&mut self, id: usize) {
         let next = self.world.with(|state| {
-            let repeats = state.processes[id].publish_result.is_some();
+            let repeats = state.processes[id].has_handed_over();
             match self.phase {
                 Phase::Idle if repeats => {
                     state.violated(format!("process #{id} repeats what was done"));

@@ -13,7 +13,10 @@
 mod chance;
 mod checks;
 mod director;
+mod disk;
 mod flaw;
+mod machine;
+mod mutation;
 mod outside;
 mod process;
 mod query;
@@ -25,6 +28,7 @@ mod trace;
 mod world;
 
 pub use flaw::Flaw;
+pub use mutation::Mutation;
 pub use trace::Trace;
 
 /// Lines of the trace that a failure shows.
@@ -40,9 +44,21 @@ pub struct Run {
     pub trace: Trace,
 }
 
-/// Runs the schedule of `seed`, with a mistake in the model if one is given.
-pub fn run(seed: u64, flaw: Option<Flaw>) -> Run {
-    let world = world::World::new(seed, flaw);
+/// A mistake that is made on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Planted {
+    /// None.
+    #[default]
+    Nothing,
+    /// One of the model.
+    World(Flaw),
+    /// One of the driver.
+    Driver(Mutation),
+}
+
+/// Runs the schedule of `seed`, with a mistake if one is given.
+pub fn run(seed: u64, planted: Planted) -> Run {
+    let world = world::World::new(seed, planted);
     director::Director::new(&world).run();
     world.with(|state| Run {
         seed,

@@ -1,4 +1,4 @@
-//! The model sink, and the outside that it publishes to.
+//! The model sinks, and the outside that each publishes to.
 //!
 //! The outside checks each micro-batch as it comes: a sink that is exactly-once has every row once
 //! and in order, at every moment and so after any crash.
@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use async_trait::async_trait;
 use futures::FutureExt;
@@ -18,34 +18,35 @@ use thiserror::Error;
 
 use crate::checks::positions;
 use crate::flaw::Flaw;
+use crate::mutation::Mutation;
 use crate::process::Process;
+use crate::query::{Records, Rows};
+use crate::scenario::{OutputTraits, SinkTraits};
 use crate::topic::SOURCE_STEP;
 use crate::world::{State, Way, or_never};
-
-/// The query keeps the rows that this is true for.
-pub fn is_kept(row: u64) -> bool {
-    row % 10 != 9
-}
 
 /// How long a process waits for an acknowledgement that was lost.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the outside has.
+/// What is behind one sink.
 pub struct Outside {
+    /// What it gets.
+    pub rows: Rows,
+    records: Records,
+    traits: SinkTraits,
     /// By source: which rows.
     got: Vec<Vec<bool>>,
     /// By source: every row below that is kept is there.
     pub complete_to: Vec<u64>,
     /// Micro-batches by number, where the sink knows numbers.
     by_id: BTreeMap<u64, (EndOffsets, Vec<i64>)>,
-    /// How many micro-batches were published.
-    pub published: u64,
     epoch: u64,
 }
 
 /// A micro-batch on its way.
 struct Parcel {
     from: usize,
+    sink: usize,
     id: u64,
     rows: Vec<i64>,
     end_offsets: EndOffsets,
@@ -83,15 +84,41 @@ enum Fate {
 }
 
 impl Outside {
-    /// An outside that has nothing of `rows` rows of each source.
-    pub fn new(sources: usize, rows: u64) -> Self {
-        Self {
-            got: vec![vec![false; rows as usize]; sources],
+    /// The outside of a sink, without anything yet of `total` records of each source.
+    pub fn new(output: &OutputTraits, records: Records, sources: usize, total: u64) -> Self {
+        let total = output.rows.total(records, total);
+        let mut outside = Self {
+            rows: output.rows,
+            records,
+            traits: output.sink.clone(),
+            got: vec![vec![false; total as usize]; sources],
             complete_to: vec![0; sources],
             by_id: BTreeMap::new(),
-            published: 0,
             epoch: 0,
-        }
+        };
+        (0..sources).for_each(|source| outside.skip(source));
+        outside
+    }
+
+    /// What the sink promises.
+    pub fn delivery(&self) -> Delivery {
+        self.traits.delivery
+    }
+
+    /// Whether everything is there.
+    pub fn is_complete(&self) -> bool {
+        self.got.iter().zip(&self.complete_to).all(|(got, to)| *to >= got.len() as u64)
+    }
+
+    /// Whether every row is there that a micro-batch up to `ends` publishes.
+    pub fn has(&self, ends: &[u64]) -> bool {
+        let mut complete = self.complete_to.iter().zip(ends);
+        !self.rows.follow_input() || complete.all(|(complete, end)| complete >= end)
+    }
+
+    /// Where micro-batch `id` ended, if it is there.
+    pub fn ends_of(&self, id: u64) -> Option<&EndOffsets> {
+        self.by_id.get(&id).map(|(end_offsets, _)| end_offsets)
     }
 
     /// Takes note of a row. False if there is no such row.
@@ -102,10 +129,11 @@ impl Outside {
         true
     }
 
-    /// Moves on over rows that are there, and those that the query drops.
+    /// Moves on over rows that are there, and those that are not published.
     fn skip(&mut self, source: usize) {
         let (got, to) = (&self.got[source], &mut self.complete_to[source]);
-        while got.get(*to as usize).is_some_and(|got| *got || !is_kept(*to)) {
+        let (rows, records) = (self.rows, self.records);
+        while got.get(*to as usize).is_some_and(|got| *got || !rows.keeps(records, *to)) {
             *to += 1;
         }
     }
@@ -118,85 +146,110 @@ impl Outside {
 impl State {
     /// A micro-batch arrives outside.
     fn arrives(&mut self, parcel: Parcel) -> Result<i64, Failure> {
-        let (from, id, delivery) = (parcel.from, parcel.id, self.scenario.delivery);
-        if delivery != Delivery::AtLeastOnce && self.processes[from].sink_failed {
+        let (from, sink, id) = (parcel.from, parcel.sink, parcel.id);
+        let (delivery, epoch) = (self.outsides[sink].delivery(), self.outsides[sink].epoch);
+        let facts = &mut self.processes[from].sinks[sink];
+        if delivery != Delivery::AtLeastOnce && facts.has_failed {
             return Err(Refusal::AfterAnother.into());
         }
         if parcel.fate == Fate::Refused {
-            self.note(Some(from), format_args!("micro-batch {id} is refused"));
-            self.processes[from].sink_failed = true;
+            facts.has_failed = true;
+            self.note(Some(from), format_args!("sink {sink} refuses micro-batch {id}"));
             return Err(Refusal::Refused.into());
         }
-        let is_old = self.processes[from].epoch < self.outside.epoch;
-        if delivery == Delivery::Transactional && is_old && self.flaw != Some(Flaw::FencesNobody) {
+        let is_old = facts.epoch < epoch;
+        if delivery == Delivery::Transactional && is_old && !self.has(Flaw::FencesNobody) {
             self.note(
                 Some(from),
-                format_args!("micro-batch {id} is of a writer that was replaced"),
+                format_args!("micro-batch {id} is of a writer of sink {sink} that was replaced"),
             );
             return Err(Refusal::TakenOver.into());
         }
         let unanswered = parcel.fate == Fate::Unanswered;
         self.publish(parcel);
         if unanswered {
-            self.processes[from].sink_failed = true;
+            self.processes[from].sinks[sink].has_failed = true;
             return Err(Refusal::NoAnswer.into());
         }
         Ok(self.wall_us())
     }
 
     fn publish(&mut self, parcel: Parcel) {
-        let Parcel { from, id, rows, end_offsets, .. } = parcel;
-        if self.scenario.delivery == Delivery::Idempotent
-            && let Some((last, _)) = self.outside.last()
+        let Parcel { from, sink, id, rows, end_offsets, .. } = parcel;
+        let (outside, delivery) = (&self.outsides[sink], self.outsides[sink].delivery());
+        if delivery == Delivery::Idempotent
+            && let Some((last, _)) = outside.last()
             && id <= last
         {
-            self.note(Some(from), format_args!("micro-batch {id} was published before"));
-            let is_same = self.outside.by_id.get(&id) == Some(&(end_offsets, rows));
+            let known = outside.by_id.get(&id);
+            // One without rows may not have been given to it the first time.
+            let is_same = match known {
+                Some(known) => *known == (end_offsets, rows),
+                None => rows.is_empty(),
+            };
+            self.note(Some(from), format_args!("sink {sink} has micro-batch {id}"));
             if !is_same && !self.objects.ever.is_given_again(id) {
                 self.violated(format!("micro-batch {id} is repeated with other rows"));
             }
             return;
         }
-        self.note(Some(from), format_args!("micro-batch {id} is published, {} rows", rows.len()));
-        self.outside.published += 1;
+        let count = rows.len();
+        self.note(Some(from), format_args!("sink {sink} publishes {id}, {count} rows"));
         for value in &rows {
-            let (source, row) = (value / SOURCE_STEP, value % SOURCE_STEP);
-            self.check_row(from, source as usize, row as u64);
+            let (source, value) = (value / SOURCE_STEP, value % SOURCE_STEP);
+            self.check_row(from, sink, source as usize, value as u64);
         }
-        if self.scenario.delivery != Delivery::AtLeastOnce {
-            if self.outside.last().is_some_and(|(last, _)| last >= id) {
-                self.violated(format!("micro-batch {id} comes after a higher one"));
-            }
-            if !self.is_published(&positions(&end_offsets.ends)) {
-                self.violated(format!("micro-batch {id} does not reach as far as it says"));
-            }
-            self.outside.by_id.insert(id, (end_offsets, rows));
+        if delivery == Delivery::AtLeastOnce {
+            return;
         }
+        if self.outsides[sink].last().is_some_and(|(last, _)| last >= id) {
+            self.violated(format!("micro-batch {id} comes to sink {sink} after a higher one"));
+        }
+        if !self.outsides[sink].has(&positions(&end_offsets.ends)) {
+            let text = format!("micro-batch {id} of sink {sink} does not reach as far as it says");
+            self.violated(text);
+        }
+        self.outsides[sink].by_id.insert(id, (end_offsets, rows));
     }
 
-    fn check_row(&mut self, from: usize, source: usize, row: u64) {
-        let once = self.scenario.delivery != Delivery::AtLeastOnce;
-        let expected = self.outside.complete_to[source];
+    fn check_row(&mut self, from: usize, sink: usize, source: usize, value: u64) {
+        let outside = &self.outsides[sink];
+        let Some(row) = outside.rows.number(outside.records, value) else {
+            return self.violated(format!("sink {sink} gets {value}, which no rows give"));
+        };
+        let once = outside.delivery() != Delivery::AtLeastOnce;
+        let expected = outside.complete_to[source];
         if once && row != expected {
-            self.violated(format!("row {row} of source {source} is published; {expected} is next"));
+            let text = format!(
+                "row {row} of source {source} comes to sink {sink}, where {expected} is next"
+            );
+            self.violated(text);
         }
-        let last = std::mem::replace(&mut self.processes[from].published[source], row as i64);
+        let published = &mut self.processes[from].sinks[sink].published[source];
+        let last = std::mem::replace(published, row as i64);
         if last >= row as i64 && !self.is_muddled() {
-            self.violated(format!("row {row} of source {source} comes after {last}"));
+            self.violated(format!(
+                "row {row} of source {source} comes to sink {sink} after {last}"
+            ));
         }
-        if !self.outside.add(source, row) {
+        if !self.outsides[sink].add(source, row) {
             self.violated(format!("source {source} has no row {row}"));
         }
-        self.outside.skip(source);
     }
 
     /// Sends a micro-batch off; gives its acknowledgement.
     fn dispatch(&mut self, parcel: Parcel) -> Acknowledgement {
-        let traits = self.scenario.sink.clone();
-        let (from, flaw) = (parcel.from, self.flaw);
-        if traits.at_once && flaw != Some(Flaw::AcknowledgesEarly) {
+        let traits = self.outsides[parcel.sink].traits.clone();
+        let (from, sink) = (parcel.from, parcel.sink);
+        let acknowledges_early = self.has(Flaw::AcknowledgesEarly)
+            || self.is_mutated(Mutation::CommitsBeforeAcknowledged)
+            || sink > 0 && self.is_mutated(Mutation::CommitsAfterTheFirstSink);
+        let takes_failures = self.is_mutated(Mutation::TakesFailureForSuccess);
+        let now_us = self.wall_us();
+        if traits.at_once && !acknowledges_early {
             return match self.arrives(parcel) {
                 Ok(_) => Acknowledgement::Done,
+                Err(_) if takes_failures => Acknowledgement::Done,
                 Err(failure) => Acknowledgement::Later(async { Err(failure) }.boxed()),
             };
         }
@@ -205,20 +258,42 @@ impl State {
         let back = self.chance.up_to(traits.back.min(limit));
         let back = if parcel.fate == Fate::Unanswered { PATIENCE } else { back };
         let mut moment = self.now + there;
-        if flaw != Some(Flaw::PublishesOutOfOrder) {
-            moment = moment.max(self.processes[from].sink_busy_until);
-            self.processes[from].sink_busy_until = moment;
+        if !self.has(Flaw::PublishesOutOfOrder) {
+            let busy_until = &mut self.processes[from].sinks[sink].busy_until;
+            moment = moment.max(*busy_until);
+            *busy_until = moment;
         }
-        let answered = self.send(from, Way::Sink, moment, back, move |state| state.arrives(parcel));
-        if flaw == Some(Flaw::AcknowledgesEarly) {
-            let now_us = self.wall_us();
+        let answered =
+            self.send(from, Way::Sink(sink), moment, back, move |state| state.arrives(parcel));
+        if acknowledges_early {
             return Acknowledgement::Later(async move { Ok(now_us) }.boxed());
         }
-        Acknowledgement::Later(or_never(answered).boxed())
+        let taken = move |answer: Result<i64, Failure>| match answer {
+            Err(_) if takes_failures => Ok(now_us),
+            answer => answer,
+        };
+        Acknowledgement::Later(or_never(answered).map(taken).boxed())
     }
 
-    fn draw_parcel_fate(&mut self) -> Fate {
-        let (refused, unanswered) = (self.scenario.sink.refused, self.scenario.sink.unanswered);
+    /// The number that a micro-batch is given to a sink under; `None` if it is not.
+    fn mutated_number(&mut self, from: usize, sink: usize, id: u64) -> Option<u64> {
+        let before = self.processes[..from].iter();
+        let highest = before.filter_map(|process| process.sinks[sink].handed_over).max();
+        let is_repeated = Some(id) <= highest;
+        let is_of_letters = self.outsides[sink].rows == Rows::Letters;
+        if is_repeated && is_of_letters && self.is_mutated(Mutation::RepeatsNoLetters) {
+            return None;
+        }
+        let renumbers = self.is_mutated(Mutation::RenumbersReplays);
+        let renumbered_by = &mut self.processes[from].sinks[sink].renumbered_by;
+        if renumbers && is_repeated {
+            *renumbered_by = (*renumbered_by).max(highest.map_or(0, |highest| highest + 1 - id));
+        }
+        Some(id + *renumbered_by)
+    }
+
+    fn draw_parcel_fate(&mut self, sink: usize) -> Fate {
+        let SinkTraits { refused, unanswered, .. } = self.outsides[sink].traits;
         let fate = if self.calm {
             Fate::Answered
         } else if self.chance.percent(refused) {
@@ -233,11 +308,12 @@ impl State {
     }
 
     /// A new writer: the older ones are replaced.
-    fn writer_opens(&mut self, from: usize) -> Option<Published> {
-        self.outside.epoch += 1;
-        self.processes[from].epoch = self.outside.epoch;
-        let last = self.outside.last().map(|(id, end_offsets)| (BatchId(id), end_offsets.clone()));
-        let published = match (self.scenario.delivery, last) {
+    fn writer_opens(&mut self, from: usize, sink: usize) -> Option<Published> {
+        let outside = &mut self.outsides[sink];
+        outside.epoch += 1;
+        self.processes[from].sinks[sink].epoch = outside.epoch;
+        let last = outside.last().map(|(id, end_offsets)| (BatchId(id), end_offsets.clone()));
+        let published = match (outside.delivery(), last) {
             (Delivery::AtLeastOnce, _) | (_, None) => None,
             (Delivery::Idempotent, Some((batch_id, _))) => {
                 Some(Published { batch_id, end_offsets: None })
@@ -247,32 +323,41 @@ impl State {
             }
         };
         let shown = published.as_ref().map(|published| published.batch_id.0);
-        self.note(Some(from), format_args!("the sink says that {shown:?} is published"));
-        if self.flaw == Some(Flaw::AnswerUnheard) { None } else { published }
+        self.note(Some(from), format_args!("sink {sink} says that {shown:?} is published"));
+        let is_unheard = self.has(Flaw::AnswerUnheard) || self.is_mutated(Mutation::AsksNoSink);
+        if is_unheard { None } else { published }
     }
 }
 
 /// A sink of one process.
 pub struct ModelSink {
     process: Process,
+    sink: usize,
     delivery: Delivery,
 }
 
 impl ModelSink {
-    /// A sink of `process`.
-    pub fn new(process: &Process) -> Self {
-        let delivery = process.with(|state| state.scenario.delivery);
-        Self { process: process.clone(), delivery }
+    /// Sink number `sink` of `process`.
+    pub fn new(process: &Process, sink: usize) -> Self {
+        let delivery = process.with(|state| state.outsides[sink].delivery());
+        Self { process: process.clone(), sink, delivery }
     }
 
     /// Its buffers are full now and then.
     async fn while_full(&self) {
+        let sink = self.sink;
         let wait = self.process.with(|state| {
             let full = !state.calm && state.chance.percent(10);
-            if full { state.chance.up_to(state.scenario.sink.there) } else { Duration::ZERO }
+            let there = state.outsides[sink].traits.there;
+            if full { state.chance.up_to(there) } else { Duration::ZERO }
         });
         self.process.sleep(wait).await;
     }
+}
+
+/// The numbers in the first column.
+fn numbers(rows: &RecordBatch) -> Vec<i64> {
+    rows.column(0).as_primitive::<Int64Type>().values().to_vec()
 }
 
 #[async_trait]
@@ -286,11 +371,12 @@ impl Sink for ModelSink {
     }
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
-        let id = self.process.id;
-        self.process.step("opens the sink".to_owned()).await;
-        let way = self.process.with(|state| state.scenario.sink.there);
+        let (id, sink) = (self.process.id, self.sink);
+        self.process.step(format!("opens sink {sink}")).await;
+        let way = self.process.with(|state| state.outsides[sink].traits.there);
         let there = self.process.with(|state| state.chance.up_to(way));
-        Ok(self.process.send(Way::Sink, there, there, move |state| state.writer_opens(id)).await)
+        let opens = move |state: &mut State| state.writer_opens(id, sink);
+        Ok(self.process.send(Way::Sink(sink), there, there, opens).await)
     }
 
     async fn ready(&mut self) -> Result<(), Failure> {
@@ -299,23 +385,25 @@ impl Sink for ModelSink {
     }
 
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
-        let values =
-            |column: &arrow::array::ArrayRef| column.as_primitive::<Int64Type>().values().to_vec();
-        let rows: Vec<i64> =
-            output.record_batches().flat_map(|rows| values(rows.column(0))).collect();
-        let (from, id, end_offsets) = (self.process.id, output.batch_id.0, output.end_offsets);
+        let (from, sink) = (self.process.id, self.sink);
+        let given = self.process.with(|state| state.mutated_number(from, sink, output.batch_id.0));
+        let Some(id) = given else { return Ok(Acknowledgement::Done) };
+        let mut rows: Vec<i64> = output.record_batches().flat_map(numbers).collect();
+        // Operators with state give the rows of a micro-batch in any order.
+        rows.sort_unstable();
+        let end_offsets = output.end_offsets;
         let ends = positions(&end_offsets.ends);
         let count = rows.len();
-        self.process.step(format!("hands over {id}, {count} rows up to {ends:?}")).await;
-        self.process.with(|state| state.check_handed_over(from, id, &end_offsets));
+        self.process.step(format!("gives sink {sink} {id}, {count} rows up to {ends:?}")).await;
+        self.process.with(|state| state.check_handed_over(from, sink, id, &end_offsets));
         self.while_full().await;
         Ok(self.process.with(|state| {
-            let skips = self.delivery == Delivery::Transactional && state.scenario.sink.skips_empty;
-            if skips && rows.is_empty() {
+            let skips_empty = state.outsides[sink].traits.skips_empty;
+            if self.delivery == Delivery::Transactional && skips_empty && rows.is_empty() {
                 return Acknowledgement::Done;
             }
-            let fate = state.draw_parcel_fate();
-            state.dispatch(Parcel { from, id, rows, end_offsets, fate })
+            let fate = state.draw_parcel_fate(sink);
+            state.dispatch(Parcel { from, sink, id, rows, end_offsets, fate })
         }))
     }
 

@@ -10,6 +10,7 @@ use millstream_engine::api::settings::ProgressTracking;
 use millstream_store::env::Clock;
 use tokio::sync::oneshot;
 
+use crate::mutation::Mutation;
 use crate::world::{State, Way, World, or_never};
 
 /// What the world knows of a process.
@@ -20,31 +21,44 @@ pub struct ProcessFacts {
     pub steps_left: Option<u64>,
     /// Which micro-batches get entries.
     pub tracking: ProgressTracking,
+    /// What it has done with each sink.
+    pub sinks: Vec<SinkFacts>,
+}
+
+/// What a process has done with one of its sinks.
+#[derive(Clone)]
+pub struct SinkFacts {
     /// The rows it has published last, by source; what comes is above them.
     pub published: Vec<i64>,
     /// The last micro-batch that it gave to the sink.
-    pub publish_result: Option<u64>,
+    pub handed_over: Option<u64>,
     /// When the last request to the sink arrives there.
-    pub sink_busy_until: Duration,
+    pub busy_until: Duration,
     /// The sink takes nothing more from it, because something failed.
-    pub sink_failed: bool,
+    pub has_failed: bool,
     /// How many writers of the sink had come before it, and it.
     pub epoch: u64,
+    /// How much is added to numbers, of [`Mutation::RenumbersReplays`].
+    pub renumbered_by: u64,
 }
 
 impl ProcessFacts {
     /// A new process.
-    pub fn new(tracking: ProgressTracking, sources: usize) -> Self {
-        Self {
-            alive: true,
-            steps_left: None,
-            tracking,
+    pub fn new(tracking: ProgressTracking, sources: usize, sinks: usize) -> Self {
+        let sink = SinkFacts {
             published: vec![-1; sources],
-            publish_result: None,
-            sink_busy_until: Duration::ZERO,
-            sink_failed: false,
+            handed_over: None,
+            busy_until: Duration::ZERO,
+            has_failed: false,
             epoch: 0,
-        }
+            renumbered_by: 0,
+        };
+        Self { alive: true, steps_left: None, tracking, sinks: vec![sink; sinks] }
+    }
+
+    /// Whether it has given a sink anything.
+    pub fn has_handed_over(&self) -> bool {
+        self.sinks.iter().any(|sink| sink.handed_over.is_some())
     }
 
     /// Whether there are micro-batches without entries.
@@ -70,6 +84,11 @@ impl Process {
     /// Looks at the world, or changes it.
     pub fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         self.world.with(look)
+    }
+
+    /// Whether its driver makes this mistake.
+    pub fn is_mutated(&self, mutation: Mutation) -> bool {
+        self.with(|state| state.is_mutated(mutation))
     }
 
     /// True once it can do nothing any more.

@@ -3,18 +3,21 @@
 
 use std::time::Duration;
 
-use millstream_engine::api::settings::ProgressTracking;
+use millstream_engine::api::settings::{ProgressTracking, SnapshotSettings};
 use millstream_engine::api::sink::Delivery;
 use millstream_engine::api::trigger::Trigger;
 use millstream_store::log_writer::{PurgeTime, Settings};
 
 use crate::chance::Chance;
+use crate::query::{Records, Rows};
 
 /// A world, and what happens in it.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What the sink promises.
-    pub delivery: Delivery,
+    /// What the query publishes, and where. Dead letters come last.
+    pub outputs: Vec<OutputTraits>,
+    /// When snapshots of the state are made.
+    pub snapshots: SnapshotSettings,
     /// How many sources, 1 or 2.
     pub sources: usize,
     /// Rows of each source, in all.
@@ -25,19 +28,30 @@ pub struct Scenario {
     pub burst_gap: Duration,
     /// The most rows of one micro-batch, by source.
     pub rows_max: u64,
-    /// How the sink behaves.
-    pub sink: SinkTraits,
-    /// How the store behaves.
+    /// How the object store behaves, and how the logs are written.
     pub store: StoreTraits,
+    /// The disk that the checkpoint is on, if it is not in an object store.
+    pub disk: Option<DiskTraits>,
     /// The runs before the last, quiet ones.
     pub runs: Vec<RunPlan>,
     /// When the wall clock jumps, and by how many microseconds.
     pub clock_jumps: Vec<(Duration, i64)>,
 }
 
+/// An output of the query, and its sink.
+#[derive(Clone, Debug)]
+pub struct OutputTraits {
+    /// What it gets.
+    pub rows: Rows,
+    /// How its sink behaves.
+    pub sink: SinkTraits,
+}
+
 /// How a sink behaves.
 #[derive(Clone, Debug)]
 pub struct SinkTraits {
+    /// What it promises.
+    pub delivery: Delivery,
     /// It publishes within the call.
     pub at_once: bool,
     /// It keeps no record of micro-batches without rows.
@@ -66,6 +80,15 @@ pub struct StoreTraits {
     pub settings: Settings,
 }
 
+/// How a local disk behaves.
+#[derive(Clone, Debug)]
+pub struct DiskTraits {
+    /// What was written so long ago is on the disk, flushed or not.
+    pub writeback: Duration,
+    /// The longest time until a piece of work on the disk begins.
+    pub way: Duration,
+}
+
 /// One run of the query.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
@@ -75,6 +98,8 @@ pub struct RunPlan {
     pub trigger: Trigger,
     /// What becomes of it, unless it ends by itself.
     pub end: RunEnd,
+    /// Whether its end is that of the machine, where the checkpoint is on a disk.
+    pub machine_fails: bool,
     /// From the end of the run before to the start of this one.
     pub pause: Duration,
     /// The next run begins so long after this one has begun, whether it has ended or not.
@@ -101,23 +126,69 @@ const fn ms(ms: u64) -> Duration {
 impl Scenario {
     /// The scenario of a seed's draws.
     pub fn draw(chance: &Chance) -> Self {
-        let delivery = [Delivery::AtLeastOnce, Delivery::Idempotent, Delivery::Transactional];
+        let outputs = draw_outputs(chance);
+        let is_plain = outputs.len() == 1 && outputs[0].rows == Rows::Most;
+        let has_state = outputs.iter().any(|output| output.rows.has_state());
         let tracking = chance.pick(&[Mode::Every, Mode::Every, Mode::Sparse, Mode::Mixed]);
-        let overlaps = chance.percent(25);
+        let disk = chance.percent(40).then(|| DiskTraits::draw(chance));
+        let overlaps = disk.is_none() && chance.percent(25);
         let runs = chance.among(1..=4);
         Self {
-            delivery: chance.pick(&delivery),
-            sources: if chance.percent(8) { 2 } else { 1 },
-            rows: chance.among(3..=45),
+            snapshots: SnapshotSettings {
+                after_bytes: chance.pick(&[1, 2_000, u64::MAX]),
+                interval: chance.percent(20).then(|| ms(100)),
+            },
+            sources: if is_plain && chance.percent(10) { 2 } else { 1 },
+            rows: chance.among(3..=if has_state { 90 } else { 45 }),
             burst_rows: chance.among(1..=12),
             burst_gap: ms(chance.pick(&[1, 10, 60])),
             rows_max: chance.pick(&[1, 3, 8, 20, 1_000]),
-            sink: SinkTraits::draw(chance),
-            store: StoreTraits::draw(chance),
-            runs: (0..runs).map(|_| RunPlan::draw(chance, tracking, overlaps)).collect(),
+            store: StoreTraits::draw(chance, disk.is_some()),
+            runs: (0..runs)
+                .map(|_| RunPlan::draw(chance, tracking, overlaps, disk.is_some()))
+                .collect(),
+            disk,
+            outputs,
             clock_jumps: draw_jumps(chance),
         }
     }
+}
+
+impl Scenario {
+    /// What the records are.
+    pub fn records(&self) -> Records {
+        let any = |rows| self.outputs.iter().any(|output| output.rows == rows);
+        Records { malformed: any(Rows::Letters), repeating: any(Rows::Distinct) }
+    }
+
+    /// Whether the query has state.
+    pub fn has_state(&self) -> bool {
+        self.outputs.iter().any(|output| output.rows.has_state())
+    }
+
+    /// Whether an intent is in the offset log before its micro-batch is published.
+    pub fn logs_at_once(&self) -> bool {
+        let mut outputs = self.outputs.iter();
+        !self.has_state() && outputs.any(|output| output.sink.delivery == Delivery::Idempotent)
+    }
+}
+
+/// Mostly one output; else several, with state or dead letters among them.
+fn draw_outputs(chance: &Chance) -> Vec<OutputTraits> {
+    use Rows::{Distinct, Groups, Half, Letters, Most};
+    let rows: &[Rows] = match chance.among(0..=99) {
+        0..=54 => &[Most],
+        55..=64 => &[Most, Half],
+        65..=72 => &[Most, Letters],
+        73..=79 => &[Half, Most, Letters],
+        80..=83 => &[Distinct],
+        84..=86 => &[Distinct, Letters],
+        87..=92 => &[Groups],
+        93..=96 => &[Most, Groups],
+        _ => &[Groups, Half, Letters],
+    };
+    let output = |rows: &Rows| OutputTraits { rows: *rows, sink: SinkTraits::draw(chance) };
+    rows.iter().map(output).collect()
 }
 
 /// Which kinds of progress tracking the runs have.
@@ -130,7 +201,9 @@ enum Mode {
 
 impl SinkTraits {
     fn draw(chance: &Chance) -> Self {
+        let delivery = [Delivery::AtLeastOnce, Delivery::Idempotent, Delivery::Transactional];
         Self {
+            delivery: chance.pick(&delivery),
             at_once: chance.percent(15),
             skips_empty: chance.percent(50),
             there: ms(chance.pick(&[0, 1, 10, 40])),
@@ -142,7 +215,7 @@ impl SinkTraits {
 }
 
 impl StoreTraits {
-    fn draw(chance: &Chance) -> Self {
+    fn draw(chance: &Chance, on_disk: bool) -> Self {
         let rarely = || chance.pick(&[0, 0, 0, 1, 3]);
         Self {
             way: ms(chance.pick(&[0, 1, 8, 40])),
@@ -153,14 +226,21 @@ impl StoreTraits {
                 in_flight_max: chance.among(1..=4) as usize,
                 purge: chance.pick(&[PurgeTime::InBackground, PurgeTime::WhenCalled]),
                 purge_step_entries: chance.among(1..=4) as usize,
-                shares_threads: false,
+                // The simulation has one thread.
+                shares_threads: on_disk,
             },
         }
     }
 }
 
+impl DiskTraits {
+    fn draw(chance: &Chance) -> Self {
+        Self { writeback: ms(chance.pick(&[5, 50, 500, 5_000])), way: ms(chance.pick(&[0, 1, 8])) }
+    }
+}
+
 impl RunPlan {
-    fn draw(chance: &Chance, mode: Mode, overlaps: bool) -> Self {
+    fn draw(chance: &Chance, mode: Mode, overlaps: bool, on_disk: bool) -> Self {
         let sparse = mode == Mode::Sparse || mode == Mode::Mixed && chance.percent(50);
         let tracking = match sparse {
             true => ProgressTracking::Interval(ms(chance.pick(&[0, 20, 100, 500]))),
@@ -174,6 +254,7 @@ impl RunPlan {
             _ => Trigger::Interval(ms(chance.pick(&[1, 10, 50]))),
         };
         let end = match chance.among(0..=9) {
+            0..=4 if on_disk => RunEnd::CrashAfterSteps(chance.among(1..=500)),
             0..=4 => RunEnd::CrashAfterSteps(chance.among(1..=100)),
             5..=6 => RunEnd::CrashAfter(chance.up_to(ms(900))),
             _ => RunEnd::StopAfter(chance.up_to(ms(900))),
@@ -183,6 +264,7 @@ impl RunPlan {
             tracking,
             trigger,
             end,
+            machine_fails: on_disk && chance.percent(60),
             pause: chance.up_to(ms(60)),
             overlapped_after: overlapped.then(|| chance.up_to(ms(400))),
             frozen: ms(chance.pick(&[0, 0, 100, 1_000])),

@@ -9,6 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
+use millstream_store::state_log::Facts;
+use millstream_store::state_log::file::{Encoder, decode};
 use millstream_store::storage::Storage;
 use object_store::path::Path;
 use object_store::{
@@ -18,6 +20,7 @@ use object_store::{
 };
 
 use crate::flaw::Flaw;
+use crate::mutation::Mutation;
 use crate::process::Process;
 use crate::world::{State, Way};
 
@@ -34,6 +37,53 @@ impl Objects {
     /// Whether there is such an object.
     pub fn is_there(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
+    }
+
+    /// Takes note of an object that is written at `now`.
+    pub fn add(&mut self, name: String, bytes: Bytes, now: Duration) {
+        self.ever.written(&name, now);
+        self.by_name.insert(name, bytes);
+    }
+
+    /// Takes note of one that is gone. False if there was none.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.by_name.remove(name).is_some()
+    }
+
+    /// Takes note of what is `left` when all that was written since `written_back` may be lost.
+    /// Gives what is lost or damaged.
+    pub fn replace_all(
+        &mut self,
+        left: BTreeMap<String, Bytes>,
+        written_back: Duration,
+    ) -> Vec<String> {
+        self.ever.survives(written_back);
+        let before = std::mem::replace(&mut self.by_name, left);
+        let is_lost = |(name, bytes): (String, Bytes)| {
+            (self.by_name.get(&name) != Some(&bytes)).then_some(name)
+        };
+        let lost: Vec<_> = before.into_iter().filter_map(is_lost).collect();
+        for name in &lost {
+            self.ever.lost(name);
+        }
+        lost
+    }
+
+    /// How many entries the log of the entry `name` has up to the last commit entry.
+    pub fn committed_beside(&self, name: &str) -> usize {
+        let (log, _) = name.split_once('/').expect("an entry is in a log");
+        let committed = self.last_id("commits/");
+        let ids =
+            self.by_name.keys().filter_map(|name| name.strip_prefix(log)?.get(1..)?.parse().ok());
+        ids.filter(|id: &u64| Some(*id) <= committed).count()
+    }
+
+    /// The oldest entry of the log that `name` was an entry of.
+    fn oldest_beside(&self, name: &str) -> Option<String> {
+        let (log, _) = name.split_once('/')?;
+        let number = |name: &&String| name.strip_prefix(log)?.get(1..)?.parse::<u64>().ok();
+        let entries = self.by_name.keys().filter(|name| number(name).is_some());
+        entries.min_by_key(|name| number(name)).cloned()
     }
 
     /// The highest number among the objects of a log, named as `offsets/`.
@@ -79,7 +129,7 @@ impl State {
     }
 
     fn put_object(&mut self, from: usize, name: String, bytes: Bytes, fault: Fault) -> Result<()> {
-        let taken = self.objects.is_there(&name) && self.flaw != Some(Flaw::PutReplaces);
+        let taken = self.objects.is_there(&name) && !self.has(Flaw::PutReplaces);
         let outcome = match (fault, taken) {
             (Fault::NotDone, _) => "fails",
             (_, true) => "finds it there",
@@ -97,13 +147,26 @@ impl State {
             return if fault == Fault::NotAnswered { lost() } else { Err(exists) };
         }
         self.check_put(from, &name, &bytes);
-        self.objects.by_name.insert(name.clone(), bytes);
+        self.objects.add(name.clone(), bytes, self.now);
         self.objects.last_put = Some(name);
         match fault {
             Fault::Repeated => Err(exists),
             Fault::NotAnswered => lost(),
             _ => Ok(()),
         }
+    }
+
+    fn delete_object(&mut self, from: usize, name: &str) {
+        let found = self.objects.remove(name);
+        self.note(Some(from), format_args!("{name} is deleted: {found}"));
+        if self.is_mutated(Mutation::PurgesTooMuch) {
+            for _ in 0..2 {
+                if let Some(oldest) = self.objects.oldest_beside(name) {
+                    self.objects.remove(&oldest);
+                }
+            }
+        }
+        self.check_purged(name);
     }
 
     /// What [`Flaw::ForgetsTheLastPut`] does.
@@ -140,6 +203,55 @@ impl ModelStore {
             self.process.with(|state| (state.chance.up_to(way), state.chance.up_to(way)));
         self.process.send(Way::Store, there, back, effect).await
     }
+}
+
+impl ModelStore {
+    /// Whether a mutated driver does not wait for an object, and writes it later.
+    fn is_late(&self, name: &str) -> bool {
+        let is = |mutation, prefix| self.process.is_mutated(mutation) && name.starts_with(prefix);
+        is(Mutation::LogsIntentAfterPublishing, "offsets/")
+            || is(Mutation::LogsStateAfterPublishing, "state/changes-")
+    }
+
+    /// Whether a mutated driver does not write an object at all.
+    fn leaves_out(&self, name: &str) -> bool {
+        let id = name.strip_prefix("commits/").and_then(|id| id.parse::<u64>().ok());
+        let is_left_out = id.is_some_and(|id| id % 4 == 3);
+        is_left_out && self.process.is_mutated(Mutation::LeavesOutCommitEntries)
+    }
+}
+
+/// How much later a mutated driver writes what it does not wait for.
+const LATE: Duration = Duration::from_millis(300);
+
+/// The entries of a file of the state log, changed.
+fn changed(bytes: &Bytes, change: impl Fn(&mut Facts)) -> Bytes {
+    let mut encoder = Encoder::default();
+    for mut entry in decode(bytes).expect("it was written whole") {
+        change(&mut entry.facts);
+        encoder.add(&entry);
+    }
+    encoder.finish().into()
+}
+
+/// A snapshot as that of the next micro-batch; anything else as it is.
+fn one_later(name: String, bytes: Bytes) -> (String, Bytes) {
+    let Some(id) = name.strip_prefix("state/snapshot-").and_then(|id| id.parse::<u64>().ok())
+    else {
+        return (name, bytes);
+    };
+    (format!("state/snapshot-{}", id + 1), changed(&bytes, |facts| facts.batch_id += 1))
+}
+
+/// A file of changes without the watermarks that follow from it; anything else as it is.
+pub fn without_watermark(name: &str, bytes: Bytes) -> Bytes {
+    if !name.starts_with("state/changes-") {
+        return bytes;
+    }
+    changed(&bytes, |facts| {
+        facts.next_watermark_ms = 0;
+        facts.seen_ms.fill(None);
+    })
 }
 
 impl fmt::Debug for ModelStore {
@@ -181,8 +293,20 @@ impl ObjectStore for ModelStore {
         self.process.step(format!("puts {name}")).await;
         let Fate { there, back, fault } = self.process.with(State::draw_fate);
         let from = self.process.id;
+        if self.leaves_out(&name) {
+            return Ok(PutResult { e_tag: None, version: None });
+        }
+        let (name, bytes) = match self.process.is_mutated(Mutation::TakesSnapshotsTooEarly) {
+            true => one_later(name, bytes),
+            false => (name, bytes),
+        };
+        let is_late = self.is_late(&name);
         let put = move |state: &mut State| state.put_object(from, name, bytes, fault);
-        self.process.send(Way::Store, there, back, put).await?;
+        if is_late {
+            drop(self.process.send(Way::Store, there + LATE, back, put));
+        } else {
+            self.process.send(Way::Store, there, back, put).await?;
+        }
         Ok(PutResult { e_tag: None, version: None })
     }
 
@@ -204,6 +328,10 @@ impl ObjectStore for ModelStore {
                 source: "the model has no such object".into(),
             });
         };
+        let bytes = match self.process.is_mutated(Mutation::ForgetsTheWatermark) {
+            true => without_watermark(&name, bytes),
+            false => bytes,
+        };
         let (meta, range) = (meta(&name, bytes.len()), 0..bytes.len() as u64);
         let payload = GetResultPayload::Stream(stream::iter([Ok(bytes)]).boxed());
         Ok(GetResult { payload, meta, range, attributes: Default::default() })
@@ -220,10 +348,7 @@ impl ObjectStore for ModelStore {
                 let location = location?;
                 let (name, id) = (location.to_string(), store.process.id);
                 store.process.step(format!("deletes {name}")).await;
-                let delete = move |state: &mut State| {
-                    let found = state.objects.by_name.remove(&name).is_some();
-                    state.note(Some(id), format_args!("{name} is deleted: {found}"));
-                };
+                let delete = move |state: &mut State| state.delete_object(id, &name);
                 store.ask(delete).await;
                 Ok(location)
             }

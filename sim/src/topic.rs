@@ -1,14 +1,15 @@
 //! The model source: rows that come in bursts, under offsets that count them.
 //!
-//! Row `n` of source `s` is the number `s * SOURCE_STEP + n`, so that the outside can tell which
-//! rows it has got, and in which order.
+//! Record `n` of source `s` has the number `s * SOURCE_STEP` and its value, which is mostly `n`
+//! itself, so that the outside can tell which rows it has got, and in which order.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{Int64Array, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
+use millstream_engine::api::dead_letter::{Letter, Place};
 use millstream_engine::api::source::{
     Classified, Failure, InputBatch, Kind, ReadLimit, RecordBatches, Source, SourceLog,
     SourceOffset, Split,
@@ -16,8 +17,11 @@ use millstream_engine::api::source::{
 use thiserror::Error;
 use tokio::sync::Notify;
 
+use crate::Planted;
 use crate::flaw::Flaw;
+use crate::mutation::Mutation;
 use crate::process::Process;
+use crate::query::{Records, time_s};
 use crate::world::State;
 
 /// The distance between the rows of two sources.
@@ -76,7 +80,9 @@ impl State {
 
 /// The columns of every source.
 pub fn schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]))
+    let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
+    let fields = vec![Field::new("v", DataType::Int64, false), Field::new("ts", timestamp, true)];
+    Arc::new(Schema::new(fields))
 }
 
 /// The offset in its textual form.
@@ -88,20 +94,49 @@ fn offset_of(position: u64) -> SourceOffset {
     SourceOffset::new(position.to_string())
 }
 
-struct Rows {
+/// A range of a source's records.
+struct Range {
     schema: SchemaRef,
-    values: Vec<i64>,
+    records: Records,
+    source: usize,
+    numbers: std::ops::Range<u64>,
 }
 
-impl Split for Rows {
+impl Range {
+    fn decode(&self, numbers: &[u64], projection: &[usize]) -> RecordBatch {
+        let first = self.source as i64 * SOURCE_STEP;
+        let value = |n: &u64| first + self.records.value(*n) as i64;
+        let values = Int64Array::from_iter_values(numbers.iter().map(value));
+        let times = numbers.iter().map(|n| time_s(*n) as i64 * 1_000_000);
+        let times = TimestampMicrosecondArray::from_iter_values(times);
+        let columns: Vec<ArrayRef> = vec![Arc::new(values), Arc::new(times)];
+        let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        rows.and_then(|rows| rows.project(projection)).expect("columns of the schema")
+    }
+}
+
+impl Split for Range {
     fn rows(&self) -> u64 {
-        self.values.len() as u64
+        self.numbers.end - self.numbers.start
     }
 
-    fn read(self: Box<Self>, _projection: &[usize]) -> RecordBatches {
-        let column = Arc::new(Int64Array::from(self.values));
-        let rows = RecordBatch::try_new(self.schema, vec![column]);
-        Box::new(std::iter::once(Ok(rows.expect("one column of the schema"))))
+    fn read(self: Box<Self>, projection: &[usize]) -> RecordBatches {
+        let numbers: Vec<u64> = self.numbers.clone().collect();
+        Box::new(std::iter::once(Ok(self.decode(&numbers, projection))))
+    }
+
+    fn read_with_letters(
+        self: Box<Self>,
+        projection: &[usize],
+        letters: &mut Vec<Letter>,
+    ) -> Result<Vec<RecordBatch>, Failure> {
+        let is_malformed = |n: &u64| self.records.is_malformed(*n);
+        let (malformed, sound): (Vec<_>, Vec<_>) = self.numbers.clone().partition(is_malformed);
+        letters.extend(malformed.into_iter().map(|n| {
+            let place = Place::Record { topic: "model".into(), partition: 0, offset: n as i64 };
+            Letter { place: Some(place), ..Letter::default() }
+        }));
+        Ok(vec![self.decode(&sound, projection)])
     }
 }
 
@@ -109,6 +144,7 @@ impl Split for Rows {
 pub struct ModelSource {
     process: Process,
     schema: SchemaRef,
+    records: Records,
     source: usize,
     next: u64,
     end: Option<u64>,
@@ -117,7 +153,8 @@ pub struct ModelSource {
 impl ModelSource {
     /// Source number `source` of `process`.
     pub fn new(process: &Process, source: usize) -> Self {
-        Self { process: process.clone(), schema: schema(), source, next: 0, end: None }
+        let records = process.with(|state| state.scenario.records());
+        Self { process: process.clone(), schema: schema(), records, source, next: 0, end: None }
     }
 
     fn readable(&self) -> u64 {
@@ -125,13 +162,14 @@ impl ModelSource {
     }
 
     fn range(&self, start: u64, end: u64, rows_end: u64) -> InputBatch {
-        let first = self.source as i64 * SOURCE_STEP;
-        let values: Vec<i64> = (start..rows_end).map(|row| first + row as i64).collect();
-        let rows = values.len() as u64;
+        let numbers = start..rows_end.max(start);
+        let rows = numbers.end - numbers.start;
+        let (schema, source) = (Arc::clone(&self.schema), self.source);
+        let range = Range { schema, records: self.records, source, numbers };
         InputBatch {
             end: offset_of(end),
             rows,
-            splits: vec![Box::new(Rows { schema: Arc::clone(&self.schema), values })],
+            splits: vec![Box::new(range)],
             oldest_arrival_us: 0,
         }
     }
@@ -174,16 +212,23 @@ impl Source for ModelSource {
             .process
             .with(|state| if state.calm { Duration::ZERO } else { state.chance.up_to(REPLAY_MAX) });
         self.process.sleep(wait).await;
-        let rows_end = match self.process.with(|state| state.flaw) {
-            Some(Flaw::ReplayLosesARow) => end.saturating_sub(1).max(start),
-            Some(Flaw::ReplayTakesTooMuch) => end + 1,
-            _ => end,
+        let (start, rows_end) = match self.process.with(|state| state.planted) {
+            Planted::World(Flaw::ReplayLosesARow) => (start, end.saturating_sub(1).max(start)),
+            Planted::World(Flaw::ReplayTakesTooMuch) => (start, end + 1),
+            Planted::Driver(Mutation::ReplaysNothing) => (end, end),
+            Planted::Driver(Mutation::ReplaysAnotherRange) => (start, self.readable().max(end)),
+            _ => (start, end),
         };
         Ok(self.range(start, end, rows_end))
     }
 
     async fn start(&mut self, position: &SourceOffset) -> Result<(), Failure> {
-        self.next = position_of(position);
+        let position = position_of(position);
+        self.next = match self.process.with(|state| state.planted) {
+            Planted::Driver(Mutation::ContinuesTooLate) if position > 0 => position + 1,
+            Planted::Driver(Mutation::ContinuesAtTheBeginning) => 0,
+            _ => position,
+        };
         Ok(())
     }
 
@@ -209,6 +254,9 @@ impl Source for ModelSource {
         let source = self.source;
         if !self.process.try_step(format_args!("takes source {source} {start}..{end}")) {
             return Ok(None);
+        }
+        if self.process.is_mutated(Mutation::TellsSourcesTooEarly) {
+            self.process.with(|state| state.check_heard(source, start));
         }
         self.next = end;
         Ok(Some(self.range(start, end, end)))

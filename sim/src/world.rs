@@ -6,7 +6,7 @@
 //! and time jumps to it. A request lives on the agenda, not in the process that made it, so a crash
 //! does not undo what was sent; [`State::crash`] decides what becomes of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +15,12 @@ use millstream_store::env::Clock;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::Planted;
 use crate::chance::Chance;
 use crate::director::Command;
+use crate::disk::Disk;
 use crate::flaw::Flaw;
+use crate::mutation::Mutation;
 use crate::outside::Outside;
 use crate::process::ProcessFacts;
 use crate::scenario::Scenario;
@@ -39,19 +42,21 @@ pub struct State {
     /// The seed's scenario.
     pub scenario: Scenario,
     /// The mistake to make, if any.
-    pub flaw: Option<Flaw>,
+    pub planted: Planted,
     /// True once nothing fails any more.
     pub calm: bool,
     /// What happened.
     pub trace: Trace,
     /// The first thing that must not have happened.
     pub violation: Option<String>,
-    /// The checkpoint.
+    /// The checkpoint, as the checks see it.
     pub objects: Objects,
+    /// The disk that it is on, where it is on one.
+    pub disk: Disk,
     /// What the sources read.
     pub topics: Vec<Topic>,
-    /// Where the rows go.
-    pub outside: Outside,
+    /// Where the rows go, by sink.
+    pub outsides: Vec<Outside>,
     /// All processes, dead ones too.
     pub processes: Vec<ProcessFacts>,
     /// True once two writers may have met: two processes at a time, or a request of a dead one.
@@ -69,8 +74,8 @@ pub struct State {
 pub enum Way {
     /// Each on its own.
     Store,
-    /// One after the other: where one is lost, so are those behind it.
-    Sink,
+    /// One after the other: where one is lost, so are those behind it to the same sink.
+    Sink(usize),
 }
 
 type Action = Box<dyn FnOnce(&mut State) + Send>;
@@ -90,6 +95,16 @@ impl State {
     /// Adds a line to the trace.
     pub fn note(&mut self, who: Option<usize>, what: std::fmt::Arguments<'_>) {
         self.trace.add(self.now, who, what);
+    }
+
+    /// Whether the model makes this mistake.
+    pub fn has(&self, flaw: Flaw) -> bool {
+        self.planted == Planted::World(flaw)
+    }
+
+    /// Whether the driver makes this mistake.
+    pub fn is_mutated(&self, mutation: Mutation) -> bool {
+        self.planted == Planted::Driver(mutation)
     }
 
     /// Takes note that something must not have happened; the first is kept.
@@ -140,12 +155,15 @@ impl State {
         self.agenda.retain(|_, entry| !matches!(entry, Entry::Answer { to, .. } if *to == id));
         let is_its = |entry: &Entry| matches!(entry, Entry::Request { from, .. } if *from == id);
         let sent: Vec<_> = self.agenda.extract_if(.., |_, entry| is_its(entry)).collect();
-        let mut sink_is_cut = false;
+        let mut cut = BTreeSet::new();
         for ((moment, _), entry) in sent {
             let Entry::Request { from, way, action } = entry else { unreachable!("filtered") };
             match self.chance.among(0..=2) {
-                _ if way == Way::Sink && sink_is_cut => {}
-                0 => sink_is_cut |= way == Way::Sink,
+                _ if matches!(way, Way::Sink(sink) if cut.contains(&sink)) => {}
+                0 => cut.extend(match way {
+                    Way::Sink(sink) => Some(sink),
+                    Way::Store => None,
+                }),
                 1 if way == Way::Store => action(self),
                 _ => {
                     self.crowded = true;
@@ -153,7 +171,7 @@ impl State {
                 }
             }
         }
-        if self.flaw == Some(Flaw::ForgetsTheLastPut) {
+        if self.has(Flaw::ForgetsTheLastPut) {
             self.forget_the_last_put();
         }
     }
@@ -165,23 +183,26 @@ pub struct World(Arc<Mutex<State>>);
 
 impl World {
     /// The world of `seed` before anything has happened.
-    pub fn new(seed: u64, flaw: Option<Flaw>) -> Self {
+    pub fn new(seed: u64, planted: Planted) -> Self {
         let chance = Chance::new(seed);
         let scenario = Scenario::draw(&chance);
         let topics = (0..scenario.sources).map(|_| Topic::new(scenario.rows)).collect();
-        let outside = Outside::new(scenario.sources, scenario.rows);
+        let records = scenario.records();
+        let outside = |output| Outside::new(output, records, scenario.sources, scenario.rows);
+        let outsides = scenario.outputs.iter().map(outside).collect();
         let mut state = State {
             now: Duration::ZERO,
             wall_shift_us: 0,
             chance,
             scenario,
-            flaw,
+            planted,
             calm: false,
             trace: Trace::default(),
             violation: None,
             objects: Objects::default(),
+            disk: Disk::default(),
             topics,
-            outside,
+            outsides,
             processes: Vec::new(),
             crowded: false,
             faulty: false,
