@@ -5,13 +5,17 @@
 //! text in double quotes. `.` and classes that exclude give printable ASCII only; what has no upper
 //! bound is repeated at most ten times more.
 
+use std::ops::RangeInclusive;
+
 use crate::error::Problem;
 use crate::functions::Action;
 use crate::random::Random;
 
 const REPEATS_MORE: u32 = 10;
 const REPEATS_MOST: u32 = 1_000_000;
-/// How deep groups may be nested.
+/// What repetitions within each other may come to, in characters.
+const LETTERS_MOST: u64 = 1 << 24;
+/// How deep groups may be nested, and how many repetitions may follow one another.
 const DEPTH_MOST: usize = 100;
 /// Operators of the original that are not known here.
 const UNKNOWN: &str = "&~#@<>";
@@ -21,7 +25,7 @@ const UNKNOWN: &str = "&~#@<>";
 pub(crate) enum Expression {
     Character(char),
     /// One of these characters.
-    Class(Vec<char>),
+    Class(Letters),
     Sequence(Vec<Expression>),
     Choice(Vec<Expression>),
     Repeat {
@@ -31,11 +35,53 @@ pub(crate) enum Expression {
     },
 }
 
+/// Characters as ranges, since a few letters of an expression may mean all of Unicode.
+#[derive(Debug)]
+pub(crate) struct Letters {
+    ranges: Vec<RangeInclusive<char>>,
+    count: usize,
+}
+
+impl Letters {
+    fn new(ranges: Vec<RangeInclusive<char>>) -> Self {
+        let count = ranges.iter().map(length).sum();
+        Self { ranges, count }
+    }
+
+    /// The one at `index`, which is below their number.
+    fn at(&self, mut index: usize) -> char {
+        for range in &self.ranges {
+            match length(range) {
+                length if index >= length => index -= length,
+                _ => return range.clone().nth(index).expect("it is within the range"),
+            }
+        }
+        unreachable!("an index is below the number of letters")
+    }
+}
+
+fn length(range: &RangeInclusive<char>) -> usize {
+    range.size_hint().0
+}
+
 impl Expression {
+    /// The length of the longest text, in characters; at least 1 for each step of writing it.
+    fn length_max(&self) -> u64 {
+        let of_part = |part: &Self| part.length_max();
+        match self {
+            Self::Character(_) | Self::Class(_) => 1,
+            Self::Sequence(parts) => parts.iter().map(of_part).fold(1, u64::saturating_add),
+            Self::Choice(parts) => parts.iter().map(of_part).max().unwrap_or(1),
+            Self::Repeat { inner, max, .. } => {
+                inner.length_max().saturating_mul((*max).into()).saturating_add(1)
+            }
+        }
+    }
+
     pub(crate) fn write(&self, random: &mut Random, out: &mut Vec<u8>) {
         match self {
             Self::Character(letter) => push(*letter, out),
-            Self::Class(letters) => push(*random.pick(letters), out),
+            Self::Class(letters) => push(letters.at(random.index(letters.count)), out),
             Self::Sequence(parts) => parts.iter().for_each(|part| part.write(random, out)),
             Self::Choice(parts) => random.pick(parts).write(random, out),
             Self::Repeat { inner, min, max } => {
@@ -66,7 +112,12 @@ pub(crate) fn regexify<'a>(arguments: &[&'a str]) -> Result<Action<'a>, Problem>
         let remedy = "use characters, classes, groups, `|`, `?`, `*`, `+` and `{n,m}`";
         Problem::new(what, remedy)
     };
-    expression.map(Action::Regex).ok_or_else(problem)
+    let expression = expression.ok_or_else(problem)?;
+    if expression.length_max() > LETTERS_MOST {
+        let what = format!("the expression `{text}` may give more than {LETTERS_MOST} characters");
+        return Err(Problem::new(what, "let it repeat less, or in fewer levels"));
+    }
+    Ok(Action::Regex(expression))
 }
 
 struct Parser<'a> {
@@ -111,7 +162,7 @@ impl Parser<'_> {
     }
 
     fn repeated(&mut self, mut inner: Expression) -> Option<Expression> {
-        loop {
+        for _ in 0..=DEPTH_MOST {
             let (min, max) = match self.peek() {
                 Some('?') => (0, 1),
                 Some('*') => (0, REPEATS_MORE),
@@ -122,6 +173,7 @@ impl Parser<'_> {
             self.at += 1;
             inner = Expression::Repeat { inner: Box::new(inner), min, max };
         }
+        None
     }
 
     /// `{n}`, `{n,}` or `{n,m}`, up to the closing brace.
@@ -161,7 +213,7 @@ impl Parser<'_> {
                 self.take(')').then_some(inner)
             }
             '[' => self.class(),
-            '.' => Some(Expression::Class((' '..='~').collect())),
+            '.' => Some(Expression::Class(Letters::new(vec![' '..='~']))),
             '"' => self.quoted(),
             '\\' => self.next().map(Expression::Character),
             letter if UNKNOWN.contains(letter) => None,
@@ -187,13 +239,16 @@ impl Parser<'_> {
             let last = if is_range && self.take('-') { self.class_letter()? } else { first };
             ranges.push(first..=last);
         }
-        let letters: Vec<char> = if excludes {
-            let excluded = |letter: &char| ranges.iter().any(|range| range.contains(letter));
-            (' '..='~').filter(|letter| !excluded(letter)).collect()
+        let letters = Letters::new(if excludes {
+            let excluded = |letter: &char| {
+                ranges.iter().any(|range: &RangeInclusive<char>| range.contains(letter))
+            };
+            let left = (' '..='~').filter(|letter| !excluded(letter));
+            left.map(|letter| letter..=letter).collect()
         } else {
-            ranges.into_iter().flatten().collect()
-        };
-        (!letters.is_empty()).then_some(Expression::Class(letters))
+            ranges
+        });
+        (letters.count > 0).then_some(Expression::Class(letters))
     }
 
     fn class_letter(&mut self) -> Option<char> {
