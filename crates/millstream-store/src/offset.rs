@@ -27,8 +27,13 @@ impl fmt::Display for BatchId {
 /// It stands in the offset log byte for byte, as Spark writes it for the same source, for example
 /// `{"in":{"0":10,"1":12}}` for Kafka.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(into = "String", try_from = "String")]
 pub struct SourceOffset(String);
+
+/// A text that should be a source's offset has a line break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a source's offset is one line of JSON, and this one has a line break")]
+pub struct LineBreak;
 
 impl SourceOffset {
     /// Wraps a source's offset JSON.
@@ -36,9 +41,7 @@ impl SourceOffset {
     /// # Panics
     /// When the text has a line break: the offset log has a line per source.
     pub fn new(json: impl Into<String>) -> Self {
-        let json = json.into();
-        assert!(!json.contains('\n'), "a source offset is one line of JSON");
-        Self(json)
+        Self::try_from(json.into()).expect("a source offset is one line of JSON")
     }
 
     /// True if a number in it is less than the one at the same place in `before`: all sources count
@@ -70,6 +73,21 @@ fn is_behind(own: &Value, before: &Value) -> bool {
             own.iter().zip(before).any(|(own, before)| is_behind(own, before))
         }
         _ => false,
+    }
+}
+
+/// For texts that come from outside.
+impl TryFrom<String> for SourceOffset {
+    type Error = LineBreak;
+
+    fn try_from(json: String) -> Result<Self, LineBreak> {
+        if json.contains('\n') { Err(LineBreak) } else { Ok(Self(json)) }
+    }
+}
+
+impl From<SourceOffset> for String {
+    fn from(offset: SourceOffset) -> Self {
+        offset.0
     }
 }
 

@@ -215,25 +215,22 @@ struct Note {
     flow: Option<String>,
     batch_timestamp_ms: i64,
     /// Where each source stood after it, exclusive.
-    offsets: Vec<Option<String>>,
+    offsets: Vec<Option<SourceOffset>>,
 }
 
 impl Note {
     fn end_offsets(self) -> EndOffsets {
-        let ends = self.offsets.into_iter().map(|end| end.map(SourceOffset::new));
-        EndOffsets { ends: ends.collect(), batch_time_ms: self.batch_timestamp_ms }
+        EndOffsets { ends: self.offsets, batch_time_ms: self.batch_timestamp_ms }
     }
 }
 
 /// The words of a commit that takes the query of `flow` to `end_offsets`.
 fn note(flow: &str, batch_id: BatchId, end_offsets: &EndOffsets) -> String {
-    let offsets =
-        end_offsets.ends.iter().map(|end| end.as_ref().map(|end| end.as_str().to_owned()));
     let note = Note {
         batch_id: batch_id.0,
         flow: Some(flow.to_owned()),
         batch_timestamp_ms: end_offsets.batch_time_ms,
-        offsets: offsets.collect(),
+        offsets: end_offsets.ends.clone(),
     };
     serde_json::to_string(&note).expect("numbers and text")
 }

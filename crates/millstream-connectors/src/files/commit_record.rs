@@ -31,7 +31,7 @@ pub(super) struct Record {
     batch_id: u64,
     batch_timestamp_ms: i64,
     /// Where each source stood after it, exclusive.
-    offsets: Vec<Option<String>>,
+    offsets: Vec<Option<SourceOffset>>,
     /// What it adds.
     pub(super) files: Vec<CommittedFile>,
 }
@@ -57,13 +57,12 @@ impl Record {
         end_offsets: &EndOffsets,
         files: Vec<CommittedFile>,
     ) -> Self {
-        let ends = end_offsets.ends.iter();
         Self {
             entry: entry.number,
             is_compact: entry.is_compact,
             batch_id: batch_id.0,
             batch_timestamp_ms: end_offsets.batch_time_ms,
-            offsets: ends.map(|end| end.as_ref().map(|end| end.as_str().to_owned())).collect(),
+            offsets: end_offsets.ends.clone(),
             files,
         }
     }
@@ -75,9 +74,7 @@ impl Record {
 
     /// What it says of the query.
     pub(super) fn published(self) -> Published {
-        let ends = self.offsets.into_iter().map(|end| end.map(SourceOffset::new));
-        let end_offsets =
-            EndOffsets { ends: ends.collect(), batch_time_ms: self.batch_timestamp_ms };
+        let end_offsets = EndOffsets { ends: self.offsets, batch_time_ms: self.batch_timestamp_ms };
         Published { batch_id: BatchId(self.batch_id), end_offsets: Some(end_offsets) }
     }
 

@@ -25,6 +25,7 @@
 use std::fmt;
 
 use millstream_engine::api::sink::{BatchId, EndOffsets, Published, SourceOffset};
+use millstream_store::offset::LineBreak;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -75,11 +76,14 @@ impl Body {
         Self { batch_time_ms: end_offsets.batch_time_ms, ends, origin: Some(origin.clone()) }
     }
 
-    fn into_record(self, batch_id: BatchId) -> Record {
-        let end = |raw: Option<Box<RawValue>>| raw.map(|raw| SourceOffset::new(raw.get()));
-        let ends = self.ends.into_iter().map(end).collect();
+    /// Errors: an offset of several lines, which no source has.
+    fn into_record(self, batch_id: BatchId) -> Result<Record, LineBreak> {
+        let end = |raw: Option<Box<RawValue>>| {
+            raw.map(|raw| SourceOffset::try_from(raw.get().to_owned())).transpose()
+        };
+        let ends = self.ends.into_iter().map(end).collect::<Result<_, _>>()?;
         let end_offsets = Some(EndOffsets { ends, batch_time_ms: self.batch_time_ms });
-        Record { published: Published { batch_id, end_offsets }, origin: self.origin }
+        Ok(Record { published: Published { batch_id, end_offsets }, origin: self.origin })
     }
 }
 
@@ -138,7 +142,8 @@ pub fn parse(text: &str) -> Result<Record, NotARecord> {
     if version != VERSION {
         return Err(unread(&format_args!("its version is not {VERSION}")));
     }
-    Ok(Body { batch_time_ms, ends, origin }.into_record(BatchId(batch_id)))
+    let body = Body { batch_time_ms, ends, origin };
+    body.into_record(BatchId(batch_id)).map_err(|error| unread(&error))
 }
 
 /// Cuts a text at character boundaries into pieces of at most `bytes_max`; at least one.
@@ -176,7 +181,8 @@ pub fn decode<E: From<NotARecord>>(
         serde_json::from_str(&text).map_err(|error| NotARecord(format!("{text}: {error}")))?;
     let number =
         u64::try_from(offset).map_err(|_| NotARecord(format!("its offset is {offset}")))?;
-    Ok(Some(body.into_record(BatchId(number))))
+    let record = body.into_record(BatchId(number));
+    Ok(Some(record.map_err(|error| NotARecord(format!("{text}: {error}")))?))
 }
 
 struct MetadataChunk<'a> {
@@ -200,6 +206,8 @@ fn piece(metadata: &str, index: usize) -> Result<MetadataChunk<'_>, NotARecord> 
 
 #[cfg(test)]
 mod tests {
+    use millstream_fuzz::{Target, outcome};
+
     use super::*;
 
     fn end_offsets(partitions: usize) -> EndOffsets {
@@ -277,5 +285,40 @@ mod tests {
             Ok::<_, NotARecord>(Some(committed(id, &long, piece)))
         };
         assert!(decode(torn).unwrap_err().to_string().contains("piece 1"));
+    }
+
+    /// A record of progress, as a text of a topic and as pieces of metadata, one a line.
+    #[test]
+    fn fuzz_records_of_progress() {
+        let seeds = [
+            r#"{"version":1,"batchId":7,"batchTimeMs":5,"ends":[{"in":{"0":1}},null,7],
+                "origin":{"query":"q","flow":"f","topic":null,"table":"t"}}"#,
+            r#"{"version":1,"batchId":1,"batchTimeMs":1,"ends":[]}"#,
+            "1 0/2 {\"batchTimeMs\":1,\n1 1/2 \"ends\":[]}",
+            "1 0/1 {\"batchTimeMs\":1,\"ends\":[{\"in\":{\"0\":1}}]}",
+        ];
+        let words = &["1 0/1 ", "/", "\"ends\":[", "null", "{\n}", "\"batchId\":"];
+        Target::text("kafka_progress").seeds(seeds).words(words).run(|input| {
+            let text = String::from_utf8_lossy(input);
+            let parsed = parse(&text);
+            let pieces: Vec<&str> = text.split("\n1 ").collect();
+            let group = |index: usize| {
+                let piece = pieces.get(index).map(|piece| match index {
+                    0 => (*piece).to_owned(),
+                    _ => format!("1 {piece}"),
+                });
+                let committed = |metadata| CommittedOffset { offset: 3, metadata };
+                Ok::<_, NotARecord>(piece.map(committed))
+            };
+            let decoded = decode(group);
+            if let (Ok(record), Some(origin)) =
+                (&parsed, parsed.as_ref().ok().and_then(|record| record.origin.as_ref()))
+            {
+                let ends = record.published.end_offsets.as_ref().expect("they are there");
+                let again = to_text(record.published.batch_id, ends, origin);
+                assert_eq!(parse(&again).as_ref(), Ok(record));
+            }
+            format!("{} {}", outcome(&parsed), outcome(&decoded))
+        });
     }
 }
