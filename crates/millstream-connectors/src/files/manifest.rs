@@ -195,7 +195,8 @@ impl Manifest {
     fn is_past(&self, line: &[u8], now_ms: i64) -> bool {
         let Some(retention) = self.settings.retention else { return false };
         // A line that does not read as one is repeated as it is: that is not for us to judge.
-        let age = serde_json::from_slice::<Age>(line).map(|age| now_ms - age.modified_ms);
+        let age =
+            serde_json::from_slice::<Age>(line).map(|age| now_ms.saturating_sub(age.modified_ms));
         age.is_ok_and(|age_ms| i128::from(age_ms) > retention.as_millis() as i128)
     }
 
