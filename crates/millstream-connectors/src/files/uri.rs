@@ -40,7 +40,9 @@ pub(super) fn decode(uri: &str) -> Option<PathBuf> {
             rest = after;
             continue;
         }
-        let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+        // Digits only: `from_str_radix` would also accept a sign.
+        let digits = after.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+        let digits = std::str::from_utf8(digits).ok()?;
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
         rest = &after[2..];
     }
@@ -88,7 +90,9 @@ mod tests {
     #[test]
     fn other_spellings_and_other_places() {
         assert_eq!(decode("file:/d/a").unwrap(), Path::new("/d/a"));
-        for uri in ["s3://b/a", "/d/a", "file://host/a", "file:///a%2", "file:///a%zz"] {
+        for uri in
+            ["s3://b/a", "/d/a", "file://host/a", "file:///a%2", "file:///a%zz", "file:///a%+f"]
+        {
             assert_eq!(decode(uri), None, "{uri}");
         }
     }
