@@ -26,6 +26,7 @@
 //! or is new, stands at the intent before too.
 
 use millstream_store::error::{Classified, Kind};
+use millstream_store::layout::BATCH_ID_MAX;
 use millstream_store::log_writer::RETAINED_ENTRIES_MIN;
 use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;
@@ -95,6 +96,14 @@ pub enum ResumeError {
         /// Sources of the query.
         in_query: usize,
     },
+    /// The sink's record has a number that no query comes to.
+    #[error(
+        "the sink's record says that micro-batch {batch_id} is published, a number that no query comes to. The record is damaged; delete it (the connector's page says where it is) to continue from the checkpoint, which may publish rows twice"
+    )]
+    OutOfReach {
+        /// The number.
+        batch_id: BatchId,
+    },
     /// The log and the sink tell different things of one micro-batch.
     #[error(
         "the checkpoint and the sink disagree about micro-batch {batch_id}: entry {batch_id} of the \
@@ -152,9 +161,10 @@ impl Classified for ResumeError {
     fn kind(&self) -> Kind {
         match self {
             Self::SourcesChanged { .. } | Self::RecordOfOthers { .. } => Kind::Config,
-            Self::Disagreement { .. } | Self::SinksDisagree { .. } | Self::Ahead { .. } => {
-                Kind::Data
-            }
+            Self::OutOfReach { .. }
+            | Self::Disagreement { .. }
+            | Self::SinksDisagree { .. }
+            | Self::Ahead { .. } => Kind::Data,
         }
     }
 }
@@ -181,6 +191,10 @@ pub fn decide(
     if last_intent.is_some() && resume.positions.len() != sources {
         let in_checkpoint = resume.positions.len();
         return Err(ResumeError::SourcesChanged { in_checkpoint, in_query: sources });
+    }
+    let mut numbers = published.iter().flatten().map(|of_sink| of_sink.batch_id);
+    if let Some(batch_id) = numbers.find(|id| *id > BATCH_ID_MAX) {
+        return Err(ResumeError::OutOfReach { batch_id });
     }
     let foremost = foremost(published);
     for published in published.iter().flatten() {

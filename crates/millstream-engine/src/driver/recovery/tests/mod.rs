@@ -42,6 +42,17 @@ fn a_new_query_starts_at_zero() {
     assert!(!resume.conf.is_empty(), "Spark's settings are written from the start");
 }
 
+/// As many entries as up to that number would be made otherwise.
+#[test]
+fn a_record_of_a_number_that_no_query_reaches_is_refused() {
+    for id in [u64::MAX, 1 << 60] {
+        for end in [None, Some(50)] {
+            let refused = decide(recovered(4, Some(4)), &[published(id, end)], 1).unwrap_err();
+            assert_eq!(refused, ResumeError::OutOfReach { batch_id: BatchId(id) });
+        }
+    }
+}
+
 #[test]
 fn after_a_commit_the_next_micro_batch_follows() {
     let resume = decide(recovered(4, Some(4)), &[None], 1).unwrap();
