@@ -108,8 +108,8 @@ impl LetterSource {
 
     /// The letters of the entries after `first` up to `last`, found again.
     async fn logged(&self, first: i64, last: i64) -> Result<Vec<StoredLetter>, Failure> {
-        let positions: Vec<&String> =
-            self.entries.range(first + 1..=last).flat_map(|(_, positions)| positions).collect();
+        let own = self.entries.iter().filter(|(entry, _)| **entry > first && **entry <= last);
+        let positions: Vec<&String> = own.flat_map(|(_, positions)| positions).collect();
         if positions.is_empty() {
             return Ok(Vec::new());
         }
@@ -184,6 +184,9 @@ impl LetterSource {
         for name in log.list().await? {
             let Ok(number) = name.parse() else { continue };
             let damaged = |problem: String| ReplayError::Log { problem };
+            if !(0..=ENTRY_MAX).contains(&number) {
+                return Err(damaged(format!("{name} is no number that an entry has")).into());
+            }
             let bytes = log.get(&name).await?.unwrap_or_default();
             let positions = serde_json::from_slice(&bytes);
             let positions = positions.map_err(|error| damaged(format!("{name}: {error}")))?;
@@ -227,6 +230,9 @@ impl LetterSource {
         self.entries.last_key_value().map_or(-1, |(number, _)| *number)
     }
 }
+
+/// No replay comes to this number; the one after a larger one may not exist.
+const ENTRY_MAX: i64 = 1 << 53;
 
 fn offset(entry: i64) -> SourceOffset {
     SourceOffset::new(format!("{{\"logOffset\":{entry}}}"))
