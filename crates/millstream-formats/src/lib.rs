@@ -27,3 +27,6 @@ pub use encoder::RecordEncoder;
 pub use excerpt::excerpt;
 pub use millstream_sql::json::Values;
 pub use records::{Decoded, Malformed, MalformedRecord};
+
+#[cfg(test)]
+mod tests;

@@ -136,6 +136,7 @@ pub fn parse_initial_entry(entry: &[u8]) -> Result<PerPartition, NotOffsets> {
 
 #[cfg(test)]
 mod tests {
+    use millstream_fuzz::{Target, outcome};
     use proptest::prelude::*;
 
     use super::*;
@@ -198,5 +199,22 @@ mod tests {
             let value: serde_json::Value = serde_json::from_str(written.as_str()).unwrap();
             prop_assert_eq!(value.to_string().len(), written.as_str().len());
         }
+    }
+
+    #[test]
+    fn fuzz_offsets_of_partitions() {
+        let seeds =
+            [r#"{"topicA":{"0":123,"1":456},"topicB":{"0":7}}"#, "\0v1\n{\"in\":{\"0\":0}}"];
+        let words = &["\0v1\n", "\"0\":", "\"a\":{", "-2"];
+        Target::text("kafka_offsets").seeds(seeds).words(words).run(|input| {
+            let initial = parse_initial_entry(input);
+            let text = String::from_utf8_lossy(input).replace('\n', " ");
+            let parsed = parse_source_offset(&SourceOffset::new(text));
+            if let Ok(offsets) = &parsed {
+                let again = to_source_offset(offsets);
+                assert_eq!(parse_source_offset(&again).as_ref(), Ok(offsets));
+            }
+            format!("{} {}", outcome(&initial), outcome(&parsed))
+        });
     }
 }

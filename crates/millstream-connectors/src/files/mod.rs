@@ -185,3 +185,6 @@ impl DeadLetterSupport for Files {
         Ok(Some(Arc::new(read::FileReader::new(Arc::new(options), schema))))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,3 +34,6 @@ pub mod snapshot_builder;
 mod spill;
 mod spread;
 pub mod watermark;
+
+#[cfg(test)]
+mod tests;

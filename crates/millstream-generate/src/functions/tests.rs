@@ -1,6 +1,7 @@
 //! Each function by itself, and what templates say about mistakes. That values are those of the
 //! original is for tests/original.rs.
 
+use millstream_fuzz::Target;
 use proptest::prelude::*;
 
 use crate::{Generator, Template};
@@ -270,4 +271,155 @@ proptest! {
         let value: i32 = value.parse().expect("it is a number");
         prop_assert!((min..max).contains(&value));
     }
+}
+
+/// Words of the language: what its texts, patterns and formats are made of.
+const WORDS: &[&str] = &[
+    "{{",
+    "}}",
+    "'{{repeat(",
+    ")}}',",
+    "(",
+    ")",
+    ",",
+    "'",
+    "\"",
+    "\\",
+    "{",
+    "}",
+    "[",
+    "]",
+    "<a>",
+    "</a>",
+    "<",
+    "integer(",
+    "double(",
+    "float(",
+    "long(",
+    "bool(",
+    "date(",
+    "timestamp(",
+    "dateFormat(",
+    "addDays(",
+    "addMonths(",
+    "time(",
+    "regexify(",
+    "alpha(",
+    "alphaNumeric(",
+    "random(",
+    "randomize(",
+    "concat(",
+    "substring(",
+    "toUpperCase(",
+    "put(",
+    "get(",
+    "index(",
+    "resetIndex(",
+    "lorem(",
+    "uuid(",
+    "hex(",
+    "ipv6(",
+    "%.2f",
+    "%,12.3e",
+    "%-+08.3f",
+    "%1$s",
+    "%%",
+    "yyyy-MM-dd HH:mm:ss",
+    "EEE, d MMM",
+    "dd-MM-yyyy",
+    "SSS",
+    "XXX",
+    "'T'",
+    "[a-z]",
+    "[^a]",
+    "(a|b)",
+    "{2,5}",
+    "{3,}",
+    "?",
+    "*",
+    "+",
+    "|",
+    ".",
+    "2026-03-02",
+    "01-01-2026 00:00:00",
+];
+
+/// The text with each number of more than two digits cut to two: what a template asks for is
+/// written, however long it is, and such messages are no defect.
+fn modest(text: &str) -> String {
+    let mut modest = String::new();
+    let mut digits = 0;
+    for letter in text.chars() {
+        digits = if letter.is_ascii_digit() { digits + 1 } else { 0 };
+        if digits <= 2 {
+            modest.push(letter);
+        }
+    }
+    modest
+}
+
+fn write(text: &str) -> String {
+    let template = match Template::parse(text) {
+        Ok(template) => template,
+        Err(error) => return error.to_string(),
+    };
+    let mut generator = Generator::new(&template, 1, NOW_MS);
+    let mut outcome = String::new();
+    for warning in template.warnings() {
+        outcome.push_str(warning.what.split('`').next().unwrap_or_default());
+    }
+    for _ in 0..2 {
+        let mut out = Vec::new();
+        match generator.write_message(&mut out) {
+            Ok(()) => assert!(std::str::from_utf8(&out).is_ok()),
+            Err(error) => outcome.push_str(&error.to_string()),
+        }
+    }
+    outcome
+}
+
+#[test]
+fn fuzz_templates() {
+    let seeds = [
+        r#"{ "id": "{{uuid()}}", "n": {{integer(1,10)}}, "at": "{{date('dd-MM-yyyy HH:mm:ss')}}" }"#,
+        r#"['{{repeat(2,3)}}', { "x": {{concat('a',index())}}, "y": ['{{repeat(2)}}', {{float(1,2,'%.2f')}}] }]"#,
+        "<a>'{{repeat(2)}}',<b>{{random('a','b')}}</b></a>{{put('k',alpha(3))}}{{get('k')}}",
+        "{{regexify('[a-c]{2,5}(x|y)+\"q\"')}} {{toUpperCase(substring(lorem(3,'words'),2,5))}}",
+    ];
+    Target::text("templates").seeds(seeds).words(WORDS).run(|input| {
+        let text = String::from_utf8_lossy(input);
+        let parsed = Template::parse(&text);
+        // Two repetitions within each other at most, for the same reason.
+        let text = modest(&text).replacen("{{repeat(", "{{REPEAT(", 2).replace("{{repeat(", "{{");
+        let text = text.replace("{{REPEAT(", "{{repeat(");
+        format!("{} {}", parsed.is_ok(), write(&text))
+    });
+}
+
+/// A call for each line of the input: expressions, patterns and formats as they come, numbers and
+/// all, for what has limits of its own.
+#[test]
+fn fuzz_expressions_patterns_and_formats() {
+    let seeds = [
+        "[a-c]{2,5}(x|y)+\"q\"\nyyyy-MM-dd'T'HH:mm:ss.SSSXXX\n%-+,12.3f\n2026-03-02 01:02",
+        "((a*)*)*[^ -~]\nEEEE d MMMM yy G w W D F k K z\n%(08.2e|%S\n-1",
+    ];
+    Target::text("expressions").seeds(seeds).words(WORDS).run(|input| {
+        // A token ends at a brace that is not escaped.
+        let text = String::from_utf8_lossy(input).replace('"', "").replace('}', "\\}");
+        let mut lines = text.split('\n');
+        let mut next = || lines.next().unwrap_or("1");
+        let (expression, pattern, format, date) = (next(), next(), next(), next());
+        let calls = [
+            format!("regexify(\"{expression}\")"),
+            format!("date(\"{pattern}\")"),
+            format!("timestamp(\"{date}\")"),
+            format!("time(\"{pattern}\")"),
+            format!("dateFormat(\"{date}\",\"{pattern}\",\"{date}\")"),
+            format!("addMonths(\"{pattern}\",\"{date}\",5)"),
+            format!("double(1,2,\"{format}\")"),
+            format!("double(-1e300,1e300,\"{format}\")"),
+        ];
+        calls.map(|call| write(&format!("{{{{{call}}}}}"))).concat()
+    });
 }

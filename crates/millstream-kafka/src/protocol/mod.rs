@@ -26,3 +26,6 @@ pub struct ProducerIdentity {
     /// Its epoch; the brokers refuse requests with an older one.
     pub epoch: i16,
 }
+
+#[cfg(test)]
+mod tests;

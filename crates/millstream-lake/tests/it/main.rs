@@ -2,6 +2,7 @@
 
 mod append;
 mod foreign;
+mod fuzz;
 mod history;
 mod live;
 mod proxy_store;

@@ -4,9 +4,12 @@ use arrow::array::AsArray;
 use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionConfig;
+use millstream_fuzz::{Target, outcome};
 use std::sync::Arc;
 
 use super::clock::BatchClock;
+use super::pattern::{Replacement, compile};
+use super::time_pattern::TimePattern;
 use super::types::schema_of;
 use crate::session::session;
 use crate::types::spark_type;
@@ -84,4 +87,99 @@ fn schemas_are_read_as_columns_or_as_one_type() {
     for wrong in ["", "a", "a INT b INT", "ARRAY<INT", "a DECIMAL(39,0)", "a INT NOT", "`a INT"] {
         assert!(schema_of(wrong).is_err(), "{wrong}");
     }
+}
+
+/// A pattern, a line break, and a text to read by it.
+#[test]
+fn fuzz_patterns_of_times() {
+    let seeds = [
+        "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\n2026-03-02T01:02:03.004005+01:00",
+        "EEEE, d. MMMM yy hh:mm a[ G]\nMonday, 2. March 26 01:02 PM AD",
+        "D/y Q q L\n61/2026 1 1 3",
+    ];
+    let words = &[
+        "yyyy",
+        "MM",
+        "MMM",
+        "dd",
+        "HH",
+        "mm",
+        "ss",
+        "SSSSSSSSS",
+        "'",
+        "''",
+        "[",
+        "]",
+        "XXX",
+        "zzzz",
+        "a",
+        "G",
+        "\n",
+    ];
+    Target::text("time_patterns").seeds(seeds).words(words).run(|input| {
+        let text = String::from_utf8_lossy(input);
+        let (pattern, text) = text.split_once('\n').unwrap_or((&text, "2026"));
+        let pattern = TimePattern::parse(pattern);
+        let mut read = None;
+        if let Ok(pattern) = &pattern {
+            read = pattern.read(text);
+            let mut out = String::new();
+            for us in [0, -1, i64::MIN, i64::MAX, 1_772_895_845_006_007, read.unwrap_or(5)] {
+                out.clear();
+                if pattern.write(us, &mut out) {
+                    let _ = pattern.read(&out);
+                }
+            }
+        }
+        format!("{} {}", outcome(&pattern), read.is_some())
+    });
+}
+
+/// A pattern, and by lines a replacement and a text.
+#[test]
+fn fuzz_regular_expressions() {
+    let seeds = [
+        "(a+)b|[^c-e]\n$1-${0}\nxaab",
+        "\\p{Alpha}\\d{2,}\\Q.*\\E(?i)x\n\\$\nb12",
+        "^\\w+@(?<host>[\\w.]+)$\n${host}\na@b",
+    ];
+    let words = &[
+        "(", ")", "[", "]", "[^", "&&", "\\Q", "\\E", "\\p{", "\\P{", "}", "{1,", "{1000}", "*",
+        "+", "?", "|", "(?", "(?i)", "\\h", "\\R", "\\x{", "\\0", "$1", "${", "\\", "\n",
+    ];
+    Target::text("regex").seeds(seeds).words(words).run(|input| {
+        let text = String::from_utf8_lossy(input);
+        let mut lines = text.splitn(3, '\n');
+        let mut next = || lines.next().unwrap_or("aab");
+        let (pattern, replacement, text) = (next(), next(), next());
+        let regex = compile(pattern);
+        let mut parsed = String::new();
+        if let Ok(regex) = &regex {
+            let replacement = Replacement::parse(replacement, regex);
+            parsed = outcome(&replacement);
+            if let (Ok(replacement), Some(captures)) = (replacement, regex.captures(text)) {
+                replacement.write(&captures, &mut String::new());
+            }
+        }
+        format!("{} {parsed}", outcome(&regex))
+    });
+}
+
+#[test]
+fn fuzz_timestamps_and_zones() {
+    let seeds = [
+        "2026-03-02T01:02:03.004005+01:00\nEurope/Berlin",
+        "-0001-1-1 1:2\n+18:00",
+        "1970-01-01\nUTC",
+    ];
+    let words = &["2026-", "T", ":", ".", "Z", "+", "-", "UTC", "GMT+1", "Europe/Berlin", "\n"];
+    Target::text("timestamps").seeds(seeds).words(words).run(|input| {
+        let text = String::from_utf8_lossy(input);
+        let (text, zone) = text.split_once('\n').unwrap_or((&text, "UTC"));
+        let read = parse_timestamp(text);
+        let us = read.unwrap_or(i64::MAX);
+        let mut out = String::new();
+        write_timestamp(us, &mut out);
+        format!("{} {}", read.is_some(), zone_offset_us(zone, us).is_some())
+    });
 }

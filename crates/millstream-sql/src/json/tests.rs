@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, BinaryArray, StringArray, StructArray, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use millstream_fuzz::Target;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -582,4 +583,104 @@ fn texts_of_csv_columns_are_those_of_spark() {
         "\"q\"",
     ];
     assert_eq!(texts, expected);
+}
+
+/// What is valid is what serde_json takes for valid, but for nesting, where it stops earlier; and
+/// the text of what a path leads to is that of the same value read by it.
+#[test]
+fn fuzz_documents_and_paths() {
+    let seeds = [
+        r#"{"a":{"b":[1,{"c":"x\u00e9\n"},null,[[-1.5e3]]]},"k k":true}"#,
+        r#"[{"a":1},{"a":2},{"a":[3]}]"#,
+    ];
+    let words = &["{", "}", "[", "]", ":", ",", "\"", "\\u", "\\ud83d\\ude00", "null", "1e", "-"];
+    let paths = ["$", "$.a.b[1].c", "$[*].a", "$.a.b[*][*][*]", "$['k k']", "$.a.b[3][0][0]"];
+    let paths = paths.map(|path| Path::parse(path).expect("a path"));
+    Target::text("json_documents").seeds(seeds).words(words).run(move |input| {
+        let found = scan::record(input);
+        let value = serde_json::from_slice::<serde_json::Value>(input);
+        let too_deep = matches!(&value, Err(error) if error.to_string().contains("recursion"))
+            || found.as_ref().is_err_and(|(_, problem)| *problem == Problem::TooDeep);
+        // Halves of characters and numbers beyond DOUBLE are JSON, and no Value.
+        let ignored = serde_json::from_slice::<serde::de::IgnoredAny>(input);
+        // The scanner is given text alone.
+        let is_text = std::str::from_utf8(input).is_ok();
+        let agree = found.is_ok() == ignored.is_ok();
+        assert!(too_deep || !is_text || agree, "{found:?} {ignored:?}");
+        if let Ok(text) = std::str::from_utf8(input) {
+            let mut out = String::new();
+            for path in &paths {
+                out.clear();
+                path.find(text, &mut out);
+            }
+            out.clear();
+            if let Ok(value @ (serde_json::Value::Object(_) | serde_json::Value::Array(_))) = &value
+                && paths[0].find(text, &mut out)
+            {
+                assert_eq!(
+                    serde_json::from_str::<serde_json::Value>(&out).ok().as_ref(),
+                    Some(value)
+                );
+            }
+            let _ = path::array_length(text);
+        }
+        format!("{:?}", found.map(|span| span.kind))
+    });
+}
+
+#[test]
+fn fuzz_paths() {
+    let seeds = ["$.a.b[0]", "$['a b'][*]", "$[1].x[*].y"];
+    let words = &["$", ".", "[", "]", "['", "']", "*", "..", "[*]", "a"];
+    let document = r#"{"a":{"b":[1,2,{"x":[{"y":null},{"y":[]}]}]},"a b":[1,[2]]}"#;
+    Target::text("json_paths").seeds(seeds).words(words).run(move |input| {
+        let mut out = String::new();
+        let path = Path::parse(&String::from_utf8_lossy(input));
+        let found = path.map(|path| path.find(document, &mut out));
+        format!("{found:?} {}", out.len().min(20))
+    });
+}
+
+#[test]
+fn fuzz_schemas_decode_whatever_they_are() {
+    let seeds = [
+        "a INT, b STRUCT<c: STRING>, d ARRAY<DOUBLE>, _corrupt_record STRING",
+        "m MAP<STRING, DECIMAL(10,2)>",
+    ];
+    let words = &[
+        "INT",
+        "STRING",
+        "ARRAY<",
+        "STRUCT<",
+        "MAP<",
+        ">",
+        "DECIMAL(",
+        ",",
+        ":",
+        "`",
+        "TIMESTAMP",
+        "NOT NULL",
+    ];
+    let records = StringArray::from(vec![
+        r#"{"a":1,"b":{"c":"x"},"d":[1,null],"m":{"k":1.25}}"#,
+        r#"{"a":[1],"b":[{"c":1}],"d":{"a":1},"m":[]}"#,
+        r#"{"a":"2026-03-02","A":1e400,"b":null,"d":1,"m":"x"}"#,
+    ]);
+    Target::text("json_schemas").seeds(seeds).words(words).run(move |input| {
+        let schema = match schema_of(&String::from_utf8_lossy(input)) {
+            Ok(DataType::Struct(fields)) => Schema::new(fields),
+            Ok(other) => return format!("{other}"),
+            Err(error) => return error.to_string(),
+        };
+        let projection: Vec<usize> = (0..schema.fields().len()).collect();
+        match Decoder::new(&schema, &projection, DecodeOptions::default()) {
+            Err(error) => error.to_string(),
+            Ok(mut decoder) => {
+                let decoded = decoder.decode(&records).expect("it is permissive");
+                let rows = StructArray::from(decoded.rows);
+                encode(&rows, EncodeOptions::default()).expect("types have JSON");
+                format!("{}", decoded.malformed)
+            }
+        }
+    });
 }

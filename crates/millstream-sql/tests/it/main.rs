@@ -1,4 +1,5 @@
 //! Integration tests of the engine, in one binary.
 
 mod documented;
+mod fuzz;
 mod slt;

@@ -57,6 +57,21 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
+/// The queries of all files.
+pub fn queries() -> Vec<String> {
+    let mut queries = Vec::new();
+    for file in files() {
+        let text = std::fs::read_to_string(file).expect("the file can be read");
+        let blocks = text.split("\n\n").filter(|block| block.starts_with("query"));
+        let query = |block: &str| {
+            let (_, query) = block.split_once('\n')?;
+            Some(query.split("\n----").next().unwrap_or(query).to_owned())
+        };
+        queries.extend(blocks.filter_map(query));
+    }
+    queries
+}
+
 fn run_all(rows_max: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let rewrite = std::env::var_os("MILLSTREAM_SLT_REWRITE").is_some() && rows_max == 8192;
@@ -80,10 +95,10 @@ fn run_all(rows_max: usize) {
     assert!(failures.is_empty(), "record batches of {rows_max}:\n{}", failures.join("\n\n"));
 }
 
-type Outcome<T> = Result<T, DataFusionError>;
+pub type Outcome<T> = Result<T, DataFusionError>;
 
 /// One session; tables live as long as it does.
-struct Engine {
+pub struct Engine {
     context: SessionContext,
     rows_max: usize,
     tables: Tables,
@@ -110,7 +125,7 @@ impl TableCatalog for Tables {
 }
 
 impl Engine {
-    fn new(rows_max: usize) -> Self {
+    pub fn new(rows_max: usize) -> Self {
         let mut config = SessionConfig::new().with_batch_size(rows_max).with_target_partitions(1);
         let options = config.options_mut();
         options.sql_parser.dialect = Dialect::Databricks;
@@ -119,6 +134,17 @@ impl Engine {
         let clock = BatchClock::default();
         clock.set(NOW_US);
         Self { context: session(config, &clock), rows_max, tables: Tables::default() }
+    }
+
+    /// Makes a table.
+    pub async fn create(&mut self, sql: &str) -> Outcome<()> {
+        self.run(sql).await.map(drop)
+    }
+
+    /// Runs a query, and gives nothing of what it finds.
+    pub async fn execute(&self, sql: &str) -> Outcome<()> {
+        let frame = self.frame(sql).await?;
+        self.query(frame).await.map(drop)
     }
 
     /// The rows of a query, by the way of a pipeline file's.
@@ -215,7 +241,7 @@ impl AsyncDB for Engine {
 
 /// The letter for a column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kind(char);
+pub struct Kind(char);
 
 impl Kind {
     fn of(data_type: &DataType) -> Self {

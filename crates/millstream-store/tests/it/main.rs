@@ -3,6 +3,7 @@
 mod checkpoint;
 mod cost;
 mod faulty_store;
+mod fuzz;
 mod golden;
 mod killed;
 mod overlap;

@@ -12,29 +12,31 @@ use crate::load::{Changes, LoadError, PipelineFile};
 /// A release takes a tenth of what a debug build does on a machine that does other things as well.
 const TIME_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 2 });
 
-const TABLES: &str = "CREATE TABLE s (n INT, t STRING) USING json OPTIONS ('path' = 'in');\n\
+pub(super) const TABLES: &str = "CREATE TABLE s (n INT, t STRING) USING json OPTIONS ('path' = 'in');\n\
                       CREATE TABLE k USING noop;\n";
 
-/// Loads a file; what is wrong with it, as text.
+/// Loads a file on a stack as the command has; what is wrong with it, as text.
 fn load(name: &str, text: &str, base_dir: &Path) -> Result<(), String> {
-    let file =
-        PipelineFile { name: name.into(), text: text.to_owned(), base_dir: base_dir.to_owned() };
     let clock = Env::real();
     let start = clock.monotonic();
-    let loaded = on_deep_stack(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let registry = millstream_connectors::registry(file.base_dir());
-        let env = Env::real();
-        let changes = Changes::default();
-        let loaded =
-            runtime.expect("a runtime starts").block_on(file.load(registry, &env, &changes));
-        loaded.map(|_| ()).map_err(|error| match error {
-            LoadError::Diagnosed(text) | LoadError::Wrong(text) | LoadError::Failed(text) => text,
-        })
-    });
+    let loaded = on_deep_stack(|| load_here(name, text, base_dir));
     let took = clock.monotonic().saturating_sub(start);
     assert!(took < TIME_MAX, "{name} took {took:?}:\n{}", head(text));
     loaded
+}
+
+/// Loads a file on the stack of the calling thread.
+pub(super) fn load_here(name: &str, text: &str, base_dir: &Path) -> Result<(), String> {
+    let file =
+        PipelineFile { name: name.into(), text: text.to_owned(), base_dir: base_dir.to_owned() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let registry = millstream_connectors::registry(file.base_dir());
+    let env = Env::real();
+    let changes = Changes::default();
+    let loaded = runtime.expect("a runtime starts").block_on(file.load(registry, &env, &changes));
+    loaded.map(|_| ()).map_err(|error| match error {
+        LoadError::Diagnosed(text) | LoadError::Wrong(text) | LoadError::Failed(text) => text,
+    })
 }
 
 fn head(text: &str) -> String {
@@ -207,7 +209,7 @@ fn a_case_in_calls_in_cases_is_planned_or_refused() {
 }
 
 /// Forms that others stand in: what begins and what ends them.
-const NESTING: &[(&str, &str)] = &[
+pub(super) const NESTING: &[(&str, &str)] = &[
     ("(", ")"),
     ("(SELECT * FROM ", ") AS a"),
     ("(SELECT ", ")"),
@@ -244,28 +246,8 @@ const NESTING: &[(&str, &str)] = &[
     ("(1, ", ")"),
 ];
 
-/// Pieces of the examples put together by chance; `MILLSTREAM_MUTANTS` says how many.
-#[test]
-fn mutants_of_the_examples_neither_hang_nor_abort() {
-    let count = std::env::var("MILLSTREAM_MUTANTS").ok();
-    let count = count.map_or(150, |count| count.parse().expect("MILLSTREAM_MUTANTS is a number"));
-    let examples = examples();
-    let mut chance = Chance(0x5eed);
-    let mut panicked = Vec::new();
-    for number in 0..count {
-        let (path, text) = chance.of(&examples);
-        let other = &chance.of(&examples).1;
-        let mutant = mutant(text, other, &mut chance);
-        let base_dir = path.parent().expect("a file is in a directory");
-        let name = format!("mutant {number}");
-        if std::panic::catch_unwind(|| load(&name, &mutant, base_dir)).is_err() {
-            panicked.push(format!("{name}:\n{}", head(&mutant)));
-        }
-    }
-    assert!(panicked.is_empty(), "{} panicked:\n{}", panicked.len(), panicked.join("\n\n"));
-}
-
-fn examples() -> Vec<(PathBuf, String)> {
+/// The pipeline files of the examples.
+pub(super) fn examples() -> Vec<(PathBuf, String)> {
     let here =
         std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let root = Path::new(&here).ancestors().nth(2).expect("crates/<crate> is two levels down");
@@ -278,106 +260,4 @@ fn examples() -> Vec<(PathBuf, String)> {
         (path, text)
     };
     files.into_iter().map(read).collect()
-}
-
-/// Numbers that look like chance and are the same each time: xorshift.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % end.max(1) as u64).expect("it is below a usize")
-    }
-
-    fn of<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[self.below(of.len())]
-    }
-}
-
-fn tokens(text: &str) -> Vec<&str> {
-    let mut tokens = Vec::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let is_word = |character: char| character.is_alphanumeric() || character == '_';
-        let end = if is_word(first) {
-            rest.find(|character| !is_word(character)).unwrap_or(rest.len())
-        } else {
-            first.len_utf8()
-        };
-        let (token, after) = rest.split_at(end);
-        tokens.push(token);
-        rest = after;
-    }
-    tokens
-}
-
-const PIECES: &[&str] = &[
-    "(",
-    ")",
-    "((",
-    "CASE WHEN ",
-    "CAST(",
-    " AS ",
-    "'",
-    "`",
-    "/*",
-    "--",
-    ";",
-    ",",
-    "[",
-    "<",
-    ">",
-    " NOT ",
-    " - ",
-    "(SELECT ",
-    " UNION ALL ",
-    " FROM ",
-    " JOIN ",
-    " IN (",
-    "ARRAY<",
-    "trim(",
-    "position(",
-    "struct(",
-    " INTERVAL ",
-    "\u{0}",
-    "\u{fffd}",
-    "1e",
-    "::",
-    "->",
-    " OVER (",
-    "{",
-];
-
-fn mutant(text: &str, other: &str, chance: &mut Chance) -> String {
-    let mut own: Vec<String> = tokens(text).into_iter().map(str::to_owned).collect();
-    let others = tokens(other);
-    for _ in 0..=chance.below(4) {
-        let at = chance.below(own.len());
-        let to = (at + 1 + chance.below(12)).min(own.len());
-        match chance.below(7) {
-            0 => drop(own.drain(at..to)),
-            1 => own.insert(at, (*chance.of(PIECES)).to_owned()),
-            2 => own.insert(at, chance.of(PIECES).repeat(1 + chance.below(200))),
-            3 => {
-                let group = own[at..to].concat();
-                own.insert(to, group.repeat(1 + chance.below(100)));
-            }
-            4 => {
-                let with = chance.below(own.len());
-                own.swap(at, with);
-            }
-            5 => {
-                let from = chance.below(others.len());
-                let until = (from + 1 + chance.below(40)).min(others.len());
-                own.insert(at, others[from..until].concat());
-            }
-            _ => own.truncate(at.max(1)),
-        }
-        if own.is_empty() {
-            break;
-        }
-    }
-    own.concat()
 }

@@ -1,0 +1,72 @@
+//! Whatever a broker answers is read or refused.
+
+use std::io;
+
+use millstream_fuzz::Target;
+
+use super::frame::{self, API_VERSIONS, Api, METADATA};
+use super::read::ResponseReader;
+use super::responses;
+
+/// A compact text.
+fn text(text: &str) -> Vec<u8> {
+    [&[u8::try_from(text.len() + 1).expect("it is short")], text.as_bytes()].concat()
+}
+
+/// Answers of a broker as their header and body, each after the number of its kind.
+fn answers() -> Vec<Vec<u8>> {
+    let address = [&1_i32.to_be_bytes()[..], &text("host"), &9092_i32.to_be_bytes()].concat();
+    let identity = [&[0; 6][..], &7_i64.to_be_bytes(), &3_i16.to_be_bytes(), &[0]].concat();
+    let brokers = [&[0; 4][..], &[2], &address, &[0, 0], &text("c"), &[0; 4]].concat();
+    let replicas = [2, 0, 0, 0, 1, 1, 1, 0];
+    let partition = [&[0; 6][..], &1_i32.to_be_bytes(), &[0; 4], &replicas].concat();
+    let topic = [&[0, 0][..], &text("out"), &[0; 17], &[2], &partition, &[0; 5], &[0]].concat();
+    let metadata = [&brokers[..], &[2], &topic].concat();
+    let coordinator = [&[0; 4][..], &[2], &text("id"), &address, &[0, 0], &[0, 0], &[0]].concat();
+    let partition = [&[0; 30][..], &[1, 0, 0]].concat();
+    let produce = [&[2][..], &text("out"), &[2], &partition, &[0], &[0; 4], &[0]].concat();
+    let api = |key: u8, max: u8| [0, key, 0, 0, 0, max, 0];
+    let apis = [api(3, 12), api(10, 4), api(22, 5), api(0, 12), api(26, 5)].concat();
+    let feature = [&text("transaction.version")[..], &[0, 2, 0, 0, 0]].concat();
+    let feature = [&[1, 2][..], &[u8::try_from(feature.len() + 1).expect("few"), 2], &feature];
+    let versions = [&[0, 0, 6][..], &apis, &[0; 4], &feature.concat()].concat();
+    let bodies = [versions, metadata, coordinator, identity.clone(), identity, produce];
+    let answer = |(kind, body): (usize, Vec<u8>)| {
+        let header = if kind == 0 { &[0, 0, 0, 1][..] } else { &[0, 0, 0, 1, 0] };
+        [&[u8::try_from(kind).expect("few")], header, &body].concat()
+    };
+    bodies.into_iter().enumerate().map(answer).collect()
+}
+
+fn read(kind: u8, answer: &mut ResponseReader<'_>) -> io::Result<String> {
+    let api = if kind == 0 { API_VERSIONS } else { Api { key: i16::from(kind), ..METADATA } };
+    let correlation = frame::header(api, answer)?;
+    assert_eq!(i32::signum(correlation).abs(), correlation.signum().abs());
+    Ok(match kind {
+        0 => format!("{:?}", responses::has_all(answer)?),
+        1 => {
+            let (nodes, topics) = responses::metadata(answer)?;
+            format!("{} nodes {} topics", nodes.is_empty(), topics.is_empty())
+        }
+        2 => format!("{:?}", responses::find_coordinator(answer)?),
+        3 => format!("{:?}", responses::init_producer_id(answer)?),
+        4 => format!("{:?}", responses::end_txn(answer)?),
+        _ => format!("{:?}", responses::produce(answer)?.is_empty()),
+    })
+}
+
+#[test]
+fn fuzz_answers_of_a_broker() {
+    for answer in answers() {
+        let read = read(answer[0], &mut ResponseReader::new(&answer[1..]));
+        assert!(read.is_ok(), "kind {}: {read:?}", answer[0]);
+    }
+    Target::bytes("kafka_answers").seeds(answers()).run(|input| {
+        let Some((kind, answer)) = input.split_first() else { return String::new() };
+        let kind = kind % 6;
+        match read(kind, &mut ResponseReader::new(answer)) {
+            Ok(read) => format!("{kind} as numbers: {}: {read}", "x".repeat(usize::from(kind))),
+            Err(error) => format!("{error} {}", "x".repeat(usize::from(kind))),
+        }
+    });
+}
