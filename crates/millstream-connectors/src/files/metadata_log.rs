@@ -21,8 +21,9 @@
 /// Spark's default for both settings `compactInterval`; without any compact entry a reader
 /// that is not configured otherwise counts in it.
 pub(super) const COMPACT_INTERVAL: u64 = 10;
-/// Far above what a log can reach, and far enough below what numbers can hold.
-const NUMBER_MAX: u64 = 1 << 60;
+/// Far above what a log can reach, a thousand entries a second for thirty years, and small enough
+/// for the divisors of a number to be found in no time.
+const NUMBER_MAX: u64 = 1 << 40;
 
 /// An entry's number and whether it repeats all before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,7 +160,11 @@ fn derived(setting: u64, compact: u64) -> u64 {
     if count <= setting || setting >= count / 2 {
         return count;
     }
-    (setting.max(1)..=count / 2).find(|divisor| count.is_multiple_of(*divisor)).unwrap_or(count)
+    let setting = setting.max(1);
+    let small = (1..=count.isqrt()).filter(|divisor| count.is_multiple_of(*divisor));
+    let divisors = small.flat_map(|divisor| [divisor, count / divisor]);
+    // The number itself is one, too, and no other is above its half.
+    divisors.filter(|divisor| *divisor >= setting).min().unwrap_or(count)
 }
 
 #[cfg(test)]
@@ -246,6 +251,22 @@ mod tests {
         assert_eq!(numbers.interval, 6);
         let numbers = Numbers::of(&entries(&["4.compact"]), 10).unwrap();
         assert_eq!(numbers.interval, 5);
+    }
+
+    #[test]
+    fn an_interval_is_the_least_divisor_from_the_setting_on() {
+        for setting in [0, 1, 3, 10, 64] {
+            for compact in 0..500_u64 {
+                let count = compact + 1;
+                let is_short = count <= setting || setting >= count / 2;
+                let mut all = setting.max(1)..=count / 2;
+                let least = all.find(|divisor| count.is_multiple_of(*divisor));
+                let expected = if is_short { count } else { least.unwrap_or(count) };
+                assert_eq!(derived(setting, compact), expected, "{setting} {compact}");
+            }
+        }
+        // A prime number.
+        assert_eq!(derived(10, 1_099_511_627_688), 1_099_511_627_689);
     }
 
     #[test]
