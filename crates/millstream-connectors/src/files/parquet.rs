@@ -1,6 +1,7 @@
 //! Apache Parquet: columns by name, cast where nothing can be lost.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +17,17 @@ use super::file_rows::{FileRows, project, record_batch};
 const RECORD_BATCH_ROWS: usize = 8_192;
 
 fn open(file: File, path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, FileError> {
-    ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| corrupt(path, &error))
+    guarded(path, || ParquetRecordBatchReaderBuilder::try_new(file))?
+        .map_err(|error| corrupt(path, &error))
+}
+
+/// Runs a step of the library, which panics at some damaged files, and at types that it lacks.
+fn guarded<T>(path: &Path, step: impl FnOnce() -> T) -> Result<T, FileError> {
+    catch_unwind(AssertUnwindSafe(step)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        corrupt(path, &text.unwrap_or("the library cannot read it"))
+    })
 }
 
 fn corrupt(path: &Path, error: &dyn std::fmt::Display) -> FileError {
@@ -77,14 +88,17 @@ pub(super) fn rows(
     let projected = project(schema, projection);
     let sources = sources(&path, builder.schema(), &projected)?;
     let mask = ProjectionMask::roots(builder.parquet_schema(), sources.iter().flatten().copied());
-    let reader = builder
-        .with_projection(mask)
-        .with_batch_size(RECORD_BATCH_ROWS)
-        .build()
-        .map_err(|error| corrupt(&path, &error))?;
-    let rows = reader.map(move |rows| {
-        let rows = rows.map_err(|error| corrupt(&path, &error))?;
-        convert(&rows, &sources, &projected).map_err(|error| corrupt(&path, &error))
+    let builder = builder.with_projection(mask).with_batch_size(RECORD_BATCH_ROWS);
+    let reader = guarded(&path, || builder.build())?.map_err(|error| corrupt(&path, &error))?;
+    let mut reader = Some(reader);
+    let rows = std::iter::from_fn(move || {
+        let next = guarded(&path, || reader.as_mut()?.next());
+        // After a panic nobody knows what the reader is in the middle of.
+        reader = reader.take().filter(|_| next.is_ok());
+        let rows = next.transpose()?.and_then(|rows| rows.map_err(|error| corrupt(&path, &error)));
+        Some(rows.and_then(|rows| {
+            convert(&rows, &sources, &projected).map_err(|error| corrupt(&path, &error))
+        }))
     });
     Ok(Box::new(rows))
 }
