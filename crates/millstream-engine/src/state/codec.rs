@@ -2,12 +2,17 @@
 //! operator input.
 
 use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
+use arrow::ipc::root_as_message;
 use arrow::ipc::writer::StreamWriter;
+
+/// What a message begins with.
+const CONTINUATION: [u8; 4] = [0xff; 4];
 
 /// The bytes of `rows`, which have `schema`; none for no rows.
 pub fn encode(schema: &Schema, rows: &[RecordBatch]) -> Result<Vec<u8>, ArrowError> {
@@ -26,7 +31,35 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<RecordBatch>, ArrowError> {
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
-    StreamReader::try_new(Cursor::new(bytes), None)?.collect()
+    check_lengths(bytes)?;
+    let read = || StreamReader::try_new(Cursor::new(bytes), None)?.collect();
+    // The reader trusts the places of buffers within a message, and panics where they are wrong.
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
+        Err(ArrowError::IpcError("a message has buffers that are not in it".to_owned()))
+    })
+}
+
+/// Checks that messages are as long as they say: the reader allocates that length before it reads.
+fn check_lengths(bytes: &[u8]) -> Result<(), ArrowError> {
+    let cut_off = || ArrowError::IpcError("a message is longer than the section".to_owned());
+    let mut rest = bytes;
+    // A message: a marker, the length of its metadata, metadata, body. Without a length or with
+    // none, the stream has ended.
+    while let Some((mut length, mut message)) = rest.split_first_chunk::<4>() {
+        if *length == CONTINUATION {
+            (length, message) = message.split_first_chunk().ok_or_else(cut_off)?;
+        }
+        let length = usize::try_from(i32::from_le_bytes(*length)).map_err(|_| cut_off())?;
+        if length == 0 {
+            break;
+        }
+        let (metadata, body) = message.split_at_checked(length).ok_or_else(cut_off)?;
+        let metadata =
+            root_as_message(metadata).map_err(|error| ArrowError::IpcError(error.to_string()))?;
+        let length = usize::try_from(metadata.bodyLength()).map_err(|_| cut_off())?;
+        rest = body.get(length..).ok_or_else(cut_off)?;
+    }
+    Ok(())
 }
 
 /// About how many bytes [`encode`] makes of `rows`. Of a slice only its own rows count, not the
