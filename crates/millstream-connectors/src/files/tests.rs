@@ -134,7 +134,10 @@ fn fuzz_paths_and_numbers() {
         if let Some(path) = &path {
             assert_eq!(uri::decode(&uri::encode(path)).as_ref(), Some(path));
         }
-        let entries: Vec<Entry> = text.split(' ').filter_map(Entry::parse).collect();
+        let mut entries: Vec<Entry> = text.split(' ').filter_map(Entry::parse).collect();
+        entries.sort_unstable();
+        // A directory has each name once.
+        entries.dedup();
         let numbers = Numbers::of(&entries, 10);
         if let Ok(mut numbers) = numbers.clone() {
             let next = numbers.next(true);
