@@ -8,17 +8,46 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
 
 use super::error::FileError;
 use super::file_rows::{FileRows, project, record_batch};
 
 const RECORD_BATCH_ROWS: usize = 8_192;
 
-fn open(file: File, path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, FileError> {
-    guarded(path, || ParquetRecordBatchReaderBuilder::try_new(file))?
-        .map_err(|error| corrupt(path, &error))
+/// A file that is asked for no more than it has: the library allocates whatever a footer says that
+/// there is.
+struct BoundedFile(File);
+
+impl Length for BoundedFile {
+    fn len(&self) -> u64 {
+        Length::len(&self.0)
+    }
+}
+
+impl ChunkReader for BoundedFile {
+    type T = <File as ChunkReader>::T;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        self.0.get_read(start)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        match start.checked_add(length as u64) {
+            Some(end) if end <= Length::len(&self.0) => self.0.get_bytes(start, length),
+            _ => Err(ParquetError::EOF("the file is shorter than its footer says".to_owned())),
+        }
+    }
+}
+
+type Builder = ParquetRecordBatchReaderBuilder<BoundedFile>;
+
+fn open(file: File, path: &Path) -> Result<Builder, FileError> {
+    guarded(path, || Builder::try_new(BoundedFile(file)))?.map_err(|error| corrupt(path, &error))
 }
 
 /// Runs a step of the library, which panics at some damaged files, and at types that it lacks.
