@@ -20,10 +20,11 @@ fn fuzz_sections() {
     ];
     let rows = RecordBatch::try_new(Arc::new(schema.clone()), columns).expect("rows");
     let seed = codec::encode(&schema, &[rows.clone(), rows]).expect("bytes");
-    Target::bytes("state_section").seeds([seed]).run(|input| {
+    Target::bytes("state_section").seeds([seed]).run(move |input| {
         let rows = codec::decode(input);
-        for rows in rows.iter().flatten() {
-            let again = codec::encode(&rows.schema(), std::slice::from_ref(rows)).expect("bytes");
+        let own = |rows: &&RecordBatch| rows.schema().fields() == schema.fields();
+        for rows in rows.iter().flatten().filter(own) {
+            let again = codec::encode(&schema, std::slice::from_ref(rows)).expect("bytes");
             let again = codec::decode(&again).expect("they were encoded");
             assert_eq!(again.iter().map(RecordBatch::num_rows).sum::<usize>(), rows.num_rows());
         }
