@@ -1,14 +1,14 @@
 //! Mutated inputs for whatever reads bytes or text that come from outside.
 //!
-//! A test names a [`Target`] and gives a function that reads one input. The function gets each entry
-//! of the target's corpus (`tests/fuzz/corpus/<target>/`), then mutants of them until the time is
-//! over. An input fails the test if the function panics, takes longer than [`Limits::time`], or
+//! A test names a [`Target`] and gives a function that reads one input. The function gets each
+//! entry of the target's corpus (`tests/fuzz/corpus/<target>/`), then mutants of them until the
+//! time is over. An input fails the test if the function panics, takes longer than [`Limits::time`], or
 //! allocates more than [`Limits::memory_bytes`]. It is made smaller, saved in the corpus as
 //! `found-<hash>`, and printed; every later run begins with it.
 //!
 //! 1. [`corpus`] reads the entries;
-//! 2. [`mutate`] makes an input of one or two of them, bytes or words ([`random`] has a seed, so the
-//!    sequence of inputs is the same in each run);
+//! 2. [`mutate`] makes an input of one or two of them, bytes or words ([`random`] has a seed, so
+//!    the sequence of inputs is the same in each run);
 //! 3. [`attempt`] runs the function once: panics are caught, time and [`memory`] are measured;
 //! 4. [`search`] repeats this in a thread of its own, while another one watches for an input that
 //!    never ends. What the function returns is its outcome: an input with a new one is mutated

@@ -1,7 +1,7 @@
 //! What a thread allocates while it reads an input.
 //!
-//! Whatever test binary uses this crate has this allocator, the system's with two counters a thread.
-//! Threads that a target starts are not counted.
+//! Whatever test binary uses this crate has this allocator, the system's with two counters a
+//! thread. Threads that a target starts are not counted.
 
 #![allow(unsafe_code)] // an allocator has no safe interface
 
