@@ -2,9 +2,9 @@
 //!
 //! A test names a [`Target`] and gives a function that reads one input. The function gets each
 //! entry of the target's corpus (`tests/fuzz/corpus/<target>/`), then mutants of them until the
-//! time is over. An input fails the test if the function panics, takes longer than [`Limits::time`], or
-//! allocates more than [`Limits::memory_bytes`]. It is made smaller, saved in the corpus as
-//! `found-<hash>`, and printed; every later run begins with it.
+//! time is over. An input fails the test if the function panics, takes longer than
+//! [`Limits::time`], or allocates more than [`Limits::memory_bytes`]. It is made smaller, saved in
+//! the corpus as `found-<hash>`, and printed; every later run begins with it.
 //!
 //! 1. [`corpus`] reads the entries;
 //! 2. [`mutate`] makes an input of one or two of them, bytes or words ([`random`] has a seed, so
