@@ -12,7 +12,8 @@ What the queries need to be told apart by their rows is in the events on purpose
   three seconds out of order, which a watermark four seconds behind does not call late;
 - times cross midnight, a pause of hours, and eight o'clock; one event lies on every full ten
   seconds, where one window ends and another begins;
-- some prices are the highest possible, so that a window has several highest bids;
+- some prices are the highest possible, so that a window has several highest bids; some lie where
+  one rank of prices ends and the next begins;
 - bids name auctions that come after them, that are over, or that never come;
 - some URLs have no channel, an empty one, one in the wrong place, or too few directories.
 
@@ -39,6 +40,7 @@ BETWEEN_EVENTS_MS = 9
 OUT_OF_ORDER_MS = 3_000
 FULL_MS = 10_000
 PRICE_MAX = 100_000_000
+NOTABLE_PRICES = [PRICE_MAX, PRICE_MAX, 9_999, 10_000, 999_999, 1_000_000]
 FIRST_ID = 1_000
 SIDE_INPUT_KEYS = 10_000
 
@@ -59,8 +61,8 @@ class Generator:
         return "".join(self.random.choices(LETTERS, k=length))
 
     def price(self):
-        if self.random.random() < 0.002:
-            return PRICE_MAX
+        if self.random.random() < 0.006:
+            return self.random.choice(NOTABLE_PRICES)
         return round(100 * 10 ** (6 * self.random.random()))
 
     def of_the_last(self, made, last, ahead, hot_every, hot_share):
