@@ -23,8 +23,9 @@ use crate::layout;
 use crate::offset::BatchId;
 use crate::storage::{Storage, StorageError};
 
-/// How far what is surely on the disk may be behind, while entries are deleted.
-const FLUSHED_AGAIN: Duration = Duration::from_secs(1);
+/// How far what is surely on the disk may be behind, while entries are deleted. Flushing holds up
+/// the entries that are written meanwhile, so it must be rare beside a micro-batch.
+const FLUSHED_AGAIN: Duration = Duration::from_secs(10);
 
 /// The entries that are known to be on disk.
 pub(super) struct OnDisk {
