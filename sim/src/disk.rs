@@ -276,7 +276,7 @@ impl Disk {
 mod tests {
     use super::*;
 
-    const NOW: Duration = Duration::ZERO;
+    const NOW: Duration = Duration::from_secs(60);
 
     fn fail(disk: &mut Disk, seed: u64) {
         let traits = DiskTraits { writeback: Duration::from_secs(1), way: Duration::ZERO };
