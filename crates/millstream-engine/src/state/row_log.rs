@@ -116,6 +116,11 @@ impl RowLog {
         self.chunks[chunk].is_marked[at]
     }
 
+    /// The micro-batch that a row came with.
+    pub fn micro_batch(&self, number: u64) -> BatchId {
+        self.starts[self.start(number)].1
+    }
+
     /// Removes rows by their numbers, which must exist.
     pub fn remove(&mut self, numbers: &[u64]) -> Result<()> {
         for number in numbers {
@@ -136,9 +141,14 @@ impl RowLog {
         Ok(())
     }
 
+    /// Where the start of a row's micro-batch is.
+    fn start(&self, number: u64) -> usize {
+        self.starts.partition_point(|(first, _)| *first <= number) - 1
+    }
+
     fn count_down(&mut self, number: u64) {
-        let at = self.starts.partition_point(|(first, _)| *first <= number) - 1;
-        self.firsts.remove(self.starts[at].1);
+        let id = self.micro_batch(number);
+        self.firsts.remove(id);
         while self.starts.front().is_some_and(|(_, id)| !self.firsts.has(*id)) {
             self.starts.pop_front();
         }

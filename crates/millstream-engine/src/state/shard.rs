@@ -52,7 +52,8 @@ pub trait Shard: Send + Sized + 'static {
         Ok(None)
     }
 
-    /// The first micro-batch whose rows are still in the state; `None` where there is none.
+    /// The first micro-batch whose rows are still in the state, or that something in the state
+    /// follows from; `None` where there is none.
     fn needs_from(&self) -> Option<BatchId>;
 
     /// How many rows of state there are.

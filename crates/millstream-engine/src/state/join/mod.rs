@@ -9,7 +9,9 @@
 //! other side if it never met a partner.
 //!
 //! Input rows have the side's columns first, then the columns of [`SideSpec`]. Whether a row has
-//! met a partner is its mark in the `RowLog`; in a snapshot it is a column of the row.
+//! met a partner is its mark in the `RowLog`; in a snapshot it is a column of the row. After a
+//! crash it follows from the state log, which is therefore needed from the partner's micro-batch
+//! on, even where the partner itself was evicted.
 
 mod side;
 mod spec;
@@ -186,6 +188,10 @@ impl Joined {
             };
             let known_is_new = self.sides[other].mark(*number);
             fresh.is_marked[*place as usize] = true;
+            if spec.kind.asks_for_marks(side) {
+                let met_in = &mut fresh.met_in[*place as usize];
+                *met_in = (*met_in).max(Some(self.sides[other].micro_batch(*number)));
+            }
             // A semi join publishes the left row with its first partner, whichever side comes last.
             let is_published = match (spec.kind, side) {
                 (JoinKind::LeftSemi, 0) => !was_marked,

@@ -14,6 +14,7 @@ use super::trues;
 use crate::state::expiry_index::ExpiryIndex;
 use crate::state::keyed::{Key, KeyFormat, Keys};
 use crate::state::late_rows;
+use crate::state::retained_micro_batches::RetainedMicroBatches;
 use crate::state::row_log::RowLog;
 
 /// See the module's head.
@@ -24,6 +25,11 @@ pub struct Side {
     key_bytes: usize,
     /// By time, microseconds since the epoch, the rows that are evicted then.
     expiry: ExpiryIndex<u64>,
+    /// By row, the earlier micro-batch of the partner that it met when it came. The partner may be
+    /// evicted first, but without it a replay of the state log would not mark the row.
+    partners: HashMap<u64, BatchId>,
+    /// Those micro-batches.
+    partners_from: RetainedMicroBatches,
 }
 
 /// A micro-batch's rows of a side, without late ones.
@@ -31,6 +37,8 @@ pub struct Fresh {
     pub(super) rows: RecordBatch,
     /// By row, whether it has met a partner.
     pub(super) is_marked: Vec<bool>,
+    /// By row, the last micro-batch with a partner that it has met.
+    pub(super) met_in: Vec<Option<BatchId>>,
     keys: Keys,
     /// By row, whether a key is null: null equals nothing, so such a row has no partner.
     is_null: Vec<bool>,
@@ -57,6 +65,8 @@ impl Side {
             by_key: HashMap::new(),
             key_bytes: 0,
             expiry: ExpiryIndex::default(),
+            partners: HashMap::new(),
+            partners_from: RetainedMicroBatches::default(),
         })
     }
 
@@ -67,11 +77,17 @@ impl Side {
     pub(super) fn bytes(&self) -> usize {
         let entry_bytes = size_of::<(Key, Vec<u64>)>() + 1;
         let index = self.by_key.capacity() * entry_bytes + self.key_bytes;
-        self.rows.bytes() + index + 2 * self.rows.len() * size_of::<u64>()
+        let partners = self.partners.capacity() * (size_of::<(u64, BatchId)>() + 1);
+        self.rows.bytes() + index + partners + 2 * self.rows.len() * size_of::<u64>()
     }
 
+    /// The first micro-batch that has a row, or what its mark follows from.
     pub(super) fn first(&self) -> Option<BatchId> {
-        self.rows.first()
+        self.rows.first().into_iter().chain(self.partners_from.first()).min()
+    }
+
+    pub(super) fn micro_batch(&self, number: u64) -> BatchId {
+        self.rows.micro_batch(number)
     }
 
     /// The rows that are not late, and how many are; `None` where there are none at all.
@@ -98,7 +114,8 @@ impl Side {
         let is_null = nulls(&columns, rows.num_rows());
         let is_marked = trues(rows.column(spec.mark));
         let late = (before - rows.num_rows()) as u64;
-        Ok(Some((Fresh { rows, is_marked, keys, is_null }, late)))
+        let met_in = vec![None; rows.num_rows()];
+        Ok(Some((Fresh { rows, is_marked, met_in, keys, is_null }, late)))
     }
 
     /// The rows with a key.
@@ -134,6 +151,10 @@ impl Side {
             if let Some(times) = times.as_ref().filter(|times| times.is_valid(place)) {
                 self.expiry.add(times.value(place), id, number);
             }
+            if let Some(earlier) = fresh.met_in[place].filter(|met_in| *met_in < id) {
+                self.partners.insert(number, earlier);
+                self.partners_from.add(earlier, 1);
+            }
         }
         Ok(())
     }
@@ -161,6 +182,11 @@ impl Side {
             }
         }
         self.rows.remove(&numbers)?;
+        for number in &numbers {
+            if let Some(earlier) = self.partners.remove(number) {
+                self.partners_from.remove(earlier);
+            }
+        }
         Ok(Some(Evicted { rows, is_marked }))
     }
 

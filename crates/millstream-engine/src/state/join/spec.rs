@@ -37,6 +37,11 @@ impl JoinKind {
             Self::Full => true,
         }
     }
+
+    /// Whether what is published of a side's row follows from whether it has met a partner.
+    pub(super) fn asks_for_marks(self, side: usize) -> bool {
+        self.keeps(side) || (self == Self::LeftSemi && side == 0)
+    }
 }
 
 /// The columns of a side's rows. After the side's own columns come the join keys, the event times
