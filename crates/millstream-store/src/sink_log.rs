@@ -101,4 +101,18 @@ mod tests {
         assert_eq!((id, content), (BatchId(1), b"two".to_vec()));
         assert_eq!(log.ids().await.expect("readable"), [BatchId(1)]);
     }
+
+    #[tokio::test]
+    async fn of_two_that_a_crash_left_the_newer_counts() {
+        let storage = Storage::in_memory();
+        let log = SinkLog::new(storage.clone(), "table");
+        for (id, content) in [(0, "one"), (1, "two")] {
+            let (name, bytes) = (log.name(BatchId(id)), content.into());
+            storage.put_if_absent(&name, bytes, Durability::Process).await.expect("written");
+        }
+        let last = log.last().await.expect("readable");
+        assert_eq!(last, Some((BatchId(1), b"two".to_vec())));
+        log.replace(b"three".to_vec()).await.expect("written");
+        assert_eq!(log.ids().await.expect("readable"), [BatchId(2)]);
+    }
 }

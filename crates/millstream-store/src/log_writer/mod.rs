@@ -432,3 +432,21 @@ impl Ticket {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_writer_that_ends_by_a_panic_is_a_failure() {
+        let env = Env::real();
+        let checkpoint = Checkpoint::open_in(Storage::in_memory(), &env).await.expect("opened");
+        let writer = LogWriter::start(&checkpoint, &env, Settings::default());
+        let mut ending = Ending::new(&writer.shared);
+        ending.disarm();
+        drop(ending);
+        assert_eq!(writer.failure(), None, "it was to end");
+        drop(Ending::new(&writer.shared));
+        assert_eq!(writer.failure().as_deref(), Some(&WriteError::Stopped));
+    }
+}

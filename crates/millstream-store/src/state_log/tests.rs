@@ -266,6 +266,8 @@ async fn a_second_process_that_goes_on_from_the_same_place_is_stopped() {
     let refused = append(&other, 0, 0).await.written().await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Fenced, "{refused}");
     assert!(append(&other, 1, 0).await.settled().await.is_err(), "nothing is written after that");
+    assert!(other.close().await.is_err());
+    assert!(!directory.path().join(changes_name(BatchId(1))).exists());
 }
 
 #[tokio::test]
@@ -315,4 +317,103 @@ async fn who_waits_is_told_when_the_writer_ends_by_a_panic() {
     let facts = entry(0, vec![]).facts;
     let ticket = log.append(facts, 10, Box::new(|| panic!("on purpose"))).await;
     assert_eq!(ticket.written().await, Err(crate::log_writer::WriteError::Stopped));
+}
+
+/// A state log with entries `0..=3` and a snapshot of them, and the directory of its files.
+async fn with_a_snapshot(directory: &std::path::Path, env: &Env) -> (Checkpoint, StateLog) {
+    let checkpoint = checkpoint(directory, env).await;
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    let log = StateLog::start(&checkpoint, env, settings(0), &reader);
+    for id in 0..=3 {
+        append(&log, id, 0).await.written().await.unwrap();
+    }
+    let mut snapshot = log.begin_snapshot(entry(3, vec![]).facts);
+    snapshot.add(vec![b"all".to_vec()]).await.unwrap();
+    snapshot.finish().await.unwrap();
+    (checkpoint, log)
+}
+
+#[tokio::test]
+async fn after_a_snapshot_the_next_entry_follows_and_no_other() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let (checkpoint, log) = with_a_snapshot(directory.path(), &env).await;
+    append(&log, 4, 0).await.written().await.unwrap();
+    log.close().await.unwrap();
+    let path = |id: u64| directory.path().join(snapshot_name(BatchId(id)));
+    for is_copied in [false, true] {
+        if is_copied {
+            std::fs::copy(path(3), path(9)).unwrap();
+        }
+        let mut reader = StateReader::open(&checkpoint).await.unwrap();
+        assert_eq!(reader.snapshot().await.unwrap().unwrap().facts().id(), BatchId(3));
+        assert_eq!(reader.next_id().await.unwrap(), Some(BatchId(4)), "copied: {is_copied}");
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_alone_is_the_last_of_the_state() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let (checkpoint, log) = with_a_snapshot(directory.path(), &env).await;
+    log.close().await.unwrap();
+    for id in 0..=3 {
+        std::fs::remove_file(directory.path().join(changes_name(BatchId(id)))).unwrap();
+    }
+    let mut reader = StateReader::open(&checkpoint).await.unwrap();
+    reader.snapshot().await.unwrap().unwrap();
+    assert_eq!(reader.last().map(Facts::id), Some(BatchId(3)));
+}
+
+#[tokio::test]
+async fn entries_are_read_up_to_the_one_asked_for() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let (checkpoint, log) = with_a_snapshot(directory.path(), &env).await;
+    log.close().await.unwrap();
+    let mut reader = StateReader::open(&checkpoint).await.unwrap();
+    for id in 0..=2 {
+        let entry = reader.next_up_to(BatchId(2)).await.unwrap().unwrap();
+        assert_eq!(entry.id(), BatchId(id));
+    }
+    assert_eq!(reader.next_up_to(BatchId(2)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn files_under_names_that_are_not_theirs_are_damage() {
+    for impossible in [changes_name, snapshot_name] {
+        let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+        let (checkpoint, log) = with_a_snapshot(directory.path(), &env).await;
+        log.close().await.unwrap();
+        let path = |name: String| directory.path().join(name);
+        let impossible = impossible(BatchId(layout::BATCH_ID_MAX.0 + 1));
+        std::fs::copy(path(changes_name(BatchId(3))), path(impossible.clone())).unwrap();
+        let error = StateReader::open(&checkpoint).await.err().unwrap();
+        assert!(matches!(error, ReadError::OutOfReach { .. }), "{error}");
+
+        std::fs::rename(path(impossible), path(changes_name(BatchId(7)))).unwrap();
+        let error = StateReader::open(&checkpoint).await.err().unwrap();
+        let problem = DecodeError::OfAnother;
+        assert!(matches!(error, ReadError::Damaged { problem: of, .. } if of == problem));
+    }
+}
+
+#[test]
+fn bytes_after_the_end_are_damage() {
+    let mut bytes = encoded(&[entry(0, vec![b"rows".to_vec()])]);
+    assert!(decode(&bytes).is_ok());
+    bytes.push(0);
+    assert_eq!(decode(&bytes), Err(DecodeError::CutOff));
+}
+
+#[tokio::test]
+async fn who_waits_wakes_the_writer() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let checkpoint = checkpoint(directory.path(), &env).await;
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    let log = StateLog::start(&checkpoint, &env, settings(3_600_000), &reader);
+    let ticket = append(&log, 0, 0).await;
+    // By then the writer knows of the entry, and sleeps.
+    env.sleep(Duration::from_millis(50)).await;
+    tokio::select! {
+        written = ticket.written() => written.unwrap(),
+        () = env.sleep(Duration::from_secs(20)) => panic!("the writer was not woken"),
+    }
 }

@@ -7,6 +7,7 @@ mod fuzz;
 mod golden;
 mod killed;
 mod overlap;
+mod refused;
 mod sample;
 mod script;
 

@@ -95,3 +95,15 @@ fn a_file_in_the_place_of_a_directory_is_an_error() {
     assert!(directory.put("offsets/0", b"entry", Durability::Process).is_err());
     assert!(directory.list("offsets").is_err());
 }
+
+#[test]
+fn what_is_no_file_is_not_read() {
+    let (root, directory) = directory();
+    directory.put("offsets/0", b"entry", Durability::Process).expect("written");
+    let socket = std::os::unix::net::UnixListener::bind(root.path().join("offsets/1"));
+    let _socket = socket.expect("a socket that has the name of an entry");
+    assert!(directory.get("offsets/1").is_err());
+    std::os::unix::fs::symlink("/dev/null", root.path().join("offsets/2")).expect("linked");
+    let error = directory.get("offsets/2").expect_err("a device is no entry");
+    assert!(error.to_string().contains("it is no file"), "{error}");
+}
