@@ -240,3 +240,79 @@ impl Classified for BuilderError {
         Kind::Bug
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn snapshots(after_bytes: u64, interval: Option<Duration>) -> Snapshots {
+        Snapshots::new(SnapshotSettings { after_bytes, interval }, None, Duration::ZERO)
+    }
+
+    /// As if a snapshot were being made; gives the end that says how it went.
+    fn making(snapshots: &mut Snapshots) -> oneshot::Sender<Result<Made, Failure>> {
+        let (made, receiver) = oneshot::channel();
+        let thread = Env::real().thread("state-snapshot", || {});
+        let given_up = Arc::default();
+        snapshots.making = Some(Making { made: receiver, given_up, _thread: thread });
+        made
+    }
+
+    #[test]
+    fn a_snapshot_is_due_when_what_is_needed_has_grown() {
+        let mut some = snapshots(100, None);
+        some.grown(BatchId(0), 60, BatchId(0));
+        assert!(!some.are_due(Some(BatchId(0)), SECOND));
+        some.grown(BatchId(1), 40, BatchId(0));
+        assert!(!some.are_due(None, SECOND), "nothing is acknowledged that it could be made of");
+        assert!(some.are_due(Some(BatchId(0)), SECOND));
+        some.grown(BatchId(2), 10, BatchId(1));
+        assert!(!some.are_due(Some(BatchId(2)), SECOND), "entry 0 is not needed any more");
+        some.grown(BatchId(3), 50, BatchId(1));
+        assert!(some.are_due(Some(BatchId(3)), SECOND));
+
+        let settings = SnapshotSettings { after_bytes: 100, interval: None };
+        let mut large = Snapshots::new(settings, Some((BatchId(5), 300)), Duration::ZERO);
+        large.grown(BatchId(6), 200, BatchId(6));
+        assert!(!large.are_due(Some(BatchId(6)), SECOND), "the last one is larger");
+        large.grown(BatchId(7), 100, BatchId(6));
+        assert!(!large.are_due(Some(BatchId(5)), SECOND), "it would be the last one again");
+        assert!(large.are_due(Some(BatchId(6)), SECOND));
+    }
+
+    #[test]
+    fn a_snapshot_is_due_by_time_where_the_log_has_grown() {
+        let mut some = snapshots(1 << 40, Some(10 * SECOND));
+        assert!(!some.are_due(Some(BatchId(0)), 20 * SECOND), "nothing has changed");
+        some.grown(BatchId(0), 1, BatchId(0));
+        assert!(!some.are_due(Some(BatchId(0)), 9 * SECOND));
+        assert!(some.are_due(Some(BatchId(0)), 10 * SECOND));
+    }
+
+    #[test]
+    fn one_snapshot_is_made_at_a_time_and_stands_for_what_came_before() {
+        let mut some = snapshots(10, None);
+        (0..3).for_each(|id| some.grown(BatchId(id), 20, BatchId(0)));
+        let made = making(&mut some);
+        assert!(!some.are_due(Some(BatchId(2)), SECOND), "one is being made");
+        assert!(made.send(Ok(Made { id: BatchId(1), bytes: 15 })).is_ok());
+        assert!(some.are_due(Some(BatchId(2)), SECOND), "entry 2 is larger than the snapshot");
+        assert_eq!((some.last(), some.bytes, some.last_bytes), (Some(BatchId(1)), 20, 15));
+        drop(making(&mut some));
+        assert!(!some.are_due(Some(BatchId(2)), SECOND), "that one was given up");
+        assert!(some.are_due(Some(BatchId(2)), SECOND + RETRY));
+    }
+
+    #[test]
+    fn after_a_failure_time_passes() {
+        let mut some = snapshots(10, None);
+        some.grown(BatchId(0), 20, BatchId(0));
+        let failure = BuilderError(DataFusionError::Internal("on purpose".to_owned())).into();
+        assert!(making(&mut some).send(Err(failure)).is_ok());
+        assert!(!some.are_due(Some(BatchId(0)), SECOND));
+        assert!(!some.are_due(Some(BatchId(0)), RETRY));
+        assert!(some.are_due(Some(BatchId(0)), SECOND + RETRY));
+    }
+}

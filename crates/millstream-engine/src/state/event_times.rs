@@ -152,3 +152,67 @@ pub fn watched_read(
         }
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{BooleanArray, StringArray, TimestampMicrosecondArray};
+    use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+    use datafusion::physical_expr::expressions::{Column, cast};
+
+    use super::*;
+
+    fn rows(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+        RecordBatch::try_from_iter_with_nullable(
+            columns.into_iter().map(|(name, column)| (name, column, true)),
+        )
+        .expect("columns of one length")
+    }
+
+    fn at(times: &[i64]) -> RecordBatch {
+        rows(vec![("ts", Arc::new(TimestampMicrosecondArray::from(times.to_vec())))])
+    }
+
+    #[test]
+    fn the_newest_time_of_each_partition_is_seen_once() {
+        let times = EventTimes::new(Time::Column(0));
+        for (partition, of) in [(1, &[2, 5, 3][..]), (1, &[9, 4]), (1, &[6]), (2, &[7])] {
+            times.see_columns(Some(partition), &[0], &at(of));
+        }
+        times.see_columns(None, &[], &at(&[100]).project(&[]).expect("no columns"));
+        assert_eq!(times.take(), [(Some(1), 9), (Some(2), 7)].into());
+        assert_eq!(times.take(), NewestTimes::new());
+    }
+
+    #[test]
+    fn what_is_put_back_counts_beside_what_was_seen_since() {
+        let times = EventTimes::new(Time::Column(0));
+        times.see_columns(Some(1), &[0], &at(&[9]));
+        times.put_back([(Some(1), 7), (Some(2), 3)].into());
+        times.put_back([(Some(2), 4)].into());
+        assert_eq!(times.take(), [(Some(1), 9), (Some(2), 4)].into());
+    }
+
+    #[test]
+    fn only_rows_that_meet_the_condition_are_seen() {
+        let times = EventTimes::new(Time::Column(0));
+        times.follow(Some(Arc::new(Column::new("kept", 1))));
+        let kept = BooleanArray::from(vec![Some(true), Some(false), None, Some(true)]);
+        let ts = TimestampMicrosecondArray::from(vec![5, 8, 9, 3]);
+        let all = rows(vec![("ts", Arc::new(ts)), ("kept", Arc::new(kept))]);
+        times.see_columns(None, &[0, 1], &all);
+        assert_eq!(times.take(), [(None, 5)].into());
+    }
+
+    #[test]
+    fn rows_beside_one_that_cannot_be_computed_are_seen() {
+        let schema = Schema::new(vec![Field::new("text", DataType::Utf8, true)]);
+        let text = Arc::new(Column::new("text", 0));
+        let time = cast(text, &schema, DataType::Timestamp(TimeUnit::Microsecond, None));
+        let time = time.expect("text is cast to a time");
+        let times = EventTimes::new(Time::Computed { time, columns: vec![0] });
+        let texts = ["1970-01-01T00:00:01", "no time", "1970-01-01T00:00:03"];
+        let texts = rows(vec![("text", Arc::new(StringArray::from(texts.to_vec())))]);
+        times.see_columns(None, &[0], &texts);
+        assert_eq!(times.take(), [(None, 3_000_000)].into());
+    }
+}

@@ -305,5 +305,60 @@ mod tests {
         assert_eq!(advance(&[(2, 60)], &[1, 2]), 60);
         assert_eq!(advance(&[(2, 70)], &[]), 200, "all partitions are at their end");
         assert_eq!(advance(&[(2, 80)], &[2]), 200, "it never goes back");
+        assert_eq!(one.seen_ms(), [Some(200_000)]);
+    }
+
+    #[test]
+    fn a_source_that_gave_no_row_since_the_start_is_left_out_too() {
+        let second = Duration::from_secs(1);
+        let idling = Idling { left_out_after: Some(10 * second), ..Idling::default() };
+        let delays = [Some(Duration::ZERO), Some(Duration::ZERO), None];
+        let mut two = Watermarks::new(&delays, Policy::Min, idling);
+        assert!(two.exist(), "one source without a watermark does not take the others'");
+        two.begin(100 * second);
+        two.advance(&newest(&[Some(50), None, Some(70)]), &[], 105 * second);
+        assert_eq!(two.seen_ms(), [Some(50_000), None, None]);
+        assert_eq!((two.next().evict_ms, two.idles_at()), (0, Some(110 * second)));
+        assert!(two.idle(&[], 110 * second));
+        assert_eq!(two.next().evict_ms, 50_000);
+    }
+
+    #[test]
+    fn a_partition_that_has_caught_up_moves_an_idle_watermark() {
+        let mut one = watermarks(&[Some(0)], Policy::Min);
+        let newest = [(Some(1), 100 * SECOND_US), (Some(2), 30 * SECOND_US)].into();
+        one.advance(&[newest], &[vec![2]], Duration::ZERO);
+        assert_eq!(one.next().evict_ms, 30_000);
+        assert!(!one.idle(&[vec![2]], Duration::ZERO), "it still has rows");
+        assert!(one.idle(&[vec![]], Duration::ZERO));
+        assert_eq!(one.next().evict_ms, 100_000);
+    }
+
+    #[test]
+    fn rows_of_a_source_without_a_watermark_do_not_keep_windows_open() {
+        let second = Duration::from_secs(1);
+        let idling = Idling { closes_after: Some(30 * second), ..Idling::default() };
+        let mut two = Watermarks::new(&[Some(Duration::ZERO), None], Policy::Min, idling);
+        two.begin(100 * second);
+        two.advance(&newest(&[Some(50), None]), &[], 105 * second);
+        two.advance(&newest(&[None, Some(70)]), &[], 120 * second);
+        assert_eq!(two.idles_at(), Some(135 * second));
+    }
+
+    #[test]
+    fn it_goes_on_where_an_earlier_run_stopped() {
+        let mut two = watermarks(&[Some(0), Some(0)], Policy::Min);
+        two.restore(Watermark { evict_ms: 30_000, late_ms: 20_000 }, &[Some(40_000), None]);
+        assert_eq!(two.next(), Watermark { evict_ms: 30_000, late_ms: 20_000 });
+        assert_eq!(two.seen_ms(), [Some(40_000), None]);
+        assert_eq!(advance(&mut two, &[None, Some(35)]), (35, 30));
+    }
+
+    #[test]
+    fn a_part_of_a_millisecond_counts_as_a_whole_one() {
+        let watermark = Watermark { evict_ms: 10, late_ms: 5 };
+        assert_eq!(watermark.before(1_000), Watermark { evict_ms: 9, late_ms: 4 });
+        assert_eq!(watermark.before(1_001), Watermark { evict_ms: 8, late_ms: 3 });
+        assert_eq!(watermark.closing_nothing(), Watermark { evict_ms: 5, late_ms: 5 });
     }
 }
