@@ -59,3 +59,20 @@ impl Acknowledgements {
         Ok(last_us)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_micro_batch_is_accepted_when_the_last_sink_accepts_it() {
+        let later = |us: i64| Acknowledgement::Later(Box::pin(async move { Ok(us) }));
+        let mut all = PublishResult::from_one(0, later(5)).acknowledgements;
+        all.set(1, later(9));
+        all.set(2, Acknowledgement::Done);
+        let mut moments = Vec::new();
+        let accepted = all.accepted(3, |sink, us| moments.push((sink, us))).await;
+        assert_eq!(accepted.ok(), Some(9));
+        assert_eq!(moments, [(0, 5), (1, 9), (2, 3)]);
+    }
+}

@@ -53,6 +53,8 @@ fn schema() -> SchemaRef {
 #[derive(Default)]
 struct Topic {
     rows: Mutex<Vec<i64>>,
+    /// Up to where each commit that the source heard of goes.
+    committed: Mutex<Vec<usize>>,
     more: Notify,
 }
 
@@ -196,7 +198,9 @@ impl Source for TopicSource {
         }
     }
 
-    fn committed(&mut self, _: &SourceOffset) {}
+    fn committed(&mut self, end: &SourceOffset) {
+        self.topic.committed.lock().push(position_of(end));
+    }
 
     fn metrics(&self) -> BTreeMap<String, u64> {
         BTreeMap::new()
@@ -692,4 +696,90 @@ async fn rows_that_arrive_while_the_sink_is_busy_go_along() {
     stopper.stop();
     running.join().await.unwrap();
     assert_eq!(scene.outside.accepted.lock().clone(), vec![(0, kept(0..20))]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_intent_of_a_transactional_sink_waits_for_its_acknowledgement() {
+    let mut scene = Scene::new(0..50, Outside::which(Delivery::Transactional));
+    scene.rows_max = 10;
+    let release = Arc::new(Notify::new());
+    *scene.outside.hold.lock() = Some((1, Arc::clone(&release)));
+    let (_stopper, stop) = stop_pair();
+    let query = scene.query(Trigger::AvailableNow, stop).await;
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    while scene.outside.ids().len() < 5 {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    // Several steps of the committer.
+    env.sleep(Duration::from_millis(100)).await;
+    assert_eq!((scene.names("offsets"), scene.names("commits")), (vec![0], vec![0]));
+    release.notify_one();
+    running.join().await.unwrap();
+    assert_eq!(scene.names("offsets"), [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_another_process_writes_to_stops_a_running_query() {
+    let scene = Scene::new(0..10, Outside::default());
+    let release = Arc::new(Notify::new());
+    *scene.outside.hold.lock() = Some((0, Arc::clone(&release)));
+    let (_stopper, stop) = stop_pair();
+    let query = scene.query(Trigger::BackToBack, stop).await;
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    while scene.outside.ids().is_empty() {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    let commits = scene.directory.path().join("commits");
+    std::fs::create_dir_all(&commits).unwrap();
+    std::fs::write(commits.join("0"), "v1\n{}").unwrap();
+    release.notify_one();
+    let feeding = async {
+        loop {
+            scene.topic.push([1]);
+            env.sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        outcome = running.join() => assert_eq!(outcome.unwrap_err().kind(), Kind::Fenced),
+        () = feeding => unreachable!("it has no end"),
+        () = env.sleep(Duration::from_secs(30)) => panic!("it goes on without its log"),
+    }
+}
+
+/// Adds up the rows of the micro-batches that it hears of.
+#[derive(Default)]
+struct Adding(std::sync::atomic::AtomicU64);
+
+impl Listener for Adding {
+    fn published(&self, progress: &Progress) {
+        self.0.fetch_add(progress.rows_in, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn listeners_and_sources_hear_of_what_is_committed_while_the_query_runs() {
+    let scene = Scene::new(0..10, Outside::default());
+    let (stopper, stop) = stop_pair();
+    let (mut query, adding) = (scene.query(Trigger::BackToBack, stop).await, Arc::default());
+    query.listener = Arc::<Adding>::clone(&adding);
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    let began = env.monotonic();
+    while scene.topic.committed.lock().is_empty() {
+        assert!(env.monotonic() < began + Duration::from_secs(30), "the source hears nothing");
+        // The driver looks at what is committed when something arrives.
+        scene.topic.push([10]);
+        env.sleep(Duration::from_millis(20)).await;
+    }
+    stopper.stop();
+    let finished = running.join().await.unwrap();
+    assert_eq!(adding.0.load(Ordering::Relaxed), finished.rows_in);
+
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    scene.topic.committed.lock().clear();
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    let rows = scene.topic.rows.lock().len();
+    assert_eq!(scene.topic.committed.lock().first(), Some(&rows), "it is where the query goes on");
 }

@@ -374,3 +374,44 @@ async fn the_clock_closes_the_last_windows_where_that_is_wanted() {
     let (finished, ()) = tokio::join!(query.run_until(Trigger::default(), stop), watching);
     finished.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_row_is_published_before_the_state_that_it_follows_from_survives() {
+    let mut query = Stateful::new(10..45, Outside::which(Delivery::Transactional));
+    query.scene.rows_max = 10;
+    let ((_stopper, stop), env) = (stop_pair(), Env::real());
+    let interfere = async {
+        while query.published().len() < 3 {
+            env.sleep(std::time::Duration::from_millis(1)).await;
+        }
+        // The names that the next state files would have are taken.
+        for id in 0..1_000 {
+            let path = query.scene.directory.path().join(format!("state/changes-{id}"));
+            let _ = std::fs::File::options().write(true).create_new(true).open(path);
+        }
+        query.scene.topic.push(100..110);
+    };
+    let (outcome, ()) = tokio::join!(query.run_until(Trigger::BackToBack, stop), interfere);
+    assert_eq!(outcome.unwrap_err().kind(), Kind::Fenced);
+    assert_eq!(query.published(), sums(1, 4), "the next group is in no state that survives");
+
+    // Nor are the logs ahead of the state.
+    for id in 0..1_000 {
+        let path = query.scene.directory.path().join(format!("state/changes-{id}"));
+        if std::fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    query.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(query.published().last(), Some(&(40..45).sum()), "group 4 has five rows");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sink_ahead_of_the_state_is_refused() {
+    let outside = Outside::which(Delivery::Idempotent);
+    outside.accepted.lock().push((5, Vec::new()));
+    let query = Stateful::new(10..45, outside);
+    let failure = query.run(Trigger::AvailableNow).await.unwrap_err();
+    assert_eq!(failure.kind(), Kind::Data);
+    assert!(failure.to_string().contains("the sink has published micro-batch 5"), "{failure}");
+}

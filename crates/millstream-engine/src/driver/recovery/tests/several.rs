@@ -183,3 +183,22 @@ fn records_that_contradict_each_other_are_refused() {
     // Below the last commit entry nobody looks at them.
     assert!(decide(recovered(9, Some(9)), &sinks, 1).is_ok());
 }
+
+#[test]
+fn entries_that_end_at_one_place_are_known_as_repaired() {
+    let repaired =
+        |id| (BatchId(id), offset_log::Entry { offsets: vec![offset(90)], ..entry(id).1 });
+    let mut logs = recovered(6, Some(4));
+    logs.unfinished = vec![repaired(5), repaired(6)];
+    logs.last_intent = logs.unfinished.last().cloned();
+    // The sink that the logs were repaired from cannot answer this time.
+    for record in [at(5), at(6)] {
+        assert!(decide(logs.clone(), &[None, record], 1).is_ok());
+    }
+}
+
+#[test]
+fn a_sink_beside_the_foremost_that_does_not_say_where_it_stands_gets_nothing_again() {
+    let resume = decided(recovered(4, Some(4)), &[at(8), published(8, None)]);
+    assert_eq!((runs(&resume), resume.repair.len()), (vec![], 4));
+}
