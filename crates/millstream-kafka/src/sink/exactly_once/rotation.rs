@@ -213,3 +213,113 @@ impl Ending {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use millstream_engine::api::sink::SourceOffset;
+    use parking_lot::Mutex;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// What the brokers were asked for, by number of the last micro-batch of a transaction.
+    #[derive(Default)]
+    struct Brokers {
+        filled: Mutex<Vec<(u64, EndOffsets)>>,
+        committed: Mutex<Vec<u64>>,
+        aborted: Mutex<Vec<u64>>,
+        /// The commit of this one fails.
+        fails: Option<u64>,
+    }
+
+    struct Scripted {
+        brokers: Arc<Brokers>,
+        /// Held while no transaction may be filled.
+        gate: Arc<Mutex<()>>,
+        open: u64,
+    }
+
+    impl Transactor for Scripted {
+        fn fill(&mut self, content: &Content) -> Result<(), SinkError> {
+            self.open = content.batch_id.0;
+            self.brokers.filled.lock().push((self.open, content.end_offsets.clone()));
+            drop(self.gate.lock());
+            Ok(())
+        }
+
+        fn commit(&mut self) -> Result<(), SinkError> {
+            if self.brokers.fails == Some(self.open) {
+                // By then the next one is filled.
+                while self.brokers.filled.lock().len() < 2 {
+                    std::thread::yield_now();
+                }
+                return Err(SinkError::TransactionDropped);
+            }
+            self.brokers.committed.lock().push(self.open);
+            Ok(())
+        }
+
+        fn abort(&mut self) {
+            self.brokers.aborted.lock().push(self.open);
+        }
+    }
+
+    type Done = oneshot::Receiver<Result<i64, Failure>>;
+
+    fn end_offsets(id: u64) -> EndOffsets {
+        let ends = vec![Some(SourceOffset::new(id.to_string()))];
+        EndOffsets { ends, batch_time_ms: 0 }
+    }
+
+    fn publish(rotation: &Rotation, id: u64) -> Done {
+        let (batch_id, rows) = (BatchId(id), Vec::new());
+        let content = Content { batch_id, rows, end_offsets: end_offsets(id) };
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("there is one");
+        let (done, published) = oneshot::channel();
+        rotation.publish(Work { content, permit, done });
+        published
+    }
+
+    fn rotation(brokers: &Arc<Brokers>, gate: &Arc<Mutex<()>>, clients: usize) -> Rotation {
+        let client = |_| {
+            let (brokers, gate) = (Arc::clone(brokers), Arc::clone(gate));
+            Box::new(Scripted { brokers, gate, open: 0 }) as Box<dyn Transactor>
+        };
+        Rotation::start(&Env::real(), (0..clients).map(client).collect())
+    }
+
+    #[tokio::test]
+    async fn micro_batches_that_wait_share_a_transaction_that_stands_where_the_last_does() {
+        let (brokers, gate) = (Arc::new(Brokers::default()), Arc::new(Mutex::new(())));
+        let rotation = rotation(&brokers, &gate, 2);
+        let closed = gate.lock();
+        let first = publish(&rotation, 0);
+        while brokers.filled.lock().is_empty() {
+            std::thread::yield_now();
+        }
+        let waiting = [publish(&rotation, 1), publish(&rotation, 2), publish(&rotation, 3)];
+        drop(closed);
+        for published in std::iter::once(first).chain(waiting) {
+            assert!(published.await.expect("it is acknowledged").is_ok());
+        }
+        assert_eq!(*brokers.filled.lock(), [(0, end_offsets(0)), (3, end_offsets(3))]);
+        assert_eq!(*brokers.committed.lock(), [0, 3]);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_committed_after_a_commit_that_failed() {
+        let brokers = Arc::new(Brokers { fails: Some(0), ..Brokers::default() });
+        let rotation = rotation(&brokers, &Arc::default(), 2);
+        let first = publish(&rotation, 0);
+        while brokers.filled.lock().is_empty() {
+            std::thread::yield_now();
+        }
+        for published in [first, publish(&rotation, 1)] {
+            assert!(published.await.expect("it is told").is_err());
+        }
+        assert!(publish(&rotation, 2).await.expect("it is told").is_err());
+        drop(rotation);
+        assert_eq!(*brokers.committed.lock(), [0; 0]);
+        assert_eq!(*brokers.aborted.lock(), [0, 1]);
+    }
+}
