@@ -53,21 +53,28 @@ pub(crate) fn fault(number: u32) -> bool {
 }
 """
 
-# Tests of the driver that take a hundred times as long as the others; "-" leaves them out.
-SLOW = [
-    "-driver::tests::several::crashes_at", "-driver::tests::several::letters::crashes_at",
-    "-driver::tests::several::checked::what_the_time", "-driver::tests::snapshot_builders",
-    "-driver::tests::stateful::state_beyond", "-driver::tests::stateful::a_snapshot_whose",
+# Tests of the driver that take a hundred times as long as the others.
+CRASHES = [
+    "driver::tests::several::crashes_at", "driver::tests::several::letters::crashes_at",
+    "driver::tests::several::checked::what_the_time",
+]
+SNAPSHOTS = [
+    "driver::tests::snapshot_builders", "driver::tests::stateful::state_beyond",
+    "driver::tests::stateful::a_snapshot_whose",
 ]
 # As those, of the connectors.
 SPARK_FINDS = "files::metadata_log::tests::spark_finds"
 
-# The layers, from cheap to dear: the test binary, by its package and target, and the filters.
+# The layers, from cheap to dear: the test binary, by its package and target, and the filters; "-"
+# leaves tests out.
 LAYERS = {
     "store unit": ("millstream-store", "lib", []),
     "store it": ("millstream-store", "it", []),
-    "driver unit": ("millstream-engine", "lib", ["driver::", *SLOW]),
-    "driver crashes": ("millstream-engine", "lib", [test.lstrip("-") for test in SLOW]),
+    "driver unit": ("millstream-engine", "lib", [
+        "driver::", *(f"-{test}" for test in CRASHES + SNAPSHOTS),
+    ]),
+    "driver snapshots": ("millstream-engine", "lib", SNAPSHOTS),
+    "driver crashes": ("millstream-engine", "lib", CRASHES),
     "state unit": ("millstream-engine", "lib", ["state::"]),
     "kafka unit": ("millstream-kafka", "lib", ["sink::"]),
     "lake unit": ("millstream-lake", "lib", []),
@@ -101,7 +108,7 @@ LAYERS = {
 }
 
 # How the names of layers begin that `--cheap` leaves out.
-DEAR = ("end to end", "simulation", "driver crashes", "connectors'")
+DEAR = ("end to end", "simulation", "driver crashes", "driver snapshots", "connectors'")
 
 # What the layers of a run have in their environment: a fault shows in few seeds or in many.
 ENVIRONMENT = {"simulation": {"MILLSTREAM_SIM_SEEDS": "0..200"}}
