@@ -254,9 +254,9 @@ mod tests {
     /// As if a snapshot were being made; gives the end that says how it went.
     fn making(snapshots: &mut Snapshots) -> oneshot::Sender<Result<Made, Failure>> {
         let (made, receiver) = oneshot::channel();
-        let thread = Env::real().thread("state-snapshot", || {});
+        let running = Env::real().spawn_in_background("state-snapshot", async {});
         let given_up = Arc::default();
-        snapshots.making = Some(Making { made: receiver, given_up, _thread: thread });
+        snapshots.making = Some(Making { made: receiver, given_up, _running: running });
         made
     }
 
@@ -291,8 +291,8 @@ mod tests {
         assert!(some.are_due(Some(BatchId(0)), 10 * SECOND));
     }
 
-    #[test]
-    fn one_snapshot_is_made_at_a_time_and_stands_for_what_came_before() {
+    #[tokio::test]
+    async fn one_snapshot_is_made_at_a_time_and_stands_for_what_came_before() {
         let mut some = snapshots(10, None);
         (0..3).for_each(|id| some.grown(BatchId(id), 20, BatchId(0)));
         let made = making(&mut some);
@@ -305,8 +305,8 @@ mod tests {
         assert!(some.are_due(Some(BatchId(2)), SECOND + RETRY));
     }
 
-    #[test]
-    fn after_a_failure_time_passes() {
+    #[tokio::test]
+    async fn after_a_failure_time_passes() {
         let mut some = snapshots(10, None);
         some.grown(BatchId(0), 20, BatchId(0));
         let failure = BuilderError(DataFusionError::Internal("on purpose".to_owned())).into();
