@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::kafka::{self, Broker};
-use crate::live::{ASYNC, Numbers, PARTITIONS, STATE_STEPS, STEPS, event_of, kills};
+use crate::live::{ASYNC, Numbers, PARTITIONS, STATE_STEPS, STEPS, event_of, kills, occurrences};
 use crate::millstream::{Pipeline, Running, table};
 use crate::topics::Topics;
 
@@ -173,7 +173,11 @@ fn kills_lose_and_double_nothing_where_snapshots_are_made() {
 #[test]
 fn a_crash_at_any_step_loses_and_doubles_no_pair() {
     let flow = Flow::new(kafka::shared(), "pairs_steps", PAIRS, &[]);
-    flow.numbers.crash_at_steps(&flow.pipeline, &[&STEPS[..], &STATE_STEPS[..]].concat(), &[1]);
+    flow.numbers.crash_at_steps(
+        &flow.pipeline,
+        &[&STEPS[..], &STATE_STEPS[..]].concat(),
+        &occurrences(12),
+    );
     flow.assert_exactly_once();
 }
 
