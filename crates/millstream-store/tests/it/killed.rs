@@ -77,7 +77,9 @@ async fn every_kill_leaves_whole_entries_in_order() {
             let names = storage.list(log).await.expect("listed");
             assert!(names.iter().all(|name| layout::batch_id(name).is_some()), "{log}: {names:?}");
             let ids = layout::batch_ids(&names);
-            assert!(ids.windows(2).all(|pair| pair[0].next() == pair[1]), "{log}: no gaps");
+            // The first may be one that a purge has left because it is surely on the disk.
+            let mut pairs = ids.windows(2).skip(1);
+            assert!(pairs.all(|pair| pair[0].next() == pair[1]), "{log}: gaps in {ids:?}");
         }
         for id in layout::batch_ids(&storage.list(layout::OFFSETS).await.expect("listed")) {
             let bytes = storage.get(&layout::intent(id)).await.expect("readable").expect("there");
