@@ -4,7 +4,7 @@
 //! A topic is filled with the events. Each query is run over them once into a Delta table, which is
 //! read back and compared with what a plain computation gives; then it is timed, into `noop`, and
 //! its rows are counted. A query whose result is wrong, or that wrote nothing while it was timed,
-//! fails the benchmark, when all others have been run. One that the engine refuses is told as such,
+//! fails the benchmark, when all others have been run. One that the engine refuses is reported
 //! with the engine's words.
 //!
 //! What is counted are all events of the topic, also those of kinds that a query passes over, as

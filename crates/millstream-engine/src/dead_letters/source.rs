@@ -108,8 +108,7 @@ impl LetterSource {
 
     /// The letters of the entries after `first` up to `last`, found again.
     async fn logged(&self, first: i64, last: i64) -> Result<Vec<StoredLetter>, Failure> {
-        let own = self.entries.iter().filter(|(entry, _)| **entry > first && **entry <= last);
-        let positions: Vec<&String> = own.flat_map(|(_, positions)| positions).collect();
+        let positions = between(&self.entries, first, last);
         if positions.is_empty() {
             return Ok(Vec::new());
         }
@@ -182,11 +181,8 @@ impl LetterSource {
     /// Reads the log of what was fed, whose entries are those of all runs.
     pub async fn open_log(&mut self, log: SourceLog) -> Result<(), Failure> {
         for name in log.list().await? {
-            let Ok(number) = name.parse() else { continue };
             let damaged = |problem: String| ReplayError::Log { problem };
-            if !(0..=ENTRY_MAX).contains(&number) {
-                return Err(damaged(format!("{name} is no number that an entry has")).into());
-            }
+            let Some(number) = entry_number(&name).map_err(damaged)? else { continue };
             let bytes = log.get(&name).await?.unwrap_or_default();
             let positions = serde_json::from_slice(&bytes);
             let positions = positions.map_err(|error| damaged(format!("{name}: {error}")))?;
@@ -231,8 +227,24 @@ impl LetterSource {
     }
 }
 
+/// The positions of the entries after `first` up to `last`; none where `last` is not behind it.
+fn between(entries: &BTreeMap<i64, Vec<String>>, first: i64, last: i64) -> Vec<&String> {
+    let own = entries.iter().filter(|(entry, _)| **entry > first && **entry <= last);
+    own.flat_map(|(_, positions)| positions).collect()
+}
+
 /// No replay comes to this number; the one after a larger one may not exist.
 const ENTRY_MAX: i64 = 1 << 53;
+
+/// The number of the entry that is called `name`; `None` where that is no number. An error if no
+/// entry can have it.
+fn entry_number(name: &str) -> Result<Option<i64>, String> {
+    match name.parse() {
+        Ok(number) if (0..=ENTRY_MAX).contains(&number) => Ok(Some(number)),
+        Ok(_) => Err(format!("{name} is no number that an entry has")),
+        Err(_) => Ok(None),
+    }
+}
 
 fn offset(entry: i64) -> SourceOffset {
     SourceOffset::new(format!("{{\"logOffset\":{entry}}}"))
@@ -319,4 +331,29 @@ impl Source for LetterSource {
     fn committed(&mut self, _: &SourceOffset) {}
 
     async fn close(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_range_of_entries_has_no_letters() {
+        let entries = BTreeMap::from([(0, vec!["a".to_owned()]), (1, vec!["b".to_owned()])]);
+        assert_eq!(between(&entries, -1, 1), ["a", "b"]);
+        assert_eq!(between(&entries, 0, 1), ["b"]);
+        // After a crash before the first entry the same range is asked for again.
+        for (first, last) in [(-1, -1), (1, 1), (1, 0), (i64::MAX, i64::MAX)] {
+            assert!(between(&entries, first, last).is_empty(), "{first} {last}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_entry_has_are_damage() {
+        assert_eq!(entry_number("7"), Ok(Some(7)));
+        assert_eq!(entry_number("7.tmp"), Ok(None));
+        for name in ["-1", "9223372036854775807"] {
+            assert!(entry_number(name).unwrap_err().contains(name), "{name}");
+        }
+    }
 }

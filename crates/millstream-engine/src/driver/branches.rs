@@ -328,6 +328,11 @@ impl Branches {
         Ok(computed)
     }
 
+    /// The sinks that remember no numbers, ascending.
+    pub(super) fn at_least_once(&self) -> Vec<usize> {
+        self.outputs.at_least_once()
+    }
+
     /// Hands what was computed of a query with state to the sinks.
     pub(super) async fn hand_over(
         &mut self,

@@ -101,8 +101,7 @@ impl<'a> CheckedOnce<'a> {
         let outputs = &mut self.sinks.outputs;
         let batch_time_ms = self.batch_time_ms;
         let end_offsets = EndOffsets { batch_time_ms, ..EndOffsets::default() };
-        let id = BatchId(0);
-        let mut order = Order { id, end_offsets, sinks: None, intent: None, is_settled: true };
+        let mut order = Order { id: BatchId(0), end_offsets, sinks: None, intent: None };
         let mut acknowledgements = Vec::new();
         for (index, held) in self.held.into_iter().enumerate() {
             if self.has_rows[index] {

@@ -322,8 +322,7 @@ impl Driver {
             }
             None => {
                 let intent = micro_batch.intent.take_ticket();
-                let sinks = micro_batch.sinks.as_deref();
-                let order = Order { id, end_offsets, sinks, intent, is_settled: true };
+                let order = Order { id, end_offsets, sinks: micro_batch.sinks.as_deref(), intent };
                 let Query { branches, env, .. } = &mut self.query;
                 (branches.publish(env, splits, order).await?, None)
             }

@@ -69,9 +69,6 @@ pub(super) struct Order<'a> {
     pub(super) sinks: Option<&'a [usize]>,
     /// An intent that must be durable before a sink publishes that relies on it.
     pub(super) intent: Option<Ticket>,
-    /// Whether a restart is sure to know of it. If not it has no rows, and a sink that remembers
-    /// numbers does not get it: it would be ahead of the state.
-    pub(super) is_settled: bool,
 }
 
 impl Order<'_> {
@@ -181,6 +178,13 @@ impl Outputs {
         limits.max().unwrap_or(0).max(MICRO_BATCHES_IN_FLIGHT_MAX)
     }
 
+    /// The sinks that remember no numbers, ascending.
+    pub(super) fn at_least_once(&self) -> Vec<usize> {
+        let sinks = self.sinks().enumerate();
+        let forgets = |sink: &dyn Sink| sink.delivery() == Delivery::AtLeastOnce;
+        sinks.filter(|(_, sink)| forgets(*sink)).map(|(index, _)| index).collect()
+    }
+
     /// Opens every sink; gives what each has published last.
     pub(super) async fn open(&mut self) -> Result<Vec<Option<Published>>, Failure> {
         let mut published = Vec::with_capacity(self.outputs.len());
@@ -214,9 +218,6 @@ impl Outputs {
         let waits = |_: &mut Ticket| self.time_decides || sink.delivery() == Delivery::Idempotent;
         if let Some(intent) = order.intent.take_if(waits) {
             intent.written().await?;
-        }
-        if !order.is_settled && sink.delivery() != Delivery::AtLeastOnce {
-            return Ok(Acknowledgement::Done);
         }
         let end_offsets = order.end_offsets.clone();
         let published = sink.publish(Output { batch_id: order.id, partitions, end_offsets }).await;

@@ -337,7 +337,7 @@ impl Driver {
         };
         let permit = self.committer.permit().await;
         let began = self.query.env.monotonic();
-        let order = Order { id, end_offsets, sinks: Some(&wanted), intent: None, is_settled: true };
+        let order = Order { id, end_offsets, sinks: Some(&wanted), intent: None };
         let Query { branches, env, .. } = &mut self.query;
         let publish_result = branches.hand_over(env, computed, order).await?;
         let micro_batch = MicroBatch {
@@ -432,7 +432,10 @@ impl Driver {
         if has_rows {
             ticket.written().await?;
         }
-        let order = Order { id, end_offsets, sinks: None, intent: None, is_settled: has_rows };
+        // A restart may not know of one without rows, whose entry nobody waits for: a sink that
+        // remembers its number would be ahead of the state.
+        let sinks = (!has_rows).then(|| branches.at_least_once());
+        let order = Order { id, end_offsets, sinks: sinks.as_deref(), intent: None };
         let publish_result = branches.hand_over(env, computed, order).await?;
         let watermark_ms = watermark.evict_ms;
         Ok((publish_result, Written { ticket: Some(ticket), watermark_ms, next_watermark_ms }))

@@ -14,6 +14,8 @@ use super::rename::rename_if_absent;
 /// For the owner alone: a checkpoint holds rows of the query, and whoever may write it may make the
 /// query skip or repeat others.
 const DIRECTORY_MODE: u32 = 0o700;
+/// As other programs make directories: the process's mask says who may not.
+const SHARED_DIRECTORY_MODE: u32 = 0o777;
 const FILE_MODE: u32 = 0o600;
 
 /// What a local checkpoint needs of a file system. Paths are absolute; every call may block.
@@ -30,7 +32,7 @@ pub trait Disk: Send + Sync {
     /// Has the names in `directory` survive a power cut.
     fn flush_names(&self, directory: &Path) -> io::Result<()>;
 
-    /// Makes a directory for its owner alone; that above it must be there.
+    /// Makes a directory; that above it must be there.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
 
     /// Whether `path` is a directory.
@@ -75,7 +77,43 @@ pub enum DiskLock {
 }
 
 /// The file system of this machine.
-pub(super) struct RealDisk;
+pub(super) struct RealDisk {
+    directory_mode: u32,
+}
+
+impl RealDisk {
+    /// Whose directories are for their owner alone.
+    pub(super) const PRIVATE: Self = Self { directory_mode: DIRECTORY_MODE };
+    /// Whose directories are for whoever reads what a query writes.
+    const SHARED: Self = Self { directory_mode: SHARED_DIRECTORY_MODE };
+}
+
+/// Makes the directory `path` with all above it that are missing, as far as the process's mask
+/// lets others use them. The name of each is flushed to the disk: else all that is flushed inside
+/// could be gone after a power cut.
+pub fn make_directories(path: &Path) -> io::Result<()> {
+    let path = std::path::absolute(path)?;
+    if path.is_dir() { Ok(()) } else { make_directory(&RealDisk::SHARED, &path) }
+}
+
+/// Makes a directory with all above it that are missing. The name of each is flushed, so that what
+/// is flushed inside can be found after a power cut.
+pub(super) fn make_directory(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    let create = || match disk.create_directory(path) {
+        // Another process may have made it meanwhile.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && disk.is_directory(path) => Ok(()),
+        created => created,
+    };
+    let Some(above) = path.parent() else { return create() };
+    match create() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            make_directory(disk, above)?;
+            create()?;
+        }
+        created => created?,
+    }
+    disk.flush_names(above)
+}
 
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -98,7 +136,7 @@ impl Disk for RealDisk {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        DirBuilder::new().mode(DIRECTORY_MODE).create(path)
+        DirBuilder::new().mode(self.directory_mode).create(path)
     }
 
     fn is_directory(&self, path: &Path) -> bool {

@@ -4,7 +4,6 @@
 //! appear with all its bytes or fails because it is there already. That is what keeps a second
 //! process from continuing the same checkpoint unnoticed.
 
-mod directories;
 mod disk;
 mod local;
 mod location;
@@ -17,8 +16,7 @@ use std::time::Duration;
 
 use object_store::ObjectStore;
 
-pub use self::directories::make_directories;
-pub use self::disk::{Disk, DiskFile, DiskLock};
+pub use self::disk::{Disk, DiskFile, DiskLock, make_directories};
 pub(crate) use self::local::{Directory, storage_error};
 pub use self::location::{LocationError, parse};
 pub(crate) use self::object::Prefix;

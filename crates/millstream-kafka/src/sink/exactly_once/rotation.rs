@@ -315,9 +315,9 @@ mod tests {
             std::thread::yield_now();
         }
         for published in [first, publish(&rotation, 1)] {
-            assert!(published.await.expect("it is told").is_err());
+            assert!(published.await.expect("it is answered").is_err());
         }
-        assert!(publish(&rotation, 2).await.expect("it is told").is_err());
+        assert!(publish(&rotation, 2).await.expect("it is answered").is_err());
         drop(rotation);
         assert_eq!(*brokers.committed.lock(), [0; 0]);
         assert_eq!(*brokers.aborted.lock(), [0, 1]);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::disk::{Disk, DiskFile, RealDisk};
+use super::disk::{Disk, DiskFile, RealDisk, make_directory};
 use super::{Durability, PutError, StorageError};
 use crate::env::Env;
 use crate::error::Kind;
@@ -53,7 +53,7 @@ impl Directory {
     pub(crate) fn new(root: &Path, env: &Env) -> Self {
         // A later change of the working directory must not move the checkpoint.
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
-        Self::on_disk(Arc::new(RealDisk), root, env)
+        Self::on_disk(Arc::new(RealDisk::PRIVATE), root, env)
     }
 
     /// The directory `root`, an absolute path, of `disk`.
@@ -272,25 +272,6 @@ impl Directory {
             _ => Ok(()),
         }
     }
-}
-
-/// Makes a directory with all above it that are missing. The name of each is flushed, so that what
-/// is flushed inside can be found after a power cut.
-fn make_directory(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    let create = || match disk.create_directory(path) {
-        // Another process may have made it meanwhile.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && disk.is_directory(path) => Ok(()),
-        created => created,
-    };
-    let Some(above) = path.parent() else { return create() };
-    match create() {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            make_directory(disk, above)?;
-            create()?;
-        }
-        created => created?,
-    }
-    disk.flush_names(above)
 }
 
 /// What cannot be deleted now is deleted as temporary when the checkpoint is next recovered.
