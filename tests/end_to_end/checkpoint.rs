@@ -116,7 +116,10 @@ impl Checkpoint {
     /// gap and no commit is without its intent. `sources` is the number of sources of the query.
     pub fn assert_well_formed(&self, sources: usize) {
         for log in ["offsets", "commits"] {
-            assert!(!self.has_gaps(log), "{log}: ids have a gap");
+            let ids = self.ids(log);
+            // The first may be one that a purge has left because it is surely on the disk.
+            let mut pairs = ids.windows(2).skip(1);
+            assert!(pairs.all(|pair| pair[1] == pair[0] + 1), "{log}: gaps in {ids:?}");
         }
         self.assert_entries_well_formed(sources);
     }
