@@ -178,6 +178,27 @@ async fn a_snapshot_in_pieces_is_there_with_its_last_file() {
 }
 
 #[tokio::test]
+async fn a_snapshot_leaves_no_pieces_of_an_earlier_attempt_at_the_same_micro_batch() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let checkpoint = checkpoint(directory.path(), &env).await;
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    let log = StateLog::start(&checkpoint, &env, settings(0), &reader);
+    append(&log, 3, 0).await.written().await.unwrap();
+    for is_killed in [true, false] {
+        let mut snapshot = log.begin_snapshot(entry(3, vec![]).facts);
+        for piece in 0..3 {
+            snapshot.add(vec![vec![piece; 7]]).await.unwrap();
+        }
+        if !is_killed {
+            snapshot.finish().await.unwrap();
+        }
+    }
+    let names = checkpoint.storage().list(layout::STATE).await.unwrap();
+    let pieces = names.iter().filter(|name| name.starts_with(PIECE));
+    assert_eq!(pieces.count(), 3, "{names:?}");
+}
+
+#[tokio::test]
 async fn what_a_killed_process_left_goes_at_the_restart_and_nothing_else() {
     let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
     let checkpoint = checkpoint(directory.path(), &env).await;
