@@ -1,11 +1,16 @@
 //! Appends: published once, whatever answers are lost and whoever else writes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millstream_lake::data_file::DataFile;
 use millstream_lake::error::TableError;
+use millstream_lake::store::TableStore;
 use millstream_lake::table::{Append, NewTable, Table};
 use millstream_store::error::{Classified, Kind};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use url::Url;
 
 use crate::proxy_store::Fate;
 use crate::support::{World, append, create, rows, schema, written};
@@ -99,6 +104,11 @@ fn a_name_taken_by_ourselves_is_ours() {
 }
 
 #[test]
+fn a_name_taken_by_nothing_is_tried_again() {
+    meets(Fate::NameTakenByNothing);
+}
+
+#[test]
 fn a_store_that_stays_away_is_reported() {
     let world = World::new();
     let (store, control) = world.proxied();
@@ -182,6 +192,46 @@ fn another_schema_stops_rows_on_their_way() {
     assert!(matches!(error, TableError::Changed { version: 1, .. }), "{error}");
     let columns = Table::open(&world.store()).expect("the table").schema().expect("columns");
     assert!(columns.field_with_name("more").expect("it was added").is_nullable());
+}
+
+#[test]
+fn columns_are_added_behind_what_others_have_committed() {
+    let world = World::new();
+    let ours = create(&world.store(), &[]);
+    let theirs = Table::open(&world.store()).expect("the table");
+    append(&theirs, "p", 0, &rows(0, 3)).expect("published");
+    let more = arrow::datatypes::Field::new("more", arrow::datatypes::DataType::Int32, true);
+    ours.add_columns(&arrow::datatypes::Schema::new(vec![more])).expect("a column more");
+    assert_eq!(ours.version(), 2);
+    let columns = Table::open(&world.store()).expect("the table").schema().expect("columns");
+    assert!(columns.field_with_name("more").is_ok());
+}
+
+#[test]
+fn a_table_that_is_gone_from_an_object_store_gets_no_other_version() {
+    let world = World::new();
+    let (memory, root) = (Arc::new(InMemory::new()), Path::from("table"));
+    let url = Url::parse("memory:///table/").expect("a URL");
+    let store = TableStore::new(memory, root, url, &world.env);
+    let table = create(&store, &[]);
+    append(&table, "q", 0, &rows(0, 1)).expect("published");
+    table.look_again();
+    append(&table, "q", 1, &rows(1, 1)).expect("it is all there");
+    let files = written(&table, &rows(2, 1));
+    let names: Vec<String> = store
+        .list("_delta_log", None)
+        .expect("listed")
+        .into_iter()
+        .map(|listed| listed.name)
+        .collect();
+    store.delete_many(&names).expect("deleted");
+    table.look_again();
+    for _ in 0..2 {
+        let append = of_query("q", 2, &files, table.version());
+        let error = table.append(&append).expect_err("the table is gone");
+        assert!(matches!(error, TableError::Gone { version: 2, .. }), "{error}");
+    }
+    assert!(store.list("_delta_log", None).expect("listed").is_empty());
 }
 
 #[test]

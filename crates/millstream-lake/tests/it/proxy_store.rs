@@ -25,6 +25,8 @@ pub enum Fate {
     AnswerLost,
     /// It is carried out, and a repetition inside the client is told that the name is taken.
     RepeatedByTheClient,
+    /// It is told that the name is taken, and nothing can be read under the name.
+    NameTakenByNothing,
 }
 
 type Decide = Box<dyn FnMut(&str, &str) -> Fate + Send>;
@@ -76,6 +78,10 @@ fn lost() -> Error {
     Error::Generic { store: "test", source: "the connection was cut".into() }
 }
 
+fn taken(path: &Path) -> Error {
+    Error::AlreadyExists { path: path.to_string(), source: "the name is taken".into() }
+}
+
 /// The answer to a request that was met by `fate`.
 async fn answered<T>(
     fate: Fate,
@@ -86,10 +92,8 @@ async fn answered<T>(
         Fate::Pass => request.await,
         Fate::LostOnTheWay => Err(lost()),
         Fate::AnswerLost => request.await.and(Err(lost())),
-        Fate::RepeatedByTheClient => request.await.and(Err(Error::AlreadyExists {
-            path: path.to_string(),
-            source: "the name is taken".into(),
-        })),
+        Fate::RepeatedByTheClient => request.await.and(Err(taken(path))),
+        Fate::NameTakenByNothing => Err(taken(path)),
     }
 }
 
