@@ -139,3 +139,28 @@ impl Records {
         earlier.try_for_each(|number| durable::remove(&self.path.join(number.to_string())))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_names_files_elsewhere_is_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let records = Records::open(directory.path().join("commits")).unwrap();
+        let entry = Entry { number: 7, is_compact: false };
+        for (name, is_sound) in
+            [("part-1.json", true), ("", false), ("../part-1.json", false), ("part\0", false)]
+        {
+            for is_written in [false, true] {
+                let [written, named] = if is_written { [name, "sound"] } else { ["sound", name] };
+                let (written, name) = (written.to_owned(), named.to_owned());
+                let file = CommittedFile { written, name, size: 9, modified_ms: 1 };
+                let record = Record::new(entry, BatchId(3), &EndOffsets::default(), vec![file]);
+                let text = serde_json::to_vec(&record).unwrap();
+                fs::write(records.path().join("7"), text).unwrap();
+                assert_eq!(records.last().is_ok(), is_sound, "{record:?}");
+            }
+        }
+    }
+}

@@ -239,6 +239,20 @@ async fn a_commit_that_a_crash_cut_off_is_finished_or_never_was() {
     }
 }
 
+#[tokio::test]
+async fn a_record_that_a_crash_left_beside_the_last_one_goes() {
+    let base = tempfile::tempdir().unwrap();
+    let commits = base.path().join("out/_millstream/commits");
+    let (mut sink, _) = opened(base.path()).await;
+    publish(&mut sink, output(0, vec![numbers(0..2)])).await;
+    let first = fs::read(commits.join("0")).unwrap();
+    publish(&mut sink, output(1, vec![numbers(2..3)])).await;
+    drop(sink);
+    fs::write(commits.join("0"), first).unwrap();
+    assert_eq!(opened(base.path()).await.1, Some(BatchId(1)));
+    assert_eq!(names(&commits), ["1"]);
+}
+
 /// As earlier versions left it: entries and files are numbered by micro-batch, nothing is deleted.
 #[tokio::test]
 async fn a_directory_of_an_earlier_version_goes_on() {
