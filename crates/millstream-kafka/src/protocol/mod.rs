@@ -16,7 +16,7 @@ mod read;
 pub mod record_batch;
 pub mod requests;
 pub mod responses;
-mod write;
+pub(crate) mod write;
 
 /// Who writes: what the brokers gave a transactional id, one epoch more for each transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

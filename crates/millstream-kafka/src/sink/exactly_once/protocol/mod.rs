@@ -275,3 +275,6 @@ impl Tries {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
