@@ -243,6 +243,9 @@ impl Classified for BuilderError {
 
 #[cfg(test)]
 mod tests {
+    use millstream_store::state_log::WriteSettings;
+    use millstream_store::storage::Storage;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -303,6 +306,48 @@ mod tests {
         drop(making(&mut some));
         assert!(!some.are_due(Some(BatchId(2)), SECOND), "that one was given up");
         assert!(some.are_due(Some(BatchId(2)), SECOND + RETRY));
+    }
+
+    /// A state log with these entries, of which the last needs those from `needs` on.
+    async fn log_of(checkpoint: &Checkpoint, ids: std::ops::RangeInclusive<u64>, needs: u64) {
+        let env = Env::real();
+        let reader = StateReader::open(checkpoint).await.unwrap();
+        let log = StateLog::start(checkpoint, &env, WriteSettings::of(checkpoint), &reader);
+        for batch_id in ids {
+            let facts = Facts { batch_id, needs, ..Facts::default() };
+            let ticket = log.append(facts, 0, Box::new(|| Ok(Vec::new()))).await;
+            ticket.written().await.unwrap();
+        }
+        log.close().await.unwrap();
+    }
+
+    /// Makes a snapshot, of a query without operators, up to `end`.
+    async fn made(checkpoint: &Checkpoint, end: u64) -> Result<u64, Kind> {
+        let env = Env::real();
+        let reader = StateReader::open(checkpoint).await.unwrap();
+        let log = StateLog::start(checkpoint, &env, WriteSettings::of(checkpoint), &reader);
+        let replica = QueryReplica::new(Vec::new());
+        let made = make(checkpoint, &log, replica, BatchId(end), || false).await;
+        log.close().await.unwrap();
+        made.map(|made| made.unwrap().id.0).map_err(|failure| failure.kind())
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_is_made_only_of_all_that_it_needs() {
+        let env = Env::real();
+        let new = || Checkpoint::open_in(Storage::in_memory(), &env);
+        let checkpoint = new().await.unwrap();
+        log_of(&checkpoint, 3..=5, 1).await;
+        assert_eq!(made(&checkpoint, 5).await, Err(Kind::Data), "entries 1 and 2 are missing");
+        let checkpoint = new().await.unwrap();
+        log_of(&checkpoint, 3..=5, 3).await;
+        assert_eq!(made(&checkpoint, 5).await, Ok(5));
+        // The next one builds on it.
+        log_of(&checkpoint, 6..=7, 6).await;
+        assert_eq!(made(&checkpoint, 7).await, Ok(7));
+        // Entries behind it that nobody needs any more are gone: so is what it has.
+        log_of(&checkpoint, 10..=11, 10).await;
+        assert_eq!(made(&checkpoint, 11).await, Ok(11));
     }
 
     #[tokio::test]

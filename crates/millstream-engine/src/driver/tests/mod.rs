@@ -24,8 +24,8 @@ use super::stop::stop_pair;
 use super::*;
 use crate::api::dead_letter::{Letter, Place};
 use crate::api::settings::{Idling, Policy};
-use crate::api::sink::{Acknowledgement, Output, Published, Sink};
-use crate::api::source::{RecordBatches, Split};
+use crate::api::sink::{Acknowledgement, Output, Published, RefusedRow, Sink};
+use crate::api::source::{RecordBatches, Split, StaticTable};
 use crate::plan::QueryPlan;
 use crate::plan::session::streaming_config;
 use crate::plan::stream_scan::{Slots, StreamTable};
@@ -420,8 +420,12 @@ async fn an_uncommitted_micro_batch_runs_again_over_its_own_range() {
     scene.run(Trigger::AvailableNow).await.unwrap();
     scene.remove("commits/0");
     scene.topic.push(100..110);
+    Env::real().sleep(Duration::from_millis(5)).await;
 
     scene.run(Trigger::Once).await.unwrap();
+    let times: Vec<_> =
+        scene.outside.end_offsets.lock().iter().map(|ends| ends.batch_time_ms).collect();
+    assert_eq!(times[0], times[1], "the same time");
     let accepted = scene.outside.accepted.lock().clone();
     assert_eq!(accepted, vec![(0, kept(0..100)), (0, kept(0..100))], "the same range, the same id");
     assert_eq!(scene.names("commits"), [0], "and with `once` nothing more");
@@ -782,4 +786,117 @@ async fn listeners_and_sources_hear_of_what_is_committed_while_the_query_runs() 
     scene.run(Trigger::AvailableNow).await.unwrap();
     let rows = scene.topic.rows.lock().len();
     assert_eq!(scene.topic.committed.lock().first(), Some(&rows), "it is where the query goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_micro_batch_computes_with_the_time_of_its_intent() {
+    let scene = Scene::new(0..10, Outside::default());
+    let (_stopper, stop) = stop_pair();
+    let query = scene.query(Trigger::AvailableNow, stop).await;
+    let clock = query.batch_clock.clone();
+    query.run().await.unwrap();
+    let intent = std::fs::read(scene.directory.path().join("offsets/0")).unwrap();
+    let intent = offset_log::Entry::decode(&intent).unwrap();
+    assert!(intent.batch_timestamp_ms > 0);
+    assert_eq!(clock.us(), intent.batch_timestamp_ms * 1_000);
+}
+
+/// Refuses a row of micro-batch 2 when those after it are handed over long since.
+struct Refusing;
+
+#[async_trait]
+impl Sink for Refusing {
+    fn description(&self) -> String {
+        "Refusing".to_owned()
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::AtLeastOnce
+    }
+
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
+        Ok(None)
+    }
+
+    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
+        if output.batch_id != BatchId(2) {
+            return Ok(Acknowledgement::Done);
+        }
+        let refused = async {
+            Env::real().sleep(Duration::from_millis(200)).await;
+            Err(RefusedRow::new(Refusal::Refused, |_| false).into())
+        };
+        Ok(Acknowledgement::Later(refused.boxed()))
+    }
+
+    async fn close(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_row_is_looked_for_from_the_micro_batch_that_was_not_acknowledged() {
+    let mut scene = Scene::new(0..50, Outside::default());
+    scene.rows_max = 10;
+    let (_stopper, stop) = stop_pair();
+    let query = scene.query(Trigger::AvailableNow, stop).await;
+    let refusing = several::branch("SELECT v FROM input", Box::new(Refusing)).await;
+    let query = Query { branches: Branches::new(vec![refusing]), ..query };
+    let failure = query.run().await.unwrap_err().to_string();
+    assert!(failure.contains("of Topic from 20 to "), "{failure}");
+}
+
+/// A static table of one column, whose rows and fingerprint are what was put there last.
+struct Changing(Mutex<Vec<i64>>);
+
+#[async_trait]
+impl StaticTable for Changing {
+    fn schema(&self) -> SchemaRef {
+        schema()
+    }
+
+    async fn fingerprint(&self) -> Result<String, Failure> {
+        Ok(format!("{:?}", self.0.lock()))
+    }
+
+    async fn read(&self) -> Result<Vec<RecordBatch>, Failure> {
+        let rows = Int64Array::from(self.0.lock().clone());
+        Ok(vec![RecordBatch::try_new(schema(), vec![Arc::new(rows)]).unwrap()])
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_static_table_that_changes_is_read_again() {
+    let scene = Scene::new([1, 2], Outside::default());
+    let (stopper, stop) = stop_pair();
+    let mut query = scene.query(Trigger::BackToBack, stop).await;
+    let (table, changing) = (LoadedTable::empty(schema()), Arc::new(Changing(Mutex::new(vec![1]))));
+    table.load(Arc::clone(&changing) as Arc<dyn StaticTable>).await.unwrap();
+    let slots = Slots::new(2);
+    let context = SessionContext::new_with_config(streaming_config());
+    let input = StreamTable::new("input".to_owned(), schema(), Arc::clone(&slots));
+    context.register_table("input", Arc::new(input)).unwrap();
+    context.register_table("known", Arc::clone(&table) as _).unwrap();
+    let joined = "SELECT input.v FROM input JOIN known ON input.v = known.v";
+    let (state, logical) = context.sql(joined).await.unwrap().into_parts();
+    let plan = QueryPlan::new(state, logical, vec![slots]).await.unwrap();
+    query.branches = Branches::one(plan, Box::new(OutsideSink(Arc::clone(&scene.outside))));
+    query.statics = vec![table];
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    let began = env.monotonic();
+    let mut pushed = 0;
+    while !scene.outside.rows().contains(&2) {
+        assert!(env.monotonic() < began + Duration::from_secs(30), "row 2 stays unknown");
+        if scene.outside.rows() == [1] {
+            *changing.0.lock() = vec![2];
+        }
+        scene.topic.push([2]);
+        pushed += 1;
+        env.sleep(Duration::from_millis(50)).await;
+    }
+    stopper.stop();
+    running.join().await.unwrap();
+    let rows = scene.outside.rows();
+    assert!(rows[0] == 1 && rows.len() <= pushed + 1, "{rows:?} of {pushed}");
 }

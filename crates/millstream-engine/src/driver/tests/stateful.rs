@@ -47,6 +47,8 @@ struct Stateful {
     snapshots: SnapshotSettings,
     /// Where all rows go as they are, by a plan without state.
     beside: Option<Arc<Outside>>,
+    /// Whether records that cannot be decoded go to a table.
+    has_letters: bool,
 }
 
 const SUMS: &str = "SELECT sum(v) AS s FROM __stream_input GROUP BY ts";
@@ -57,7 +59,8 @@ impl Stateful {
         let (mode, idling) = (OutputMode::Append, Idling::default());
         let snapshots = SnapshotSettings::default();
         let (sql, delay_s, memory_bytes, beside) = (SUMS, 0, None, None);
-        Self { scene, sql, mode, delay_s, idling, memory_bytes, snapshots, beside }
+        let has_letters = false;
+        Self { scene, sql, mode, delay_s, idling, memory_bytes, snapshots, beside, has_letters }
     }
 
     async fn plan(&self) -> StreamPlan {
@@ -94,6 +97,11 @@ impl Stateful {
             branches.push(Branch { plan, sink: Box::new(OutsideSink(Arc::clone(beside))) });
         }
         query.branches = Branches::new(branches);
+        if self.has_letters {
+            let place = several::Place::new(Delivery::Transactional, 0);
+            let letters = several::Several::new(vec![place]).dead_letter_sinks_of(2);
+            query.branches = query.branches.with_dead_letters(letters);
+        }
         query.snapshots = self.snapshots;
         let delay = Some(std::time::Duration::from_secs(self.delay_s));
         query.watermarks = Watermarks::new(&[delay], Policy::Min, self.idling);
@@ -101,6 +109,31 @@ impl Stateful {
         let source = TopicSource::new(&self.scene.topic, self.scene.rows_max);
         query.sources = vec![Box::new(TopicSource { split, ..source })];
         query.run().await
+    }
+
+    /// Runs, takes one row after the other, and stops; each waits for the commit entry of the one
+    /// before.
+    async fn run_row_by_row(&self, rows: impl IntoIterator<Item = i64>) {
+        let ((stopper, stop), env) = (stop_pair(), Env::real());
+        let feeding = async {
+            for row in rows {
+                let commits = self.scene.names("commits");
+                self.scene.topic.push([row]);
+                while self.scene.names("commits") == commits {
+                    env.sleep(std::time::Duration::from_millis(1)).await;
+                }
+            }
+            stopper.stop();
+        };
+        let (outcome, ()) = tokio::join!(self.run_until(Trigger::BackToBack, stop), feeding);
+        outcome.unwrap();
+    }
+
+    /// The names of the state's files that begin with `prefix`.
+    fn state_files(&self, prefix: &str) -> Vec<String> {
+        let files = std::fs::read_dir(self.scene.directory.path().join("state")).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with(prefix)).collect()
     }
 
     fn published(&self) -> Vec<i64> {
@@ -181,6 +214,9 @@ async fn what_a_sink_lacks_is_given_again_from_the_state_log() {
         assert!(query.published().len() < 9);
         query.run(Trigger::AvailableNow).await.unwrap();
         assert_eq!(query.published(), sums(1, 10), "{delivery:?}");
+        let intent = query.scene.directory.path().join("offsets/4");
+        let intent = offset_log::Entry::decode(&std::fs::read(intent).unwrap()).unwrap();
+        assert_eq!(intent.batch_watermark_ms, 4_000, "{delivery:?}: it is logged as it was run");
     }
 }
 
@@ -261,11 +297,7 @@ async fn a_group_that_was_gone_comes_back_without_old_entries() {
 async fn a_snapshot_whose_rows_have_gone_is_in_nobodys_way() {
     let mut query = Stateful::new(10..20, Outside::which(Delivery::Transactional));
     query.scene.rows_max = 10;
-    let names = |query: &Stateful, prefix: &str| {
-        let files = std::fs::read_dir(query.scene.directory.path().join("state")).unwrap();
-        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.starts_with(prefix)).collect::<Vec<_>>()
-    };
+    let names = |query: &Stateful, prefix: &str| query.state_files(prefix);
     let (mut round, mut snapshot, mut left) = (0, None, 100);
     while left > 0 {
         let interval = snapshot.is_none().then_some(std::time::Duration::ZERO);
@@ -418,4 +450,164 @@ async fn a_sink_ahead_of_the_state_is_refused() {
     let failure = query.run(Trigger::AvailableNow).await.unwrap_err();
     assert_eq!(failure.kind(), Kind::Data);
     assert!(failure.to_string().contains("the sink has published micro-batch 5"), "{failure}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_logs_are_not_ahead_of_a_state_that_cannot_be_written() {
+    for delivery in [Delivery::Transactional, Delivery::Idempotent] {
+        // No group is complete, so nothing is published that would wait for the state.
+        let mut query = Stateful::new(10..45, Outside::which(delivery));
+        (query.scene.rows_max, query.delay_s) = (10, 1_000);
+        let ((stopper, stop), env) = (stop_pair(), Env::real());
+        let logs = || (query.scene.names("offsets"), query.scene.names("commits"));
+        let expected = || (vec![0, 1, 2, 3], vec![0, 1, 2, 3]);
+        let interfere = async {
+            while logs() != expected() {
+                env.sleep(std::time::Duration::from_millis(1)).await;
+            }
+            // The names that the next state files would have are taken.
+            for id in 0..1_000 {
+                let path = query.scene.directory.path().join(format!("state/changes-{id}"));
+                let _ = std::fs::File::options().write(true).create_new(true).open(path);
+            }
+            query.scene.topic.push([50]);
+            env.sleep(std::time::Duration::from_secs(10)).await;
+            stopper.stop();
+            std::future::pending().await
+        };
+        let outcome = tokio::select! {
+            outcome = query.run_until(Trigger::BackToBack, stop) => outcome,
+            () = interfere => unreachable!("it does not end"),
+        };
+        assert_eq!(outcome.unwrap_err().kind(), Kind::Fenced, "{delivery:?}");
+        assert_eq!(logs(), expected(), "{delivery:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_state_log_knows_as_acknowledged_is_not_given_again() {
+    let mut query = Stateful::new([], Outside::default());
+    (query.mode, query.delay_s) = (OutputMode::Update, 1_000);
+    query.run_row_by_row(10..20).await;
+    for log in ["offsets", "commits"] {
+        std::fs::remove_dir_all(query.scene.directory.path().join(log)).unwrap();
+    }
+    let before = query.scene.outside.ids();
+    assert_eq!(before, Vec::from_iter(0..10));
+    query.run(Trigger::AvailableNow).await.unwrap();
+    let again = query.scene.outside.ids().split_off(before.len());
+    assert!(again.iter().all(|id| *id > 5), "the last entries know that {again:?} are published");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_state_does_not_go_on_without_its_table_of_letters() {
+    let mut query = Stateful::new(10..100, Outside::which(Delivery::Transactional));
+    (query.scene.rows_max, query.has_letters) = (10, true);
+    *query.scene.outside.refuse.lock() = Some(4);
+    query.run(Trigger::AvailableNow).await.unwrap_err();
+    *query.scene.outside.refuse.lock() = None;
+    query.scene.outside.accepted.lock().retain(|(id, _)| *id < 4);
+    query.scene.outside.end_offsets.lock().truncate(4);
+    query.has_letters = false;
+    let refused = query.run(Trigger::AvailableNow).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Config);
+    assert!(refused.to_string().contains("'bad'"), "{refused}");
+    query.has_letters = true;
+    query.run(Trigger::AvailableNow).await.unwrap();
+    // What is finished goes on without it.
+    query.has_letters = false;
+    query.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(query.published(), sums(1, 10));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_was_in_time_is_in_time_when_it_is_given_again() {
+    // Row 900 brings the watermark to 90 s; the first row after it is compared with the one before.
+    let rows = (10..20).chain([900, 40]);
+    let mut query = Stateful::new(rows, Outside::which(Delivery::Transactional));
+    (query.scene.rows_max, query.delay_s) = (1, 1);
+    query.run(Trigger::AvailableNow).await.unwrap();
+    let published = query.published();
+    assert_eq!(published, [40, 145]);
+    let accepted = query.scene.outside.accepted.lock().clone();
+    let at = accepted.iter().position(|(_, rows)| rows.contains(&40)).unwrap();
+    let id = accepted[at].0;
+    query.scene.outside.accepted.lock().truncate(at);
+    query.scene.outside.end_offsets.lock().truncate(at);
+    for log in ["offsets", "commits"] {
+        for later in query.scene.names(log).into_iter().filter(|later| *later >= id) {
+            query.scene.remove(&format!("{log}/{later}"));
+        }
+    }
+    query.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(query.published(), published);
+}
+
+/// Runs, one row of group 2 after the other, until there is a snapshot that is not `before`; gives
+/// its name and how many rows it took.
+async fn run_until_snapshot(query: &Stateful, before: Option<&String>) -> (String, i64) {
+    let ((stopper, stop), env) = (stop_pair(), Env::real());
+    let feeding = async {
+        for rows in 1..1_000 {
+            query.scene.topic.push([20]);
+            // Long enough for a snapshot, so that the last entry does not know of it.
+            env.sleep(std::time::Duration::from_millis(50)).await;
+            let found = query.state_files("snapshot-").pop();
+            if let Some(found) = found.filter(|found| Some(found) != before) {
+                stopper.stop();
+                return (found, rows);
+            }
+        }
+        panic!("no snapshot is made after {before:?}");
+    };
+    let mut running = std::pin::pin!(query.run_until(Trigger::BackToBack, stop));
+    let found = tokio::select! {
+        outcome = &mut running => panic!("it is to go on: {outcome:?}"),
+        found = feeding => found,
+    };
+    running.await.unwrap();
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_go_on_from_a_snapshot_and_from_one_that_builds_on_it() {
+    let mut query = Stateful::new(10..40, Outside::which(Delivery::Transactional));
+    (query.scene.rows_max, query.delay_s) = (10, 1_000);
+    query.run(Trigger::AvailableNow).await.unwrap();
+    query.snapshots.interval = Some(std::time::Duration::ZERO);
+    let (first, rows) = run_until_snapshot(&query, None).await;
+    let (second, more_rows) = run_until_snapshot(&query, Some(&first)).await;
+    assert_ne!(first, second);
+    query.snapshots.interval = None;
+    // All groups are complete with this.
+    query.scene.topic.push([20_000]);
+    query.run(Trigger::AvailableNow).await.unwrap();
+    let mut expected = sums(1, 4);
+    expected[1] += (rows + more_rows) * 20;
+    expected.sort_unstable();
+    assert_eq!(query.published(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_earlier_runs_logged_counts_towards_a_snapshot() {
+    let mut query = Stateful::new(10..2_000, Outside::which(Delivery::Transactional));
+    query.delay_s = 1_000;
+    query.run(Trigger::AvailableNow).await.unwrap();
+    let state = query.scene.directory.path().join("state");
+    let bytes = std::fs::metadata(state.join(query.state_files("changes-").pop().unwrap()));
+    query.snapshots.after_bytes = bytes.unwrap().len() / 2;
+    let ((stopper, stop), env) = (stop_pair(), Env::real());
+    // One small entry more.
+    query.scene.topic.push([10]);
+    let watching = async {
+        let began = env.monotonic();
+        while query.state_files("snapshot-").is_empty() {
+            let waited = env.monotonic().saturating_sub(began);
+            assert!(waited < std::time::Duration::from_secs(30), "no snapshot is made");
+            env.sleep(std::time::Duration::from_millis(5)).await;
+        }
+        stopper.stop();
+    };
+    let (outcome, ()) = tokio::join!(query.run_until(Trigger::BackToBack, stop), watching);
+    outcome.unwrap();
 }

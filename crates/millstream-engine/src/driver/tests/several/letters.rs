@@ -9,12 +9,16 @@ use crate::state::codec;
 impl Several {
     /// The sink of the last place, which gets the offsets of letters.
     pub(super) fn dead_letter_sinks(&self) -> DeadLetterSinks {
+        self.dead_letter_sinks_of(1)
+    }
+
+    /// As [`Self::dead_letter_sinks`], for a source of so many columns.
+    pub(in crate::driver::tests) fn dead_letter_sinks_of(&self, columns: usize) -> DeadLetterSinks {
         let place = self.places.last().expect("there is a place for letters");
         let declared = Schema::new(vec![Field::new("offset", DataType::Int64, true)]);
         let layout = Layout::new(Some(&Arc::new(declared)), Form::Table).unwrap();
         let sink = DeadLetterSink { name: "bad".to_owned(), sink: self.sink(place), layout };
-        let route =
-            DecodingRoute { source_table: "input".into(), columns: 1, side_output: Some(0) };
+        let route = DecodingRoute { source_table: "input".into(), columns, side_output: Some(0) };
         let rejections = Rejections { decoding: vec![Some(route)], ..Rejections::default() };
         DeadLetterSinks::new("flow", rejections, vec![sink])
     }

@@ -1,6 +1,7 @@
 //! Queries with several sinks, crashes in between: each sink has every row of its own once and in
 //! order, whatever the others have.
 
+mod catching_up;
 mod checked;
 mod letters;
 
@@ -39,7 +40,7 @@ impl Moments {
 type Kept = Vec<(u64, Vec<i64>, EndOffsets)>;
 
 /// The outside of one sink; outlives the query.
-struct Place {
+pub(super) struct Place {
     delivery: Delivery,
     /// Micro-batches that are published together; 0 publishes each at once.
     gathered: usize,
@@ -47,7 +48,7 @@ struct Place {
 }
 
 impl Place {
-    fn new(delivery: Delivery, gathered: usize) -> Arc<Self> {
+    pub(super) fn new(delivery: Delivery, gathered: usize) -> Arc<Self> {
         Arc::new(Self { delivery, gathered, kept: Mutex::default() })
     }
 
@@ -159,7 +160,7 @@ fn expected(sink: usize, rows: i64) -> Vec<i64> {
     (0..rows).filter(keeps).collect()
 }
 
-async fn branch(query: &str, sink: Box<dyn Sink>) -> Branch {
+pub(super) async fn branch(query: &str, sink: Box<dyn Sink>) -> Branch {
     let slots = Slots::new(2);
     let context = SessionContext::new_with_config(streaming_config());
     let table = StreamTable::new("input".to_owned(), schema(), Arc::clone(&slots));
@@ -169,7 +170,7 @@ async fn branch(query: &str, sink: Box<dyn Sink>) -> Branch {
 }
 
 /// Three sinks of one query, on a checkpoint of their own.
-struct Several {
+pub(super) struct Several {
     scene: Scene,
     places: Vec<Arc<Place>>,
     /// Whether the last place is for dead letters.
@@ -178,7 +179,7 @@ struct Several {
 }
 
 impl Several {
-    fn new(places: Vec<Arc<Place>>) -> Self {
+    pub(super) fn new(places: Vec<Arc<Place>>) -> Self {
         let scene = Scene::new([], Outside::default());
         Self { scene, places, has_letters: false, moments: Arc::default() }
     }
