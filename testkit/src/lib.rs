@@ -5,6 +5,7 @@
 //!   reads records; [`proxy`] stands in front of it and cuts connections;
 //! - [`cluster`] is three brokers that replicate, each of which can be lost and whose leaders move;
 //! - [`cache`] keeps what is downloaded once;
+//! - [`disk_record`] records what a process does to files, and what a power cut leaves of them;
 //! - [`process`] starts children that end with this process; a [`program`] is one with a name, a
 //!   log and figures of what it uses;
 //! - [`wait`] waits for events, with a limit.
@@ -18,6 +19,7 @@
 pub mod admin;
 pub mod cache;
 pub mod cluster;
+pub mod disk_record;
 pub mod error;
 pub mod kafka;
 pub mod process;

@@ -75,14 +75,15 @@ impl<'a> Filed<'a> {
     }
 }
 
-fn sorted(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+/// The paths in order.
+pub fn sorted(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();
     paths
 }
 
 /// The files that the manifest of `directory` lists, found as Spark finds them; what is missing, if
 /// a reader would stop there.
-fn listed(directory: &Path) -> Result<Vec<PathBuf>, String> {
+pub fn listed(directory: &Path) -> Result<Vec<PathBuf>, String> {
     let manifest = directory.join("_spark_metadata");
     let names = fs::read_dir(&manifest).map_err(|error| error.to_string())?;
     let names = names.map(|entry| entry.expect("it can be listed").file_name());

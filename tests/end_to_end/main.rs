@@ -52,6 +52,7 @@ mod object_store;
 mod old_checkpoints;
 mod old_kafka_checkpoints;
 mod on_error;
+mod power_cuts;
 mod refused_rows;
 mod renamed;
 mod secrets;

@@ -241,7 +241,16 @@ const MODULES: &[(&str, &[&str])] = &[
     (
         "testkit",
         &[
-            "error", "process", "proxy", "wait", "admin", "program", "cache", "topics", "kafka",
+            "error",
+            "disk_record",
+            "process",
+            "proxy",
+            "wait",
+            "admin",
+            "program",
+            "cache",
+            "topics",
+            "kafka",
             "cluster",
         ],
     ),
