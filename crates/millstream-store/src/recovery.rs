@@ -18,6 +18,9 @@
 //! a sink that was promised no more. One that relies on intents has them flushed, and the driver
 //! compares what a sink has published with what is left here. Damage that a crash cannot explain is
 //! reported and left alone.
+//!
+//! Of a query with state, the state log says where it stands and what is to be run again. So the
+//! two logs may begin anywhere then, as they do after power cuts have torn the entries before.
 
 use crate::checkpoint::Checkpoint;
 use crate::codec::DecodeError;
@@ -30,7 +33,7 @@ use crate::{commit_log, layout, offset_log};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// The intent before the last one; `last_intent` starts where it ends. `None` for the first
-    /// micro-batch.
+    /// micro-batch, and for one of a query with state whose entry before was lost.
     pub previous_intent: Option<(BatchId, offset_log::Entry)>,
     /// The last intent; `None` for a new query.
     pub last_intent: Option<(BatchId, offset_log::Entry)>,
@@ -219,10 +222,11 @@ impl<'a> Logs<'a> {
     }
 
     /// What is wrong with the intent of the commit entry `id`, if a power cut can have torn it and
-    /// there is a micro-batch before to go back to.
+    /// there is a micro-batch before to go back to, or a state log that says where to go on.
     async fn torn_intent_of(&self, id: BatchId) -> Result<Option<DecodeError>, RecoverError> {
         let has_one_before = id == BatchId(0) || self.commits.first() < Some(&id);
-        if !self.may_be_torn() || !has_one_before || self.intents.binary_search(&id).is_err() {
+        let may_go_back = has_one_before || self.checkpoint.has_state();
+        if !self.may_be_torn() || !may_go_back || self.intents.binary_search(&id).is_err() {
             return Ok(None);
         }
         let entry = self.read(&layout::intent(id), offset_log::Entry::decode).await?;
@@ -316,6 +320,7 @@ impl<'a> Logs<'a> {
         if let Some(&first) = unfinished_ids.first()
             && finished.is_empty()
             && first != BatchId(0)
+            && !self.checkpoint.has_state()
         {
             return Err(self.previous_missing(first).await?);
         }

@@ -111,6 +111,40 @@ async fn a_number_that_no_query_reaches_is_refused() {
     }
 }
 
+/// The intents that are to be run again after two power cuts: the first has lost micro-batch 0,
+/// and the second has torn both entries of micro-batch 1, or the intent alone.
+async fn after_two_power_cuts(
+    has_state: bool,
+    torn_commit: &[u8],
+) -> Result<Vec<u64>, RecoverError> {
+    let _no_fork = crate::FORKING.read().await;
+    let Logs { root, checkpoint } = Logs::new().await;
+    drop(checkpoint);
+    let state = root.path().join(layout::STATE);
+    if has_state {
+        std::fs::create_dir(&state).expect("made");
+        std::fs::write(state.join(layout::STATE_MARKER), "").expect("written");
+    }
+    let location = root.path().display().to_string();
+    let checkpoint = Checkpoint::open(&location, &Env::real()).await.expect("opened");
+    let logs = Logs { root, checkpoint };
+    logs.write(&layout::intent(BatchId(1)), b"");
+    logs.write(&layout::commit(BatchId(1)), torn_commit);
+    logs.write(&layout::intent(BatchId(2)), &entry(Some(30), 0).encode());
+    let recovered = logs.recover().await?;
+    assert_eq!(recovered.last_commit, None);
+    Ok(recovered.unfinished.iter().map(|(id, _)| id.0).collect())
+}
+
+#[tokio::test]
+async fn the_logs_of_a_query_with_state_may_begin_anywhere() {
+    for torn_commit in [&b""[..], b"v1\n{}"] {
+        let again = after_two_power_cuts(true, torn_commit).await;
+        assert_eq!(again.expect("the state log says where it stands"), [2]);
+        assert!(after_two_power_cuts(false, torn_commit).await.is_err(), "nothing says where");
+    }
+}
+
 #[tokio::test]
 async fn a_query_that_has_run_is_not_given_up_for_another() {
     let _no_fork = crate::FORKING.read().await;
