@@ -112,13 +112,25 @@ impl<'a> Copies<'a> {
     /// A broker dies or stands still for a while, or leaders move.
     fn disturb(&self, alone: &Alone<'_>, fault: u64) {
         let chance = mixed(fault);
-        let topic = self.a_topic(chance);
+        // A broker that dies has seldom a request of that moment; one that stood still before has
+        // some that it never reads, and whose answers are lost.
+        let has_requests = fault.is_multiple_of(6);
+        let topic = if has_requests { self.first_topic() } else { self.a_topic(chance) };
         let lead = || self.cluster.leader(&topic, 0);
         // Now and then it is back before the others have noticed.
         let away = Duration::from_millis(500 + (chance >> 4) % 5_000);
         let leader = wait::until("a leader", wait::SOON, lead);
         match fault % 3 {
-            0 => alone.kill(leader),
+            0 => {
+                if has_requests {
+                    let before = self.topics.written(&topic);
+                    let writes = || self.topics.written(&topic) > before;
+                    wait::until_true("a flow that writes", wait::SOON, writes);
+                    alone.freeze(leader);
+                    wait::pause(Duration::from_millis(300));
+                }
+                alone.kill(leader);
+            }
             1 => alone.freeze(leader),
             _ => {
                 for next in 0..6 {
@@ -132,13 +144,22 @@ impl<'a> Copies<'a> {
         alone.restore();
     }
 
-    /// One of those that the flows need.
-    fn a_topic(&self, chance: u64) -> String {
-        let of_flow = |flow: &Flow| match &flow.output {
+    /// Those that the flows write to.
+    fn outputs(&self) -> impl Iterator<Item = String> {
+        self.flows.iter().filter_map(|flow| match &flow.output {
             Output::Topic(topic) => Some(topic.clone()),
             Output::Table => None,
-        };
-        let mut topics: Vec<String> = self.flows.iter().filter_map(of_flow).collect();
+        })
+    }
+
+    /// The one that is written to without librdkafka.
+    fn first_topic(&self) -> String {
+        self.outputs().next().expect("a flow writes to a topic")
+    }
+
+    /// One of those that the flows need.
+    fn a_topic(&self, chance: u64) -> String {
+        let mut topics: Vec<String> = self.outputs().collect();
         topics.extend([self.numbers.topic.clone(), "__transaction_state".to_owned()]);
         topics.swap_remove(chance as usize % topics.len())
     }
