@@ -55,6 +55,8 @@ pub struct Numbers<'a> {
     pub topic: String,
     /// A number as a record's value.
     text: fn(u64) -> String,
+    /// So many of the numbers before are written again with each round.
+    repeated: u64,
     produced: AtomicU64,
     stop: AtomicBool,
 }
@@ -68,7 +70,13 @@ impl<'a> Numbers<'a> {
     /// The same, with records as `text` writes them.
     pub fn written(topics: &'a Topics, topic: String, text: fn(u64) -> String) -> Self {
         topics.create(&topic, PARTITIONS as usize);
-        Self { topics, topic, text, produced: AtomicU64::new(0), stop: AtomicBool::new(false) }
+        let (produced, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { topics, topic, text, repeated: 0, produced, stop }
+    }
+
+    /// The same, but each round begins with the last `repeated` numbers of those before it.
+    pub fn repeating(self, repeated: u64) -> Self {
+        Self { repeated, ..self }
     }
 
     /// The declaration of a table `source` that reads the topic from its beginning.
@@ -93,7 +101,7 @@ impl<'a> Numbers<'a> {
 
     fn produce_with(&self, producer: &OpenProducer, count: u64) {
         let from = self.produced.fetch_add(count, Ordering::Relaxed);
-        let numbers = from..from + count;
+        let numbers = from.saturating_sub(self.repeated)..from + count;
         let record =
             |number: u64| (0..PARTITIONS).map(move |to| Record::of((self.text)(number)).to(to));
         producer.produce(&self.topic, numbers.flat_map(record));
