@@ -107,6 +107,7 @@ LAYERS = {
     "end to end: Delta": ("millstream", "end_to_end", ["delta::"]),
     "end to end: files": ("millstream", "end_to_end", ["files_exactly_once::"]),
     "end to end: several sinks": ("millstream", "end_to_end", ["several_sinks::"]),
+    "end to end: power cuts": ("millstream", "end_to_end", ["power_cuts::"]),
 }
 
 # How the names of layers begin that `--cheap` leaves out.
