@@ -243,10 +243,14 @@ impl Classified for BuilderError {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::RecordBatch;
+    use arrow::datatypes::Schema;
+    use datafusion::common::Result as DataFusionResult;
     use millstream_store::state_log::WriteSettings;
     use millstream_store::storage::Storage;
 
     use super::*;
+    use crate::state::snapshot_builder::{OperatorReplica, SnapshotBuilder};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -321,15 +325,61 @@ mod tests {
         log.close().await.unwrap();
     }
 
-    /// Makes a snapshot, of a query without operators, up to `end`.
-    async fn made(checkpoint: &Checkpoint, end: u64) -> Result<u64, Kind> {
+    /// Makes a snapshot of `replica` up to `end`, unless it is given up.
+    async fn made_of(
+        checkpoint: &Checkpoint,
+        replica: QueryReplica,
+        end: u64,
+        is_given_up: impl Fn() -> bool,
+    ) -> Result<Option<u64>, Kind> {
         let env = Env::real();
         let reader = StateReader::open(checkpoint).await.unwrap();
         let log = StateLog::start(checkpoint, &env, WriteSettings::of(checkpoint), &reader);
-        let replica = QueryReplica::new(Vec::new());
-        let made = make(checkpoint, &log, replica, BatchId(end), || false).await;
+        let made = make(checkpoint, &log, replica, BatchId(end), is_given_up).await;
         log.close().await.unwrap();
-        made.map(|made| made.unwrap().id.0).map_err(|failure| failure.kind())
+        made.map(|made| made.map(|made| made.id.0)).map_err(|failure| failure.kind())
+    }
+
+    /// Makes a snapshot, of a query without operators, up to `end`.
+    async fn made(checkpoint: &Checkpoint, end: u64) -> Result<u64, Kind> {
+        let made = made_of(checkpoint, QueryReplica::new(Vec::new()), end, || false).await;
+        made.map(|made| made.expect("it is not given up"))
+    }
+
+    /// An operator whose state is ten pieces, whatever it is given.
+    struct TenPieces(u32);
+
+    impl SnapshotBuilder for TenPieces {
+        fn apply(&mut self, _: &MicroBatchFacts, _: Vec<Vec<RecordBatch>>) -> DataFusionResult<()> {
+            Ok(())
+        }
+
+        fn next_piece(&mut self) -> DataFusionResult<Option<Vec<Vec<RecordBatch>>>> {
+            self.0 += 1;
+            let rows = RecordBatch::new_empty(Arc::new(Schema::empty()));
+            Ok((self.0 <= 10).then(|| vec![vec![rows]]))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_that_is_given_up_leaves_no_pieces() {
+        let env = Env::real();
+        let checkpoint = Checkpoint::open_in(Storage::in_memory(), &env).await.unwrap();
+        log_of(&checkpoint, 0..=2, 0).await;
+        for looks_max in [0, 1, 5, 8, 12, 100] {
+            let looks = std::cell::Cell::new(0);
+            let is_given_up = || looks.replace(looks.get() + 1) >= looks_max;
+            let parts = vec![OperatorReplica {
+                snapshot_builder: Box::new(TenPieces(0)),
+                schemas: vec![Arc::new(Schema::empty())],
+                delay_us: 0,
+            }];
+            let made = made_of(&checkpoint, QueryReplica::new(parts), 2, is_given_up).await;
+            assert_eq!(made, Ok((looks_max == 100).then_some(2)), "{looks_max}");
+            let names = checkpoint.storage().list("state").await.unwrap();
+            let pieces = names.iter().filter(|name| name.starts_with("piece-")).count();
+            assert_eq!(pieces, if looks_max == 100 { 10 } else { 0 }, "{looks_max}: {names:?}");
+        }
     }
 
     #[tokio::test]
@@ -339,6 +389,11 @@ mod tests {
         let checkpoint = new().await.unwrap();
         log_of(&checkpoint, 3..=5, 1).await;
         assert_eq!(made(&checkpoint, 5).await, Err(Kind::Data), "entries 1 and 2 are missing");
+        let checkpoint = new().await.unwrap();
+        log_of(&checkpoint, 3..=5, 3).await;
+        assert_eq!(made(&checkpoint, 6).await, Err(Kind::Data), "entry 6 is not there yet");
+        log_of(&checkpoint, 7..=8, 3).await;
+        assert_eq!(made(&checkpoint, 8).await, Err(Kind::Data), "entry 6 is missing");
         let checkpoint = new().await.unwrap();
         log_of(&checkpoint, 3..=5, 3).await;
         assert_eq!(made(&checkpoint, 5).await, Ok(5));

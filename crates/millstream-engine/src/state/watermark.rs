@@ -309,6 +309,32 @@ mod tests {
     }
 
     #[test]
+    fn an_old_row_takes_no_partition_back() {
+        let mut one = watermarks(&[Some(0)], Policy::Min);
+        let mut advance = |newest: [(u64, i64); 2], behind: &[u64]| {
+            let newest = newest.map(|(partition, s)| (Some(partition), s * SECOND_US)).into();
+            one.advance(&[newest], &[behind.to_vec()], Duration::ZERO);
+            one.next().evict_ms / 1_000
+        };
+        assert_eq!(advance([(1, 100), (2, 50)], &[2]), 50);
+        assert_eq!(advance([(1, 10), (2, 80)], &[1, 2]), 80, "partition 1 has been read to 100");
+    }
+
+    #[test]
+    fn a_source_that_comes_back_with_old_rows_takes_no_idle_watermark_back() {
+        let second = Duration::from_secs(1);
+        let idling = Idling { left_out_after: Some(10 * second), ..Idling::default() };
+        let delays = [Some(Duration::ZERO), Some(Duration::ZERO)];
+        let mut two = Watermarks::new(&delays, Policy::Min, idling);
+        two.advance(&newest(&[Some(100), Some(50)]), &[], Duration::ZERO);
+        two.advance(&newest(&[Some(108), None]), &[], 8 * second);
+        assert!(two.idle(&[], 10 * second));
+        two.advance(&newest(&[None, Some(60)]), &[], 11 * second);
+        assert!(!two.idle(&[], 12 * second));
+        assert_eq!(two.next().evict_ms, 108_000);
+    }
+
+    #[test]
     fn a_source_that_gave_no_row_since_the_start_is_left_out_too() {
         let second = Duration::from_secs(1);
         let idling = Idling { left_out_after: Some(10 * second), ..Idling::default() };

@@ -25,7 +25,7 @@ use super::*;
 use crate::api::dead_letter::{Letter, Place};
 use crate::api::settings::{Idling, Policy};
 use crate::api::sink::{Acknowledgement, Output, Published, RefusedRow, Sink};
-use crate::api::source::{RecordBatches, Split, StaticTable};
+use crate::api::source::{RecordBatches, SourcePartition, Split, StaticTable};
 use crate::plan::QueryPlan;
 use crate::plan::session::streaming_config;
 use crate::plan::stream_scan::{Slots, StreamTable};
@@ -77,6 +77,8 @@ struct TopicSource {
     end: Option<usize>,
     rows_max: usize,
     split: fn(Vec<i64>) -> Box<dyn Split>,
+    /// The partitions that it says have more rows.
+    behind: Vec<SourcePartition>,
 }
 
 struct Rows(Vec<i64>);
@@ -123,7 +125,8 @@ fn position_of(offset: &SourceOffset) -> usize {
 impl TopicSource {
     fn new(topic: &Arc<Topic>, rows_max: usize) -> Self {
         let split = |rows| Box::new(Rows(rows)) as Box<dyn Split>;
-        Self { topic: Arc::clone(topic), next: 0, end: None, rows_max, split }
+        let (topic, behind) = (Arc::clone(topic), Vec::new());
+        Self { topic, next: 0, end: None, rows_max, split, behind }
     }
 
     fn range(&self, start: usize, end: usize) -> InputBatch {
@@ -196,6 +199,10 @@ impl Source for TopicSource {
         while self.readable() <= self.next && !self.at_end() {
             self.topic.more.notified().await;
         }
+    }
+
+    fn partitions_behind(&self) -> Vec<SourcePartition> {
+        self.behind.clone()
     }
 
     fn committed(&mut self, end: &SourceOffset) {

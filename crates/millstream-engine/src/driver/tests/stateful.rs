@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use arrow::array::TimestampMicrosecondArray;
 use arrow::datatypes::TimeUnit;
 use datafusion::execution::SessionState;
+use millstream_store::state_log::{Facts, StateReader};
 
 use super::*;
 use crate::api::settings::{OutputMode, SnapshotSettings};
@@ -47,6 +48,11 @@ struct Stateful {
     snapshots: SnapshotSettings,
     /// Where all rows go as they are, by a plan without state.
     beside: Option<Arc<Outside>>,
+    /// The query of another branch with state, into the same sink as `beside`.
+    other_sql: Option<&'static str>,
+    /// The partitions that the source says have more rows.
+    behind: Vec<SourcePartition>,
+    clock: BatchClock,
     /// Whether records that cannot be decoded go to a table.
     has_letters: bool,
 }
@@ -59,13 +65,26 @@ impl Stateful {
         let (mode, idling) = (OutputMode::Append, Idling::default());
         let snapshots = SnapshotSettings::default();
         let (sql, delay_s, memory_bytes, beside) = (SUMS, 0, None, None);
-        let has_letters = false;
-        Self { scene, sql, mode, delay_s, idling, memory_bytes, snapshots, beside, has_letters }
+        let (other_sql, behind, clock, has_letters) = Default::default();
+        Self {
+            scene,
+            sql,
+            mode,
+            delay_s,
+            idling,
+            memory_bytes,
+            snapshots,
+            beside,
+            other_sql,
+            behind,
+            clock,
+            has_letters,
+        }
     }
 
-    async fn plan(&self) -> StreamPlan {
+    async fn plan(&self, sql: &str) -> StreamPlan {
         let (slots, state) = timed_input();
-        let logical = state.create_logical_plan(self.sql).await.unwrap();
+        let logical = state.create_logical_plan(sql).await.unwrap();
         let logical =
             state.analyzer().execute_and_check(logical, state.config_options(), |_, _| {}).unwrap();
         let watermark = stages::Watermarked {
@@ -89,8 +108,11 @@ impl Stateful {
     async fn run_until(&self, trigger: Trigger, stop: Stop) -> Result<Finished, Failure> {
         let mut query = self.scene.query(trigger, stop).await;
         let sink = Box::new(OutsideSink(Arc::clone(&self.scene.outside)));
-        let mut branches = vec![Branch { plan: self.plan().await, sink }];
-        if let Some(beside) = &self.beside {
+        let mut branches = vec![Branch { plan: self.plan(self.sql).await, sink }];
+        if let (Some(sql), Some(beside)) = (self.other_sql, &self.beside) {
+            let sink = Box::new(OutsideSink(Arc::clone(beside)));
+            branches.push(Branch { plan: self.plan(sql).await, sink });
+        } else if let Some(beside) = &self.beside {
             let (slots, state) = timed_input();
             let logical = state.create_logical_plan("SELECT v FROM __stream_input").await.unwrap();
             let plan = QueryPlan::new(state, logical, vec![slots]).await.unwrap().into();
@@ -102,12 +124,13 @@ impl Stateful {
             let letters = several::Several::new(vec![place]).dead_letter_sinks_of(2);
             query.branches = query.branches.with_dead_letters(letters);
         }
-        query.snapshots = self.snapshots;
+        (query.snapshots, query.batch_clock) = (self.snapshots, self.clock.clone());
         let delay = Some(std::time::Duration::from_secs(self.delay_s));
         query.watermarks = Watermarks::new(&[delay], Policy::Min, self.idling);
         let split = |rows| Box::new(Timed(rows)) as Box<dyn Split>;
         let source = TopicSource::new(&self.scene.topic, self.scene.rows_max);
-        query.sources = vec![Box::new(TopicSource { split, ..source })];
+        query.sources =
+            vec![Box::new(TopicSource { split, behind: self.behind.clone(), ..source })];
         query.run().await
     }
 
@@ -129,9 +152,45 @@ impl Stateful {
         outcome.unwrap();
     }
 
+    /// The number of the newest snapshot.
+    fn snapshot(&self) -> Option<u64> {
+        let names = self.state_files("snapshot-");
+        names.iter().map(|name| name["snapshot-".len()..].parse().unwrap()).max()
+    }
+
+    /// The facts of the state log's entries, which are read as a restart reads them.
+    async fn logged(&self) -> Vec<Facts> {
+        let location = self.scene.directory.path().to_str().unwrap();
+        let checkpoint = Checkpoint::open(location, &Env::real()).await.unwrap();
+        let mut reader = StateReader::open(&checkpoint).await.unwrap();
+        let mut logged = Vec::new();
+        while let Some(entry) = reader.next().await.unwrap() {
+            logged.push(entry.facts);
+        }
+        logged
+    }
+
+    /// Runs until `done`, which is looked at now and then.
+    async fn run_while(&self, mut goes_on: impl FnMut() -> bool) {
+        let ((stopper, stop), env) = (stop_pair(), Env::real());
+        let began = env.monotonic();
+        let watching = async {
+            while goes_on() {
+                let waited = env.monotonic().saturating_sub(began);
+                assert!(waited < std::time::Duration::from_secs(30), "it takes too long");
+                env.sleep(std::time::Duration::from_millis(5)).await;
+            }
+            stopper.stop();
+        };
+        let (outcome, ()) = tokio::join!(self.run_until(Trigger::BackToBack, stop), watching);
+        outcome.unwrap();
+    }
+
     /// The names of the state's files that begin with `prefix`.
     fn state_files(&self, prefix: &str) -> Vec<String> {
-        let files = std::fs::read_dir(self.scene.directory.path().join("state")).unwrap();
+        // The directory is made with the first file.
+        let files = std::fs::read_dir(self.scene.directory.path().join("state"));
+        let files = files.into_iter().flatten();
         let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name.starts_with(prefix)).collect()
     }
@@ -543,30 +602,30 @@ async fn a_row_that_was_in_time_is_in_time_when_it_is_given_again() {
     assert_eq!(query.published(), published);
 }
 
-/// Runs, one row of group 2 after the other, until there is a snapshot that is not `before`; gives
-/// its name and how many rows it took.
-async fn run_until_snapshot(query: &Stateful, before: Option<&String>) -> (String, i64) {
+/// Runs, one row of group 2 after the other, until there is a snapshot after `before`; gives the
+/// number of the newest and how many rows it took.
+async fn run_until_snapshot(query: &Stateful, before: Option<u64>) -> (Option<u64>, i64) {
     let ((stopper, stop), env) = (stop_pair(), Env::real());
     let feeding = async {
         for rows in 1..1_000 {
             query.scene.topic.push([20]);
             // Long enough for a snapshot, so that the last entry does not know of it.
             env.sleep(std::time::Duration::from_millis(50)).await;
-            let found = query.state_files("snapshot-").pop();
-            if let Some(found) = found.filter(|found| Some(found) != before) {
+            if query.snapshot() > before {
                 stopper.stop();
-                return (found, rows);
+                return rows;
             }
         }
         panic!("no snapshot is made after {before:?}");
     };
     let mut running = std::pin::pin!(query.run_until(Trigger::BackToBack, stop));
-    let found = tokio::select! {
+    let rows = tokio::select! {
         outcome = &mut running => panic!("it is to go on: {outcome:?}"),
-        found = feeding => found,
+        rows = feeding => rows,
     };
     running.await.unwrap();
-    found
+    // Another may have been made until the query had stopped.
+    (query.snapshot(), rows)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -576,8 +635,8 @@ async fn groups_go_on_from_a_snapshot_and_from_one_that_builds_on_it() {
     query.run(Trigger::AvailableNow).await.unwrap();
     query.snapshots.interval = Some(std::time::Duration::ZERO);
     let (first, rows) = run_until_snapshot(&query, None).await;
-    let (second, more_rows) = run_until_snapshot(&query, Some(&first)).await;
-    assert_ne!(first, second);
+    let (second, more_rows) = run_until_snapshot(&query, first).await;
+    assert!(second > first);
     query.snapshots.interval = None;
     // All groups are complete with this.
     query.scene.topic.push([20_000]);
@@ -596,18 +655,135 @@ async fn what_earlier_runs_logged_counts_towards_a_snapshot() {
     let state = query.scene.directory.path().join("state");
     let bytes = std::fs::metadata(state.join(query.state_files("changes-").pop().unwrap()));
     query.snapshots.after_bytes = bytes.unwrap().len() / 2;
-    let ((stopper, stop), env) = (stop_pair(), Env::real());
     // One small entry more.
     query.scene.topic.push([10]);
-    let watching = async {
-        let began = env.monotonic();
-        while query.state_files("snapshot-").is_empty() {
-            let waited = env.monotonic().saturating_sub(began);
-            assert!(waited < std::time::Duration::from_secs(30), "no snapshot is made");
-            env.sleep(std::time::Duration::from_millis(5)).await;
+    query.run_while(|| query.state_files("snapshot-").is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_entry_is_noticed_where_it_is_needed_and_only_there() {
+    for is_needed in [false, true] {
+        let mut query = Stateful::new(10..20, Outside::which(Delivery::Transactional));
+        query.delay_s = if is_needed { 1_000 } else { 0 };
+        for round in 1..6 {
+            query.run(Trigger::AvailableNow).await.unwrap();
+            query.scene.topic.push(round * 100..round * 100 + 10);
         }
-        stopper.stop();
-    };
-    let (outcome, ()) = tokio::join!(query.run_until(Trigger::BackToBack, stop), watching);
-    outcome.unwrap();
+        let number = |name: &String| name["changes-".len()..].parse::<u64>().unwrap();
+        let mut files = query.state_files("changes-");
+        files.sort_unstable_by_key(number);
+        assert!(files.len() >= 5, "{files:?}");
+        std::fs::remove_file(query.scene.directory.path().join("state").join(&files[2])).unwrap();
+        let outcome = query.run(Trigger::AvailableNow).await;
+        assert_eq!(
+            outcome.map(drop).map_err(|failure| failure.kind()).err(),
+            is_needed.then_some(Kind::Data)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_restart_no_other_rows_are_late() {
+    // Row 900 brings the watermark to 89 s; the first row after it is compared with the one before.
+    let mut query = Stateful::new([900], Outside::which(Delivery::Transactional));
+    query.delay_s = 1;
+    query.run(Trigger::AvailableNow).await.unwrap();
+    query.scene.topic.push([40]);
+    query.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(query.published(), [40]);
+    query.scene.topic.push([50]);
+    query.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(query.published(), [40], "that row is late");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_computed_again_has_its_own_time() {
+    let query = Stateful::new(10..20, Outside::which(Delivery::Transactional));
+    query.run(Trigger::AvailableNow).await.unwrap();
+    query.clock.set(0);
+    let again = query.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(again.micro_batches, 0);
+    let last = query.logged().await.pop().unwrap();
+    assert_eq!(query.clock.us(), last.batch_time_ms * 1_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_are_needed_until_the_rows_that_follow_from_them_are_acknowledged() {
+    let query = Stateful::new(10..20, Outside::which(Delivery::Transactional));
+    query.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(query.scene.outside.accepted.lock().last().unwrap().0, 1, "the group is closed");
+    // The sink has lost that, and gets it again in the next run.
+    query.scene.outside.accepted.lock().retain(|(id, _)| *id < 1);
+    query.scene.outside.end_offsets.lock().truncate(1);
+    query.scene.remove("commits/1");
+    query.scene.remove("offsets/1");
+    let release = Arc::new(Notify::new());
+    *query.scene.outside.hold.lock() = Some((1, Arc::clone(&release)));
+    let is_held = || query.scene.outside.ids().contains(&1);
+    let mut pushed = false;
+    query
+        .run_while(|| {
+            if is_held() && !pushed {
+                query.scene.topic.push([200]);
+                pushed = true;
+            }
+            // Micro-batch 3 publishes group 20.
+            let goes_on = !query.scene.outside.ids().contains(&3);
+            if !goes_on {
+                release.notify_one();
+            }
+            goes_on
+        })
+        .await;
+    let needs: Vec<u64> = query.logged().await.iter().map(|facts| facts.needs).collect();
+    assert_eq!(needs, [0, 0, 0, 0], "micro-batch 1 follows from entry 0");
+
+    // When it is acknowledged, entry 0 is not needed any more.
+    let query = Stateful::new([10], Outside::which(Delivery::Transactional));
+    let mut pushed = false;
+    query
+        .run_while(|| {
+            let commits = query.scene.names("commits");
+            if commits == [0, 1] && !pushed {
+                query.scene.topic.push([200]);
+                pushed = true;
+            }
+            commits != [0, 1, 2, 3]
+        })
+        .await;
+    let logged = query.logged().await;
+    assert_eq!(logged[3].needs, 2, "{logged:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_snapshot_has_is_not_needed_of_the_entries() {
+    let mut query = Stateful::new(10..40, Outside::which(Delivery::Transactional));
+    query.delay_s = 1_000;
+    query.snapshots.interval = Some(std::time::Duration::ZERO);
+    run_until_snapshot(&query, None).await;
+    query.snapshots.interval = None;
+    query.scene.topic.push([20]);
+    query.run(Trigger::AvailableNow).await.unwrap();
+    let last = query.logged().await.pop().unwrap();
+    assert_eq!(Some(last.needs), query.snapshot().map(|snapshot| snapshot + 1));
+    assert_eq!(last.seen_ms, [Some(-997_000)], "where the source stands");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_operators_the_one_that_needs_most_counts() {
+    let mut query = Stateful::new(10..100, Outside::which(Delivery::Transactional));
+    query.beside = Some(Arc::new(Outside::which(Delivery::Transactional)));
+    query.other_sql = Some("SELECT DISTINCT v AS s FROM __stream_input");
+    query.scene.rows_max = 10;
+    query.run(Trigger::AvailableNow).await.unwrap();
+    let logged = query.logged().await;
+    assert!(logged.len() > 5 && logged.iter().all(|facts| facts.needs == 0), "{logged:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_with_a_partition_behind_moves_no_watermark() {
+    let mut query = Stateful::new(10..100, Outside::default());
+    query.behind = vec![3];
+    query.run(Trigger::AvailableNow).await.unwrap();
+    assert_eq!(query.published(), [0; 0], "nothing is known of partition 3 but that it has rows");
 }
