@@ -126,10 +126,7 @@ impl Opening {
     /// Reads the record of what was published last. Blocks. To be called when all ids are taken
     /// over. `has_topic` says that the record's topic is there.
     pub fn published(&self, has_topic: bool) -> Result<Option<Published>, NotOpened> {
-        // A query that changed between librdkafka and the protocol client left a record in each
-        // place.
-        let records = [self.record_of_group()?, self.record_of_topic(has_topic)?];
-        Ok(records.into_iter().flatten().max_by_key(|published| published.batch_id))
+        Ok(newest([self.record_of_group()?, self.record_of_topic(has_topic)?]))
     }
 
     fn record_of_group(&self) -> Result<Option<Published>, NotOpened> {
@@ -197,6 +194,12 @@ impl Groups {
     }
 }
 
+/// The record that counts. A query that changed between librdkafka and the protocol client left one
+/// in each place.
+fn newest(records: [Option<Published>; 2]) -> Option<Published> {
+    records.into_iter().flatten().max_by_key(|published| published.batch_id)
+}
+
 enum Unread {
     NotOpened(NotOpened),
     NotARecord(NotARecord),
@@ -231,4 +234,20 @@ pub fn is_not_allowed(code: RDKafkaErrorCode) -> bool {
             | RDKafkaErrorCode::UnsupportedVersion
             | RDKafkaErrorCode::UnsupportedFeature
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_engine::api::sink::BatchId;
+
+    use super::*;
+
+    #[test]
+    fn of_two_records_the_newer_counts() {
+        let record = |id| Some(Published { batch_id: BatchId(id), end_offsets: None });
+        for records in [[record(7), record(9)], [record(9), record(7)], [None, record(9)]] {
+            assert_eq!(newest(records), record(9));
+        }
+        assert_eq!(newest([None, None]), None);
+    }
 }

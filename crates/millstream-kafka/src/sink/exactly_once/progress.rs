@@ -285,6 +285,9 @@ mod tests {
             Ok::<_, NotARecord>(Some(committed(id, &long, piece)))
         };
         assert!(decode(torn).unwrap_err().to_string().contains("piece 1"));
+        let turned = |piece: usize| Ok::<_, NotARecord>(Some(committed(9, &long, 1 - piece)));
+        let error = decode(turned).unwrap_err();
+        assert!(error.to_string().contains("is not piece 0"), "{error}");
     }
 
     /// A record of progress, as a text of a topic and as pieces of metadata, one a line.

@@ -163,15 +163,25 @@ impl LastRecords {
     pub fn last_of(&self, topic: &str) -> Result<Option<String>, KafkaError> {
         let consumer = &self.consumer;
         let (first, end) = consumer.fetch_watermarks(topic, PARTITION, ATTEMPT)?;
-        let mut look_back = LOOK_BACK;
-        loop {
-            let from = first.max(end.saturating_sub(look_back));
-            let last = last_from(consumer, topic, from)?;
-            if last.is_some() || from == first {
-                return Ok(last);
-            }
-            look_back = look_back.saturating_mul(LOOK_BACK);
+        looked_back(first, end, |from| last_from(consumer, topic, from))
+    }
+}
+
+/// What `last_from` finds from an offset on, for offsets further and further before `end`, until it
+/// finds something or has begun at `first`.
+fn looked_back<T, E>(
+    first: i64,
+    end: i64,
+    mut last_from: impl FnMut(i64) -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
+    let mut look_back = LOOK_BACK;
+    loop {
+        let from = first.max(end.saturating_sub(look_back));
+        let last = last_from(from)?;
+        if last.is_some() || from == first {
+            return Ok(last);
         }
+        look_back = look_back.saturating_mul(LOOK_BACK);
     }
 }
 
@@ -217,4 +227,31 @@ fn is_refused(code: RDKafkaErrorCode) -> bool {
             | RDKafkaErrorCode::InvalidReplicationFactor
             | RDKafkaErrorCode::InvalidConfig
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The offset that is found of a topic with these ends and one record at `record`, and where
+    /// reading began each time.
+    fn found(first: i64, end: i64, record: Option<i64>) -> (Option<i64>, Vec<i64>) {
+        let mut begun = Vec::new();
+        let last_from = |from| {
+            assert!(begun.len() < 20, "it is looked for without end");
+            begun.push(from);
+            Ok::<_, KafkaError>(record.filter(|record| *record >= from))
+        };
+        let last = looked_back(first, end, last_from).unwrap();
+        (last, begun)
+    }
+
+    #[test]
+    fn a_record_is_looked_for_near_the_end_and_then_further_back() {
+        assert_eq!(found(0, 0, None), (None, vec![0]), "an empty topic");
+        assert_eq!(found(0, 2, Some(0)), (Some(0), vec![0]));
+        assert_eq!(found(0, 1_000, Some(998)), (Some(998), vec![936]));
+        assert_eq!(found(0, 10_000, Some(9_000)), (Some(9_000), vec![9_936, 5_904]));
+        assert_eq!(found(100, 10_000, None), (None, vec![9_936, 5_904, 100]));
+    }
 }

@@ -216,11 +216,13 @@ impl Ending {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{ArrayRef, RecordBatch, StringArray};
     use millstream_engine::api::sink::SourceOffset;
     use parking_lot::Mutex;
     use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::sink::columns::SinkColumns;
 
     /// What the brokers were asked for, by number of the last micro-batch of a transaction.
     #[derive(Default)]
@@ -262,6 +264,20 @@ mod tests {
         fn abort(&mut self) {
             self.brokers.aborted.lock().push(self.open);
         }
+    }
+
+    #[test]
+    fn a_transaction_of_several_micro_batches_has_the_rows_of_all() {
+        let content = |id, values: &[&str]| {
+            let values: ArrayRef = Arc::new(StringArray::from(values.to_vec()));
+            let rows = RecordBatch::try_from_iter([("value", values)]).unwrap();
+            let rows = SinkColumns::find(&rows.schema(), true).unwrap().of(&rows).unwrap();
+            Content { batch_id: BatchId(id), rows: vec![rows], end_offsets: end_offsets(id) }
+        };
+        let mut all = content(3, &["a", "b"]);
+        all.append(content(4, &["c"]));
+        assert_eq!((all.batch_id, all.row_count()), (BatchId(4), 3));
+        assert_eq!(all.end_offsets, end_offsets(4));
     }
 
     type Done = oneshot::Receiver<Result<i64, Failure>>;

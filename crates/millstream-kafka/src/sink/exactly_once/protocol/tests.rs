@@ -6,8 +6,10 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+use futures::future::BoxFuture;
 use millstream_engine::api::contact::Contacts;
 use millstream_engine::api::sink::{BatchId, EndOffsets};
+use millstream_store::env::{Clock, SeededRng};
 use parking_lot::Mutex;
 
 use super::*;
@@ -360,4 +362,31 @@ fn who_is_turned_away_was_replaced_or_came_too_late() {
         let error = client.explain("its rows", &refused(code));
         assert!(matches!(error, SinkError::TimedOut { .. }), "{error}");
     }
+}
+
+/// The machine's clock, an hour ahead.
+struct Ahead(Env);
+
+impl Clock for Ahead {
+    fn now_us(&self) -> i64 {
+        self.0.now_us()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic() + Duration::from_secs(3_600)
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.0.sleep(duration)
+    }
+}
+
+#[test]
+fn the_time_of_a_transaction_begins_when_it_is_filled() {
+    let broker = Broker::start();
+    let mut client = broker.client();
+    client.env = Env::new(Arc::new(Ahead(Env::real())), Arc::new(SeededRng::new(1)));
+    // NOT_ENOUGH_REPLICAS, after which it is looked whether there is time left.
+    broker.asked.lock().codes.push_back(("a".to_owned(), 19));
+    client.fill(&content(&[("a", 0, "first")])).unwrap();
 }
