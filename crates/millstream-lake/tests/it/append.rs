@@ -124,6 +124,27 @@ fn a_store_that_stays_away_is_reported() {
 }
 
 #[test]
+fn what_another_attempt_cannot_change_is_not_tried_again() {
+    let world = World::new();
+    let (store, control) = world.proxied();
+    let table = create(&store, &[]);
+    let files = written(&table, &rows(0, 10));
+    control.decide(|kind, _| if kind == "put" { Fate::Forbidden } else { Fate::Pass });
+    control.counted();
+    table.append(&of_query("q", 0, &files, 0)).expect_err("it is forbidden");
+    assert_eq!(control.counted()["put"], 1);
+}
+
+#[test]
+fn what_others_have_published_for_a_query_is_known_when_it_asks() {
+    let world = World::new();
+    let ours = create(&world.store(), &[]);
+    let theirs = Table::open(&world.store()).expect("the table");
+    append(&theirs, "q", 5, &rows(0, 1)).expect("published");
+    assert_eq!(ours.last_published("q").expect("readable"), Some(5));
+}
+
+#[test]
 fn a_second_process_for_the_same_query_is_stopped() {
     let world = World::new();
     let ours = create(&world.store(), &[]);
@@ -205,6 +226,29 @@ fn columns_are_added_behind_what_others_have_committed() {
     assert_eq!(ours.version(), 2);
     let columns = Table::open(&world.store()).expect("the table").schema().expect("columns");
     assert!(columns.field_with_name("more").is_ok());
+}
+
+#[test]
+fn a_table_that_was_deleted_or_put_back_on_the_disk_gets_no_other_version() {
+    for (is_put_back, words) in [(false, "no table that can be read"), (true, "ends at version 1")]
+    {
+        let world = World::new();
+        let table = create(&world.store(), &[]);
+        append(&table, "q", 0, &rows(0, 1)).expect("published");
+        append(&table, "q", 1, &rows(1, 1)).expect("published");
+        let files = written(&table, &rows(2, 1));
+        let log = world.directory.path().join("a table/_delta_log");
+        let last = log.join("00000000000000000002.json");
+        if is_put_back {
+            std::fs::remove_file(&last).expect("deleted");
+        } else {
+            std::fs::remove_dir_all(&log).expect("deleted");
+        }
+        let error = table.append(&of_query("q", 2, &files, 2)).expect_err("the version is gone");
+        assert!(matches!(error, TableError::Gone { version: 2, .. }), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(!log.join("00000000000000000003.json").exists());
+    }
 }
 
 #[test]

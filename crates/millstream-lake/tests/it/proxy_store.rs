@@ -27,6 +27,8 @@ pub enum Fate {
     RepeatedByTheClient,
     /// It is told that the name is taken, and nothing can be read under the name.
     NameTakenByNothing,
+    /// The store does not let this user do it.
+    Forbidden,
 }
 
 type Decide = Box<dyn FnMut(&str, &str) -> Fate + Send>;
@@ -94,6 +96,10 @@ async fn answered<T>(
         Fate::AnswerLost => request.await.and(Err(lost())),
         Fate::RepeatedByTheClient => request.await.and(Err(taken(path))),
         Fate::NameTakenByNothing => Err(taken(path)),
+        Fate::Forbidden => Err(Error::PermissionDenied {
+            path: path.to_string(),
+            source: "this user may not write".into(),
+        }),
     }
 }
 
