@@ -163,4 +163,16 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_record_under_the_number_of_another_entry_is_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let records = Records::open(directory.path().join("commits")).unwrap();
+        let entry = Entry { number: 7, is_compact: false };
+        let record = Record::new(entry, BatchId(3), &EndOffsets::default(), Vec::new());
+        records.put(&record, "0badcafe").unwrap();
+        assert!(records.last().is_ok());
+        fs::rename(records.path().join("7"), records.path().join("8")).unwrap();
+        assert!(records.last().is_err());
+    }
 }

@@ -10,12 +10,18 @@ struct Commits {
     fails: bool,
 }
 
+/// Counts rows; cannot write [`UNWRITABLE`] at a time.
 struct Counting(usize);
+
+const UNWRITABLE: usize = 13;
 
 impl RowWriter for Counting {
     type File = usize;
 
     fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
+        if rows.num_rows() == UNWRITABLE {
+            return Err(CommitError::WriterEnded.into());
+        }
         self.0 += rows.num_rows();
         Ok(())
     }
@@ -68,6 +74,28 @@ async fn nothing_is_committed_after_a_commit_that_failed() {
         assert!(acknowledgement.accepted().await.is_err(), "{id}");
     }
     assert_eq!(*commits.asked.lock(), [(0, 1)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_cannot_be_written_are_in_no_commit() {
+    let commits = Arc::new(Commits::default());
+    let mut gather = Gather::start(Arc::clone(&commits), AT_ONCE, &Env::real());
+    let unwritable = rows(i64::try_from(UNWRITABLE).expect("small"));
+    let acknowledgement = gather.publish(output(0, vec![rows(1), unwritable])).await;
+    assert!(acknowledgement.accepted().await.is_err());
+    assert_eq!(*commits.asked.lock(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flush_with_nothing_gathered_commits_nothing() {
+    let commits = Arc::new(Commits::default());
+    let mut gather = Gather::start(Arc::clone(&commits), AT_ONCE, &Env::real());
+    for id in 0..3 {
+        gather.flush().await;
+        let acknowledgement = gather.publish(output(id, vec![rows(1)])).await;
+        acknowledgement.accepted().await.expect("committed");
+    }
+    assert_eq!(*commits.asked.lock(), [(0, 1), (1, 1), (2, 1)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

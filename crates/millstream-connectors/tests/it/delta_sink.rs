@@ -80,6 +80,37 @@ async fn a_table_that_was_deleted_is_not_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_was_replaced_is_not_written_to() {
+    let base = tempfile::tempdir().unwrap();
+    let (schema, env) = (numbers(0..0).schema(), Env::real());
+    let checkpoint = Checkpoint::open_in(Storage::in_memory(), &env).await.unwrap();
+    let mut sink = sink_of(base.path(), &schema, Some(&checkpoint));
+    sink.open().await.unwrap();
+    sink.close().await.unwrap();
+    std::fs::remove_dir_all(base.path().join("out")).unwrap();
+    let mut other = sink_of(base.path(), &schema, None);
+    other.open().await.unwrap();
+    other.close().await.unwrap();
+    let failure = sink_of(base.path(), &schema, Some(&checkpoint)).open().await.unwrap_err();
+    assert_eq!(failure.kind(), Kind::Data, "{failure}");
+    assert!(failure.to_string().contains("another table"), "{failure}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_with_other_partitions_is_refused() {
+    let base = tempfile::tempdir().unwrap();
+    let schema: SchemaRef = Arc::new(Schema::new(vec![column("n"), column("day")]));
+    let mut sink = sink_of(base.path(), &schema, None);
+    sink.open().await.unwrap();
+    sink.close().await.unwrap();
+    let options = table(None, &[("path", "out"), ("partitionBy", "day")]);
+    let context = context(base.path());
+    let mut other = connector("delta", base.path()).sink(&options, &schema, &context).unwrap();
+    let failure = other.open().await.unwrap_err();
+    assert!(failure.to_string().contains("partitioned by day"), "{failure}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn columns_that_the_table_lacks_are_added_where_that_is_wanted() {
     let base = tempfile::tempdir().unwrap();
     let mut sink = sink_of(base.path(), &numbers(0..0).schema(), None);

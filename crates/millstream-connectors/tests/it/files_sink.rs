@@ -301,7 +301,11 @@ async fn a_directory_of_an_earlier_version_goes_on() {
 async fn entries_that_are_superseded_go() {
     let base = tempfile::tempdir().unwrap();
     let manifest = base.path().join("out/_spark_metadata");
-    let keep = [("commitInterval", "0"), ("fileSink.log.deletion", "false")];
+    let keep = [
+        ("commitInterval", "0"),
+        ("fileSink.log.deletion", "false"),
+        ("fileSink.log.cleanupDelay", "0s"),
+    ];
     let (mut sink, _) = opened_with(base.path(), &keep).await;
     for batch_id in 0..25 {
         let number = i64::try_from(batch_id).unwrap();
@@ -362,6 +366,48 @@ async fn a_directory_belongs_to_one_query() {
     let error = other().open().await.unwrap_err();
     assert_eq!(error.kind(), Kind::Config);
     assert!(error.to_string().contains("was written by the query 11111111-"), "{error}");
+}
+
+#[tokio::test]
+async fn a_directory_that_lost_its_record_still_belongs_to_its_query() {
+    let base = tempfile::tempdir().unwrap();
+    let own = base.path().join("out/_millstream");
+    let (mut sink, _) = opened(base.path()).await;
+    publish(&mut sink, output(0, vec![numbers(0..1)])).await;
+    drop(sink);
+    fs::remove_file(own.join("commits/0")).unwrap();
+    let context = context_of(base.path(), "22222222-2222-4222-8222-222222222222");
+    let schema = numbers(0..0).schema();
+    let mut other = connector("json", base.path()).sink(&out_table(), &schema, &context).unwrap();
+    assert_eq!(other.open().await.unwrap_err().kind(), Kind::Config);
+    assert!(fs::read_to_string(own.join("query_id")).unwrap().starts_with("11111111-"));
+}
+
+#[tokio::test]
+async fn an_entry_of_another_program_leaves_its_number_without_a_record() {
+    for entry in ["1", "1.compact"] {
+        let base = tempfile::tempdir().unwrap();
+        let out = base.path().join("out");
+        let (mut sink, _) = opened(base.path()).await;
+        publish(&mut sink, output(0, vec![numbers(0..1)])).await;
+        fs::write(out.join("_spark_metadata").join(entry), "v1").unwrap();
+        let acknowledgement = sink.publish(output(1, vec![numbers(1..2)])).await.unwrap();
+        assert_eq!(acknowledgement.accepted().await.unwrap_err().kind(), Kind::Fenced, "{entry}");
+        assert_eq!(names(&out.join("_millstream/commits")), ["0"], "{entry}");
+    }
+}
+
+#[tokio::test]
+async fn pieces_of_a_micro_batch_that_does_not_come_leave_no_files() {
+    let base = tempfile::tempdir().unwrap();
+    let (mut sink, _) = opened(base.path()).await;
+    publish(&mut sink, output(0, vec![numbers(0..1)])).await;
+    sink.piece_writer().unwrap().write(0, numbers(1..5)).await.unwrap();
+    sink.close().await.unwrap();
+    drop(sink);
+    let names = names(&base.path().join("out"));
+    assert!(!names.iter().any(|name| name.starts_with('.')), "{names:?}");
+    assert_eq!(numbers_in(base.path()).await, ["0"]);
 }
 
 #[tokio::test]
