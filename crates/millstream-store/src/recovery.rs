@@ -487,3 +487,91 @@ impl<'a> Logs<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::env::Env;
+    use crate::offset::SourceOffset;
+    use crate::storage::Durability;
+    use crate::storage::testing::WatchedDisk;
+
+    fn intent(end: u64) -> Vec<u8> {
+        let offsets = vec![Some(SourceOffset::new(end.to_string()))];
+        let (batch_watermark_ms, batch_timestamp_ms) = (0, 1);
+        let conf = offset_log::default_conf();
+        offset_log::Entry { batch_watermark_ms, batch_timestamp_ms, conf, offsets }.encode()
+    }
+
+    /// A checkpoint in a directory with these files, whose disk tells `watch` what it is asked.
+    async fn checkpoint(
+        directory: &Path,
+        files: &[(&str, Vec<u8>)],
+        watch: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Checkpoint {
+        let (disk, env) = (Arc::new(WatchedDisk::new(watch)), Env::real());
+        let storage = Storage::local_on(disk, directory.to_owned(), &env);
+        let checkpoint = Checkpoint::open_in(storage, &env).await.unwrap();
+        for (name, bytes) in files {
+            let file = directory.join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, bytes).unwrap();
+        }
+        checkpoint
+    }
+
+    fn commit() -> Vec<u8> {
+        commit_log::Entry::default().encode()
+    }
+
+    #[tokio::test]
+    async fn what_another_process_has_purged_is_no_loss() {
+        for goes_on in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            let next = directory.path().join("commits/5");
+            // Between the listings of the two logs.
+            let watch = move |what: &str| {
+                if what == "list offsets" && goes_on {
+                    // The logs are listed when the checkpoint is opened, too: not made yet then.
+                    let _ = std::fs::write(&next, commit());
+                }
+            };
+            let files =
+                [("commits/4", commit()), ("offsets/5", intent(5)), ("offsets/6", intent(6))];
+            let checkpoint = checkpoint(directory.path(), &files, watch).await;
+            match (checkpoint.recover().await.unwrap_err(), goes_on) {
+                (RecoverError::Purged { .. }, true)
+                | (RecoverError::PreviousMissing { .. }, false) => {}
+                (refused, _) => panic!("{goes_on}: {refused}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_torn_intent_with_others_behind_it_is_not_to_be_deleted() {
+        let files =
+            [("commits/4", commit()), ("offsets/4", b"v1".to_vec()), ("offsets/5", intent(5))];
+        let directory = tempfile::tempdir().unwrap();
+        let checkpoint = checkpoint(directory.path(), &files, |_| {}).await;
+        let refused = checkpoint.recover().await.unwrap_err().to_string();
+        assert!(refused.contains("offsets/4") && refused.contains("a new checkpoint"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_no_whole_intent_is_moved_aside() {
+        let (env, storage) = (Env::real(), Storage::in_memory());
+        let checkpoint = Checkpoint::open_in(storage.clone(), &env).await.unwrap();
+        let files =
+            [("commits/0", commit()), ("offsets/0", intent(0)), ("offsets/1", b"v1".to_vec())];
+        for (name, bytes) in files {
+            storage.put_if_absent(name, bytes, Durability::Power).await.unwrap();
+        }
+        let recovered = checkpoint.recover().await.unwrap();
+        assert_eq!(recovered.last_intent.map(|(id, _)| id), Some(BatchId(0)));
+        let names = storage.list(layout::OFFSETS).await.unwrap();
+        assert_eq!(layout::batch_ids(&names), [BatchId(0)], "{names:?}");
+    }
+}

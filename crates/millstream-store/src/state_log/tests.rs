@@ -1,5 +1,8 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::file::{DecodeError, Encoder, decode};
@@ -10,6 +13,7 @@ use crate::error::{Classified, Kind};
 use crate::layout;
 use crate::offset::SourceOffset;
 use crate::storage::Storage;
+use crate::storage::testing::WatchedDisk;
 
 fn entry(id: u64, sections: Vec<Vec<u8>>) -> Entry {
     let ends = vec![Some(SourceOffset::new(format!("{{\"at\":{id}}}"))), None];
@@ -249,6 +253,41 @@ async fn files_stay_while_they_are_read() {
     log.close().await.unwrap();
     let mut reader = StateReader::beside_a_writer(&checkpoint).await.unwrap();
     assert_eq!(ids(&mut reader).await, [100]);
+}
+
+#[tokio::test]
+async fn who_is_to_read_waits_while_files_are_deleted() {
+    let (directory, env) = (tempfile::tempdir().unwrap(), Env::real());
+    // Nothing is deleted before this end of the channel is dropped.
+    let (closed, gate) = std::sync::mpsc::channel::<()>();
+    let (gate, deleted) = (Mutex::new(gate), Arc::new(AtomicBool::new(false)));
+    let begun = Arc::clone(&deleted);
+    let disk = WatchedDisk::new(move |what| {
+        if what.starts_with("delete changes-") {
+            begun.store(true, Ordering::Relaxed);
+            let _ = gate.lock().recv();
+        }
+    });
+    let storage = Storage::local_on(Arc::new(disk), directory.path().to_owned(), &env);
+    let checkpoint = Checkpoint::open_in(storage, &env).await.unwrap();
+    let reader = StateReader::open(&checkpoint).await.unwrap();
+    let log = StateLog::start(&checkpoint, &env, settings(0), &reader);
+    for id in 0..=50 {
+        append(&log, id, if id == 50 { 50 } else { 0 }).await.written().await.unwrap();
+    }
+    while !deleted.load(Ordering::Relaxed) {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    tokio::select! {
+        _ = log.keep_files() => panic!("files are being deleted"),
+        () = env.sleep(Duration::from_millis(100)) => {}
+    }
+    drop(closed);
+    let kept = log.keep_files().await;
+    let mut reader = StateReader::beside_a_writer(&checkpoint).await.unwrap();
+    assert_eq!(ids(&mut reader).await, [50]);
+    drop(kept);
+    log.close().await.unwrap();
 }
 
 #[tokio::test]

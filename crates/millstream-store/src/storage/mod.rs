@@ -9,6 +9,8 @@ mod local;
 mod location;
 mod object;
 mod rename;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

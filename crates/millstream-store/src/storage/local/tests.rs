@@ -1,4 +1,4 @@
-use super::super::disk::DiskLock;
+use super::super::testing::WatchedDisk;
 use super::*;
 
 fn directory() -> (tempfile::TempDir, Directory) {
@@ -109,93 +109,23 @@ fn what_is_no_file_is_not_read() {
     assert!(error.to_string().contains("it is no file"), "{error}");
 }
 
-const REAL: RealDisk = RealDisk::PRIVATE;
-
-/// What a disk was asked to do with the files of a test, in order.
+/// What a disk was asked to do, in order, but for what reads.
 type Asked = Arc<Mutex<Vec<String>>>;
 
-/// The machine's own disk, which notes when content and names are flushed and files get their
-/// names.
-struct NotingDisk(Asked);
-
-struct NotingFile(Asked, Box<dyn DiskFile>);
-
-impl NotingDisk {
-    fn note(&self, what: &str, path: &Path) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        self.0.lock().push(format!("{what} {name}"));
-    }
-}
-
-impl Disk for NotingDisk {
-    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(NotingFile(Arc::clone(&self.0), REAL.create(path)?)))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(NotingFile(Arc::clone(&self.0), REAL.open(path)?)))
-    }
-
-    fn rename_if_absent(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.note("name", to);
-        REAL.rename_if_absent(from, to)
-    }
-
-    fn flush_names(&self, directory: &Path) -> io::Result<()> {
-        self.note("flush names in", directory);
-        REAL.flush_names(directory)
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        REAL.create_directory(path)
-    }
-
-    fn is_directory(&self, path: &Path) -> bool {
-        REAL.is_directory(path)
-    }
-
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        REAL.read(path)
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        REAL.list(directory)
-    }
-
-    fn delete(&self, path: &Path) -> io::Result<()> {
-        REAL.delete(path)
-    }
-
-    fn lock(&self, path: &Path, holder: &str) -> io::Result<DiskLock> {
-        REAL.lock(path, holder)
-    }
-}
-
-impl DiskFile for NotingFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.lock().push("write".to_owned());
-        self.1.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.lock().push("flush".to_owned());
-        self.1.flush()
-    }
-
-    fn has_one_name(&self) -> bool {
-        self.1.has_one_name()
-    }
-
-    fn empty(&mut self) -> io::Result<()> {
-        self.1.empty()
-    }
+/// A disk that notes what it is asked to do.
+fn noting_disk(asked: &Asked) -> Arc<WatchedDisk> {
+    let asked = Arc::clone(asked);
+    Arc::new(WatchedDisk::new(move |what| {
+        if !what.starts_with("list") {
+            asked.lock().push(what.to_owned());
+        }
+    }))
 }
 
 #[test]
 fn what_is_to_survive_a_power_cut_is_flushed_before_it_has_its_name() {
     let (root, asked) = (tempfile::tempdir().expect("a temporary directory"), Asked::default());
-    let disk = Arc::new(NotingDisk(Arc::clone(&asked)));
-    let directory = Directory::on_disk(disk, root.path().to_owned(), &Env::real());
+    let directory = Directory::on_disk(noting_disk(&asked), root.path().to_owned(), &Env::real());
     std::fs::create_dir(root.path().join("offsets")).expect("made");
     let asked_for = |name: &str, durability| {
         directory.put(name, b"entry", durability).expect("written");
@@ -213,8 +143,8 @@ async fn the_names_of_flushed_log_entries_are_flushed_before_their_tickets_compl
     use crate::offset::BatchId;
     use crate::{offset_log, storage::Storage};
     let (root, asked) = (tempfile::tempdir().expect("a temporary directory"), Asked::default());
-    let (disk, env) = (Arc::new(NotingDisk(Arc::clone(&asked))), Env::real());
-    let storage = Storage::local_on(disk, root.path().to_owned(), &env);
+    let env = Env::real();
+    let storage = Storage::local_on(noting_disk(&asked), root.path().to_owned(), &env);
     let checkpoint = Checkpoint::open_in(storage, &env).await.expect("opened");
     checkpoint.recover().await.expect("recovered");
     let writer = LogWriter::start(&checkpoint, &env, Settings::default());
