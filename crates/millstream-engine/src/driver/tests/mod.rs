@@ -16,6 +16,7 @@ use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 use millstream_store::error::{Classified, Kind};
 use millstream_store::source_log::SourceLog;
+use millstream_store::storage::Storage;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -906,4 +907,121 @@ async fn a_static_table_that_changes_is_read_again() {
     running.join().await.unwrap();
     let rows = scene.outside.rows();
     assert!(rows[0] == 1 && rows.len() <= pushed + 1, "{rows:?} of {pushed}");
+}
+
+/// Keeps where the first source began in each micro-batch.
+#[derive(Default)]
+struct Starts(Mutex<Vec<Option<SourceOffset>>>);
+
+impl Listener for Starts {
+    fn published(&self, progress: &Progress) {
+        self.0.lock().push(progress.sources[0].start.clone());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_again_is_reported_with_its_own_start() {
+    let mut scene = Scene::new(0..30, Outside::default());
+    scene.rows_max = 10;
+    scene.run(Trigger::AvailableNow).await.unwrap();
+    scene.remove("commits/2");
+    scene.topic.push(30..40);
+    let (_stopper, stop) = stop_pair();
+    let starts = Arc::<Starts>::default();
+    let query = scene.query(Trigger::AvailableNow, stop).await;
+    Query { listener: Arc::clone(&starts) as _, ..query }.run().await.unwrap();
+    assert_eq!(*starts.0.lock(), [20, 30].map(|position| Some(offset_of(position))));
+}
+
+/// Keeps when each micro-batch comes, on the monotonic clock.
+struct TimedSink(OutsideSink, Env, Arc<Mutex<Vec<Duration>>>);
+
+#[async_trait]
+impl Sink for TimedSink {
+    fn description(&self) -> String {
+        self.0.description()
+    }
+
+    fn delivery(&self) -> Delivery {
+        self.0.delivery()
+    }
+
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
+        self.0.open().await
+    }
+
+    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
+        self.2.lock().push(self.1.monotonic());
+        self.0.publish(output).await
+    }
+
+    async fn close(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocking_logging_waits_until_the_commit_entry_is_written() {
+    const PUT: Duration = Duration::from_millis(100);
+    let mut scene = Scene::new(0..30, Outside::default());
+    (scene.rows_max, scene.tracking) = (10, ProgressTracking::Blocking);
+    let ((_stopper, stop), env) = (stop_pair(), Env::real());
+    let storage = Storage::in_memory_with_put_latency(&env, PUT);
+    let checkpoint = Checkpoint::open_in(storage, &env).await.unwrap();
+    let times = Arc::<Mutex<Vec<Duration>>>::default();
+    let outside = OutsideSink(Arc::clone(&scene.outside));
+    let sink = Box::new(TimedSink(outside, env, Arc::clone(&times)));
+    let branches = Branches::new(vec![several::branch("SELECT v FROM input", sink).await]);
+    let query = scene.query(Trigger::AvailableNow, stop).await;
+    Query { branches, checkpoint, ..query }.run().await.unwrap();
+    let times = times.lock().clone();
+    assert_eq!(times.len(), 3);
+    // The commit entry of the one before, and then the own intent.
+    assert!(times.windows(2).all(|two| two[1] - two[0] >= 2 * PUT), "{times:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_hears_of_its_rows_though_later_entries_are_of_others() {
+    let mut scene = Scene::new(0..10, Outside::default());
+    scene.tracking = ProgressTracking::Interval(Duration::from_secs(3_600));
+    let other = Topic::with([]);
+    let ((stopper, stop), context) =
+        (stop_pair(), SessionContext::new_with_config(streaming_config()));
+    let mut scans = Vec::new();
+    for name in ["one", "other"] {
+        let slots = Slots::new(2);
+        let table = StreamTable::new(name.to_owned(), schema(), Arc::clone(&slots));
+        context.register_table(name, Arc::new(table)).unwrap();
+        scans.push(slots);
+    }
+    let both = "SELECT v FROM one UNION ALL SELECT v FROM other";
+    let (state, logical) = context.sql(both).await.unwrap().into_parts();
+    let plan = QueryPlan::new(state, logical, scans).await.unwrap();
+    let query = scene.query(Trigger::BackToBack, stop).await;
+    let source = |topic| Box::new(TopicSource::new(topic, 10)) as Box<dyn Source>;
+    let query = Query {
+        branches: Branches::one(plan, Box::new(OutsideSink(Arc::clone(&scene.outside)))),
+        sources: vec![source(&scene.topic), source(&other)],
+        watermarks: Watermarks::new(&[None, None], Policy::Min, Idling::default()),
+        ..query
+    };
+    let env = query.env.clone();
+    let running = env.spawn("query", query.run());
+    // The first micro-batch gets its entries at once. Of the others, which give the one source's
+    // rows and then the other's, the last stands for both.
+    for (topic, rows) in [(&scene.topic, 10), (&scene.topic, 20), (&other, 25)] {
+        while scene.outside.rows().len() < rows {
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        topic.push(0..if rows == 10 { 10 } else { 5 });
+    }
+    while scene.outside.rows().len() < 30 {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    // Longer than the committer's step.
+    env.sleep(Duration::from_millis(50)).await;
+    stopper.stop();
+    running.join().await.unwrap();
+    assert_eq!(scene.topic.committed.lock().last(), Some(&25));
+    assert_eq!(other.committed.lock().last(), Some(&5));
 }
