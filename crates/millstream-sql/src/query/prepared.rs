@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::sql::sqlparser::ast::Statement;
 
-use super::streams::{SubqueryWatermark, Watermark};
+use super::streams::{AsOf, SubqueryWatermark, Watermark};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 
 /// Starts the names of relations that are streams.
@@ -83,8 +83,26 @@ pub trait TableCatalog {
     fn names(&self) -> Vec<String>;
     /// The columns of a declared table when read in `mode`, by the query at `span`.
     fn schema(&self, table: &str, mode: ReadMode, span: Span) -> Result<SchemaRef, Diagnostic>;
+    /// The declared name of the table that is at `path` and has the format before it, as in
+    /// ``delta.`/lake/orders` ``. `None` where tables have to be declared.
+    fn table_at(&self, _format: &str, _path: &str) -> Option<Result<String, NotThere>> {
+        None
+    }
+    /// The declared name of `table` as it was earlier. `None` where only the newest state is read.
+    fn table_as_of(&self, _table: &str, _when: &AsOf) -> Option<Result<String, NotThere>> {
+        None
+    }
     /// The tokens of the view called `name`, whatever its case.
     fn view(&self, _name: &str) -> Option<Range<usize>> {
         None
     }
+}
+
+/// Why a query cannot read a table that it names, and what to do about it.
+#[derive(Clone, Debug)]
+pub struct NotThere {
+    /// What is wrong.
+    pub problem: String,
+    /// What to write instead, where something is known.
+    pub help: Option<String>,
 }

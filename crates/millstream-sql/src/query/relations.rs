@@ -16,8 +16,8 @@ use datafusion::sql::sqlparser::tokenizer;
 
 use super::ast::plain_alias;
 use super::parse::parse;
-use super::prepared::{ReadMode, STREAM_PREFIX, TableCatalog, TableRead};
-use super::streams::{Mark, SubqueryWatermark, Watermark};
+use super::prepared::{NotThere, ReadMode, STREAM_PREFIX, TableCatalog, TableRead};
+use super::streams::{AsOf, Mark, SubqueryWatermark, Watermark};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::nearest::suggest;
 use crate::syntax::lexer::Lexed;
@@ -215,7 +215,7 @@ impl Resolver<'_> {
     ) -> Result<(), Diagnostic> {
         let span = self.span_of(name);
         let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else {
-            return Err(Diagnostic::at(span, "tables of a pipeline file have one-part names"));
+            return self.table_at(name);
         };
         let written = ident.clone();
         if Self::is_resolved(&written.value) {
@@ -223,6 +223,7 @@ impl Resolver<'_> {
         }
         let mark = self.marks.get(&span.start).cloned();
         let stream = mark.as_ref().and_then(|mark| mark.stream);
+        let as_of = mark.as_ref().and_then(|mark| mark.as_of.clone());
         let mut ctes = self.ctes.iter().rev();
         let cte = ctes.find(|cte| cte.name.eq_ignore_ascii_case(&written.value));
         if let Some((cte, size)) = cte.map(|cte| (cte.name.clone(), cte.size)) {
@@ -230,22 +231,75 @@ impl Resolver<'_> {
             if let Some(at) = stream {
                 return Err(not_a_table(at, &cte, "common table expression"));
             }
+            if as_of.is_some() {
+                return Err(no_versions(span, &cte, "common table expression"));
+            }
             keep_as(name, alias, &written, cte);
             return Ok(());
         }
         let Some(declared) = self.catalog.table(&written.value) else {
             return match (self.catalog.view(&written.value), stream) {
                 (Some(_), Some(at)) => Err(not_a_table(at, &written.value, "view")),
+                (Some(_), None) if as_of.is_some() => {
+                    Err(no_versions(span, &written.value, "view"))
+                }
                 (Some(_), None) => Ok(()),
                 (None, _) => Err(self.unknown(&written.value, span)),
             };
         };
         let mode = if stream.is_some() { ReadMode::Stream } else { ReadMode::Batch };
+        let declared = self.as_of(declared, as_of.as_ref(), span)?;
         let span = stream.unwrap_or(span);
         let watermark = mark.and_then(|mark| mark.watermark);
         let registered_as = self.read(declared, mode, span, watermark)?;
         keep_as(name, alias, &written, registered_as);
         Ok(())
+    }
+
+    /// A table that is named by its format and its path.
+    fn table_at(&mut self, name: &mut ObjectName) -> Result<(), Diagnostic> {
+        let span = self.span_of(name);
+        let mark = self.marks.get(&span.start).cloned();
+        let of_file = || Diagnostic::at(span, "tables of a pipeline file have one-part names");
+        let [ObjectNamePart::Identifier(format), ObjectNamePart::Identifier(path)] =
+            name.0.as_slice()
+        else {
+            return Err(of_file());
+        };
+        if mark.as_ref().is_some_and(|mark| mark.stream.is_some()) {
+            let help = "declare it: CREATE TABLE name USING delta OPTIONS ('path' = '...')";
+            return Err(Diagnostic::at(span, "a stream is a declared table").help(help));
+        }
+        let declared = match self.catalog.table_at(&format.value, &path.value) {
+            Some(found) => found.map_err(|wrong| not_there(span, wrong))?,
+            None => return Err(of_file()),
+        };
+        let as_of = mark.as_ref().and_then(|mark| mark.as_of.as_ref());
+        let declared = self.as_of(declared, as_of, span)?;
+        let written = path.clone();
+        let registered_as = self.read(declared, ReadMode::Batch, span, None)?;
+        let renamed = Ident { value: registered_as, quote_style: Some('`'), span: written.span };
+        *name = ObjectName(vec![ObjectNamePart::Identifier(renamed)]);
+        Ok(())
+    }
+
+    /// The declared name of a table, or of its earlier state.
+    fn as_of(
+        &self,
+        declared: String,
+        when: Option<&AsOf>,
+        span: Span,
+    ) -> Result<String, Diagnostic> {
+        let Some(when) = when else { return Ok(declared) };
+        match self.catalog.table_as_of(&declared, when) {
+            Some(found) => found.map_err(|wrong| not_there(span, wrong)),
+            None => {
+                let message = format!("`{declared}` is read as it is when the query starts");
+                let help = "declare another table with 'versionAsOf' or 'timestampAsOf' among its \
+                            OPTIONS";
+                Err(Diagnostic::at(span, message).help(help))
+            }
+        }
     }
 
     /// Notes a read and gives the name its provider is registered as.
@@ -397,6 +451,15 @@ fn not_planned(factor: &TableFactor) -> Option<(&'static str, &'static str)> {
         TableFactor::SemanticView { .. } => Some(("SEMANTIC_VIEW", functions)),
         _ => None,
     }
+}
+
+fn not_there(at: Span, wrong: NotThere) -> Diagnostic {
+    Diagnostic::at(at, wrong.problem).maybe_help(wrong.help)
+}
+
+fn no_versions(at: Span, name: &str, what: &str) -> Diagnostic {
+    Diagnostic::at(at, format!("`{name}` is a {what}, which has no versions"))
+        .help("write VERSION AS OF behind a Delta table")
 }
 
 fn not_a_table(at: Span, name: &str, what: &str) -> Diagnostic {

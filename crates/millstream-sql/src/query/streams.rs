@@ -1,6 +1,7 @@
 //! The parts of a query that sqlparser does not know: `STREAM t`, `STREAM(t)`,
-//! `WATERMARK column DELAY OF INTERVAL ...`, and `DISTINCT ON (...) WITHIN WATERMARK`; and marks
-//! for subqueries in FROM, so that it need not find them by trial.
+//! `WATERMARK column DELAY OF INTERVAL ...`, `VERSION AS OF ...`, and
+//! `DISTINCT ON (...) WITHIN WATERMARK`; and marks for subqueries in FROM, so that it need not find
+//! them by trial.
 //!
 //! These words are taken out of the token list and remembered by the place of the table's name,
 //! so that sqlparser reads plain SQL whose nodes still point into the file.
@@ -33,12 +34,27 @@ pub struct Watermark {
     pub span: Span,
 }
 
+/// An earlier state of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AsOf {
+    /// `VERSION AS OF 3`
+    Version(u64),
+    /// `TIMESTAMP AS OF '2026-01-31 12:00:00'`, as written.
+    Timestamp(String),
+}
+
 /// What was written around a table's name.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     /// The place of `STREAM` and the name, where it was written.
     pub(crate) stream: Option<Span>,
     pub(crate) watermark: Option<Watermark>,
+    /// `VERSION AS OF ...`
+    pub(crate) as_of: Option<AsOf>,
+}
+
+impl Mark {
+    const NONE: Self = Self { stream: None, watermark: None, as_of: None };
 }
 
 /// `(SELECT ...) WATERMARK column DELAY OF INTERVAL ...`.
@@ -109,6 +125,11 @@ impl Extraction<'_> {
         refuse_window_table_functions(&self.cursor)?;
         if self.in_from() && self.cursor.is_word("WATERMARK") && self.follows_a_table() {
             return self.watermark();
+        }
+        if self.in_from()
+            && let Some(words) = self.words_of_as_of()
+        {
+            return self.as_of(words);
         }
         if self.cursor.is_word("WITHIN")
             && self.cursor.nth(1).is_some_and(|next| next.is_word("WATERMARK"))
@@ -225,7 +246,7 @@ impl Extraction<'_> {
         let from = self.cursor.here();
         self.cursor.at += name_at + 1 + usize::from(in_parentheses);
         let span = from.to(self.cursor.last_span());
-        let mark = Mark { stream: Some(span), watermark: None };
+        let mark = Mark { stream: Some(span), ..Mark::NONE };
         self.out.marks.insert(name.span.start, mark);
         self.last_table = Some(name.span.start);
         self.out.tokens.push(name.for_parser());
@@ -282,11 +303,57 @@ impl Extraction<'_> {
         }
         let table = self.last_table.expect("follows_a_table was checked");
         let marks = &mut self.out.marks;
-        let mark = marks.entry(table).or_insert(Mark { stream: None, watermark: None });
+        let mark = marks.entry(table).or_insert(Mark::NONE);
         if mark.watermark.is_some() {
             return Err(Diagnostic::at(watermark.span, "the table has a watermark already"));
         }
         mark.watermark = Some(watermark);
+        Ok(())
+    }
+
+    /// How many words begin a clause that asks for an earlier state of the table before it: of
+    /// `[FOR] (VERSION | SYSTEM_VERSION | TIMESTAMP | SYSTEM_TIME) AS OF`.
+    fn words_of_as_of(&self) -> Option<usize> {
+        self.last_table?;
+        let optional = usize::from(self.cursor.is_word("FOR"));
+        let kind = self.cursor.nth(optional)?;
+        let kinds = ["VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME"];
+        let is_clause = kinds.iter().any(|word| kind.is_word(word))
+            && self.cursor.nth(optional + 1)?.is_word("AS")
+            && self.cursor.nth(optional + 2)?.is_word("OF");
+        is_clause.then_some(optional + 3)
+    }
+
+    /// Takes `VERSION AS OF 3` or `TIMESTAMP AS OF '2026-01-31 12:00:00'`.
+    fn as_of(&mut self, words: usize) -> Result<(), Diagnostic> {
+        let forms = "write VERSION AS OF 3, or TIMESTAMP AS OF '2026-01-31 12:00:00'";
+        let start = self.cursor.here();
+        let kind = self.cursor.nth(words - 3);
+        let is_version =
+            kind.is_some_and(|kind| kind.is_word("VERSION") || kind.is_word("SYSTEM_VERSION"));
+        self.cursor.at += words;
+        let value = self.cursor.peek().map(|value| &value.token);
+        let when = match value {
+            Some(Token::Number(digits, false)) if is_version => {
+                digits.parse().ok().map(AsOf::Version)
+            }
+            Some(Token::SingleQuotedString(digits)) if is_version => {
+                digits.parse().ok().map(AsOf::Version)
+            }
+            Some(Token::SingleQuotedString(text)) => Some(AsOf::Timestamp(text.clone())),
+            _ => None,
+        };
+        let Some(when) = when else {
+            let wanted = if is_version { "a version's number" } else { "a timestamp in quotes" };
+            return Err(self.cursor.unexpected(wanted).help(forms));
+        };
+        self.cursor.advance();
+        let table = self.last_table.expect("words_of_as_of was checked");
+        let mark = self.out.marks.entry(table).or_insert(Mark::NONE);
+        if mark.as_of.replace(when).is_some() {
+            let span = start.to(self.cursor.last_span());
+            return Err(Diagnostic::at(span, "the table has such a clause already"));
+        }
         Ok(())
     }
 
