@@ -351,7 +351,7 @@ fn to_time(values: &ArrayRef, to: &DataType, strict: bool) -> Result<ArrayRef> {
 
 /// A cast as a function, since a plan's own casts are Arrow's.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct SparkCast {
+pub(super) struct SparkCast {
     to: FieldRef,
     strict: bool,
     signature: Signature,
@@ -362,6 +362,13 @@ pub(super) fn cast_expr(expr: Expr, to: FieldRef, strict: bool) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
     let udf = ScalarUDF::from(SparkCast { to, strict, signature });
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(udf), vec![expr]))
+}
+
+impl SparkCast {
+    /// The type that values get.
+    pub(super) fn to(&self) -> &DataType {
+        self.to.data_type()
+    }
 }
 
 impl ScalarUDFImpl for SparkCast {

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
 };
 
 use crate::types::timestamp;
@@ -44,6 +46,26 @@ enum Reading {
     LocalTimestamp,
     Date,
     Seconds,
+}
+
+impl Reading {
+    fn data_type(self) -> DataType {
+        match self {
+            Self::Timestamp => timestamp(),
+            Self::LocalTimestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::Date => DataType::Date32,
+            Self::Seconds => DataType::Int64,
+        }
+    }
+
+    /// What it is at `us`, microseconds since the epoch.
+    fn value(self, us: i64) -> Result<ScalarValue> {
+        match self {
+            Self::Date => Ok(ScalarValue::Date32(Some(us.div_euclid(DAY_US) as i32))),
+            Self::Seconds => Ok(ScalarValue::Int64(Some(us.div_euclid(SECOND_US)))),
+            _ => ScalarValue::Int64(Some(us)).cast_to(&self.data_type()),
+        }
+    }
 }
 
 /// A function without arguments that reads the clock.
@@ -94,23 +116,11 @@ impl ScalarUDFImpl for Current {
     }
 
     fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let data_type = match self.reading {
-            Reading::Timestamp => timestamp(),
-            Reading::LocalTimestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
-            Reading::Date => DataType::Date32,
-            Reading::Seconds => DataType::Int64,
-        };
-        Ok(Arc::new(Field::new(self.name, data_type, false)))
+        Ok(Arc::new(Field::new(self.name, self.reading.data_type(), false)))
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let us = self.clock.us();
-        let value = match self.reading {
-            Reading::Date => ScalarValue::Date32(Some(us.div_euclid(DAY_US) as i32)),
-            Reading::Seconds => ScalarValue::Int64(Some(us.div_euclid(SECOND_US))),
-            _ => ScalarValue::Int64(Some(us)).cast_to(args.return_type())?,
-        };
-        Ok(ColumnarValue::Scalar(value))
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(self.reading.value(self.clock.us())?))
     }
 }
 
@@ -131,6 +141,29 @@ pub(super) fn functions(clock: &BatchClock) -> Vec<Arc<ScalarUDF>> {
         current("current_date", &["curdate", "today"], Reading::Date),
         current(CURRENT_SECONDS, &[], Reading::Seconds),
     ]
+}
+
+/// `plan` with the time `us`, in microseconds since the epoch, in the place of readings of a
+/// clock, so that it means the same wherever it runs.
+pub fn frozen(plan: LogicalPlan, us: i64) -> Result<LogicalPlan> {
+    let frozen = plan.transform_up_with_subqueries(|node| {
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let frozen = expr.transform_up(|expr| frozen_expr(expr, us))?;
+            Ok(frozen.update_data(|expr| name.restore(expr)))
+        })
+    });
+    Ok(frozen?.data)
+}
+
+fn frozen_expr(expr: Expr, us: i64) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(call) = &expr else { return Ok(Transformed::no(expr)) };
+    let Some(current) = call.func.inner().downcast_ref::<Current>() else {
+        return Ok(Transformed::no(expr));
+    };
+    let value = current.reading.value(us)?;
+    Ok(Transformed::yes(Expr::Literal(value, None)))
 }
 
 /// What `unix_timestamp()` without arguments is planned as.

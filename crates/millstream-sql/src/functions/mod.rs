@@ -18,6 +18,7 @@ mod date_steps;
 mod datetime;
 mod decimals;
 mod define;
+mod inserted;
 mod json;
 pub(crate) mod literals;
 mod numbers;
@@ -47,7 +48,8 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::optimizer::Analyzer;
 use datafusion_spark::planner::SparkFunctionPlanner;
 
-pub use clock::BatchClock;
+pub use clock::{BatchClock, frozen};
+pub use inserted::Inserted;
 
 use crate::types::planner::SparkTypes;
 

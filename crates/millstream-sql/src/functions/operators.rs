@@ -144,7 +144,7 @@ fn with_numbers_of_text(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr
 /// `+`, `-` or `*` of whole numbers, in the type of the wider one. Expressions that the planner
 /// builds itself, like the days of a date times the seconds of a day, may have two types.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Checked {
+pub(super) struct Checked {
     operator: Operator,
     signature: Signature,
 }

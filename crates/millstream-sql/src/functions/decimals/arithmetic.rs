@@ -29,7 +29,7 @@ pub(in crate::functions) fn decimal_operation(
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct DecimalOperation {
+pub(in crate::functions) struct DecimalOperation {
     operation: Operation,
     strict: bool,
     signature: Signature,

@@ -11,7 +11,7 @@ mod types;
 mod unscaled;
 mod whole_division;
 
-pub(super) use arithmetic::decimal_operation;
+pub(super) use arithmetic::{DecimalOperation, decimal_operation};
 pub(super) use casts::{cast_decimal, casts as casts_decimals};
 pub(super) use rounding::functions as rounding_functions;
 pub(super) use types::{Operation, digits_of, type_of, wider};
