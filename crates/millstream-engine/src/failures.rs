@@ -20,7 +20,8 @@ impl fmt::Display for Carried {
 
 impl std::error::Error for Carried {}
 
-pub(crate) fn into_datafusion(failure: Failure) -> DataFusionError {
+/// `failure` on its way through DataFusion, for [`from_datafusion`].
+pub fn into_datafusion(failure: Failure) -> DataFusionError {
     let text = failure.to_string();
     DataFusionError::External(Box::new(Carried(Mutex::new(Some(failure)), text)))
 }

@@ -10,10 +10,12 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, Table};
 use millstream_engine::api::filter::{Comparison, Filter, Literal};
 use millstream_engine::api::options::OptionError;
-use millstream_engine::api::snapshot::{RowStream, Snapshot, SnapshotPart, read_on_a_thread};
+use millstream_engine::api::snapshot::{
+    DataFile, DataFiles, RowStream, Snapshot, SnapshotPart, read_on_a_thread,
+};
 use millstream_engine::api::source::{Failure, StaticTable};
 use millstream_lake::error::TableError;
-use millstream_lake::read::{self, Predicate, TableReader, Value};
+use millstream_lake::read::{self, PlainFile, Predicate, TableReader, Value};
 use millstream_lake::store::TableStore;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
@@ -149,9 +151,27 @@ impl Snapshot for Version {
         Ok(vec![Arc::new(SelectedFiles { reader, schema, predicate, env: self.env.clone() })])
     }
 
+    async fn data_files(&self, filters: &[Filter]) -> Result<Option<DataFiles>, Failure> {
+        let predicate = Predicate::And(filters.iter().map(predicate).collect());
+        let reader = Arc::clone(&self.reader);
+        let listing = move || -> Result<_, TableError> {
+            let reader = reader.lock();
+            let Some(files) = reader.plain_files(Some(&predicate))? else { return Ok(None) };
+            let partition_columns = reader.partition_columns();
+            let files = files.into_iter().map(data_file).collect();
+            Ok(Some(DataFiles { files, partition_columns }))
+        };
+        Ok(self.env.spawn_blocking("delta-files", listing).join().await?)
+    }
+
     fn rows_estimate(&self) -> Option<u64> {
         Some(self.rows_estimate)
     }
+}
+
+fn data_file(file: PlainFile) -> DataFile {
+    let PlainFile { url, bytes, modified_ms, rows, partition_values } = file;
+    DataFile { url, bytes, modified_ms, rows, partition_values }
 }
 
 /// The data files that may have rows for which a predicate holds. They are one part: their reader

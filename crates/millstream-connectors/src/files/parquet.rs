@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::Type as PhysicalType;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
@@ -79,6 +80,38 @@ pub(super) fn columns(file: File, path: &Path) -> Result<SchemaRef, FileError> {
         .iter()
         .map(|field| Field::new(field.name(), plain_type(field.data_type()), true));
     Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
+}
+
+/// A file that any reader of Parquet reads as [`rows`] does.
+pub(super) struct Plain {
+    pub(super) bytes: u64,
+    pub(super) rows: u64,
+}
+
+/// The file, if its columns have the names of `schema` to the letter and types that others read and
+/// cast as this module does. `None` for another, which is to be read here.
+pub(super) fn plain(path: &Path, schema: &SchemaRef) -> Result<Option<Plain>, FileError> {
+    let unreadable = |error| FileError::Unreadable { path: path.to_owned(), error };
+    let file = File::open(path).map_err(unreadable)?;
+    let bytes = file.metadata().map_err(unreadable)?.len();
+    let builder = open(file, path)?;
+    let in_file = builder.schema();
+    let sources = sources(path, in_file, schema)?;
+    let mut found = schema.fields().iter().zip(sources);
+    let is_exact = found.all(|(wanted, source)| match source {
+        Some(source) => in_file.field(source).name() == wanted.name(),
+        None => true,
+    });
+    let mut columns = builder.parquet_schema().columns().iter();
+    // The readers differ in what they make of these outside the years 1678 to 2262.
+    let has_old_timestamps = columns.any(|column| column.physical_type() == PhysicalType::INT96);
+    if !is_exact || has_old_timestamps {
+        return Ok(None);
+    }
+    let rows = builder.metadata().file_metadata().num_rows();
+    let rows = u64::try_from(rows);
+    let rows = rows.map_err(|_| corrupt(path, &"it says it has a negative number of rows"))?;
+    Ok(Some(Plain { bytes, rows }))
 }
 
 fn plain_type(data_type: &DataType) -> DataType {

@@ -10,15 +10,18 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
 use millstream_engine::api::filter::Filter;
-use millstream_engine::api::snapshot::{RowStream, Snapshot, SnapshotPart, read_on_a_thread};
+use millstream_engine::api::snapshot::{
+    DataFile, DataFiles, RowStream, Snapshot, SnapshotPart, read_on_a_thread,
+};
 use millstream_engine::api::source::{Failure, Records, StaticTable};
 use millstream_store::env::Env;
+use url::Url;
 
 use super::file_records::FileRecords;
 use super::listing::{FileStatus, Place};
-use super::options::ReadOptions;
+use super::options::{Format, ReadOptions};
 use super::read::FileReader;
-use super::uri;
+use super::{parquet, uri};
 
 /// About how many bytes a row has in a file; the number of rows is guessed from it.
 const BYTES_PER_ROW: u64 = 64;
@@ -91,8 +94,9 @@ impl StaticTable for FilesTable {
                 let (reader, file, env) = (reader.clone(), file.clone(), env.clone());
                 Arc::new(FilePart { reader, file, env })
             };
-            let files = files.iter().map(part).collect();
-            Ok(Arc::new(FoundFiles { files, bytes }) as Arc<dyn Snapshot>)
+            let parts = files.iter().map(part).collect();
+            let (reader, files) = (reader.clone(), files.to_vec());
+            Ok(Arc::new(FoundFiles { parts, bytes, reader, files, env }) as Arc<dyn Snapshot>)
         })
         .await
     }
@@ -100,14 +104,46 @@ impl StaticTable for FilesTable {
 
 /// The files that a directory had at one moment.
 struct FoundFiles {
-    files: Vec<Arc<dyn SnapshotPart>>,
+    parts: Vec<Arc<dyn SnapshotPart>>,
     bytes: u64,
+    reader: FileReader,
+    files: Vec<FileStatus>,
+    env: Env,
+}
+
+/// The files themselves, where they are Parquet and each has the table's columns under exactly the
+/// names of the table: others are found without regard to case, which is this crate's work.
+fn plain_parquet(reader: &FileReader, files: &[FileStatus]) -> Result<Option<DataFiles>, Failure> {
+    let options = &reader.options;
+    let passes_over_files = options.ignore_corrupt_files || options.ignore_missing_files;
+    if options.format != Format::Parquet || passes_over_files {
+        return Ok(None);
+    }
+    let mut found = DataFiles::default();
+    for file in files {
+        let Some(plain) = parquet::plain(&file.path, &reader.schema)? else { return Ok(None) };
+        let Ok(url) = Url::from_file_path(&file.path) else { return Ok(None) };
+        found.files.push(DataFile {
+            url: url.into(),
+            bytes: plain.bytes,
+            modified_ms: file.modified_ms,
+            rows: Some(plain.rows),
+            partition_values: Vec::new(),
+        });
+    }
+    Ok(Some(found))
 }
 
 #[async_trait]
 impl Snapshot for FoundFiles {
     async fn parts(&self, _filters: &[Filter]) -> Result<Vec<Arc<dyn SnapshotPart>>, Failure> {
-        Ok(self.files.clone())
+        Ok(self.parts.clone())
+    }
+
+    async fn data_files(&self, _filters: &[Filter]) -> Result<Option<DataFiles>, Failure> {
+        let (reader, files) = (self.reader.clone(), self.files.clone());
+        let look = move || plain_parquet(&reader, &files);
+        self.env.spawn_blocking("files-footers", look).join().await
     }
 
     fn rows_estimate(&self) -> Option<u64> {

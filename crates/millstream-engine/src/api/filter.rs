@@ -74,7 +74,7 @@ pub enum Filter {
 
 impl Filter {
     /// The filter that says the same as `condition`; `None` if there is none.
-    pub(crate) fn of(condition: &Expr) -> Option<Self> {
+    pub fn of(condition: &Expr) -> Option<Self> {
         match condition {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => binary(left, *op, right),
             Expr::IsNull(inner) => Some(Self::IsNull(column(inner)?)),

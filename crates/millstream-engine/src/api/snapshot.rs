@@ -30,6 +30,12 @@ pub trait Snapshot: Send + Sync {
     /// part may also have rows for which they do not hold.
     async fn parts(&self, filters: &[Filter]) -> Result<Vec<Arc<dyn SnapshotPart>>, Failure>;
 
+    /// The files of these parts, where they are Parquet files that can be read without the
+    /// connector; `None` where they are not, or not all of them.
+    async fn data_files(&self, _filters: &[Filter]) -> Result<Option<DataFiles>, Failure> {
+        Ok(None)
+    }
+
     /// Whether each reading gives the same rows. A table that is read to an end that moves is not
     /// repeatable.
     fn is_repeatable(&self) -> bool {
@@ -40,6 +46,32 @@ pub trait Snapshot: Send + Sync {
     fn rows_estimate(&self) -> Option<u64> {
         None
     }
+}
+
+/// Parquet files whose rows are the rows of a table, so that whoever can read Parquet can read the
+/// table: no row in them is deleted, and their columns have the table's names. A column may have a
+/// narrower type than in the table, and one that a file lacks is null.
+#[derive(Clone, Debug, Default)]
+pub struct DataFiles {
+    /// The files that may have the rows asked for.
+    pub files: Vec<DataFile>,
+    /// The columns that are not in the files, as each file has one value of them.
+    pub partition_columns: Vec<String>,
+}
+
+/// One of [`DataFiles`].
+#[derive(Clone, Debug)]
+pub struct DataFile {
+    /// Where it is: an absolute URL.
+    pub url: String,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was written, milliseconds since the epoch.
+    pub modified_ms: i64,
+    /// How many rows it has, where that is known exactly.
+    pub rows: Option<u64>,
+    /// By partition column its value, in the text that the table's log has; `None` for NULL.
+    pub partition_values: Vec<Option<String>>,
 }
 
 /// A part of a table, which can be read any number of times.

@@ -8,6 +8,9 @@
 //!    and bring columns to the table's names and types ([`rows`]);
 //! 4. the caller takes record batches from a short queue, so that memory stays bounded.
 //!
+//! Whoever reads Parquet without this crate gets the files themselves ([`plain`]), where that gives
+//! the same rows.
+//!
 //! It deliberately does not filter rows: a predicate only saves files, and whoever asked has to
 //! look at each row again. Rows come in no particular order.
 //!
@@ -15,6 +18,7 @@
 //! mapping, type widening and partition columns are its work.
 
 mod files;
+mod plain;
 mod predicate;
 mod rows;
 mod versions;
@@ -34,6 +38,7 @@ use crate::kernel::KernelEngine;
 use crate::store::TableStore;
 
 pub(crate) use files::all as live_files;
+pub use plain::PlainFile;
 pub use predicate::{Comparison, Predicate, Value};
 pub use rows::{ReadFacts, Rows};
 pub use versions::Fingerprint;
