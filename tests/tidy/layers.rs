@@ -30,6 +30,8 @@ const CRATES: &[(&str, &[&str])] = &[
             "millstream-kafka",
         ],
     ),
+    // Whether a table is Delta's or another's is the connectors' business: queries get files.
+    ("millstream-query", &["millstream-store", "millstream-sql", "millstream-engine"]),
     (
         "millstream",
         &[
@@ -38,13 +40,15 @@ const CRATES: &[(&str, &[&str])] = &[
             "millstream-lake",
             "millstream-generate",
             "millstream-engine",
+            "millstream-formats",
             "millstream-connectors",
+            "millstream-query",
         ],
     ),
 ];
 
 /// Crates that name DataFusion; the others get record batches.
-const KNOW_DATAFUSION: &[&str] = &["millstream-sql", "millstream-engine"];
+const KNOW_DATAFUSION: &[&str] = &["millstream-sql", "millstream-engine", "millstream-query"];
 
 /// The top-level modules of a crate in order: each may import from those before it only, and no
 /// files of the crate import each other in a loop, but for a module and those within it.
@@ -125,6 +129,10 @@ const MODULES: &[(&str, &[&str])] = &[
             "flow",
         ],
     ),
+    (
+        "millstream-query",
+        &["error", "statements", "stores", "tables", "state", "cluster", "session"],
+    ),
     ("millstream-formats", &["excerpt", "text", "records", "csv", "infer", "encoder", "decoder"]),
     (
         "millstream-kafka",
@@ -193,6 +201,8 @@ const MODULES: &[(&str, &[&str])] = &[
             "replay",
             "validate",
             "table",
+            "query",
+            "cluster",
             "generate",
             "demo",
         ],

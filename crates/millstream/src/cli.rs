@@ -1,10 +1,12 @@
 //! The command line.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+use millstream_engine::api::options::Options;
 
 use crate::key_value::key_value;
 use crate::{bench, restart};
@@ -28,6 +30,14 @@ pub enum Command {
     Run(RunArguments),
     /// Check a pipeline file and show its flows, schemas and plans; writes nothing.
     Validate(ValidateArguments),
+    /// Query tables at rest: Delta tables, Parquet, JSON and CSV files; without a query, a shell.
+    Query(QueryArguments),
+    /// Serve queries of a cluster: take them in, and hand their tasks to nodes.
+    Coordinator(CoordinatorArguments),
+    /// Work for a coordinator: run tasks of queries, or hand them to runners.
+    Node(NodeArguments),
+    /// Lend a hand to nodes: run the tasks that they send, over HTTP.
+    Runner(RunnerArguments),
     /// Feed dead letters to their flow again, each of them once.
     Replay(ReplayArguments),
     /// Run a demonstration: generated data, two alert pipelines, no set-up; ends by itself.
@@ -160,6 +170,108 @@ pub struct ValidateArguments {
     pub settings: Vec<(String, String)>,
 }
 
+/// `millstream query`
+#[derive(Args)]
+pub struct QueryArguments {
+    /// A query, or a file of statements, or '-' for standard input; without it, a shell. Tables are
+    /// named by their path, as in FROM delta.`/lake/orders`, or declared.
+    #[arg(value_name = "SQL|FILE.sql")]
+    pub query: Option<String>,
+    /// Read the tables that this pipeline file declares.
+    #[arg(long, value_name = "FILE.sql")]
+    pub tables: Option<PathBuf>,
+    /// Run queries on the cluster of this coordinator.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub on: Option<String>,
+    /// How rows are printed. [default: table on a terminal, else csv]
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub format: Option<Format>,
+    /// How much memory queries may use before they spill to disk, for example 4GB. [default: half
+    /// of what the machine has]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub memory: Option<u64>,
+    /// Spill to this directory. [default: the system's directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub spill: Option<PathBuf>,
+    /// How many cores to use. [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cores: Option<u32>,
+    /// Report on standard error how long each query took.
+    #[arg(long)]
+    pub timing: bool,
+    /// Set an option of a declared table: TABLE.OPTION=VALUE; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub settings: Vec<(String, String)>,
+}
+
+/// `millstream coordinator`
+#[derive(Args)]
+pub struct CoordinatorArguments {
+    /// Listen at this address.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:50050")]
+    pub listen: SocketAddr,
+}
+
+/// `millstream node`
+#[derive(Args)]
+pub struct NodeArguments {
+    /// The coordinator to work for.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50050")]
+    pub coordinator: String,
+    /// The address under which other nodes and runners reach this one.
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub host: IpAddr,
+    /// Keep what tasks have written in this directory. [default: a directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// How many tasks run here at one time. [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cores: Option<u32>,
+    /// How much memory tasks may use before they spill to disk. [default: half of what the machine
+    /// has]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub memory: Option<u64>,
+    /// Hand tasks to the runner at this address where the query wants that; may be repeated.
+    #[arg(long = "runner", value_name = "HOST:PORT")]
+    pub runners: Vec<String>,
+    /// How many tasks are with runners at one time.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub remote_tasks: u32,
+}
+
+/// `millstream runner`
+#[derive(Args)]
+pub struct RunnerArguments {
+    /// Listen at this address.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:50060")]
+    pub listen: SocketAddr,
+    /// How many tasks run at one time; more are refused, and go elsewhere.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub tasks: u32,
+    /// How much memory tasks may use before they spill to disk.
+    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1GB")]
+    pub memory: u64,
+    /// Keep a task's files in this directory until they are sent back. [default: a directory for
+    /// temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// How the rows of a query are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table for people.
+    Table,
+    /// A JSON object per row.
+    Json,
+    /// Separated values, with a header.
+    Csv,
+    /// One Parquet file.
+    Parquet,
+    /// One stream in Arrow's IPC format.
+    Arrow,
+}
+
 /// `millstream replay`
 #[derive(Args)]
 pub struct ReplayArguments {
@@ -261,6 +373,12 @@ pub enum TableCommand {
 fn duration(text: &str) -> Result<Duration, String> {
     let parsed = millstream_connectors::duration::parse(text);
     parsed.ok_or_else(|| "write a number with a unit, such as 10s, 500ms or 5m".into())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let options = Options::new([("size".to_owned(), text.to_owned())]);
+    let wrong = || "write a size such as 512MB or 4GB".to_owned();
+    options.parse_bytes("size").ok().flatten().ok_or_else(wrong)
 }
 
 fn loopback(text: &str) -> Result<SocketAddr, String> {

@@ -4,8 +4,8 @@
 //! micro-batch is `millstream_engine::driver`; what touches the world is `millstream_connectors`.
 //!
 //! - [`cli`] says what can be asked for, [`load`] turns a pipeline file into planned flows;
-//! - [`run`], [`replay`], [`validate`], [`demo`], [`mod@bench`], [`generate`], [`table`] and
-//!   [`checkpoint_show`] are the commands;
+//! - [`run`], [`query`], [`replay`], [`validate`], [`demo`], [`mod@bench`], [`generate`],
+//!   [`table`], [`checkpoint_show`] and those of a [`cluster`] are the commands;
 //! - [`watch`] counts what a flow does, and [`terminal`], [`progress_json`] and [`metrics`] show
 //!   it; [`announce`] and [`report`] have the words for what happens and how a flow ended;
 //! - [`supervise`] runs flows side by side, and starts those again that [`restart`] allows.
@@ -17,6 +17,7 @@ mod checkpoint_show;
 mod checkpoints;
 mod cli;
 mod client_error;
+mod cluster;
 mod demo;
 mod descriptors;
 mod generate;
@@ -30,6 +31,7 @@ mod lookup;
 mod metrics;
 mod metrics_server;
 mod progress_json;
+mod query;
 mod render;
 mod replay;
 mod report;
@@ -90,6 +92,10 @@ fn start() -> ExitCode {
 async fn dispatch(command: Command, app: &App) -> ExitCode {
     match command {
         Command::Run(arguments) => run::run(arguments, app).await,
+        Command::Query(arguments) => query::run(arguments, app).await,
+        Command::Coordinator(arguments) => cluster::coordinator(arguments, app).await,
+        Command::Node(arguments) => cluster::node(arguments, app).await,
+        Command::Runner(arguments) => cluster::runner(arguments, app).await,
         Command::Replay(arguments) => replay::run(arguments, app).await,
         Command::Validate(arguments) => validate::run(arguments, app).await,
         Command::Demo(arguments) => demo::run(arguments, app).await,

@@ -1,0 +1,64 @@
+//! The coordinator: Ballista's scheduler with the routing and the functions of this project.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ballista_core::config::TaskSchedulingPolicy;
+use ballista_scheduler::cluster::BallistaCluster;
+use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
+use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::SessionConfig;
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use millstream_sql::functions::{BatchClock, register};
+use millstream_store::env::Env;
+use tokio::net::TcpListener;
+
+use super::codec::PlanCodec;
+use super::error::ClusterError;
+use super::routing::StageRouter;
+use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
+use crate::state::session_config;
+
+/// A node that was not heard of for so long is given up, in seconds.
+const NODE_TIMEOUT_S: u64 = 15;
+/// How often nodes are looked at for that, in seconds.
+const NODE_LOOK_S: u64 = 3;
+
+/// Serves queries at `listener` until the process ends.
+///
+/// # Errors
+/// What the scheduler cannot start with.
+pub async fn serve(env: &Env, listener: TcpListener) -> Result<(), ClusterError> {
+    let address = listener.local_addr().map_err(|error| ClusterError::Listen {
+        address: "the coordinator's address".to_owned(),
+        error,
+    })?;
+    let config = Arc::new(scheduler_config(env, address));
+    let cluster = BallistaCluster::new_from_config(&config).await?;
+    let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, config).await?;
+    Ok(start_grpc_service_with_listener(listener, scheduler).await?)
+}
+
+fn scheduler_config(env: &Env, address: SocketAddr) -> SchedulerConfig {
+    let mut config = SchedulerConfig::default()
+        .with_hostname(address.ip().to_string())
+        .with_port(address.port())
+        .with_scheduler_policy(TaskSchedulingPolicy::PullStaged)
+        .with_task_distribution(TaskDistributionPolicy::Custom(Arc::new(StageRouter::new(
+            env.clone(),
+        ))))
+        .with_grpc_server_max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .with_grpc_server_max_encoding_message_size(MESSAGE_BYTES_MAX);
+    config.executor_timeout_seconds = NODE_TIMEOUT_S;
+    config.expire_dead_executor_interval_seconds = NODE_LOOK_S;
+    config.override_config_producer = Some(Arc::new(|| cluster_config(session_config(1))));
+    let state = |config: SessionConfig| {
+        let builder = SessionStateBuilder::new().with_config(cluster_config(config));
+        register(builder, &BatchClock::default()).build()
+    };
+    let codec = PlanCodec::new(&state(session_config(1)));
+    config.override_physical_codec = Some(Arc::new(codec));
+    config.override_session_builder = Some(Arc::new(move |config| Ok(state(config))));
+    config
+}

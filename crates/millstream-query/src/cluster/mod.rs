@@ -1,0 +1,26 @@
+//! Queries on a cluster: Apache Ballista's scheduler and executors, and runners that lend a hand.
+//!
+//! A client plans a query as it would for itself and submits the physical plan to the
+//! [`coordinator`], which cuts it into stages and stages into tasks, a partition each. A [`node`]
+//! takes tasks as it has room for them. It registers twice: once for tasks that it runs itself, and
+//! once for tasks that it hands to a [`runner`], an HTTP server or a Lambda function. Which tasks
+//! go where is [`routing`]'s decision, stage by stage.
+//!
+//! A runner is given one task of one stage ([`task`]), talks to the node that owns the task and to
+//! the object store, and gives back the files that the task's shuffle consists of
+//! ([`remote`]). To the scheduler such a task is like any other: it is repeated when it fails, and
+//! its output is on the node.
+
+pub mod client;
+pub mod codec;
+mod connect;
+pub mod coordinator;
+pub mod error;
+mod http;
+pub mod node;
+pub mod remote;
+pub mod routing;
+pub mod runner;
+pub mod settings;
+pub mod stage;
+pub mod task;

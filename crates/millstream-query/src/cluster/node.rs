@@ -1,0 +1,204 @@
+//! A node: it takes tasks from the coordinator, runs them or hands them to runners, and keeps what
+//! they have written until the query is done.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_flight::flight_service_server::FlightServiceServer;
+use ballista_core::flight_proxy_service::BallistaFlightProxyService;
+use ballista_core::registry::BallistaFunctionRegistry;
+use ballista_core::serde::protobuf::ExecutorRegistration;
+use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
+use ballista_core::serde::scheduler::{
+    ExecutorOperatingSystemSpecification, ExecutorSpecification,
+};
+use ballista_core::serde::{BallistaCodec, BallistaLogicalExtensionCodec};
+use ballista_core::utils::{GrpcServerConfig, create_grpc_server};
+use ballista_core::{BALLISTA_PROTOCOL_VERSION, ConfigProducer, RuntimeProducer};
+use ballista_executor::execution_engine::{DefaultExecutionEngine, ExecutionEngine};
+use ballista_executor::execution_loop::poll_loop;
+use ballista_executor::executor::Executor;
+use ballista_executor::flight_service::BallistaFlightService;
+use ballista_executor::health::ExecutorHealth;
+use ballista_executor::metrics::LoggingMetricsCollector;
+use datafusion::execution::SessionState;
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use millstream_sql::functions::BatchClock;
+use millstream_store::env::{Env, Task};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Channel;
+
+use super::codec::PlanCodec;
+use super::connect::connect;
+use super::error::ClusterError;
+use super::remote::{Counts, RemoteEngine, Runners};
+use super::routing::REMOTE_SUFFIX;
+use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
+use crate::error::QueryError;
+use crate::state::{Limits, session_state};
+
+/// How a node is set up.
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    /// `HOST:PORT` of the coordinator.
+    pub coordinator: String,
+    /// What tasks that run here may use; as many of them run at one time as it has partitions.
+    pub limits: Limits,
+    /// Where what tasks have written is kept.
+    pub directory: PathBuf,
+    /// The host under which others reach this node.
+    pub host: String,
+    /// Where tasks go that are for runners, and how many at one time; `None` without runners.
+    pub runners: Option<(Runners, usize)>,
+}
+
+/// A node that works until it is dropped.
+pub struct Node {
+    /// What has become of tasks that went to runners.
+    pub counts: Option<Arc<Counts>>,
+    tasks: Vec<Task<()>>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(Task::abort);
+    }
+}
+
+/// Starts a node whose files others read at `listener`, and its runners at `proxy`.
+///
+/// # Errors
+/// [`ClusterError::NoCoordinator`], [`ClusterError::Directory`].
+pub async fn start(
+    env: &Env,
+    settings: NodeSettings,
+    listener: TcpListener,
+    proxy: TcpListener,
+) -> Result<Node, QueryError> {
+    let at = |listener: &TcpListener| {
+        let address = settings.host.clone();
+        listener.local_addr().map_err(|error| ClusterError::Listen { address, error })
+    };
+    let port = at(&listener)?.port();
+    std::fs::create_dir_all(&settings.directory).map_err(|error| ClusterError::Directory {
+        path: settings.directory.display().to_string(),
+        error,
+    })?;
+    let work_dir = settings.directory.display().to_string();
+    let state = session_state(&settings.limits, &BatchClock::default())?;
+    let scheduler = connect(&settings.coordinator).await?;
+    let mut tasks = vec![serve_files(env, listener, &work_dir)];
+    let here = Arc::new(DefaultExecutionEngine::new());
+    let id = format!("node-{:016x}", env.random_u64());
+    let cores = settings.limits.partitions;
+    let local = Registered { id: id.clone(), host: settings.host.clone(), port, cores };
+    let engine: Arc<dyn ExecutionEngine> = Arc::clone(&here) as _;
+    let local = local.executor(&state, &work_dir, engine);
+    let codec = Arc::new(PlanCodec::new(&state));
+    tasks.push(poll(env, scheduler.clone(), local, &codec, cores));
+    let mut counts = None;
+    if let Some((mut runners, at_once)) = settings.runners.clone() {
+        runners.proxy = Some(format!("{}:{}", settings.host, at(&proxy)?.port()));
+        tasks.push(serve_proxy(env, proxy));
+        let engine = RemoteEngine::new(env.clone(), runners, here, Arc::clone(&codec), cores);
+        counts = Some(Arc::clone(engine.counts()));
+        let id = format!("{id}{REMOTE_SUFFIX}");
+        let remote = Registered { id, host: settings.host.clone(), port, cores };
+        let remote = remote.executor(&state, &work_dir, Arc::new(engine));
+        tasks.push(poll(env, scheduler, remote, &codec, at_once));
+    }
+    Ok(Node { counts, tasks })
+}
+
+/// An executor as the coordinator knows it.
+struct Registered {
+    id: String,
+    host: String,
+    port: u16,
+    /// Threads that run tasks, or that wait for them.
+    cores: usize,
+}
+
+impl Registered {
+    fn executor(
+        self,
+        state: &SessionState,
+        work_dir: &str,
+        engine: Arc<dyn ExecutionEngine>,
+    ) -> Arc<Executor> {
+        let vcores = u32::try_from(self.cores).unwrap_or(u32::MAX);
+        let registration = ExecutorRegistration {
+            id: self.id,
+            host: Some(self.host),
+            port: u32::from(self.port),
+            // Only executors that are pushed to are called there.
+            grpc_port: u32::from(self.port),
+            specification: Some(ExecutorSpecification::default().with_vcores(vcores).into()),
+            os_info: Some(ExecutorOperatingSystemSpecification::default().into()),
+            ballista_protocol_version: BALLISTA_PROTOCOL_VERSION,
+        };
+        let config = cluster_config(state.config().clone());
+        let config_producer: ConfigProducer = Arc::new(move || config.clone());
+        let runtime = Arc::clone(state.runtime_env());
+        let runtime_producer: RuntimeProducer = Arc::new(move |_| Ok(Arc::clone(&runtime)));
+        Arc::new(Executor::new(
+            registration,
+            work_dir,
+            runtime_producer,
+            config_producer,
+            Arc::new(BallistaFunctionRegistry::from(state)),
+            Arc::new(LoggingMetricsCollector::default()),
+            self.cores,
+            engine,
+        ))
+    }
+}
+
+fn poll(
+    env: &Env,
+    scheduler: SchedulerGrpcClient<Channel>,
+    executor: Arc<Executor>,
+    codec: &Arc<PlanCodec>,
+    at_once: usize,
+) -> Task<()> {
+    let logical = Arc::new(BallistaLogicalExtensionCodec::default());
+    let codec =
+        BallistaCodec::<LogicalPlanNode, PhysicalPlanNode>::new(logical, Arc::clone(codec) as _);
+    let room = Arc::new(Semaphore::new(at_once.max(1)));
+    env.spawn("node-tasks", async move {
+        let polled =
+            poll_loop(scheduler, executor, codec, None, Some(room), ExecutorHealth::new()).await;
+        if let Err(error) = polled {
+            tracing::error!(%error, "the node takes no tasks any more");
+        }
+    })
+}
+
+fn serve_files(env: &Env, listener: TcpListener, work_dir: &str) -> Task<()> {
+    let limit = MESSAGE_BYTES_MAX as usize;
+    let service = FlightServiceServer::new(BallistaFlightService::new(work_dir.to_owned()))
+        .max_decoding_message_size(limit)
+        .max_encoding_message_size(limit);
+    env.spawn("node-files", async move {
+        let server = create_grpc_server(&GrpcServerConfig::default()).add_service(service);
+        if let Err(error) = server.serve_with_incoming(TcpListenerStream::new(listener)).await {
+            tracing::error!(%error, "the node's files are not served any more");
+        }
+    })
+}
+
+fn serve_proxy(env: &Env, listener: TcpListener) -> Task<()> {
+    let limit = MESSAGE_BYTES_MAX as usize;
+    let proxy = BallistaFlightProxyService::new(limit, limit, false, None);
+    let service = FlightServiceServer::new(proxy)
+        .max_decoding_message_size(limit)
+        .max_encoding_message_size(limit);
+    env.spawn("node-proxy", async move {
+        let server = create_grpc_server(&GrpcServerConfig::default()).add_service(service);
+        if let Err(error) = server.serve_with_incoming(TcpListenerStream::new(listener)).await {
+            tracing::error!(%error, "runners cannot read from other nodes any more");
+        }
+    })
+}

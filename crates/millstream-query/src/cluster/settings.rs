@@ -1,0 +1,170 @@
+//! What a query says about where its stages run.
+
+use std::any::Any;
+
+use ballista_core::extension::SessionConfigExt as _;
+use datafusion::common::{DataFusionError, Result, config_err};
+use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+use datafusion::prelude::SessionConfig;
+
+use super::stage::StageKind;
+
+/// `SET millstream.remote.stages = ...` and its like; travels with a query to all that run it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteOptions {
+    /// The stages that are handed to runners: `none`, `scan`, `group by`, or both separated by a
+    /// comma.
+    pub stages: String,
+    /// Attempts of a task at runners before the node runs it itself.
+    pub attempts: usize,
+    /// How long a task may take at a runner, in seconds.
+    pub timeout: usize,
+}
+
+impl Default for RemoteOptions {
+    fn default() -> Self {
+        Self { stages: "none".to_owned(), attempts: 3, timeout: 900 }
+    }
+}
+
+impl ConfigExtension for RemoteOptions {
+    // One without a dot: DataFusion looks an extension up by what is before the first one.
+    const PREFIX: &'static str = "millstream_remote";
+}
+
+// By hand, since what the macro makes leaves the prefix out of the keys that are sent to others.
+impl ExtensionOptions for RemoteOptions {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        let number = || {
+            let parsed = value.parse().ok().filter(|number| *number > 0);
+            parsed.ok_or_else(|| DataFusionError::Configuration(format!("{key} = {value}")))
+        };
+        match key {
+            "stages" => value.clone_into(&mut self.stages),
+            "attempts" => self.attempts = number()?,
+            "timeout" => self.timeout = number()?,
+            _ => return config_err!("there is no setting {key}"),
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        let entry = |name: &str, value: String| ConfigEntry {
+            key: option_key(name),
+            value: Some(value),
+            description: "see RemoteOptions",
+        };
+        vec![
+            entry("stages", self.stages.clone()),
+            entry("attempts", self.attempts.to_string()),
+            entry("timeout", self.timeout.to_string()),
+        ]
+    }
+}
+
+/// Which stages are handed to runners.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteStages {
+    /// Those that read tables.
+    pub scan: bool,
+    /// Those that bring the rows of a group together.
+    pub group_by: bool,
+}
+
+impl RemoteStages {
+    /// Reads `none`, `scan`, `group by` or both. `None` for another text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut stages = Self::default();
+        for part in text.split(',') {
+            match part.trim().to_ascii_lowercase().as_str() {
+                "none" | "" => {}
+                "scan" => stages.scan = true,
+                "group by" | "groupby" | "group_by" => stages.group_by = true,
+                _ => return None,
+            }
+        }
+        Some(stages)
+    }
+
+    /// Whether stages of `kind` are among them.
+    pub fn include(self, kind: StageKind) -> bool {
+        match kind {
+            StageKind::Scan => self.scan,
+            StageKind::GroupBy => self.group_by,
+            StageKind::Other => false,
+        }
+    }
+}
+
+/// The largest message between the parts of a cluster: a plan over some ten thousand files.
+pub const MESSAGE_BYTES_MAX: u32 = 256 << 20;
+/// `config` for plans that a cluster runs.
+pub fn cluster_config(config: SessionConfig) -> SessionConfig {
+    let config = with_remote_options(config.upgrade_for_ballista());
+    // Stages are planned before they run: a task lost with its node is then known to be made again.
+    config
+        .with_ballista_adaptive_query_planner(false)
+        .with_ballista_grpc_client_max_message_size(MESSAGE_BYTES_MAX as usize)
+}
+
+/// `config` with [`RemoteOptions`] in it.
+pub fn with_remote_options(config: SessionConfig) -> SessionConfig {
+    if config.options().extensions.get::<RemoteOptions>().is_some() {
+        return config;
+    }
+    config.with_option_extension(RemoteOptions::default())
+}
+
+/// The key under which DataFusion has the setting `name` of [`RemoteOptions`].
+pub fn option_key(name: &str) -> String {
+    format!("{}.{name}", RemoteOptions::PREFIX)
+}
+
+/// What `config` says.
+pub fn remote_options(config: &SessionConfig) -> RemoteOptions {
+    config.options().extensions.get::<RemoteOptions>().cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_travel_by_their_keys() {
+        let mut config = with_remote_options(SessionConfig::new());
+        let options = config.options_mut();
+        options.set(&option_key("stages"), "scan").expect("it is a setting");
+        assert!(options.set(&option_key("attempts"), "0").is_err());
+        let mut other = with_remote_options(SessionConfig::new());
+        for entry in config.options().entries() {
+            if let Some(value) = entry.value.filter(|_| entry.key.starts_with("millstream")) {
+                other.options_mut().set(&entry.key, &value).expect("it is a setting there, too");
+            }
+        }
+        assert_eq!(remote_options(&other).stages, "scan");
+        assert_eq!(remote_options(&other), remote_options(&config));
+    }
+
+    #[test]
+    fn stages_are_named_in_any_case_and_separated_by_commas() {
+        let both = RemoteStages { scan: true, group_by: true };
+        assert_eq!(RemoteStages::parse("scan, group by"), Some(both));
+        assert_eq!(RemoteStages::parse("NONE"), Some(RemoteStages::default()));
+        let scan = RemoteStages { scan: true, group_by: false };
+        assert_eq!(RemoteStages::parse("Scan"), Some(scan));
+        assert!(scan.include(StageKind::Scan) && !scan.include(StageKind::GroupBy));
+        assert_eq!(RemoteStages::parse("scan;group by"), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! A session: settings, tables, and the way from a statement to rows.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::{
+    CatalogProvider as _, CatalogProviderList as _, MemoryCatalogProvider,
+    MemoryCatalogProviderList, MemorySchemaProvider, SchemaProvider as _,
+};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::session_state::SessionState;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+
+use millstream_engine::failures::from_datafusion;
+use millstream_sql::functions::{BatchClock, frozen};
+use millstream_sql::plan::logical::{blamed, to_logical};
+use millstream_sql::plan::optimize::optimize;
+use millstream_sql::query::prepare::prepare;
+use millstream_sql::query::prepared::PreparedQuery;
+use millstream_store::env::Env;
+
+use crate::cluster::client;
+use crate::cluster::error::ClusterError;
+use crate::cluster::settings::{RemoteStages, cluster_config, option_key, with_remote_options};
+use crate::error::QueryError;
+use crate::state::{Limits, session_state};
+use crate::statements::Statements;
+use crate::tables::{Catalog, Names};
+
+/// The settings that there are.
+const SETTINGS: &str = "the settings are millstream.remote.stages, and millstream.remote.attempts \
+                        and millstream.remote.timeout, which are whole numbers";
+
+/// Queries, one after the other, over one catalog.
+pub struct QuerySession {
+    env: Env,
+    catalog: Arc<Catalog>,
+    state: SessionState,
+    /// `HOST:PORT` of the coordinator that runs them, if they do not run here.
+    coordinator: Option<String>,
+}
+
+/// A query that can run.
+pub struct PlannedQuery {
+    /// The plan.
+    pub plan: Arc<dyn ExecutionPlan>,
+    state: SessionState,
+    env: Env,
+    coordinator: Option<String>,
+}
+
+impl PlannedQuery {
+    /// The columns of the result.
+    pub fn schema(&self) -> SchemaRef {
+        self.plan.schema()
+    }
+
+    /// Runs it. The rows of several partitions come as they are ready. Dropping the stream ends the
+    /// query.
+    ///
+    /// # Errors
+    /// What fails before the first row; later the stream says so.
+    pub async fn run(&self) -> Result<SendableRecordBatchStream, QueryError> {
+        if let Some(coordinator) = &self.coordinator {
+            let plan = Arc::clone(&self.plan);
+            return Ok(client::run(&self.env, coordinator, plan, &self.state).await?);
+        }
+        let stream = execute_stream(Arc::clone(&self.plan), self.state.task_ctx());
+        Ok(stream.map_err(from_datafusion)?)
+    }
+
+    /// The plan as a tree; with what it did, if it has run.
+    pub fn shown(&self, with_metrics: bool) -> String {
+        let shown = if with_metrics {
+            DisplayableExecutionPlan::with_metrics(self.plan.as_ref())
+        } else {
+            DisplayableExecutionPlan::new(self.plan.as_ref())
+        };
+        shown.indent(false).to_string()
+    }
+}
+
+impl QuerySession {
+    /// A session over `catalog`.
+    ///
+    /// # Errors
+    /// As [`session_state`].
+    pub fn new(catalog: Arc<Catalog>, limits: &Limits, env: Env) -> Result<Self, QueryError> {
+        let state = session_state(limits, &BatchClock::default())?;
+        Ok(Self { env, catalog, state, coordinator: None })
+    }
+
+    /// Has queries run on a cluster from now on, that of the coordinator at `address`.
+    pub fn run_on(&mut self, address: &str) {
+        *self.state.config_mut() = cluster_config(self.state.config().clone());
+        self.coordinator = Some(address.to_owned());
+    }
+
+    /// Changes a setting.
+    ///
+    /// # Errors
+    /// [`ClusterError::Setting`]: there is none of this name, or it cannot have this value.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), QueryError> {
+        let refused =
+            |help| ClusterError::Setting { key: key.to_owned(), value: value.to_owned(), help };
+        let Some(name) = key.strip_prefix("millstream.remote.") else {
+            return Err(refused(SETTINGS).into());
+        };
+        if name == "stages" && RemoteStages::parse(value).is_none() {
+            return Err(refused("write 'none', 'scan', 'group by' or 'scan, group by'").into());
+        }
+        let config = with_remote_options(self.state.config().clone());
+        *self.state.config_mut() = config;
+        let options = self.state.config_mut().options_mut();
+        options.set(&option_key(name), value).map_err(|_| refused(SETTINGS).into())
+    }
+
+    /// The tables.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Plans the query whose tokens are `query`. Its tables are read as they are now, and the time
+    /// is what it is now, throughout the query.
+    ///
+    /// # Errors
+    /// What is wrong with the query, or with a table that it reads.
+    pub async fn plan(
+        &self,
+        text: &Statements,
+        query: &std::ops::Range<usize>,
+    ) -> Result<PlannedQuery, QueryError> {
+        let names = Names { catalog: &self.catalog, views: &text.views };
+        let ranges = std::slice::from_ref(query);
+        let prepared = prepare(&text.lexed, ranges, &names)?;
+        let state = self.state_with_tables(&prepared).await?;
+        let planned = |error: &_| QueryError::Sql(blamed(&state, &prepared, error));
+        let logical = to_logical(&state, &prepared)?;
+        let logical = frozen(logical, self.env.now_us()).map_err(|error| planned(&error))?;
+        let logical = optimize(&state, &logical).map_err(|error| planned(&error))?;
+        let plan = state.query_planner().create_physical_plan(&logical, &state).await;
+        let plan = plan.map_err(from_datafusion)?;
+        let (env, coordinator) = (self.env.clone(), self.coordinator.clone());
+        Ok(PlannedQuery { plan, state, env, coordinator })
+    }
+
+    /// The session's state with the tables that a query reads, and no others.
+    async fn state_with_tables(
+        &self,
+        prepared: &PreparedQuery,
+    ) -> Result<SessionState, QueryError> {
+        let tables = MemorySchemaProvider::new();
+        for read in &prepared.reads {
+            let provider = self.catalog.provider(&read.table, &read.schema).await?;
+            let registered = tables.register_table(read.registered_as.clone(), provider);
+            registered.map_err(from_datafusion)?;
+        }
+        let names = &self.state.config_options().catalog;
+        let catalog = MemoryCatalogProvider::new();
+        let registered = catalog.register_schema(&names.default_schema, Arc::new(tables));
+        registered.map_err(from_datafusion)?;
+        let catalogs = MemoryCatalogProviderList::new();
+        catalogs.register_catalog(names.default_catalog.clone(), Arc::new(catalog));
+        let mut state = self.state.clone();
+        state.register_catalog_list(Arc::new(catalogs));
+        Ok(state)
+    }
+}

@@ -1,0 +1,69 @@
+//! DataFusion's state for a query at rest: Spark's functions, and limits beyond which it spills.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::prelude::SessionConfig;
+use millstream_engine::failures::from_datafusion;
+use millstream_sql::functions::{BatchClock, register};
+use millstream_sql::session::config;
+
+use crate::error::QueryError;
+use crate::stores::Stores;
+
+/// The largest consumers of memory that an error names.
+const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::new(3).expect("not zero");
+
+/// What a session may use.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Partitions of a plan, and so the cores that it keeps busy.
+    pub partitions: usize,
+    /// Bytes of memory for what queries have to keep; `None` for no limit. Beyond it they spill.
+    pub memory_bytes: Option<usize>,
+    /// Where they spill to; `None` for the system's directory for temporary files.
+    pub spill_directory: Option<PathBuf>,
+}
+
+/// Settings of a session whose plans have `partitions`.
+pub fn session_config(partitions: usize) -> SessionConfig {
+    let mut config = config().with_target_partitions(partitions);
+    let options = config.options_mut();
+    let parquet = &mut options.execution.parquet;
+    // Conditions are checked column by column while a file is decoded, the cheapest first.
+    parquet.pushdown_filters = true;
+    parquet.reorder_filters = true;
+    parquet.schema_force_view_types = false;
+    // Spark's old timestamps reach beyond what nanoseconds can hold.
+    parquet.coerce_int96 = Some("us".to_owned());
+    options.sql_parser.parse_float_as_decimal = true;
+    config.with_enable_ansi_mode(true)
+}
+
+/// A state with Spark's functions and no tables, in which plans are made and run.
+///
+/// # Errors
+/// A directory to spill to that cannot be used.
+pub fn session_state(limits: &Limits, clock: &BatchClock) -> Result<SessionState, QueryError> {
+    let mut runtime =
+        RuntimeEnvBuilder::new().with_object_store_registry(Arc::new(Stores::default()));
+    if let Some(bytes) = limits.memory_bytes {
+        let pool = TrackConsumersPool::new(FairSpillPool::new(bytes), CONSUMERS_NAMED);
+        runtime = runtime.with_memory_pool(Arc::new(pool));
+    }
+    if let Some(directory) = &limits.spill_directory {
+        let mode = DiskManagerMode::Directories(vec![directory.clone()]);
+        let builder = DiskManagerBuilder::default().with_mode(mode);
+        runtime = runtime.with_disk_manager_builder(builder);
+    }
+    let runtime = runtime.build_arc().map_err(from_datafusion)?;
+    let builder = SessionStateBuilder::new()
+        .with_config(session_config(limits.partitions))
+        .with_runtime_env(runtime);
+    Ok(register(builder, clock).build())
+}

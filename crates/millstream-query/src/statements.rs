@@ -1,0 +1,275 @@
+//! A text of statements, cut at its semicolons.
+//!
+//! Declarations of tables and views, and queries, may stand in one file. A pipeline file's flows
+//! are passed over: its tables can be queried, and what its flows write is not written again.
+
+use std::ops::Range;
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+use millstream_sql::diagnostic::{Diagnostic, Diagnostics, Span};
+use millstream_sql::syntax::cursor::{Cursor, Name};
+use millstream_sql::syntax::lexer::Lexed;
+use millstream_sql::syntax::limits;
+
+/// What a text consists of.
+pub struct Statements {
+    /// The text and its tokens.
+    pub lexed: Lexed,
+    /// What is to be done, in order.
+    pub steps: Vec<Step>,
+    /// By name, the tokens of the query of each view.
+    pub views: Vec<(Name, Range<usize>)>,
+}
+
+/// A statement that gives rows or changes the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A query, by its tokens.
+    Query(Range<usize>),
+    /// `EXPLAIN [ANALYZE]` and the tokens of a query.
+    Explain {
+        /// Whether the query runs, and its plan is shown with what it did.
+        analyze: bool,
+        /// The query's tokens.
+        query: Range<usize>,
+    },
+    /// `SET key = value`.
+    Set {
+        /// The key as written.
+        key: String,
+        /// The value as written, without quotes.
+        value: String,
+    },
+    /// `SHOW TABLES`.
+    ShowTables,
+    /// `DESCRIBE table`.
+    Describe {
+        /// The table's name, as one that a query reads.
+        query: String,
+        /// The whole statement.
+        span: Span,
+    },
+}
+
+impl Statements {
+    /// Reads `text`.
+    ///
+    /// # Errors
+    /// A token that is none, or a statement that no query tool runs.
+    pub fn parse(text: &str) -> Result<Self, Diagnostics> {
+        limits::check_length(text)?;
+        let lexed = Lexed::new(text)?;
+        limits::check(&lexed).into_result()?;
+        let (mut steps, mut views, mut found) = (Vec::new(), Vec::new(), Diagnostics::default());
+        for range in ranges(&lexed) {
+            match statement(&lexed, range) {
+                Ok(Statement::Step(step)) => steps.push(step),
+                Ok(Statement::View(name, query)) => views.push((name, query)),
+                Ok(Statement::Declaration | Statement::Flow) => {}
+                Err(diagnostic) => found.0.push(diagnostic),
+            }
+        }
+        found.into_result()?;
+        Ok(Self { lexed, steps, views })
+    }
+
+    /// The text with nothing but its declarations of tables in it, at their places.
+    pub fn declarations(&self) -> String {
+        let mut kept = String::with_capacity(self.lexed.text.len());
+        let mut end = 0;
+        for range in ranges(&self.lexed) {
+            if !is_declaration(&self.lexed, &range) {
+                continue;
+            }
+            let span = span_of(&self.lexed, &range);
+            blank(&mut kept, &self.lexed.text[end..span.start]);
+            kept.push_str(&self.lexed.text[span.range()]);
+            end = span.end;
+            if self.lexed.text[end..].starts_with(';') {
+                kept.push(';');
+                end += 1;
+            }
+        }
+        blank(&mut kept, &self.lexed.text[end..]);
+        kept
+    }
+}
+
+/// True where `text` ends with a semicolon that ends a statement: one that is neither in a quoted
+/// text nor in a comment.
+pub fn ends_statement(text: &str) -> bool {
+    // A quote or a comment that is open is no token yet.
+    let Ok(lexed) = Lexed::new(text) else { return false };
+    lexed.lexemes.last().is_some_and(|last| last.token == Token::SemiColon)
+}
+
+/// Appends `text` as spaces; line breaks stay.
+fn blank(kept: &mut String, text: &str) {
+    for ch in text.chars() {
+        match ch {
+            '\n' => kept.push('\n'),
+            ch => kept.extend(std::iter::repeat_n(' ', ch.len_utf8())),
+        }
+    }
+}
+
+enum Statement {
+    Step(Step),
+    View(Name, Range<usize>),
+    Declaration,
+    Flow,
+}
+
+/// The tokens of each statement, without the semicolons.
+fn ranges(lexed: &Lexed) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let mut start = 0;
+    for (at, lexeme) in lexed.lexemes.iter().enumerate() {
+        if lexeme.token == Token::SemiColon {
+            ranges.push(start..at);
+            start = at + 1;
+        }
+    }
+    ranges.push(start..lexed.lexemes.len());
+    ranges.retain(|range| !range.is_empty());
+    ranges
+}
+
+fn span_of(lexed: &Lexed, range: &Range<usize>) -> Span {
+    lexed.lexemes[range.start].span.to(lexed.lexemes[range.end - 1].span)
+}
+
+fn is_declaration(lexed: &Lexed, range: &Range<usize>) -> bool {
+    matches!(statement(lexed, range.clone()), Ok(Statement::Declaration))
+}
+
+fn statement(lexed: &Lexed, range: Range<usize>) -> Result<Statement, Diagnostic> {
+    let mut cursor = Cursor::new(lexed, range.start, range.end);
+    let begins_query = ["SELECT", "WITH", "VALUES", "FROM"].iter().any(|word| cursor.is_word(word));
+    if begins_query || cursor.is_token(&Token::LParen) {
+        let writes = cursor.is_word("FROM")
+            && lexed.lexemes[range.clone()].iter().any(|lexeme| lexeme.is_word("INSERT"));
+        return Ok(if writes { Statement::Flow } else { Statement::Step(Step::Query(range)) });
+    }
+    if cursor.eat_words(&["EXPLAIN"]).is_some() {
+        let analyze = cursor.eat_words(&["ANALYZE"]).is_some();
+        cursor.eat_words(&["FORMATTED"]);
+        cursor.eat_words(&["EXTENDED"]);
+        let query = cursor.at..range.end;
+        if query.is_empty() {
+            return Err(cursor.unexpected("a query").help("write EXPLAIN SELECT ..."));
+        }
+        return Ok(Statement::Step(Step::Explain { analyze, query }));
+    }
+    if cursor.eat_words(&["SHOW", "TABLES"]).is_some() {
+        return Ok(Statement::Step(Step::ShowTables));
+    }
+    if cursor.is_word("SET") {
+        return set(lexed, &range).map(Statement::Step);
+    }
+    if cursor.eat_words(&["DESCRIBE"]).is_some() || cursor.eat_words(&["DESC"]).is_some() {
+        cursor.eat_words(&["TABLE"]);
+        cursor.eat_words(&["EXTENDED"]);
+        if cursor.at_end() {
+            return Err(cursor.unexpected("the name of a table"));
+        }
+        let table = span_of(lexed, &(cursor.at..range.end));
+        let query = format!("SELECT * FROM {}", &lexed.text[table.range()]);
+        return Ok(Statement::Step(Step::Describe { query, span: span_of(lexed, &range) }));
+    }
+    if cursor.is_word("CREATE") {
+        return create(cursor, range.end);
+    }
+    if cursor.is_word("INSERT") {
+        return Ok(Statement::Flow);
+    }
+    Err(cursor
+        .unexpected("a query")
+        .help("write SELECT, EXPLAIN, SHOW TABLES, DESCRIBE, SET or CREATE TABLE"))
+}
+
+fn create(mut cursor: Cursor<'_>, end: usize) -> Result<Statement, Diagnostic> {
+    cursor.eat_words(&["CREATE"]);
+    cursor.eat_words(&["OR", "REPLACE"]);
+    if cursor.is_word("TABLE") {
+        return Ok(Statement::Declaration);
+    }
+    let _ = cursor.eat_words(&["TEMPORARY"]).or_else(|| cursor.eat_words(&["TEMP"]));
+    if cursor.eat_words(&["VIEW"]).is_none() {
+        return Ok(Statement::Flow);
+    }
+    let name = cursor.name("the name of the view")?;
+    cursor.expect_words(&["AS"], "after the view's name")?;
+    Ok(Statement::View(name, cursor.at..end))
+}
+
+/// `SET key = value`, where a key has dots in it.
+fn set(lexed: &Lexed, range: &Range<usize>) -> Result<Step, Diagnostic> {
+    let span = span_of(lexed, range);
+    let text = lexed.text[span.range()].trim_start_matches(|ch: char| !ch.is_whitespace());
+    let Some((key, value)) = text.split_once('=') else {
+        return Err(Diagnostic::at(span, "SET has no value")
+            .help("write SET key = value, for example SET millstream.remote.stages = 'scan'"));
+    };
+    let value = value.trim().trim_matches('\'').to_owned();
+    Ok(Step::Set { key: key.trim().to_owned(), value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(text: &str) -> Vec<String> {
+        let statements = Statements::parse(text).expect("the text is right");
+        let lexed = &statements.lexed;
+        let shown = statements.steps.iter().map(|step| match step {
+            Step::Query(query) => lexed.text[span_of(lexed, query).range()].to_owned(),
+            Step::Explain { analyze, query } => {
+                format!("{analyze}: {}", &lexed.text[span_of(lexed, query).range()])
+            }
+            Step::Set { key, value } => format!("{key} -> {value}"),
+            Step::ShowTables => "tables".to_owned(),
+            Step::Describe { query, .. } => format!("columns of {query}"),
+        });
+        shown.collect()
+    }
+
+    #[test]
+    fn each_statement_is_one_step_and_flows_are_passed_over() {
+        let text = "CREATE TABLE t USING delta LOCATION 'x;y';\nINSERT INTO t SELECT 1;\n\
+                    SELECT ';' FROM t; EXPLAIN ANALYZE SELECT 1;\n\
+                    SET millstream.remote.stages = 'scan, group by';\n\
+                    SHOW TABLES; DESCRIBE t; (SELECT 2);\
+                    CREATE FLOW f AS INSERT INTO t SELECT 3;\n\
+                    FROM STREAM s INSERT INTO t SELECT 4";
+        let expected = [
+            "SELECT ';' FROM t",
+            "true: SELECT 1",
+            "millstream.remote.stages -> scan, group by",
+            "tables",
+            "columns of SELECT * FROM t",
+            "(SELECT 2)",
+        ];
+        assert_eq!(steps(text), expected);
+    }
+
+    #[test]
+    fn declarations_stay_at_their_places() {
+        let text = "SELECT 'ä';\nCREATE TABLE t USING delta; SELECT 2;\nCREATE TABLE u USING rate";
+        let kept = Statements::parse(text).expect("the text is right").declarations();
+        assert_eq!(kept.len(), text.len());
+        assert_eq!(kept.find("CREATE TABLE t"), text.find("CREATE TABLE t"));
+        assert_eq!(kept.find("CREATE TABLE u"), text.find("CREATE TABLE u"));
+        assert!(!kept.contains("SELECT"), "{kept}");
+    }
+
+    #[test]
+    fn what_is_no_query_is_refused_with_what_to_write() {
+        let refused = |text| match Statements::parse(text) {
+            Ok(_) => panic!("{text} was accepted"),
+            Err(found) => found.0[0].help.clone().unwrap_or_default(),
+        };
+        assert!(refused("DELETE FROM t").contains("SELECT"));
+        assert!(refused("SET x").contains("SET key = value"));
+    }
+}

@@ -1,0 +1,221 @@
+//! A table at rest as DataFusion scans it.
+//!
+//! Where the table is made of plain Parquet files, a scan is DataFusion's own `DataSourceExec` over
+//! the files that the table's log does not rule out: it reads only columns, row groups and pages
+//! that are needed, it can be cut into byte ranges, and it can be sent to another process as it is.
+//! Any other table (JSON, CSV, Delta tables with deletion vectors or mapped columns) is read by its
+//! connector, in this process.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
+use async_trait::async_trait;
+use chrono::DateTime;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::{DataFusionError, Result, ScalarValue, Statistics};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::object_store::ObjectStoreUrl;
+use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use millstream_engine::api::filter::Filter;
+use millstream_engine::api::snapshot::{DataFile, DataFiles, Snapshot};
+use millstream_engine::api::source::{Failure, StaticTable};
+use millstream_engine::failures::into_datafusion;
+use millstream_engine::plan::scanned_table::ScannedTable;
+use object_store::ObjectMeta;
+use object_store::path::Path;
+use url::Url;
+
+/// A table as it was when the query began.
+pub struct LakeTable {
+    name: String,
+    schema: SchemaRef,
+    snapshot: Arc<dyn Snapshot>,
+    /// Reads it where others could not.
+    scanned: Arc<ScannedTable>,
+}
+
+impl LakeTable {
+    /// `table` as it is now, with the columns `schema`.
+    ///
+    /// # Errors
+    /// Those of its connector.
+    pub async fn open(
+        name: &str,
+        schema: SchemaRef,
+        table: Arc<dyn StaticTable>,
+    ) -> Result<Self, Failure> {
+        let snapshot = table.snapshot().await?;
+        let scanned = ScannedTable::empty(name.to_owned(), Arc::clone(&schema));
+        scanned.open(table, 1).await?;
+        Ok(Self { name: name.to_owned(), schema, snapshot, scanned })
+    }
+
+    /// A scan by DataFusion itself.
+    fn scan_files(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        found: &DataFiles,
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns = Columns::new(&self.schema, &found.partition_columns)?;
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let wanted = projection.unwrap_or(&all);
+        let Some(first) = found.files.first() else {
+            return Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(wanted)?))));
+        };
+        let store = store_of(&first.url)?;
+        let files = found.files.iter().map(|file| columns.file(file));
+        let files = files.collect::<Result<Vec<_>>>()?;
+        let groups = FileGroup::new(files).split_files(state.config().target_partitions());
+        let options = state.table_options().parquet.clone();
+        let source = ParquetSource::new(columns.schema.clone()).with_table_parquet_options(options);
+        let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
+        let reader = state.runtime_env().object_store(&store)?;
+        let reader = Arc::new(CachedParquetFileReaderFactory::new(reader, cache));
+        let source = Arc::new(source.with_parquet_file_reader_factory(reader));
+        let projected = wanted.iter().map(|column| columns.places[*column]).collect();
+        let config = FileScanConfigBuilder::new(store, source)
+            .with_file_groups(groups)
+            .with_projection_indices(Some(projected))?
+            .with_statistics(columns.statistics(found))
+            .with_limit(limit)
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+}
+
+/// The scheme and the host of a file's URL, which say what store it is in.
+fn store_of(url: &str) -> Result<ObjectStoreUrl> {
+    let parsed = parse(url)?;
+    ObjectStoreUrl::parse(&parsed[..url::Position::BeforePath])
+}
+
+fn parse(url: &str) -> Result<Url> {
+    Url::parse(url).map_err(|error| DataFusionError::External(Box::new(error)))
+}
+
+/// A table's columns as scans have them: those in files first, then those of partitions.
+struct Columns {
+    schema: TableSchema,
+    in_files: usize,
+    partitions: Vec<FieldRef>,
+    /// By column of the table, its place in a scan.
+    places: Vec<usize>,
+}
+
+impl Columns {
+    fn new(table: &SchemaRef, partition_columns: &[String]) -> Result<Self> {
+        let is_partition = |field: &&FieldRef| partition_columns.contains(field.name());
+        let in_files: Vec<FieldRef> =
+            table.fields().iter().filter(|field| !is_partition(field)).cloned().collect();
+        let field = |name: &String| table.field_with_name(name).cloned().map(Arc::new);
+        let partitions: Vec<FieldRef> =
+            partition_columns.iter().map(field).collect::<Result<_, _>>()?;
+        let order: Vec<&FieldRef> = in_files.iter().chain(&partitions).collect();
+        let place = |field: &FieldRef| order.iter().position(|other| other.name() == field.name());
+        let places = table.fields().iter().filter_map(place).collect();
+        let files = in_files.len();
+        let schema = TableSchema::builder(Arc::new(Schema::new(in_files)))
+            .with_table_partition_cols(partitions.clone())
+            .build();
+        Ok(Self { schema, in_files: files, partitions, places })
+    }
+
+    fn file(&self, file: &DataFile) -> Result<PartitionedFile> {
+        let path = Path::from_url_path(parse(&file.url)?.path());
+        let modified = DateTime::from_timestamp_millis(file.modified_ms);
+        let meta = ObjectMeta {
+            location: path.map_err(|error| DataFusionError::External(Box::new(error)))?,
+            last_modified: modified.unwrap_or_default(),
+            size: file.bytes,
+            e_tag: None,
+            version: None,
+        };
+        let values = self.partitions.iter().zip(&file.partition_values);
+        let values = values.map(|(field, value)| match value {
+            Some(text) => typed(text, field.data_type()),
+            None => ScalarValue::try_new_null(field.data_type()),
+        });
+        let mut partitioned = PartitionedFile::new_from_meta(meta);
+        partitioned.partition_values = values.collect::<Result<_>>()?;
+        if let Some(rows) = file.rows {
+            let fields = self.schema.file_schema();
+            let statistics = Statistics::new_unknown(fields)
+                .with_num_rows(Precision::Exact(usize::try_from(rows).unwrap_or(usize::MAX)));
+            partitioned = partitioned.with_statistics(Arc::new(statistics));
+        }
+        Ok(partitioned)
+    }
+
+    /// What is known of all rows of the files.
+    fn statistics(&self, found: &DataFiles) -> Statistics {
+        let bytes: u64 = found.files.iter().map(|file| file.bytes).sum();
+        let rows: Option<u64> = found.files.iter().map(|file| file.rows).sum();
+        let statistics = Statistics::new_unknown(self.schema.table_schema());
+        let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let statistics = statistics.with_total_byte_size(Precision::Inexact(count(bytes)));
+        debug_assert_eq!(self.places.len(), self.in_files + self.partitions.len());
+        match rows {
+            Some(rows) => statistics.with_num_rows(Precision::Exact(count(rows))),
+            None => statistics,
+        }
+    }
+}
+
+/// A partition's value, of the text that the log has.
+///
+/// Origin: Delta's protocol, "Partition Value Serialization".
+fn typed(text: &str, data_type: &DataType) -> Result<ScalarValue> {
+    match data_type {
+        DataType::Binary => Ok(ScalarValue::Binary(Some(text.as_bytes().to_vec()))),
+        data_type => ScalarValue::try_from_string(text.to_owned(), data_type),
+    }
+}
+
+impl fmt::Debug for LakeTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LakeTable({})", self.name)
+    }
+}
+
+#[async_trait]
+impl TableProvider for LakeTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        // Files are left out by them, and rows are filtered above.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let known: Vec<Filter> = filters.iter().filter_map(Filter::of).collect();
+        match self.snapshot.data_files(&known).await.map_err(into_datafusion)? {
+            Some(found) => self.scan_files(state, projection, &found, limit),
+            None => self.scanned.scan(state, projection, filters, limit).await,
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The tables of a query: those that are declared, and those that are named by their path.
+
+pub mod lake_table;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use millstream_engine::api::connector::{Connector, FlowContext, Registry, Table};
+use millstream_engine::api::options::Options;
+use millstream_engine::pipeline::Pipeline;
+use millstream_sql::diagnostic::{Diagnostic, Span};
+use millstream_sql::nearest::suggest;
+use millstream_sql::query::prepared::{NotThere, ReadMode, TableCatalog};
+use millstream_sql::query::streams::AsOf;
+use millstream_sql::syntax::cursor::Name;
+use millstream_store::env::Env;
+use parking_lot::Mutex;
+
+use crate::error::QueryError;
+use lake_table::LakeTable;
+
+/// The formats that a path may have in front of it: ``delta.`/lake/orders` ``.
+const FORMATS: &[&str] = &["delta", "parquet", "json", "csv", "text"];
+
+/// What is known by name.
+pub struct Catalog {
+    registry: Registry,
+    env: Env,
+    base_dir: PathBuf,
+    /// By name in lower case.
+    tables: Mutex<BTreeMap<String, Known>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    table: Table,
+    connector: Arc<dyn Connector>,
+    /// What relative paths in its options are relative to.
+    base_dir: PathBuf,
+    /// Whether it was declared, and not named by its path or its version.
+    is_declared: bool,
+}
+
+impl Catalog {
+    /// A catalog without tables. Relative paths are relative to `base_dir`.
+    pub fn new(registry: Registry, env: Env, base_dir: PathBuf) -> Self {
+        Self { registry, env, base_dir, tables: Mutex::default() }
+    }
+
+    /// Adds the tables that `pipeline` declares, a file in `base_dir`; one of the same name is
+    /// replaced.
+    pub fn declare(&self, pipeline: &Pipeline, base_dir: &Path) {
+        let mut tables = self.tables.lock();
+        for declared in &pipeline.tables {
+            let (table, connector) = (declared.table.clone(), Arc::clone(&declared.connector));
+            let base_dir = base_dir.to_owned();
+            let known = Known { table, connector, base_dir, is_declared: true };
+            tables.insert(known.table.name.to_lowercase(), known);
+        }
+    }
+
+    /// The names of all declared tables.
+    pub fn declared(&self) -> Vec<String> {
+        let tables = self.tables.lock();
+        let declared = tables.values().filter(|known| known.is_declared);
+        declared.map(|known| known.table.name.clone()).collect()
+    }
+
+    fn known(&self, name: &str) -> Option<Known> {
+        self.tables.lock().get(&name.to_lowercase()).cloned()
+    }
+
+    fn add(
+        &self,
+        name: String,
+        connector: Arc<dyn Connector>,
+        options: Options,
+        base_dir: PathBuf,
+    ) -> String {
+        let table = Table { name: name.clone(), columns: None, options };
+        let known = Known { table, connector, base_dir, is_declared: false };
+        self.tables.lock().insert(name.to_lowercase(), known);
+        name
+    }
+
+    fn schema_of(&self, name: &str) -> Result<SchemaRef, NotThere> {
+        let gone = || NotThere { problem: format!("there is no table `{name}`"), help: None };
+        let known = self.known(name).ok_or_else(gone)?;
+        let schema = known.connector.check_source(&known.table, ReadMode::Batch);
+        schema.map_err(|wrong| NotThere { problem: wrong.problem, help: wrong.help })
+    }
+
+    /// The table as it is now.
+    pub async fn provider(
+        &self,
+        name: &str,
+        schema: &SchemaRef,
+    ) -> Result<Arc<dyn TableProvider>, QueryError> {
+        let Some(known) = self.known(name) else {
+            return Err(Diagnostic::nowhere(format!("there is no table `{name}`")).into_query());
+        };
+        let context = FlowContext::new("query", "", &self.env, &known.base_dir);
+        let table = known.table.fresh()?.into_owned();
+        let at_rest = known.connector.static_table(&table, &context)?;
+        let Some(at_rest) = at_rest else {
+            let problem = format!("`{name}` is a {} table", known.connector.name());
+            let help = "a query reads tables at rest; a pipeline reads streams: millstream run";
+            return Err(Diagnostic::nowhere(problem).help(help).into_query());
+        };
+        Ok(Arc::new(LakeTable::open(name, Arc::clone(schema), at_rest).await?))
+    }
+}
+
+trait IntoQueryError {
+    fn into_query(self) -> QueryError;
+}
+
+impl IntoQueryError for Diagnostic {
+    fn into_query(self) -> QueryError {
+        QueryError::Sql(self.into())
+    }
+}
+
+/// What one text can read: the catalog's tables, and its own views.
+pub struct Names<'a> {
+    /// The tables.
+    pub catalog: &'a Catalog,
+    /// By name, the tokens of each view's query.
+    pub views: &'a [(Name, Range<usize>)],
+}
+
+impl TableCatalog for Names<'_> {
+    fn table(&self, name: &str) -> Option<String> {
+        self.catalog.known(name).map(|known| known.table.name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let views = self.views.iter().map(|(name, _)| name.text.clone());
+        self.catalog.declared().into_iter().chain(views).collect()
+    }
+
+    fn schema(&self, table: &str, mode: ReadMode, span: Span) -> Result<SchemaRef, Diagnostic> {
+        if mode == ReadMode::Stream {
+            return Err(Diagnostic::at(span, "a query reads tables at rest")
+                .help("leave STREAM out, or write a flow and run it: millstream run"));
+        }
+        let schema = self.catalog.schema_of(table);
+        schema.map_err(|wrong| Diagnostic::at(span, wrong.problem).maybe_help(wrong.help))
+    }
+
+    fn table_at(&self, format: &str, path: &str) -> Option<Result<String, NotThere>> {
+        let format = format.to_lowercase();
+        if !FORMATS.contains(&format.as_str()) {
+            let help = suggest(&format, "formats", FORMATS.iter().copied());
+            let problem = format!("`{format}` is no format that a path can have in front of it");
+            return Some(Err(NotThere { problem, help: Some(help) }));
+        }
+        let connector = self.catalog.registry.get(&format)?;
+        let name = format!("{format}.`{path}`");
+        let options = Options::new([("path".to_owned(), path.to_owned())]);
+        let base_dir = self.catalog.base_dir.clone();
+        Some(Ok(self.catalog.add(name, Arc::clone(connector), options, base_dir)))
+    }
+
+    fn table_as_of(&self, table: &str, when: &AsOf) -> Option<Result<String, NotThere>> {
+        let known = self.catalog.known(table)?;
+        if known.connector.name() != "delta" {
+            let problem =
+                format!("`{table}` is a {} table, which has no versions", known.connector.name());
+            let help = Some("leave the clause out; Delta tables have versions".to_owned());
+            return Some(Err(NotThere { problem, help }));
+        }
+        let mut options = known.table.options.clone();
+        let (key, value) = match when {
+            AsOf::Version(version) => ("versionAsOf", version.to_string()),
+            AsOf::Timestamp(text) => ("timestampAsOf", text.clone()),
+        };
+        let name = format!("{table} {key} {value}");
+        options.set(key, value);
+        Some(Ok(self.catalog.add(name, known.connector, options, known.base_dir)))
+    }
+
+    fn view(&self, name: &str) -> Option<Range<usize>> {
+        let found = self.views.iter().find(|(view, _)| view.text.eq_ignore_ascii_case(name));
+        found.map(|(_, query)| query.clone())
+    }
+}

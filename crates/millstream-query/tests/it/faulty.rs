@@ -1,0 +1,120 @@
+//! What stands between a node and a runner, and does harm.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use millstream_store::env::{Env, Task};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What becomes of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is answered.
+    None,
+    /// The connection ends before anything is read, as that to a runner that was killed.
+    Refused,
+    /// The connection ends within the answer, after so many bytes.
+    Cut(usize),
+    /// A byte of the answer's body is another.
+    Flipped,
+    /// There is no room.
+    Throttled,
+    /// The runner fails.
+    Failed,
+    /// There is no answer for so long.
+    Stalled(Duration),
+}
+
+/// A listener in front of a runner.
+pub struct Front {
+    /// `HOST:PORT` to connect to.
+    pub address: String,
+    /// Requests that met a fault.
+    pub faults: Arc<AtomicU64>,
+    task: Task<()>,
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Front {
+    /// Does to the request `n` what `choose(n)` says.
+    pub async fn start(
+        env: &Env,
+        runner: String,
+        choose: impl Fn(u64) -> Fault + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let faults = Arc::new(AtomicU64::new(0));
+        let (counted, connections) = (Arc::clone(&faults), env.clone());
+        let task = env.spawn("faulty", async move {
+            for request in 0.. {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                let fault = choose(request);
+                if fault != Fault::None {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+                let (runner, env) = (runner.clone(), connections.clone());
+                let serving = async move {
+                    // A connection that ends early is what this is for.
+                    let _ = serve(&env, stream, &runner, fault).await;
+                };
+                drop(connections.spawn("faulty-connection", serving));
+            }
+        });
+        Self { address, faults, task }
+    }
+}
+
+async fn serve(
+    env: &Env,
+    mut stream: TcpStream,
+    runner: &str,
+    fault: Fault,
+) -> std::io::Result<()> {
+    let canned = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+    match fault {
+        Fault::Refused => return Ok(()),
+        Fault::Throttled | Fault::Failed => {
+            let status = if fault == Fault::Failed { "500 Failed" } else { "429 Too Many" };
+            let mut some = [0; 1024];
+            let _ = stream.read(&mut some).await?;
+            return stream.write_all(canned(status).as_bytes()).await;
+        }
+        Fault::Stalled(length) => env.sleep(length).await,
+        Fault::None | Fault::Cut(_) | Fault::Flipped => {}
+    }
+    let mut behind = TcpStream::connect(runner).await?;
+    let (mut from_node, mut to_node) = stream.split();
+    let (mut from_runner, mut to_runner) = behind.split();
+    let forward = async { tokio::io::copy(&mut from_node, &mut to_runner).await.map(|_| ()) };
+    let back = async {
+        let (mut sent, mut some) = (0, vec![0; 4096]);
+        loop {
+            let length = from_runner.read(&mut some).await?;
+            if length == 0 {
+                return Ok(());
+            }
+            if let Fault::Cut(after) = fault
+                && sent + length > after
+            {
+                return to_node.write_all(&some[..after.saturating_sub(sent)]).await;
+            }
+            if fault == Fault::Flipped && sent == 0 {
+                some[length - 1] ^= 0x20;
+            }
+            to_node.write_all(&some[..length]).await?;
+            sent += length;
+        }
+    };
+    tokio::select! {
+        done = forward => done,
+        done = back => done,
+    }
+}

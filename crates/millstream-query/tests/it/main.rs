@@ -1,0 +1,6 @@
+//! Queries here and on a cluster, over real files.
+
+mod faulty;
+mod lake;
+mod local;
+mod remote;

@@ -1,0 +1,210 @@
+//! Queries whose stages run at runners, and what goes wrong there.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use millstream_query::cluster::coordinator;
+use millstream_query::cluster::node::{self, Node, NodeSettings};
+use millstream_query::cluster::remote::{Counts, Runners};
+use millstream_query::cluster::runner::{self, Runner, RunnerSettings};
+use millstream_query::state::Limits;
+use millstream_store::env::{Env, Task};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+use crate::faulty::{Fault, Front};
+use crate::lake::{answer, events, session};
+
+/// Queries with one stage that scans, and one or two that group.
+const QUERIES: &[&str] = &[
+    "SELECT country, count(*) AS n, sum(amount) AS total FROM parquet.`events` \
+     GROUP BY country ORDER BY country",
+    "SELECT user_id, count(*) AS n, max(id) AS last FROM parquet.`events` \
+     GROUP BY user_id ORDER BY n DESC, user_id LIMIT 20",
+    "SELECT a.country, count(*) AS n FROM parquet.`events` a JOIN parquet.`events` b \
+     ON a.id = b.id + 1 WHERE b.amount < 50 GROUP BY a.country ORDER BY a.country",
+];
+
+/// A cluster in this process.
+struct Cluster {
+    coordinator: String,
+    node: Node,
+    directory: TempDir,
+    fronts: Vec<Front>,
+    tasks: Vec<Task<()>>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(Task::abort);
+    }
+}
+
+impl Cluster {
+    /// One node with two runners, to whose requests `choose` does harm.
+    async fn start(choose: impl Fn(u64) -> Fault + Clone + Send + Sync + 'static) -> Self {
+        Self::with_runners(2, choose).await
+    }
+
+    async fn with_runners(
+        count: usize,
+        choose: impl Fn(u64) -> Fault + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let env = Env::real();
+        let directory = tempfile::tempdir().expect("a directory");
+        let (coordinator, serving) = start_coordinator(&env).await;
+        let (mut tasks, mut fronts) = (vec![serving], Vec::new());
+        for number in 0..count {
+            let (runner, serving) = start_runner(&env, &directory, number).await;
+            tasks.push(serving);
+            fronts.push(Front::start(&env, runner, choose.clone()).await);
+        }
+        let addresses = fronts.iter().map(|front| front.address.clone()).collect();
+        let runners = Runners { addresses, token: Some("secret".to_owned()), proxy: None };
+        let settings = NodeSettings {
+            coordinator: coordinator.clone(),
+            limits: Limits { partitions: 2, memory_bytes: None, spill_directory: None },
+            directory: directory.path().join("node"),
+            host: "127.0.0.1".to_owned(),
+            runners: (count > 0).then_some((runners, 4)),
+        };
+        let (files, proxy) = (listener().await, listener().await);
+        let node = node::start(&env, settings, files, proxy).await.expect("a node");
+        Self { coordinator, node, directory, fronts, tasks }
+    }
+
+    fn counts(&self) -> &Counts {
+        self.node.counts.as_ref().expect("it has runners")
+    }
+
+    /// The answer of the cluster, whose stages `stages` are at runners.
+    async fn answer(&self, lake: &Path, stages: &str, timeout: u32, text: &str) -> String {
+        let mut session = session(lake);
+        session.run_on(&self.coordinator);
+        session.set("millstream.remote.stages", stages).expect("a setting");
+        session.set("millstream.remote.timeout", &timeout.to_string()).expect("a setting");
+        match answer(&session, text).await {
+            Ok(answer) => answer,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    fn faults(&self) -> u64 {
+        self.fronts.iter().map(|front| front.faults.load(Ordering::Relaxed)).sum()
+    }
+}
+
+async fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").await.expect("a port")
+}
+
+async fn start_coordinator(env: &Env) -> (String, Task<()>) {
+    let listener = listener().await;
+    let address = listener.local_addr().expect("an address").to_string();
+    let clock = env.clone();
+    let serving = async move { coordinator::serve(&clock, listener).await.expect("it serves") };
+    (address, env.spawn("coordinator", serving))
+}
+
+async fn start_runner(env: &Env, directory: &TempDir, number: usize) -> (String, Task<()>) {
+    let directory = directory.path().join(format!("runner-{number}"));
+    std::fs::create_dir(&directory).expect("it is new");
+    let settings = RunnerSettings {
+        limits: Limits { partitions: 1, memory_bytes: Some(64 << 20), spill_directory: None },
+        tasks: 2,
+        directory,
+        token: Some("secret".to_owned()),
+    };
+    let runner = Arc::new(Runner::new(env.clone(), settings).expect("a runner"));
+    let listener = listener().await;
+    let address = listener.local_addr().expect("an address").to_string();
+    let serving = async move { runner::serve(listener, runner).await.expect("it serves") };
+    (address, env.spawn("runner", serving))
+}
+
+/// Spreads numbers.
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    number ^ (number >> 29)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn each_stage_runs_where_the_query_says() {
+    let lake = events();
+    let here = session(lake.path());
+    let cluster = Cluster::start(|_| Fault::None).await;
+    let done = || cluster.counts().done.load(Ordering::Relaxed);
+    for text in QUERIES {
+        let expected = answer(&here, text).await.expect("it runs here");
+        let mut before = done();
+        assert_eq!(cluster.answer(lake.path(), "none", 60, text).await, expected);
+        assert_eq!(done(), before, "nothing was to be at runners");
+        let mut least = 0;
+        for stages in ["scan", "scan, group by"] {
+            assert_eq!(cluster.answer(lake.path(), stages, 60, text).await, expected, "{stages}");
+            assert!(done() - before > least, "{stages}: {} tasks at runners", done() - before);
+            (least, before) = (done() - before, done());
+        }
+    }
+    assert_eq!(cluster.counts().here.load(Ordering::Relaxed), 0, "no runner has failed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn answers_are_exact_whatever_becomes_of_runners() {
+    let lake = events();
+    let here = session(lake.path());
+    let choose = |request| match mixed(request) % 32 {
+        0 | 12 => Fault::Refused,
+        1 | 7 | 8 => Fault::Cut((mixed(request + 1) % 3_000) as usize),
+        2 | 9 => Fault::Flipped,
+        3 | 4 | 10 => Fault::Throttled,
+        5 | 11 => Fault::Failed,
+        6 => Fault::Stalled(Duration::from_millis(1_200)),
+        _ => Fault::None,
+    };
+    let cluster = Cluster::start(choose).await;
+    let mut expected = Vec::new();
+    for text in QUERIES {
+        expected.push(answer(&here, text).await.expect("it runs here"));
+    }
+    let mut queries = 0;
+    while cluster.faults() < 200 {
+        let (text, expected) = (QUERIES[queries % 3], &expected[queries % 3]);
+        let given = cluster.answer(lake.path(), "scan, group by", 1, text).await;
+        assert_eq!(given, *expected, "query {queries}: {text}");
+        queries += 1;
+        assert!(queries < 500, "{} faults in {queries} queries", cluster.faults());
+    }
+    let counts = cluster.counts();
+    for (what, count) in [
+        ("done by runners", &counts.done),
+        ("failed", &counts.failed),
+        ("throttled", &counts.throttled),
+    ] {
+        assert!(count.load(Ordering::Relaxed) > 0, "no task was {what}");
+    }
+    // Tasks that nobody waits for any more come to their end.
+    let left = || {
+        let runners =
+            (0..2).map(|number| cluster.directory.path().join(format!("runner-{number}")));
+        runners.map(|runner| std::fs::read_dir(runner).expect("it is there").count()).sum::<usize>()
+    };
+    for _ in 0..200 {
+        if left() == 0 {
+            break;
+        }
+        Env::real().sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(left(), 0, "directories of tasks are left at the runners");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn without_runners_the_nodes_do_what_was_meant_for_them() {
+    let lake = events();
+    let expected = answer(&session(lake.path()), QUERIES[0]).await.expect("it runs here");
+    let cluster = Cluster::with_runners(0, |_| Fault::None).await;
+    let given = cluster.answer(lake.path(), "scan, group by", 60, QUERIES[0]).await;
+    assert_eq!(given, expected);
+}

@@ -1,0 +1,148 @@
+//! `millstream coordinator`, `millstream node` and `millstream runner`: the parts of a cluster.
+//!
+//! Each says where it listens on standard error once it does, and ends at Ctrl-C or SIGTERM. The
+//! token that runners ask for is in the variable `MILLSTREAM_TOKEN`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use millstream_query::cluster::error::ClusterError;
+use millstream_query::cluster::node::{self, NodeSettings};
+use millstream_query::cluster::remote::Runners;
+use millstream_query::cluster::runner::{self, Runner, RunnerSettings};
+use millstream_query::error::QueryError;
+use millstream_query::state::Limits;
+use millstream_store::error::{Failure, Kind};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::app::App;
+use crate::cli::{CoordinatorArguments, NodeArguments, RunnerArguments};
+use crate::query::memory_of_machine;
+
+const TOKEN: &str = "MILLSTREAM_TOKEN";
+
+/// Runs a coordinator.
+pub async fn coordinator(arguments: CoordinatorArguments, app: &App) -> ExitCode {
+    let serving = async {
+        let listener = listen(arguments.listen).await?;
+        say(app, "coordinator", &listener);
+        Ok(millstream_query::cluster::coordinator::serve(&app.env, listener).await?)
+    };
+    until_stopped(serving, app).await
+}
+
+/// Runs a node.
+pub async fn node(arguments: NodeArguments, app: &App) -> ExitCode {
+    let serving = async {
+        let (directory, _temporary) = directory(arguments.dir.as_ref(), "node")?;
+        let ip = arguments.host;
+        let files = listen(SocketAddr::new(ip, 0)).await?;
+        let proxy = listen(SocketAddr::new(ip, 0)).await?;
+        say(app, "node", &files);
+        let token = std::env::var(TOKEN).ok();
+        let runners = Runners { addresses: arguments.runners.clone(), token, proxy: None };
+        let at_once = arguments.remote_tasks as usize;
+        let memory = arguments.memory.or_else(|| memory_of_machine().map(|bytes| bytes / 2));
+        let cores = available_parallelism().map_or(1, usize::from);
+        let settings = NodeSettings {
+            coordinator: arguments.coordinator.clone(),
+            limits: Limits {
+                partitions: arguments.cores.map_or(cores, |cores| cores as usize),
+                memory_bytes: memory.and_then(|bytes| usize::try_from(bytes).ok()),
+                spill_directory: None,
+            },
+            directory,
+            host: ip.to_string(),
+            runners: (!arguments.runners.is_empty()).then_some((runners, at_once)),
+        };
+        let _node = node::start(&app.env, settings, files, proxy).await?;
+        std::future::pending::<()>().await;
+        Ok(())
+    };
+    until_stopped(serving, app).await
+}
+
+/// Runs a runner.
+pub async fn runner(arguments: RunnerArguments, app: &App) -> ExitCode {
+    let serving = async {
+        let (directory, _temporary) = directory(arguments.dir.as_ref(), "runner")?;
+        let settings = RunnerSettings {
+            limits: Limits {
+                partitions: 1,
+                memory_bytes: usize::try_from(arguments.memory).ok(),
+                spill_directory: None,
+            },
+            tasks: arguments.tasks as usize,
+            directory,
+            token: std::env::var(TOKEN).ok(),
+        };
+        let runner = Arc::new(Runner::new(app.env.clone(), settings)?);
+        let listener = listen(arguments.listen).await?;
+        say(app, "runner", &listener);
+        Ok(runner::serve(listener, runner).await?)
+    };
+    until_stopped(serving, app).await
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, ClusterError> {
+    let failed = |error| ClusterError::Listen { address: address.to_string(), error };
+    TcpListener::bind(address).await.map_err(failed)
+}
+
+fn say(app: &App, what: &str, listener: &TcpListener) {
+    if let Ok(address) = listener.local_addr() {
+        app.screen.say(&format!("The {what} listens at {address}."));
+    }
+}
+
+/// The directory that was asked for, or a new one that is gone when the process ends.
+fn directory(
+    asked: Option<&PathBuf>,
+    what: &str,
+) -> Result<(PathBuf, Option<TempDir>), ClusterError> {
+    if let Some(asked) = asked {
+        let failed =
+            |error: io::Error| ClusterError::Directory { path: asked.display().to_string(), error };
+        std::fs::create_dir_all(asked).map_err(failed)?;
+        return Ok((asked.clone(), None));
+    }
+    let made = tempfile::Builder::new().prefix(&format!("millstream-{what}-")).tempdir();
+    let made = made.map_err(|error| {
+        let path = std::env::temp_dir().display().to_string();
+        ClusterError::Directory { path, error }
+    })?;
+    Ok((made.path().to_owned(), Some(made)))
+}
+
+/// Waits for `serving`, which ends only by an error, or for a signal.
+async fn until_stopped(
+    serving: impl Future<Output = Result<(), QueryError>>,
+    app: &App,
+) -> ExitCode {
+    let mut terminations = match signal(SignalKind::terminate()) {
+        Ok(terminations) => terminations,
+        Err(error) => return app.failed(&format!("signals cannot be heard: {error}")),
+    };
+    tokio::select! {
+        served = serving => match served {
+            Ok(()) => app.done(),
+            Err(QueryError::Failure(failure)) => reported(&failure, app),
+            Err(QueryError::Sql(found)) => app.failed(&found.to_string()),
+        },
+        _ = terminations.recv() => app.done(),
+        _ = tokio::signal::ctrl_c() => app.done(),
+    }
+}
+
+fn reported(failure: &Failure, app: &App) -> ExitCode {
+    match failure.kind() {
+        Kind::Config | Kind::Credentials => app.wrong(&failure.to_string()),
+        _ => app.failed(&failure.to_string()),
+    }
+}
