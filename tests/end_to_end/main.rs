@@ -53,6 +53,7 @@ mod old_checkpoints;
 mod old_kafka_checkpoints;
 mod on_error;
 mod power_cuts;
+mod queries;
 mod refused_rows;
 mod renamed;
 mod secrets;

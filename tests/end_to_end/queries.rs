@@ -1,0 +1,190 @@
+//! `millstream query`, in one process and on a cluster, beside the answers of DuckDB, beside flows
+//! that write, and while parts of the cluster are killed.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::live::{kills, mixed, some_time};
+use crate::millstream::{Finished, Pipeline, Running, table};
+use crate::{cache, oracle, program, wait};
+
+/// A query in a build that is not optimised, on a machine that does other things.
+const QUERY_LIMIT: Duration = Duration::from_secs(120);
+
+fn query(pipeline: &Pipeline, arguments: &[&str]) -> Finished {
+    let command = pipeline.bare_command(&[&["query"], arguments].concat());
+    pipeline.spawn(command).wait(QUERY_LIMIT)
+}
+
+/// The only value of a query's answer in CSV.
+fn value(finished: &Finished) -> i64 {
+    let value = finished.stdout.lines().nth(1).unwrap_or_else(|| panic!("{}", finished.stdout));
+    value.parse().unwrap_or_else(|error| panic!("{value}: {error}"))
+}
+
+#[test]
+fn a_query_beside_a_flow_sees_each_commit() {
+    let pipeline = Pipeline::new(&format!(
+        "{}{}INSERT INTO target SELECT value AS id, value % 7 AS k FROM STREAM ticks;\n",
+        table("ticks", "", "rate", &[("rowsPerSecond", "2000")]),
+        table("target", "", "delta", &[("path", "lake"), ("commitInterval", "100ms")]),
+    ));
+    let mut running = pipeline.start(&[]);
+    let has_table = || pipeline.path("lake/_delta_log/00000000000000000001.json").exists();
+    running.wait_while_running("the table", has_table);
+    let by_path = "SELECT count(*) AS n FROM delta.`lake`";
+    let mut last = 0;
+    for _ in 0..3 {
+        running.wait_while_running("more rows", || {
+            let counted = value(&query(&pipeline, &[by_path]).expect_success());
+            let is_more = counted > last;
+            assert!(counted >= last, "{counted} rows after {last}");
+            last = counted;
+            is_more
+        });
+    }
+    running.stop().expect_success();
+    let all = value(&query(&pipeline, &[by_path]).expect_success());
+    assert!(all >= last);
+    // The rate source counts from zero, so the largest id says how many there are.
+    let largest = "SELECT max(id) + 1 AS n FROM delta.`lake`";
+    assert_eq!(value(&query(&pipeline, &[largest]).expect_success()), all);
+    let declared = ["--tables", "pipeline.sql", "SELECT count(DISTINCT id) AS n FROM target"];
+    assert_eq!(value(&query(&pipeline, &declared).expect_success()), all);
+    let first = "SELECT count(*) AS n FROM delta.`lake` VERSION AS OF 1";
+    assert!(value(&query(&pipeline, &[first]).expect_success()) < all);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place_and_a_remedy() {
+    let pipeline = Pipeline::new("");
+    let refused = |text: &str, words: &[&str]| {
+        query(&pipeline, &[text]).expect_exit(2).says(words);
+    };
+    refused("SELECT * FROM delta.`missing`", &["query:1:15", "there is no Delta table"]);
+    refused("SELECT * FROM dalta.`x`", &["did you mean `delta`?"]);
+    refused("SELECT 1 AS", &["query:1"]);
+    refused("SELECT x FROM (SELECT 1 AS y)", &["x"]);
+    refused("DELETE FROM t", &["write SELECT"]);
+    refused("SELECT * FROM STREAM delta.`x`", &["a stream is a declared table"]);
+    refused("SET millstream.remote.stages = 'scna'", &["'none', 'scan', 'group by'"]);
+    refused("missing.sql", &["missing.sql cannot be read"]);
+    let nobody = query(&pipeline, &["--on", "127.0.0.1:1", "SELECT 1 AS a"]);
+    nobody.expect_exit(1).says(&["127.0.0.1:1"]);
+}
+
+/// The parts of a cluster, each a process.
+struct Cluster<'a> {
+    pipeline: &'a Pipeline,
+    coordinator: (Running, String),
+    runners: Vec<(Running, String)>,
+    nodes: Vec<Running>,
+}
+
+/// Starts a part, and gives the address that it says it listens at.
+fn part(pipeline: &Pipeline, arguments: &[&str]) -> (Running, String) {
+    let mut command = pipeline.bare_command(arguments);
+    command.env("MILLSTREAM_TOKEN", "secret");
+    let running = pipeline.spawn(command);
+    let address = wait::until("its address", wait::SOON, || {
+        let said = running.stderr();
+        let (_, rest) = said.split_once("listens at ")?;
+        rest.split_once(".\n").map(|(address, _)| address.to_owned())
+    });
+    (running, address)
+}
+
+impl<'a> Cluster<'a> {
+    fn start(pipeline: &'a Pipeline) -> Self {
+        let coordinator = part(pipeline, &["coordinator", "--listen", "127.0.0.1:0"]);
+        let runner = |_| part(pipeline, &["runner", "--listen", "127.0.0.1:0", "--tasks", "2"]);
+        let runners: Vec<_> = (0..2).map(runner).collect();
+        let mut cluster = Self { pipeline, coordinator, runners, nodes: Vec::new() };
+        cluster.nodes = (0..2).map(|_| cluster.node()).collect();
+        cluster
+    }
+
+    fn node(&self) -> Running {
+        let mut arguments = vec!["node", "--cores", "2", "--coordinator", &self.coordinator.1];
+        for (_, address) in &self.runners {
+            arguments.extend(["--runner", address]);
+        }
+        part(self.pipeline, &arguments).0
+    }
+
+    /// Kills a runner, and starts one at the same address.
+    fn replace_runner(&mut self, at: usize) {
+        let (runner, address) = self.runners.swap_remove(at);
+        runner.kill();
+        let again = ["runner", "--listen", &address, "--tasks", "2"];
+        self.runners.push(part(self.pipeline, &again));
+    }
+
+    fn replace_node(&mut self, at: usize) {
+        self.nodes.swap_remove(at).kill();
+        let node = self.node();
+        self.nodes.push(node);
+    }
+}
+
+/// A directory with TPC-H's tables at a small scale.
+fn tpch() -> Pipeline {
+    let pipeline = Pipeline::new("");
+    let mut generate = Command::new(oracle::installed().join("bin/tpchgen-cli"));
+    generate.args(["parquet", "-s", "0.01", "-o"]).arg(pipeline.path("tpch"));
+    program::run("writing the tables of TPC-H", generate, "").unwrap();
+    pipeline
+}
+
+/// All 22 queries beside DuckDB.
+fn compare(data: &Path, flags: &[&str]) {
+    let mut compare = Command::new(oracle::installed().join("bin/python"));
+    compare.arg("-B").arg(cache::repository().join("tests/tpch/compare.py"));
+    compare.arg(env!("CARGO_BIN_EXE_millstream")).arg(data).args(["--runs", "1"]).args(flags);
+    program::run("comparing answers with DuckDB's", compare, "").unwrap();
+}
+
+#[test]
+fn tpch_has_the_answers_of_duckdb() {
+    compare(&tpch().path("tpch"), &[]);
+}
+
+#[test]
+fn tpch_has_the_answers_of_duckdb_on_a_cluster_with_runners() {
+    let pipeline = tpch();
+    let cluster = Cluster::start(&pipeline);
+    let first = "SET millstream.remote.stages = 'scan, group by';";
+    compare(&pipeline.path("tpch"), &["--on", &cluster.coordinator.1, "--first", first]);
+}
+
+#[test]
+fn a_killed_runner_or_node_makes_no_wrong_answer() {
+    let pipeline = tpch();
+    let mut cluster = Cluster::start(&pipeline);
+    let text = "SELECT l_returnflag, count(*) AS n, sum(l_orderkey) AS s \
+                FROM parquet.`tpch/lineitem.parquet` GROUP BY l_returnflag ORDER BY l_returnflag";
+    let expected = query(&pipeline, &[text]).expect_success().stdout;
+    let remote = format!("SET millstream.remote.stages = 'scan, group by'; {text}");
+    let (mut right, rounds) = (0, kills(2) * 4);
+    for round in 0..rounds {
+        let address = cluster.coordinator.1.clone();
+        let command = pipeline.bare_command(&["query", "--on", &address, &remote]);
+        let running = pipeline.spawn(command);
+        some_time(round, 500);
+        match round % 4 {
+            3 => cluster.replace_node((mixed(round) % 2) as usize),
+            _ => cluster.replace_runner((mixed(round) % 2) as usize),
+        }
+        let finished = running.wait(QUERY_LIMIT);
+        if finished.status.success() {
+            assert_eq!(finished.stdout, expected, "round {round}");
+            right += 1;
+        } else {
+            // What a node has written is gone with it, and whoever reads it is told.
+            assert_eq!(round % 4, 3, "round {round}: {}", finished.stderr);
+            assert!(finished.stderr.contains("error: "), "{}", finished.stderr);
+        }
+    }
+    assert!(right * 4 >= rounds * 3, "{right} answers of {rounds}");
+}
