@@ -81,7 +81,7 @@ impl Runner {
     /// # Errors
     /// What the task fails with.
     pub async fn run(&self, request: &Bytes) -> Result<Bytes, DataFusionError> {
-        let (header, plan) = task::parse::<TaskHeader>(request).map_err(io::Error::from)?;
+        let (header, plan) = task::request(request).map_err(io::Error::from)?;
         let unique = format!("task-{:016x}", self.env.random_u64());
         let directory = WorkDirectory(self.settings.directory.join(unique));
         fs::create_dir_all(&directory.0).map_err(io_error)?;

@@ -88,7 +88,7 @@ pub enum MessageError {
         path: String,
     },
     /// A file would be written outside of the stage's directory.
-    #[error("{path:?} is no name of a shuffle's file")]
+    #[error("{path:?} is no name of a shuffle's file or of a query")]
     Path {
         /// The path.
         path: String,
@@ -122,6 +122,23 @@ pub fn message<'a>(
     Ok(bytes.freeze())
 }
 
+/// The task of a request, and its plan.
+///
+/// # Errors
+/// A message that is not whole, and a query whose name is no name of a directory.
+pub fn request(message: &Bytes) -> Result<(TaskHeader, Bytes), MessageError> {
+    let (header, plan) = parse::<TaskHeader>(message)?;
+    if !is_name(&header.job) || header.job.contains('/') {
+        return Err(MessageError::Path { path: header.job });
+    }
+    Ok((header, plan))
+}
+
+/// Whether a part of a path names something in the directory that it is in.
+fn is_name(part: &str) -> bool {
+    !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0'])
+}
+
 /// The header of a message, and its body.
 pub fn parse<H: DeserializeOwned>(message: &Bytes) -> Result<(H, Bytes), MessageError> {
     let truncated = |expected: usize| MessageError::Truncated {
@@ -136,7 +153,9 @@ pub fn parse<H: DeserializeOwned>(message: &Bytes) -> Result<(H, Bytes), Message
 
 /// The files of an answer, each whole.
 pub fn files(header: &OutputHeader, body: &Bytes) -> Result<Vec<(String, Bytes)>, MessageError> {
-    let expected: u64 = header.files.iter().map(|file| file.bytes).sum();
+    // Lengths that no message has would sum up to less than they are.
+    let add = |sum: u64, file: &WrittenFile| sum.saturating_add(file.bytes);
+    let expected = header.files.iter().fold(0, add);
     if body.len() as u64 != expected {
         return Err(MessageError::Truncated { found: body.len() as u64, expected });
     }
@@ -145,9 +164,7 @@ pub fn files(header: &OutputHeader, body: &Bytes) -> Result<Vec<(String, Bytes)>
         let length = file.bytes as usize;
         let bytes = body.slice(start..start + length);
         start += length;
-        let is_plain =
-            |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0']);
-        if !file.path.split('/').all(is_plain) {
+        if !file.path.split('/').all(is_name) {
             return Err(MessageError::Path { path: file.path.clone() });
         }
         if crc32fast::hash(&bytes) != file.checksum {
@@ -160,6 +177,8 @@ pub fn files(header: &OutputHeader, body: &Bytes) -> Result<Vec<(String, Bytes)>
 
 #[cfg(test)]
 mod tests {
+    use millstream_fuzz::{Target, outcome};
+
     use super::*;
 
     fn output(files: &[(&str, &[u8])]) -> Bytes {
@@ -197,6 +216,55 @@ mod tests {
         let mut changed = bytes.to_vec();
         *changed.last_mut().expect("it has bytes") ^= 1;
         assert!(matches!(read(&changed.into()), Err(MessageError::Checksum { .. })));
+    }
+
+    #[test]
+    fn fuzz_messages_of_tasks() {
+        let header = TaskHeader {
+            job: "038G9M3G3T000".to_owned(),
+            stage: 1,
+            task: 3,
+            partitions: vec![0],
+            proxy: None,
+            settings: vec![("datafusion.execution.batch_size".to_owned(), "8192".to_owned())],
+        };
+        let asking = message(&header, [&b"a plan"[..]]).expect("it is a message");
+        let seeds = [asking.to_vec(), output(&[("0/data-3.arrow", b"rows")]).to_vec()];
+        let words = &[
+            "\"files\":",
+            "\"bytes\":18446744073709551615",
+            "\"path\":\"",
+            "../",
+            "\"checksum\":0",
+        ];
+        Target::bytes("task_messages").seeds(seeds).words(words).run(|input| {
+            let input = Bytes::copy_from_slice(input);
+            let asked = request(&input);
+            if let Ok((header, _)) = &asked {
+                assert!(!header.job.contains(['/', '\\']) && !header.job.starts_with('.'));
+            }
+            let answered = read(&input);
+            for (path, _) in answered.iter().flatten() {
+                assert!(path.split('/').all(|part| part != ".." && !part.is_empty()), "{path}");
+            }
+            format!("{} {}", outcome(&asked), outcome(&answered))
+        });
+    }
+
+    #[test]
+    fn a_query_s_name_is_no_path() {
+        for job in ["..", "a/b", "", "/etc", ".x"] {
+            let header = TaskHeader {
+                job: job.to_owned(),
+                stage: 0,
+                task: 0,
+                partitions: Vec::new(),
+                proxy: None,
+                settings: Vec::new(),
+            };
+            let bytes = message(&header, []).expect("it is a message");
+            assert!(matches!(request(&bytes), Err(MessageError::Path { .. })), "{job}");
+        }
     }
 
     #[test]
