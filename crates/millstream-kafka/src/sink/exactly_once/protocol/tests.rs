@@ -31,6 +31,8 @@ struct Asked {
     ends: Vec<bool>,
     /// Codes for the next batches of these topics, in order, in place of success.
     codes: VecDeque<(String, i16)>,
+    /// How many of the next requests with rows are lost with their connections.
+    lost: u32,
 }
 
 /// A cluster of one broker, whose topics have two partitions.
@@ -148,6 +150,7 @@ fn serve(mut connection: TcpStream, address: &Address, asked: &Mutex<Asked>) {
         match key {
             key if key == METADATA.key => metadata(&mut request, &mut answer, address),
             key if key == FIND_COORDINATOR.key => coordinator(&mut answer, address),
+            key if key == PRODUCE.key && is_lost(asked) => return,
             key if key == PRODUCE.key => produce(&mut request, &mut answer, asked),
             key => {
                 assert_eq!(key, END_TXN.key);
@@ -157,6 +160,13 @@ fn serve(mut connection: TcpStream, address: &Address, asked: &Mutex<Asked>) {
         answer.replace_i32(0, (answer.len() - 4) as i32);
         connection.write_all(answer.as_slice()).unwrap();
     }
+}
+
+fn is_lost(asked: &Mutex<Asked>) -> bool {
+    let mut asked = asked.lock();
+    let is_lost = asked.lost > 0;
+    asked.lost = asked.lost.saturating_sub(1);
+    is_lost
 }
 
 fn node(answer: &mut Writer, address: &Address) {
@@ -325,6 +335,17 @@ fn what_is_refused_for_a_while_goes_out_again() {
         asked.batches.iter().map(|batch| (batch.0.as_str(), batch.2)).collect();
     places.sort_unstable();
     assert_eq!(places, [("a", 0), ("b", 0), ("records", 0)], "each once");
+}
+
+#[test]
+fn rows_whose_answer_is_lost_go_out_again() {
+    let broker = Broker::start();
+    broker.asked.lock().lost = 2;
+    broker.client().fill(&content(&[("a", 0, "first"), ("b", 0, "second")])).unwrap();
+    let asked = broker.asked.lock();
+    let mut topics: Vec<_> = asked.batches.iter().map(|batch| batch.0.as_str()).collect();
+    topics.sort_unstable();
+    assert_eq!(topics, ["a", "b", "records"], "each once");
 }
 
 #[test]
