@@ -4,7 +4,9 @@
 //! in Ballista's own encoding; back it is the files of the task's shuffle, one after the other,
 //! each with a checksum in the header. A node takes an answer only if all of it is there.
 //!
-//!     length of the header (4 bytes, big endian) | header | body
+//! ```text
+//! length of the header (4 bytes, big endian) | header | body
+//! ```
 
 use std::io;
 
