@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use crate::live::{kills, mixed, some_time};
 use crate::millstream::{Finished, Pipeline, Running, table};
 use crate::{cache, oracle, program, wait};
@@ -57,6 +59,45 @@ fn a_query_beside_a_flow_sees_each_commit() {
 }
 
 #[test]
+fn partitions_with_nulls_and_odd_characters_are_read_as_duckdb_reads_them() {
+    let options = [("path", "Lake"), ("partitionBy", "k,s")];
+    let pipeline = Pipeline::new(&format!(
+        "{}{}INSERT INTO target SELECT id, nullif(id % 3, 0) AS k, CAST(id AS STRING) AS t, \
+         CASE WHEN id % 2 = 0 THEN 'a b/c:%20ä' ELSE 'x' END AS s FROM STREAM numbers;\n",
+        table("numbers", "(id BIGINT)", "json", &[("path", "in")]),
+        table("target", "", "delta", &options),
+    ));
+    std::fs::create_dir(pipeline.path("in")).expect("it is new");
+    let lines: String = (0..1_000).map(|id| format!("{{\"id\": {id}}}\n")).collect();
+    std::fs::write(pipeline.path("in/numbers.json"), lines).expect("written");
+    pipeline.run_available().expect_success();
+    let mut duckdb = oracle::light();
+    let theirs_of = delta_scan(&pipeline.path("Lake"));
+    for (select, rest) in [
+        (
+            "coalesce(k, -1) AS a, s AS b, count(*) AS c, min(id) AS d",
+            "GROUP BY k, s ORDER BY c, d",
+        ),
+        ("s AS a, t AS b, k AS c", "WHERE id = 7"),
+        ("count(*) AS a", "WHERE k IS NULL AND s LIKE 'a b%'"),
+        ("count(*) AS a", "WHERE k = 1 AND id < 500"),
+        ("max(k) AS a, min(s) AS b", ""),
+    ] {
+        let text = format!("SELECT {select} FROM delta.`Lake` {rest}");
+        let mine = query(&pipeline, &[&text, "--format", "json"]).expect_success().stdout;
+        let row = |line: &str| serde_json::from_str(line).expect("it is JSON");
+        let mine: Vec<Value> = mine.lines().map(row).collect();
+        let sql = format!("SELECT {select} FROM {theirs_of} {rest}");
+        let theirs = duckdb.expect(&json!({"op": "sql", "engine": "duckdb", "sql": sql}));
+        assert_eq!(json!(mine), theirs["rows"], "{text}");
+    }
+}
+
+fn delta_scan(table: &Path) -> String {
+    format!("delta_scan('{}')", table.display())
+}
+
+#[test]
 fn what_is_wrong_is_said_with_its_place_and_a_remedy() {
     let pipeline = Pipeline::new("");
     let refused = |text: &str, words: &[&str]| {
@@ -67,6 +108,7 @@ fn what_is_wrong_is_said_with_its_place_and_a_remedy() {
     refused("SELECT 1 AS", &["query:1"]);
     refused("SELECT x FROM (SELECT 1 AS y)", &["x"]);
     refused("DELETE FROM t", &["write SELECT"]);
+    refused("INSERT INTO t SELECT 1; SELECT 2", &["a query writes nothing", "millstream run"]);
     refused("SELECT * FROM STREAM delta.`x`", &["a stream is a declared table"]);
     refused("SET millstream.remote.stages = 'scna'", &["'none', 'scan', 'group by'"]);
     refused("missing.sql", &["missing.sql cannot be read"]);
@@ -181,7 +223,7 @@ fn a_killed_runner_or_node_makes_no_wrong_answer() {
             assert_eq!(finished.stdout, expected, "round {round}");
             right += 1;
         } else {
-            // What a node has written is gone with it, and whoever reads it is told.
+            // What a node has written is gone with it, and the query that reads it fails.
             assert_eq!(round % 4, 3, "round {round}: {}", finished.stderr);
             assert!(finished.stderr.contains("error: "), "{}", finished.stderr);
         }

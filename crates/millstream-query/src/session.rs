@@ -11,8 +11,8 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-
 use millstream_engine::failures::from_datafusion;
+use millstream_engine::plan::scanned_table::scans_in;
 use millstream_sql::functions::{BatchClock, frozen};
 use millstream_sql::plan::logical::{blamed, to_logical};
 use millstream_sql::plan::optimize::optimize;
@@ -26,6 +26,7 @@ use crate::cluster::settings::{RemoteStages, cluster_config, option_key, with_re
 use crate::error::QueryError;
 use crate::state::{Limits, session_state};
 use crate::statements::Statements;
+use crate::tables::lake_table::LakeTable;
 use crate::tables::{Catalog, Names};
 
 /// The settings that there are.
@@ -134,26 +135,40 @@ impl QuerySession {
         let names = Names { catalog: &self.catalog, views: &text.views };
         let ranges = std::slice::from_ref(query);
         let prepared = prepare(&text.lexed, ranges, &names)?;
-        let state = self.state_with_tables(&prepared).await?;
+        let tables = self.tables(&prepared).await?;
+        let state = self.state_with(&tables)?;
         let planned = |error: &_| QueryError::Sql(blamed(&state, &prepared, error));
         let logical = to_logical(&state, &prepared)?;
         let logical = frozen(logical, self.env.now_us()).map_err(|error| planned(&error))?;
         let logical = optimize(&state, &logical).map_err(|error| planned(&error))?;
+        for (registered_as, table) in &tables {
+            let scans = scans_in(&logical, registered_as).map_err(from_datafusion)?;
+            table.expect_scans(scans.len());
+        }
         let plan = state.query_planner().create_physical_plan(&logical, &state).await;
         let plan = plan.map_err(from_datafusion)?;
         let (env, coordinator) = (self.env.clone(), self.coordinator.clone());
         Ok(PlannedQuery { plan, state, env, coordinator })
     }
 
-    /// The session's state with the tables that a query reads, and no others.
-    async fn state_with_tables(
+    /// The tables that a query reads, by their names in its plan.
+    async fn tables(
         &self,
         prepared: &PreparedQuery,
-    ) -> Result<SessionState, QueryError> {
-        let tables = MemorySchemaProvider::new();
+    ) -> Result<Vec<(String, Arc<LakeTable>)>, QueryError> {
+        let mut tables = Vec::with_capacity(prepared.reads.len());
         for read in &prepared.reads {
             let provider = self.catalog.provider(&read.table, &read.schema).await?;
-            let registered = tables.register_table(read.registered_as.clone(), provider);
+            tables.push((read.registered_as.clone(), provider));
+        }
+        Ok(tables)
+    }
+
+    /// The session's state with these tables, and no others.
+    fn state_with(&self, named: &[(String, Arc<LakeTable>)]) -> Result<SessionState, QueryError> {
+        let tables = MemorySchemaProvider::new();
+        for (name, table) in named {
+            let registered = tables.register_table(name.clone(), Arc::clone(table) as _);
             registered.map_err(from_datafusion)?;
         }
         let names = &self.state.config_options().catalog;

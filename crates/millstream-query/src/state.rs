@@ -7,11 +7,11 @@ use std::sync::Arc;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionConfig;
 use millstream_engine::failures::from_datafusion;
-use millstream_sql::functions::{BatchClock, register};
-use millstream_sql::session::config;
+use millstream_sql::functions::BatchClock;
+use millstream_sql::session::{self, config};
 
 use crate::error::QueryError;
 use crate::stores::Stores;
@@ -35,14 +35,15 @@ pub fn session_config(partitions: usize) -> SessionConfig {
     let mut config = config().with_target_partitions(partitions);
     let options = config.options_mut();
     let parquet = &mut options.execution.parquet;
-    // Conditions are checked column by column while a file is decoded, the cheapest first.
+    // Conditions are checked one after the other while a file is decoded, each of the rows that
+    // are left by those before. In the order of the text, as in Spark: `x <> 0 AND 1 / x > 2`
+    // never divides by zero.
     parquet.pushdown_filters = true;
-    parquet.reorder_filters = true;
+    parquet.reorder_filters = false;
     parquet.schema_force_view_types = false;
     // Spark's old timestamps reach beyond what nanoseconds can hold.
     parquet.coerce_int96 = Some("us".to_owned());
-    options.sql_parser.parse_float_as_decimal = true;
-    config.with_enable_ansi_mode(true)
+    config
 }
 
 /// A state with Spark's functions and no tables, in which plans are made and run.
@@ -62,8 +63,5 @@ pub fn session_state(limits: &Limits, clock: &BatchClock) -> Result<SessionState
         runtime = runtime.with_disk_manager_builder(builder);
     }
     let runtime = runtime.build_arc().map_err(from_datafusion)?;
-    let builder = SessionStateBuilder::new()
-        .with_config(session_config(limits.partitions))
-        .with_runtime_env(runtime);
-    Ok(register(builder, clock).build())
+    Ok(session::state(session_config(limits.partitions), runtime, clock))
 }

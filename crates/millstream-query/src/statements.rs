@@ -1,14 +1,14 @@
 //! A text of statements, cut at its semicolons.
 //!
-//! Declarations of tables and views, and queries, may stand in one file. A pipeline file's flows
-//! are passed over: its tables can be queried, and what its flows write is not written again.
+//! Declarations of tables and views, and queries, may stand in one file. The flows of a pipeline
+//! file are kept apart: its tables can be queried, and what its flows write is not written again.
 
 use std::ops::Range;
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 use millstream_sql::diagnostic::{Diagnostic, Diagnostics, Span};
 use millstream_sql::syntax::cursor::{Cursor, Name};
-use millstream_sql::syntax::lexer::Lexed;
+use millstream_sql::syntax::lexer::{Lexed, Lexeme};
 use millstream_sql::syntax::limits;
 
 /// What a text consists of.
@@ -19,6 +19,8 @@ pub struct Statements {
     pub steps: Vec<Step>,
     /// By name, the tokens of the query of each view.
     pub views: Vec<(Name, Range<usize>)>,
+    /// The places of flows, and of other statements that write.
+    pub flows: Vec<Span>,
 }
 
 /// A statement that gives rows or changes the session.
@@ -60,17 +62,32 @@ impl Statements {
         limits::check_length(text)?;
         let lexed = Lexed::new(text)?;
         limits::check(&lexed).into_result()?;
-        let (mut steps, mut views, mut found) = (Vec::new(), Vec::new(), Diagnostics::default());
+        let (mut steps, mut views, mut flows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut found = Diagnostics::default();
         for range in ranges(&lexed) {
+            let span = span_of(&lexed, &range);
             match statement(&lexed, range) {
                 Ok(Statement::Step(step)) => steps.push(step),
                 Ok(Statement::View(name, query)) => views.push((name, query)),
-                Ok(Statement::Declaration | Statement::Flow) => {}
+                Ok(Statement::Flow) => flows.push(span),
+                Ok(Statement::Declaration) => {}
                 Err(diagnostic) => found.0.push(diagnostic),
             }
         }
         found.into_result()?;
-        Ok(Self { lexed, steps, views })
+        Ok(Self { lexed, steps, views, flows })
+    }
+
+    /// Refuses flows, where they would be taken for something that is done.
+    ///
+    /// # Errors
+    /// There are flows.
+    pub fn check_writes_nothing(&self) -> Result<(), Diagnostics> {
+        let refused = self.flows.iter().map(|span| {
+            Diagnostic::at(*span, "a query writes nothing")
+                .help("run flows with millstream run; --tables FILE.sql has their tables")
+        });
+        Diagnostics(refused.collect()).into_result()
     }
 
     /// The text with nothing but its declarations of tables in it, at their places.
@@ -147,8 +164,9 @@ fn statement(lexed: &Lexed, range: Range<usize>) -> Result<Statement, Diagnostic
     let mut cursor = Cursor::new(lexed, range.start, range.end);
     let begins_query = ["SELECT", "WITH", "VALUES", "FROM"].iter().any(|word| cursor.is_word(word));
     if begins_query || cursor.is_token(&Token::LParen) {
-        let writes = cursor.is_word("FROM")
-            && lexed.lexemes[range.clone()].iter().any(|lexeme| lexeme.is_word("INSERT"));
+        let is_insert = |pair: &[Lexeme]| pair[0].is_word("INSERT") && pair[1].is_word("INTO");
+        let writes =
+            cursor.is_word("FROM") && lexed.lexemes[range.clone()].windows(2).any(is_insert);
         return Ok(if writes { Statement::Flow } else { Statement::Step(Step::Query(range)) });
     }
     if cursor.eat_words(&["EXPLAIN"]).is_some() {
@@ -235,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn each_statement_is_one_step_and_flows_are_passed_over() {
+    fn each_statement_is_one_step_and_flows_are_kept_apart() {
         let text = "CREATE TABLE t USING delta LOCATION 'x;y';\nINSERT INTO t SELECT 1;\n\
                     SELECT ';' FROM t; EXPLAIN ANALYZE SELECT 1;\n\
                     SET millstream.remote.stages = 'scan, group by';\n\
@@ -251,6 +269,11 @@ mod tests {
             "(SELECT 2)",
         ];
         assert_eq!(steps(text), expected);
+        let statements = Statements::parse(text).expect("the text is right");
+        assert_eq!(statements.flows.len(), 3);
+        let refused = statements.check_writes_nothing().expect_err("flows are refused in queries");
+        assert_eq!(refused.0.len(), 3);
+        assert_eq!(steps("FROM t SELECT x AS insert"), ["FROM t SELECT x AS insert"]);
     }
 
     #[test]

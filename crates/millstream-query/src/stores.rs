@@ -6,11 +6,9 @@ use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
+use millstream_store::storage::cloud_settings;
 use object_store::ObjectStore;
 use url::Url;
-
-/// What the names of variables begin with that may hold settings of a store.
-const VARIABLES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 
 /// The stores that were opened, and how others are.
 #[derive(Debug, Default)]
@@ -33,11 +31,7 @@ impl ObjectStoreRegistry for Stores {
         if let Ok(store) = self.0.get_store(url) {
             return Ok(store);
         }
-        let settings = std::env::vars_os().filter_map(|(key, value)| {
-            let (key, value) = (key.into_string().ok()?, value.into_string().ok()?);
-            VARIABLES.iter().any(|prefix| key.starts_with(prefix)).then_some((key, value))
-        });
-        let opened = object_store::parse_url_opts(url, settings);
+        let opened = object_store::parse_url_opts(url, cloud_settings());
         let (store, _) = opened.map_err(|error| DataFusionError::ObjectStore(Box::new(error)))?;
         let store: Arc<dyn ObjectStore> = Arc::from(store);
         self.0.register_store(url, Arc::clone(&store));

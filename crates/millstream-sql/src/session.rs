@@ -1,18 +1,26 @@
 //! A session of DataFusion that reads and computes as Spark does.
 
+use std::sync::Arc;
+
 use datafusion::config::Dialect;
-use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::functions::{BatchClock, register};
 
 /// A session with Spark's functions and no tables.
 pub fn session(config: SessionConfig, clock: &BatchClock) -> SessionContext {
+    SessionContext::new_with_state(state(config, Arc::default(), clock))
+}
+
+/// The state of such a session, whose queries run in `runtime`.
+pub fn state(config: SessionConfig, runtime: Arc<RuntimeEnv>, clock: &BatchClock) -> SessionState {
     let mut config = config.with_enable_ansi_mode(true);
     // 1.5 is a DECIMAL in Spark; DOUBLE literals have an exponent.
     config.options_mut().sql_parser.parse_float_as_decimal = true;
-    let builder = SessionStateBuilder::new().with_config(config);
-    SessionContext::new_with_state(register(builder, clock).build())
+    let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime);
+    register(builder, clock).build()
 }
 
 /// Settings under which queries are planned; how many partitions there are is the caller's.

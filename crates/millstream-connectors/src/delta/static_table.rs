@@ -153,9 +153,13 @@ impl Snapshot for Version {
 
     async fn data_files(&self, filters: &[Filter]) -> Result<Option<DataFiles>, Failure> {
         let predicate = Predicate::And(filters.iter().map(predicate).collect());
-        let reader = Arc::clone(&self.reader);
+        let (reader, schema) = (Arc::clone(&self.reader), Arc::clone(&self.schema));
         let listing = move || -> Result<_, TableError> {
             let reader = reader.lock();
+            // Its own reader says which column is gone; others would take it for one of nulls.
+            if reader.schema()? != schema {
+                return Ok(None);
+            }
             let Some(files) = reader.plain_files(Some(&predicate))? else { return Ok(None) };
             let partition_columns = reader.partition_columns();
             let files = files.into_iter().map(data_file).collect();

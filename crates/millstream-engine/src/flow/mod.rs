@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use millstream_sql::diagnostic::Diagnostics;
@@ -54,7 +54,7 @@ use crate::driver::{self, Finished, Query, batch_query};
 use crate::failures::from_datafusion;
 use crate::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
 use crate::plan::places::SqlText;
-use crate::plan::scanned_table::ScannedTable;
+use crate::plan::scanned_table::{ScannedTable, scans_in};
 use crate::plan::session::{batch_config, streaming_config};
 use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable};
@@ -556,15 +556,7 @@ impl PlannedFlow {
         let scans_of = |table: &AtRest| {
             let mut scans = Vec::new();
             for plan in &optimised {
-                plan.apply_with_subqueries(|node| {
-                    if let LogicalPlan::TableScan(scan) = node
-                        && scan.table_name.table() == table.registered_as
-                    {
-                        scans.push(scan.filters.iter().filter_map(Filter::of).collect());
-                    }
-                    Ok(TreeNodeRecursion::Continue)
-                })
-                .map_err(from_datafusion)?;
+                scans.extend(scans_in(plan, &table.registered_as).map_err(from_datafusion)?);
             }
             Ok(scans)
         };

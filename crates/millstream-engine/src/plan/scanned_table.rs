@@ -17,7 +17,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result as PlanResult, Statistics};
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -83,6 +83,17 @@ impl ScannedTable {
     /// Scans read `table` as it is now. Where a reading of it cannot be repeated and there are
     /// `scans` of it that have to agree, all rows are held in memory.
     pub async fn open(&self, table: Arc<dyn StaticTable>, scans: usize) -> Result<(), Failure> {
+        let snapshot = table.snapshot().await?;
+        self.open_at(table, snapshot, scans).await
+    }
+
+    /// The same, of a `snapshot` that was taken of it before.
+    pub async fn open_at(
+        &self,
+        table: Arc<dyn StaticTable>,
+        mut snapshot: Arc<dyn Snapshot>,
+        scans: usize,
+    ) -> Result<(), Failure> {
         let schema = table.schema();
         let column = |field: &arrow::datatypes::FieldRef| {
             let (table, column) = (self.name.clone(), field.name().clone());
@@ -90,7 +101,6 @@ impl ScannedTable {
         };
         let columns = self.schema.fields().iter().map(column);
         let columns = columns.collect::<Result<_, _>>()?;
-        let mut snapshot = table.snapshot().await?;
         if scans > 1 && !snapshot.is_repeatable() {
             snapshot = Arc::new(HeldRows::new(table.read().await?));
         }
@@ -238,6 +248,21 @@ impl TableProvider for ScannedTable {
         let name = self.name.clone();
         Ok(Arc::new(TableScan { name, columns, partitions, rows_estimate, rows_read, properties }))
     }
+}
+
+/// The scans that `plan` has of the table `registered_as`, subqueries included: of each, what it
+/// asks of the table.
+pub fn scans_in(plan: &LogicalPlan, registered_as: &str) -> PlanResult<Vec<Vec<Filter>>> {
+    let mut scans = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && scan.table_name.table() == registered_as
+        {
+            scans.push(scan.filters.iter().filter_map(Filter::of).collect());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(scans)
 }
 
 /// Spreads parts over `partitions_max` partitions at most. Partition by partition they have the

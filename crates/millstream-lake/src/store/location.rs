@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millstream_store::env::Env;
 use millstream_store::error::{Classified, Kind};
 use millstream_store::secrets::{credentials_in_url, redacted};
+use millstream_store::storage::cloud_settings;
 use object_store::path::Path;
 use url::Url;
 
@@ -48,12 +49,7 @@ pub(super) fn parse(location: &str, env: &Env) -> Result<TableStore, LocationErr
             local(path, env).map_err(failed)
         }
         "s3" | "s3a" | "gs" | "az" | "adl" | "azure" | "abfs" | "abfss" => {
-            let settings = std::env::vars_os().filter_map(|(key, value)| {
-                let (key, value) = (key.into_string().ok()?, value.into_string().ok()?);
-                let known = ["AWS_", "GOOGLE_", "AZURE_"];
-                known.iter().any(|prefix| key.starts_with(prefix)).then_some((key, value))
-            });
-            let (store, root) = object_store::parse_url_opts(&url, settings)
+            let (store, root) = object_store::parse_url_opts(&url, cloud_settings())
                 .map_err(|error| failed(error.to_string()))?;
             Ok(TableStore::new(Arc::from(store), root, url, env))
         }

@@ -23,9 +23,9 @@ pub enum Fate {
     LostOnTheWay,
     /// It is carried out, and its answer never arrives.
     AnswerLost,
-    /// It is carried out, and a repetition inside the client is told that the name is taken.
+    /// It is carried out, and a repetition in the client gets the answer that the name is taken.
     RepeatedByTheClient,
-    /// It is told that the name is taken, and nothing can be read under the name.
+    /// The answer is that the name is taken, and nothing can be read under the name.
     NameTakenByNothing,
     /// The store does not let this user do it.
     Forbidden,

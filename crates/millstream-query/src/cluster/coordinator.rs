@@ -7,10 +7,10 @@ use ballista_core::config::TaskSchedulingPolicy;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
 use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
-use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionConfig;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
-use millstream_sql::functions::{BatchClock, register};
+use millstream_sql::functions::BatchClock;
+use millstream_sql::session;
 use millstream_store::env::Env;
 use tokio::net::TcpListener;
 
@@ -54,8 +54,7 @@ fn scheduler_config(env: &Env, address: SocketAddr) -> SchedulerConfig {
     config.expire_dead_executor_interval_seconds = NODE_LOOK_S;
     config.override_config_producer = Some(Arc::new(|| cluster_config(session_config(1))));
     let state = |config: SessionConfig| {
-        let builder = SessionStateBuilder::new().with_config(cluster_config(config));
-        register(builder, &BatchClock::default()).build()
+        session::state(cluster_config(config), Arc::default(), &BatchClock::default())
     };
     let codec = PlanCodec::new(&state(session_config(1)));
     config.override_physical_codec = Some(Arc::new(codec));

@@ -28,7 +28,7 @@ use ballista_executor::execution_engine::{
     DefaultExecutionEngine, ExecutionEngine, QueryStageExecutor,
 };
 use bytes::Bytes;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::MetricsSet;
@@ -63,14 +63,20 @@ pub struct Runners {
 
 /// Hands tasks to runners.
 pub struct RemoteEngine {
-    env: Env,
-    runners: Arc<Runners>,
-    next: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
     here: Arc<DefaultExecutionEngine>,
     codec: Arc<PlanCodec>,
+}
+
+/// What all tasks have in common.
+struct Shared {
+    env: Env,
+    runners: Runners,
+    /// Counts attempts, which go to one runner after the other.
+    next: AtomicUsize,
     /// How many tasks run here at one time that runners have failed with.
-    room_here: Arc<Semaphore>,
-    siblings: Arc<Siblings>,
+    room_here: Semaphore,
+    siblings: Siblings,
     counts: Arc<Counts>,
 }
 
@@ -99,21 +105,20 @@ impl RemoteEngine {
         codec: Arc<PlanCodec>,
         cores: usize,
     ) -> Self {
-        Self {
+        let shared = Arc::new(Shared {
             env,
-            runners: Arc::new(runners),
-            next: Arc::default(),
-            here,
-            codec,
-            room_here: Arc::new(Semaphore::new(cores.max(1))),
-            siblings: Arc::default(),
+            runners,
+            next: AtomicUsize::default(),
+            room_here: Semaphore::new(cores.max(1)),
+            siblings: Siblings::default(),
             counts: Arc::default(),
-        }
+        });
+        Self { shared, here, codec }
     }
 
     /// What has become of tasks so far.
     pub fn counts(&self) -> &Arc<Counts> {
-        &self.counts
+        &self.shared.counts
     }
 }
 
@@ -139,7 +144,7 @@ impl ExecutionEngine for RemoteEngine {
             stage: stage_id,
             task: task_id,
             partitions: global_output_partition_ids.clone(),
-            proxy: self.runners.proxy.clone(),
+            proxy: self.shared.runners.proxy.clone(),
             settings: settings.collect(),
         };
         let request = task::message(&header, [&bytes[..]]).map_err(io::Error::from)?;
@@ -154,12 +159,7 @@ impl ExecutionEngine for RemoteEngine {
             config,
         )?;
         Ok(Arc::new(RemoteTask {
-            env: self.env.clone(),
-            runners: Arc::clone(&self.runners),
-            next: Arc::clone(&self.next),
-            room_here: Arc::clone(&self.room_here),
-            siblings: Arc::clone(&self.siblings),
-            counts: Arc::clone(&self.counts),
+            shared: Arc::clone(&self.shared),
             attempts: remote_options(config).attempts,
             patience: Duration::from_secs(remote_options(config).timeout as u64),
             header,
@@ -172,12 +172,7 @@ impl ExecutionEngine for RemoteEngine {
 
 /// A task that goes to a runner.
 struct RemoteTask {
-    env: Env,
-    runners: Arc<Runners>,
-    next: Arc<AtomicUsize>,
-    room_here: Arc<Semaphore>,
-    siblings: Arc<Siblings>,
-    counts: Arc<Counts>,
+    shared: Arc<Shared>,
     attempts: usize,
     patience: Duration,
     header: TaskHeader,
@@ -196,20 +191,20 @@ impl RemoteTask {
 
     /// The answer of the first runner that has one: of one, or, where that takes long, of two.
     async fn first_answer(&self) -> io::Result<Vec<ShuffleWritePartition>> {
-        let start = self.env.monotonic();
+        let start = self.shared.env.monotonic();
         let mut first = pin!(self.attempt());
-        let answer = match self.siblings.patience(&self.header) {
+        let answer = match self.shared.siblings.patience(&self.header) {
             None => first.await,
-            Some(patience) => match select(first.as_mut(), self.env.sleep(patience)).await {
+            Some(patience) => match select(first.as_mut(), self.shared.env.sleep(patience)).await {
                 Either::Left((answer, _)) => answer,
                 Either::Right(_) => {
-                    self.counts.hedged.fetch_add(1, Ordering::Relaxed);
+                    self.shared.counts.hedged.fetch_add(1, Ordering::Relaxed);
                     self.first_of_two(first).await
                 }
             },
         };
         if answer.is_ok() {
-            self.siblings.took(&self.header, self.env.monotonic() - start);
+            self.shared.siblings.took(&self.header, self.shared.env.monotonic() - start);
         }
         answer
     }
@@ -232,12 +227,13 @@ impl RemoteTask {
         loop {
             match self.first_answer().await {
                 Err(error)
-                    if error.kind() == io::ErrorKind::WouldBlock && self.env.monotonic() < end =>
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && self.shared.env.monotonic() < end =>
                 {
-                    self.counts.throttled.fetch_add(1, Ordering::Relaxed);
+                    self.shared.counts.throttled.fetch_add(1, Ordering::Relaxed);
                     // Not all at the same moment again.
-                    let share = (self.env.random_u64() % 64) as u32 + 32;
-                    self.env.sleep(pause * share / 64).await;
+                    let share = (self.shared.env.random_u64() % 64) as u32 + 32;
+                    self.shared.env.sleep(pause * share / 64).await;
                     pause = (pause * 2).min(THROTTLE_PAUSE_MAX);
                 }
                 answer => return answer,
@@ -247,11 +243,11 @@ impl RemoteTask {
 
     /// One attempt, at the next runner in turn.
     async fn attempt(&self) -> io::Result<Vec<ShuffleWritePartition>> {
-        let addresses = &self.runners.addresses;
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let addresses = &self.shared.runners.addresses;
+        let turn = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let address = &addresses[turn % addresses.len()];
-        let (token, request) = (self.runners.token.as_deref(), self.request.clone());
-        let answer = http::post(&self.env, address, token, request, self.patience).await?;
+        let (token, request) = (self.shared.runners.token.as_deref(), self.request.clone());
+        let answer = http::post(&self.shared.env, address, token, request, self.patience).await?;
         match answer.status {
             StatusCode::OK => {
                 let (header, body) = task::parse::<OutputHeader>(&answer.body)?;
@@ -272,7 +268,7 @@ impl RemoteTask {
 
     /// Writes the task's files, and then has them all appear.
     async fn store(&self, files: Vec<(String, Bytes)>) -> io::Result<()> {
-        let (directory, unique) = (self.directory.clone(), self.env.random_u64());
+        let (directory, unique) = (self.directory.clone(), self.shared.env.random_u64());
         let writing = move || {
             let mut written = Vec::new();
             for (path, bytes) in files {
@@ -288,7 +284,7 @@ impl RemoteTask {
             }
             Ok(())
         };
-        self.env.spawn_blocking("runner-files", writing).join().await
+        self.shared.env.spawn_blocking("runner-files", writing).join().await
     }
 }
 
@@ -310,25 +306,25 @@ impl QueryStageExecutor for RemoteTask {
         task_id: usize,
         context: Arc<TaskContext>,
     ) -> Result<Vec<ShuffleWritePartition>> {
-        let end = self.env.monotonic() + self.patience;
+        let end = self.shared.env.monotonic() + self.patience;
         for attempt in 1..=self.attempts {
-            if attempt > 1 && self.env.monotonic() >= end {
+            if attempt > 1 && self.shared.env.monotonic() >= end {
                 break;
             }
             match self.ask_runners(end).await {
                 Ok(partitions) => {
-                    self.counts.done.fetch_add(1, Ordering::Relaxed);
+                    self.shared.counts.done.fetch_add(1, Ordering::Relaxed);
                     return Ok(partitions);
                 }
                 Err(error) => {
-                    self.counts.failed.fetch_add(1, Ordering::Relaxed);
+                    self.shared.counts.failed.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(task = self.shown(), attempt, %error, "a runner has failed");
                 }
             }
         }
         tracing::warn!(task = self.shown(), "runners have failed; the node runs the task itself");
-        self.counts.here.fetch_add(1, Ordering::Relaxed);
-        let _room = self.room_here.acquire().await;
+        self.shared.counts.here.fetch_add(1, Ordering::Relaxed);
+        let _room = self.shared.room_here.acquire().await;
         self.here.execute_query_stage(task_id, context).await
     }
 
@@ -399,9 +395,4 @@ impl Siblings {
             }
         }
     }
-}
-
-/// An error of a file, as DataFusion has it.
-pub(super) fn io_error(error: io::Error) -> DataFusionError {
-    DataFusionError::IoError(error)
 }

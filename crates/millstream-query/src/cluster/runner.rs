@@ -32,13 +32,12 @@ use tonic::transport::Endpoint;
 
 use super::codec::PlanCodec;
 use super::error::ClusterError;
-use super::remote::io_error;
 use super::settings::cluster_config;
 use super::task::{self, OutputHeader, TaskHeader, WrittenFile, WrittenPartition};
 use crate::error::QueryError;
 use crate::state::{Limits, session_state};
 
-/// The largest plan that is taken: as much as Lambda's requests have.
+/// The largest request that is taken, nearly all of which is the task's plan.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 
 /// How a runner is set up.
@@ -84,7 +83,7 @@ impl Runner {
         let (header, plan) = task::request(request).map_err(io::Error::from)?;
         let unique = format!("task-{:016x}", self.env.random_u64());
         let directory = WorkDirectory(self.settings.directory.join(unique));
-        fs::create_dir_all(&directory.0).map_err(io_error)?;
+        fs::create_dir_all(&directory.0).map_err(DataFusionError::IoError)?;
         let context = self.context(&header)?;
         let plan = PhysicalPlanNode::try_decode(&plan)?;
         let plan = plan.try_into_physical_plan(&context, &self.codec)?;
@@ -99,7 +98,7 @@ impl Runner {
         )?;
         let written = stage.execute_query_stage(header.task, context).await?;
         let root = directory.0.join(&header.job).join(header.stage.to_string());
-        let answer = move || answer(&root, written).map_err(io_error);
+        let answer = move || answer(&root, written).map_err(DataFusionError::IoError);
         self.env.spawn_blocking("runner-answer", answer).join().await
     }
 

@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
@@ -31,15 +32,19 @@ use millstream_engine::failures::into_datafusion;
 use millstream_engine::plan::scanned_table::ScannedTable;
 use object_store::ObjectMeta;
 use object_store::path::Path;
+use tokio::sync::OnceCell;
 use url::Url;
 
 /// A table as it was when the query began.
 pub struct LakeTable {
     name: String,
     schema: SchemaRef,
+    table: Arc<dyn StaticTable>,
     snapshot: Arc<dyn Snapshot>,
-    /// Reads it where others could not.
-    scanned: Arc<ScannedTable>,
+    /// How many scans of it the query has.
+    scans: AtomicUsize,
+    /// Reads the snapshot where others cannot, for all scans of the query.
+    scanned: OnceCell<Arc<ScannedTable>>,
 }
 
 impl LakeTable {
@@ -52,10 +57,39 @@ impl LakeTable {
         schema: SchemaRef,
         table: Arc<dyn StaticTable>,
     ) -> Result<Self, Failure> {
-        let snapshot = table.snapshot().await?;
-        let scanned = ScannedTable::empty(name.to_owned(), Arc::clone(&schema));
-        scanned.open(table, 1).await?;
-        Ok(Self { name: name.to_owned(), schema, snapshot, scanned })
+        let (name, snapshot) = (name.to_owned(), table.snapshot().await?);
+        let (scans, scanned) = (AtomicUsize::new(1), OnceCell::new());
+        Ok(Self { name, schema, table, snapshot, scans, scanned })
+    }
+
+    /// Says how many scans of it the query has, before the first is planned: rows that can be read
+    /// once only are held in memory for several.
+    pub fn expect_scans(&self, scans: usize) {
+        self.scans.store(scans, Ordering::Relaxed);
+    }
+
+    /// The files of a scan by DataFusion itself, where that gives the table's rows: the table has
+    /// still the columns that the query was planned with, and all files are in one store.
+    async fn files(&self, filters: &[Filter]) -> Result<Option<DataFiles>, Failure> {
+        if self.table.schema() != self.schema {
+            return Ok(None);
+        }
+        let found = self.snapshot.data_files(filters).await?;
+        Ok(found.filter(|found| {
+            let mut stores = found.files.iter().map(|file| store_of(&file.url).ok());
+            let first = stores.next();
+            stores.all(|store| Some(store) == first)
+        }))
+    }
+
+    async fn scanned(&self) -> Result<&Arc<ScannedTable>, Failure> {
+        let open = || async {
+            let scanned = ScannedTable::empty(self.name.clone(), Arc::clone(&self.schema));
+            let (table, snapshot) = (Arc::clone(&self.table), Arc::clone(&self.snapshot));
+            scanned.open_at(table, snapshot, self.scans.load(Ordering::Relaxed)).await?;
+            Ok(scanned)
+        };
+        self.scanned.get_or_try_init(open).await
     }
 
     /// A scan by DataFusion itself.
@@ -106,7 +140,6 @@ fn parse(url: &str) -> Result<Url> {
 /// A table's columns as scans have them: those in files first, then those of partitions.
 struct Columns {
     schema: TableSchema,
-    in_files: usize,
     partitions: Vec<FieldRef>,
     /// By column of the table, its place in a scan.
     places: Vec<usize>,
@@ -123,11 +156,10 @@ impl Columns {
         let order: Vec<&FieldRef> = in_files.iter().chain(&partitions).collect();
         let place = |field: &FieldRef| order.iter().position(|other| other.name() == field.name());
         let places = table.fields().iter().filter_map(place).collect();
-        let files = in_files.len();
         let schema = TableSchema::builder(Arc::new(Schema::new(in_files)))
             .with_table_partition_cols(partitions.clone())
             .build();
-        Ok(Self { schema, in_files: files, partitions, places })
+        Ok(Self { schema, partitions, places })
     }
 
     fn file(&self, file: &DataFile) -> Result<PartitionedFile> {
@@ -163,7 +195,6 @@ impl Columns {
         let statistics = Statistics::new_unknown(self.schema.table_schema());
         let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         let statistics = statistics.with_total_byte_size(Precision::Inexact(count(bytes)));
-        debug_assert_eq!(self.places.len(), self.in_files + self.partitions.len());
         match rows {
             Some(rows) => statistics.with_num_rows(Precision::Exact(count(rows))),
             None => statistics,
@@ -213,9 +244,12 @@ impl TableProvider for LakeTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let known: Vec<Filter> = filters.iter().filter_map(Filter::of).collect();
-        match self.snapshot.data_files(&known).await.map_err(into_datafusion)? {
+        match self.files(&known).await.map_err(into_datafusion)? {
             Some(found) => self.scan_files(state, projection, &found, limit),
-            None => self.scanned.scan(state, projection, filters, limit).await,
+            None => {
+                let scanned = self.scanned().await.map_err(into_datafusion)?;
+                scanned.scan(state, projection, filters, limit).await
+            }
         }
     }
 }

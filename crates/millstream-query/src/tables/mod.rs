@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::catalog::TableProvider;
 use millstream_engine::api::connector::{Connector, FlowContext, Registry, Table};
 use millstream_engine::api::options::Options;
 use millstream_engine::pipeline::Pipeline;
@@ -31,8 +30,10 @@ pub struct Catalog {
     registry: Registry,
     env: Env,
     base_dir: PathBuf,
-    /// By name in lower case.
-    tables: Mutex<BTreeMap<String, Known>>,
+    /// Those that are declared, by name in lower case.
+    declared: Mutex<BTreeMap<String, Known>>,
+    /// Those named by path or version, by just that name: paths differ in case.
+    found: Mutex<BTreeMap<String, Known>>,
 }
 
 #[derive(Clone)]
@@ -41,49 +42,40 @@ struct Known {
     connector: Arc<dyn Connector>,
     /// What relative paths in its options are relative to.
     base_dir: PathBuf,
-    /// Whether it was declared, and not named by its path or its version.
-    is_declared: bool,
 }
 
 impl Catalog {
     /// A catalog without tables. Relative paths are relative to `base_dir`.
     pub fn new(registry: Registry, env: Env, base_dir: PathBuf) -> Self {
-        Self { registry, env, base_dir, tables: Mutex::default() }
+        Self { registry, env, base_dir, declared: Mutex::default(), found: Mutex::default() }
     }
 
     /// Adds the tables that `pipeline` declares, a file in `base_dir`; one of the same name is
     /// replaced.
     pub fn declare(&self, pipeline: &Pipeline, base_dir: &Path) {
-        let mut tables = self.tables.lock();
+        let mut tables = self.declared.lock();
         for declared in &pipeline.tables {
             let (table, connector) = (declared.table.clone(), Arc::clone(&declared.connector));
             let base_dir = base_dir.to_owned();
-            let known = Known { table, connector, base_dir, is_declared: true };
+            let known = Known { table, connector, base_dir };
             tables.insert(known.table.name.to_lowercase(), known);
         }
     }
 
     /// The names of all declared tables.
     pub fn declared(&self) -> Vec<String> {
-        let tables = self.tables.lock();
-        let declared = tables.values().filter(|known| known.is_declared);
-        declared.map(|known| known.table.name.clone()).collect()
+        self.declared.lock().values().map(|known| known.table.name.clone()).collect()
     }
 
     fn known(&self, name: &str) -> Option<Known> {
-        self.tables.lock().get(&name.to_lowercase()).cloned()
+        let found = self.found.lock().get(name).cloned();
+        found.or_else(|| self.declared.lock().get(&name.to_lowercase()).cloned())
     }
 
-    fn add(
-        &self,
-        name: String,
-        connector: Arc<dyn Connector>,
-        options: Options,
-        base_dir: PathBuf,
-    ) -> String {
-        let table = Table { name: name.clone(), columns: None, options };
-        let known = Known { table, connector, base_dir, is_declared: false };
-        self.tables.lock().insert(name.to_lowercase(), known);
+    /// Adds a table that a query has named, and gives its name.
+    fn add(&self, known: Known) -> String {
+        let name = known.table.name.clone();
+        self.found.lock().insert(name.clone(), known);
         name
     }
 
@@ -99,7 +91,7 @@ impl Catalog {
         &self,
         name: &str,
         schema: &SchemaRef,
-    ) -> Result<Arc<dyn TableProvider>, QueryError> {
+    ) -> Result<Arc<LakeTable>, QueryError> {
         let Some(known) = self.known(name) else {
             return Err(Diagnostic::nowhere(format!("there is no table `{name}`")).into_query());
         };
@@ -162,26 +154,26 @@ impl TableCatalog for Names<'_> {
         let connector = self.catalog.registry.get(&format)?;
         let name = format!("{format}.`{path}`");
         let options = Options::new([("path".to_owned(), path.to_owned())]);
-        let base_dir = self.catalog.base_dir.clone();
-        Some(Ok(self.catalog.add(name, Arc::clone(connector), options, base_dir)))
+        let table = Table { name, columns: None, options };
+        let (connector, base_dir) = (Arc::clone(connector), self.catalog.base_dir.clone());
+        Some(Ok(self.catalog.add(Known { table, connector, base_dir })))
     }
 
     fn table_as_of(&self, table: &str, when: &AsOf) -> Option<Result<String, NotThere>> {
-        let known = self.catalog.known(table)?;
+        let mut known = self.catalog.known(table)?;
         if known.connector.name() != "delta" {
             let problem =
                 format!("`{table}` is a {} table, which has no versions", known.connector.name());
             let help = Some("leave the clause out; Delta tables have versions".to_owned());
             return Some(Err(NotThere { problem, help }));
         }
-        let mut options = known.table.options.clone();
         let (key, value) = match when {
             AsOf::Version(version) => ("versionAsOf", version.to_string()),
             AsOf::Timestamp(text) => ("timestampAsOf", text.clone()),
         };
-        let name = format!("{table} {key} {value}");
-        options.set(key, value);
-        Some(Ok(self.catalog.add(name, known.connector, options, known.base_dir)))
+        known.table.name = format!("{table} {key} {value}");
+        known.table.options.set(key, value);
+        Some(Ok(self.catalog.add(known)))
     }
 
     fn view(&self, name: &str) -> Option<Range<usize>> {

@@ -31,6 +31,20 @@ pub fn events() -> TempDir {
     directory
 }
 
+/// Copies a directory.
+pub fn copied(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a directory");
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let from = entry.expect("an entry").path();
+        let to = to.join(from.file_name().expect("it has a name"));
+        if from.is_dir() {
+            copied(&from, &to);
+        } else {
+            std::fs::copy(from, to).expect("a copy");
+        }
+    }
+}
+
 fn write(path: &Path, file: i64) {
     let ids: Vec<i64> = (file * ROWS..(file + 1) * ROWS).collect();
     let users = ids.iter().map(|id| id * id % 997).collect::<Vec<_>>();

@@ -1,6 +1,8 @@
 //! Queries in this process.
 
-use crate::lake::{FILES, ROWS, answer, events, session};
+use std::path::Path;
+
+use crate::lake::{FILES, ROWS, answer, copied, events, session};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_of_parquet_is_counted_filtered_and_grouped() {
@@ -43,4 +45,51 @@ async fn the_time_is_one_throughout_a_query() {
                 FROM (SELECT current_timestamp() AS t FROM parquet.`events`)";
     let answer = answer(&session, text).await.expect("it runs");
     assert!(answer.contains("| 1 | true |"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn paths_that_differ_in_case_are_different_tables() {
+    let directory = events();
+    let at = |name: &str| directory.path().join(name);
+    copied(&at("events"), &at("EVENTS"));
+    std::fs::remove_file(at("EVENTS/part-0.parquet")).expect("removed");
+    let session = session(directory.path());
+    let text = "SELECT (SELECT count(*) FROM parquet.`events`) AS a, \
+                (SELECT count(*) FROM parquet.`EVENTS`) AS b";
+    let answer = answer(&session, text).await.expect("it runs");
+    let expected = format!("| {} | {} |", FILES * ROWS, (FILES - 1) * ROWS);
+    assert!(answer.contains(&expected), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditions_are_checked_in_the_order_of_the_text() {
+    let directory = events();
+    let session = session(directory.path());
+    // The column of the second is the cheaper one to read.
+    let text = "SELECT count(*) AS n FROM parquet.`events` \
+                WHERE country <> 'fr' AND 1 / (id % 4 - 1) > 0";
+    let answer = answer(&session, text).await.expect("nothing is divided by zero");
+    assert!(answer.contains(&format!("| {} |", FILES * ROWS / 2)), "{answer}");
+}
+
+/// A Delta table whose columns have other names in its files, with deletion vectors.
+fn mapped() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here =
+        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let table = Path::new(&here).join("../millstream-lake/tests/data/mapped");
+    copied(&table, &directory.path().join("mapped"));
+    directory
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mapped_columns_and_deleted_rows_are_read_by_the_connector() {
+    let directory = mapped();
+    let session = session(directory.path());
+    let count = |of: &str| format!("SELECT {of} AS n FROM delta.`mapped`");
+    let all = answer(&session, &count("count(*)")).await.expect("it runs");
+    let ids = answer(&session, &count("count(DISTINCT id)")).await.expect("it runs");
+    assert_eq!(all, ids, "deleted rows are not counted");
+    let plan = "SELECT count(*) AS n FROM delta.`mapped` a JOIN delta.`mapped` b ON a.id = b.id";
+    assert_eq!(answer(&session, plan).await.expect("it runs"), all);
 }

@@ -148,6 +148,9 @@ async fn each_stage_runs_where_the_query_says() {
             (least, before) = (done() - before, done());
         }
     }
+    let text = "SELECT 1 AS a UNION ALL SELECT 2 AS a ORDER BY a";
+    let expected = answer(&here, text).await.expect("it runs here");
+    assert_eq!(cluster.answer(lake.path(), "scan, group by", 60, text).await, expected);
     assert_eq!(cluster.counts().here.load(Ordering::Relaxed), 0, "no runner has failed");
 }
 

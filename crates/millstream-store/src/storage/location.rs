@@ -109,6 +109,15 @@ pub fn parse(location: &str, env: &Env) -> Result<Storage, LocationError> {
     }
 }
 
+/// The variables of the environment that have credentials and settings of object stores.
+pub fn cloud_settings() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(key, value)| {
+        let (key, value) = (key.into_string().ok()?, value.into_string().ok()?);
+        let known = ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| key.starts_with(prefix));
+        known.then_some((key, value))
+    })
+}
+
 #[cfg(not(feature = "cloud"))]
 fn cloud(location: &str, _url: &Url) -> Result<Storage, LocationError> {
     Err(LocationError::NotBuiltIn { location: location.to_owned() })
@@ -116,12 +125,7 @@ fn cloud(location: &str, _url: &Url) -> Result<Storage, LocationError> {
 
 #[cfg(feature = "cloud")]
 fn cloud(location: &str, url: &Url) -> Result<Storage, LocationError> {
-    let settings = std::env::vars_os().filter_map(|(key, value)| {
-        let (key, value) = (key.into_string().ok()?, value.into_string().ok()?);
-        let known = ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| key.starts_with(prefix));
-        known.then_some((key, value))
-    });
-    let (store, prefix) = object_store::parse_url_opts(url, settings).map_err(|error| {
+    let (store, prefix) = object_store::parse_url_opts(url, cloud_settings()).map_err(|error| {
         LocationError::Store { location: location.to_owned(), problem: error.to_string() }
     })?;
     Ok(Storage::object(Arc::from(store), prefix, secrets::redacted(location)))

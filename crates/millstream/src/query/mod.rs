@@ -192,6 +192,8 @@ impl<'a> Desk<'a> {
         settings: &[(String, String)],
     ) -> Result<(), Refused> {
         let statements = self.read(&file.name, &file.text)?;
+        let checked = statements.check_writes_nothing();
+        checked.map_err(|found| Refused::diagnosed(&found, &file.name, &file.text))?;
         self.declare(file, &statements, settings)?;
         if statements.steps.is_empty() && !statements.views.is_empty() {
             let problem = "a view is known in the text that it stands in: write the query behind \
