@@ -4,7 +4,7 @@
 //! - [`kafka`] starts an Apache Kafka, [`admin`] makes topics on it, and [`topics`] writes and
 //!   reads records; [`proxy`] stands in front of it and cuts connections;
 //! - [`cluster`] is three brokers that replicate, each of which can be lost and whose leaders move;
-//! - [`cache`] keeps what is downloaded once;
+//! - [`cache`] keeps what is downloaded once; [`certificates`] are made anew;
 //! - [`disk_record`] records what a process does to files, and what a power cut leaves of them;
 //! - [`process`] starts children that end with this process; a [`program`] is one with a name, a
 //!   log and figures of what it uses;
@@ -18,6 +18,7 @@
 
 pub mod admin;
 pub mod cache;
+pub mod certificates;
 pub mod cluster;
 pub mod disk_record;
 pub mod error;

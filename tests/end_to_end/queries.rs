@@ -15,7 +15,8 @@ use crate::{cache, oracle, program, wait};
 const QUERY_LIMIT: Duration = Duration::from_secs(120);
 
 fn query(pipeline: &Pipeline, arguments: &[&str]) -> Finished {
-    let command = pipeline.bare_command(&[&["query"], arguments].concat());
+    let mut command = pipeline.bare_command(&[&["query"], arguments].concat());
+    command.env("MILLSTREAM_TOKEN", "secret");
     pipeline.spawn(command).wait(QUERY_LIMIT)
 }
 
@@ -183,6 +184,7 @@ fn tpch() -> Pipeline {
 fn compare(data: &Path, flags: &[&str]) {
     let mut compare = Command::new(oracle::installed().join("bin/python"));
     compare.arg("-B").arg(cache::repository().join("tests/tpch/compare.py"));
+    compare.env("MILLSTREAM_TOKEN", "secret");
     compare.arg(env!("CARGO_BIN_EXE_millstream")).arg(data).args(["--runs", "1"]).args(flags);
     program::run("comparing answers with DuckDB's", compare, "").unwrap();
 }
@@ -211,7 +213,8 @@ fn a_killed_runner_or_node_makes_no_wrong_answer() {
     let (mut right, rounds) = (0, kills(2) * 4);
     for round in 0..rounds {
         let address = cluster.coordinator.1.clone();
-        let command = pipeline.bare_command(&["query", "--on", &address, &remote]);
+        let mut command = pipeline.bare_command(&["query", "--on", &address, &remote]);
+        command.env("MILLSTREAM_TOKEN", "secret");
         let running = pipeline.spawn(command);
         some_time(round, 500);
         match round % 4 {

@@ -22,6 +22,7 @@ use millstream_store::env::Env;
 
 use crate::cluster::client;
 use crate::cluster::error::ClusterError;
+use crate::cluster::security::Security;
 use crate::cluster::settings::{RemoteStages, cluster_config, option_key, with_remote_options};
 use crate::error::QueryError;
 use crate::state::{Limits, session_state};
@@ -93,8 +94,9 @@ impl QuerySession {
     }
 
     /// Has queries run on a cluster from now on, that of the coordinator at `address`.
-    pub fn run_on(&mut self, address: &str) {
-        *self.state.config_mut() = cluster_config(self.state.config().clone());
+    pub fn run_on(&mut self, address: &str, security: &Security) {
+        let config = cluster_config(self.state.config().clone());
+        *self.state.config_mut() = security.configured(config);
         self.coordinator = Some(address.to_owned());
     }
 

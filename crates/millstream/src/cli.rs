@@ -183,6 +183,12 @@ pub struct QueryArguments {
     /// Run queries on the cluster of this coordinator.
     #[arg(long, value_name = "HOST:PORT")]
     pub on: Option<String>,
+    /// The file that has the cluster's token. [default: the variable MILLSTREAM_TOKEN]
+    #[arg(long, value_name = "FILE", requires = "on")]
+    pub token_file: Option<PathBuf>,
+    /// Connect to the cluster by TLS, and trust the authorities in this file, in PEM.
+    #[arg(long, value_name = "FILE", requires = "on")]
+    pub tls_ca: Option<PathBuf>,
     /// How rows are printed. [default: table on a terminal, else csv]
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub format: Option<Format>,
@@ -204,12 +210,32 @@ pub struct QueryArguments {
     pub settings: Vec<(String, String)>,
 }
 
+/// What a part of a cluster shows others, and asks of them.
+#[derive(Args)]
+pub struct SecurityArguments {
+    /// The file that has the cluster's token: who connects has to know it. [default: the variable
+    /// MILLSTREAM_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Serve by TLS: the file that has the certificate of this part, in PEM.
+    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_ca"])]
+    pub tls_cert: Option<PathBuf>,
+    /// The file that has the certificate's key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Trust the authorities in this file, in PEM, when connecting to other parts.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_ca: Option<PathBuf>,
+}
+
 /// `millstream coordinator`
 #[derive(Args)]
 pub struct CoordinatorArguments {
     /// Listen at this address.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:50050")]
     pub listen: SocketAddr,
+    #[command(flatten)]
+    pub security: SecurityArguments,
 }
 
 /// `millstream node`
@@ -237,6 +263,8 @@ pub struct NodeArguments {
     /// How many tasks are with runners at one time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub remote_tasks: u32,
+    #[command(flatten)]
+    pub security: SecurityArguments,
 }
 
 /// `millstream runner`
@@ -255,6 +283,8 @@ pub struct RunnerArguments {
     /// temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub security: SecurityArguments,
 }
 
 /// How the rows of a query are printed.

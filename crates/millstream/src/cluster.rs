@@ -1,7 +1,7 @@
 //! `millstream coordinator`, `millstream node` and `millstream runner`: the parts of a cluster.
 //!
 //! Each says where it listens on standard error once it does, and ends at Ctrl-C or SIGTERM. The
-//! token that runners ask for is in the variable `MILLSTREAM_TOKEN`.
+//! token that all of them know is in a file or in the variable `MILLSTREAM_TOKEN`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,6 +14,8 @@ use millstream_query::cluster::error::ClusterError;
 use millstream_query::cluster::node::{self, NodeSettings};
 use millstream_query::cluster::remote::Runners;
 use millstream_query::cluster::runner::{self, Runner, RunnerSettings};
+use millstream_query::cluster::security::Security;
+use millstream_query::cluster::tls::TlsFiles;
 use millstream_query::error::QueryError;
 use millstream_query::state::Limits;
 use millstream_store::error::{Failure, Kind};
@@ -22,17 +24,18 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
-use crate::cli::{CoordinatorArguments, NodeArguments, RunnerArguments};
+use crate::cli::{CoordinatorArguments, NodeArguments, RunnerArguments, SecurityArguments};
+use crate::credentials;
 use crate::query::memory_of_machine;
-
-const TOKEN: &str = "MILLSTREAM_TOKEN";
 
 /// Runs a coordinator.
 pub async fn coordinator(arguments: CoordinatorArguments, app: &App) -> ExitCode {
     let serving = async {
+        let security = security(&arguments.security)?;
+        security.check_listens(arguments.listen)?;
         let listener = listen(arguments.listen).await?;
         say(app, "coordinator", &listener);
-        Ok(millstream_query::cluster::coordinator::serve(&app.env, listener).await?)
+        Ok(millstream_query::cluster::coordinator::serve(&app.env, listener, &security).await?)
     };
     until_stopped(serving, app).await
 }
@@ -41,12 +44,14 @@ pub async fn coordinator(arguments: CoordinatorArguments, app: &App) -> ExitCode
 pub async fn node(arguments: NodeArguments, app: &App) -> ExitCode {
     let serving = async {
         let (directory, _temporary) = directory(arguments.dir.as_ref(), "node")?;
+        let security = security(&arguments.security)?;
         let ip = arguments.host;
+        security.check_listens(SocketAddr::new(ip, 0))?;
         let files = listen(SocketAddr::new(ip, 0)).await?;
         let proxy = listen(SocketAddr::new(ip, 0)).await?;
         say(app, "node", &files);
-        let token = std::env::var(TOKEN).ok();
-        let runners = Runners { addresses: arguments.runners.clone(), token, proxy: None };
+        let addresses = arguments.runners.clone();
+        let runners = Runners { addresses, security: security.clone(), proxy: None };
         let at_once = arguments.remote_tasks as usize;
         let memory = arguments.memory.or_else(|| memory_of_machine().map(|bytes| bytes / 2));
         let cores = available_parallelism().map_or(1, usize::from);
@@ -59,6 +64,7 @@ pub async fn node(arguments: NodeArguments, app: &App) -> ExitCode {
             },
             directory,
             host: ip.to_string(),
+            security,
             runners: (!arguments.runners.is_empty()).then_some((runners, at_once)),
         };
         let _node = node::start(&app.env, settings, files, proxy).await?;
@@ -72,6 +78,8 @@ pub async fn node(arguments: NodeArguments, app: &App) -> ExitCode {
 pub async fn runner(arguments: RunnerArguments, app: &App) -> ExitCode {
     let serving = async {
         let (directory, _temporary) = directory(arguments.dir.as_ref(), "runner")?;
+        let security = security(&arguments.security)?;
+        security.check_listens(arguments.listen)?;
         let settings = RunnerSettings {
             limits: Limits {
                 partitions: 1,
@@ -80,7 +88,7 @@ pub async fn runner(arguments: RunnerArguments, app: &App) -> ExitCode {
             },
             tasks: arguments.tasks as usize,
             directory,
-            token: std::env::var(TOKEN).ok(),
+            security,
         };
         let runner = Arc::new(Runner::new(app.env.clone(), settings)?);
         let listener = listen(arguments.listen).await?;
@@ -88,6 +96,12 @@ pub async fn runner(arguments: RunnerArguments, app: &App) -> ExitCode {
         Ok(runner::serve(listener, runner).await?)
     };
     until_stopped(serving, app).await
+}
+
+fn security(arguments: &SecurityArguments) -> Result<Security, ClusterError> {
+    let SecurityArguments { token_file, tls_cert, tls_key, tls_ca } = arguments;
+    let (cert, key, ca) = (tls_cert.clone(), tls_key.clone(), tls_ca.clone());
+    credentials::security(token_file.as_deref(), &TlsFiles { cert, key, ca })
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, ClusterError> {

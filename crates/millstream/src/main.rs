@@ -18,6 +18,7 @@ mod checkpoints;
 mod cli;
 mod client_error;
 mod cluster;
+mod credentials;
 mod demo;
 mod descriptors;
 mod generate;

@@ -15,6 +15,7 @@ use millstream_store::env::Env;
 use super::codec::PlanCodec;
 use super::connect::connect;
 use super::error::ClusterError;
+use super::security::Security;
 use super::settings::cluster_config;
 
 /// Has the coordinator at `address` run `plan`. The rows come from the nodes that have them.
@@ -29,15 +30,16 @@ pub async fn run(
     state: &SessionState,
 ) -> Result<SendableRecordBatchStream, ClusterError> {
     check_leaves(&plan)?;
+    let security = Security::of(state.config());
     // Where nobody answers, this says so sooner and better than Ballista.
-    drop(connect(address).await?);
+    drop(connect(address, &security).await?);
     let config = cluster_config(state.config().clone());
     let ballista = config.ballista_config();
     let session = env.random_uuid().to_string();
     let codec = PlanCodec::new(state);
     let schema = plan.schema();
     let rows = execute_physical_plan::<PhysicalPlanNode>(
-        format!("http://{address}"),
+        format!("{}://{address}", security.scheme()),
         &ballista,
         plan,
         &codec,

@@ -2,31 +2,45 @@
 
 use std::time::Duration;
 
+use ballista_core::serde::protobuf::GetJobStatusParams;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
-use tonic::transport::{Channel, Endpoint};
+use tonic::Code;
+use tonic::transport::Channel;
 
 use super::error::ClusterError;
+use super::security::Security;
 use super::settings::MESSAGE_BYTES_MAX;
 
 /// How long a connection may take to be made.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Connects to the coordinator at `HOST:PORT`.
+/// Connects to the coordinator at `HOST:PORT`, and finds out whether it takes requests.
 ///
 /// # Errors
-/// [`ClusterError::NoCoordinator`].
+/// [`ClusterError::NoCoordinator`], [`ClusterError::Refused`].
 pub(super) async fn connect(
     coordinator: &str,
+    security: &Security,
 ) -> Result<SchedulerGrpcClient<Channel>, ClusterError> {
     let failed =
         |problem: String| ClusterError::NoCoordinator { address: coordinator.to_owned(), problem };
-    let endpoint = Endpoint::from_shared(format!("http://{coordinator}"));
-    let endpoint = endpoint.map_err(|error| failed(error.to_string()))?.connect_timeout(PATIENCE);
+    let endpoint = security.endpoint(coordinator).map_err(|error| failed(said(&error)))?;
+    let endpoint = endpoint.connect_timeout(PATIENCE);
     let channel = endpoint.connect().await.map_err(|error| failed(said(&error)))?;
     let limit = MESSAGE_BYTES_MAX as usize;
-    Ok(SchedulerGrpcClient::new(channel)
+    let mut client = SchedulerGrpcClient::new(channel)
         .max_encoding_message_size(limit)
-        .max_decoding_message_size(limit))
+        .max_decoding_message_size(limit);
+    // There is no such job. Without a request nobody says that the token is wrong, nor, where one
+    // side has TLS and the other has not, that neither understands the other.
+    let nothing = GetJobStatusParams { job_id: String::new() };
+    match client.get_job_status(nothing).await {
+        Err(status) if status.code() == Code::Unauthenticated => {
+            Err(ClusterError::Refused { address: coordinator.to_owned() })
+        }
+        Err(status) => Err(failed(said(&status))),
+        Ok(_) => Ok(client),
+    }
 }
 
 /// What is at the bottom of an error: the transport alone says little.

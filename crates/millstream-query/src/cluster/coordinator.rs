@@ -1,22 +1,28 @@
 //! The coordinator: Ballista's scheduler with the routing and the functions of this project.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ballista_core::config::TaskSchedulingPolicy;
+use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
+use ballista_core::utils::{GrpcServerConfig, create_grpc_server};
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
-use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
+use ballista_scheduler::scheduler_process::create_scheduler;
 use datafusion::prelude::SessionConfig;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use millstream_sql::functions::BatchClock;
 use millstream_sql::session;
 use millstream_store::env::Env;
 use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::service::interceptor::InterceptedService;
 
 use super::codec::PlanCodec;
 use super::error::ClusterError;
 use super::routing::StageRouter;
+use super::security::Security;
 use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
 use crate::state::session_config;
 
@@ -29,18 +35,34 @@ const NODE_LOOK_S: u64 = 3;
 ///
 /// # Errors
 /// What the scheduler cannot start with.
-pub async fn serve(env: &Env, listener: TcpListener) -> Result<(), ClusterError> {
+pub async fn serve(
+    env: &Env,
+    listener: TcpListener,
+    security: &Security,
+) -> Result<(), ClusterError> {
     let address = listener.local_addr().map_err(|error| ClusterError::Listen {
         address: "the coordinator's address".to_owned(),
         error,
     })?;
-    let config = Arc::new(scheduler_config(env, address));
+    security.check_listens(address)?;
+    let config = Arc::new(scheduler_config(env, address, security));
     let cluster = BallistaCluster::new_from_config(&config).await?;
     let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, config).await?;
-    Ok(start_grpc_service_with_listener(listener, scheduler).await?)
+    let limit = MESSAGE_BYTES_MAX as usize;
+    let service = SchedulerGrpcServer::new(scheduler)
+        .max_decoding_message_size(limit)
+        .max_encoding_message_size(limit);
+    let service = InterceptedService::new(service, security.guard());
+    let mut server = security.server(create_grpc_server(&GrpcServerConfig::default()))?;
+    let serving = server.add_service(service);
+    let served = serving.serve_with_incoming(TcpListenerStream::new(listener)).await;
+    served.map_err(|error| ClusterError::Listen {
+        address: address.to_string(),
+        error: io::Error::other(error),
+    })
 }
 
-fn scheduler_config(env: &Env, address: SocketAddr) -> SchedulerConfig {
+fn scheduler_config(env: &Env, address: SocketAddr, security: &Security) -> SchedulerConfig {
     let mut config = SchedulerConfig::default()
         .with_hostname(address.ip().to_string())
         .with_port(address.port())
@@ -48,8 +70,7 @@ fn scheduler_config(env: &Env, address: SocketAddr) -> SchedulerConfig {
         .with_task_distribution(TaskDistributionPolicy::Custom(Arc::new(StageRouter::new(
             env.clone(),
         ))))
-        .with_grpc_server_max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .with_grpc_server_max_encoding_message_size(MESSAGE_BYTES_MAX);
+        .with_override_create_grpc_client_endpoint(security.connector());
     config.executor_timeout_seconds = NODE_TIMEOUT_S;
     config.expire_dead_executor_interval_seconds = NODE_LOOK_S;
     config.override_config_producer = Some(Arc::new(|| cluster_config(session_config(1))));

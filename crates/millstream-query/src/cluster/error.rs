@@ -36,6 +36,47 @@ pub enum ClusterError {
         /// What the operating system says.
         error: io::Error,
     },
+    /// The coordinator does not take the token.
+    #[error(
+        "the coordinator at {address} refuses the token: give the cluster's by MILLSTREAM_TOKEN or \
+         --token-file"
+    )]
+    Refused {
+        /// Its address.
+        address: String,
+    },
+    /// A token is none.
+    #[error("a token is one word of letters, digits and signs of ASCII")]
+    TokenText,
+    /// Everybody could connect.
+    #[error(
+        "others can connect to {address}: give all parts of the cluster a token by MILLSTREAM_TOKEN \
+         or --token-file, or listen at 127.0.0.1"
+    )]
+    Open {
+        /// The address.
+        address: String,
+    },
+    /// Files of TLS are missing.
+    #[error(
+        "a part that listens needs --tls-cert, --tls-key and --tls-ca together, and one that only \
+         connects needs --tls-ca"
+    )]
+    TlsHalf,
+    /// A file of certificates, of a key or of a token cannot be used.
+    #[error("{path} {problem}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A certificate and its key cannot be used.
+    #[error("TLS cannot be served: {problem}")]
+    Tls {
+        /// What is wrong.
+        problem: String,
+    },
     /// A setting has a value that it cannot have.
     #[error("{key} cannot be set to '{value}': {help}")]
     Setting {
@@ -66,7 +107,13 @@ impl Classified for ClusterError {
             Self::Listen { .. }
             | Self::Directory { .. }
             | Self::Setting { .. }
+            | Self::TokenText
+            | Self::Open { .. }
+            | Self::TlsHalf
+            | Self::File { .. }
+            | Self::Tls { .. }
             | Self::OnlyHere { .. } => Kind::Config,
+            Self::Refused { .. } => Kind::Credentials,
             Self::NoCoordinator { .. } | Self::Ballista(_) => Kind::Retry,
             Self::DataFusion(_) => Kind::Data,
         }

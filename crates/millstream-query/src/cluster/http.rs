@@ -13,8 +13,11 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use millstream_store::env::Env;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+
+use super::security::Security;
 
 /// How long a connection may take to be made.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
@@ -34,7 +37,7 @@ pub(super) struct Answer {
 pub(super) async fn post(
     env: &Env,
     address: &str,
-    token: Option<&str>,
+    security: &Security,
     body: Bytes,
     patience: Duration,
 ) -> io::Result<Answer> {
@@ -44,15 +47,23 @@ pub(super) async fn post(
     let connecting = timeout(CONNECT_PATIENCE, TcpStream::connect(address));
     let stream = connecting.await.map_err(|_| slow("does not answer"))??;
     stream.set_nodelay(true)?;
-    let answering = exchange(env, stream, address, token, body);
+    let authorization = security.authorization();
+    let answering = async {
+        let Some(tls) = security.tls() else {
+            return exchange(env, stream, address, authorization, body).await;
+        };
+        let connecting = timeout(CONNECT_PATIENCE, tls.connect(address, stream));
+        let stream = connecting.await.map_err(|_| slow("does not answer"))??;
+        exchange(env, stream, address, authorization, body).await
+    };
     timeout(patience, answering).await.map_err(|_| slow("takes too long"))?
 }
 
 async fn exchange(
     env: &Env,
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     address: &str,
-    token: Option<&str>,
+    authorization: Option<String>,
     body: Bytes,
 ) -> io::Result<Answer> {
     let (mut sender, connection) =
@@ -64,8 +75,8 @@ async fn exchange(
     let mut request = Request::post("/task")
         .header(HOST, address)
         .header(CONTENT_TYPE, "application/octet-stream");
-    if let Some(token) = token {
-        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+    if let Some(authorization) = authorization {
+        request = request.header(AUTHORIZATION, authorization);
     }
     let request = request.body(Full::new(body)).map_err(io::Error::other)?;
     let response = sender.send_request(request).await.map_err(io::Error::other)?;

@@ -21,6 +21,8 @@ pub mod node;
 pub mod remote;
 pub mod routing;
 pub mod runner;
+pub mod security;
 pub mod settings;
 pub mod stage;
 pub mod task;
+pub mod tls;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
+use ballista_core::extension::BallistaConfigGrpcEndpoint;
 use ballista_core::flight_proxy_service::BallistaFlightProxyService;
 use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_core::serde::protobuf::ExecutorRegistration;
@@ -28,6 +29,7 @@ use millstream_store::env::{Env, Task};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 
 use super::codec::PlanCodec;
@@ -35,6 +37,7 @@ use super::connect::connect;
 use super::error::ClusterError;
 use super::remote::{Counts, RemoteEngine, Runners};
 use super::routing::REMOTE_SUFFIX;
+use super::security::Security;
 use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
 use crate::error::QueryError;
 use crate::state::{Limits, session_state};
@@ -50,6 +53,8 @@ pub struct NodeSettings {
     pub directory: PathBuf,
     /// The host under which others reach this node.
     pub host: String,
+    /// What it shows others, and asks of them.
+    pub security: Security,
     /// Where tasks go that are for runners, and how many at one time; `None` without runners.
     pub runners: Option<(Runners, usize)>,
 }
@@ -81,6 +86,10 @@ pub async fn start(
         let address = settings.host.clone();
         listener.local_addr().map_err(|error| ClusterError::Listen { address, error })
     };
+    let security = &settings.security;
+    for listener in [&listener, &proxy] {
+        security.check_listens(at(listener)?)?;
+    }
     let port = at(&listener)?.port();
     std::fs::create_dir_all(&settings.directory).map_err(|error| ClusterError::Directory {
         path: settings.directory.display().to_string(),
@@ -88,25 +97,25 @@ pub async fn start(
     })?;
     let work_dir = settings.directory.display().to_string();
     let state = session_state(&settings.limits, &BatchClock::default())?;
-    let scheduler = connect(&settings.coordinator).await?;
-    let mut tasks = vec![serve_files(env, listener, &work_dir)];
+    let scheduler = connect(&settings.coordinator, &settings.security).await?;
+    let mut tasks = vec![serve_files(env, listener, &work_dir, security)?];
     let here = Arc::new(DefaultExecutionEngine::new());
     let id = format!("node-{:016x}", env.random_u64());
     let cores = settings.limits.partitions;
     let local = Registered { id: id.clone(), host: settings.host.clone(), port, cores };
     let engine: Arc<dyn ExecutionEngine> = Arc::clone(&here) as _;
-    let local = local.executor(&state, &work_dir, engine);
+    let local = local.executor(&state, &work_dir, engine, security);
     let codec = Arc::new(PlanCodec::new(&state));
     tasks.push(poll(env, scheduler.clone(), local, &codec, cores));
     let mut counts = None;
     if let Some((mut runners, at_once)) = settings.runners.clone() {
         runners.proxy = Some(format!("{}:{}", settings.host, at(&proxy)?.port()));
-        tasks.push(serve_proxy(env, proxy));
+        tasks.push(serve_proxy(env, proxy, security)?);
         let engine = RemoteEngine::new(env.clone(), runners, here, Arc::clone(&codec), cores);
         counts = Some(Arc::clone(engine.counts()));
         let id = format!("{id}{REMOTE_SUFFIX}");
         let remote = Registered { id, host: settings.host.clone(), port, cores };
-        let remote = remote.executor(&state, &work_dir, Arc::new(engine));
+        let remote = remote.executor(&state, &work_dir, Arc::new(engine), security);
         tasks.push(poll(env, scheduler, remote, &codec, at_once));
     }
     Ok(Node { counts, tasks })
@@ -127,6 +136,7 @@ impl Registered {
         state: &SessionState,
         work_dir: &str,
         engine: Arc<dyn ExecutionEngine>,
+        security: &Security,
     ) -> Arc<Executor> {
         let vcores = u32::try_from(self.cores).unwrap_or(u32::MAX);
         let registration = ExecutorRegistration {
@@ -139,7 +149,7 @@ impl Registered {
             os_info: Some(ExecutorOperatingSystemSpecification::default().into()),
             ballista_protocol_version: BALLISTA_PROTOCOL_VERSION,
         };
-        let config = cluster_config(state.config().clone());
+        let config = security.configured(cluster_config(state.config().clone()));
         let config_producer: ConfigProducer = Arc::new(move || config.clone());
         let runtime = Arc::clone(state.runtime_env());
         let runtime_producer: RuntimeProducer = Arc::new(move |_| Ok(Arc::clone(&runtime)));
@@ -176,29 +186,44 @@ fn poll(
     })
 }
 
-fn serve_files(env: &Env, listener: TcpListener, work_dir: &str) -> Task<()> {
+fn serve_files(
+    env: &Env,
+    listener: TcpListener,
+    work_dir: &str,
+    security: &Security,
+) -> Result<Task<()>, ClusterError> {
     let limit = MESSAGE_BYTES_MAX as usize;
     let service = FlightServiceServer::new(BallistaFlightService::new(work_dir.to_owned()))
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
-    env.spawn("node-files", async move {
-        let server = create_grpc_server(&GrpcServerConfig::default()).add_service(service);
+    let service = InterceptedService::new(service, security.guard());
+    let mut server = security.server(create_grpc_server(&GrpcServerConfig::default()))?;
+    let server = server.add_service(service);
+    Ok(env.spawn("node-files", async move {
         if let Err(error) = server.serve_with_incoming(TcpListenerStream::new(listener)).await {
             tracing::error!(%error, "the node's files are not served any more");
         }
-    })
+    }))
 }
 
-fn serve_proxy(env: &Env, listener: TcpListener) -> Task<()> {
+fn serve_proxy(
+    env: &Env,
+    listener: TcpListener,
+    security: &Security,
+) -> Result<Task<()>, ClusterError> {
     let limit = MESSAGE_BYTES_MAX as usize;
-    let proxy = BallistaFlightProxyService::new(limit, limit, false, None);
+    let connector = Arc::new(BallistaConfigGrpcEndpoint::new(security.connector()));
+    let is_tls = security.tls().is_some();
+    let proxy = BallistaFlightProxyService::new(limit, limit, is_tls, Some(connector));
     let service = FlightServiceServer::new(proxy)
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
-    env.spawn("node-proxy", async move {
-        let server = create_grpc_server(&GrpcServerConfig::default()).add_service(service);
+    let service = InterceptedService::new(service, security.guard());
+    let mut server = security.server(create_grpc_server(&GrpcServerConfig::default()))?;
+    let server = server.add_service(service);
+    Ok(env.spawn("node-proxy", async move {
         if let Err(error) = server.serve_with_incoming(TcpListenerStream::new(listener)).await {
             tracing::error!(%error, "runners cannot read from other nodes any more");
         }
-    })
+    }))
 }

@@ -43,6 +43,7 @@ use tokio::sync::Semaphore;
 
 use super::codec::PlanCodec;
 use super::http;
+use super::security::Security;
 use super::settings::remote_options;
 use super::task::{self, OutputHeader, TaskHeader, WrittenPartition};
 
@@ -55,8 +56,8 @@ const THROTTLE_PAUSE_MAX: Duration = Duration::from_secs(1);
 pub struct Runners {
     /// `HOST:PORT` of each.
     pub addresses: Vec<String>,
-    /// The word that they ask for.
-    pub token: Option<String>,
+    /// What is shown to them, and asked of them.
+    pub security: Security,
     /// Where they read what other stages have written: the proxy of this node.
     pub proxy: Option<String>,
 }
@@ -246,8 +247,9 @@ impl RemoteTask {
         let addresses = &self.shared.runners.addresses;
         let turn = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let address = &addresses[turn % addresses.len()];
-        let (token, request) = (self.shared.runners.token.as_deref(), self.request.clone());
-        let answer = http::post(&self.shared.env, address, token, request, self.patience).await?;
+        let (security, request) = (&self.shared.runners.security, self.request.clone());
+        let answer =
+            http::post(&self.shared.env, address, security, request, self.patience).await?;
         match answer.status {
             StatusCode::OK => {
                 let (header, body) = task::parse::<OutputHeader>(&answer.body)?;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use ballista_core::extension::SessionConfigExt as _;
@@ -32,6 +32,7 @@ use tonic::transport::Endpoint;
 
 use super::codec::PlanCodec;
 use super::error::ClusterError;
+use super::security::Security;
 use super::settings::cluster_config;
 use super::task::{self, OutputHeader, TaskHeader, WrittenFile, WrittenPartition};
 use crate::error::QueryError;
@@ -49,8 +50,8 @@ pub struct RunnerSettings {
     pub tasks: usize,
     /// Where a task's files are until they are sent back.
     pub directory: PathBuf,
-    /// The word that requests have to bring.
-    pub token: Option<String>,
+    /// What requests have to show, and how the node is connected to.
+    pub security: Security,
 }
 
 /// Runs tasks.
@@ -112,7 +113,8 @@ impl Runner {
         config = config.update_from_key_value_pair(&settings);
         if let Some(proxy) = header.proxy.clone() {
             config = config.with_ballista_shuffle_reader_remote_prefer_flight(true);
-            let to_proxy = move |_: Endpoint| Ok(Endpoint::from_shared(format!("http://{proxy}"))?);
+            let security = self.settings.security.clone();
+            let to_proxy = move |_: Endpoint| Ok(security.endpoint(&proxy)?);
             config = config.with_ballista_override_create_grpc_client_endpoint(Arc::new(to_proxy));
         }
         Ok(Arc::new(TaskContext::new(
@@ -128,9 +130,8 @@ impl Runner {
     }
 
     fn admits(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = &self.settings.token else { return true };
-        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        given.and_then(|given| given.strip_prefix("Bearer ")).is_some_and(|given| given == token)
+        let guard = self.settings.security.guard();
+        guard.admits(|name| headers.get(name).map(HeaderValue::as_bytes))
     }
 }
 
@@ -190,15 +191,22 @@ fn gather(
 /// Serves tasks at `listener` until the process ends.
 ///
 /// # Errors
-/// [`ClusterError::Listen`].
+/// [`ClusterError::Listen`], and as [`Security::check_listens`].
 pub async fn serve(listener: TcpListener, runner: Arc<Runner>) -> Result<(), ClusterError> {
-    let address = listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
+    let failed = |error| ClusterError::Listen { address: "the runner's address".to_owned(), error };
+    let address = listener.local_addr().map_err(failed)?;
+    let (env, security) = (runner.env.clone(), runner.settings.security.clone());
+    security.check_listens(address)?;
+    let address = address.to_string();
     let routes = Router::new()
         .route("/task", post(run_task))
         .route("/health", get(|| async { "ok" }))
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
         .with_state(runner);
-    let served = axum::serve(listener, routes).await;
+    let served = match security.tls() {
+        Some(tls) => axum::serve(tls.listener(&env, listener)?, routes).await,
+        None => axum::serve(listener, routes).await,
+    };
     served.map_err(|error| ClusterError::Listen { address, error })
 }
 

@@ -4,3 +4,4 @@ mod faulty;
 mod lake;
 mod local;
 mod remote;
+mod security;

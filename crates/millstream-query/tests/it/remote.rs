@@ -9,6 +9,7 @@ use millstream_query::cluster::coordinator;
 use millstream_query::cluster::node::{self, Node, NodeSettings};
 use millstream_query::cluster::remote::{Counts, Runners};
 use millstream_query::cluster::runner::{self, Runner, RunnerSettings};
+use millstream_query::cluster::security::{Security, Token};
 use millstream_query::state::Limits;
 use millstream_store::env::{Env, Task};
 use tempfile::TempDir;
@@ -18,7 +19,7 @@ use crate::faulty::{Fault, Front};
 use crate::lake::{answer, events, session};
 
 /// Queries with one stage that scans, and one or two that group.
-const QUERIES: &[&str] = &[
+pub const QUERIES: &[&str] = &[
     "SELECT country, count(*) AS n, sum(amount) AS total FROM parquet.`events` \
      GROUP BY country ORDER BY country",
     "SELECT user_id, count(*) AS n, max(id) AS last FROM parquet.`events` \
@@ -54,20 +55,21 @@ impl Cluster {
     ) -> Self {
         let env = Env::real();
         let directory = tempfile::tempdir().expect("a directory");
-        let (coordinator, serving) = start_coordinator(&env).await;
+        let (coordinator, serving) = start_coordinator(&env, &security()).await;
         let (mut tasks, mut fronts) = (vec![serving], Vec::new());
         for number in 0..count {
-            let (runner, serving) = start_runner(&env, &directory, number).await;
+            let (runner, serving) = start_runner(&env, &directory, number, &security()).await;
             tasks.push(serving);
             fronts.push(Front::start(&env, runner, choose.clone()).await);
         }
         let addresses = fronts.iter().map(|front| front.address.clone()).collect();
-        let runners = Runners { addresses, token: Some("secret".to_owned()), proxy: None };
+        let runners = Runners { addresses, security: security(), proxy: None };
         let settings = NodeSettings {
             coordinator: coordinator.clone(),
             limits: Limits { partitions: 2, memory_bytes: None, spill_directory: None },
             directory: directory.path().join("node"),
             host: "127.0.0.1".to_owned(),
+            security: security(),
             runners: (count > 0).then_some((runners, 4)),
         };
         let (files, proxy) = (listener().await, listener().await);
@@ -82,7 +84,7 @@ impl Cluster {
     /// The answer of the cluster, whose stages `stages` are at runners.
     async fn answer(&self, lake: &Path, stages: &str, timeout: u32, text: &str) -> String {
         let mut session = session(lake);
-        session.run_on(&self.coordinator);
+        session.run_on(&self.coordinator, &security());
         session.set("millstream.remote.stages", stages).expect("a setting");
         session.set("millstream.remote.timeout", &timeout.to_string()).expect("a setting");
         match answer(&session, text).await {
@@ -96,26 +98,36 @@ impl Cluster {
     }
 }
 
-async fn listener() -> TcpListener {
+fn security() -> Security {
+    Security::token(Some(Token::new("secret").expect("it is a token")))
+}
+
+pub async fn listener() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").await.expect("a port")
 }
 
-async fn start_coordinator(env: &Env) -> (String, Task<()>) {
+pub async fn start_coordinator(env: &Env, security: &Security) -> (String, Task<()>) {
     let listener = listener().await;
     let address = listener.local_addr().expect("an address").to_string();
-    let clock = env.clone();
-    let serving = async move { coordinator::serve(&clock, listener).await.expect("it serves") };
+    let (clock, security) = (env.clone(), security.clone());
+    let serving =
+        async move { coordinator::serve(&clock, listener, &security).await.expect("it serves") };
     (address, env.spawn("coordinator", serving))
 }
 
-async fn start_runner(env: &Env, directory: &TempDir, number: usize) -> (String, Task<()>) {
+pub async fn start_runner(
+    env: &Env,
+    directory: &TempDir,
+    number: usize,
+    security: &Security,
+) -> (String, Task<()>) {
     let directory = directory.path().join(format!("runner-{number}"));
     std::fs::create_dir(&directory).expect("it is new");
     let settings = RunnerSettings {
         limits: Limits { partitions: 1, memory_bytes: Some(64 << 20), spill_directory: None },
         tasks: 2,
         directory,
-        token: Some("secret".to_owned()),
+        security: security.clone(),
     };
     let runner = Arc::new(Runner::new(env.clone(), settings).expect("a runner"));
     let listener = listener().await;

@@ -13,6 +13,7 @@ use futures::StreamExt as _;
 use millstream_engine::api::references::Lookup;
 use millstream_engine::failures::from_datafusion;
 use millstream_engine::pipeline::Pipeline;
+use millstream_query::cluster::tls::TlsFiles;
 use millstream_query::error::QueryError;
 use millstream_query::session::{PlannedQuery, QuerySession};
 use millstream_query::state::Limits;
@@ -24,6 +25,7 @@ use millstream_store::error::{Failure, Kind};
 
 use crate::app::App;
 use crate::cli::{Format, QueryArguments};
+use crate::credentials;
 use crate::load::PipelineFile;
 use crate::lookup::Here;
 use crate::render::{Paint, render};
@@ -156,7 +158,10 @@ impl<'a> Desk<'a> {
         let session = QuerySession::new(catalog, &limits, app.env.clone());
         let mut session = session.map_err(|error| Refused::of(error, "", ""))?;
         if let Some(coordinator) = &arguments.on {
-            session.run_on(coordinator);
+            let files = TlsFiles { ca: arguments.tls_ca.clone(), ..TlsFiles::default() };
+            let security = credentials::security(arguments.token_file.as_deref(), &files);
+            let security = security.map_err(|error| Refused::Wrong(error.to_string()))?;
+            session.run_on(coordinator, &security);
         }
         Ok(Self { app, session, format, is_timed: arguments.timing })
     }
