@@ -14,6 +14,7 @@
 //! Which files a scan reads is decided by the table's connector, from its log and the statistics in
 //! it; what is left to be skipped within a file is DataFusion's work.
 
+pub mod cache;
 pub mod cluster;
 pub mod error;
 pub mod session;
@@ -21,3 +22,4 @@ pub mod state;
 pub mod statements;
 pub mod stores;
 pub mod tables;
+mod yielding;

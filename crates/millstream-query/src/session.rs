@@ -19,6 +19,7 @@ use millstream_sql::plan::optimize::optimize;
 use millstream_sql::query::prepare::prepare;
 use millstream_sql::query::prepared::PreparedQuery;
 use millstream_store::env::Env;
+use parking_lot::Mutex;
 
 use crate::cluster::client;
 use crate::cluster::error::ClusterError;
@@ -50,6 +51,8 @@ pub struct PlannedQuery {
     state: SessionState,
     env: Env,
     coordinator: Option<String>,
+    /// What the coordinator calls the query, since it ran there.
+    job: Mutex<Option<String>>,
 }
 
 impl PlannedQuery {
@@ -66,20 +69,31 @@ impl PlannedQuery {
     pub async fn run(&self) -> Result<SendableRecordBatchStream, QueryError> {
         if let Some(coordinator) = &self.coordinator {
             let plan = Arc::clone(&self.plan);
-            return Ok(client::run(&self.env, coordinator, plan, &self.state).await?);
+            let answer = client::run(&self.env, coordinator, plan, &self.state).await?;
+            *self.job.lock() = Some(answer.job);
+            return Ok(answer.rows);
         }
         let stream = execute_stream(Arc::clone(&self.plan), self.state.task_ctx());
         Ok(stream.map_err(from_datafusion)?)
     }
 
-    /// The plan as a tree; with what it did, if it has run.
-    pub fn shown(&self, with_metrics: bool) -> String {
-        let shown = if with_metrics {
-            DisplayableExecutionPlan::with_metrics(self.plan.as_ref())
-        } else {
-            DisplayableExecutionPlan::new(self.plan.as_ref())
-        };
-        shown.indent(false).to_string()
+    /// The plan as a tree.
+    pub fn shown(&self) -> String {
+        DisplayableExecutionPlan::new(self.plan.as_ref()).indent(false).to_string()
+    }
+
+    /// The plan with rows and times of each operator, after all rows were read; on a cluster, stage
+    /// by stage.
+    ///
+    /// # Errors
+    /// A coordinator that does not answer.
+    pub async fn profile(&self) -> Result<String, QueryError> {
+        let job = self.job.lock().clone();
+        if let (Some(coordinator), Some(job)) = (&self.coordinator, job) {
+            return Ok(client::profile(coordinator, &job).await?);
+        }
+        let shown = DisplayableExecutionPlan::with_metrics(self.plan.as_ref());
+        Ok(shown.indent(false).to_string())
     }
 }
 
@@ -150,7 +164,7 @@ impl QuerySession {
         let plan = state.query_planner().create_physical_plan(&logical, &state).await;
         let plan = plan.map_err(from_datafusion)?;
         let (env, coordinator) = (self.env.clone(), self.coordinator.clone());
-        Ok(PlannedQuery { plan, state, env, coordinator })
+        Ok(PlannedQuery { plan, state, env, coordinator, job: Mutex::default() })
     }
 
     /// The tables that a query reads, by their names in its plan.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::session_state::SessionState;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::prelude::SessionConfig;
 use millstream_engine::failures::from_datafusion;
 use millstream_sql::functions::BatchClock;
@@ -15,6 +15,7 @@ use millstream_sql::session::{self, config};
 
 use crate::error::QueryError;
 use crate::stores::Stores;
+use crate::yielding::Yielding;
 
 /// The largest consumers of memory that an error names.
 const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::new(3).expect("not zero");
@@ -63,5 +64,7 @@ pub fn session_state(limits: &Limits, clock: &BatchClock) -> Result<SessionState
         runtime = runtime.with_disk_manager_builder(builder);
     }
     let runtime = runtime.build_arc().map_err(from_datafusion)?;
-    Ok(session::state(session_config(limits.partitions), runtime, clock))
+    let state = session::state(session_config(limits.partitions), runtime, clock);
+    let builder = SessionStateBuilder::new_from_existing(state);
+    Ok(builder.with_physical_optimizer_rule(Arc::new(Yielding)).build())
 }

@@ -21,6 +21,7 @@ use tonic::service::interceptor::InterceptedService;
 
 use super::codec::PlanCodec;
 use super::error::ClusterError;
+use super::leases::{FILES_KEPT_S, LeasedJobs, watch};
 use super::routing::StageRouter;
 use super::security::Security;
 use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
@@ -47,6 +48,7 @@ pub async fn serve(
     security.check_listens(address)?;
     let config = Arc::new(scheduler_config(env, address, security));
     let cluster = BallistaCluster::new_from_config(&config).await?;
+<<<<<<< HEAD
     let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, config).await?;
     let limit = MESSAGE_BYTES_MAX as usize;
     let service = SchedulerGrpcServer::new(scheduler)
@@ -60,6 +62,14 @@ pub async fn serve(
         address: address.to_string(),
         error: io::Error::other(error),
     })
+=======
+    let (jobs, asked) = LeasedJobs::new(cluster.job_state());
+    let leased = BallistaCluster::new(cluster.cluster_state(), Arc::new(jobs));
+    let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(leased, config).await?;
+    let ending = Arc::new(scheduler.clone());
+    env.spawn("leases", watch(env.clone(), ending, cluster.job_state(), asked));
+    Ok(start_grpc_service_with_listener(listener, scheduler).await?)
+>>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
 }
 
 fn scheduler_config(env: &Env, address: SocketAddr, security: &Security) -> SchedulerConfig {
@@ -73,6 +83,7 @@ fn scheduler_config(env: &Env, address: SocketAddr, security: &Security) -> Sche
         .with_override_create_grpc_client_endpoint(security.connector());
     config.executor_timeout_seconds = NODE_TIMEOUT_S;
     config.expire_dead_executor_interval_seconds = NODE_LOOK_S;
+    config.finished_job_data_clean_up_interval_seconds = FILES_KEPT_S;
     config.override_config_producer = Some(Arc::new(|| cluster_config(session_config(1))));
     let state = |config: SessionConfig| {
         session::state(cluster_config(config), Arc::default(), &BatchClock::default())

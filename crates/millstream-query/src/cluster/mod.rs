@@ -14,10 +14,13 @@
 pub mod client;
 pub mod codec;
 mod connect;
+mod control;
 pub mod coordinator;
 pub mod error;
 mod http;
+mod leases;
 pub mod node;
+mod placement;
 pub mod remote;
 pub mod routing;
 pub mod runner;

@@ -3,12 +3,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use ballista_core::extension::BallistaConfigGrpcEndpoint;
 use ballista_core::flight_proxy_service::BallistaFlightProxyService;
 use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_core::serde::protobuf::ExecutorRegistration;
+use ballista_core::serde::protobuf::executor_grpc_server::ExecutorGrpcServer;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_core::serde::scheduler::{
     ExecutorOperatingSystemSpecification, ExecutorSpecification,
@@ -34,13 +36,19 @@ use tonic::transport::Channel;
 
 use super::codec::PlanCodec;
 use super::connect::connect;
+use super::control::Control;
 use super::error::ClusterError;
 use super::remote::{Counts, RemoteEngine, Runners};
 use super::routing::REMOTE_SUFFIX;
 use super::security::Security;
 use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
+use crate::cache::blocks::BlockCache;
 use crate::error::QueryError;
 use crate::state::{Limits, session_state};
+use crate::stores::through_cache;
+
+/// How often what the cache has done is logged.
+const CACHE_REPORTED: Duration = Duration::from_secs(60);
 
 /// How a node is set up.
 #[derive(Clone, Debug)]
@@ -57,13 +65,23 @@ pub struct NodeSettings {
     pub security: Security,
     /// Where tasks go that are for runners, and how many at one time; `None` without runners.
     pub runners: Option<(Runners, usize)>,
+    /// What is kept of files in object stores; `None` for nothing.
+    pub cache: Option<Arc<BlockCache>>,
 }
 
 /// A node that works until it is dropped.
 pub struct Node {
     /// What has become of tasks that went to runners.
     pub counts: Option<Arc<Counts>>,
+    executors: Vec<Arc<Executor>>,
     tasks: Vec<Task<()>>,
+}
+
+impl Node {
+    /// How many tasks it has at this moment, those at its runners included.
+    pub fn running(&self) -> usize {
+        self.executors.iter().map(|executor| executor.active_task_count()).sum()
+    }
 }
 
 impl Drop for Node {
@@ -97,14 +115,28 @@ pub async fn start(
     })?;
     let work_dir = settings.directory.display().to_string();
     let state = session_state(&settings.limits, &BatchClock::default())?;
+<<<<<<< HEAD
     let scheduler = connect(&settings.coordinator, &settings.security).await?;
     let mut tasks = vec![serve_files(env, listener, &work_dir, security)?];
+=======
+    let scheduler = connect(&settings.coordinator).await?;
+    let mut tasks = Vec::new();
+>>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
     let here = Arc::new(DefaultExecutionEngine::new());
-    let id = format!("node-{:016x}", env.random_u64());
+    let place = settings.cache.as_ref().map(|cache| cache.name().to_owned());
+    let place = place.unwrap_or_else(|| format!("{:016x}", env.random_u64()));
+    let id = format!("node-{place}-{:016x}", env.random_u64());
     let cores = settings.limits.partitions;
+    let cache = settings.cache.as_ref();
+    let runtime = runtimes(env, &state, cache);
     let local = Registered { id: id.clone(), host: settings.host.clone(), port, cores };
     let engine: Arc<dyn ExecutionEngine> = Arc::clone(&here) as _;
+<<<<<<< HEAD
     let local = local.executor(&state, &work_dir, engine, security);
+=======
+    let local = local.executor(&state, &runtime, &work_dir, engine);
+    let mut executors = vec![Arc::clone(&local)];
+>>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
     let codec = Arc::new(PlanCodec::new(&state));
     tasks.push(poll(env, scheduler.clone(), local, &codec, cores));
     let mut counts = None;
@@ -115,10 +147,25 @@ pub async fn start(
         counts = Some(Arc::clone(engine.counts()));
         let id = format!("{id}{REMOTE_SUFFIX}");
         let remote = Registered { id, host: settings.host.clone(), port, cores };
+<<<<<<< HEAD
         let remote = remote.executor(&state, &work_dir, Arc::new(engine), security);
+=======
+        let remote = remote.executor(&state, &runtime, &work_dir, Arc::new(engine));
+        executors.push(Arc::clone(&remote));
+>>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
         tasks.push(poll(env, scheduler, remote, &codec, at_once));
     }
-    Ok(Node { counts, tasks })
+    if let Some(cache) = settings.cache.clone() {
+        let clock = env.clone();
+        tasks.push(env.spawn("node-cache", async move {
+            loop {
+                clock.sleep(CACHE_REPORTED).await;
+                tracing::info!(counts = ?cache.counts, bytes = cache.bytes(), "the cache so far");
+            }
+        }));
+    }
+    tasks.push(serve_files(env, listener, &work_dir, Control::new(executors.clone())));
+    Ok(Node { counts, executors, tasks })
 }
 
 /// An executor as the coordinator knows it.
@@ -134,6 +181,7 @@ impl Registered {
     fn executor(
         self,
         state: &SessionState,
+        runtimes: &RuntimeProducer,
         work_dir: &str,
         engine: Arc<dyn ExecutionEngine>,
         security: &Security,
@@ -143,7 +191,7 @@ impl Registered {
             id: self.id,
             host: Some(self.host),
             port: u32::from(self.port),
-            // Only executors that are pushed to are called there.
+            // Called to end tasks.
             grpc_port: u32::from(self.port),
             specification: Some(ExecutorSpecification::default().with_vcores(vcores).into()),
             os_info: Some(ExecutorOperatingSystemSpecification::default().into()),
@@ -151,12 +199,10 @@ impl Registered {
         };
         let config = security.configured(cluster_config(state.config().clone()));
         let config_producer: ConfigProducer = Arc::new(move || config.clone());
-        let runtime = Arc::clone(state.runtime_env());
-        let runtime_producer: RuntimeProducer = Arc::new(move |_| Ok(Arc::clone(&runtime)));
         Arc::new(Executor::new(
             registration,
             work_dir,
-            runtime_producer,
+            Arc::clone(runtimes),
             config_producer,
             Arc::new(BallistaFunctionRegistry::from(state)),
             Arc::new(LoggingMetricsCollector::default()),
@@ -164,6 +210,14 @@ impl Registered {
             engine,
         ))
     }
+}
+
+/// What tasks run in: all in the same, but for the stores that they read through a cache.
+fn runtimes(env: &Env, state: &SessionState, cache: Option<&Arc<BlockCache>>) -> RuntimeProducer {
+    let runtime = Arc::clone(state.runtime_env());
+    let Some(cache) = cache.cloned() else { return Arc::new(move |_| Ok(Arc::clone(&runtime))) };
+    let env = env.clone();
+    Arc::new(move |_| Ok(Arc::new(through_cache(&env, &runtime, &cache))))
 }
 
 fn poll(
@@ -186,20 +240,30 @@ fn poll(
     })
 }
 
+<<<<<<< HEAD
 fn serve_files(
     env: &Env,
     listener: TcpListener,
     work_dir: &str,
     security: &Security,
 ) -> Result<Task<()>, ClusterError> {
+=======
+fn serve_files(env: &Env, listener: TcpListener, work_dir: &str, control: Control) -> Task<()> {
+>>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
     let limit = MESSAGE_BYTES_MAX as usize;
     let service = FlightServiceServer::new(BallistaFlightService::new(work_dir.to_owned()))
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
+<<<<<<< HEAD
     let service = InterceptedService::new(service, security.guard());
     let mut server = security.server(create_grpc_server(&GrpcServerConfig::default()))?;
     let server = server.add_service(service);
     Ok(env.spawn("node-files", async move {
+=======
+    env.spawn("node-files", async move {
+        let server = create_grpc_server(&GrpcServerConfig::default()).add_service(service);
+        let server = server.add_service(ExecutorGrpcServer::new(control));
+>>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
         if let Err(error) = server.serve_with_incoming(TcpListenerStream::new(listener)).await {
             tracing::error!(%error, "the node's files are not served any more");
         }

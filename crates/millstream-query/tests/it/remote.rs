@@ -71,6 +71,7 @@ impl Cluster {
             host: "127.0.0.1".to_owned(),
             security: security(),
             runners: (count > 0).then_some((runners, 4)),
+            cache: None,
         };
         let (files, proxy) = (listener().await, listener().await);
         let node = node::start(&env, settings, files, proxy).await.expect("a node");
@@ -213,6 +214,47 @@ async fn answers_are_exact_whatever_becomes_of_runners() {
         Env::real().sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(left(), 0, "directories of tasks are left at the runners");
+}
+
+/// More than a minute's work.
+const LONG: &str = "SELECT sum(a.amount * b.amount) AS n FROM parquet.`events` a \
+                    JOIN parquet.`events` b ON a.id % 2 = b.id % 2";
+
+/// Waits until something is so, for as long as a cancelled query may take to be ended.
+async fn soon(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..200 {
+        if is_so() {
+            return;
+        }
+        Env::real().sleep(Duration::from_millis(100)).await;
+    }
+    panic!("not so after 20 s: {what}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_query_ends_on_nodes_and_leaves_nothing_when_its_client_stops_waiting() {
+    let lake = events();
+    let cluster = Cluster::with_runners(0, |_| Fault::None).await;
+    let files =
+        || std::fs::read_dir(cluster.directory.path().join("node")).map_or(0, Iterator::count);
+    let mut session = session(lake.path());
+    session.run_on(&cluster.coordinator);
+    let session = Arc::new(session);
+    let asking = {
+        let session = Arc::clone(&session);
+        Env::real().spawn("client", async move { answer(&session, LONG).await })
+    };
+    // The join's tasks are at work when what it reads has been written.
+    soon("the join runs", || cluster.node.running() > 0 && files() > 0).await;
+    Env::real().sleep(Duration::from_secs(1)).await;
+    assert!(cluster.node.running() > 0, "the query is over too soon to show anything");
+    asking.abort();
+    soon("no task runs", || cluster.node.running() == 0).await;
+    soon("no files are left", || files() == 0).await;
+    // The next one is answered, and leaves nothing either, though nobody cancelled it.
+    let expected = answer(&crate::lake::session(lake.path()), QUERIES[0]).await.expect("it runs");
+    assert_eq!(answer(&session, QUERIES[0]).await.expect("it runs"), expected);
+    soon("no files are left", || files() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -234,10 +234,11 @@ impl<'a> Desk<'a> {
             }
             Step::Explain { analyze, query } => {
                 let planned = interruptible(self.session.plan(text, query)).await??;
-                if *analyze {
-                    self.count_rows(&planned).await?;
+                if !*analyze {
+                    return self.print(&planned.shown());
                 }
-                self.print(&planned.shown(*analyze))
+                self.count_rows(&planned).await?;
+                self.print(&planned.profile().await?)
             }
             Step::ShowTables => {
                 let mut names = self.session.catalog().declared().join("\n");

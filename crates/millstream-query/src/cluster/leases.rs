@@ -1,0 +1,173 @@
+//! A query ends with the client that asked for it.
+//!
+//! A client keeps the stream of its query's states open for as long as it wants rows. When that
+//! stream is closed, by a client that was interrupted, has stopped reading, or was killed, the
+//! query is cancelled if it still runs, and what it has written is removed from the nodes. A
+//! machine that goes away without closing its connections is not noticed: such a query runs to its
+//! end, and its files stay until [`FILES_KEPT_S`] have passed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ballista_core::error::Result;
+use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpc as _;
+use ballista_core::serde::protobuf::{CleanJobDataParams, JobStatus, job_status};
+use ballista_core::{JobId, JobStatusSubscriber};
+use ballista_scheduler::cluster::{JobState, JobStateEventStream};
+use ballista_scheduler::scheduler_server::SchedulerServer;
+use ballista_scheduler::state::execution_graph::ExecutionGraphBox;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use millstream_store::env::Env;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tonic::Request;
+
+/// How long the files of a query stay whose client has not been seen to go, in seconds.
+pub const FILES_KEPT_S: u64 = 6 * 3_600;
+/// How long to wait until it is looked at again whether a query has ended. Within this time nodes
+/// end the tasks of a cancelled query, so that these write nothing after its files were removed.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// The scheduler, with plans in DataFusion's own encoding.
+pub type Scheduler = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
+
+/// A query, and what knows whether its client is there.
+pub struct Lease {
+    job: JobId,
+    client: JobStatusSubscriber,
+}
+
+/// The state of all jobs; what clients ask for is passed on.
+pub struct LeasedJobs {
+    jobs: Arc<dyn JobState>,
+    leases: UnboundedSender<Lease>,
+}
+
+impl LeasedJobs {
+    /// `jobs`, and the leases of those that clients ask for, to be [watched](watch).
+    pub fn new(jobs: Arc<dyn JobState>) -> (Self, UnboundedReceiver<Lease>) {
+        let (leases, asked) = unbounded_channel();
+        (Self { jobs, leases }, asked)
+    }
+}
+
+/// Ends queries whose clients are gone, until there are no jobs any more.
+pub async fn watch(
+    env: Env,
+    scheduler: Arc<Scheduler>,
+    jobs: Arc<dyn JobState>,
+    mut asked: UnboundedReceiver<Lease>,
+) {
+    while let Some(Lease { job, client }) = asked.recv().await {
+        let (clock, scheduler, jobs) = (env.clone(), Arc::clone(&scheduler), Arc::clone(&jobs));
+        env.spawn("query-lease", async move {
+            client.closed().await;
+            if let Err(error) = end(&clock, &scheduler, jobs.as_ref(), &job).await {
+                tracing::warn!(%job, %error, "a query cannot be ended");
+            }
+        });
+    }
+}
+
+/// Cancels `job` if it runs, and has its files removed.
+async fn end(env: &Env, scheduler: &Scheduler, jobs: &dyn JobState, job: &JobId) -> Result<()> {
+    loop {
+        let status = jobs.get_job_status(job).await?.and_then(|status| status.status);
+        match status {
+            // A job that is still being planned can be cancelled only afterwards.
+            Some(job_status::Status::Queued(_)) => {}
+            Some(job_status::Status::Running(_)) => {
+                tracing::info!(%job, "the client is gone, and its query is cancelled");
+                scheduler.cancel_job(job.clone()).await?;
+            }
+            Some(job_status::Status::Successful(_)) => break,
+            // Tasks may have written files until they ended.
+            Some(job_status::Status::Failed(_)) | None => break,
+        }
+        env.sleep(LOOK_AGAIN).await;
+    }
+    let job_id = job.as_str().to_owned();
+    let request = CleanJobDataParams { job_id, remove_stage_ids: Vec::new() };
+    if let Err(status) = scheduler.clean_job_data(Request::new(request)).await {
+        tracing::warn!(%job, %status, "the files of a query cannot be removed");
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl JobState for LeasedJobs {
+    async fn submit_job(
+        &self,
+        job_id: JobId,
+        graph: &ExecutionGraphBox,
+        subscriber: Option<JobStatusSubscriber>,
+    ) -> Result<()> {
+        if let Some(client) = subscriber.clone() {
+            // Nobody watches when the coordinator ends.
+            let _ = self.leases.send(Lease { job: job_id.clone(), client });
+        }
+        self.jobs.submit_job(job_id, graph, subscriber).await
+    }
+
+    fn accept_job(&self, job_id: &JobId, job_name: &str, queued_at: u64) -> Result<()> {
+        self.jobs.accept_job(job_id, job_name, queued_at)
+    }
+
+    fn pending_job_number(&self) -> usize {
+        self.jobs.pending_job_number()
+    }
+
+    async fn get_jobs(&self) -> Result<HashSet<JobId>> {
+        self.jobs.get_jobs().await
+    }
+
+    async fn get_all_jobs(&self) -> Result<HashSet<JobId>> {
+        self.jobs.get_all_jobs().await
+    }
+
+    async fn get_job_status(&self, job_id: &JobId) -> Result<Option<JobStatus>> {
+        self.jobs.get_job_status(job_id).await
+    }
+
+    async fn get_execution_graph(&self, job_id: &JobId) -> Result<Option<ExecutionGraphBox>> {
+        self.jobs.get_execution_graph(job_id).await
+    }
+
+    async fn save_job(&self, job_id: &JobId, graph: &ExecutionGraphBox) -> Result<()> {
+        self.jobs.save_job(job_id, graph).await
+    }
+
+    async fn fail_unscheduled_job(&self, job_id: &JobId, reason: String) -> Result<()> {
+        self.jobs.fail_unscheduled_job(job_id, reason).await
+    }
+
+    async fn remove_job(&self, job_id: &JobId) -> Result<()> {
+        self.jobs.remove_job(job_id).await
+    }
+
+    async fn try_acquire_job(&self, job_id: &JobId) -> Result<Option<ExecutionGraphBox>> {
+        self.jobs.try_acquire_job(job_id).await
+    }
+
+    async fn job_state_events(&self) -> Result<JobStateEventStream> {
+        self.jobs.job_state_events().await
+    }
+
+    async fn create_or_update_session(
+        &self,
+        session_id: &str,
+        config: &SessionConfig,
+    ) -> Result<Arc<SessionContext>> {
+        self.jobs.create_or_update_session(session_id, config).await
+    }
+
+    async fn remove_session(&self, session_id: &str) -> Result<()> {
+        self.jobs.remove_session(session_id).await
+    }
+
+    fn produce_config(&self) -> SessionConfig {
+        self.jobs.produce_config()
+    }
+}
