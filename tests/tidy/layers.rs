@@ -131,7 +131,17 @@ const MODULES: &[(&str, &[&str])] = &[
     ),
     (
         "millstream-query",
-        &["error", "statements", "stores", "tables", "state", "cluster", "session"],
+        &[
+            "error",
+            "statements",
+            "cache",
+            "stores",
+            "tables",
+            "yielding",
+            "state",
+            "cluster",
+            "session",
+        ],
     ),
     ("millstream-formats", &["excerpt", "text", "records", "csv", "infer", "encoder", "decoder"]),
     (

@@ -90,7 +90,7 @@ impl PlannedQuery {
     pub async fn profile(&self) -> Result<String, QueryError> {
         let job = self.job.lock().clone();
         if let (Some(coordinator), Some(job)) = (&self.coordinator, job) {
-            return Ok(client::profile(coordinator, &job).await?);
+            return Ok(client::profile(coordinator, &job, self.state.config()).await?);
         }
         let shown = DisplayableExecutionPlan::with_metrics(self.plan.as_ref());
         Ok(shown.indent(false).to_string())

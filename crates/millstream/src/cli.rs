@@ -263,6 +263,13 @@ pub struct NodeArguments {
     /// How many tasks are with runners at one time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub remote_tasks: u32,
+    /// Keep what is read from object stores in this directory, which no other process may use.
+    /// [default: nothing is kept]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// How much is kept at most.
+    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "10GB")]
+    pub cache_size: u64,
     #[command(flatten)]
     pub security: SecurityArguments,
 }

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use millstream_query::cache::blocks::BlockCache;
 use millstream_query::cluster::error::ClusterError;
 use millstream_query::cluster::node::{self, NodeSettings};
 use millstream_query::cluster::remote::Runners;
@@ -66,6 +67,7 @@ pub async fn node(arguments: NodeArguments, app: &App) -> ExitCode {
             host: ip.to_string(),
             security,
             runners: (!arguments.runners.is_empty()).then_some((runners, at_once)),
+            cache: cache(&arguments, app)?,
         };
         let _node = node::start(&app.env, settings, files, proxy).await?;
         std::future::pending::<()>().await;
@@ -102,6 +104,13 @@ fn security(arguments: &SecurityArguments) -> Result<Security, ClusterError> {
     let SecurityArguments { token_file, tls_cert, tls_key, tls_ca } = arguments;
     let (cert, key, ca) = (tls_cert.clone(), tls_key.clone(), tls_ca.clone());
     credentials::security(token_file.as_deref(), &TlsFiles { cert, key, ca })
+}
+
+/// Where a node keeps what it reads from object stores.
+fn cache(arguments: &NodeArguments, app: &App) -> Result<Option<Arc<BlockCache>>, QueryError> {
+    let Some(directory) = &arguments.cache else { return Ok(None) };
+    let opened = BlockCache::open(app.env.clone(), directory, arguments.cache_size);
+    Ok(Some(Arc::new(opened.map_err(|error| QueryError::Failure(error.into()))?)))
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, ClusterError> {

@@ -35,12 +35,8 @@ use tonic::{Request, Status, Streaming};
 use super::codec::PlanCodec;
 use super::connect::connect;
 use super::error::ClusterError;
-<<<<<<< HEAD
 use super::security::Security;
-use super::settings::cluster_config;
-=======
 use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
->>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
 
 /// A query that has run, and whose rows can be read.
 pub struct Answer {
@@ -62,24 +58,10 @@ pub async fn run(
     state: &SessionState,
 ) -> Result<Answer, ClusterError> {
     check_leaves(&plan)?;
-<<<<<<< HEAD
     let security = Security::of(state.config());
-    // Where nobody answers, this says so sooner and better than Ballista.
-    drop(connect(address, &security).await?);
-=======
->>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
     let config = cluster_config(state.config().clone());
-    let mut coordinator = connect(address).await?;
+    let mut coordinator = connect(address, &security).await?;
     let schema = plan.schema();
-<<<<<<< HEAD
-    let rows = execute_physical_plan::<PhysicalPlanNode>(
-        format!("{}://{address}", security.scheme()),
-        &ballista,
-        plan,
-        &codec,
-        session,
-        config,
-=======
     let query = query(env, plan, state, &config)?;
     let mut request = Request::new(query);
     version::insert_version_header(request.metadata_mut());
@@ -174,7 +156,6 @@ async fn rows_of(
         grpc.io_retry_wait_time_ms,
         grpc.initial_connection_window_size,
         grpc.initial_stream_window_size,
->>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
     );
     let mut client = client.await.map_err(BallistaError::into_datafusion)?;
     let partition = partition.into();
@@ -186,8 +167,12 @@ async fn rows_of(
 ///
 /// # Errors
 /// A coordinator that does not answer, or that knows the job no more.
-pub async fn profile(address: &str, job: &str) -> Result<String, ClusterError> {
-    let mut coordinator = connect(address).await?;
+pub async fn profile(
+    address: &str,
+    job: &str,
+    config: &SessionConfig,
+) -> Result<String, ClusterError> {
+    let mut coordinator = connect(address, &Security::of(config)).await?;
     let request = GetJobMetricsParams { job_id: job.to_owned() };
     let answered = coordinator.get_job_metrics(request).await;
     let stages = answered.map_err(|status| refused(address, &status))?.into_inner().stages;

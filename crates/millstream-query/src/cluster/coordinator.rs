@@ -48,8 +48,11 @@ pub async fn serve(
     security.check_listens(address)?;
     let config = Arc::new(scheduler_config(env, address, security));
     let cluster = BallistaCluster::new_from_config(&config).await?;
-<<<<<<< HEAD
-    let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, config).await?;
+    let (jobs, asked) = LeasedJobs::new(cluster.job_state());
+    let leased = BallistaCluster::new(cluster.cluster_state(), Arc::new(jobs));
+    let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(leased, config).await?;
+    let ending = Arc::new(scheduler.clone());
+    env.spawn("leases", watch(env.clone(), ending, cluster.job_state(), asked));
     let limit = MESSAGE_BYTES_MAX as usize;
     let service = SchedulerGrpcServer::new(scheduler)
         .max_decoding_message_size(limit)
@@ -62,14 +65,6 @@ pub async fn serve(
         address: address.to_string(),
         error: io::Error::other(error),
     })
-=======
-    let (jobs, asked) = LeasedJobs::new(cluster.job_state());
-    let leased = BallistaCluster::new(cluster.cluster_state(), Arc::new(jobs));
-    let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(leased, config).await?;
-    let ending = Arc::new(scheduler.clone());
-    env.spawn("leases", watch(env.clone(), ending, cluster.job_state(), asked));
-    Ok(start_grpc_service_with_listener(listener, scheduler).await?)
->>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
 }
 
 fn scheduler_config(env: &Env, address: SocketAddr, security: &Security) -> SchedulerConfig {

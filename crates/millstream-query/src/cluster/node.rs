@@ -115,13 +115,8 @@ pub async fn start(
     })?;
     let work_dir = settings.directory.display().to_string();
     let state = session_state(&settings.limits, &BatchClock::default())?;
-<<<<<<< HEAD
     let scheduler = connect(&settings.coordinator, &settings.security).await?;
-    let mut tasks = vec![serve_files(env, listener, &work_dir, security)?];
-=======
-    let scheduler = connect(&settings.coordinator).await?;
     let mut tasks = Vec::new();
->>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
     let here = Arc::new(DefaultExecutionEngine::new());
     let place = settings.cache.as_ref().map(|cache| cache.name().to_owned());
     let place = place.unwrap_or_else(|| format!("{:016x}", env.random_u64()));
@@ -131,12 +126,8 @@ pub async fn start(
     let runtime = runtimes(env, &state, cache);
     let local = Registered { id: id.clone(), host: settings.host.clone(), port, cores };
     let engine: Arc<dyn ExecutionEngine> = Arc::clone(&here) as _;
-<<<<<<< HEAD
-    let local = local.executor(&state, &work_dir, engine, security);
-=======
-    let local = local.executor(&state, &runtime, &work_dir, engine);
+    let local = local.executor(&state, &runtime, &work_dir, engine, security);
     let mut executors = vec![Arc::clone(&local)];
->>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
     let codec = Arc::new(PlanCodec::new(&state));
     tasks.push(poll(env, scheduler.clone(), local, &codec, cores));
     let mut counts = None;
@@ -147,12 +138,8 @@ pub async fn start(
         counts = Some(Arc::clone(engine.counts()));
         let id = format!("{id}{REMOTE_SUFFIX}");
         let remote = Registered { id, host: settings.host.clone(), port, cores };
-<<<<<<< HEAD
-        let remote = remote.executor(&state, &work_dir, Arc::new(engine), security);
-=======
-        let remote = remote.executor(&state, &runtime, &work_dir, Arc::new(engine));
+        let remote = remote.executor(&state, &runtime, &work_dir, Arc::new(engine), security);
         executors.push(Arc::clone(&remote));
->>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
         tasks.push(poll(env, scheduler, remote, &codec, at_once));
     }
     if let Some(cache) = settings.cache.clone() {
@@ -164,7 +151,7 @@ pub async fn start(
             }
         }));
     }
-    tasks.push(serve_files(env, listener, &work_dir, Control::new(executors.clone())));
+    tasks.push(serve_files(env, listener, &work_dir, Control::new(executors.clone()), security)?);
     Ok(Node { counts, executors, tasks })
 }
 
@@ -240,30 +227,22 @@ fn poll(
     })
 }
 
-<<<<<<< HEAD
 fn serve_files(
     env: &Env,
     listener: TcpListener,
     work_dir: &str,
+    control: Control,
     security: &Security,
 ) -> Result<Task<()>, ClusterError> {
-=======
-fn serve_files(env: &Env, listener: TcpListener, work_dir: &str, control: Control) -> Task<()> {
->>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
     let limit = MESSAGE_BYTES_MAX as usize;
     let service = FlightServiceServer::new(BallistaFlightService::new(work_dir.to_owned()))
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
-<<<<<<< HEAD
     let service = InterceptedService::new(service, security.guard());
+    let control = InterceptedService::new(ExecutorGrpcServer::new(control), security.guard());
     let mut server = security.server(create_grpc_server(&GrpcServerConfig::default()))?;
-    let server = server.add_service(service);
+    let server = server.add_service(service).add_service(control);
     Ok(env.spawn("node-files", async move {
-=======
-    env.spawn("node-files", async move {
-        let server = create_grpc_server(&GrpcServerConfig::default()).add_service(service);
-        let server = server.add_service(ExecutorGrpcServer::new(control));
->>>>>>> 1c57dc4 (A query on a cluster ends with its client, and has rows and times of each operator)
         if let Err(error) = server.serve_with_incoming(TcpListenerStream::new(listener)).await {
             tracing::error!(%error, "the node's files are not served any more");
         }

@@ -5,8 +5,12 @@
 //! or of the other, as the query's settings say. Where no executor for runners has asked for tasks
 //! for [`RUNNERS_HEARD_OF`], all stages go to the nodes themselves: a query waits for none that may
 //! never come.
+//!
+//! Partitions of tables in object stores have a node each ([`super::placement`]), which has kept
+//! what it read before. For [`PLACE_WAIT`] after the first node has asked for tasks of such a stage
+//! they wait for their own; then they go to whoever is idle.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +27,7 @@ use datafusion::error::Result;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 
+use super::placement::{pieces, place};
 use super::settings::{RemoteStages, remote_options};
 use super::stage::{StageKind, collapses};
 
@@ -32,11 +37,28 @@ pub const REMOTE_SUFFIX: &str = "-remote";
 /// Executors ask several times a second while they have room, and every 5 s when they have none.
 const RUNNERS_HEARD_OF: Duration = Duration::from_secs(60);
 
+/// How long an idle node leaves partitions to others, whose they are.
+const PLACE_WAIT: Duration = Duration::from_secs(1);
+
+/// A node that has not asked for so long is given nothing.
+const NODE_HEARD_OF: Duration = Duration::from_secs(12);
+
 /// Hands out tasks stage by stage; see the module's head.
 pub struct StageRouter {
     env: Env,
     /// When an executor for runners asked last, on the monotonic clock.
     runners_asked: Mutex<Option<Duration>>,
+    /// When each node asked last, by its [place](place_of).
+    nodes_asked: Mutex<BTreeMap<String, Duration>>,
+    placed: Mutex<HashMap<(JobId, usize), Arc<Placed>>>,
+}
+
+/// The partitions of a stage that reads from an object store.
+struct Placed {
+    /// Until then on the monotonic clock they wait for their nodes.
+    until: Duration,
+    /// The place of the node of each.
+    nodes: Vec<String>,
 }
 
 impl fmt::Debug for StageRouter {
@@ -48,7 +70,12 @@ impl fmt::Debug for StageRouter {
 impl StageRouter {
     /// A router that has heard of no runners.
     pub fn new(env: Env) -> Self {
-        Self { env, runners_asked: Mutex::default() }
+        Self {
+            env,
+            runners_asked: Mutex::default(),
+            nodes_asked: Mutex::default(),
+            placed: Mutex::default(),
+        }
     }
 
     /// Takes note of who asks, and says whether there are runners.
@@ -60,6 +87,39 @@ impl StageRouter {
         }
         asked.is_some_and(|asked| now.saturating_sub(asked) < RUNNERS_HEARD_OF)
     }
+
+    /// The places of all nodes that are there, those that ask included.
+    fn nodes(&self, budgets: &[&mut AvailableVcores]) -> Vec<String> {
+        let now = self.env.monotonic();
+        let mut asked = self.nodes_asked.lock();
+        for budget in budgets.iter().filter(|budget| !is_runner(budget)) {
+            asked.insert(place_of(&budget.executor_id).to_owned(), now);
+        }
+        asked.retain(|_, asked| now.saturating_sub(*asked) < NODE_HEARD_OF);
+        asked.keys().cloned().collect()
+    }
+
+    /// Where the partitions of a stage belong; `None` where that does not matter.
+    fn placed(&self, job: &JobId, stage: &RunningStage, nodes: &[String]) -> Option<Arc<Placed>> {
+        if nodes.len() < 2 || collapses(&stage.plan) {
+            return None;
+        }
+        let key = (job.clone(), stage.stage_id);
+        if let Some(placed) = self.placed.lock().get(&key) {
+            return Some(Arc::clone(placed));
+        }
+        let parts = pieces(&stage.plan, stage.pending.total_partitions())?;
+        let owners = place(&parts, nodes).into_iter().map(|node| nodes[node].clone());
+        let until = self.env.monotonic() + PLACE_WAIT;
+        let placed = Arc::new(Placed { until, nodes: owners.collect() });
+        self.placed.lock().insert(key, Arc::clone(&placed));
+        Some(placed)
+    }
+}
+
+/// What is the same of a node's name whenever it starts: names are `node-PLACE-START`.
+fn place_of(executor: &str) -> &str {
+    executor.split('-').nth(1).unwrap_or(executor)
 }
 
 #[async_trait]
@@ -71,6 +131,8 @@ impl DistributionPolicy for StageRouter {
     ) -> Result<Vec<BoundTask>> {
         let mut bound = Vec::new();
         let has_runners = self.has_runners(&budgets);
+        let nodes = self.nodes(&budgets);
+        self.placed.lock().retain(|(job, _), _| running_jobs.contains_key(job));
         for (job, info) in running_jobs.iter() {
             if !matches!(info.status, Some(job_status::Status::Running(_))) {
                 continue;
@@ -81,9 +143,11 @@ impl DistributionPolicy for StageRouter {
             while let Some(stage) = graph.fetch_running_stage(&done) {
                 done.push(stage.stage_id);
                 let is_remote = has_runners && is_remote(stage);
+                let placed = if is_remote { None } else { self.placed(job, stage, &nodes) };
+                let placed = placed.filter(|placed| self.env.monotonic() < placed.until);
                 let of_kind = budgets.iter_mut().filter(|budget| is_runner(budget) == is_remote);
                 for budget in of_kind {
-                    while let Some(task) = bind(stage, &session, job, budget) {
+                    while let Some(task) = bind(stage, &session, job, budget, placed.as_deref()) {
                         bound.push(task);
                     }
                 }
@@ -108,19 +172,35 @@ fn is_remote(stage: &RunningStage) -> bool {
     stages.include(StageKind::of(&stage.plan)) && !collapses(&stage.plan)
 }
 
+/// Takes the partitions of the next task of `stage`: those of the node only, where `placed` says
+/// whose they are.
+fn next(stage: &mut RunningStage, executor: &str, placed: Option<&Placed>) -> Vec<usize> {
+    let Some(placed) = placed else {
+        // What becomes one partition has to be read by one task, by which it is cut nowhere.
+        let is_whole = collapses(&stage.plan);
+        return stage.pending.next_slice(if is_whole { usize::MAX } else { 1 });
+    };
+    let mut pending = stage.pending.next_slice(usize::MAX);
+    let is_own = |partition: &usize| {
+        placed.nodes.get(*partition).is_some_and(|node| node == place_of(executor))
+    };
+    let own = pending.iter().position(is_own).map(|at| pending.remove(at));
+    stage.pending.reschedule(pending);
+    own.into_iter().collect()
+}
+
 /// The next task of `stage` for an executor, if there are partitions left and it has room.
 fn bind(
     stage: &mut RunningStage,
     session: &str,
     job: &JobId,
     budget: &mut AvailableVcores,
+    placed: Option<&Placed>,
 ) -> Option<BoundTask> {
     if budget.vcores == 0 {
         return None;
     }
-    // What becomes one partition has to be read by one task, by which it is cut nowhere.
-    let is_whole = collapses(&stage.plan);
-    let partitions = stage.pending.next_slice(if is_whole { usize::MAX } else { 1 });
+    let partitions = next(stage, &budget.executor_id, placed);
     if partitions.is_empty() {
         return None;
     }

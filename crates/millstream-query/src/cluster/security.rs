@@ -119,11 +119,6 @@ impl Security {
         Ok(())
     }
 
-    /// The scheme of the URLs of parts.
-    pub(super) fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
-    }
-
     /// Where a request to the part at `HOST:PORT` goes.
     ///
     /// # Errors

@@ -238,7 +238,7 @@ async fn a_query_ends_on_nodes_and_leaves_nothing_when_its_client_stops_waiting(
     let files =
         || std::fs::read_dir(cluster.directory.path().join("node")).map_or(0, Iterator::count);
     let mut session = session(lake.path());
-    session.run_on(&cluster.coordinator);
+    session.run_on(&cluster.coordinator, &security());
     let session = Arc::new(session);
     let asking = {
         let session = Arc::clone(&session);

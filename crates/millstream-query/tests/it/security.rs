@@ -124,6 +124,7 @@ fn settings(
         host: "127.0.0.1".to_owned(),
         security: security.clone(),
         runners: Some((runners, 2)),
+        cache: None,
     }
 }
 
