@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::future::Future;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,8 +25,13 @@ pub trait Clock: Send + Sync {
 
 /// Where chance comes from.
 pub trait Rng: Send + Sync {
-    /// The next 64 random bits.
+    /// The next 64 random bits. Who sees some of them may compute the others.
     fn next_u64(&self) -> u64;
+
+    /// 128 random bits for a key. In the real world nobody computes them from others.
+    fn secret(&self) -> u128 {
+        (u128::from(self.next_u64()) << 64) | u128::from(self.next_u64())
+    }
 }
 
 /// Clock, chance and tasks, handed to whatever needs them. Cheap to clone.
@@ -48,8 +54,10 @@ impl std::fmt::Debug for Env {
 impl Env {
     /// The world as it is: system clock, seed from the operating system.
     pub fn real() -> Self {
-        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0_u8);
-        Self::new(Arc::new(SystemClock { start: Instant::now() }), Arc::new(SeededRng::new(seed)))
+        let keys = RandomState::new();
+        let numbers = SeededRng::new(keys.hash_one(0_u8));
+        let rng = SystemRng { numbers, keys, secrets: AtomicU64::default() };
+        Self::new(Arc::new(SystemClock { start: Instant::now() }), Arc::new(rng))
     }
 
     /// An environment of the caller's own, for tests and simulation.
@@ -92,6 +100,11 @@ impl Env {
     /// 64 random bits.
     pub fn random_u64(&self) -> u64 {
         self.rng.next_u64()
+    }
+
+    /// A key that nobody can guess, of 32 hexadecimal digits.
+    pub fn secret(&self) -> String {
+        format!("{:032x}", self.rng.secret())
     }
 
     /// A random (version 4) UUID.
@@ -370,6 +383,27 @@ impl Clock for SystemClock {
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         Box::pin(tokio::time::sleep(duration))
+    }
+}
+
+/// Chance in the real world.
+struct SystemRng {
+    numbers: SeededRng,
+    /// 128 bits of the operating system, under which SipHash makes secrets of a counter: it is a
+    /// pseudorandom function (Aumasson and Bernstein, 2012).
+    keys: RandomState,
+    secrets: AtomicU64,
+}
+
+impl Rng for SystemRng {
+    fn next_u64(&self) -> u64 {
+        self.numbers.next_u64()
+    }
+
+    fn secret(&self) -> u128 {
+        let number = self.secrets.fetch_add(1, Ordering::Relaxed);
+        let half = |half: u64| u128::from(self.keys.hash_one((half, number)));
+        (half(1) << 64) | half(2)
     }
 }
 
