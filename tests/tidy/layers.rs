@@ -213,6 +213,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "table",
             "credentials",
             "query",
+            "function",
             "cluster",
             "generate",
             "demo",

@@ -20,6 +20,7 @@ use millstream_sql::query::prepare::prepare;
 use millstream_sql::query::prepared::PreparedQuery;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
+use url::Url;
 
 use crate::cluster::client;
 use crate::cluster::error::ClusterError;
@@ -32,8 +33,9 @@ use crate::tables::lake_table::LakeTable;
 use crate::tables::{Catalog, Names};
 
 /// The settings that there are.
-const SETTINGS: &str = "the settings are millstream.remote.stages, and millstream.remote.attempts \
-                        and millstream.remote.timeout, which are whole numbers";
+const SETTINGS: &str = "the settings are millstream.remote.stages, millstream.remote.spill, and \
+                        millstream.remote.attempts and millstream.remote.timeout, which are whole \
+                        numbers";
 
 /// Queries, one after the other, over one catalog.
 pub struct QuerySession {
@@ -126,6 +128,9 @@ impl QuerySession {
         };
         if name == "stages" && RemoteStages::parse(value).is_none() {
             return Err(refused("write 'none', 'scan', 'group by' or 'scan, group by'").into());
+        }
+        if name == "spill" && !value.is_empty() && Url::parse(value).is_err() {
+            return Err(refused("write the URL of a directory, as s3://BUCKET/DIRECTORY").into());
         }
         let config = with_remote_options(self.state.config().clone());
         *self.state.config_mut() = config;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use millstream_engine::api::options::Options;
+use millstream_query::cluster::transport::RunnerAddress;
 
 use crate::key_value::key_value;
 use crate::{bench, restart};
@@ -257,9 +258,13 @@ pub struct NodeArguments {
     /// has]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub memory: Option<u64>,
-    /// Hand tasks to the runner at this address where the query wants that; may be repeated.
-    #[arg(long = "runner", value_name = "HOST:PORT")]
-    pub runners: Vec<String>,
+    /// Hand tasks to the runner at this address, HOST:PORT or lambda:FUNCTION, where the query
+    /// wants that; may be repeated.
+    #[arg(long = "runner", value_name = "ADDR", value_parser = RunnerAddress::parse)]
+    pub runners: Vec<RunnerAddress>,
+    /// Runners cannot reach this node: long answers of functions go to the query's object store.
+    #[arg(long)]
+    pub no_push: bool,
     /// How many tasks are with runners at one time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub remote_tasks: u32,
@@ -277,15 +282,20 @@ pub struct NodeArguments {
 /// `millstream runner`
 #[derive(Args)]
 pub struct RunnerArguments {
+    /// Run as a function of AWS Lambda, which takes tasks from its runtime API and does not listen.
+    /// So does a binary that is called `bootstrap`.
+    #[arg(long, conflicts_with_all = ["listen", "tasks"])]
+    pub lambda: bool,
     /// Listen at this address.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:50060")]
     pub listen: SocketAddr,
     /// How many tasks run at one time; more are refused, and go elsewhere.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub tasks: u32,
-    /// How much memory tasks may use before they spill to disk.
-    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1GB")]
-    pub memory: u64,
+    /// How much memory tasks may use before they spill to disk. [default: 1GB, or 60 % of a
+    /// function's]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub memory: Option<u64>,
     /// Keep a task's files in this directory until they are sent back. [default: a directory for
     /// temporary files]
     #[arg(long, value_name = "DIR")]

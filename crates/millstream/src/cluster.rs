@@ -12,8 +12,9 @@ use std::thread::available_parallelism;
 
 use millstream_query::cache::blocks::BlockCache;
 use millstream_query::cluster::error::ClusterError;
-use millstream_query::cluster::node::{self, NodeSettings};
-use millstream_query::cluster::remote::Runners;
+use millstream_query::cluster::lambda::runtime;
+use millstream_query::cluster::node::{self, Listeners, NodeSettings};
+use millstream_query::cluster::remote::{Reached, Runners};
 use millstream_query::cluster::runner::{self, Runner, RunnerSettings};
 use millstream_query::cluster::security::Security;
 use millstream_query::cluster::tls::TlsFiles;
@@ -27,7 +28,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::app::App;
 use crate::cli::{CoordinatorArguments, NodeArguments, RunnerArguments, SecurityArguments};
 use crate::credentials;
+use crate::function;
 use crate::query::memory_of_machine;
+
+/// What the tasks of a runner may use together if nothing else is said.
+const RUNNER_MEMORY_BYTES: u64 = 1_000_000_000;
 
 /// Runs a coordinator.
 pub async fn coordinator(arguments: CoordinatorArguments, app: &App) -> ExitCode {
@@ -50,9 +55,17 @@ pub async fn node(arguments: NodeArguments, app: &App) -> ExitCode {
         security.check_listens(SocketAddr::new(ip, 0))?;
         let files = listen(SocketAddr::new(ip, 0)).await?;
         let proxy = listen(SocketAddr::new(ip, 0)).await?;
+        let inbox = match arguments.no_push {
+            true => None,
+            false => Some(listen(SocketAddr::new(ip, 0)).await?),
+        };
         say(app, "node", &files);
-        let addresses = arguments.runners.clone();
-        let runners = Runners { addresses, security: security.clone(), proxy: None };
+        let runners = Runners {
+            addresses: arguments.runners.clone(),
+            security: security.clone(),
+            inline_bytes_max: None,
+            reached: Reached::default(),
+        };
         let at_once = arguments.remote_tasks as usize;
         let memory = arguments.memory.or_else(|| memory_of_machine().map(|bytes| bytes / 2));
         let cores = available_parallelism().map_or(1, usize::from);
@@ -69,7 +82,7 @@ pub async fn node(arguments: NodeArguments, app: &App) -> ExitCode {
             runners: (!arguments.runners.is_empty()).then_some((runners, at_once)),
             cache: cache(&arguments, app)?,
         };
-        let _node = node::start(&app.env, settings, files, proxy).await?;
+        let _node = node::start(&app.env, settings, Listeners { files, proxy, inbox }).await?;
         std::future::pending::<()>().await;
         Ok(())
     };
@@ -79,13 +92,20 @@ pub async fn node(arguments: NodeArguments, app: &App) -> ExitCode {
 /// Runs a runner.
 pub async fn runner(arguments: RunnerArguments, app: &App) -> ExitCode {
     let serving = async {
-        let (directory, _temporary) = directory(arguments.dir.as_ref(), "runner")?;
+        let memory = match arguments.lambda {
+            false => arguments.memory.unwrap_or(RUNNER_MEMORY_BYTES),
+            true => arguments.memory.unwrap_or_else(function::memory_bytes),
+        };
+        let what = if arguments.lambda { function::directory_name() } else { "runner".to_owned() };
+        let (directory, _temporary) = directory(arguments.dir.as_ref(), &what)?;
         let security = security(&arguments.security)?;
-        security.check_listens(arguments.listen)?;
+        if !arguments.lambda {
+            security.check_listens(arguments.listen)?;
+        }
         let settings = RunnerSettings {
             limits: Limits {
                 partitions: 1,
-                memory_bytes: usize::try_from(arguments.memory).ok(),
+                memory_bytes: usize::try_from(memory).ok(),
                 spill_directory: None,
             },
             tasks: arguments.tasks as usize,
@@ -93,6 +113,9 @@ pub async fn runner(arguments: RunnerArguments, app: &App) -> ExitCode {
             security,
         };
         let runner = Arc::new(Runner::new(app.env.clone(), settings)?);
+        if arguments.lambda {
+            return Ok(runtime::serve(&app.env, &function::runtime_api()?, runner).await?);
+        }
         let listener = listen(arguments.listen).await?;
         say(app, "runner", &listener);
         Ok(runner::serve(listener, runner).await?)

@@ -93,6 +93,12 @@ pub enum ClusterError {
         /// What it is.
         what: String,
     },
+    /// Functions of AWS Lambda cannot be invoked, or have no events.
+    #[error("AWS Lambda cannot be used: {problem}")]
+    Lambda {
+        /// Why.
+        problem: String,
+    },
     /// Ballista fails.
     #[error(transparent)]
     Ballista(#[from] BallistaError),
@@ -106,6 +112,7 @@ impl Classified for ClusterError {
         match self {
             Self::Listen { .. }
             | Self::Directory { .. }
+            | Self::Lambda { .. }
             | Self::Setting { .. }
             | Self::TokenText
             | Self::Open { .. }

@@ -1,4 +1,4 @@
-//! One request to a runner, over HTTP/1.1.
+//! One request over HTTP/1.1: of a node to a runner, and of a runner to a node.
 //!
 //! Each request has a connection of its own: a runner that was killed is noticed as a connection
 //! that ends, and a load balancer in front of several runners spreads tasks evenly.
@@ -6,13 +6,16 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Request, StatusCode};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use hyper::{HeaderMap, Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use millstream_store::env::Env;
+use millstream_store::env::{Env, Task};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -21,68 +24,147 @@ use super::security::Security;
 
 /// How long a connection may take to be made.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// The largest answer that is taken.
-const ANSWER_BYTES_MAX: usize = 4 << 30;
+/// How much of a text that says what is wrong is read.
+const PROBLEM_BYTES_MAX: usize = 64 << 10;
 
-/// What a runner has answered.
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) body: Bytes,
+/// What is asked.
+pub(super) struct Asked<'a> {
+    /// `HOST:PORT`.
+    pub(super) address: &'a str,
+    pub(super) method: Method,
+    pub(super) path: &'a str,
+    /// How the other side is connected to; `None` for one that knows no TLS.
+    pub(super) security: Option<&'a Security>,
+    /// What opens the other side: the value of the header `authorization`.
+    pub(super) authorization: Option<String>,
+    /// The length of the body, in bytes.
+    pub(super) length: u64,
+    pub(super) body: BoxStream<'static, io::Result<Bytes>>,
 }
 
-/// Sends `body` to the runner at `address`, and waits for its answer for `patience` at most.
+impl<'a> Asked<'a> {
+    /// A request with `body`, which is in memory.
+    pub(super) fn post(address: &'a str, path: &'a str, body: Bytes) -> Self {
+        let (length, method) = (body.len() as u64, Method::POST);
+        let body = stream::once(async { Ok(body) }).boxed();
+        let (security, authorization) = (None, None);
+        Self { address, method, path, security, authorization, length, body }
+    }
+}
+
+/// An answer, whose body is still to come.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    body: Incoming,
+    connection: Task<()>,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Answer {
+    /// The next bytes of the body; `None` at its end.
+    pub(super) async fn chunk(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            let Some(frame) = self.body.frame().await else { return Ok(None) };
+            if let Ok(bytes) = frame.map_err(io::Error::other)?.into_data() {
+                return Ok(Some(bytes));
+            }
+        }
+    }
+
+    /// The body, which has to be no longer than `bytes_max`.
+    pub(super) async fn whole(&mut self, bytes_max: usize) -> io::Result<Bytes> {
+        let mut whole = BytesMut::new();
+        while let Some(chunk) = self.chunk().await? {
+            if whole.len() + chunk.len() > bytes_max {
+                let problem = format!("the answer has more than {bytes_max} bytes");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// What the body says is wrong.
+    pub(super) async fn problem(&mut self) -> String {
+        match self.whole(PROBLEM_BYTES_MAX).await {
+            Ok(text) => String::from_utf8_lossy(&text).into_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+/// Sends a request, and waits until its answer begins.
 ///
 /// # Errors
-/// All are of the kind after which the same request may be sent elsewhere.
-pub(super) async fn post(
-    env: &Env,
-    address: &str,
-    security: &Security,
-    body: Bytes,
-    patience: Duration,
-) -> io::Result<Answer> {
-    let slow = |what: &str| {
-        io::Error::new(io::ErrorKind::TimedOut, format!("the runner at {address} {what}"))
+/// All are of the kind after which the same request may be sent elsewhere. A connection that
+/// cannot be made in some seconds is [`io::ErrorKind::TimedOut`].
+pub(super) async fn ask(env: &Env, asked: Asked<'_>) -> io::Result<Answer> {
+    let address = asked.address;
+    let slow = |_| {
+        let problem = format!("{address} does not answer");
+        io::Error::new(io::ErrorKind::TimedOut, problem)
     };
-    let connecting = timeout(CONNECT_PATIENCE, TcpStream::connect(address));
-    let stream = connecting.await.map_err(|_| slow("does not answer"))??;
+    let stream = timeout(CONNECT_PATIENCE, TcpStream::connect(address)).await.map_err(slow)??;
     stream.set_nodelay(true)?;
-    let authorization = security.authorization();
-    let answering = async {
-        let Some(tls) = security.tls() else {
-            return exchange(env, stream, address, authorization, body).await;
-        };
-        let connecting = timeout(CONNECT_PATIENCE, tls.connect(address, stream));
-        let stream = connecting.await.map_err(|_| slow("does not answer"))??;
-        exchange(env, stream, address, authorization, body).await
-    };
-    timeout(patience, answering).await.map_err(|_| slow("takes too long"))?
+    match asked.security.and_then(Security::tls) {
+        None => exchange(env, stream, asked).await,
+        Some(tls) => {
+            let connecting = timeout(CONNECT_PATIENCE, tls.connect(address, stream));
+            exchange(env, connecting.await.map_err(slow)??, asked).await
+        }
+    }
 }
 
 async fn exchange(
     env: &Env,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    address: &str,
-    authorization: Option<String>,
-    body: Bytes,
+    asked: Asked<'_>,
 ) -> io::Result<Answer> {
+    let Asked { address, method, path, authorization, length, body, .. } = asked;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    // It ends with the sender; what goes wrong with it is the request's error, too.
-    let connection = env.spawn("runner-connection", async move {
+    // What goes wrong with it is the request's error, too.
+    let connection = Connection(Some(env.spawn("http-connection", async move {
         let _ = connection.await;
-    });
-    let mut request = Request::post("/task")
+    })));
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
         .header(HOST, address)
         .header(CONTENT_TYPE, "application/octet-stream");
+    if length > 0 {
+        request = request.header(CONTENT_LENGTH, length);
+    }
     if let Some(authorization) = authorization {
         request = request.header(AUTHORIZATION, authorization);
     }
-    let request = request.body(Full::new(body)).map_err(io::Error::other)?;
+    let body = StreamBody::new(body.map(|bytes| bytes.map(Frame::data)));
+    let request = request.body(body).map_err(io::Error::other)?;
     let response = sender.send_request(request).await.map_err(io::Error::other)?;
-    let status = response.status();
-    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    let body = body.map_err(io::Error::other)?.to_bytes();
-    connection.abort();
-    Ok(Answer { status, body })
+    let (parts, body) = response.into_parts();
+    let (status, headers) = (parts.status, parts.headers);
+    Ok(Answer { status, headers, body, connection: connection.kept() })
+}
+
+/// A connection that ends with the request, unless it is kept for the answer.
+struct Connection(Option<Task<()>>);
+
+impl Connection {
+    fn kept(mut self) -> Task<()> {
+        self.0.take().expect("it is kept once")
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
 }

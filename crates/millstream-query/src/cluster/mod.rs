@@ -9,8 +9,11 @@
 //! A runner is given one task of one stage ([`task`]), talks to the node that owns the task and to
 //! the object store, and gives back the files that the task's shuffle consists of
 //! ([`remote`]). To the scheduler such a task is like any other: it is repeated when it fails, and
-//! its output is on the node.
+//! its output is on the node. Answers may be long. They go from files to files ([`answer`]), and
+//! where the way back has a limit they are pushed to the node ([`push`]) or spilled to the object
+//! store ([`spill`]).
 
+pub mod answer;
 pub mod client;
 pub mod codec;
 mod connect;
@@ -18,14 +21,19 @@ mod control;
 pub mod coordinator;
 pub mod error;
 mod http;
+pub mod lambda;
 mod leases;
 pub mod node;
+pub mod output;
 mod placement;
+pub mod push;
 pub mod remote;
 pub mod routing;
 pub mod runner;
 pub mod security;
 pub mod settings;
+pub mod spill;
 pub mod stage;
 pub mod task;
 pub mod tls;
+pub mod transport;

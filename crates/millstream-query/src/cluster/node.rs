@@ -38,6 +38,7 @@ use super::codec::PlanCodec;
 use super::connect::connect;
 use super::control::Control;
 use super::error::ClusterError;
+use super::push;
 use super::remote::{Counts, RemoteEngine, Runners};
 use super::routing::REMOTE_SUFFIX;
 use super::security::Security;
@@ -90,32 +91,42 @@ impl Drop for Node {
     }
 }
 
-/// Starts a node whose files others read at `listener`, and its runners at `proxy`.
+/// Where a node listens.
+pub struct Listeners {
+    /// For others that read its files.
+    pub files: TcpListener,
+    /// For its runners, which read files of all nodes there.
+    pub proxy: TcpListener,
+    /// For its runners, which push answers there; `None` if they shall not.
+    pub inbox: Option<TcpListener>,
+}
+
+/// Starts a node.
 ///
 /// # Errors
-/// [`ClusterError::NoCoordinator`], [`ClusterError::Directory`].
+/// [`ClusterError::NoCoordinator`], [`ClusterError::Directory`], [`ClusterError::Lambda`].
 pub async fn start(
     env: &Env,
     settings: NodeSettings,
-    listener: TcpListener,
-    proxy: TcpListener,
+    listeners: Listeners,
 ) -> Result<Node, QueryError> {
     let at = |listener: &TcpListener| {
         let address = settings.host.clone();
         listener.local_addr().map_err(|error| ClusterError::Listen { address, error })
     };
     let security = &settings.security;
-    for listener in [&listener, &proxy] {
+    let others = [&listeners.files, &listeners.proxy].into_iter().chain(&listeners.inbox);
+    for listener in others {
         security.check_listens(at(listener)?)?;
     }
-    let port = at(&listener)?.port();
+    let port = at(&listeners.files)?.port();
     std::fs::create_dir_all(&settings.directory).map_err(|error| ClusterError::Directory {
         path: settings.directory.display().to_string(),
         error,
     })?;
     let work_dir = settings.directory.display().to_string();
     let state = session_state(&settings.limits, &BatchClock::default())?;
-    let scheduler = connect(&settings.coordinator, &settings.security).await?;
+    let scheduler = connect(&settings.coordinator, security).await?;
     let mut tasks = Vec::new();
     let here = Arc::new(DefaultExecutionEngine::new());
     let place = settings.cache.as_ref().map(|cache| cache.name().to_owned());
@@ -132,9 +143,18 @@ pub async fn start(
     tasks.push(poll(env, scheduler.clone(), local, &codec, cores));
     let mut counts = None;
     if let Some((mut runners, at_once)) = settings.runners.clone() {
-        runners.proxy = Some(format!("{}:{}", settings.host, at(&proxy)?.port()));
-        tasks.push(serve_proxy(env, proxy, security)?);
-        let engine = RemoteEngine::new(env.clone(), runners, here, Arc::clone(&codec), cores);
+        let reached = |port: u16| Some(format!("{}:{port}", settings.host));
+        runners.reached.proxy = reached(at(&listeners.proxy)?.port());
+        tasks.push(serve_proxy(env, listeners.proxy, security)?);
+        if let Some(inbox) = &listeners.inbox {
+            let here = reached(at(inbox)?.port());
+            runners.reached.inbox = runners.reached.inbox.or(here);
+        }
+        let (plans, stores) = (Arc::clone(&codec), Arc::clone(state.runtime_env()));
+        let engine = RemoteEngine::new(env.clone(), runners, here, plans, stores, cores)?;
+        if let Some(inbox) = listeners.inbox {
+            tasks.push(push::serve(env, inbox, Arc::clone(engine.inbox()), security)?);
+        }
         counts = Some(Arc::clone(engine.counts()));
         let id = format!("{id}{REMOTE_SUFFIX}");
         let remote = Registered { id, host: settings.host.clone(), port, cores };
@@ -151,7 +171,8 @@ pub async fn start(
             }
         }));
     }
-    tasks.push(serve_files(env, listener, &work_dir, Control::new(executors.clone()), security)?);
+    let control = Control::new(executors.clone());
+    tasks.push(serve_files(env, listeners.files, &work_dir, control, security)?);
     Ok(Node { counts, executors, tasks })
 }
 

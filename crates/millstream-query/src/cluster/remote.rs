@@ -10,10 +10,12 @@
 //!   well, and the first answer counts ([`Siblings`]).
 //! - A file comes into being under another name and is renamed when all files of the task are
 //!   there, so that an answer that comes twice changes nothing.
+//! - Where this node's disk is full the task fails, and an answer that is too long for all ways
+//!   back is not asked for again: the node runs the task itself.
 
+use std::collections::HashSet;
 use std::collections::VecDeque;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -28,24 +30,29 @@ use ballista_executor::execution_engine::{
     DefaultExecutionEngine, ExecutionEngine, QueryStageExecutor,
 };
 use bytes::Bytes;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::prelude::SessionConfig;
 use datafusion_proto::physical_plan::AsExecutionPlan;
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use futures::future::{Either, select};
-use hyper::StatusCode;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
+use super::answer::Receiver;
 use super::codec::PlanCodec;
-use super::http;
+use super::error::ClusterError;
+use super::push::Inbox;
 use super::security::Security;
 use super::settings::remote_options;
-use super::task::{self, OutputHeader, TaskHeader, WrittenPartition};
+use super::spill::{Place, Spilled, sweep};
+use super::task::{self, Delivery, PushTarget, ResultPaths, TaskHeader, WrittenPartition};
+use super::transport::{RunnerAddress, Transport};
 
 /// How long to wait before a runner is asked again that had no room: at first, and at most.
 const THROTTLE_PAUSE: Duration = Duration::from_millis(10);
@@ -54,12 +61,24 @@ const THROTTLE_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Where runners are, and how they are spoken to.
 #[derive(Clone, Debug)]
 pub struct Runners {
-    /// `HOST:PORT` of each.
-    pub addresses: Vec<String>,
+    /// Each of them.
+    pub addresses: Vec<RunnerAddress>,
     /// What is shown to them, and asked of them.
     pub security: Security,
-    /// Where they read what other stages have written: the proxy of this node.
+    /// The longest answer that they give back the way of the task, in bytes; `None` for as much as
+    /// that way takes. What is longer is pushed or spilled.
+    pub inline_bytes_max: Option<u64>,
+    /// Where they reach this node, if not where it listens.
+    pub reached: Reached,
+}
+
+/// Where runners reach a node.
+#[derive(Clone, Debug, Default)]
+pub struct Reached {
+    /// `HOST:PORT` where they read what other stages have written.
     pub proxy: Option<String>,
+    /// `HOST:PORT` where they push answers; `None` if they shall not.
+    pub inbox: Option<String>,
 }
 
 /// Hands tasks to runners.
@@ -73,6 +92,12 @@ pub struct RemoteEngine {
 struct Shared {
     env: Env,
     runners: Runners,
+    transport: Transport,
+    inbox: Arc<Inbox>,
+    /// Opens object stores.
+    runtime: Arc<RuntimeEnv>,
+    /// The directories of object stores that were cleaned up once.
+    swept: Mutex<HashSet<String>>,
     /// Counts attempts, which go to one runner after the other.
     next: AtomicUsize,
     /// How many tasks run here at one time that runners have failed with.
@@ -94,27 +119,45 @@ pub struct Counts {
     pub hedged: AtomicUsize,
     /// Tasks that the node has run itself.
     pub here: AtomicUsize,
+    /// Answers that were pushed here.
+    pub pushed: AtomicUsize,
+    /// Answers that were read from an object store.
+    pub spilled: AtomicUsize,
 }
 
 impl RemoteEngine {
     /// An engine whose tasks go to `runners`, and where these fail to `here`, as many at one time
-    /// as there are `cores`.
+    /// as there are `cores`. `runtime` opens object stores.
+    ///
+    /// # Errors
+    /// As [`Transport::new`].
     pub fn new(
         env: Env,
         runners: Runners,
         here: Arc<DefaultExecutionEngine>,
         codec: Arc<PlanCodec>,
+        runtime: Arc<RuntimeEnv>,
         cores: usize,
-    ) -> Self {
+    ) -> Result<Self, ClusterError> {
+        let transport = Transport::new(env.clone(), &runners.addresses, runners.security.clone())?;
         let shared = Arc::new(Shared {
             env,
             runners,
+            transport,
+            inbox: Arc::default(),
+            runtime,
+            swept: Mutex::default(),
             next: AtomicUsize::default(),
             room_here: Semaphore::new(cores.max(1)),
             siblings: Siblings::default(),
             counts: Arc::default(),
         });
-        Self { shared, here, codec }
+        Ok(Self { shared, here, codec })
+    }
+
+    /// Where answers are taken in that runners push.
+    pub fn inbox(&self) -> &Arc<Inbox> {
+        &self.shared.inbox
     }
 
     /// What has become of tasks so far.
@@ -136,8 +179,8 @@ impl ExecutionEngine for RemoteEngine {
     ) -> Result<Arc<dyn QueryStageExecutor>> {
         let encoded =
             PhysicalPlanNode::try_from_physical_plan(Arc::clone(&plan), self.codec.as_ref())?;
-        let mut bytes = Vec::new();
-        encoded.try_encode(&mut bytes)?;
+        let mut plan_bytes = Vec::new();
+        encoded.try_encode(&mut plan_bytes)?;
         let settings = config.options().entries().into_iter();
         let settings = settings.filter_map(|entry| Some((entry.key, entry.value?)));
         let header = TaskHeader {
@@ -145,10 +188,10 @@ impl ExecutionEngine for RemoteEngine {
             stage: stage_id,
             task: task_id,
             partitions: global_output_partition_ids.clone(),
-            proxy: self.shared.runners.proxy.clone(),
+            proxy: self.shared.runners.reached.proxy.clone(),
             settings: settings.collect(),
+            paths: ResultPaths::default(),
         };
-        let request = task::message(&header, [&bytes[..]]).map_err(io::Error::from)?;
         let directory = Path::new(work_dir).join(job_id.as_str()).join(stage_id.to_string());
         let here = self.here.create_query_stage_exec(
             job_id,
@@ -159,12 +202,14 @@ impl ExecutionEngine for RemoteEngine {
             work_dir,
             config,
         )?;
+        let options = remote_options(config);
         Ok(Arc::new(RemoteTask {
             shared: Arc::clone(&self.shared),
-            attempts: remote_options(config).attempts,
-            patience: Duration::from_secs(remote_options(config).timeout as u64),
+            attempts: options.attempts,
+            patience: Duration::from_secs(options.timeout as u64),
+            spill: (!options.spill.is_empty()).then_some(options.spill),
             header,
-            request,
+            plan: plan_bytes.into(),
             directory,
             here,
         }))
@@ -176,8 +221,10 @@ struct RemoteTask {
     shared: Arc<Shared>,
     attempts: usize,
     patience: Duration,
+    /// The URL of the directory that answers may be spilled to.
+    spill: Option<String>,
     header: TaskHeader,
-    request: Bytes,
+    plan: Bytes,
     /// The stage's, in which the task's files are.
     directory: PathBuf,
     /// The same task, to be run by the node.
@@ -247,46 +294,73 @@ impl RemoteTask {
         let addresses = &self.shared.runners.addresses;
         let turn = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let address = &addresses[turn % addresses.len()];
-        let (security, request) = (&self.shared.runners.security, self.request.clone());
-        let answer =
-            http::post(&self.shared.env, address, security, request, self.patience).await?;
-        match answer.status {
-            StatusCode::OK => {
-                let (header, body) = task::parse::<OutputHeader>(&answer.body)?;
-                let files = task::files(&header, &body)?;
-                self.store(files).await?;
-                Ok(header.partitions.into_iter().map(summary).collect())
-            }
-            status => {
-                let problem = String::from_utf8_lossy(&answer.body).into_owned();
-                let kind = match status {
-                    StatusCode::TOO_MANY_REQUESTS => io::ErrorKind::WouldBlock,
-                    _ => io::ErrorKind::Other,
-                };
-                Err(io::Error::new(kind, format!("{address} answers {status}: {problem}")))
-            }
-        }
+        let slow = |_| {
+            let problem = format!("the runner at {address} takes too long");
+            io::Error::new(io::ErrorKind::TimedOut, problem)
+        };
+        timeout(self.patience, self.attempt_at(address)).await.map_err(slow)?
     }
 
-    /// Writes the task's files, and then has them all appear.
-    async fn store(&self, files: Vec<(String, Bytes)>) -> io::Result<()> {
-        let (directory, unique) = (self.directory.clone(), self.shared.env.random_u64());
-        let writing = move || {
-            let mut written = Vec::new();
-            for (path, bytes) in files {
-                let path = directory.join(path);
-                let parent = path.parent().unwrap_or(&directory);
-                fs::create_dir_all(parent)?;
-                let hidden = parent.join(format!(".{unique:016x}-{}", written.len()));
-                fs::write(&hidden, &bytes)?;
-                written.push((hidden, path));
-            }
-            for (hidden, path) in written {
-                fs::rename(hidden, path)?;
-            }
-            Ok(())
+    async fn attempt_at(&self, address: &RunnerAddress) -> io::Result<Vec<ShuffleWritePartition>> {
+        let Shared { env, inbox, counts, .. } = &*self.shared;
+        let key = env.secret();
+        // Names of objects are seen by others than those who may push.
+        let name = env.random_uuid().simple().to_string();
+        let receiver = || Receiver::new(self.directory.clone(), env.random_u64());
+        let waiting = inbox.wait(&key, receiver());
+        let limits = [self.shared.runners.inline_bytes_max, address.inline_bytes_max()];
+        let inline_bytes_max = limits.into_iter().flatten().min();
+        let may_spill = inline_bytes_max.is_some();
+        let spilled = if may_spill { self.spilled(&name)? } else { None };
+        let inbox_address = self.shared.runners.reached.inbox.clone();
+        let paths = ResultPaths {
+            inline_bytes_max,
+            push: inbox_address.map(|address| PushTarget { address, key }),
+            spill: spilled.as_ref().map(|spilled| spilled.target.clone()),
+            patience_ms: u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX),
         };
-        self.shared.env.spawn_blocking("runner-files", writing).join().await
+        let header = TaskHeader { paths, ..self.header.clone() };
+        let message = task::message(&header, [&self.plan[..]])?;
+        let answered = self.shared.transport.exchange(address, message, receiver()).await;
+        let received = answered.map_err(|error| waiting.failure().unwrap_or(error))?;
+        let received = match (received.header.delivery, spilled) {
+            (Delivery::Spilled(objects), Some(spilled)) => {
+                counts.spilled.fetch_add(1, Ordering::Relaxed);
+                spilled.read(objects, receiver()).await?
+            }
+            (Delivery::Spilled(_), None) => {
+                let problem = "the answer was spilled though that was not asked for";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+            }
+            (delivery, spilled) => {
+                // A push that went wrong half way may have been followed by a spill; not so here.
+                spilled.into_iter().for_each(Spilled::unused);
+                if delivery == Delivery::Pushed {
+                    counts.pushed.fetch_add(1, Ordering::Relaxed);
+                    waiting.arrived()?
+                } else {
+                    received
+                }
+            }
+        };
+        // Without a pause in between: of two attempts the files of one count, and not some of each.
+        Ok(received.publish()?.into_iter().map(summary).collect())
+    }
+
+    /// What this attempt may spill.
+    fn spilled(&self, name: &str) -> io::Result<Option<Spilled>> {
+        let Some(url) = &self.spill else { return Ok(None) };
+        let place = Place::open(url, &self.shared.runtime)?;
+        if self.shared.swept.lock().insert(url.clone()) {
+            let (env, place) = (self.shared.env.clone(), place.clone());
+            let sweeping = async move {
+                if let Err(error) = sweep(&env, &place).await {
+                    tracing::warn!(%error, "what killed nodes have spilled cannot be removed");
+                }
+            };
+            drop(self.shared.env.spawn("spill-sweep", sweeping));
+        }
+        Ok(Some(Spilled::new(&self.shared.env, place, url, name, self.patience)))
     }
 }
 
@@ -321,6 +395,11 @@ impl QueryStageExecutor for RemoteTask {
                 Err(error) => {
                     self.shared.counts.failed.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(task = self.shown(), attempt, %error, "a runner has failed");
+                    match error.kind() {
+                        io::ErrorKind::StorageFull => return Err(DataFusionError::IoError(error)),
+                        io::ErrorKind::FileTooLarge => break,
+                        _ => {}
+                    }
                 }
             }
         }

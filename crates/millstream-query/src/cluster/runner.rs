@@ -3,38 +3,46 @@
 //! It keeps nothing between two tasks and belongs to no cluster, so that it can be a function that
 //! somebody else starts. Rows come from the object store, and what other stages have written comes
 //! from one node, the task's. The files of its shuffle are written to a directory of its own, are
-//! sent back, and are gone.
+//! sent back, and are gone. Where they are too long for that they are pushed to the node or, if it
+//! cannot be reached, spilled to the object store.
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use ballista_core::extension::SessionConfigExt as _;
 use ballista_core::extension::SessionConfigHelperExt as _;
-use ballista_core::serde::protobuf::{KeyValuePair, ShuffleWritePartition};
+use ballista_core::serde::protobuf::KeyValuePair;
 use ballista_executor::execution_engine::{DefaultExecutionEngine, ExecutionEngine as _};
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion_proto::physical_plan::AsExecutionPlan as _;
 use datafusion_proto::protobuf::PhysicalPlanNode;
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
 use millstream_sql::functions::BatchClock;
 use millstream_store::env::Env;
+use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tonic::transport::Endpoint;
 
+use super::answer::{WorkDirectory, Written};
 use super::codec::PlanCodec;
 use super::error::ClusterError;
+use super::push::{STALL_PATIENCE, push};
 use super::security::Security;
 use super::settings::cluster_config;
-use super::task::{self, OutputHeader, TaskHeader, WrittenFile, WrittenPartition};
+use super::spill::{Place, spill};
+use super::task::{self, Delivery, OutputHeader, ResultPaths, TaskHeader};
 use crate::error::QueryError;
 use crate::state::{Limits, session_state};
 
@@ -76,17 +84,31 @@ impl Runner {
         Ok(Self { env, settings, state, codec, engine, room })
     }
 
-    /// Runs the task in `request`, and gives the message that answers it.
+    /// Runs the task in `request`, sees to its answer, and gives what goes back.
     ///
     /// # Errors
-    /// What the task fails with.
-    pub async fn run(&self, request: &Bytes) -> Result<Bytes, DataFusionError> {
+    /// What the task fails with, and an answer that no way is left for.
+    pub async fn run(&self, request: &Bytes) -> Result<Reply, RunError> {
+        let start = self.env.monotonic();
         let (header, plan) = task::request(request).map_err(io::Error::from)?;
+        let written = Arc::new(self.write(&header, &plan).await?);
+        let paths = &header.paths;
+        if paths.inline_bytes_max.is_none_or(|max| written.bytes() <= max) {
+            return Ok(Reply::Inline(written));
+        }
+        let end = start + Duration::from_millis(paths.patience_ms);
+        let delivery = self.deliver(paths, &written, end).await?;
+        let header = OutputHeader { delivery, ..OutputHeader::default() };
+        Ok(Reply::Elsewhere(task::message(&header, []).map_err(io::Error::from)?))
+    }
+
+    /// Runs a task, and gathers what it has written.
+    async fn write(&self, header: &TaskHeader, plan: &Bytes) -> Result<Written, DataFusionError> {
         let unique = format!("task-{:016x}", self.env.random_u64());
         let directory = WorkDirectory(self.settings.directory.join(unique));
         fs::create_dir_all(&directory.0).map_err(DataFusionError::IoError)?;
-        let context = self.context(&header)?;
-        let plan = PhysicalPlanNode::try_decode(&plan)?;
+        let context = self.context(header)?;
+        let plan = PhysicalPlanNode::try_decode(plan)?;
         let plan = plan.try_into_physical_plan(&context, &self.codec)?;
         let stage = self.engine.create_query_stage_exec(
             header.job.clone().into(),
@@ -97,10 +119,43 @@ impl Runner {
             &directory.0.to_string_lossy(),
             context.session_config(),
         )?;
-        let written = stage.execute_query_stage(header.task, context).await?;
+        let partitions = stage.execute_query_stage(header.task, context).await?;
         let root = directory.0.join(&header.job).join(header.stage.to_string());
-        let answer = move || answer(&root, written).map_err(DataFusionError::IoError);
-        self.env.spawn_blocking("runner-answer", answer).join().await
+        let gather = move || Written::gather(directory, &root, partitions);
+        let gathered = self.env.spawn_blocking("runner-answer", gather).join().await;
+        gathered.map_err(DataFusionError::IoError)
+    }
+
+    /// Brings an answer that is too long for the way back to where the node looks for it, until
+    /// `end` on the monotonic clock.
+    async fn deliver(
+        &self,
+        paths: &ResultPaths,
+        written: &Arc<Written>,
+        end: Duration,
+    ) -> Result<Delivery, RunError> {
+        let mut problem = None;
+        if let Some(target) = &paths.push {
+            // If the node does nothing, there has to be time left to spill.
+            let patience = end.saturating_sub(self.env.monotonic()) / 4;
+            let (patience, security) = (patience.min(STALL_PATIENCE), &self.settings.security);
+            match push(&self.env, target, written, security, patience).await {
+                Ok(()) => return Ok(Delivery::Pushed),
+                Err(error) => problem = Some(error),
+            }
+        }
+        if let Some(target) = &paths.spill {
+            let place = Place::open(&target.url, self.state.runtime_env())?;
+            let objects = spill(&self.env, &place, target, written, end).await?;
+            return Ok(Delivery::Spilled(objects));
+        }
+        match problem {
+            Some(error) => {
+                let text = format!("the answer cannot be pushed to the node: {error}");
+                Err(io::Error::new(error.kind(), text).into())
+            }
+            None => Err(RunError::TooLong { bytes: written.bytes() }),
+        }
     }
 
     fn context(&self, header: &TaskHeader) -> Result<Arc<TaskContext>, DataFusionError> {
@@ -129,63 +184,65 @@ impl Runner {
         )))
     }
 
-    fn admits(&self, headers: &HeaderMap) -> bool {
-        let guard = self.settings.security.guard();
-        guard.admits(|name| headers.get(name).map(HeaderValue::as_bytes))
+    /// Whether a request is served whose header of some name is `header(name)`.
+    pub fn admits<'a>(&self, header: impl Fn(&'static str) -> Option<&'a [u8]>) -> bool {
+        self.settings.security.guard().admits(header)
     }
 }
 
-/// A task's files, which are gone with it.
-struct WorkDirectory(PathBuf);
-
-impl Drop for WorkDirectory {
-    fn drop(&mut self) {
-        // What is left is removed with the runner's directory.
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// What goes back where a task came from.
+pub enum Reply {
+    /// The answer.
+    Inline(Arc<Written>),
+    /// A message that says where the answer is.
+    Elsewhere(Bytes),
 }
 
-/// The message with all files below `root`.
-fn answer(root: &Path, written: Vec<ShuffleWritePartition>) -> io::Result<Bytes> {
-    let (mut files, mut bodies) = (Vec::new(), Vec::new());
-    gather(root, root, &mut files, &mut bodies)?;
-    let partitions = written.into_iter().map(|partition| WrittenPartition {
-        partition: partition.partition_id,
-        record_batches: partition.num_batches,
-        rows: partition.num_rows,
-        bytes: partition.num_bytes,
-        file: partition.file_id,
-        is_sorted: partition.is_sort_shuffle,
-    });
-    let header = OutputHeader { partitions: partitions.collect(), files };
-    Ok(task::message(&header, bodies.iter().map(Vec::as_slice))?)
-}
-
-fn gather(
-    root: &Path,
-    directory: &Path,
-    files: &mut Vec<WrittenFile>,
-    bodies: &mut Vec<Vec<u8>>,
-) -> io::Result<()> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        // A task without rows writes nothing.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    for entry in entries {
-        let path = entry?.path();
-        if path.is_dir() {
-            gather(root, &path, files, bodies)?;
-            continue;
+impl Reply {
+    /// The message, piece by piece.
+    pub fn pieces(&self) -> BoxStream<'static, io::Result<Bytes>> {
+        match self {
+            Self::Inline(written) => written.pieces(),
+            Self::Elsewhere(message) => {
+                let message = message.clone();
+                stream::once(async { Ok(message) }).boxed()
+            }
         }
-        let bytes = fs::read(&path)?;
-        let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-        let checksum = crc32fast::hash(&bytes);
-        files.push(WrittenFile { path: name, bytes: bytes.len() as u64, checksum });
-        bodies.push(bytes);
     }
-    Ok(())
+
+    /// The message, which has to be one that may be in memory.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub async fn whole(&self) -> io::Result<Bytes> {
+        match self {
+            Self::Inline(written) => written.whole().await,
+            Self::Elsewhere(message) => Ok(message.clone()),
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The task fails.
+    #[error(transparent)]
+    Failed(#[from] DataFusionError),
+    /// The answer is too long for the way back, and there is no other.
+    #[error(
+        "the answer has {bytes} bytes, which is too long for the way back; let runners reach the \
+         node, or set millstream.remote.spill"
+    )]
+    TooLong {
+        /// Its length.
+        bytes: u64,
+    },
+}
+
+impl From<io::Error> for RunError {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(DataFusionError::IoError(error))
+    }
 }
 
 /// Serves tasks at `listener` until the process ends.
@@ -215,7 +272,7 @@ async fn run_task(
     headers: HeaderMap,
     request: Bytes,
 ) -> Response {
-    if !runner.admits(&headers) {
+    if !runner.admits(|name| headers.get(name).map(HeaderValue::as_bytes)) {
         return (StatusCode::UNAUTHORIZED, "the token is missing or wrong").into_response();
     }
     let Ok(room) = Arc::clone(&runner.room).try_acquire_owned() else {
@@ -225,12 +282,18 @@ async fn run_task(
     // keeps its place until then, and cleans up.
     let env = runner.env.clone();
     let running = env.spawn("runner-task", async move {
-        let answer = runner.run(&request).await;
+        let reply = runner.run(&request).await;
         drop(room);
-        answer
+        reply
     });
     match running.join().await {
-        Ok(answer) => answer.into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Ok(reply) => Body::from_stream(reply.pieces()).into_response(),
+        Err(error) => {
+            let status = match error {
+                RunError::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+                RunError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            (status, error.to_string()).into_response()
+        }
     }
 }

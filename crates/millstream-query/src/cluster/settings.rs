@@ -19,11 +19,14 @@ pub struct RemoteOptions {
     pub attempts: usize,
     /// How long a task may take at a runner, in seconds.
     pub timeout: usize,
+    /// The URL of the directory in an object store that answers go to which are too long for the
+    /// way back and cannot be pushed to the node. Empty for none.
+    pub spill: String,
 }
 
 impl Default for RemoteOptions {
     fn default() -> Self {
-        Self { stages: "none".to_owned(), attempts: 3, timeout: 900 }
+        Self { stages: "none".to_owned(), attempts: 3, timeout: 900, spill: String::new() }
     }
 }
 
@@ -55,6 +58,7 @@ impl ExtensionOptions for RemoteOptions {
             "stages" => value.clone_into(&mut self.stages),
             "attempts" => self.attempts = number()?,
             "timeout" => self.timeout = number()?,
+            "spill" => value.clone_into(&mut self.spill),
             _ => return config_err!("there is no setting {key}"),
         }
         Ok(())
@@ -70,6 +74,7 @@ impl ExtensionOptions for RemoteOptions {
             entry("stages", self.stages.clone()),
             entry("attempts", self.attempts.to_string()),
             entry("timeout", self.timeout.to_string()),
+            entry("spill", self.spill.clone()),
         ]
     }
 }

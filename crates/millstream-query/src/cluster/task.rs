@@ -2,7 +2,9 @@
 //!
 //! Both ways are a header of JSON and a body of bytes. To the runner the body is the stage's plan
 //! in Ballista's own encoding; back it is the files of the task's shuffle, one after the other,
-//! each with a checksum in the header. A node takes an answer only if all of it is there.
+//! each with a checksum in the header. A node takes an answer only if all of it is there. One that
+//! is too long for the way back is pushed to the node or spilled to the object store
+//! ([`ResultPaths`]), and the message that comes back says so.
 //!
 //! ```text
 //! length of the header (4 bytes, big endian) | header | body
@@ -30,6 +32,52 @@ pub struct TaskHeader {
     pub proxy: Option<String>,
     /// Settings of the session, by their keys.
     pub settings: Vec<(String, String)>,
+    /// The ways that the answer may take.
+    pub paths: ResultPaths,
+}
+
+/// The ways that a task's answer may take, each tried if those before it are closed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultPaths {
+    /// The longest answer that may come back where the task came from, in bytes; `None` for any.
+    pub inline_bytes_max: Option<u64>,
+    /// Where the node takes the answer in.
+    pub push: Option<PushTarget>,
+    /// Where in an object store the node looks for it.
+    pub spill: Option<SpillTarget>,
+    /// How long the node waits for the answer, in milliseconds. Nothing is spilled later.
+    pub patience_ms: u64,
+}
+
+/// Where a node takes an answer in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PushTarget {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// The word that opens it, once.
+    pub key: String,
+}
+
+/// Where in an object store a node looks for an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpillTarget {
+    /// The URL of a directory.
+    pub url: String,
+    /// What the names of the answer's objects begin with.
+    pub name: String,
+}
+
+/// Where an answer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// In the body of this message.
+    #[default]
+    Inline,
+    /// At the node, which has taken in a message with the whole answer.
+    Pushed,
+    /// In the object store, as a message that is cut into so many objects.
+    Spilled(u32),
 }
 
 /// What a task has made.
@@ -39,6 +87,8 @@ pub struct OutputHeader {
     pub partitions: Vec<WrittenPartition>,
     /// The files, in the order in which their bytes follow.
     pub files: Vec<WrittenFile>,
+    /// Where all of this is, if not here.
+    pub delivery: Delivery,
 }
 
 /// What was written of one partition.
@@ -80,6 +130,12 @@ pub enum MessageError {
         /// Bytes that the message says it has.
         expected: u64,
     },
+    /// Its header is longer than any.
+    #[error("the message's header would have {bytes} bytes")]
+    LongHeader {
+        /// Its length.
+        bytes: u64,
+    },
     /// Its header is none.
     #[error("the message's header cannot be read: {0}")]
     Header(#[from] serde_json::Error),
@@ -105,7 +161,7 @@ impl From<MessageError> for io::Error {
 }
 
 /// The header's length in bytes.
-const LENGTH_BYTES: usize = 4;
+pub(super) const LENGTH_BYTES: usize = 4;
 
 /// A message of a header and bodies.
 pub fn message<'a>(
@@ -137,7 +193,7 @@ pub fn request(message: &Bytes) -> Result<(TaskHeader, Bytes), MessageError> {
 }
 
 /// Whether a part of a path names something in the directory that it is in.
-fn is_name(part: &str) -> bool {
+pub(super) fn is_name(part: &str) -> bool {
     !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0'])
 }
 
@@ -153,105 +209,9 @@ pub fn parse<H: DeserializeOwned>(message: &Bytes) -> Result<(H, Bytes), Message
     Ok((serde_json::from_slice(header)?, message.slice(end..)))
 }
 
-/// The files of an answer, each whole.
-pub fn files(header: &OutputHeader, body: &Bytes) -> Result<Vec<(String, Bytes)>, MessageError> {
-    // Lengths that no message has would sum up to less than they are.
-    let add = |sum: u64, file: &WrittenFile| sum.saturating_add(file.bytes);
-    let expected = header.files.iter().fold(0, add);
-    if body.len() as u64 != expected {
-        return Err(MessageError::Truncated { found: body.len() as u64, expected });
-    }
-    let mut start = 0;
-    let files = header.files.iter().map(|file| {
-        let length = file.bytes as usize;
-        let bytes = body.slice(start..start + length);
-        start += length;
-        if !file.path.split('/').all(is_name) {
-            return Err(MessageError::Path { path: file.path.clone() });
-        }
-        if crc32fast::hash(&bytes) != file.checksum {
-            return Err(MessageError::Checksum { path: file.path.clone() });
-        }
-        Ok((file.path.clone(), bytes))
-    });
-    files.collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use millstream_fuzz::{Target, outcome};
-
     use super::*;
-
-    fn output(files: &[(&str, &[u8])]) -> Bytes {
-        let written = files.iter().map(|(path, bytes)| WrittenFile {
-            path: (*path).to_owned(),
-            bytes: bytes.len() as u64,
-            checksum: crc32fast::hash(bytes),
-        });
-        let header = OutputHeader { partitions: Vec::new(), files: written.collect() };
-        message(&header, files.iter().map(|(_, bytes)| *bytes)).expect("it is a message")
-    }
-
-    fn read(bytes: &Bytes) -> Result<Vec<(String, Bytes)>, MessageError> {
-        let (header, body) = parse::<OutputHeader>(bytes)?;
-        files(&header, &body)
-    }
-
-    #[test]
-    fn files_come_back_as_they_went() {
-        let bytes = output(&[("0/data-3.arrow", b"one"), ("1/data-3.arrow", b"")]);
-        let files = read(&bytes).expect("it is whole");
-        assert_eq!(files[0], ("0/data-3.arrow".to_owned(), Bytes::from_static(b"one")));
-        assert_eq!(files[1].1, Bytes::new());
-    }
-
-    #[test]
-    fn nothing_but_a_whole_message_is_taken() {
-        let bytes = output(&[("0/data.arrow", b"some bytes")]);
-        for end in 0..bytes.len() {
-            assert!(read(&bytes.slice(..end)).is_err(), "{end} bytes of {}", bytes.len());
-        }
-        let mut longer = bytes.to_vec();
-        longer.push(0);
-        assert!(matches!(read(&longer.into()), Err(MessageError::Truncated { .. })));
-        let mut changed = bytes.to_vec();
-        *changed.last_mut().expect("it has bytes") ^= 1;
-        assert!(matches!(read(&changed.into()), Err(MessageError::Checksum { .. })));
-    }
-
-    #[test]
-    fn fuzz_messages_of_tasks() {
-        let header = TaskHeader {
-            job: "038G9M3G3T000".to_owned(),
-            stage: 1,
-            task: 3,
-            partitions: vec![0],
-            proxy: None,
-            settings: vec![("datafusion.execution.batch_size".to_owned(), "8192".to_owned())],
-        };
-        let asking = message(&header, [&b"a plan"[..]]).expect("it is a message");
-        let seeds = [asking.to_vec(), output(&[("0/data-3.arrow", b"rows")]).to_vec()];
-        let words = &[
-            "\"files\":",
-            "\"bytes\":18446744073709551615",
-            "\"path\":\"",
-            "../",
-            "\"checksum\":0",
-        ];
-        Target::bytes("task_messages").seeds(seeds).words(words).run(|input| {
-            let input = Bytes::copy_from_slice(input);
-            let asked = request(&input);
-            if let Ok((header, _)) = &asked {
-                assert!(!header.job.contains(['/', '\\']) && !header.job.starts_with('.'));
-            }
-            let answered = read(&input);
-            for (path, _) in answered.iter().flatten() {
-                assert!(path.split('/').all(|part| part != ".." && !part.is_empty()), "{path}");
-            }
-            format!("{} {}", outcome(&asked), outcome(&answered))
-        });
-    }
 
     #[test]
     fn a_query_s_name_is_no_path() {
@@ -263,17 +223,10 @@ mod tests {
                 partitions: Vec::new(),
                 proxy: None,
                 settings: Vec::new(),
+                paths: ResultPaths::default(),
             };
             let bytes = message(&header, []).expect("it is a message");
             assert!(matches!(request(&bytes), Err(MessageError::Path { .. })), "{job}");
-        }
-    }
-
-    #[test]
-    fn a_file_stays_within_its_directory() {
-        for path in ["../data.arrow", "/etc/passwd", "0//x", "", "0/../../x", ".hidden"] {
-            let read = read(&output(&[(path, b"x")]));
-            assert!(matches!(read, Err(MessageError::Path { .. })), "{path}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What stands between a node and a runner, and does harm.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,6 +20,10 @@ pub enum Fault {
     Cut(usize),
     /// A byte of the answer's body is another.
     Flipped,
+    /// The connection ends within the request, after so many bytes.
+    CutRequest(usize),
+    /// Before the answer goes on its way, what the runner has spilled is lost.
+    Lost,
     /// There is no room.
     Throttled,
     /// The runner fails.
@@ -43,10 +48,11 @@ impl Drop for Front {
 }
 
 impl Front {
-    /// Does to the request `n` what `choose(n)` says.
+    /// Does to the request `n` what `choose(n)` says; runners spill to the directory `spilled`.
     pub async fn start(
         env: &Env,
         runner: String,
+        spilled: PathBuf,
         choose: impl Fn(u64) -> Fault + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -61,9 +67,10 @@ impl Front {
                     counted.fetch_add(1, Ordering::Relaxed);
                 }
                 let (runner, env) = (runner.clone(), connections.clone());
+                let spilled = spilled.clone();
                 let serving = async move {
                     // A connection that ends early is what this is for.
-                    let _ = serve(&env, stream, &runner, fault).await;
+                    let _ = serve(&env, stream, &runner, &spilled, fault).await;
                 };
                 drop(connections.spawn("faulty-connection", serving));
             }
@@ -76,6 +83,7 @@ async fn serve(
     env: &Env,
     mut stream: TcpStream,
     runner: &str,
+    spilled: &Path,
     fault: Fault,
 ) -> std::io::Result<()> {
     let canned = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
@@ -88,12 +96,19 @@ async fn serve(
             return stream.write_all(canned(status).as_bytes()).await;
         }
         Fault::Stalled(length) => env.sleep(length).await,
-        Fault::None | Fault::Cut(_) | Fault::Flipped => {}
+        _ => {}
     }
     let mut behind = TcpStream::connect(runner).await?;
     let (mut from_node, mut to_node) = stream.split();
     let (mut from_runner, mut to_runner) = behind.split();
-    let forward = async { tokio::io::copy(&mut from_node, &mut to_runner).await.map(|_| ()) };
+    let forward = async {
+        if let Fault::CutRequest(after) = fault {
+            let mut cut = from_node.take(after as u64);
+            return tokio::io::copy(&mut cut, &mut to_runner).await.map(|_| ());
+        }
+        tokio::io::copy(&mut from_node, &mut to_runner).await?;
+        std::future::pending().await
+    };
     let back = async {
         let (mut sent, mut some) = (0, vec![0; 4096]);
         loop {
@@ -105,6 +120,12 @@ async fn serve(
                 && sent + length > after
             {
                 return to_node.write_all(&some[..after.saturating_sub(sent)]).await;
+            }
+            if fault == Fault::Lost && sent == 0 {
+                for object in std::fs::read_dir(spilled)? {
+                    // Another attempt may have removed it.
+                    let _ = std::fs::remove_file(object?.path());
+                }
             }
             if fault == Fault::Flipped && sent == 0 {
                 some[length - 1] ^= 0x20;

@@ -1,15 +1,16 @@
 //! Queries whose stages run at runners, and what goes wrong there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use millstream_query::cluster::coordinator;
-use millstream_query::cluster::node::{self, Node, NodeSettings};
-use millstream_query::cluster::remote::{Counts, Runners};
+use millstream_query::cluster::node::{self, Listeners, Node, NodeSettings};
+use millstream_query::cluster::remote::{Counts, Reached, Runners};
 use millstream_query::cluster::runner::{self, Runner, RunnerSettings};
 use millstream_query::cluster::security::{Security, Token};
+use millstream_query::cluster::transport::RunnerAddress;
 use millstream_query::state::Limits;
 use millstream_store::env::{Env, Task};
 use tempfile::TempDir;
@@ -35,6 +36,7 @@ struct Cluster {
     directory: TempDir,
     fronts: Vec<Front>,
     tasks: Vec<Task<()>>,
+    spill: String,
 }
 
 impl Drop for Cluster {
@@ -43,27 +45,64 @@ impl Drop for Cluster {
     }
 }
 
+/// How answers get to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// All the way of the task.
+    Inline,
+    /// Those of some bytes are pushed, and spilled if that fails.
+    Push,
+    /// Those of some bytes are spilled.
+    Spill,
+    /// Those of some bytes have no way.
+    None,
+}
+
+/// Answers that are longer take another way.
+const INLINE_BYTES_MAX: u64 = 600;
+
 impl Cluster {
     /// One node with two runners, to whose requests `choose` does harm.
-    async fn start(choose: impl Fn(u64) -> Fault + Clone + Send + Sync + 'static) -> Self {
-        Self::with_runners(2, choose).await
+    async fn start(
+        way: Way,
+        choose: impl Fn(u64) -> Fault + Clone + Send + Sync + 'static,
+    ) -> Self {
+        Self::with_runners(2, way, choose).await
     }
 
     async fn with_runners(
         count: usize,
+        way: Way,
         choose: impl Fn(u64) -> Fault + Clone + Send + Sync + 'static,
     ) -> Self {
         let env = Env::real();
         let directory = tempfile::tempdir().expect("a directory");
+        let spilled = directory.path().join("spilled");
+        std::fs::create_dir(&spilled).expect("it is new");
         let (coordinator, serving) = start_coordinator(&env, &security()).await;
         let (mut tasks, mut fronts) = (vec![serving], Vec::new());
+        let mut addresses = Vec::new();
         for number in 0..count {
             let (runner, serving) = start_runner(&env, &directory, number, &security()).await;
             tasks.push(serving);
-            fronts.push(Front::start(&env, runner, choose.clone()).await);
+            let front = Front::start(&env, runner, spilled.clone(), choose.clone()).await;
+            addresses.push(RunnerAddress::Http(front.address.clone()));
+            fronts.push(front);
         }
-        let addresses = fronts.iter().map(|front| front.address.clone()).collect();
-        let runners = Runners { addresses, security: security(), proxy: None };
+        let mut reached = Reached::default();
+        let mut inbox = None;
+        if way == Way::Push {
+            let listener = listener().await;
+            let address = listener.local_addr().expect("an address").to_string();
+            // The same harm to what is pushed, but not to the same requests.
+            let choose = move |request| choose(request + 5);
+            let front = Front::start(&env, address, spilled.clone(), choose).await;
+            reached.inbox = Some(front.address.clone());
+            fronts.push(front);
+            inbox = Some(listener);
+        }
+        let inline_bytes_max = (way != Way::Inline).then_some(INLINE_BYTES_MAX);
+        let runners = Runners { addresses, security: security(), inline_bytes_max, reached };
         let settings = NodeSettings {
             coordinator: coordinator.clone(),
             limits: Limits { partitions: 2, memory_bytes: None, spill_directory: None },
@@ -73,9 +112,40 @@ impl Cluster {
             runners: (count > 0).then_some((runners, 4)),
             cache: None,
         };
-        let (files, proxy) = (listener().await, listener().await);
-        let node = node::start(&env, settings, files, proxy).await.expect("a node");
-        Self { coordinator, node, directory, fronts, tasks }
+        let listeners = Listeners { files: listener().await, proxy: listener().await, inbox };
+        let node = node::start(&env, settings, listeners).await.expect("a node");
+        let spill = match way {
+            Way::Push | Way::Spill => format!("file://{}", spilled.display()),
+            Way::Inline | Way::None => String::new(),
+        };
+        Self { coordinator, node, directory, fronts, tasks, spill }
+    }
+
+    /// Files that are left: of tasks at runners, of answers that are not whole, and spilled ones.
+    fn left(&self) -> Vec<PathBuf> {
+        let mut left = Vec::new();
+        for number in 0..2 {
+            files(&self.directory.path().join(format!("runner-{number}")), &mut left);
+        }
+        files(&self.directory.path().join("spilled"), &mut left);
+        let mut of_node = Vec::new();
+        files(&self.directory.path().join("node"), &mut of_node);
+        let is_hidden = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
+        };
+        left.extend(of_node.into_iter().filter(is_hidden));
+        left
+    }
+
+    /// Waits until nothing is left: tasks that nobody waits for any more come to their end.
+    async fn expect_nothing_left(&self) {
+        for _ in 0..300 {
+            if self.left().is_empty() {
+                return;
+            }
+            Env::real().sleep(Duration::from_millis(100)).await;
+        }
+        panic!("these files are left: {:?}", self.left());
     }
 
     fn counts(&self) -> &Counts {
@@ -87,6 +157,7 @@ impl Cluster {
         let mut session = session(lake);
         session.run_on(&self.coordinator, &security());
         session.set("millstream.remote.stages", stages).expect("a setting");
+        session.set("millstream.remote.spill", &self.spill).expect("a setting");
         session.set("millstream.remote.timeout", &timeout.to_string()).expect("a setting");
         match answer(&session, text).await {
             Ok(answer) => answer,
@@ -137,6 +208,16 @@ pub async fn start_runner(
     (address, env.spawn("runner", serving))
 }
 
+/// Adds the files below `directory` to `found`.
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        match entry.path() {
+            path if path.is_dir() => files(&path, found),
+            path => found.push(path),
+        }
+    }
+}
+
 /// Spreads numbers.
 fn mixed(number: u64) -> u64 {
     let number = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -147,7 +228,7 @@ fn mixed(number: u64) -> u64 {
 async fn each_stage_runs_where_the_query_says() {
     let lake = events();
     let here = session(lake.path());
-    let cluster = Cluster::start(|_| Fault::None).await;
+    let cluster = Cluster::start(Way::Inline, |_| Fault::None).await;
     let done = || cluster.counts().done.load(Ordering::Relaxed);
     for text in QUERIES {
         let expected = answer(&here, text).await.expect("it runs here");
@@ -169,24 +250,47 @@ async fn each_stage_runs_where_the_query_says() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn answers_are_exact_whatever_becomes_of_runners() {
+    harmed(Way::Inline, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn pushed_answers_are_exact_whatever_becomes_of_them() {
+    let cluster = harmed(Way::Push, 120).await;
+    for (what, count) in
+        [("pushed", &cluster.counts().pushed), ("spilled", &cluster.counts().spilled)]
+    {
+        assert!(count.load(Ordering::Relaxed) > 0, "no answer was {what}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn spilled_answers_are_exact_whatever_becomes_of_them() {
+    let cluster = harmed(Way::Spill, 120).await;
+    assert!(cluster.counts().spilled.load(Ordering::Relaxed) > 0, "no answer was spilled");
+}
+
+/// Runs queries until so many requests have met faults.
+async fn harmed(way: Way, faults: u64) -> Cluster {
     let lake = events();
     let here = session(lake.path());
-    let choose = |request| match mixed(request) % 32 {
+    let choose = move |request| match mixed(request) % 32 {
         0 | 12 => Fault::Refused,
         1 | 7 | 8 => Fault::Cut((mixed(request + 1) % 3_000) as usize),
         2 | 9 => Fault::Flipped,
+        13 => Fault::CutRequest((mixed(request + 1) % 3_000) as usize),
+        14 | 15 if way == Way::Spill => Fault::Lost,
         3 | 4 | 10 => Fault::Throttled,
         5 | 11 => Fault::Failed,
         6 => Fault::Stalled(Duration::from_millis(1_200)),
         _ => Fault::None,
     };
-    let cluster = Cluster::start(choose).await;
+    let cluster = Cluster::start(way, choose).await;
     let mut expected = Vec::new();
     for text in QUERIES {
         expected.push(answer(&here, text).await.expect("it runs here"));
     }
     let mut queries = 0;
-    while cluster.faults() < 200 {
+    while cluster.faults() < faults {
         let (text, expected) = (QUERIES[queries % 3], &expected[queries % 3]);
         let given = cluster.answer(lake.path(), "scan, group by", 1, text).await;
         assert_eq!(given, *expected, "query {queries}: {text}");
@@ -201,19 +305,21 @@ async fn answers_are_exact_whatever_becomes_of_runners() {
     ] {
         assert!(count.load(Ordering::Relaxed) > 0, "no task was {what}");
     }
-    // Tasks that nobody waits for any more come to their end.
-    let left = || {
-        let runners =
-            (0..2).map(|number| cluster.directory.path().join(format!("runner-{number}")));
-        runners.map(|runner| std::fs::read_dir(runner).expect("it is there").count()).sum::<usize>()
-    };
-    for _ in 0..200 {
-        if left() == 0 {
-            break;
-        }
-        Env::real().sleep(Duration::from_millis(100)).await;
-    }
-    assert_eq!(left(), 0, "directories of tasks are left at the runners");
+    cluster.expect_nothing_left().await;
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_answer_that_no_way_is_left_for_is_made_by_the_node() {
+    let lake = events();
+    let expected = answer(&session(lake.path()), QUERIES[1]).await.expect("it runs here");
+    let cluster = Cluster::start(Way::None, |_| Fault::None).await;
+    let given = cluster.answer(lake.path(), "scan, group by", 60, QUERIES[1]).await;
+    assert_eq!(given, expected);
+    let count = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+    let (here, failed) = (count(&cluster.counts().here), count(&cluster.counts().failed));
+    assert!(here > 0 && here == failed, "{here} tasks at the node after {failed} attempts");
+    cluster.expect_nothing_left().await;
 }
 
 /// More than a minute's work.
@@ -234,7 +340,7 @@ async fn soon(what: &str, is_so: impl Fn() -> bool) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_query_ends_on_nodes_and_leaves_nothing_when_its_client_stops_waiting() {
     let lake = events();
-    let cluster = Cluster::with_runners(0, |_| Fault::None).await;
+    let cluster = Cluster::with_runners(0, Way::Inline, |_| Fault::None).await;
     let files =
         || std::fs::read_dir(cluster.directory.path().join("node")).map_or(0, Iterator::count);
     let mut session = session(lake.path());
@@ -261,7 +367,7 @@ async fn a_query_ends_on_nodes_and_leaves_nothing_when_its_client_stops_waiting(
 async fn without_runners_the_nodes_do_what_was_meant_for_them() {
     let lake = events();
     let expected = answer(&session(lake.path()), QUERIES[0]).await.expect("it runs here");
-    let cluster = Cluster::with_runners(0, |_| Fault::None).await;
+    let cluster = Cluster::with_runners(0, Way::Inline, |_| Fault::None).await;
     let given = cluster.answer(lake.path(), "scan, group by", 60, QUERIES[0]).await;
     assert_eq!(given, expected);
 }

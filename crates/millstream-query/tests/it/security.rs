@@ -9,10 +9,11 @@ use arrow_flight::Action;
 use arrow_flight::flight_service_client::FlightServiceClient;
 use ballista_core::serde::protobuf::GetJobStatusParams;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
-use millstream_query::cluster::node::{self, Node, NodeSettings};
-use millstream_query::cluster::remote::Runners;
+use millstream_query::cluster::node::{self, Listeners, Node, NodeSettings};
+use millstream_query::cluster::remote::{Reached, Runners};
 use millstream_query::cluster::security::{Security, Token};
 use millstream_query::cluster::tls::TlsFiles;
+use millstream_query::cluster::transport::RunnerAddress;
 use millstream_query::error::QueryError;
 use millstream_query::state::Limits;
 use millstream_store::env::{Env, Task};
@@ -66,6 +67,8 @@ enum Port {
     Files,
     Proxy,
     Runner,
+    /// Where answers are pushed, each under a key of its own.
+    Inbox,
 }
 
 /// A cluster with TLS and a token: two nodes, and a runner.
@@ -91,12 +94,14 @@ impl Cluster {
         let tasks = vec![serving, running];
         let mut cluster = Self { coordinator, ports, nodes: Vec::new(), tasks };
         for number in 0..2 {
-            let (files, proxy) = (listener().await, listener().await);
+            let (files, proxy, inbox) = (listener().await, listener().await, listener().await);
             let address = |listener: &TcpListener| listener.local_addr().expect("one").to_string();
             cluster.ports.push((Port::Files, address(&files)));
             cluster.ports.push((Port::Proxy, address(&proxy)));
+            cluster.ports.push((Port::Inbox, address(&inbox)));
             let settings = settings(setup, &cluster.coordinator, &runner, number, security);
-            let node = node::start(&env, settings, files, proxy).await.expect("a node");
+            let listeners = Listeners { files, proxy, inbox: Some(inbox) };
+            let node = node::start(&env, settings, listeners).await.expect("a node");
             cluster.nodes.push(node);
         }
         cluster
@@ -115,8 +120,13 @@ fn settings(
     number: usize,
     security: &Security,
 ) -> NodeSettings {
-    let addresses = vec![runner.to_owned()];
-    let runners = Runners { addresses, security: security.clone(), proxy: None };
+    let runners = Runners {
+        addresses: vec![RunnerAddress::Http(runner.to_owned())],
+        security: security.clone(),
+        // Most answers are longer, and are pushed.
+        inline_bytes_max: Some(300),
+        reached: Reached::default(),
+    };
     NodeSettings {
         coordinator: coordinator.to_owned(),
         limits: Limits { partitions: 2, memory_bytes: None, spill_directory: None },
@@ -150,7 +160,8 @@ impl Attempt<'_> {
     async fn at(self, port: &Port, address: &str) -> Outcome {
         let trying = async {
             match port {
-                Port::Runner => self.by_http(address).await,
+                Port::Runner => self.by_http("/task", address).await,
+                Port::Inbox => self.by_http("/answer", address).await,
                 Port::Coordinator | Port::Files | Port::Proxy => self.by_grpc(port, address).await,
             }
         };
@@ -194,9 +205,9 @@ impl Attempt<'_> {
         Ok(endpoint.connect().await?)
     }
 
-    async fn by_http(self, address: &str) -> Outcome {
+    async fn by_http(self, path: &str, address: &str) -> Outcome {
         let Ok(stream) = TcpStream::connect(address).await else { return Outcome::Failed };
-        let Some(files) = self.authority else { return self.post(stream).await };
+        let Some(files) = self.authority else { return self.post(path, stream).await };
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(&files.ca).expect("a file") {
             roots.add(certificate.expect("a certificate")).expect("it is one of an authority");
@@ -205,16 +216,16 @@ impl Attempt<'_> {
         let address: SocketAddr = address.parse().expect("an address");
         let name = ServerName::from(address.ip());
         match TlsConnector::from(Arc::new(config)).connect(name, stream).await {
-            Ok(stream) => self.post(stream).await,
+            Ok(stream) => self.post(path, stream).await,
             Err(_) => Outcome::Failed,
         }
     }
 
-    async fn post(self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Outcome {
+    async fn post(self, path: &str, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> Outcome {
         let token = self.token.map(|token| format!("authorization: Bearer {token}\r\n"));
         let token = token.unwrap_or_default();
         let request = format!(
-            "POST /task HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{token}content-length: 0\r\n\r\n"
+            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{token}content-length: 0\r\n\r\n"
         );
         let mut answer = Vec::new();
         if stream.write_all(request.as_bytes()).await.is_err() {
@@ -245,6 +256,9 @@ async fn each_port_serves_who_has_the_token_and_trusts_the_authority() {
             (Attempt { authority: Some(&setup.other), ..right }, Outcome::Failed),
             (Attempt { authority: None, ..right }, Outcome::Failed),
         ] {
+            // The token of the cluster is no key.
+            let is_key = matches!((port, &expected), (Port::Inbox, Outcome::Admitted));
+            let expected = if is_key { Outcome::Unauthenticated } else { expected };
             assert_eq!(attempt.at(port, address).await, expected, "{address}");
         }
     }
@@ -262,6 +276,9 @@ async fn each_port_serves_who_has_the_token_and_trusts_the_authority() {
             assert_eq!(cluster.done() > before, stages != "none", "{stages}");
         }
     }
+    let counts = cluster.nodes.iter().filter_map(|node| node.counts.as_ref());
+    let pushed: usize = counts.map(|counts| counts.pushed.load(Ordering::Relaxed)).sum();
+    assert!(pushed > 0, "no answer was pushed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -281,7 +298,9 @@ async fn clients_and_nodes_that_are_not_of_the_cluster_are_refused() {
         session.run_on(&cluster.coordinator, &security);
         let error = answer(&session, QUERIES[0]).await.expect_err("a refusal");
         let settings = settings(&setup, &cluster.coordinator, "127.0.0.1:1", 9, &security);
-        let node = node::start(&Env::real(), settings, listener().await, listener().await).await;
+        let (files, proxy) = (listener().await, listener().await);
+        let listeners = Listeners { files, proxy, inbox: None };
+        let node = node::start(&Env::real(), settings, listeners).await;
         let refused = node.err().expect("a refusal");
         for error in [error, refused] {
             let QueryError::Failure(failure) = &error else { panic!("{error:?}") };
