@@ -11,7 +11,7 @@ use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_core::serde::BallistaPhysicalExtensionCodec;
 use datafusion::common::{DataFusionError, Result, not_impl_err, plan_err};
 use datafusion::execution::{SessionState, TaskContext};
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
+use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, WindowUDF};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 use datafusion_proto::protobuf::ArrowType;
@@ -110,6 +110,17 @@ impl PhysicalExtensionCodec for PlanCodec {
         match self.functions.0.aggregate_functions.get(node.name()) {
             Some(registered) if **registered == *node => Ok(()),
             _ => not_the_one("aggregate function", node.name()),
+        }
+    }
+
+    fn try_encode_higher_order_function(
+        &self,
+        node: &HigherOrderUDF,
+        _: &mut Vec<u8>,
+    ) -> Result<()> {
+        match self.functions.0.higher_order_functions.get(node.name()) {
+            Some(registered) if **registered == *node => Ok(()),
+            _ => not_the_one("function", node.name()),
         }
     }
 

@@ -20,6 +20,7 @@ mod decimals;
 mod define;
 mod inserted;
 mod json;
+mod lambdas;
 pub(crate) mod literals;
 mod numbers;
 mod operators;
@@ -85,6 +86,7 @@ pub fn register(builder: SessionStateBuilder, clock: &BatchClock) -> SessionStat
     let functions = builder.scalar_functions().get_or_insert_default();
     functions.extend(datafusion_spark::all_default_scalar_functions());
     functions.extend(ours);
+    builder.higher_order_functions().get_or_insert_default().extend(lambdas::functions());
     let functions = builder.aggregate_functions().get_or_insert_default();
     functions.extend(datafusion_spark::all_default_aggregate_functions());
     functions.extend(aggregates::functions());

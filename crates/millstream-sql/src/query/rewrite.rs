@@ -9,9 +9,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     CastKind, CeilFloorKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, Spanned, UnaryOperator, Value, ValueWithSpan, VisitMut,
-    VisitorMut, WildcardAdditionalOptions, With,
+    Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, OneOrManyWithParens, Query,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned, UnaryOperator, Value,
+    ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions, With,
 };
 use datafusion::sql::sqlparser::tokenizer;
 
@@ -53,6 +53,7 @@ pub(crate) fn rewrite_over(
         frames: Vec::new(),
         taken: Vec::new(),
         found: Diagnostics::default(),
+        parameters: Vec::new(),
     };
     let _: ControlFlow<()> = VisitMut::visit(query, &mut rewriter);
     rewriter.found.into_result()
@@ -66,6 +67,8 @@ struct Rewriter<'a> {
     /// WITH clauses taken out of the queries being visited, and how many names were visible.
     taken: Vec<(Option<With>, usize)>,
     found: Diagnostics,
+    /// The parameters of the functions `x -> ...` being visited, innermost last.
+    parameters: Vec<Vec<String>>,
 }
 
 impl VisitorMut for Rewriter<'_> {
@@ -123,8 +126,27 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Lambda(lambda) = expr {
+            let parameters = match &mut lambda.params {
+                OneOrManyWithParens::One(parameter) => std::slice::from_mut(parameter),
+                OneOrManyWithParens::Many(parameters) => parameters.as_mut_slice(),
+            };
+            // DataFusion knows parameters by their names in lower case.
+            let names = parameters.iter_mut().map(|parameter| {
+                parameter.name.value = parameter.name.value.to_lowercase();
+                parameter.name.value.clone()
+            });
+            self.parameters.push(names.collect());
+        }
         if let Err(diagnostic) = self.expression(expr) {
             self.found.0.push(diagnostic);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Lambda(_) = expr {
+            self.parameters.pop();
         }
         ControlFlow::Continue(())
     }
@@ -309,7 +331,17 @@ impl Rewriter<'_> {
         Ok(())
     }
 
+    /// The parameter of a function `x -> ...` that `name` means.
+    fn parameter(&self, name: &str) -> Option<&String> {
+        let name = name.to_lowercase();
+        self.parameters.iter().rev().flatten().find(|parameter| **parameter == name)
+    }
+
     fn identifier(&self, ident: &mut Ident) -> Result<(), Diagnostic> {
+        if let Some(spelled) = self.parameter(&ident.value) {
+            ident.value.clone_from(spelled);
+            return Ok(());
+        }
         for frame in self.frames.iter().rev() {
             let alias = frame.alias(&ident.value);
             if frame.result_first
@@ -338,6 +370,14 @@ impl Rewriter<'_> {
     /// Gives a path its declared spelling; one through an array of structs becomes calls of
     /// `field_of`.
     fn compound(&self, parts: &mut Vec<Ident>) -> Result<Option<Expr>, Diagnostic> {
+        if let Some(spelled) = self.parameter(&parts[0].value) {
+            let fields = parts.split_off(1);
+            let parameter = Expr::Identifier(quoted_ident(spelled.clone(), parts[0].span));
+            return Ok(Some(fields.into_iter().fold(parameter, |of, field| {
+                let span = field.span;
+                call("get_field", vec![of, text(field.value, span)], span)
+            })));
+        }
         let found = self.frames.iter().rev().find_map(|frame| frame.resolve(parts));
         let Some(found) = found else { return Ok(None) };
         if let Some((at, known)) = &found.wrong_field {
@@ -466,6 +506,7 @@ fn trimmed_last(function: &mut Function) {
 
 /// Functions whose result has the type of their arguments.
 const KEEPS_TYPES: &[&str] = &[
+    "aggregate",
     "array",
     "coalesce",
     "greatest",
@@ -476,6 +517,7 @@ const KEEPS_TYPES: &[&str] = &[
     "named_struct",
     "nvl",
     "nvl2",
+    "reduce",
 ];
 
 /// A whole number that fits is an INT in Spark; DataFusion makes it a BIGINT.

@@ -3,3 +3,4 @@
 mod documented;
 mod fuzz;
 mod slt;
+mod user_analytics;

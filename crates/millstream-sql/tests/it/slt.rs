@@ -126,7 +126,13 @@ impl TableCatalog for Tables {
 
 impl Engine {
     pub fn new(rows_max: usize) -> Self {
-        let mut config = SessionConfig::new().with_batch_size(rows_max).with_target_partitions(1);
+        Self::with_partitions(rows_max, 1)
+    }
+
+    /// As [`Self::new`], with plans of several partitions.
+    pub fn with_partitions(rows_max: usize, partitions: usize) -> Self {
+        let config = SessionConfig::new().with_batch_size(rows_max);
+        let mut config = config.with_target_partitions(partitions);
         let options = config.options_mut();
         options.sql_parser.dialect = Dialect::Databricks;
         options.sql_parser.map_string_types_to_utf8view = false;
@@ -139,6 +145,21 @@ impl Engine {
     /// Makes a table.
     pub async fn create(&mut self, sql: &str) -> Outcome<()> {
         self.run(sql).await.map(drop)
+    }
+
+    /// Adds a table.
+    pub fn add(&mut self, name: &str, table: MemTable) -> Outcome<()> {
+        self.tables.0.push((name.to_owned(), table.schema()));
+        self.context.register_table(name, Arc::new(table)).map(drop)
+    }
+
+    /// The rows of a query, as text.
+    pub async fn rows(&self, sql: &str) -> Outcome<Vec<Vec<String>>> {
+        let frame = self.frame(sql).await?;
+        match self.query(frame).await? {
+            DBOutput::Rows { rows, .. } => Ok(rows),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Runs a query, and gives nothing of what it finds.

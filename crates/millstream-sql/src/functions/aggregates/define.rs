@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::mem::size_of_val;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_empty_array};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, GroupsAccumulator, Signature,
-    Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, EmitTo, GroupsAccumulator,
+    Signature, Volatility,
 };
 
 use super::super::define::known_by_name;
@@ -30,7 +30,7 @@ pub(super) struct Aggregate {
     pub returns: fn(&[DataType]) -> Result<DataType>,
     /// The types of the partial state, for the arguments' types.
     pub state: fn(&[DataType]) -> Vec<DataType>,
-    /// Without rows the result is an empty list, not NULL.
+    /// Without rows the result is an empty list, 0 or false, not NULL.
     pub never_null: bool,
     pub make: Make,
     /// An accumulator that removes rows again that a moving frame has left. Without it the rows of
@@ -41,11 +41,16 @@ pub(super) struct Aggregate {
 /// Makes an accumulator of one group for a call.
 pub(super) type MakeOne = fn(&AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>>;
 
+/// Makes an accumulator of many groups for a call.
+pub(super) type MakeGroups = fn(&AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>>;
+
 /// Makes the accumulator of an aggregate.
 #[derive(Clone, Copy)]
 pub(super) enum Make {
     /// Many groups at once.
-    Groups(fn(&AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>>),
+    Groups(MakeGroups),
+    /// Many groups at once, which have a result without rows too: what the accumulator itself says.
+    GroupsOrNone(MakeGroups),
     /// One accumulator for each group.
     Single(MakeOne),
 }
@@ -61,10 +66,13 @@ impl Aggregate {
     /// The accumulator of one group.
     pub fn accumulator(&self, args: &AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         let inner = match self.make {
-            Make::Groups(make) => {
+            Make::Groups(make) | Make::GroupsOrNone(make) => {
                 let inputs: Vec<DataType> =
                     args.expr_fields.iter().map(|field| field.data_type().clone()).collect();
-                let empty = self.without_rows(args.return_type())?;
+                let empty = match self.make {
+                    Make::GroupsOrNone(_) => of_no_rows(make(args)?, &inputs)?,
+                    _ => self.without_rows(args.return_type())?,
+                };
                 Box::new(OneGroup::new(make(args)?, empty, (self.state)(&inputs)))
             }
             Make::Single(make) => make(args)?,
@@ -86,9 +94,17 @@ impl Aggregate {
                 let list = ScalarValue::new_list_nullable(&[], element.data_type());
                 Ok(ScalarValue::List(list))
             }
+            other if self.never_null => ScalarValue::new_default(other),
             other => ScalarValue::try_from(other),
         }
     }
+}
+
+/// What an accumulator says of a group without rows.
+fn of_no_rows(mut groups: Box<dyn GroupsAccumulator>, inputs: &[DataType]) -> Result<ScalarValue> {
+    let nothing: Vec<ArrayRef> = inputs.iter().map(new_empty_array).collect();
+    groups.update_batch(&nothing, &[], None, 1)?;
+    ScalarValue::try_from_array(&groups.evaluate(EmitTo::All)?, 0)
 }
 
 struct Defined {
@@ -157,7 +173,7 @@ impl AggregateUDFImpl for Defined {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        !args.is_distinct && matches!(self.aggregate.make, Make::Groups(_))
+        !args.is_distinct && !matches!(self.aggregate.make, Make::Single(_))
     }
 
     fn create_groups_accumulator(
@@ -165,7 +181,7 @@ impl AggregateUDFImpl for Defined {
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
         match self.aggregate.make {
-            Make::Groups(make) => make(&args),
+            Make::Groups(make) | Make::GroupsOrNone(make) => make(&args),
             Make::Single(_) => plan_err!("{} accumulates one group at a time", self.name()),
         }
     }

@@ -10,6 +10,7 @@ mod average;
 mod collect;
 mod counts;
 mod define;
+mod events;
 mod extremes;
 mod floats;
 mod frames;
@@ -38,7 +39,8 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         pairs::AGGREGATES,
         sum::AGGREGATES,
     ];
-    let ours = tables.into_iter().flatten().map(|aggregate| aggregate.udaf());
+    let ours = tables.into_iter().flatten().chain(events::aggregates());
+    let ours = ours.map(|aggregate| aggregate.udaf());
     ours.chain(adapted::functions()).chain(other_names()).collect()
 }
 
