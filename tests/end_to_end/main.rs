@@ -63,4 +63,5 @@ mod spark_handover;
 mod stateful_flows;
 mod three_brokers;
 mod triggers;
+mod user_analytics;
 mod windows;

@@ -155,6 +155,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "error",
             "columns",
             "entry",
+            "bucket",
             "partition",
             "statistics",
             "parquet_file",

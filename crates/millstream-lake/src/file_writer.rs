@@ -2,9 +2,9 @@
 //!
 //! A [`FileWriter`] takes rows of a table as they come and encodes them at once, so that when it is
 //! time to commit only the last row group and the footer are missing. It keeps a file open per
-//! partition it has seen, and closes one that has reached the target size. Files have names of
-//! their own and are no part of the table before a commit says so; an abandoned one is left to
-//! `vacuum`.
+//! partition and bucket it has seen, and closes one that has reached the target size. Files have
+//! names of their own and are no part of the table before a commit says so; an abandoned one is
+//! left to `vacuum`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
+use crate::bucket::{self, Bucket, ClusterBy};
 use crate::checkpoint::PartFileNames;
 use crate::columns::{ColumnMap, retyped};
 use crate::data_file::DataFile;
@@ -44,6 +45,8 @@ pub struct FileSettings {
     pub target_bytes: u64,
     /// The codec.
     pub compression: FileCompression,
+    /// The rows of a value are kept together, in files of one bucket.
+    pub cluster_by: Option<ClusterBy>,
 }
 
 /// The codec of data files.
@@ -60,7 +63,8 @@ pub enum FileCompression {
 
 impl Default for FileSettings {
     fn default() -> Self {
-        Self { target_bytes: 128 << 20, compression: FileCompression::default() }
+        let compression = FileCompression::default();
+        Self { target_bytes: 128 << 20, compression, cluster_by: None }
     }
 }
 
@@ -99,8 +103,18 @@ struct PlanInner {
     /// Where `physical`'s columns stand in the table's.
     in_files: Vec<usize>,
     partitions: Vec<partition::Column>,
+    /// Where the column stands in the table's that rows are clustered by, and its buckets.
+    cluster_by: Option<(usize, ClusterBy)>,
     statistics_of: Vec<Vec<String>>,
     settings: FileSettings,
+}
+
+/// What a file is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FileKey {
+    partition: PartitionKey,
+    /// The number of its bucket, in a table that is clustered.
+    bucket: Option<u32>,
 }
 
 impl WritePlan {
@@ -141,12 +155,17 @@ impl WritePlan {
         let statistics_of = transaction.stats_columns();
         let statistics_of =
             statistics_of.iter().map(|name| name.path().iter().map(ToString::to_string).collect());
+        let cluster_by = settings.cluster_by.as_ref();
+        let cluster_by = cluster_by.map(|wanted| clustered_by(wanted, &logical)).transpose();
+        let cluster_by = cluster_by
+            .map_err(|problem| TableError::Mismatch { table: table.store().shown(), problem })?;
         let inner = PlanInner {
             version: snapshot.version(),
             columns,
             physical,
             in_files,
             partitions: partitions.collect(),
+            cluster_by,
             statistics_of: statistics_of.collect(),
             settings,
         };
@@ -161,13 +180,26 @@ impl WritePlan {
 }
 
 impl PlanInner {
-    /// Rows of the query as the table has them, by partition. Errors: the rule that one breaks.
-    fn parts(&self, rows: &RecordBatch) -> Result<Vec<(PartitionKey, RecordBatch)>, String> {
+    /// Rows of the query as the table has them, by partition and bucket. Errors: the rule that one
+    /// breaks.
+    fn parts(&self, rows: &RecordBatch) -> Result<Vec<(FileKey, RecordBatch)>, String> {
         let rows = self.columns.apply(rows)?;
-        if self.partitions.is_empty() {
-            return Ok(vec![(PartitionKey::default(), rows)]);
+        let parts = match self.partitions.as_slice() {
+            [] => vec![(PartitionKey::default(), rows)],
+            partitions => partition::split(&rows, partitions)?,
+        };
+        let mut keyed = Vec::with_capacity(parts.len());
+        for (partition, rows) in parts {
+            let Some((column, ClusterBy { buckets, .. })) = &self.cluster_by else {
+                keyed.push((FileKey { partition, bucket: None }, rows));
+                continue;
+            };
+            let buckets = bucket::split(&rows, *column, *buckets)?;
+            keyed.extend(buckets.into_iter().map(|(bucket, rows)| {
+                (FileKey { partition: partition.clone(), bucket: Some(bucket) }, rows)
+            }));
         }
-        partition::split(&rows, &self.partitions)
+        Ok(keyed)
     }
 
     /// The columns of files, under their names there.
@@ -176,6 +208,21 @@ impl PlanInner {
         let columns = fields.map(|(field, index)| retyped(rows.column(*index), field.data_type()));
         RecordBatch::try_new(Arc::clone(&self.physical), columns.collect::<Result<_, _>>()?)
     }
+}
+
+/// Where the column stands that rows are to be clustered by, under the name that it has in the
+/// table. Errors: why they cannot be.
+fn clustered_by(wanted: &ClusterBy, table: &Schema) -> Result<(usize, ClusterBy), String> {
+    let is_it = |field: &&Arc<Field>| field.name().eq_ignore_ascii_case(&wanted.column);
+    let found = table.fields().iter().enumerate().find(|(_, field)| is_it(field));
+    let column = &wanted.column;
+    let Some((index, field)) = found else {
+        return Err(format!("'clusterBy' is {column}, which is no column of the table"));
+    };
+    if !bucket::can_hash(field.data_type()) || !bucket::can_name(field.name()) {
+        return Err(format!("'clusterBy' is {column}, and rows cannot be clustered by it"));
+    }
+    Ok((index, ClusterBy { column: field.name().clone(), buckets: wanted.buckets }))
 }
 
 /// Columns as they are called in files, with the field ids that column mapping asks for.
@@ -193,7 +240,7 @@ fn physical_schema(
 pub struct FileWriter {
     plan: WritePlan,
     store: TableStore,
-    open: BTreeMap<PartitionKey, OpenFile>,
+    open: BTreeMap<FileKey, OpenFile>,
     done: Vec<DataFile>,
     part_file_names: Option<PartFileNames>,
 }
@@ -230,12 +277,12 @@ impl FileWriter {
         let refused = |problem| TableError::Row { table: self.store.shown(), problem };
         let parts = self.plan.inner.parts(rows).map_err(refused)?;
         for (key, rows) in parts {
-            self.write_partition(key, &rows)?;
+            self.write_to(key, &rows)?;
         }
         Ok(())
     }
 
-    fn write_partition(&mut self, key: PartitionKey, rows: &RecordBatch) -> Result<(), TableError> {
+    fn write_to(&mut self, key: FileKey, rows: &RecordBatch) -> Result<(), TableError> {
         let plan = self.plan.clone();
         let encoding = |error: &dyn std::fmt::Display| TableError::Encoding {
             table: self.store.shown(),
@@ -276,7 +323,7 @@ impl FileWriter {
         let _ = self.store.delete_many(&names);
     }
 
-    fn close_file(&mut self, key: &PartitionKey) -> Result<(), TableError> {
+    fn close_file(&mut self, key: &FileKey) -> Result<(), TableError> {
         let Some(mut file) = self.open.remove(key) else { return Ok(()) };
         let encoding = |error: &dyn std::fmt::Display| TableError::Encoding {
             table: self.store.shown(),
@@ -293,7 +340,7 @@ impl FileWriter {
             .map_err(|error| TableError::store("cannot write to", &self.store.shown(), &error))?;
         self.done.push(DataFile {
             path,
-            partition_values: key.values(&plan.partitions),
+            partition_values: key.partition.values(&plan.partitions),
             size,
             modified_ms: self.store.env().now_ms(),
             rows: u64::try_from(footer.file_metadata().num_rows()).unwrap_or(0),
@@ -308,13 +355,18 @@ impl FileWriter {
         Ok(())
     }
 
-    fn draw_name(&self, key: &PartitionKey) -> (String, String) {
+    fn draw_name(&self, key: &FileKey) -> (String, String) {
         let plan = &self.plan.inner;
-        let directory = key.directory(&plan.partitions);
+        let directory = key.partition.directory(&plan.partitions);
         let extension = plan.settings.compression.extension();
+        let bucket = plan.cluster_by.as_ref().zip(key.bucket).map(|((_, cluster_by), number)| {
+            let (of, column) = (cluster_by.buckets, cluster_by.column.clone());
+            Bucket { number, of, column }.in_name()
+        });
+        let bucket = bucket.unwrap_or_default();
         loop {
             let unique = self.store.env().random_uuid();
-            let name = format!("{directory}part-00000-{unique}-c000{extension}.parquet");
+            let name = format!("{directory}part-00000-{unique}-c000{bucket}{extension}.parquet");
             let path = encoded(&self.store, &name);
             if self
                 .part_file_names

@@ -5,8 +5,8 @@
 //! what must be fast or must never be in the way is ours.
 //!
 //! - [`table`]: open, create, append; the sequence of our own commits. [`file_writer`],
-//!   [`data_file`], [`columns`]: rows to files. [`maintenance`]: what is due beside the stream.
-//!   [`applications`]: who has published to a table.
+//!   [`data_file`], [`columns`], [`bucket`]: rows to files. [`maintenance`]: what is due beside the
+//!   stream. [`applications`]: who has published to a table.
 //! - [`checkpoint`]: the log's checkpoints, and what keeps the log in order.
 //! - [`read`]: tables as rows. [`history`], [`describe`], [`vacuum`]: what `millstream table` does.
 //! - [`store`]: where a table's files are. [`error`]: what can go wrong.
@@ -16,6 +16,7 @@
 //! Origin: <https://github.com/delta-io/delta/blob/master/PROTOCOL.md>, cited as "protocol".
 
 pub mod applications;
+pub mod bucket;
 pub mod checkpoint;
 pub mod columns;
 pub mod data_file;

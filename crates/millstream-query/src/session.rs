@@ -29,6 +29,7 @@ use crate::cluster::settings::{RemoteStages, cluster_config, option_key, with_re
 use crate::error::QueryError;
 use crate::state::{Limits, session_state};
 use crate::statements::Statements;
+use crate::tables::buckets::may_be_told;
 use crate::tables::lake_table::LakeTable;
 use crate::tables::{Catalog, Names};
 
@@ -165,6 +166,9 @@ impl QuerySession {
         for (registered_as, table) in &tables {
             let scans = scans_in(&logical, registered_as).map_err(from_datafusion)?;
             table.expect_scans(scans.len());
+            if may_be_told(&logical).map_err(from_datafusion)? {
+                table.tell_buckets();
+            }
         }
         let plan = state.query_planner().create_physical_plan(&logical, &state).await;
         let plan = plan.map_err(from_datafusion)?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
+use millstream_lake::bucket::{BUCKETS_MAX, ClusterBy, can_hash, can_name};
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
 use millstream_lake::file_writer::{FileCompression, FileSettings};
 use millstream_lake::store::CREDENTIALS;
@@ -16,6 +17,8 @@ use crate::duration;
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 const PATH_HELP: &str = "LOCATION '/lake/table', or OPTIONS ('path' = 's3://bucket/table')";
 const TARGET_FILE_BYTES: u64 = 128 << 20;
+/// Of a table that is clustered by a column: each is a file a commit.
+const BUCKETS: u32 = 8;
 
 /// How a table is written.
 #[derive(Clone, Debug)]
@@ -52,6 +55,7 @@ impl WriteOptions {
             files: FileSettings {
                 target_bytes: options.parse_bytes("targetFileSize")?.unwrap_or(TARGET_FILE_BYTES),
                 compression: compression(options)?,
+                cluster_by: cluster_by(options)?,
             },
             checkpoints: checkpoints(options)?,
             merge_schema: options.parse_bool("mergeSchema")?.unwrap_or(false),
@@ -74,6 +78,7 @@ impl WriteOptions {
                 return Err(OptionError::of("partitionBy", problem, None));
             }
         }
+        self.check_cluster_by(schema)?;
         if self.partition_by.len() == schema.fields().len() {
             let problem = "a table needs a column that it is not partitioned by";
             return Err(OptionError::of("partitionBy", problem, None));
@@ -89,6 +94,55 @@ impl WriteOptions {
                 Some(format!("write CAST({} AS ...) in the SELECT", field.name())),
             )),
         }
+    }
+}
+
+impl WriteOptions {
+    fn check_cluster_by(&self, schema: &SchemaRef) -> Result<(), OptionError> {
+        let Some(ClusterBy { column, .. }) = &self.files.cluster_by else { return Ok(()) };
+        let refused = |problem| Err(OptionError::of("clusterBy", problem, None));
+        let is_it = |name: &str| name.eq_ignore_ascii_case(column);
+        let Some(field) = schema.fields().iter().find(|field| is_it(field.name())) else {
+            return refused(format!("the query has no column {column} to cluster by"));
+        };
+        if !can_hash(field.data_type()) {
+            return refused(format!(
+                "{column} is {}; rows can be clustered by whole numbers, texts, dates, times, \
+                 BOOLEAN and BINARY",
+                field.data_type()
+            ));
+        }
+        if !can_name(field.name()) {
+            return refused(format!(
+                "{column} is to be in names of files, and has characters other than letters, \
+                 digits and _"
+            ));
+        }
+        if self.partition_by.iter().any(|name| is_it(name)) {
+            return refused(format!("the table is partitioned by {column} already"));
+        }
+        Ok(())
+    }
+}
+
+/// What rows are clustered by.
+fn cluster_by(options: &Options) -> Result<Option<ClusterBy>, OptionError> {
+    let wanted = "a number from 1 to 1024";
+    let buckets = match options.parse("buckets", wanted)? {
+        Some(buckets) if (1..=BUCKETS_MAX).contains(&buckets) => Some(buckets),
+        Some(other) => return Err(OptionError::invalid("buckets", &other.to_string(), wanted)),
+        None => None,
+    };
+    match (options.get("clusterBy"), buckets) {
+        (Some(column), buckets) => {
+            let column = column.trim().to_owned();
+            Ok(Some(ClusterBy { column, buckets: buckets.unwrap_or(BUCKETS) }))
+        }
+        (None, Some(_)) => {
+            let help = Some("add 'clusterBy' = 'COLUMN', or leave 'buckets' out".to_owned());
+            Err(OptionError::of("buckets", "'buckets' is given without 'clusterBy'", help))
+        }
+        (None, None) => Ok(None),
     }
 }
 
@@ -231,6 +285,16 @@ pub(super) const KNOWN: &[OptionSpec] = &[
         name: "partitionBy",
         side: Side::Sink,
         about: "partition columns of a new table; PARTITIONED BY is the same",
+    },
+    OptionSpec {
+        name: "clusterBy",
+        side: Side::Sink,
+        about: "a column: the rows of each of its values are in files of one bucket",
+    },
+    OptionSpec {
+        name: "buckets",
+        side: Side::Sink,
+        about: "how many buckets 'clusterBy' makes, each a file a commit (default 8)",
     },
     OptionSpec {
         name: "commitInterval",

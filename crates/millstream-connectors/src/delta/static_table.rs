@@ -11,9 +11,10 @@ use millstream_engine::api::connector::{FlowContext, Table};
 use millstream_engine::api::filter::{Comparison, Filter, Literal};
 use millstream_engine::api::options::OptionError;
 use millstream_engine::api::snapshot::{
-    DataFile, DataFiles, RowStream, Snapshot, SnapshotPart, read_on_a_thread,
+    DataFile, DataFiles, FileBucket, RowStream, Snapshot, SnapshotPart, read_on_a_thread,
 };
 use millstream_engine::api::source::{Failure, StaticTable};
+use millstream_lake::bucket::Bucket;
 use millstream_lake::error::TableError;
 use millstream_lake::read::{self, PlainFile, Predicate, TableReader, Value};
 use millstream_lake::store::TableStore;
@@ -174,8 +175,9 @@ impl Snapshot for Version {
 }
 
 fn data_file(file: PlainFile) -> DataFile {
-    let PlainFile { url, bytes, modified_ms, rows, partition_values } = file;
-    DataFile { url, bytes, modified_ms, rows, partition_values }
+    let PlainFile { url, bytes, modified_ms, rows, partition_values, bucket } = file;
+    let bucket = bucket.map(|Bucket { number, of, column }| FileBucket { number, of, column });
+    DataFile { url, bytes, modified_ms, rows, partition_values, bucket }
 }
 
 /// The data files that may have rows for which a predicate holds. They are one part: their reader

@@ -129,6 +129,7 @@ fn plain_parquet(reader: &FileReader, files: &[FileStatus]) -> Result<Option<Dat
             modified_ms: file.modified_ms,
             rows: Some(plain.rows),
             partition_values: Vec::new(),
+            bucket: None,
         });
     }
     Ok(Some(found))

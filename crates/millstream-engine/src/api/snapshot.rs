@@ -72,6 +72,22 @@ pub struct DataFile {
     pub rows: Option<u64>,
     /// By partition column its value, in the text that the table's log has; `None` for NULL.
     pub partition_values: Vec<Option<String>>,
+    /// The bucket that all its rows are in, if its writer has put them in buckets.
+    pub bucket: Option<FileBucket>,
+}
+
+/// One of the buckets that a table's rows are divided among by a hash of a column. The hash is the
+/// same in all files, and the number is its remainder: of files with the same number of buckets,
+/// only those of one bucket have a value of the column in common. Where N divides the numbers of
+/// buckets of two files, that holds for the remainders of their bucket's numbers by N.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileBucket {
+    /// From 0.
+    pub number: u32,
+    /// How many buckets there are.
+    pub of: u32,
+    /// The column.
+    pub column: String,
 }
 
 /// A part of a table, which can be read any number of times.

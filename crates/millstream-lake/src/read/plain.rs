@@ -4,6 +4,7 @@ use delta_kernel::scan::state::ScanFile;
 use delta_kernel::table_features::{ColumnMappingMode, TableFeature};
 
 use super::{Predicate, TableReader, files};
+use crate::bucket::Bucket;
 use crate::error::TableError;
 
 /// A data file of which every row is a row of the table, under the table's own column names.
@@ -19,6 +20,8 @@ pub struct PlainFile {
     pub rows: Option<u64>,
     /// By partition column, in the table's order, its value as the log has it; `None` for NULL.
     pub partition_values: Vec<Option<String>>,
+    /// Its bucket, where a writer that clusters rows has written it.
+    pub bucket: Option<Bucket>,
 }
 
 impl TableReader {
@@ -69,6 +72,7 @@ impl TableReader {
             modified_ms: file.modification_time,
             rows: file.stats.as_ref().map(|stats| stats.num_records),
             partition_values: partitions.iter().map(value).collect(),
+            bucket: Bucket::of_path(&file.path),
         })
     }
 }

@@ -8,7 +8,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
@@ -23,8 +23,9 @@ use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, Pa
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use millstream_engine::api::filter::Filter;
 use millstream_engine::api::snapshot::{DataFile, DataFiles, Snapshot};
 use millstream_engine::api::source::{Failure, StaticTable};
@@ -35,6 +36,8 @@ use object_store::path::Path;
 use tokio::sync::OnceCell;
 use url::Url;
 
+use super::buckets;
+
 /// A table as it was when the query began.
 pub struct LakeTable {
     name: String,
@@ -43,6 +46,8 @@ pub struct LakeTable {
     snapshot: Arc<dyn Snapshot>,
     /// How many scans of it the query has.
     scans: AtomicUsize,
+    /// A scan may tell that its partitions are those of the table's buckets.
+    tells_buckets: AtomicBool,
     /// Reads the snapshot where others cannot, for all scans of the query.
     scanned: OnceCell<Arc<ScannedTable>>,
 }
@@ -59,13 +64,20 @@ impl LakeTable {
     ) -> Result<Self, Failure> {
         let (name, snapshot) = (name.to_owned(), table.snapshot().await?);
         let (scans, scanned) = (AtomicUsize::new(1), OnceCell::new());
-        Ok(Self { name, schema, table, snapshot, scans, scanned })
+        let tells_buckets = AtomicBool::new(false);
+        Ok(Self { name, schema, table, snapshot, scans, tells_buckets, scanned })
     }
 
     /// Says how many scans of it the query has, before the first is planned: rows that can be read
     /// once only are held in memory for several.
     pub fn expect_scans(&self, scans: usize) {
         self.scans.store(scans, Ordering::Relaxed);
+    }
+
+    /// Has scans that are planned from now on tell what buckets their rows are in, so that rows
+    /// need not be shuffled to be grouped. Only for plans that [`buckets::may_be_told`] allows.
+    pub fn tell_buckets(&self) {
+        self.tells_buckets.store(true, Ordering::Relaxed);
     }
 
     /// The files of a scan by DataFusion itself, where that gives the table's rows: the table has
@@ -109,7 +121,18 @@ impl LakeTable {
         let store = store_of(&first.url)?;
         let files = found.files.iter().map(|file| columns.file(file));
         let files = files.collect::<Result<Vec<_>>>()?;
-        let groups = FileGroup::new(files).split_files(state.config().target_partitions());
+        let partitions = state.config().target_partitions();
+        let buckets = match self.tells_buckets.load(Ordering::Relaxed) {
+            true => buckets::grouped(&found.files, &files, partitions),
+            false => None,
+        };
+        let (groups, partitioning) = match buckets {
+            Some((column, groups)) => {
+                let partitioning = columns.partitioned_by(&column, groups.len());
+                (groups, Some(partitioning?))
+            }
+            None => (FileGroup::new(files).split_files(partitions), None),
+        };
         let options = state.table_options().parquet.clone();
         let source = ParquetSource::new(columns.schema.clone()).with_table_parquet_options(options);
         let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
@@ -122,6 +145,7 @@ impl LakeTable {
             .with_projection_indices(Some(projected))?
             .with_statistics(columns.statistics(found))
             .with_limit(limit)
+            .with_output_partitioning(partitioning)
             .build();
         Ok(DataSourceExec::from_data_source(config))
     }
@@ -186,6 +210,12 @@ impl Columns {
             partitioned = partitioned.with_statistics(Arc::new(statistics));
         }
         Ok(partitioned)
+    }
+
+    /// That all rows with one value of a column are in one of `count` partitions.
+    fn partitioned_by(&self, column: &str, count: usize) -> Result<Partitioning> {
+        let column = Column::new_with_schema(column, self.schema.table_schema())?;
+        Ok(Partitioning::Hash(vec![Arc::new(column)], count))
     }
 
     /// What is known of all rows of the files.

@@ -1,5 +1,6 @@
 //! The tables of a query: those that are declared, and those that are named by their path.
 
+pub mod buckets;
 pub mod lake_table;
 
 use std::collections::BTreeMap;

@@ -27,6 +27,9 @@ pub const QUERIES: &[&str] = &[
      GROUP BY user_id ORDER BY n DESC, user_id LIMIT 20",
     "SELECT a.country, count(*) AS n FROM parquet.`events` a JOIN parquet.`events` b \
      ON a.id = b.id + 1 WHERE b.amount < 50 GROUP BY a.country ORDER BY a.country",
+    "SELECT user_id, window_funnel(5000, id, amount < 30, amount < 60, amount < 90) AS reached, \
+     aggregate(filter(array_sort(collect_list(id)), (x, i) -> i % 2 = 0), 0L, (sum, x) -> sum + x) \
+     AS every_second FROM parquet.`events` GROUP BY user_id ORDER BY user_id",
 ];
 
 /// A cluster in this process.
@@ -291,7 +294,8 @@ async fn harmed(way: Way, faults: u64) -> Cluster {
     }
     let mut queries = 0;
     while cluster.faults() < faults {
-        let (text, expected) = (QUERIES[queries % 3], &expected[queries % 3]);
+        let (text, expected) =
+            (QUERIES[queries % QUERIES.len()], &expected[queries % QUERIES.len()]);
         let given = cluster.answer(lake.path(), "scan, group by", 1, text).await;
         assert_eq!(given, *expected, "query {queries}: {text}");
         queries += 1;

@@ -1,5 +1,5 @@
-//! Aggregates over the events of a group in the order of their times: funnels, sequences, retention,
-//! sessions and touches of a user.
+//! Aggregates over the events of a group in the order of their times: funnels, sequences,
+//! retention, sessions and touches of a user.
 //!
 //! Rows arrive in any order and in parts, so an accumulator keeps what it needs of each row, and
 //! puts it into order when the result is asked for. The order depends on the rows alone: where
