@@ -56,6 +56,7 @@ mod power_cuts;
 mod queries;
 mod refused_rows;
 mod renamed;
+mod runners;
 mod secrets;
 mod several_sinks;
 mod spark_answers;

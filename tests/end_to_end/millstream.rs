@@ -122,6 +122,16 @@ impl Running {
         Some(kilobytes.expect("a number") << 10)
     }
 
+    /// The process's number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How many files and connections it has open.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).map_or(0, Iterator::count)
+    }
+
     /// How many threads it has.
     pub fn threads(&self) -> usize {
         let tasks = format!("/proc/{}/task", self.child.id());

@@ -12,9 +12,9 @@ use crate::millstream::{Finished, Pipeline, Running, table};
 use crate::{cache, oracle, program, wait};
 
 /// A query in a build that is not optimised, on a machine that does other things.
-const QUERY_LIMIT: Duration = Duration::from_secs(120);
+pub const QUERY_LIMIT: Duration = Duration::from_secs(120);
 
-fn query(pipeline: &Pipeline, arguments: &[&str]) -> Finished {
+pub fn query(pipeline: &Pipeline, arguments: &[&str]) -> Finished {
     let mut command = pipeline.bare_command(&[&["query"], arguments].concat());
     command.env("MILLSTREAM_TOKEN", "secret");
     pipeline.spawn(command).wait(QUERY_LIMIT)
@@ -126,7 +126,7 @@ struct Cluster<'a> {
 }
 
 /// Starts a part, and gives the address that it says it listens at.
-fn part(pipeline: &Pipeline, arguments: &[&str]) -> (Running, String) {
+pub fn part(pipeline: &Pipeline, arguments: &[&str]) -> (Running, String) {
     let mut command = pipeline.bare_command(arguments);
     command.env("MILLSTREAM_TOKEN", "secret");
     let running = pipeline.spawn(command);
@@ -172,7 +172,7 @@ impl<'a> Cluster<'a> {
 }
 
 /// A directory with TPC-H's tables at a small scale.
-fn tpch() -> Pipeline {
+pub fn tpch() -> Pipeline {
     let pipeline = Pipeline::new("");
     let mut generate = Command::new(oracle::installed().join("bin/tpchgen-cli"));
     generate.args(["parquet", "-s", "0.01", "-o"]).arg(pipeline.path("tpch"));
@@ -181,7 +181,7 @@ fn tpch() -> Pipeline {
 }
 
 /// All 22 queries beside DuckDB.
-fn compare(data: &Path, flags: &[&str]) {
+pub fn compare(data: &Path, flags: &[&str]) {
     let mut compare = Command::new(oracle::installed().join("bin/python"));
     compare.arg("-B").arg(cache::repository().join("tests/tpch/compare.py"));
     compare.env("MILLSTREAM_TOKEN", "secret");

@@ -23,6 +23,7 @@ pub mod error;
 mod http;
 pub mod lambda;
 mod leases;
+mod listen;
 pub mod node;
 pub mod output;
 mod placement;

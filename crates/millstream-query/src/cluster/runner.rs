@@ -38,6 +38,7 @@ use tonic::transport::Endpoint;
 use super::answer::{WorkDirectory, Written};
 use super::codec::PlanCodec;
 use super::error::ClusterError;
+use super::listen::Few;
 use super::push::{STALL_PATIENCE, push};
 use super::security::Security;
 use super::settings::cluster_config;
@@ -48,6 +49,10 @@ use crate::state::{Limits, session_state};
 
 /// The largest request that is taken, nearly all of which is the task's plan.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
+
+/// Connections at one time besides those of tasks: requests that are refused or that ask for its
+/// health.
+const REFUSED_AT_ONCE: usize = 8;
 
 /// How a runner is set up.
 #[derive(Clone, Debug)]
@@ -255,14 +260,15 @@ pub async fn serve(listener: TcpListener, runner: Arc<Runner>) -> Result<(), Clu
     let (env, security) = (runner.env.clone(), runner.settings.security.clone());
     security.check_listens(address)?;
     let address = address.to_string();
+    let at_once = runner.settings.tasks + REFUSED_AT_ONCE;
     let routes = Router::new()
         .route("/task", post(run_task))
         .route("/health", get(|| async { "ok" }))
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
         .with_state(runner);
     let served = match security.tls() {
-        Some(tls) => axum::serve(tls.listener(&env, listener)?, routes).await,
-        None => axum::serve(listener, routes).await,
+        Some(tls) => axum::serve(Few::new(tls.listener(&env, listener)?, at_once), routes).await,
+        None => axum::serve(Few::new(listener, at_once), routes).await,
     };
     served.map_err(|error| ClusterError::Listen { address, error })
 }
