@@ -1,9 +1,15 @@
-//! `+`, `-`, `*`, `/` and `%` of decimals, and their `try_` forms: exact in 256 bits, then rounded
-//! half up to the digits of the result's type. What does not fit it is an error, as in Spark.
+//! `+`, `-`, `*`, `/` and `%` of decimals, and their `try_` forms: exact, then rounded half up to
+//! the digits of the result's type. What does not fit it is an error, as in Spark.
+//!
+//! Nearly all values are computed in 128 bits ([`Narrow`]), and those that need more in 256, which
+//! is an order of magnitude slower.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanBufferBuilder, Decimal128Array, new_null_array,
+};
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Decimal128Type, i256};
 use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -13,6 +19,7 @@ use datafusion::logical_expr::{
 
 use super::super::define::{Arguments, call};
 use super::casts::cast_decimal;
+use super::narrow::Narrow;
 use super::types::{Digits, Operation, digits_of, of_operation, type_of};
 use super::unscaled::{fits, power_of_ten, rescaled, written};
 
@@ -103,48 +110,77 @@ impl Side {
         Ok(Self { values: values.as_primitive::<Decimal128Type>().clone(), constant })
     }
 
-    fn get(&self, row: usize) -> Option<i128> {
-        let row = if self.constant { 0 } else { row };
-        self.values.is_valid(row).then(|| self.values.value(row))
+    fn get(&self, row: usize) -> i128 {
+        self.values.value(if self.constant { 0 } else { row })
+    }
+
+    /// Which of so many rows have a value.
+    fn nulls(&self, rows: usize) -> Option<NullBuffer> {
+        match self.constant {
+            false => self.values.nulls().cloned(),
+            true => self.values.is_null(0).then(|| NullBuffer::new_null(rows)),
+        }
     }
 }
 
 impl DecimalOperation {
     fn rows(&self, args: &Arguments) -> Result<ArrayRef> {
         let digits = both_digits(&[args.data_type(0).clone(), args.data_type(1).clone()])?;
-        let scales = digits.map(|(_, scale)| scale);
         let (left, right) = (Side::of(args, 0, digits[0])?, Side::of(args, 1, digits[1])?);
         let DataType::Decimal128(precision, scale) = args.returns else {
             return internal_err!("an operation on decimals gives a decimal");
         };
-        let value = |row: usize| -> Result<Option<i128>> {
-            let (Some(left), Some(right)) = (left.get(row), right.get(row)) else {
-                return Ok(None);
+        let scales = digits.map(|(_, scale)| scale);
+        let narrow = Narrow::new(self.operation, scales, (precision, scale));
+        let given =
+            NullBuffer::union(left.nulls(args.rows).as_ref(), right.nulls(args.rows).as_ref());
+        let mut values = Vec::with_capacity(args.rows);
+        // Rows whose result is null although both operands have a value.
+        let mut failed = Vec::new();
+        for row in 0..args.rows {
+            if given.as_ref().is_some_and(|given| given.is_null(row)) {
+                values.push(0);
+                continue;
+            }
+            let operands = [left.get(row), right.get(row)];
+            let value = match narrow.as_ref().and_then(|narrow| narrow.computed(operands)) {
+                Some(value) => Some(value),
+                None => self.wide(operands, scales, (precision, scale))?,
             };
-            let divides = !matches!(
-                self.operation,
-                Operation::Add | Operation::Subtract | Operation::Multiply
-            );
-            if divides && right == 0 {
-                return self.failed(|| "division by zero".to_owned());
+            if value.is_none() {
+                failed.push(row);
             }
-            // Spark computes exactly and checks the result afterwards, so an intermediate that does
-            // not fit the type is no error.
-            match computed(self.operation, [left, right], scales, (precision, scale)) {
-                Some(value) => Ok(Some(value)),
-                None => self.failed(|| {
-                    let [left, right] = [(left, scales[0]), (right, scales[1])]
-                        .map(|(unscaled, scale)| written(unscaled, scale));
-                    let sign = self.operation.sign();
-                    format!(
-                        "{left} {sign} {right} does not fit DECIMAL({precision},{scale}) \
-                         (NUMERIC_VALUE_OUT_OF_RANGE)"
-                    )
-                }),
-            }
-        };
-        let values = (0..args.rows).map(value).collect::<Result<Decimal128Array>>()?;
+            values.push(value.unwrap_or_default());
+        }
+        let nulls = without(given, &failed, args.rows);
+        let values = Decimal128Array::new(values.into(), nulls);
         Ok(Arc::new(values.with_precision_and_scale(precision, scale)?))
+    }
+
+    /// The result in 256 bits; an error, or null, where there is none.
+    fn wide(
+        &self,
+        [left, right]: [i128; 2],
+        scales: [i8; 2],
+        (precision, scale): Digits,
+    ) -> Result<Option<i128>> {
+        if self.operation.divides() && right == 0 {
+            return self.failed(|| "division by zero".to_owned());
+        }
+        // Spark computes exactly and checks the result afterwards, so an intermediate that does
+        // not fit the type is no error.
+        match computed(self.operation, [left, right], scales, (precision, scale)) {
+            Some(value) => Ok(Some(value)),
+            None => self.failed(|| {
+                let [left, right] = [(left, scales[0]), (right, scales[1])]
+                    .map(|(unscaled, scale)| written(unscaled, scale));
+                let sign = self.operation.sign();
+                format!(
+                    "{left} {sign} {right} does not fit DECIMAL({precision},{scale}) \
+                     (NUMERIC_VALUE_OUT_OF_RANGE)"
+                )
+            }),
+        }
     }
 
     fn failed(&self, message: impl FnOnce() -> String) -> Result<Option<i128>> {
@@ -154,6 +190,17 @@ impl DecimalOperation {
             Ok(None)
         }
     }
+}
+
+/// `given` with some rows more that are null.
+fn without(given: Option<NullBuffer>, failed: &[usize], rows: usize) -> Option<NullBuffer> {
+    if failed.is_empty() {
+        return given;
+    }
+    let mut valid = BooleanBufferBuilder::new(rows);
+    valid.append_n(rows, true);
+    failed.iter().for_each(|row| valid.set_bit(*row, false));
+    NullBuffer::union(given.as_ref(), Some(&NullBuffer::new(valid.finish())))
 }
 
 /// The unscaled result; `None` where it does not fit. The caller has excluded division by zero.
@@ -233,6 +280,7 @@ fn quotient(left: i128, right: i128, shift: i32) -> Option<i256> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::narrow::Target;
     use super::*;
 
     /// Checks are against a slow way: long division, digit by digit.
@@ -248,6 +296,63 @@ mod tests {
             text.push(char::from(b'0' + digit));
         }
         text
+    }
+
+    /// Numbers of all lengths up to a precision, and those at the edges.
+    fn unscaled(precision: u8, draws: &mut impl FnMut() -> u64) -> i128 {
+        let most = 10_i128.pow(u32::from(precision)) - 1;
+        let digits = (draws() % u64::from(precision) + 1) as u32;
+        let drawn = (i128::from(draws()) << 64 | i128::from(draws())) % 10_i128.pow(digits);
+        match draws() % 8 {
+            0 => most,
+            1 => -most,
+            2 => 10_i128.pow(digits - 1),
+            3 => 5 * 10_i128.pow(digits - 1) % (most + 1),
+            4 => [0, 1, -1][(draws() % 3) as usize],
+            _ => drawn,
+        }
+    }
+
+    #[test]
+    fn what_128_bits_hold_is_what_256_bits_give() {
+        let mut state = 7_u64;
+        let mut draws = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let mixed = (state >> 33 ^ state).wrapping_mul(0xff51_afd7_ed55_8ccd);
+            mixed ^ mixed >> 29
+        };
+        let operations = [
+            Operation::Add,
+            Operation::Subtract,
+            Operation::Multiply,
+            Operation::Divide,
+            Operation::Remainder,
+            Operation::PositiveRemainder,
+        ];
+        let mut found = 0;
+        for round in 0..200_000 {
+            let operation = operations[round % operations.len()];
+            let digits: [Digits; 2] = std::array::from_fn(|_| {
+                let precision = (draws() % 38 + 1) as u8;
+                (precision, (draws() % (u64::from(precision) + 1)) as i8)
+            });
+            let scales = digits.map(|(_, scale)| scale);
+            let operands = digits.map(|(precision, _)| unscaled(precision, &mut draws));
+            let cast = Target::new(scales[0].into(), digits[1]);
+            if let Some(value) = cast.and_then(|cast| cast.rounded(operands[0])) {
+                let wide = rescaled(i256::from_i128(operands[0]), scales[0], digits[1]);
+                assert_eq!(Some(value), wide, "{} from {digits:?}", operands[0]);
+            }
+            let result = of_operation(operation, digits[0], digits[1]);
+            let narrow = Narrow::new(operation, scales, result);
+            let Some(value) = narrow.and_then(|narrow| narrow.computed(operands)) else {
+                continue;
+            };
+            found += 1;
+            let expected = computed(operation, operands, scales, result);
+            assert_eq!(Some(value), expected, "{operation:?} {operands:?} {digits:?} {result:?}");
+        }
+        assert!(found > 80_000, "only {found} results were found in 128 bits");
     }
 
     #[test]

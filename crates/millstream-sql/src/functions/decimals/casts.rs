@@ -10,6 +10,7 @@ use arrow::datatypes::{
 };
 use datafusion::common::{Result, exec_err, internal_err};
 
+use super::narrow::Target;
 use super::types::{Digits, digits_of, type_of};
 use super::unscaled::{rescaled, written};
 use crate::json::parse_decimal;
@@ -92,8 +93,12 @@ fn rounded(values: &ArrayRef, digits: Digits, strict: bool) -> Result<ArrayRef> 
         DataType::Decimal128(..) => Arc::clone(values),
         _ => arrow_cast(values, &DataType::Decimal128(38, 0))?,
     };
+    let target = Target::new(i32::from(from), digits);
     let cast = |value: Option<i128>| {
         let Some(value) = value else { return Ok(None) };
+        if let Some(cast) = target.as_ref().and_then(|target| target.rounded(value)) {
+            return Ok(Some(cast));
+        }
         match rescaled(i256::from_i128(value), from, digits) {
             None => out_of_range(&written(value, from), &type_of(digits), strict),
             unscaled => Ok(unscaled),

@@ -6,6 +6,7 @@
 
 mod arithmetic;
 mod casts;
+mod narrow;
 mod rounding;
 mod types;
 mod unscaled;

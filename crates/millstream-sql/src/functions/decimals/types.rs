@@ -17,6 +17,11 @@ pub(in crate::functions) enum Operation {
 }
 
 impl Operation {
+    /// Whether a right side of zero has no result.
+    pub(super) fn divides(self) -> bool {
+        !matches!(self, Self::Add | Self::Subtract | Self::Multiply)
+    }
+
     /// The operation of a function of decimals, and whether it fails on overflow instead of giving
     /// NULL.
     pub(in crate::functions) fn of_function(name: &str) -> Option<(Self, bool)> {
