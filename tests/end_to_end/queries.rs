@@ -183,7 +183,7 @@ pub fn tpch() -> Pipeline {
 /// All 22 queries beside DuckDB.
 pub fn compare(data: &Path, flags: &[&str]) {
     let mut compare = Command::new(oracle::installed().join("bin/python"));
-    compare.arg("-B").arg(cache::repository().join("tests/tpch/compare.py"));
+    compare.arg("-B").arg(cache::repository().join("tests/olap/compare.py"));
     compare.env("MILLSTREAM_TOKEN", "secret");
     compare.arg(env!("CARGO_BIN_EXE_millstream")).arg(data).args(["--runs", "1"]).args(flags);
     program::run("comparing answers with DuckDB's", compare, "").unwrap();

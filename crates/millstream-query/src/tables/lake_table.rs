@@ -14,8 +14,7 @@ use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
 use chrono::DateTime;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::stats::Precision;
-use datafusion::common::{DataFusionError, Result, ScalarValue, Statistics};
+use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::object_store::ObjectStoreUrl;
 use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
@@ -36,7 +35,7 @@ use object_store::path::Path;
 use tokio::sync::OnceCell;
 use url::Url;
 
-use super::buckets;
+use super::{buckets, statistics};
 
 /// A table as it was when the query began.
 pub struct LakeTable {
@@ -105,7 +104,7 @@ impl LakeTable {
     }
 
     /// A scan by DataFusion itself.
-    fn scan_files(
+    async fn scan_files(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
@@ -121,6 +120,10 @@ impl LakeTable {
         let store = store_of(&first.url)?;
         let files = found.files.iter().map(|file| columns.file(file));
         let files = files.collect::<Result<Vec<_>>>()?;
+        let object_store = state.runtime_env().object_store(&store)?;
+        let in_files = columns.schema.file_schema();
+        let files = statistics::add_footers(files, in_files, state, &object_store).await;
+        let known = statistics::of_all(&files, columns.schema.table_schema())?;
         let partitions = state.config().target_partitions();
         let buckets = match self.tells_buckets.load(Ordering::Relaxed) {
             true => buckets::grouped(&found.files, &files, partitions),
@@ -136,14 +139,13 @@ impl LakeTable {
         let options = state.table_options().parquet.clone();
         let source = ParquetSource::new(columns.schema.clone()).with_table_parquet_options(options);
         let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
-        let reader = state.runtime_env().object_store(&store)?;
-        let reader = Arc::new(CachedParquetFileReaderFactory::new(reader, cache));
+        let reader = Arc::new(CachedParquetFileReaderFactory::new(object_store, cache));
         let source = Arc::new(source.with_parquet_file_reader_factory(reader));
         let projected = wanted.iter().map(|column| columns.places[*column]).collect();
         let config = FileScanConfigBuilder::new(store, source)
             .with_file_groups(groups)
             .with_projection_indices(Some(projected))?
-            .with_statistics(columns.statistics(found))
+            .with_statistics(known)
             .with_limit(limit)
             .with_output_partitioning(partitioning)
             .build();
@@ -203,32 +205,16 @@ impl Columns {
         });
         let mut partitioned = PartitionedFile::new_from_meta(meta);
         partitioned.partition_values = values.collect::<Result<_>>()?;
-        if let Some(rows) = file.rows {
-            let fields = self.schema.file_schema();
-            let statistics = Statistics::new_unknown(fields)
-                .with_num_rows(Precision::Exact(usize::try_from(rows).unwrap_or(usize::MAX)));
-            partitioned = partitioned.with_statistics(Arc::new(statistics));
-        }
-        Ok(partitioned)
+        Ok(match file.rows {
+            Some(rows) => statistics::with_rows(partitioned, rows, self.schema.file_schema()),
+            None => partitioned,
+        })
     }
 
     /// That all rows with one value of a column are in one of `count` partitions.
     fn partitioned_by(&self, column: &str, count: usize) -> Result<Partitioning> {
         let column = Column::new_with_schema(column, self.schema.table_schema())?;
         Ok(Partitioning::Hash(vec![Arc::new(column)], count))
-    }
-
-    /// What is known of all rows of the files.
-    fn statistics(&self, found: &DataFiles) -> Statistics {
-        let bytes: u64 = found.files.iter().map(|file| file.bytes).sum();
-        let rows: Option<u64> = found.files.iter().map(|file| file.rows).sum();
-        let statistics = Statistics::new_unknown(self.schema.table_schema());
-        let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-        let statistics = statistics.with_total_byte_size(Precision::Inexact(count(bytes)));
-        match rows {
-            Some(rows) => statistics.with_num_rows(Precision::Exact(count(rows))),
-            None => statistics,
-        }
     }
 }
 
@@ -275,7 +261,7 @@ impl TableProvider for LakeTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let known: Vec<Filter> = filters.iter().filter_map(Filter::of).collect();
         match self.files(&known).await.map_err(into_datafusion)? {
-            Some(found) => self.scan_files(state, projection, &found, limit),
+            Some(found) => self.scan_files(state, projection, &found, limit).await,
             None => {
                 let scanned = self.scanned().await.map_err(into_datafusion)?;
                 scanned.scan(state, projection, filters, limit).await

@@ -2,6 +2,7 @@
 
 pub mod buckets;
 pub mod lake_table;
+mod statistics;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
