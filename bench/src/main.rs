@@ -17,6 +17,7 @@
 //! - [`windowed`] counts or gathers its messages by key and window, into a Delta table; likewise.
 //! - [`nexmark`] runs the queries of a suite that others publish figures of.
 //! - [`sinks`] writes a small stream into each sink for a long time, and tells what grows.
+//! - [`olap`] asks a cluster about events in an object store, with runners and without.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`plot`] draws their lines as SVG.
 //!
@@ -39,6 +40,7 @@ mod meter;
 mod nexmark;
 mod offset_management;
 mod offsets;
+mod olap;
 mod payload;
 mod peers;
 mod plot;
@@ -98,6 +100,8 @@ enum Name {
     Nexmark(nexmark::Flags),
     /// Files, bytes, descriptors and memory of a small stream into each sink, minute by minute
     Sinks(sinks::Flags),
+    /// Queries over an object store, on a node alone and with runners
+    Olap(olap::Flags),
     /// Latency from topic to topic beside Spark, Flink and bare relays
     Peers(peers::Flags),
     /// Draw result lines as an SVG chart
@@ -166,6 +170,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::Windowed(flags) => windowed::run(env, &flags),
         Name::Nexmark(flags) => nexmark::run(env, &flags),
         Name::Sinks(flags) => sinks::run(env, &flags),
+        Name::Olap(flags) => olap::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
         Name::InProcess(flags) => in_process::child::run(env, &flags).map(|()| true),

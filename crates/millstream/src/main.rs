@@ -10,6 +10,7 @@
 //!   it; [`announce`] and [`report`] have the words for what happens and how a flow ended;
 //! - [`supervise`] runs flows side by side, and starts those again that [`restart`] allows.
 
+mod allocator;
 mod announce;
 mod app;
 mod bench;
@@ -92,6 +93,9 @@ fn start() -> ExitCode {
 }
 
 async fn dispatch(command: Command, app: &App) -> ExitCode {
+    if matches!(command, Command::Query(_) | Command::Node(_)) {
+        allocator::keep_memory();
+    }
     match command {
         Command::Run(arguments) => run::run(arguments, app).await,
         Command::Query(arguments) => query::run(arguments, app).await,

@@ -13,7 +13,7 @@ use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use super::define::{Aggregate, Make, input};
-use super::grouped::{is_let_through, states_of_rows};
+use super::grouped::{states_of_rows, try_for_each};
 use super::moving::{MovingDoubles, MovingSum};
 use super::sum::{sum_type, summand};
 
@@ -187,12 +187,7 @@ impl GroupsAccumulator for Averages {
         self.sums.resize(count, 0);
         self.counts.resize(count, 0);
         let values = values[0].as_primitive::<Decimal128Type>();
-        for (row, group) in groups.iter().enumerate() {
-            if values.is_valid(row) && is_let_through(filter, row) {
-                self.add(*group, values.value(row), 1)?;
-            }
-        }
-        Ok(())
+        try_for_each(values, groups, filter, |group, value| self.add(group, value, 1))
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::mem::size_of_val;
 
-use arrow::array::{Array, ArrayRef, BooleanArray};
-use arrow::datatypes::DataType;
+use arrow::array::{Array, ArrayRef, BooleanArray, PrimitiveArray};
+use arrow::datatypes::{ArrowPrimitiveType, DataType};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use parking_lot::Mutex;
@@ -12,6 +12,27 @@ use parking_lot::Mutex;
 /// True for a row that a call's FILTER lets through.
 pub(super) fn is_let_through(filter: Option<&BooleanArray>, row: usize) -> bool {
     filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
+}
+
+/// Does something with the group and the value of each row that has one and is let through.
+#[inline]
+pub(super) fn try_for_each<T: ArrowPrimitiveType>(
+    values: &PrimitiveArray<T>,
+    groups: &[usize],
+    filter: Option<&BooleanArray>,
+    mut work: impl FnMut(usize, T::Native) -> Result<()>,
+) -> Result<()> {
+    if values.null_count() == 0 && filter.is_none() {
+        // Most columns: a loop without questions is several times as fast.
+        let mut rows = groups.iter().zip(values.values());
+        return rows.try_for_each(|(group, value)| work(*group, *value));
+    }
+    for (row, group) in groups.iter().enumerate() {
+        if values.is_valid(row) && is_let_through(filter, row) {
+            work(*group, values.value(row))?;
+        }
+    }
+    Ok(())
 }
 
 /// The partial states of rows that are each a group of their own, from an accumulator without

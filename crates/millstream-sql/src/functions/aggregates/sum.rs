@@ -14,7 +14,7 @@ use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use super::define::{Aggregate, Make, counted, refused};
-use super::grouped::{is_let_through, states_of_rows};
+use super::grouped::{states_of_rows, try_for_each};
 use super::moving::{MovingDoubles, MovingSum};
 
 pub(super) const AGGREGATES: &[Aggregate] = &[
@@ -166,6 +166,7 @@ impl<T: ArrowPrimitiveType> Sums<T> {
         }
     }
 
+    #[inline]
     fn add(&mut self, group: usize, value: T::Native) -> Result<()> {
         self.seen[group] = true;
         match (added::<T>(self.sums[group], value, self.bound), self.overflow) {
@@ -186,12 +187,7 @@ impl<T: ArrowPrimitiveType> Sums<T> {
     ) -> Result<()> {
         self.make_room(count);
         let values = values.as_primitive::<T>();
-        for (row, group) in groups.iter().enumerate() {
-            if values.is_valid(row) && is_let_through(filter, row) {
-                self.add(*group, values.value(row))?;
-            }
-        }
-        Ok(())
+        try_for_each(values, groups, filter, |group, value| self.add(group, value))
     }
 
     fn take(&mut self, emit_to: EmitTo) -> (ArrayRef, Vec<bool>) {
