@@ -180,7 +180,18 @@ pub fn tpch() -> Pipeline {
     pipeline
 }
 
-/// All 22 queries beside DuckDB.
+/// A directory with a small table of hits.
+fn hits() -> Pipeline {
+    let pipeline = Pipeline::new("");
+    std::fs::create_dir(pipeline.path("hits")).expect("it is new");
+    let mut generate = Command::new(oracle::installed().join("bin/python"));
+    generate.arg("-B").arg(cache::repository().join("tests/olap/hits.py"));
+    generate.arg(pipeline.path("hits/hits.parquet")).args(["--rows", "40000"]);
+    program::run("writing the table of hits", generate, "").unwrap();
+    pipeline
+}
+
+/// All queries of a suite beside DuckDB.
 pub fn compare(data: &Path, flags: &[&str]) {
     let mut compare = Command::new(oracle::installed().join("bin/python"));
     compare.arg("-B").arg(cache::repository().join("tests/olap/compare.py"));
@@ -192,6 +203,20 @@ pub fn compare(data: &Path, flags: &[&str]) {
 #[test]
 fn tpch_has_the_answers_of_duckdb() {
     compare(&tpch().path("tpch"), &[]);
+}
+
+#[test]
+fn clickbench_has_the_answers_of_duckdb() {
+    compare(&hits().path("hits"), &["--suite", "hits"]);
+}
+
+#[test]
+fn clickbench_has_the_answers_of_duckdb_on_a_cluster_with_runners() {
+    let pipeline = hits();
+    let cluster = Cluster::start(&pipeline);
+    let first = "SET millstream.remote.stages = 'scan, group by';";
+    let flags = ["--suite", "hits", "--on", &cluster.coordinator.1, "--first", first];
+    compare(&pipeline.path("hits"), &flags);
 }
 
 #[test]

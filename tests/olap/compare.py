@@ -9,6 +9,7 @@ any answer differs.
 
 import argparse
 import csv
+import datetime
 import json
 import math
 import pathlib
@@ -90,6 +91,8 @@ def same(left, right):
         return left == ""
     if isinstance(right, (int, float)) or right.__class__.__name__ == "Decimal":
         return math.isclose(float(left), float(right), rel_tol=1e-9, abs_tol=1e-6)
+    if isinstance(right, datetime.datetime):
+        return datetime.datetime.fromisoformat(left) == right
     return left == str(right)
 
 

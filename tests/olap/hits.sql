@@ -65,7 +65,7 @@ SELECT UserID, SearchPhrase, count(*) AS c FROM hits GROUP BY UserID, SearchPhra
 
 -- q18
 SELECT count(*) AS n FROM (SELECT UserID, SearchPhrase, count(*) AS c FROM hits GROUP BY UserID,
-    SearchPhrase LIMIT 10) AS some;
+    SearchPhrase LIMIT 10) AS ten;
 
 -- q19
 SELECT UserID, extract(MINUTE FROM EventTime) AS m, SearchPhrase, count(*) AS c FROM hits GROUP BY
