@@ -182,6 +182,7 @@ const MODULES: &[(&str, &[&str])] = &[
     (
         "millstream",
         &[
+            "allocator",
             "client_error",
             "key_value",
             "hiding",
@@ -255,6 +256,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "offset_management",
             "peers",
             "sinks",
+            "olap",
             "delta",
             "map_only",
             "windowed",
