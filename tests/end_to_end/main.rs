@@ -54,6 +54,7 @@ mod old_kafka_checkpoints;
 mod on_error;
 mod power_cuts;
 mod queries;
+mod queries_in_buckets;
 mod refused_rows;
 mod renamed;
 mod runners;

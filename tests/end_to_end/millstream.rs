@@ -132,6 +132,15 @@ impl Running {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).map_or(0, Iterator::count)
     }
 
+    /// How long it has computed so far, in hundredths of a second.
+    pub fn cpu_ticks(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        let (_, rest) = stat.rsplit_once(')').expect("its name ends");
+        let mut times = rest.split_whitespace().skip(11).map(|ticks| ticks.parse::<u64>());
+        let mut next = || times.next().expect("it is there").expect("a number");
+        next() + next()
+    }
+
     /// How many threads it has.
     pub fn threads(&self) -> usize {
         let tasks = format!("/proc/{}/task", self.child.id());

@@ -12,22 +12,22 @@ use crate::millstream::{CRASH_AT, Finished, Pipeline, Running, table};
 use crate::{cache, kafka, oracle, process, wait};
 
 const BUCKET: &str = "lake";
-const TABLE: &str = "s3://lake/some dir/table";
+pub const TABLE: &str = "s3://lake/some dir/table";
 const ROWS_PER_FILE: u64 = 10;
 
 /// What says where a server is, and who asks.
-type Settings = [(&'static str, String); 5];
+pub type Settings = [(&'static str, String); 5];
 
 /// A server on loopback.
-struct Server {
+pub struct Server {
     child: Child,
     port: u16,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Server {
     /// One with an empty bucket, open to everybody.
-    fn open() -> Self {
+    pub fn open() -> Self {
         let server = Self::start(&[]);
         let answer = server.request("PUT", &format!("/{BUCKET}"));
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -45,7 +45,7 @@ impl Server {
         command.envs(settings.iter().copied()).current_dir(directory.path());
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         let child = process::spawn(command).expect("python can start");
-        let server = Self { child, port, _directory: directory };
+        let server = Self { child, port, directory: directory };
         let address = format!("127.0.0.1:{port}");
         wait::until_true("the S3 server to listen", wait::SOON, || {
             TcpStream::connect(&address).is_ok()
@@ -69,7 +69,7 @@ impl Server {
     }
 
     /// What says where the server is, and who asks.
-    fn settings(&self) -> Settings {
+    pub fn settings(&self) -> Settings {
         [
             ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.port)),
             ("AWS_ALLOW_HTTP", "true".to_owned()),
@@ -77,6 +77,14 @@ impl Server {
             ("AWS_ACCESS_KEY_ID", "somebody".to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
         ]
+    }
+
+    /// How often files whose names end so were read, in part or as a whole.
+    pub fn reads(&self, end: &str) -> usize {
+        let log = fs::read_to_string(self.directory.path().join("log")).expect("it has a log");
+        let is_read =
+            |line: &&str| line.contains("\"GET ") && line.contains(&format!("{end} HTTP"));
+        log.lines().filter(is_read).count()
     }
 
     /// The column `n` as delta-rs reads it, sorted.
@@ -109,14 +117,14 @@ fn installed() -> std::path::PathBuf {
 }
 
 /// A pipeline that makes a commit of each of its input files.
-struct Feed {
+pub struct Feed {
     pipeline: Pipeline,
     files: u64,
     first: u64,
 }
 
 impl Feed {
-    fn new(first: u64) -> Self {
+    pub fn new(first: u64) -> Self {
         let source = [("path", "input"), ("maxFilesPerTrigger", "1")];
         let to = [
             ("path", TABLE),
@@ -135,7 +143,7 @@ impl Feed {
         Self { pipeline, files: 0, first }
     }
 
-    fn put(&mut self, count: u64) {
+    pub fn put(&mut self, count: u64) {
         for file in self.files..self.files + count {
             let first = self.first + file * ROWS_PER_FILE;
             let line = |n: u64| format!("{{\"n\":{n}}}\n");
@@ -152,7 +160,7 @@ impl Feed {
         self.pipeline.spawn(command)
     }
 
-    fn run(&self, settings: Settings) -> Finished {
+    pub fn run(&self, settings: Settings) -> Finished {
         self.start(settings, None).wait(wait::SOON).without_internals()
     }
 

@@ -22,10 +22,13 @@ use millstream_store::env::Env;
 use parking_lot::Mutex;
 use url::Url;
 
+use crate::cluster::auto;
 use crate::cluster::client;
 use crate::cluster::error::ClusterError;
 use crate::cluster::security::Security;
-use crate::cluster::settings::{RemoteStages, cluster_config, option_key, with_remote_options};
+use crate::cluster::settings::{
+    RemoteStages, cluster_config, option_key, remote_options, with_remote_options,
+};
 use crate::error::QueryError;
 use crate::state::{Limits, session_state};
 use crate::statements::Statements;
@@ -35,7 +38,8 @@ use crate::tables::{Catalog, Names};
 
 /// The settings that there are.
 const SETTINGS: &str = "the settings are millstream.remote.stages, millstream.remote.spill, and \
-                        millstream.remote.attempts and millstream.remote.timeout, which are whole \
+                        millstream.remote.attempts, timeout, max, here_bytes, scan_bytes and \
+                        group_by_bytes, which are whole \
                         numbers";
 
 /// Queries, one after the other, over one catalog.
@@ -70,7 +74,7 @@ impl PlannedQuery {
     /// # Errors
     /// What fails before the first row; later the stream says so.
     pub async fn run(&self) -> Result<SendableRecordBatchStream, QueryError> {
-        if let Some(coordinator) = &self.coordinator {
+        if let Some(coordinator) = self.elsewhere() {
             let plan = Arc::clone(&self.plan);
             let answer = client::run(&self.env, coordinator, plan, &self.state).await?;
             *self.job.lock() = Some(answer.job);
@@ -80,9 +84,26 @@ impl PlannedQuery {
         Ok(stream.map_err(from_datafusion)?)
     }
 
-    /// The plan as a tree.
+    /// The coordinator that runs it, if it does not run here.
+    fn elsewhere(&self) -> Option<&str> {
+        let options = remote_options(self.state.config());
+        let is_here = options.is_auto() && auto::runs_here(&options, &self.plan);
+        self.coordinator.as_deref().filter(|_| !is_here)
+    }
+
+    /// Where it runs and why, where that was to be decided.
+    fn decision(&self) -> String {
+        let options = remote_options(self.state.config());
+        if self.coordinator.is_none() || !options.is_auto() {
+            return String::new();
+        }
+        auto::explained(&options, &self.plan)
+    }
+
+    /// The plan as a tree, and where it runs, if that was to be decided.
     pub fn shown(&self) -> String {
-        DisplayableExecutionPlan::new(self.plan.as_ref()).indent(false).to_string()
+        let plan = DisplayableExecutionPlan::new(self.plan.as_ref());
+        format!("{}{}", plan.indent(false), self.decision())
     }
 
     /// The plan with rows and times of each operator, after all rows were read; on a cluster, stage
@@ -93,10 +114,11 @@ impl PlannedQuery {
     pub async fn profile(&self) -> Result<String, QueryError> {
         let job = self.job.lock().clone();
         if let (Some(coordinator), Some(job)) = (&self.coordinator, job) {
-            return Ok(client::profile(coordinator, &job, self.state.config()).await?);
+            let profile = client::profile(coordinator, &job, self.state.config()).await?;
+            return Ok(format!("{profile}{}", self.decision()));
         }
-        let shown = DisplayableExecutionPlan::with_metrics(self.plan.as_ref());
-        Ok(shown.indent(false).to_string())
+        let plan = DisplayableExecutionPlan::with_metrics(self.plan.as_ref());
+        Ok(format!("{}{}", plan.indent(false), self.decision()))
     }
 }
 
@@ -127,8 +149,10 @@ impl QuerySession {
         let Some(name) = key.strip_prefix("millstream.remote.") else {
             return Err(refused(SETTINGS).into());
         };
-        if name == "stages" && RemoteStages::parse(value).is_none() {
-            return Err(refused("write 'none', 'scan', 'group by' or 'scan, group by'").into());
+        let is_auto = value.trim().eq_ignore_ascii_case("auto");
+        if name == "stages" && !is_auto && RemoteStages::parse(value).is_none() {
+            let help = "write 'none', 'scan', 'group by', 'scan, group by' or 'auto'";
+            return Err(refused(help).into());
         }
         if name == "spill" && !value.is_empty() && Url::parse(value).is_err() {
             return Err(refused("write the URL of a directory, as s3://BUCKET/DIRECTORY").into());

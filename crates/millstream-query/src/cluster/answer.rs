@@ -50,6 +50,7 @@ impl Written {
         directory: WorkDirectory,
         root: &Path,
         partitions: Vec<ShuffleWritePartition>,
+        metrics: Vec<String>,
     ) -> io::Result<Self> {
         let (mut described, mut files) = (Vec::new(), Vec::new());
         gather(root, root, &mut described, &mut files)?;
@@ -63,7 +64,8 @@ impl Written {
         });
         let in_files: u64 = described.iter().map(|file| file.bytes).sum();
         let partitions = partitions.collect();
-        let header = OutputHeader { delivery: Delivery::Inline, partitions, files: described };
+        let delivery = Delivery::Inline;
+        let header = OutputHeader { delivery, partitions, files: described, metrics };
         let head = task::message(&header, [])?;
         let bytes = in_files + head.len() as u64;
         Ok(Self { head, files, bytes, _directory: directory })
@@ -277,7 +279,8 @@ pub(super) mod samples {
             fs::write(root.join(format!("{number}/data.arrow")), bytes).expect("written");
         }
         let directory = WorkDirectory(root.clone());
-        let written = Written::gather(directory, &root, Vec::new()).expect("they can be read");
+        let written =
+            Written::gather(directory, &root, Vec::new(), Vec::new()).expect("they can be read");
         (Arc::new(written), files)
     }
 

@@ -10,6 +10,7 @@ use ballista_core::utils::{GrpcServerConfig, create_grpc_server};
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
 use ballista_scheduler::scheduler_process::create_scheduler;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use millstream_sql::functions::BatchClock;
@@ -26,6 +27,7 @@ use super::routing::StageRouter;
 use super::security::Security;
 use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
 use crate::state::session_config;
+use crate::stores::Stores;
 
 /// A node that was not heard of for so long is given up, in seconds.
 const NODE_TIMEOUT_S: u64 = 15;
@@ -46,7 +48,7 @@ pub async fn serve(
         error,
     })?;
     security.check_listens(address)?;
-    let config = Arc::new(scheduler_config(env, address, security));
+    let config = Arc::new(scheduler_config(env, address, security)?);
     let cluster = BallistaCluster::new_from_config(&config).await?;
     let (jobs, asked) = LeasedJobs::new(cluster.job_state());
     let leased = BallistaCluster::new(cluster.cluster_state(), Arc::new(jobs));
@@ -67,7 +69,11 @@ pub async fn serve(
     })
 }
 
-fn scheduler_config(env: &Env, address: SocketAddr, security: &Security) -> SchedulerConfig {
+fn scheduler_config(
+    env: &Env,
+    address: SocketAddr,
+    security: &Security,
+) -> Result<SchedulerConfig, ClusterError> {
     let mut config = SchedulerConfig::default()
         .with_hostname(address.ip().to_string())
         .with_port(address.port())
@@ -80,11 +86,14 @@ fn scheduler_config(env: &Env, address: SocketAddr, security: &Security) -> Sche
     config.expire_dead_executor_interval_seconds = NODE_LOOK_S;
     config.finished_job_data_clean_up_interval_seconds = FILES_KEPT_S;
     config.override_config_producer = Some(Arc::new(|| cluster_config(session_config(1))));
-    let state = |config: SessionConfig| {
-        session::state(cluster_config(config), Arc::default(), &BatchClock::default())
+    // A plan that reads from an object store is not decoded without it.
+    let stores = RuntimeEnvBuilder::new().with_object_store_registry(Arc::<Stores>::default());
+    let runtime = stores.build_arc()?;
+    let state = move |config: SessionConfig| {
+        session::state(cluster_config(config), Arc::clone(&runtime), &BatchClock::default())
     };
     let codec = PlanCodec::new(&state(session_config(1)));
     config.override_physical_codec = Some(Arc::new(codec));
     config.override_session_builder = Some(Arc::new(move |config| Ok(state(config))));
-    config
+    Ok(config)
 }

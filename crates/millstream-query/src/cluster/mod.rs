@@ -14,6 +14,7 @@
 //! store ([`spill`]).
 
 pub mod answer;
+pub mod auto;
 pub mod client;
 pub mod codec;
 mod connect;
@@ -24,6 +25,7 @@ mod http;
 pub mod lambda;
 mod leases;
 mod listen;
+mod metrics;
 pub mod node;
 pub mod output;
 mod placement;

@@ -48,6 +48,8 @@ use crate::error::QueryError;
 use crate::state::{Limits, session_state};
 use crate::stores::through_cache;
 
+/// How often it is looked at whether the coordinator answers.
+const HEALTH_LOOKED_AT: Duration = Duration::from_millis(500);
 /// How often what the cache has done is logged.
 const CACHE_REPORTED: Duration = Duration::from_secs(60);
 
@@ -133,14 +135,15 @@ pub async fn start(
     let place = place.unwrap_or_else(|| format!("{:016x}", env.random_u64()));
     let id = format!("node-{place}-{:016x}", env.random_u64());
     let cores = settings.limits.partitions;
-    let cache = settings.cache.as_ref();
-    let runtime = runtimes(env, &state, cache);
+    let runtime = runtimes(env, &state, settings.cache.as_ref());
     let local = Registered { id: id.clone(), host: settings.host.clone(), port, cores };
     let engine: Arc<dyn ExecutionEngine> = Arc::clone(&here) as _;
     let local = local.executor(&state, &runtime, &work_dir, engine, security);
     let mut executors = vec![Arc::clone(&local)];
     let codec = Arc::new(PlanCodec::new(&state));
-    tasks.push(poll(env, scheduler.clone(), local, &codec, cores));
+    let health = ExecutorHealth::new();
+    tasks.push(watch(env, &settings.coordinator, health.clone()));
+    tasks.push(poll(env, scheduler.clone(), local, &codec, cores, health));
     let mut counts = None;
     if let Some((mut runners, at_once)) = settings.runners.clone() {
         let reached = |port: u16| Some(format!("{}:{port}", settings.host));
@@ -160,16 +163,10 @@ pub async fn start(
         let remote = Registered { id, host: settings.host.clone(), port, cores };
         let remote = remote.executor(&state, &runtime, &work_dir, Arc::new(engine), security);
         executors.push(Arc::clone(&remote));
-        tasks.push(poll(env, scheduler, remote, &codec, at_once));
+        tasks.push(poll(env, scheduler, remote, &codec, at_once, ExecutorHealth::new()));
     }
     if let Some(cache) = settings.cache.clone() {
-        let clock = env.clone();
-        tasks.push(env.spawn("node-cache", async move {
-            loop {
-                clock.sleep(CACHE_REPORTED).await;
-                tracing::info!(counts = ?cache.counts, bytes = cache.bytes(), "the cache so far");
-            }
-        }));
+        tasks.push(report(env, cache));
     }
     let control = Control::new(executors.clone());
     tasks.push(serve_files(env, listeners.files, &work_dir, control, security)?);
@@ -228,20 +225,52 @@ fn runtimes(env: &Env, state: &SessionState, cache: Option<&Arc<BlockCache>>) ->
     Arc::new(move |_| Ok(Arc::new(through_cache(&env, &runtime, &cache))))
 }
 
+/// Logs what the cache has done.
+fn report(env: &Env, cache: Arc<BlockCache>) -> Task<()> {
+    let clock = env.clone();
+    env.spawn("node-cache", async move {
+        loop {
+            clock.sleep(CACHE_REPORTED).await;
+            tracing::info!(counts = ?cache.counts, bytes = cache.bytes(), "the cache so far");
+        }
+    })
+}
+
+/// Reports once that the coordinator does not answer, and once that it does again: Ballista
+/// reports each request, of which there are twenty a second.
+fn watch(env: &Env, coordinator: &str, health: ExecutorHealth) -> Task<()> {
+    let (clock, coordinator) = (env.clone(), coordinator.to_owned());
+    env.spawn("node-health", async move {
+        let mut was_ready = false;
+        loop {
+            clock.sleep(HEALTH_LOOKED_AT).await;
+            match (was_ready, health.is_ready()) {
+                (true, false) => tracing::warn!(
+                    coordinator,
+                    "the coordinator does not answer; the node goes on asking it for tasks"
+                ),
+                (false, true) => tracing::info!(coordinator, "the coordinator answers"),
+                _ => {}
+            }
+            was_ready = health.is_ready();
+        }
+    })
+}
+
 fn poll(
     env: &Env,
     scheduler: SchedulerGrpcClient<Channel>,
     executor: Arc<Executor>,
     codec: &Arc<PlanCodec>,
     at_once: usize,
+    health: ExecutorHealth,
 ) -> Task<()> {
     let logical = Arc::new(BallistaLogicalExtensionCodec::default());
     let codec =
         BallistaCodec::<LogicalPlanNode, PhysicalPlanNode>::new(logical, Arc::clone(codec) as _);
     let room = Arc::new(Semaphore::new(at_once.max(1)));
     env.spawn("node-tasks", async move {
-        let polled =
-            poll_loop(scheduler, executor, codec, None, Some(room), ExecutorHealth::new()).await;
+        let polled = poll_loop(scheduler, executor, codec, None, Some(room), health).await;
         if let Err(error) = polled {
             tracing::error!(%error, "the node takes no tasks any more");
         }

@@ -47,6 +47,7 @@ use tokio::time::timeout;
 use super::answer::Receiver;
 use super::codec::PlanCodec;
 use super::error::ClusterError;
+use super::metrics;
 use super::push::Inbox;
 use super::security::Security;
 use super::settings::remote_options;
@@ -212,6 +213,7 @@ impl ExecutionEngine for RemoteEngine {
             plan: plan_bytes.into(),
             directory,
             here,
+            metrics: Mutex::default(),
         }))
     }
 }
@@ -229,6 +231,8 @@ struct RemoteTask {
     directory: PathBuf,
     /// The same task, to be run by the node.
     here: Arc<dyn QueryStageExecutor>,
+    /// What the task's operators have done at a runner.
+    metrics: Mutex<Option<Vec<MetricsSet>>>,
 }
 
 impl RemoteTask {
@@ -343,8 +347,11 @@ impl RemoteTask {
                 }
             }
         };
+        let metrics = metrics::from_text(&received.header.metrics);
         // Without a pause in between: of two attempts the files of one count, and not some of each.
-        Ok(received.publish()?.into_iter().map(summary).collect())
+        let published = received.publish()?;
+        *self.metrics.lock() = metrics;
+        Ok(published.into_iter().map(summary).collect())
     }
 
     /// What this attempt may spill.
@@ -410,7 +417,8 @@ impl QueryStageExecutor for RemoteTask {
     }
 
     fn collect_plan_metrics(&self) -> Vec<MetricsSet> {
-        self.here.collect_plan_metrics()
+        let at_runner = self.metrics.lock().clone();
+        at_runner.unwrap_or_else(|| self.here.collect_plan_metrics())
     }
 }
 

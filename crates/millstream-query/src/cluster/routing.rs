@@ -17,16 +17,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ballista_core::JobId;
-use ballista_core::serde::protobuf::{AvailableVcores, job_status};
+use ballista_core::serde::protobuf::{AvailableVcores, job_status, task_status};
 use ballista_core::serde::scheduler::TaskKey;
 use ballista_scheduler::cluster::{BoundTask, DistributionPolicy};
 use ballista_scheduler::state::execution_graph::create_task_info;
-use ballista_scheduler::state::execution_stage::RunningStage;
+use ballista_scheduler::state::execution_stage::{ExecutionStage, RunningStage, TaskInfo};
 use ballista_scheduler::state::task_manager::JobInfoCache;
 use datafusion::error::Result;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
 
+use super::auto::{Whereabouts, stage_bytes, whereabouts};
 use super::placement::{pieces, place};
 use super::settings::{RemoteStages, remote_options};
 use super::stage::{StageKind, collapses};
@@ -48,9 +49,17 @@ pub struct StageRouter {
     env: Env,
     /// When an executor for runners asked last, on the monotonic clock.
     runners_asked: Mutex<Option<Duration>>,
-    /// When each node asked last, by its [place](place_of).
-    nodes_asked: Mutex<BTreeMap<String, Duration>>,
+    /// By its [place](place_of), when each node asked last.
+    nodes_asked: Mutex<BTreeMap<String, Asked>>,
     placed: Mutex<HashMap<(JobId, usize), Arc<Placed>>>,
+}
+
+/// When a node has asked for tasks.
+struct Asked {
+    /// On the monotonic clock.
+    at: Duration,
+    /// Whether it had room for none.
+    is_busy: bool,
 }
 
 /// The partitions of a stage that reads from an object store.
@@ -93,10 +102,28 @@ impl StageRouter {
         let now = self.env.monotonic();
         let mut asked = self.nodes_asked.lock();
         for budget in budgets.iter().filter(|budget| !is_runner(budget)) {
-            asked.insert(place_of(&budget.executor_id).to_owned(), now);
+            let place = place_of(&budget.executor_id).to_owned();
+            asked.insert(place, Asked { at: now, is_busy: budget.vcores == 0 });
         }
-        asked.retain(|_, asked| now.saturating_sub(*asked) < NODE_HEARD_OF);
+        asked.retain(|_, asked| now.saturating_sub(asked.at) < NODE_HEARD_OF);
         asked.keys().cloned().collect()
+    }
+
+    /// Where a stage runs while there are runners.
+    fn whereabouts(&self, stage: &RunningStage) -> Whereabouts {
+        let options = remote_options(&stage.session_config);
+        let kind = StageKind::of(&stage.plan);
+        if collapses(&stage.plan) {
+            return Whereabouts::Nodes;
+        }
+        if options.is_auto() {
+            let are_busy = self.nodes_asked.lock().values().all(|asked| asked.is_busy);
+            return whereabouts(&options, kind, stage_bytes(&stage.plan), are_busy);
+        }
+        match RemoteStages::parse(&options.stages).unwrap_or_default().include(kind) {
+            true => Whereabouts::Runners,
+            false => Whereabouts::Nodes,
+        }
     }
 
     /// Where the partitions of a stage belong; `None` where that does not matter.
@@ -139,15 +166,22 @@ impl DistributionPolicy for StageRouter {
             }
             let mut graph = info.execution_graph.write().await;
             let session = graph.session_id().to_owned();
+            let mut at_runners = graph.stages().values().map(at_runners).sum::<usize>();
             let mut done = Vec::new();
             while let Some(stage) = graph.fetch_running_stage(&done) {
                 done.push(stage.stage_id);
-                let is_remote = has_runners && is_remote(stage);
-                let placed = if is_remote { None } else { self.placed(job, stage, &nodes) };
+                let at = if has_runners { self.whereabouts(stage) } else { Whereabouts::Nodes };
+                let most = remote_options(&stage.session_config).max;
+                let is_shared = at != Whereabouts::Nodes;
+                let placed = if is_shared { None } else { self.placed(job, stage, &nodes) };
                 let placed = placed.filter(|placed| self.env.monotonic() < placed.until);
-                let of_kind = budgets.iter_mut().filter(|budget| is_runner(budget) == is_remote);
-                for budget in of_kind {
-                    while let Some(task) = bind(stage, &session, job, budget, placed.as_deref()) {
+                for budget in &mut budgets {
+                    let is_runner = is_runner(budget);
+                    let refused = if is_runner { Whereabouts::Nodes } else { Whereabouts::Runners };
+                    while at != refused && !(is_runner && at_runners >= most) {
+                        let task = bind(stage, &session, job, budget, placed.as_deref());
+                        let Some(task) = task else { break };
+                        at_runners += usize::from(is_runner);
                         bound.push(task);
                     }
                 }
@@ -165,11 +199,14 @@ fn is_runner(budget: &AvailableVcores) -> bool {
     budget.executor_id.ends_with(REMOTE_SUFFIX)
 }
 
-/// Whether the query wants the stage to run at runners.
-fn is_remote(stage: &RunningStage) -> bool {
-    let options = remote_options(&stage.session_config);
-    let stages = RemoteStages::parse(&options.stages).unwrap_or_default();
-    stages.include(StageKind::of(&stage.plan)) && !collapses(&stage.plan)
+/// How many tasks of a stage are at runners now.
+fn at_runners(stage: &ExecutionStage) -> usize {
+    let ExecutionStage::Running(stage) = stage else { return 0 };
+    let is_there = |task: &&TaskInfo| {
+        matches!(&task.task_status, task_status::Status::Running(running)
+            if running.executor_id.ends_with(REMOTE_SUFFIX))
+    };
+    stage.task_infos.iter().filter(is_there).count()
 }
 
 /// Takes the partitions of the next task of `stage`: those of the node only, where `placed` says

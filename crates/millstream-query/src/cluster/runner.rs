@@ -39,6 +39,7 @@ use super::answer::{WorkDirectory, Written};
 use super::codec::PlanCodec;
 use super::error::ClusterError;
 use super::listen::Few;
+use super::metrics;
 use super::push::{STALL_PATIENCE, push};
 use super::security::Security;
 use super::settings::cluster_config;
@@ -126,7 +127,8 @@ impl Runner {
         )?;
         let partitions = stage.execute_query_stage(header.task, context).await?;
         let root = directory.0.join(&header.job).join(header.stage.to_string());
-        let gather = move || Written::gather(directory, &root, partitions);
+        let metrics = metrics::to_text(stage.collect_plan_metrics());
+        let gather = move || Written::gather(directory, &root, partitions, metrics);
         let gathered = self.env.spawn_blocking("runner-answer", gather).join().await;
         gathered.map_err(DataFusionError::IoError)
     }

@@ -12,8 +12,8 @@ use super::stage::StageKind;
 /// `SET millstream.remote.stages = ...` and its like; travels with a query to all that run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteOptions {
-    /// The stages that are handed to runners: `none`, `scan`, `group by`, or both separated by a
-    /// comma.
+    /// The stages that are handed to runners: `none`, `scan`, `group by`, both separated by a
+    /// comma, or `auto` for those that read much.
     pub stages: String,
     /// Attempts of a task at runners before the node runs it itself.
     pub attempts: usize,
@@ -22,11 +22,28 @@ pub struct RemoteOptions {
     /// The URL of the directory in an object store that answers go to which are too long for the
     /// way back and cannot be pushed to the node. Empty for none.
     pub spill: String,
+    /// Tasks of the query that are at runners at one time.
+    pub max: usize,
+    /// With `auto`: a query whose scans read less bytes runs in the client.
+    pub here_bytes: usize,
+    /// With `auto`: a stage that scans as many bytes goes to runners.
+    pub scan_bytes: usize,
+    /// With `auto`: a stage that reads as many bytes of what others have written goes to runners.
+    pub group_by_bytes: usize,
 }
 
 impl Default for RemoteOptions {
     fn default() -> Self {
-        Self { stages: "none".to_owned(), attempts: 3, timeout: 900, spill: String::new() }
+        Self {
+            stages: "none".to_owned(),
+            attempts: 3,
+            timeout: 900,
+            spill: String::new(),
+            max: 1_024,
+            here_bytes: 64 << 20,
+            scan_bytes: 4 << 30,
+            group_by_bytes: 1 << 30,
+        }
     }
 }
 
@@ -59,6 +76,10 @@ impl ExtensionOptions for RemoteOptions {
             "attempts" => self.attempts = number()?,
             "timeout" => self.timeout = number()?,
             "spill" => value.clone_into(&mut self.spill),
+            "max" => self.max = number()?,
+            "here_bytes" => self.here_bytes = number()?,
+            "scan_bytes" => self.scan_bytes = number()?,
+            "group_by_bytes" => self.group_by_bytes = number()?,
             _ => return config_err!("there is no setting {key}"),
         }
         Ok(())
@@ -75,7 +96,18 @@ impl ExtensionOptions for RemoteOptions {
             entry("attempts", self.attempts.to_string()),
             entry("timeout", self.timeout.to_string()),
             entry("spill", self.spill.clone()),
+            entry("max", self.max.to_string()),
+            entry("here_bytes", self.here_bytes.to_string()),
+            entry("scan_bytes", self.scan_bytes.to_string()),
+            entry("group_by_bytes", self.group_by_bytes.to_string()),
         ]
+    }
+}
+
+impl RemoteOptions {
+    /// Whether the sizes of stages decide.
+    pub fn is_auto(&self) -> bool {
+        self.stages.trim().eq_ignore_ascii_case("auto")
     }
 }
 

@@ -89,6 +89,8 @@ pub struct OutputHeader {
     pub files: Vec<WrittenFile>,
     /// Where all of this is, if not here.
     pub delivery: Delivery,
+    /// By operator of the plan what it has done, in Ballista's own encoding and base64.
+    pub metrics: Vec<String>,
 }
 
 /// What was written of one partition.

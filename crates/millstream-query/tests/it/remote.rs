@@ -5,19 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
+use futures::TryStreamExt as _;
 use millstream_query::cluster::coordinator;
 use millstream_query::cluster::node::{self, Listeners, Node, NodeSettings};
 use millstream_query::cluster::remote::{Counts, Reached, Runners};
 use millstream_query::cluster::runner::{self, Runner, RunnerSettings};
 use millstream_query::cluster::security::{Security, Token};
 use millstream_query::cluster::transport::RunnerAddress;
+use millstream_query::session::QuerySession;
 use millstream_query::state::Limits;
+use millstream_query::statements::{Statements, Step};
 use millstream_store::env::{Env, Task};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use crate::faulty::{Fault, Front};
-use crate::lake::{answer, events, session};
+use crate::lake::{FILES, ROWS, answer, events, session};
 
 /// Queries with one stage that scans, and one or two that group.
 pub const QUERIES: &[&str] = &[
@@ -324,6 +328,61 @@ async fn an_answer_that_no_way_is_left_for_is_made_by_the_node() {
     let (here, failed) = (count(&cluster.counts().here), count(&cluster.counts().failed));
     assert!(here > 0 && here == failed, "{here} tasks at the node after {failed} attempts");
     cluster.expect_nothing_left().await;
+}
+
+/// The rows of a query on a cluster, and its plan with figures.
+async fn profiled(session: &QuerySession, text: &str) -> (usize, String) {
+    let statements = Statements::parse(text).expect("it is right");
+    let [Step::Query(query)] = statements.steps.as_slice() else { panic!("{text} is no query") };
+    let planned = session.plan(&statements, query).await.expect("it is planned");
+    let rows: Vec<_> = planned.run().await.expect("it runs").try_collect().await.expect("it runs");
+    let rows = rows.iter().map(|rows: &RecordBatch| rows.num_rows()).sum();
+    (rows, planned.profile().await.expect("the coordinator knows it"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_profile_has_the_figures_of_operators_on_nodes_and_at_runners() {
+    let lake = events();
+    let cluster = Cluster::start(Way::Push, |_| Fault::None).await;
+    let mut session = session(lake.path());
+    session.run_on(&cluster.coordinator, &security());
+    let scanned = "output_rows=40.00 K";
+    assert_eq!(FILES * ROWS, 40_000);
+    for (stages, at_runners) in [("none", false), ("scan", true), ("scan, group by", true)] {
+        session.set("millstream.remote.stages", stages).expect("a setting");
+        let (rows, profile) = profiled(&session, QUERIES[0]).await;
+        assert_eq!(rows, 4);
+        let scan = profile.lines().find(|line| line.trim_start().starts_with("DataSourceExec"));
+        assert!(scan.expect("it scans").contains(scanned), "{stages}: {scanned}\n{profile}");
+        assert_eq!(profile.contains("tasks_at_runners=4"), at_runners, "{stages}\n{profile}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_reads_much_goes_to_runners_by_itself_and_what_reads_little_stays() {
+    let lake = events();
+    let cluster = Cluster::start(Way::Push, |_| Fault::None).await;
+    let done = || cluster.counts().done.load(Ordering::Relaxed);
+    let expected =
+        answer(&crate::lake::session(lake.path()), QUERIES[0]).await.expect("it runs here");
+    let mut session = crate::lake::session(lake.path());
+    session.run_on(&cluster.coordinator, &security());
+    session.set("millstream.remote.stages", "auto").expect("a setting");
+    let (_, here) = profiled(&session, QUERIES[0]).await;
+    assert!(here.contains("the query runs in this process"), "{here}");
+    session.set("millstream.remote.here_bytes", "1").expect("a setting");
+    assert_eq!(answer(&session, QUERIES[0]).await.expect("it runs"), expected);
+    let (_, nodes) = profiled(&session, QUERIES[0]).await;
+    assert!(nodes.contains("bytes runs on nodes") && done() == 0, "{nodes}");
+    session.set("millstream.remote.group_by_bytes", "1").expect("a setting");
+    assert_eq!(answer(&session, QUERIES[0]).await.expect("it runs"), expected);
+    let of_groups = done();
+    assert!(of_groups > 0, "no task that groups was at a runner");
+    session.set("millstream.remote.group_by_bytes", "1000000000").expect("a setting");
+    session.set("millstream.remote.scan_bytes", "1").expect("a setting");
+    let (_, out) = profiled(&session, QUERIES[0]).await;
+    assert!(out.contains("bytes runs at runners, too"), "{out}");
+    assert_eq!(answer(&session, QUERIES[0]).await.expect("it runs"), expected);
 }
 
 /// More than a minute's work.
