@@ -35,6 +35,7 @@ mod exactly_once;
 mod examples;
 mod files_and_static;
 mod files_exactly_once;
+mod flight_sql;
 mod flow_names;
 mod foreign_hands;
 mod generate;

@@ -14,6 +14,7 @@ use crate::{cache, oracle, program, wait};
 /// A query in a build that is not optimised, on a machine that does other things.
 pub const QUERY_LIMIT: Duration = Duration::from_secs(120);
 
+/// Runs a query to its end.
 pub fn query(pipeline: &Pipeline, arguments: &[&str]) -> Finished {
     let mut command = pipeline.bare_command(&[&["query"], arguments].concat());
     command.env("MILLSTREAM_TOKEN", "secret");

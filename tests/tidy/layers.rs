@@ -141,6 +141,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "state",
             "cluster",
             "session",
+            "flight_sql",
         ],
     ),
     ("millstream-formats", &["excerpt", "text", "records", "csv", "infer", "encoder", "decoder"]),

@@ -9,7 +9,8 @@
 //! 3. [`session`] plans the query as Spark would and runs it in this process, within a limit of
 //!    memory beyond which it spills.
 //!
-//! With a [`cluster`] the plan runs elsewhere, in stages.
+//! With a [`cluster`] the plan runs elsewhere, in stages. By [`flight_sql`] other tools ask their
+//! queries.
 //!
 //! Which files a scan reads is decided by the table's connector, from its log and the statistics in
 //! it; what is left to be skipped within a file is DataFusion's work.
@@ -17,6 +18,7 @@
 pub mod cache;
 pub mod cluster;
 pub mod error;
+pub mod flight_sql;
 pub mod session;
 pub mod state;
 pub mod statements;

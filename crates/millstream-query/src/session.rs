@@ -25,6 +25,7 @@ use url::Url;
 use crate::cluster::auto;
 use crate::cluster::client;
 use crate::cluster::error::ClusterError;
+use crate::cluster::in_process::InProcess;
 use crate::cluster::security::Security;
 use crate::cluster::settings::{
     RemoteStages, cluster_config, option_key, remote_options, with_remote_options,
@@ -42,7 +43,8 @@ const SETTINGS: &str = "the settings are millstream.remote.stages, millstream.re
                         group_by_bytes, which are whole \
                         numbers";
 
-/// Queries, one after the other, over one catalog.
+/// Queries, one after the other, over one catalog. A clone has settings of its own.
+#[derive(Clone)]
 pub struct QuerySession {
     env: Env,
     catalog: Arc<Catalog>,
@@ -82,6 +84,11 @@ impl PlannedQuery {
         }
         let stream = execute_stream(Arc::clone(&self.plan), self.state.task_ctx());
         Ok(stream.map_err(from_datafusion)?)
+    }
+
+    /// Whether the nodes of a cluster can run it.
+    pub fn is_for_nodes(&self) -> bool {
+        client::check_leaves(&self.plan).is_ok()
     }
 
     /// The coordinator that runs it, if it does not run here.
@@ -137,6 +144,13 @@ impl QuerySession {
         let config = cluster_config(self.state.config().clone());
         *self.state.config_mut() = security.configured(config);
         self.coordinator = Some(address.to_owned());
+    }
+
+    /// Has queries run on the cluster of this process's own coordinator from now on.
+    pub fn run_in(&mut self, coordinator: Arc<InProcess>, security: &Security) {
+        self.run_on("this process", security);
+        let config = self.state.config().clone().with_extension(coordinator);
+        *self.state.config_mut() = config;
     }
 
     /// Changes a setting.

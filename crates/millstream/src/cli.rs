@@ -235,6 +235,23 @@ pub struct CoordinatorArguments {
     /// Listen at this address.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:50050")]
     pub listen: SocketAddr,
+    /// Let clients of Flight SQL query the tables that this pipeline file declares.
+    #[arg(long, value_name = "FILE.sql")]
+    pub tables: Option<PathBuf>,
+    /// Set an option of a declared table: TABLE.OPTION=VALUE; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value, requires = "tables")]
+    pub settings: Vec<(String, String)>,
+    /// How much memory clients' queries may use here before they spill to disk. [default: half of
+    /// what the machine has]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub memory: Option<u64>,
+    /// Spill to this directory. [default: the system's directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub spill: Option<PathBuf>,
+    /// How many cores a client's query uses here, and into how many tasks a stage of it is cut on
+    /// the nodes. [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cores: Option<u32>,
     #[command(flatten)]
     pub security: SecurityArguments,
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use millstream_query::cache::blocks::BlockCache;
+use millstream_query::cluster::coordinator::Coordinator;
 use millstream_query::cluster::error::ClusterError;
 use millstream_query::cluster::lambda::runtime;
 use millstream_query::cluster::node::{self, Listeners, NodeSettings};
@@ -19,6 +20,7 @@ use millstream_query::cluster::runner::{self, Runner, RunnerSettings};
 use millstream_query::cluster::security::Security;
 use millstream_query::cluster::tls::TlsFiles;
 use millstream_query::error::QueryError;
+use millstream_query::flight_sql::FlightSql;
 use millstream_query::state::Limits;
 use millstream_store::error::{Failure, Kind};
 use tempfile::TempDir;
@@ -29,19 +31,32 @@ use crate::app::App;
 use crate::cli::{CoordinatorArguments, NodeArguments, RunnerArguments, SecurityArguments};
 use crate::credentials;
 use crate::function;
-use crate::query::memory_of_machine;
+use crate::query::{declare_tables_of, limits, memory_of_machine, new_session};
 
 /// What the tasks of a runner may use together if nothing else is said.
 const RUNNER_MEMORY_BYTES: u64 = 1_000_000_000;
 
 /// Runs a coordinator.
 pub async fn coordinator(arguments: CoordinatorArguments, app: &App) -> ExitCode {
+    let limits = limits(arguments.cores, arguments.memory, arguments.spill.clone());
+    let session = new_session(&limits, app).and_then(|session| {
+        let declared = arguments.tables.as_deref();
+        let declared = declared.map(|file| declare_tables_of(file, &arguments.settings, &session));
+        declared.transpose().map(|_| session)
+    });
+    let session = match session {
+        Ok(session) => session,
+        Err(refused) => return refused.report(app),
+    };
     let serving = async {
         let security = security(&arguments.security)?;
         security.check_listens(arguments.listen)?;
         let listener = listen(arguments.listen).await?;
         say(app, "coordinator", &listener);
-        Ok(millstream_query::cluster::coordinator::serve(&app.env, listener, &security).await?)
+        let coordinator = Coordinator::new(&app.env, arguments.listen, &security).await?;
+        let nodes = coordinator.in_process(&app.env);
+        let front = FlightSql::new(&app.env, session, Some(nodes), security);
+        Ok(coordinator.serve(listener, Some(front.routes())).await?)
     };
     until_stopped(serving, app).await
 }

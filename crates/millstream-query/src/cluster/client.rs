@@ -33,9 +33,8 @@ use millstream_store::env::Env;
 use tonic::{Request, Status, Streaming};
 
 use super::codec::PlanCodec;
-use super::connect::connect;
+use super::connect::connect_for;
 use super::error::ClusterError;
-use super::security::Security;
 use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
 
 /// A query that has run, and whose rows can be read.
@@ -58,9 +57,8 @@ pub async fn run(
     state: &SessionState,
 ) -> Result<Answer, ClusterError> {
     check_leaves(&plan)?;
-    let security = Security::of(state.config());
     let config = cluster_config(state.config().clone());
-    let mut coordinator = connect(address, &security).await?;
+    let mut coordinator = connect_for(state.config(), address).await?;
     let schema = plan.schema();
     let query = query(env, plan, state, &config)?;
     let mut request = Request::new(query);
@@ -172,7 +170,7 @@ pub async fn profile(
     job: &str,
     config: &SessionConfig,
 ) -> Result<String, ClusterError> {
-    let mut coordinator = connect(address, &Security::of(config)).await?;
+    let mut coordinator = connect_for(config, address).await?;
     let request = GetJobMetricsParams { job_id: job.to_owned() };
     let answered = coordinator.get_job_metrics(request).await;
     let stages = answered.map_err(|status| refused(address, &status))?.into_inner().stages;
@@ -195,7 +193,7 @@ fn shown(operator: OperatorWithMetrics) -> Result<String, ClusterError> {
 }
 
 /// Refuses a scan that a connector of this process does itself.
-fn check_leaves(plan: &Arc<dyn ExecutionPlan>) -> Result<(), ClusterError> {
+pub fn check_leaves(plan: &Arc<dyn ExecutionPlan>) -> Result<(), ClusterError> {
     if plan.name() == "TableScan" {
         let what = "it reads a table that is not made of plain Parquet files".to_owned();
         return Err(ClusterError::OnlyHere { what });

@@ -4,15 +4,39 @@ use std::time::Duration;
 
 use ballista_core::serde::protobuf::GetJobStatusParams;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
+use datafusion::prelude::SessionConfig;
 use tonic::Code;
 use tonic::transport::Channel;
 
 use super::error::ClusterError;
+use super::in_process::InProcess;
 use super::security::Security;
 use super::settings::MESSAGE_BYTES_MAX;
 
 /// How long a connection may take to be made.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Connects to the coordinator of a session that has `config`: that of this process, or the one at
+/// `HOST:PORT`.
+///
+/// # Errors
+/// As [`connect`].
+pub(super) async fn connect_for(
+    config: &SessionConfig,
+    coordinator: &str,
+) -> Result<SchedulerGrpcClient<Channel>, ClusterError> {
+    match config.get_extension::<InProcess>() {
+        Some(here) => Ok(client(here.channel())),
+        None => connect(coordinator, &Security::of(config)).await,
+    }
+}
+
+fn client(channel: Channel) -> SchedulerGrpcClient<Channel> {
+    let limit = MESSAGE_BYTES_MAX as usize;
+    SchedulerGrpcClient::new(channel)
+        .max_encoding_message_size(limit)
+        .max_decoding_message_size(limit)
+}
 
 /// Connects to the coordinator at `HOST:PORT`, and finds out whether it takes requests.
 ///
@@ -27,10 +51,7 @@ pub(super) async fn connect(
     let endpoint = security.endpoint(coordinator).map_err(|error| failed(said(&error)))?;
     let endpoint = endpoint.connect_timeout(PATIENCE);
     let channel = endpoint.connect().await.map_err(|error| failed(said(&error)))?;
-    let limit = MESSAGE_BYTES_MAX as usize;
-    let mut client = SchedulerGrpcClient::new(channel)
-        .max_encoding_message_size(limit)
-        .max_decoding_message_size(limit);
+    let mut client = client(channel);
     // There is no such job. Without a request nobody says that the token is wrong, nor, where one
     // side has TLS and the other has not, that neither understands the other.
     let nothing = GetJobStatusParams { job_id: String::new() };

@@ -7,22 +7,23 @@ use std::sync::Arc;
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
 use ballista_core::utils::{GrpcServerConfig, create_grpc_server};
-use ballista_scheduler::cluster::BallistaCluster;
+use ballista_scheduler::cluster::{BallistaCluster, ClusterState};
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
 use ballista_scheduler::scheduler_process::create_scheduler;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
-use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use millstream_sql::functions::BatchClock;
 use millstream_sql::session;
 use millstream_store::env::Env;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
 
 use super::codec::PlanCodec;
 use super::error::ClusterError;
-use super::leases::{FILES_KEPT_S, LeasedJobs, watch};
+use super::in_process::InProcess;
+use super::leases::{FILES_KEPT_S, LeasedJobs, Scheduler, watch};
 use super::routing::StageRouter;
 use super::security::Security;
 use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
@@ -30,9 +31,16 @@ use crate::state::session_config;
 use crate::stores::Stores;
 
 /// A node that was not heard of for so long is given up, in seconds.
-const NODE_TIMEOUT_S: u64 = 15;
+pub(super) const NODE_TIMEOUT_S: u64 = 15;
 /// How often nodes are looked at for that, in seconds.
 const NODE_LOOK_S: u64 = 3;
+
+/// A coordinator that does not listen yet.
+pub struct Coordinator {
+    scheduler: Scheduler,
+    nodes: Arc<dyn ClusterState>,
+    security: Security,
+}
 
 /// Serves queries at `listener` until the process ends.
 ///
@@ -43,30 +51,69 @@ pub async fn serve(
     listener: TcpListener,
     security: &Security,
 ) -> Result<(), ClusterError> {
-    let address = listener.local_addr().map_err(|error| ClusterError::Listen {
+    let coordinator = Coordinator::new(env, address(&listener)?, security).await?;
+    coordinator.serve(listener, None).await
+}
+
+fn address(listener: &TcpListener) -> Result<SocketAddr, ClusterError> {
+    listener.local_addr().map_err(|error| ClusterError::Listen {
         address: "the coordinator's address".to_owned(),
         error,
-    })?;
-    security.check_listens(address)?;
-    let config = Arc::new(scheduler_config(env, address, security)?);
-    let cluster = BallistaCluster::new_from_config(&config).await?;
-    let (jobs, asked) = LeasedJobs::new(cluster.job_state());
-    let leased = BallistaCluster::new(cluster.cluster_state(), Arc::new(jobs));
-    let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(leased, config).await?;
-    let ending = Arc::new(scheduler.clone());
-    env.spawn("leases", watch(env.clone(), ending, cluster.job_state(), asked));
-    let limit = MESSAGE_BYTES_MAX as usize;
-    let service = SchedulerGrpcServer::new(scheduler)
-        .max_decoding_message_size(limit)
-        .max_encoding_message_size(limit);
-    let service = InterceptedService::new(service, security.guard());
-    let mut server = security.server(create_grpc_server(&GrpcServerConfig::default()))?;
-    let serving = server.add_service(service);
-    let served = serving.serve_with_incoming(TcpListenerStream::new(listener)).await;
-    served.map_err(|error| ClusterError::Listen {
-        address: address.to_string(),
-        error: io::Error::other(error),
     })
+}
+
+impl Coordinator {
+    /// A coordinator that will listen at `address`.
+    ///
+    /// # Errors
+    /// What the scheduler cannot start with, and as [`Security::check_listens`].
+    pub async fn new(
+        env: &Env,
+        address: SocketAddr,
+        security: &Security,
+    ) -> Result<Self, ClusterError> {
+        security.check_listens(address)?;
+        let config = Arc::new(scheduler_config(env, address, security)?);
+        let cluster = BallistaCluster::new_from_config(&config).await?;
+        let (jobs, asked) = LeasedJobs::new(cluster.job_state());
+        let leased = BallistaCluster::new(cluster.cluster_state(), Arc::new(jobs));
+        let scheduler = create_scheduler(leased, config).await?;
+        let ending = Arc::new(scheduler.clone());
+        env.spawn("leases", watch(env.clone(), ending, cluster.job_state(), asked));
+        Ok(Self { scheduler, nodes: cluster.cluster_state(), security: security.clone() })
+    }
+
+    /// How this process reaches it.
+    pub fn in_process(&self, env: &Env) -> InProcess {
+        InProcess::new(env, self.scheduler.clone(), Arc::clone(&self.nodes))
+    }
+
+    /// Serves queries at `listener` until the process ends, and beside them what `front` has.
+    ///
+    /// # Errors
+    /// [`ClusterError::Listen`], [`ClusterError::Tls`].
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        front: Option<Routes>,
+    ) -> Result<(), ClusterError> {
+        let address = address(&listener)?.to_string();
+        let limit = MESSAGE_BYTES_MAX as usize;
+        let service = SchedulerGrpcServer::new(self.scheduler)
+            .max_decoding_message_size(limit)
+            .max_encoding_message_size(limit);
+        let service = InterceptedService::new(service, self.security.guard());
+        let server = create_grpc_server(&GrpcServerConfig::default());
+        let mut server = self.security.server(server)?;
+        let routes = match front {
+            Some(front) => front.add_service(service),
+            None => Routes::new(service),
+        };
+        let serving = server.add_routes(routes);
+        let served = serving.serve_with_incoming(TcpListenerStream::new(listener)).await;
+        let failed = |error| ClusterError::Listen { address, error: io::Error::other(error) };
+        served.map_err(failed)
+    }
 }
 
 fn scheduler_config(

@@ -22,6 +22,7 @@ mod control;
 pub mod coordinator;
 pub mod error;
 mod http;
+pub mod in_process;
 pub mod lambda;
 mod leases;
 mod listen;

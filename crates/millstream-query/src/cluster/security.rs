@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use ballista_core::extension::SessionConfigExt as _;
 use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use datafusion::prelude::SessionConfig;
 use tonic::metadata::MetadataMap;
 use tonic::service::Interceptor;
@@ -28,6 +29,12 @@ use super::tls::{Tls, TlsFiles};
 
 /// What the user agent of a connection begins with that carries a token.
 const USER_AGENT: &str = "millstream-token:";
+
+/// Some clients leave the padding out.
+const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// A secret word that all parts of a cluster know.
 #[derive(Clone)]
@@ -95,7 +102,7 @@ impl Security {
     }
 
     /// The value of the header `authorization` that proves whoever sends it.
-    pub(super) fn authorization(&self) -> Option<String> {
+    pub fn authorization(&self) -> Option<String> {
         self.token.as_ref().map(|token| format!("Bearer {}", token.secret()))
     }
 
@@ -179,7 +186,7 @@ impl Security {
     }
 
     /// What asks requests for the token.
-    pub(super) fn guard(&self) -> Guard {
+    pub fn guard(&self) -> Guard {
         Guard(self.token.clone())
     }
 }
@@ -212,7 +219,7 @@ fn admits_credentials(token: &Token, value: &[u8]) -> bool {
     if scheme.eq_ignore_ascii_case(b"bearer") {
         return token.is(rest);
     }
-    let decoded = BASE64_STANDARD.decode(rest).unwrap_or_default();
+    let decoded = PADDED_OR_NOT.decode(rest).unwrap_or_default();
     let password = decoded.splitn(2, |byte| *byte == b':').nth(1);
     scheme.eq_ignore_ascii_case(b"basic") && password.is_some_and(|given| token.is(given))
 }
@@ -228,6 +235,8 @@ impl Interceptor for Guard {
 
 #[cfg(test)]
 mod tests {
+    use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD};
+
     use super::*;
 
     fn guard() -> Guard {
@@ -244,6 +253,8 @@ mod tests {
         assert!(admits("authorization", "bearer  s3cret"));
         let basic = |text: &str| format!("Basic {}", BASE64_STANDARD.encode(text));
         assert!(admits("authorization", &basic("anybody:s3cret")));
+        let unpadded = format!("Basic {}", BASE64_STANDARD_NO_PAD.encode("any:s3cret"));
+        assert!(admits("authorization", &unpadded));
         assert!(admits("user-agent", "millstream-token:s3cret tonic/1"));
         for (name, value) in [
             ("authorization", ""),

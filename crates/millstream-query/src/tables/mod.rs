@@ -27,6 +27,12 @@ use lake_table::LakeTable;
 /// The formats that a path may have in front of it: ``delta.`/lake/orders` ``.
 const FORMATS: &[&str] = &["delta", "parquet", "json", "csv", "text"];
 
+/// Spark's names for the catalog and the schema of tables that are declared by a name alone. A
+/// table may be called by them, too: `default.orders`.
+pub const CATALOG: &str = "spark_catalog";
+/// See [`CATALOG`].
+pub const SCHEMA: &str = "default";
+
 /// What is known by name.
 pub struct Catalog {
     registry: Registry,
@@ -81,7 +87,11 @@ impl Catalog {
         name
     }
 
-    fn schema_of(&self, name: &str) -> Result<SchemaRef, NotThere> {
+    /// The columns of a table.
+    ///
+    /// # Errors
+    /// There is no such table, or it cannot be read.
+    pub fn columns(&self, name: &str) -> Result<SchemaRef, NotThere> {
         let gone = || NotThere { problem: format!("there is no table `{name}`"), help: None };
         let known = self.known(name).ok_or_else(gone)?;
         let schema = known.connector.check_source(&known.table, ReadMode::Batch);
@@ -142,12 +152,17 @@ impl TableCatalog for Names<'_> {
             return Err(Diagnostic::at(span, "a query reads tables at rest")
                 .help("leave STREAM out, or write a flow and run it: millstream run"));
         }
-        let schema = self.catalog.schema_of(table);
+        let schema = self.catalog.columns(table);
         schema.map_err(|wrong| Diagnostic::at(span, wrong.problem).maybe_help(wrong.help))
     }
 
     fn table_at(&self, format: &str, path: &str) -> Option<Result<String, NotThere>> {
         let format = format.to_lowercase();
+        if format == SCHEMA {
+            let gone = || NotThere { problem: format!("there is no table `{path}`"), help: None };
+            let known = self.catalog.known(path).map(|known| known.table.name);
+            return Some(known.ok_or_else(gone));
+        }
         if !FORMATS.contains(&format.as_str()) {
             let help = suggest(&format, "formats", FORMATS.iter().copied());
             let problem = format!("`{format}` is no format that a path can have in front of it");

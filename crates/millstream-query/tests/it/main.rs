@@ -1,6 +1,7 @@
 //! Queries here and on a cluster, over real files.
 
 mod faulty;
+mod flight_sql;
 mod lake;
 mod local;
 mod remote;

@@ -33,14 +33,14 @@ use crate::lake::{answer, events, session};
 use crate::remote::{QUERIES, listener, start_coordinator, start_runner};
 
 /// What a part is set up with.
-struct Setup {
+pub struct Setup {
     directory: TempDir,
     right: Files,
     other: Files,
 }
 
 impl Setup {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let issued = |name: &str| {
             let authority = Authority::new(&directory.path().join(name)).unwrap();
@@ -50,7 +50,7 @@ impl Setup {
         Self { directory, right, other }
     }
 
-    fn security(&self, token: Option<&str>, files: Option<&Files>) -> Security {
+    pub fn security(&self, token: Option<&str>, files: Option<&Files>) -> Security {
         let token = token.map(|token| Token::new(token).expect("it is a token"));
         let files = files.map_or_else(TlsFiles::default, |files| TlsFiles {
             cert: Some(files.cert.clone()),
@@ -136,6 +136,13 @@ fn settings(
         runners: Some((runners, 2)),
         cache: None,
     }
+}
+
+/// A node whose runner does not answer.
+pub async fn node_of(setup: &Setup, coordinator: &str, security: &Security) -> Node {
+    let settings = settings(setup, coordinator, "127.0.0.1:1", 0, security);
+    let listeners = Listeners { files: listener().await, proxy: listener().await, inbox: None };
+    node::start(&Env::real(), settings, listeners).await.expect("a node")
 }
 
 /// What came of a request.

@@ -215,7 +215,7 @@ impl Resolver<'_> {
     ) -> Result<(), Diagnostic> {
         let span = self.span_of(name);
         let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else {
-            return self.table_at(name);
+            return self.table_at(name, alias);
         };
         let written = ident.clone();
         if Self::is_resolved(&written.value) {
@@ -257,15 +257,27 @@ impl Resolver<'_> {
     }
 
     /// A table that is named by its format and its path.
-    fn table_at(&mut self, name: &mut ObjectName) -> Result<(), Diagnostic> {
+    fn table_at(
+        &mut self,
+        name: &mut ObjectName,
+        alias: &mut Option<TableAlias>,
+    ) -> Result<(), Diagnostic> {
         let span = self.span_of(name);
         let mark = self.marks.get(&span.start).cloned();
         let of_file = || Diagnostic::at(span, "tables of a pipeline file have one-part names");
-        let [ObjectNamePart::Identifier(format), ObjectNamePart::Identifier(path)] =
-            name.0.as_slice()
-        else {
+        let parts = match name.0.as_slice() {
+            // Spark's name for the catalog of tables that no other has.
+            [ObjectNamePart::Identifier(catalog), parts @ ..]
+                if parts.len() == 2 && catalog.value.eq_ignore_ascii_case("spark_catalog") =>
+            {
+                parts
+            }
+            parts => parts,
+        };
+        let [ObjectNamePart::Identifier(format), ObjectNamePart::Identifier(path)] = parts else {
             return Err(of_file());
         };
+        let is_schema = format.value.eq_ignore_ascii_case("default");
         if mark.as_ref().is_some_and(|mark| mark.stream.is_some()) {
             let help = "declare it: CREATE TABLE name USING delta OPTIONS ('path' = '...')";
             return Err(Diagnostic::at(span, "a stream is a declared table").help(help));
@@ -278,6 +290,9 @@ impl Resolver<'_> {
         let declared = self.as_of(declared, as_of, span)?;
         let written = path.clone();
         let registered_as = self.read(declared, ReadMode::Batch, span, None)?;
+        if is_schema {
+            alias.get_or_insert_with(|| plain_alias(written.clone()));
+        }
         let renamed = Ident { value: registered_as, quote_style: Some('`'), span: written.span };
         *name = ObjectName(vec![ObjectNamePart::Identifier(renamed)]);
         Ok(())

@@ -43,7 +43,7 @@ pub async fn run(arguments: QueryArguments, app: &App) -> ExitCode {
 }
 
 /// Why the command ends without having done what it was asked to.
-enum Refused {
+pub enum Refused {
     /// Drawn already.
     Diagnosed(String),
     /// The command line is wrong.
@@ -57,7 +57,8 @@ enum Refused {
 }
 
 impl Refused {
-    fn report(self, app: &App) -> ExitCode {
+    /// Reports it, and gives the status with which the process ends.
+    pub fn report(self, app: &App) -> ExitCode {
         match self {
             Self::Diagnosed(text) => {
                 app.screen.say(text.trim_end());
@@ -100,9 +101,7 @@ impl Refused {
 async fn try_run(arguments: &QueryArguments, app: &App) -> Result<ExitCode, Refused> {
     let mut desk = Desk::new(arguments, app)?;
     if let Some(file) = &arguments.tables {
-        let file = PipelineFile::read(file).map_err(Refused::Wrong)?;
-        let statements = desk.read(&file.name, &file.text)?;
-        desk.declare(&file, &statements, &arguments.settings)?;
+        declare_tables_of(file, &arguments.settings, &desk.session)?;
     }
     let Some(given) = &arguments.query else {
         return shell::run(&mut desk).await;
@@ -128,6 +127,61 @@ fn here() -> Result<PathBuf, Refused> {
     here.map_err(|error| Refused::Failed(format!("the current directory cannot be read: {error}")))
 }
 
+/// What a session may use: all cores and half of the memory, if nothing else is said.
+pub fn limits(cores: Option<u32>, memory: Option<u64>, spill: Option<PathBuf>) -> Limits {
+    let all = available_parallelism().map_or(1, usize::from);
+    let memory = memory.or_else(|| memory_of_machine().map(|bytes| bytes / 2));
+    Limits {
+        partitions: cores.map_or(all, |cores| cores as usize),
+        memory_bytes: memory.and_then(|bytes| usize::try_from(bytes).ok()),
+        spill_directory: spill,
+    }
+}
+
+/// A session without declared tables.
+pub fn new_session(limits: &Limits, app: &App) -> Result<QuerySession, Refused> {
+    let base_dir = here()?;
+    let registry = millstream_connectors::registry(&base_dir);
+    let catalog = Arc::new(Catalog::new(registry, app.env.clone(), base_dir));
+    let session = QuerySession::new(catalog, limits, app.env.clone());
+    session.map_err(|error| Refused::of(error, "", ""))
+}
+
+/// Adds the tables that a file declares, with `settings` for their options.
+pub fn declare_tables_of(
+    file: &Path,
+    settings: &[(String, String)],
+    session: &QuerySession,
+) -> Result<(), Refused> {
+    let file = PipelineFile::read(file).map_err(Refused::Wrong)?;
+    let statements = read(&file.name, &file.text)?;
+    declare(session, &file, &statements, settings)
+}
+
+fn read(name: &str, text: &str) -> Result<Statements, Refused> {
+    Statements::parse(text).map_err(|found| Refused::diagnosed(&found, name, text))
+}
+
+/// Adds the tables that a text declares.
+fn declare(
+    session: &QuerySession,
+    file: &PipelineFile,
+    statements: &Statements,
+    settings: &[(String, String)],
+) -> Result<(), Refused> {
+    let declarations = statements.declarations();
+    if declarations.trim().is_empty() {
+        let problem = "--set is for options of declared tables, and there are none";
+        return if settings.is_empty() { Ok(()) } else { Err(Refused::Wrong(problem.into())) };
+    }
+    let lookup: Arc<dyn Lookup> = Arc::new(Here { base_dir: file.base_dir.clone() });
+    let registry = millstream_connectors::registry(&file.base_dir);
+    let pipeline = Pipeline::load(&file.name, &declarations, &registry, settings, &lookup);
+    let pipeline = pipeline.map_err(|found| Refused::diagnosed(&found, &file.name, &file.text))?;
+    session.catalog().declare(&pipeline, &file.base_dir);
+    Ok(())
+}
+
 /// A session, and where its rows go.
 struct Desk<'a> {
     app: &'a App,
@@ -145,18 +199,8 @@ impl<'a> Desk<'a> {
             let problem = "this format is not text: write it to a file, as in > rows.parquet";
             return Err(Refused::Wrong(problem.to_owned()));
         }
-        let cores = available_parallelism().map_or(1, usize::from);
-        let memory = arguments.memory.or_else(|| memory_of_machine().map(|bytes| bytes / 2));
-        let limits = Limits {
-            partitions: arguments.cores.map_or(cores, |cores| cores as usize),
-            memory_bytes: memory.and_then(|bytes| usize::try_from(bytes).ok()),
-            spill_directory: arguments.spill.clone(),
-        };
-        let base_dir = here()?;
-        let registry = millstream_connectors::registry(&base_dir);
-        let catalog = Arc::new(Catalog::new(registry, app.env.clone(), base_dir));
-        let session = QuerySession::new(catalog, &limits, app.env.clone());
-        let mut session = session.map_err(|error| Refused::of(error, "", ""))?;
+        let limits = limits(arguments.cores, arguments.memory, arguments.spill.clone());
+        let mut session = new_session(&limits, app)?;
         if let Some(coordinator) = &arguments.on {
             let files = TlsFiles { ca: arguments.tls_ca.clone(), ..TlsFiles::default() };
             let security = credentials::security(arguments.token_file.as_deref(), &files);
@@ -166,40 +210,15 @@ impl<'a> Desk<'a> {
         Ok(Self { app, session, format, is_timed: arguments.timing })
     }
 
-    fn read(&self, name: &str, text: &str) -> Result<Statements, Refused> {
-        Statements::parse(text).map_err(|found| Refused::diagnosed(&found, name, text))
-    }
-
-    /// Adds the tables that a text declares.
-    fn declare(
-        &self,
-        file: &PipelineFile,
-        statements: &Statements,
-        settings: &[(String, String)],
-    ) -> Result<(), Refused> {
-        let declarations = statements.declarations();
-        if declarations.trim().is_empty() {
-            let problem = "--set is for options of declared tables, and there are none";
-            return if settings.is_empty() { Ok(()) } else { Err(Refused::Wrong(problem.into())) };
-        }
-        let lookup: Arc<dyn Lookup> = Arc::new(Here { base_dir: file.base_dir.clone() });
-        let registry = millstream_connectors::registry(&file.base_dir);
-        let pipeline = Pipeline::load(&file.name, &declarations, &registry, settings, &lookup);
-        let pipeline =
-            pipeline.map_err(|found| Refused::diagnosed(&found, &file.name, &file.text))?;
-        self.session.catalog().declare(&pipeline, &file.base_dir);
-        Ok(())
-    }
-
     async fn run_text(
         &mut self,
         file: &PipelineFile,
         settings: &[(String, String)],
     ) -> Result<(), Refused> {
-        let statements = self.read(&file.name, &file.text)?;
+        let statements = read(&file.name, &file.text)?;
         let checked = statements.check_writes_nothing();
         checked.map_err(|found| Refused::diagnosed(&found, &file.name, &file.text))?;
-        self.declare(file, &statements, settings)?;
+        declare(&self.session, file, &statements, settings)?;
         if statements.steps.is_empty() && !statements.views.is_empty() {
             let problem = "a view is known in the text that it stands in: write the query behind \
                            it, or WITH name AS (...) SELECT ...";

@@ -1,0 +1,156 @@
+//! The text of one request: settings, and at its end a statement that gives rows.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::SchemaRef;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use millstream_engine::failures::from_datafusion;
+use millstream_sql::diagnostic::{Diagnostic, Diagnostics};
+use millstream_sql::types::spark_type;
+use millstream_store::error::{Failure, Kind};
+use millstream_store::secrets::masked;
+use tonic::Status;
+
+use crate::error::QueryError;
+use crate::session::{PlannedQuery, QuerySession};
+use crate::statements::{Statements, Step};
+
+/// How much of an error's text is sent: it travels in a header, whose length others limit.
+const MESSAGE_BYTES_MAX: usize = 4_000;
+
+/// A statement that can run.
+pub(super) enum Planned {
+    /// A query.
+    Query(Box<PlannedQuery>),
+    /// What is known without one, as the plan that `EXPLAIN` shows.
+    Known(RecordBatch),
+}
+
+impl Planned {
+    /// Whether the nodes of a cluster can run it.
+    pub(super) fn is_for_nodes(&self) -> bool {
+        match self {
+            Self::Query(query) => query.is_for_nodes(),
+            Self::Known(_) => true,
+        }
+    }
+
+    /// The columns of the answer.
+    pub(super) fn schema(&self) -> SchemaRef {
+        match self {
+            Self::Query(query) => query.schema(),
+            Self::Known(rows) => rows.schema(),
+        }
+    }
+}
+
+/// Plans what `text` says, with `session`'s settings and those in front of the statement.
+///
+/// # Errors
+/// What is wrong with the text, or with a table that it reads.
+pub(super) async fn plan(session: &QuerySession, text: &str) -> Result<Planned, QueryError> {
+    let statements = Statements::parse(text)?;
+    statements.check_writes_nothing()?;
+    check_asks_nothing(&statements)?;
+    let Some((last, before)) = statements.steps.split_last() else {
+        return Err(refused("there is no query", "write SELECT ..."));
+    };
+    let mut session = session.clone();
+    for step in before {
+        let Step::Set { key, value } = step else {
+            return Err(refused(
+                "there are several statements",
+                "send one at a time; SET ... may stand in front of it",
+            ));
+        };
+        session.set(key, value)?;
+    }
+    match last {
+        Step::Query(query) => Ok(Planned::Query(Box::new(session.plan(&statements, query).await?))),
+        Step::Explain { analyze: false, query } => {
+            let planned = session.plan(&statements, query).await?;
+            known(&[("plan", planned.shown().lines().map(str::to_owned).collect())])
+        }
+        Step::Explain { analyze: true, .. } => Err(refused(
+            "EXPLAIN ANALYZE is not there for clients of Flight SQL",
+            "write EXPLAIN, or use millstream query",
+        )),
+        Step::ShowTables => known(&[("tableName", session.catalog().declared())]),
+        Step::Describe { query, .. } => {
+            let described = Statements::parse(query)?;
+            let all = 0..described.lexed.lexemes.len();
+            let schema = session.plan(&described, &all).await?.schema();
+            let fields = || schema.fields().iter();
+            known(&[
+                ("col_name", fields().map(|field| field.name().clone()).collect()),
+                ("data_type", fields().map(|field| spark_type(field.data_type())).collect()),
+            ])
+        }
+        Step::Set { .. } => Err(refused(
+            "a setting lasts for one request",
+            "write it in front of the query, separated by a semicolon",
+        )),
+    }
+}
+
+fn refused(problem: &str, help: &str) -> QueryError {
+    QueryError::Sql(Diagnostic::nowhere(problem).help(help).into())
+}
+
+/// Refuses declarations, which would be those of all clients, and parameters.
+fn check_asks_nothing(statements: &Statements) -> Result<(), Diagnostics> {
+    if !statements.declarations().trim().is_empty() {
+        let problem = "a client declares no tables";
+        let help =
+            "declare them in the coordinator's file: millstream coordinator --tables FILE.sql";
+        return Err(Diagnostic::nowhere(problem).help(help).into());
+    }
+    let lexemes = statements.lexed.lexemes.iter();
+    let parameters = lexemes.filter(|lexeme| matches!(lexeme.token, Token::Placeholder(_)));
+    let refused = parameters.map(|parameter| {
+        Diagnostic::at(parameter.span, "a query has no parameters")
+            .help("write the value into the query")
+    });
+    Diagnostics(refused.collect()).into_result()
+}
+
+fn known(columns: &[(&str, Vec<String>)]) -> Result<Planned, QueryError> {
+    let columns = columns.iter().map(|(name, values)| {
+        let values: ArrayRef = Arc::new(StringArray::from_iter_values(values));
+        (*name, values)
+    });
+    let rows = RecordBatch::try_from_iter(columns);
+    let rows = rows.map_err(|error| QueryError::Failure(from_datafusion(error.into())))?;
+    Ok(Planned::Known(rows))
+}
+
+/// What a client is told of `error`, with the place in `text`.
+pub(super) fn status(error: &QueryError, text: &str) -> Status {
+    match error {
+        QueryError::Sql(found) => {
+            Status::invalid_argument(short(&found.plain("query", &masked(text))))
+        }
+        QueryError::Failure(failure) => failed(failure),
+    }
+}
+
+/// What a client is told of `failure`.
+pub(super) fn failed(failure: &Failure) -> Status {
+    let message = short(&failure.to_string());
+    match failure.kind() {
+        Kind::Config | Kind::Data => Status::invalid_argument(message),
+        Kind::Credentials => Status::permission_denied(message),
+        Kind::Retry => Status::unavailable(message),
+        _ => Status::internal(message),
+    }
+}
+
+fn short(message: &str) -> String {
+    let mut end = message.len().min(MESSAGE_BYTES_MAX);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    let rest = if end < message.len() { " ..." } else { "" };
+    format!("{}{rest}", message[..end].trim_end())
+}
