@@ -26,12 +26,10 @@ use super::in_process::InProcess;
 use super::leases::{FILES_KEPT_S, LeasedJobs, Scheduler, watch};
 use super::routing::StageRouter;
 use super::security::Security;
-use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
+use super::settings::{MESSAGE_BYTES_MAX, NODE_TIMEOUT_S, cluster_config};
 use crate::state::session_config;
 use crate::stores::Stores;
 
-/// A node that was not heard of for so long is given up, in seconds.
-pub(super) const NODE_TIMEOUT_S: u64 = 15;
 /// How often nodes are looked at for that, in seconds.
 const NODE_LOOK_S: u64 = 3;
 

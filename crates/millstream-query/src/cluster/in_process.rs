@@ -18,9 +18,8 @@ use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint, Server};
 
-use super::coordinator::NODE_TIMEOUT_S;
 use super::leases::Scheduler;
-use super::settings::MESSAGE_BYTES_MAX;
+use super::settings::{MESSAGE_BYTES_MAX, NODE_TIMEOUT_S};
 
 /// What is on its way between the two ends at most.
 const PIPE_BYTES: usize = 1 << 20;
@@ -63,7 +62,8 @@ impl InProcess {
         let now = u64::try_from(self.env.now_ms() / 1_000).unwrap_or_default();
         let is_there = |heard: &ExecutorHeartbeat| {
             let status = heard.status.as_ref().and_then(|status| status.status.as_ref());
-            let is_active = matches!(status, Some(executor_status::Status::Active(_)));
+            // Nodes that fetch their tasks have no status.
+            let is_active = matches!(status, None | Some(executor_status::Status::Active(_)));
             is_active && heard.timestamp + NODE_TIMEOUT_S >= now
         };
         self.nodes.executor_heartbeats().values().any(is_there)

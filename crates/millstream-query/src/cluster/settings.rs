@@ -147,6 +147,9 @@ impl RemoteStages {
 
 /// The largest message between the parts of a cluster: a plan over some ten thousand files.
 pub const MESSAGE_BYTES_MAX: u32 = 256 << 20;
+/// A node that was not heard of for so long is given up, in seconds.
+pub const NODE_TIMEOUT_S: u64 = 15;
+
 /// `config` for plans that a cluster runs.
 pub fn cluster_config(config: SessionConfig) -> SessionConfig {
     let config = with_remote_options(config.upgrade_for_ballista());

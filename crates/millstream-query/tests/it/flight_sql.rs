@@ -161,10 +161,14 @@ async fn a_cancelled_answer_is_never_taken_for_a_whole_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn answers_that_nobody_reads_are_limited_and_end_with_their_clients() {
     let served = Served::start(&Setup::new().security(Some("secret"), None)).await;
-    let mut client = served.client().await;
+    // Each by a connection of its own: what is unread on one keeps all others on it waiting.
+    let asked = async || {
+        let mut client = served.client().await;
+        rows(&mut client, ENDLESS).await.map(|rows| (client, rows))
+    };
     let mut unread = Vec::new();
     let refused = loop {
-        match rows(&mut client, ENDLESS).await {
+        match asked().await {
             Ok(rows) => unread.push(rows),
             Err(error) => break error,
         }
@@ -174,7 +178,7 @@ async fn answers_that_nobody_reads_are_limited_and_end_with_their_clients() {
     assert_eq!(unread.len(), 64);
     unread.clear();
     let again = async {
-        while let Err(error) = rows(&mut client, ENDLESS).await {
+        while let Err(error) = asked().await {
             assert!(error.to_string().contains("too many queries run"), "{error}");
             Env::real().sleep(Duration::from_millis(50)).await;
         }
