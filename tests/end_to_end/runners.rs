@@ -2,6 +2,7 @@
 //! little, and beside nodes whose disks are full.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -64,39 +65,66 @@ fn bootstrap(pipeline: &Pipeline) -> PathBuf {
     path
 }
 
-/// Lambda's Invoke API over environments of the runtime emulator; see `tests/lambda`.
+/// Something with Lambda's Invoke API; see `tests/lambda`.
 struct Lambda {
     child: Child,
+    said: PathBuf,
     log: PathBuf,
     port: String,
 }
 
 impl Drop for Lambda {
     fn drop(&mut self) {
-        // It ends its emulators when this is closed.
+        // It ends what it has started when this is closed.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
 }
 
 impl Lambda {
-    /// So many environments; every `throttled`-th request is refused.
+    /// So many environments of the runtime emulator; every `throttled`-th request is refused.
     fn start(pipeline: &Pipeline, slots: u32, throttled: u32) -> Self {
         let installed = installed();
-        let mut python = Command::new(installed.join("bin/python"));
-        python.arg("-B").arg(cache::repository().join("tests/lambda/invoke_api.py"));
-        python.arg(emulator(&installed)).arg(bootstrap(pipeline)).arg(slots.to_string());
-        python.args([KEY, SECRET, &throttled.to_string()]);
-        python.env("MILLSTREAM_TOKEN", "secret").current_dir(pipeline.path("."));
+        let paths = [emulator(&installed), bootstrap(pipeline)];
+        let numbers = [slots.to_string(), KEY.into(), SECRET.into(), throttled.to_string()];
+        let arguments = paths.into_iter().chain(numbers.into_iter().map(PathBuf::from));
+        Self::program(pipeline, "invoke_api.py", arguments)
+    }
+
+    /// MiniStack, with so many environments at one time.
+    fn ministack(pipeline: &Pipeline, reserved: u32) -> Self {
+        let numbers = [reserved.to_string(), KEY.into(), SECRET.into()].map(PathBuf::from);
+        let binary = PathBuf::from(env!("CARGO_BIN_EXE_millstream"));
+        Self::program(pipeline, "ministack.py", std::iter::once(binary).chain(numbers))
+    }
+
+    fn program(pipeline: &Pipeline, name: &str, arguments: impl Iterator<Item = PathBuf>) -> Self {
+        let mut python = Command::new(installed().join("bin/python"));
+        python.arg("-B").arg(cache::repository().join("tests/lambda").join(name));
+        python.args(arguments).env("MILLSTREAM_TOKEN", "secret").current_dir(pipeline.path("."));
         let create = |path: &Path| File::create(path).expect("the directory is writable");
-        let (log, said) = (pipeline.path("lambda.log"), pipeline.path("lambda.port"));
+        let (log, said) = (pipeline.path("lambda.log"), pipeline.path("lambda.said"));
         python.stdin(Stdio::piped()).stdout(create(&said)).stderr(create(&log));
         let child = process::spawn(python).expect("python can start");
-        let port = wait::until("the port of the Invoke API", wait::SOON, || {
-            let said = fs::read_to_string(&said).ok()?;
-            said.strip_suffix('\n').map(str::to_owned)
-        });
-        Self { child, log, port }
+        let mut lambda = Self { child, said, log, port: String::new() };
+        lambda.port = lambda.line(0);
+        lambda
+    }
+
+    /// A line that the program has said.
+    fn line(&self, number: usize) -> String {
+        wait::until("an answer of tests/lambda", wait::SOON, || {
+            let said = fs::read_to_string(&self.said).ok()?;
+            let line = said.split_inclusive('\n').nth(number)?.strip_suffix('\n')?;
+            Some(line.to_owned())
+        })
+    }
+
+    /// How many objects there are in MiniStack's bucket, unfinished ones included. To be asked once.
+    fn objects(&mut self) -> String {
+        let stdin = self.child.stdin.as_mut().expect("it is piped");
+        writeln!(stdin, "objects").expect("it reads");
+        self.line(1)
     }
 
     /// The requests that were answered with `status`.
@@ -105,13 +133,24 @@ impl Lambda {
         log.lines().filter(|line| line.starts_with(&format!("invoke {status} "))).count()
     }
 
+    /// Who asks for what, and where.
+    fn settings(&self) -> [(&'static str, String); 6] {
+        let endpoint = format!("http://127.0.0.1:{}", self.port);
+        [
+            ("AWS_ENDPOINT_URL_LAMBDA", endpoint.clone()),
+            ("AWS_ENDPOINT_URL", endpoint),
+            ("AWS_ALLOW_HTTP", "true".to_owned()),
+            ("AWS_REGION", "eu-west-1".to_owned()),
+            ("AWS_ACCESS_KEY_ID", KEY.to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
+        ]
+    }
+
     /// A node whose runner is a function.
     fn node(&self, pipeline: &Pipeline, coordinator: &str, flags: &[&str]) -> Running {
-        let endpoint = format!("http://127.0.0.1:{}", self.port);
         let mut command = pipeline.bare_command(&["node", "--coordinator", coordinator]);
         command.args(["--cores", "2", "--runner", "lambda:runner"]).args(flags);
-        command.env("AWS_ENDPOINT_URL_LAMBDA", endpoint).env("AWS_REGION", "eu-west-1");
-        command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
+        command.envs(self.settings()).env("MILLSTREAM_LOG", "warn,millstream=debug");
         started(pipeline, command)
     }
 }
@@ -159,10 +198,10 @@ fn long_answers_of_functions_are_pushed_or_spilled_or_made_by_the_node() {
     let spilled = pipeline.path("spilled");
     fs::create_dir(&spilled).expect("it is new");
     let spill = format!("SET millstream.remote.spill = 'file://{}'; {LONG}", spilled.display());
-    for (flags, text, fails) in [
-        (&[][..], LONG, false),
-        (&["--no-push"][..], &spill, false),
-        (&["--no-push"][..], LONG, true),
+    for (flags, text, way) in [
+        (&[][..], LONG, "the answer was pushed"),
+        (&["--no-push"][..], &spill, "the answer was spilled"),
+        (&["--no-push"][..], LONG, "which is too long for the way back"),
     ] {
         let (_coordinator, address) = coordinator(&pipeline);
         let node = lambda.node(&pipeline, &address, flags);
@@ -171,11 +210,34 @@ fn long_answers_of_functions_are_pushed_or_spilled_or_made_by_the_node() {
         assert_eq!(given, expected, "{flags:?}");
         assert!(lambda.requests(200) > before, "{flags:?}: no function was asked");
         let said = node.stderr();
-        assert_eq!(said.contains("which is too long for the way back"), fails, "{said}");
-        assert_eq!(said.contains("the node runs the task itself"), fails, "{said}");
+        assert!(said.contains(way), "no {way:?} in {said}");
+        let by_node = said.contains("the node runs the task itself");
+        assert_eq!(by_node, way.contains("too long"), "{said}");
         let left = fs::read_dir(&spilled).expect("it is there").count();
         assert_eq!(left, 0, "{flags:?}: what was spilled is left");
     }
+}
+
+#[test]
+fn functions_of_ministack_answer_over_the_api_of_aws() {
+    let pipeline = tpch();
+    let mut lambda = Lambda::ministack(&pipeline, 2);
+    let (_coordinator, address) = coordinator(&pipeline);
+    // More tasks at one time than functions may run: the others are throttled.
+    let node = lambda.node(&pipeline, &address, &["--no-push", "--remote-tasks", "8"]);
+    let short = "SELECT l_returnflag, count(*) AS n, sum(l_orderkey) AS s \
+                 FROM parquet.`tpch/lineitem.parquet` GROUP BY l_returnflag ORDER BY l_returnflag";
+    let spilled = format!("SET millstream.remote.spill = 's3://spilled/some/place'; {LONG}");
+    for (here, text) in [(short, short), (LONG, &*spilled)] {
+        let expected = query(&pipeline, &[here]).expect_success().stdout;
+        let on = ["--on", &address, "--cores", "6", &format!("{REMOTE} {text}")];
+        assert_eq!(query(&pipeline, &on).expect_success().stdout, expected);
+    }
+    let said = node.stderr();
+    assert!(!said.contains("has failed") && !said.contains("have failed"), "{said}");
+    assert_eq!(lambda.objects(), "0", "what was spilled is left");
+    assert!(said.contains("a runner has no room"), "nothing was throttled");
+    assert!(said.contains("the answer was spilled"), "nothing was spilled");
 }
 
 #[test]

@@ -283,6 +283,7 @@ impl RemoteTask {
                         && self.shared.env.monotonic() < end =>
                 {
                     self.shared.counts.throttled.fetch_add(1, Ordering::Relaxed);
+                    tracing::debug!(task = self.shown(), %error, "a runner has no room");
                     // Not all at the same moment again.
                     let share = (self.shared.env.random_u64() % 64) as u32 + 32;
                     self.shared.env.sleep(pause * share / 64).await;
@@ -330,6 +331,7 @@ impl RemoteTask {
         let received = match (received.header.delivery, spilled) {
             (Delivery::Spilled(objects), Some(spilled)) => {
                 counts.spilled.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(task = self.shown(), objects, "the answer was spilled");
                 spilled.read(objects, receiver()).await?
             }
             (Delivery::Spilled(_), None) => {
@@ -341,6 +343,7 @@ impl RemoteTask {
                 spilled.into_iter().for_each(Spilled::unused);
                 if delivery == Delivery::Pushed {
                     counts.pushed.fetch_add(1, Ordering::Relaxed);
+                    tracing::debug!(task = self.shown(), "the answer was pushed");
                     waiting.arrived()?
                 } else {
                     received
