@@ -32,6 +32,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ),
     // Whether a table is Delta's or another's is the connectors' business: queries get files.
     ("millstream-query", &["millstream-store", "millstream-sql", "millstream-engine"]),
+    // What a runner has no use for would make its package larger.
+    ("millstream-runner", &["millstream-store", "millstream-query"]),
     (
         "millstream",
         &[
@@ -216,7 +218,6 @@ const MODULES: &[(&str, &[&str])] = &[
             "table",
             "credentials",
             "query",
-            "function",
             "cluster",
             "generate",
             "demo",

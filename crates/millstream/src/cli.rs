@@ -1,12 +1,14 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use millstream_engine::api::options::Options;
+use millstream_query::cluster::lambda::function::BOOTSTRAP;
 use millstream_query::cluster::transport::RunnerAddress;
 
 use crate::key_value::key_value;
@@ -321,6 +323,16 @@ pub struct RunnerArguments {
     pub security: SecurityArguments,
 }
 
+/// The arguments of the process; those of a runner where Lambda starts it, which gives none.
+pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let given: Vec<OsString> = given.collect();
+    let name = given.first().and_then(|path| Path::new(path).file_name());
+    if name.is_some_and(|name| name == BOOTSTRAP) {
+        return ["millstream", "runner", "--lambda"].map(OsString::from).to_vec();
+    }
+    given
+}
+
 /// How the rows of a query are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -472,6 +484,14 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+
+    #[test]
+    fn a_bootstrap_is_a_runner() {
+        let parsed = |given: &[&str]| super::arguments(given.iter().map(OsString::from));
+        assert_eq!(parsed(&["/var/task/bootstrap"]), ["millstream", "runner", "--lambda"]);
+        assert_eq!(parsed(&["bin/millstream", "query"]), ["bin/millstream", "query"]);
+        assert_eq!(parsed(&["bootstrapped"]), ["bootstrapped"]);
+    }
 
     fn run(arguments: &[&str]) -> Result<RunArguments, clap::Error> {
         let arguments = ["millstream", "run", "a.sql"].iter().chain(arguments);

@@ -13,7 +13,7 @@ use std::thread::available_parallelism;
 use millstream_query::cache::blocks::BlockCache;
 use millstream_query::cluster::coordinator::Coordinator;
 use millstream_query::cluster::error::ClusterError;
-use millstream_query::cluster::lambda::runtime;
+use millstream_query::cluster::lambda::function::{self, FunctionSettings};
 use millstream_query::cluster::node::{self, Listeners, NodeSettings};
 use millstream_query::cluster::remote::{Reached, Runners};
 use millstream_query::cluster::runner::{self, Runner, RunnerSettings};
@@ -30,7 +30,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::app::App;
 use crate::cli::{CoordinatorArguments, NodeArguments, RunnerArguments, SecurityArguments};
 use crate::credentials;
-use crate::function;
 use crate::query::{declare_tables_of, limits, memory_of_machine, new_session};
 
 /// What the tasks of a runner may use together if nothing else is said.
@@ -107,16 +106,16 @@ pub async fn node(arguments: NodeArguments, app: &App) -> ExitCode {
 /// Runs a runner.
 pub async fn runner(arguments: RunnerArguments, app: &App) -> ExitCode {
     let serving = async {
-        let memory = match arguments.lambda {
-            false => arguments.memory.unwrap_or(RUNNER_MEMORY_BYTES),
-            true => arguments.memory.unwrap_or_else(function::memory_bytes),
-        };
-        let what = if arguments.lambda { function::directory_name() } else { "runner".to_owned() };
-        let (directory, _temporary) = directory(arguments.dir.as_ref(), &what)?;
         let security = security(&arguments.security)?;
-        if !arguments.lambda {
-            security.check_listens(arguments.listen)?;
+        if arguments.lambda {
+            let (memory_bytes, directory) = (arguments.memory, arguments.dir);
+            let settings = FunctionSettings { memory_bytes, directory, security };
+            let variable = |name: &str| std::env::var(name).ok();
+            return function::run(&app.env, settings, variable).await;
         }
+        security.check_listens(arguments.listen)?;
+        let (directory, _temporary) = directory(arguments.dir.as_ref(), "runner")?;
+        let memory = arguments.memory.unwrap_or(RUNNER_MEMORY_BYTES);
         let settings = RunnerSettings {
             limits: Limits {
                 partitions: 1,
@@ -128,9 +127,6 @@ pub async fn runner(arguments: RunnerArguments, app: &App) -> ExitCode {
             security,
         };
         let runner = Arc::new(Runner::new(app.env.clone(), settings)?);
-        if arguments.lambda {
-            return Ok(runtime::serve(&app.env, &function::runtime_api()?, runner).await?);
-        }
         let listener = listen(arguments.listen).await?;
         say(app, "runner", &listener);
         Ok(runner::serve(listener, runner).await?)

@@ -22,7 +22,6 @@ mod cluster;
 mod credentials;
 mod demo;
 mod descriptors;
-mod function;
 mod generate;
 mod hiding;
 mod histogram;
@@ -68,7 +67,7 @@ fn main() -> ExitCode {
 fn start() -> ExitCode {
     hiding::in_panics();
     hiding::hide_environment();
-    let cli = match Cli::try_parse_from(function::arguments(std::env::args_os())) {
+    let cli = match Cli::try_parse_from(cli::arguments(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return hiding::said(&error),
     };

@@ -13,8 +13,6 @@ use crate::cluster::error::ClusterError;
 use crate::cluster::http::{self, Answer, Asked};
 use crate::cluster::runner::{RunError, Runner};
 
-/// The variable that has the address of the runtime API.
-pub const ADDRESS: &str = "AWS_LAMBDA_RUNTIME_API";
 /// What all paths of the runtime API begin with.
 const VERSION: &str = "/2018-06-01/runtime";
 /// The longest event that is read; Lambda's are shorter.
