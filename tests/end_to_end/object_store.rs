@@ -45,7 +45,7 @@ impl Server {
         command.envs(settings.iter().copied()).current_dir(directory.path());
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         let child = process::spawn(command).expect("python can start");
-        let server = Self { child, port, directory: directory };
+        let server = Self { child, port, directory };
         let address = format!("127.0.0.1:{port}");
         wait::until_true("the S3 server to listen", wait::SOON, || {
             TcpStream::connect(&address).is_ok()

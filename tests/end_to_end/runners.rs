@@ -120,7 +120,7 @@ impl Lambda {
         })
     }
 
-    /// How many objects there are in MiniStack's bucket, unfinished ones included. To be asked once.
+    /// How many objects are in the bucket of MiniStack, unfinished ones included. To be asked once.
     fn objects(&mut self) -> String {
         let stdin = self.child.stdin.as_mut().expect("it is piped");
         writeln!(stdin, "objects").expect("it reads");

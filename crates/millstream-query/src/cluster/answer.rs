@@ -194,7 +194,7 @@ impl Receiver {
     /// with.
     pub async fn take(&mut self, bytes: Bytes) -> io::Result<()> {
         self.reader.take(bytes);
-        while let Some(piece) = self.reader.next()? {
+        while let Some(piece) = self.reader.piece()? {
             match piece {
                 Piece::Begin(path) => self.begin(&path).await?,
                 Piece::Bytes(bytes) => {

@@ -46,7 +46,7 @@ struct Open {
 }
 
 impl OutputReader {
-    /// Takes the next bytes. What they say has to be asked for with [`Self::next`] before more
+    /// Takes the next bytes. What they say has to be asked for with [`Self::piece`] before more
     /// bytes come.
     pub fn take(&mut self, bytes: Bytes) {
         self.taken += bytes.len() as u64;
@@ -62,7 +62,7 @@ impl OutputReader {
     ///
     /// # Errors
     /// What cannot be an answer.
-    pub fn next(&mut self) -> Result<Option<Piece>, MessageError> {
+    pub fn piece(&mut self) -> Result<Option<Piece>, MessageError> {
         if self.header.is_none() && !self.read_header()? {
             return Ok(None);
         }
@@ -161,7 +161,7 @@ mod tests {
         let (mut reader, mut files) = (OutputReader::default(), Vec::new());
         for part in bytes.chunks(length) {
             reader.take(Bytes::copy_from_slice(part));
-            while let Some(piece) = reader.next()? {
+            while let Some(piece) = reader.piece()? {
                 match piece {
                     Piece::Begin(path) => files.push((path, Vec::new())),
                     Piece::Bytes(bytes) => {

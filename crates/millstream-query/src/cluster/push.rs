@@ -51,7 +51,7 @@ struct Slot {
 /// What has become of an answer that is waited for.
 enum Arrival {
     /// Nothing has come, and this is to take it in.
-    Expected(Receiver),
+    Expected(Box<Receiver>),
     /// Its bytes are on their way.
     Arriving,
     /// It is here, or could not be taken in.
@@ -103,7 +103,7 @@ impl Waiting {
 impl Inbox {
     /// Waits for an answer under `key`, to be taken in by `receiver`.
     pub fn wait(self: &Arc<Self>, key: &str, receiver: Receiver) -> Waiting {
-        let state = Mutex::new(Arrival::Expected(receiver));
+        let state = Mutex::new(Arrival::Expected(Box::new(receiver)));
         let slot = Arc::new(Slot { state, over: watch::Sender::new(false) });
         self.slots.lock().insert(key.to_owned(), Arc::clone(&slot));
         Waiting { inbox: Arc::clone(self), key: key.to_owned(), slot }
@@ -151,7 +151,7 @@ async fn take_in(State(inbox): State<Arc<Inbox>>, headers: HeaderMap, body: Body
     let Arrival::Expected(receiver) = before else {
         return (StatusCode::CONFLICT, "the answer is here already").into_response();
     };
-    let arriving = Box::pin(arrive(receiver, body));
+    let arriving = Box::pin(arrive(*receiver, body));
     let over = Box::pin(over.wait_for(|over| *over));
     let (arrived, answer) = match select(arriving, over).await {
         Either::Left((Ok(received), _)) => (Ok(received), StatusCode::OK.into_response()),

@@ -35,7 +35,7 @@ const DIRECTORY: &str = "millstream-function-";
 /// How a function is set up, if not as usual.
 #[derive(Clone, Debug, Default)]
 pub struct FunctionSettings {
-    /// How much memory tasks may use before they spill, in bytes; `None` for 60 % of the function's.
+    /// How much memory tasks may use before they spill, in bytes; `None` for 60 % of its own.
     pub memory_bytes: Option<u64>,
     /// Where a task's files are until they are sent back; `None` for a directory for temporary
     /// files.
