@@ -119,9 +119,10 @@ fn what_is_wrong_is_said_with_its_place_and_a_remedy() {
 }
 
 /// The parts of a cluster, each a process.
-struct Cluster<'a> {
+pub struct Cluster<'a> {
     pipeline: &'a Pipeline,
-    coordinator: (Running, String),
+    /// With the address at which it listens.
+    pub coordinator: (Running, String),
     runners: Vec<(Running, String)>,
     nodes: Vec<Running>,
 }
@@ -140,7 +141,8 @@ pub fn part(pipeline: &Pipeline, arguments: &[&str]) -> (Running, String) {
 }
 
 impl<'a> Cluster<'a> {
-    fn start(pipeline: &'a Pipeline) -> Self {
+    /// Two nodes with two runners.
+    pub fn start(pipeline: &'a Pipeline) -> Self {
         let coordinator = part(pipeline, &["coordinator", "--listen", "127.0.0.1:0"]);
         let runner = |_| part(pipeline, &["runner", "--listen", "127.0.0.1:0", "--tasks", "2"]);
         let runners: Vec<_> = (0..2).map(runner).collect();

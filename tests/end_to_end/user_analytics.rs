@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::millstream::{Finished, Pipeline, table};
+use crate::queries::Cluster;
 use crate::{cache, oracle, program};
 
 /// A query in a build that is not optimised, on a machine that does other things.
@@ -83,7 +84,11 @@ fn flow(options: &[(&str, &str)]) -> String {
 /// The rows of a query in the order of their text.
 fn rows(pipeline: &Pipeline, text: &str) -> Vec<Value> {
     let arguments = ["--cores", "3", "--format", "json", text];
-    let found = query(pipeline, &arguments).expect_success().stdout;
+    sorted(&query(pipeline, &arguments).expect_success().stdout)
+}
+
+/// Rows of JSON in the order of their text.
+fn sorted(found: &str) -> Vec<Value> {
     let mut lines: Vec<&str> = found.lines().collect();
     lines.sort_unstable();
     lines.into_iter().map(|line| serde_json::from_str(line).expect("it is JSON")).collect()
@@ -133,9 +138,24 @@ fn a_table_clustered_by_user_is_grouped_without_a_shuffle() {
         "SELECT user_id, sum(n) AS n FROM (SELECT user_id, count(*) AS n FROM delta.`lake` GROUP BY \
          user_id UNION ALL SELECT concat('u', id) AS user_id, 1 AS n FROM delta.`lake`) \
          GROUP BY user_id",
+        "SELECT user_id, amount, count(*) AS n FROM delta.`lake` GROUP BY ROLLUP (user_id, amount)",
+        "SELECT user_id, n, rank() OVER (PARTITION BY user_id ORDER BY n) AS place FROM (SELECT \
+         user_id, amount, count(*) AS n FROM delta.`lake` GROUP BY user_id, amount)",
+        "SELECT count(*) AS n FROM (SELECT DISTINCT upper(user_id) AS user_id FROM delta.`lake`)",
+        "SELECT user_id, n FROM (SELECT substring(user_id, 1, 2) AS user_id, count(*) AS n FROM \
+         delta.`lake` GROUP BY 1) WHERE n > (SELECT avg(amount) FROM delta.`lake`)",
     ] {
         assert_eq!(rows(&pipeline, text), rows(&plain, text), "{text}");
     }
+    // On a cluster, where the stage that scans gives the groups.
+    let cluster = Cluster::start(&pipeline);
+    let on = ["query", "--on", &cluster.coordinator.1, "--cores", "3", "--format", "json"];
+    let text = format!("SET millstream.remote.stages = 'scan'; {BY_USER}");
+    let mut command = pipeline.bare_command(&[&on[..], &[&text]].concat());
+    command.env("MILLSTREAM_TOKEN", "secret");
+    let found = pipeline.spawn(command).wait(QUERY_LIMIT).expect_success().stdout;
+    assert_eq!(sorted(&found), expected);
+    drop(cluster);
     // As others read it.
     let sql =
         "SELECT count(*) AS n, count(DISTINCT user_id) AS users, sum(amount) AS total FROM TABLE";
@@ -175,7 +195,8 @@ fn a_flow_has_the_answers_of_a_query_also_after_it_was_started_again() {
              retention(event = 'a', event = 'c') AS retained, \
              sequence_count('(?1).*(?2)', at, event = 'a', event = 'c') AS sequences, \
              sessions(at, '10 minutes') AS sessions, \
-             last_touch(event, at, event = 'c', '1 hour') AS touch \
+             last_touch(event, at, event = 'c', '1 hour') AS touch, \
+             size(filter(collect_list(event), e -> e = 'a')) AS heads \
              FROM {input} GROUP BY user_id, window(at, '1 day')"
         )
     };

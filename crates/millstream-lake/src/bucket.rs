@@ -140,10 +140,9 @@ mod tests {
 
     #[test]
     fn the_hash_of_a_value_never_changes() {
-        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(0), Some(1), Some(-7), None]));
-        let expected = [0, 0x5692_161d_100b_05e5, 0, 0];
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(0), Some(1), None]));
         let found = hashes(&numbers).expect("numbers have hashes");
-        assert_eq!((found[0], found[1], found[3]), (expected[0], expected[1], expected[3]));
+        assert_eq!(found, [0, 0x5692_161d_100b_05e5, 0]);
         let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", ""]));
         let found = hashes(&texts).expect("texts have hashes");
         assert_eq!(found, [mixed(0xaf63_dc4c_8601_ec8c), mixed(0xcbf2_9ce4_8422_2325)]);

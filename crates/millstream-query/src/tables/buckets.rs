@@ -12,11 +12,11 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileGroup;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use millstream_engine::api::snapshot::DataFile;
 
 /// Whether scans in a plan may tell the buckets of their rows: it reads one table once, and has
-/// nodes of one input only.
+/// nodes of one input only, without ROLLUP and its like.
 ///
 /// # Errors
 /// Those of walking through the plan.
@@ -25,6 +25,12 @@ pub fn may_be_told(plan: &LogicalPlan) -> Result<bool> {
     plan.apply_with_subqueries(|node| {
         match node {
             LogicalPlan::TableScan(_) => scans += 1,
+            // Some of its sets leave the column out, and have groups of all partitions.
+            LogicalPlan::Aggregate(aggregate)
+                if matches!(aggregate.group_expr.as_slice(), [Expr::GroupingSet(_), ..]) =>
+            {
+                all_known = false;
+            }
             LogicalPlan::Projection(_)
             | LogicalPlan::Filter(_)
             | LogicalPlan::Aggregate(_)

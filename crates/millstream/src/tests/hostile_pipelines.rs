@@ -239,6 +239,8 @@ pub(super) const NESTING: &[(&str, &str)] = &[
     ("sum(n) FILTER (WHERE ", ")"),
     ("sum(n) OVER (PARTITION BY ", ")"),
     ("transform(n, x -> ", ")"),
+    ("transform(array(n), x -> ", ")"),
+    ("aggregate(array(n), n, (a, x) -> ", ")"),
     ("(x, y) -> ", " "),
     ("t[", "]"),
     ("INTERVAL ", " DAY"),

@@ -1,5 +1,6 @@
 //! The functions against simple implementations that try everything.
 
+use millstream_fuzz::{Target, outcome};
 use proptest::prelude::*;
 
 use super::funnel::{Chains, Funnel};
@@ -203,4 +204,26 @@ fn the_order_of_events_of_one_time_is_that_of_their_conditions() {
     let met: Vec<u32> = events.iter().map(|event| event.met).collect();
     assert_eq!(met, [4, 1, 0b110, 0]);
     assert_eq!(events[3].first as usize, CONDITIONS_MAX);
+}
+
+/// A pattern, a line break, and the conditions of events as digits.
+#[test]
+fn fuzz_sequences() {
+    let seeds = ["(?1).*(?2)\n12312", "(?1)(?t<=5)(?2)(?t>1).(?3)\n1231", "(?2)(?t==0)(?2)\n22"];
+    let words = &["(?1)", "(?2)", "(?t", "<=", ">=", "==", "<", ">", ")", ".", ".*", "(?", "\n"];
+    Target::text("sequences").seeds(seeds).words(words).run(|input| {
+        let text = String::from_utf8_lossy(input);
+        let (pattern, events) = text.split_once('\n').unwrap_or((&text, "123"));
+        let pattern = Pattern::parse(pattern, 3, 1_000_000);
+        let mut found = 0;
+        if let Ok(pattern) = &pattern {
+            let digits = events.bytes().zip(0_i64..);
+            let mut events: Vec<Event> =
+                digits.map(|(digit, time)| Event::new(time / 2, u32::from(digit % 8))).collect();
+            events.sort_unstable();
+            found = pattern.count(&events, &mut Vec::new());
+            assert!(found <= events.len() as i64);
+        }
+        format!("{} {found}", outcome(&pattern.map_err(|(at, problem)| format!("{at} {problem}"))))
+    });
 }
