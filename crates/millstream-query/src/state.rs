@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionConfig;
 use millstream_engine::failures::from_datafusion;
 use millstream_sql::functions::BatchClock;
@@ -64,7 +64,28 @@ pub fn session_state(limits: &Limits, clock: &BatchClock) -> Result<SessionState
         runtime = runtime.with_disk_manager_builder(builder);
     }
     let runtime = runtime.build_arc().map_err(from_datafusion)?;
-    let state = session::state(session_config(limits.partitions), runtime, clock);
-    let builder = SessionStateBuilder::new_from_existing(state);
+    let builder = session::builder(session_config(limits.partitions), runtime, clock);
     Ok(builder.with_physical_optimizer_rule(Arc::new(Yielding)).build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_a_name_are_those_of_this_project() {
+        let clock = BatchClock::default();
+        let limits = Limits { partitions: 1, memory_bytes: None, spill_directory: None };
+        let expected = session::state(session_config(1), Arc::default(), &clock);
+        // Where chance decides, it does otherwise each time.
+        for _ in 0..10 {
+            let state = session_state(&limits, &clock).expect("a state");
+            for (name, function) in expected.scalar_functions() {
+                assert_eq!(&state.scalar_functions()[name], function);
+            }
+            for (name, function) in expected.aggregate_functions() {
+                assert_eq!(&state.aggregate_functions()[name], function);
+            }
+        }
+    }
 }

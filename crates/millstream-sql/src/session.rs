@@ -16,11 +16,22 @@ pub fn session(config: SessionConfig, clock: &BatchClock) -> SessionContext {
 
 /// The state of such a session, whose queries run in `runtime`.
 pub fn state(config: SessionConfig, runtime: Arc<RuntimeEnv>, clock: &BatchClock) -> SessionState {
+    builder(config, runtime, clock).build()
+}
+
+/// What makes such a state. A state that is made from another has all functions registered again in
+/// any order, and not those of this project over DataFusion's; so whatever else a state is to have
+/// must be added here.
+pub fn builder(
+    config: SessionConfig,
+    runtime: Arc<RuntimeEnv>,
+    clock: &BatchClock,
+) -> SessionStateBuilder {
     let mut config = config.with_enable_ansi_mode(true);
     // 1.5 is a DECIMAL in Spark; DOUBLE literals have an exponent.
     config.options_mut().sql_parser.parse_float_as_decimal = true;
     let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime);
-    register(builder, clock).build()
+    register(builder, clock)
 }
 
 /// Settings under which queries are planned; how many partitions there are is the caller's.

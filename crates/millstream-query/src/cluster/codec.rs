@@ -5,6 +5,7 @@
 //! neither makes a plan that only this process can run, and is refused: another one of its name
 //! would give another answer.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ballista_core::registry::BallistaFunctionRegistry;
@@ -44,9 +45,32 @@ impl PlanCodec {
 /// The first byte of a function that is sent as what it is made of.
 const PLAIN: u8 = 1;
 const CAST: u8 = 2;
+/// The only byte of a function that is sent by its name. Without it the decoder would ask the
+/// session for the name, and Ballista makes the coordinator's session from another one: it
+/// registers all functions again, in any order, so that of two with a name in common, DataFusion's
+/// may come out on top.
+const REGISTERED: u8 = 3;
 
-fn not_the_one(what: &str, name: &str) -> Result<()> {
-    plan_err!("the {what} {name} of this plan is not the one that is registered under that name")
+/// Writes that a function is the one that is registered under its name. Errors: it is not.
+fn by_name<F: PartialEq>(
+    (what, name): (&str, &str),
+    (node, registered): (&F, Option<&Arc<F>>),
+    buf: &mut Vec<u8>,
+) -> Result<()> {
+    if registered.is_none_or(|registered| **registered != *node) {
+        return plan_err!(
+            "the {what} {name} of this plan is not the one that is registered under that name"
+        );
+    }
+    buf.push(REGISTERED);
+    Ok(())
+}
+
+fn registered<F>(name: &str, buf: &[u8], known: &HashMap<String, Arc<F>>) -> Result<Arc<F>> {
+    match known.get(name) {
+        Some(function) if *buf == [REGISTERED] => Ok(Arc::clone(function)),
+        _ => not_impl_err!("there is no function {name} here"),
+    }
 }
 
 impl PhysicalExtensionCodec for PlanCodec {
@@ -83,10 +107,8 @@ impl PhysicalExtensionCodec for PlanCodec {
             }
             return Ok(());
         }
-        match self.functions.0.scalar_functions.get(node.name()) {
-            Some(registered) if **registered == *node => Ok(()),
-            _ => not_the_one("function", node.name()),
-        }
+        let known = self.functions.0.scalar_functions.get(node.name());
+        by_name(("function", node.name()), (node, known), buf)
     }
 
     fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {
@@ -97,7 +119,7 @@ impl PhysicalExtensionCodec for PlanCodec {
                     .map_err(|error| DataFusionError::External(Box::new(error)))?;
                 Some((&to).try_into()?)
             }
-            _ => return not_impl_err!("there is no function {name} here"),
+            _ => return registered(name, buf, &self.functions.0.scalar_functions),
         };
         let inserted = Inserted { name: name.to_owned(), to };
         match inserted.function() {
@@ -106,28 +128,38 @@ impl PhysicalExtensionCodec for PlanCodec {
         }
     }
 
-    fn try_encode_udaf(&self, node: &AggregateUDF, _: &mut Vec<u8>) -> Result<()> {
-        match self.functions.0.aggregate_functions.get(node.name()) {
-            Some(registered) if **registered == *node => Ok(()),
-            _ => not_the_one("aggregate function", node.name()),
-        }
+    fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
+        let known = self.functions.0.aggregate_functions.get(node.name());
+        by_name(("aggregate function", node.name()), (node, known), buf)
+    }
+
+    fn try_decode_udaf(&self, name: &str, buf: &[u8]) -> Result<Arc<AggregateUDF>> {
+        registered(name, buf, &self.functions.0.aggregate_functions)
     }
 
     fn try_encode_higher_order_function(
         &self,
         node: &HigherOrderUDF,
-        _: &mut Vec<u8>,
+        buf: &mut Vec<u8>,
     ) -> Result<()> {
-        match self.functions.0.higher_order_functions.get(node.name()) {
-            Some(registered) if **registered == *node => Ok(()),
-            _ => not_the_one("function", node.name()),
-        }
+        let known = self.functions.0.higher_order_functions.get(node.name());
+        by_name(("function", node.name()), (node, known), buf)
     }
 
-    fn try_encode_udwf(&self, node: &WindowUDF, _: &mut Vec<u8>) -> Result<()> {
-        match self.functions.0.window_functions.get(node.name()) {
-            Some(registered) if **registered == *node => Ok(()),
-            _ => not_the_one("window function", node.name()),
-        }
+    fn try_decode_higher_order_function(
+        &self,
+        name: &str,
+        buf: &[u8],
+    ) -> Result<Arc<HigherOrderUDF>> {
+        registered(name, buf, &self.functions.0.higher_order_functions)
+    }
+
+    fn try_encode_udwf(&self, node: &WindowUDF, buf: &mut Vec<u8>) -> Result<()> {
+        let known = self.functions.0.window_functions.get(node.name());
+        by_name(("window function", node.name()), (node, known), buf)
+    }
+
+    fn try_decode_udwf(&self, name: &str, buf: &[u8]) -> Result<Arc<WindowUDF>> {
+        registered(name, buf, &self.functions.0.window_functions)
     }
 }

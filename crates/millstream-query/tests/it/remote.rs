@@ -33,7 +33,8 @@ pub const QUERIES: &[&str] = &[
      ON a.id = b.id + 1 WHERE b.amount < 50 GROUP BY a.country ORDER BY a.country",
     "SELECT user_id, window_funnel(5000, id, amount < 30, amount < 60, amount < 90) AS reached, \
      aggregate(filter(array_sort(collect_list(id)), (x, i) -> i % 2 = 0), 0L, (sum, x) -> sum + x) \
-     AS every_second FROM parquet.`events` GROUP BY user_id ORDER BY user_id",
+     AS every_second, array_contains(collect_set(country), 'de') AS has_been_there, \
+     instr(max(country), 'r') AS place FROM parquet.`events` GROUP BY user_id ORDER BY user_id",
 ];
 
 /// A cluster in this process.
