@@ -19,6 +19,9 @@ pub const TEXT_BYTES_MAX: usize = 1 << 20;
 const NAME_CHARACTERS_MAX: usize = 255;
 /// How deep brackets of any kind, and CASEs, may be nested.
 const NESTING_MAX: usize = 64;
+/// Functions `x -> ...` within each other: DataFusion looks at the inner one several times for each
+/// outer one.
+const FUNCTIONS_MAX: usize = 4;
 /// Operators one after the other, AND and OR left out: `a + b + c` has two.
 const OPERATORS_MAX: usize = 150;
 /// ANDs and ORs one after the other.
@@ -85,6 +88,8 @@ struct Level {
     items: usize,
     /// BETWEENs whose AND has not come.
     betweens: usize,
+    /// Functions `x -> ...` that have begun and not ended.
+    functions: usize,
     /// True where commas separate columns.
     selects: bool,
     /// True where commas separate tables.
@@ -95,6 +100,7 @@ impl Level {
     fn new(bracket: Bracket) -> Self {
         let (operators, conditions, unions, joins) = (0, 0, 0, 0);
         let (branches, items, betweens, selects, reads) = (0, 0, 0, false, false);
+        let functions = 0;
         Self {
             bracket,
             operators,
@@ -104,6 +110,7 @@ impl Level {
             branches,
             items,
             betweens,
+            functions,
             selects,
             reads,
         }
@@ -111,7 +118,7 @@ impl Level {
 
     /// Another expression begins.
     fn next_expression(&mut self) {
-        (self.operators, self.conditions, self.betweens) = (0, 0, 0);
+        (self.operators, self.conditions, self.betweens, self.functions) = (0, 0, 0, 0);
     }
 }
 
@@ -177,6 +184,12 @@ impl<'a> Count<'a> {
                 let (count, help) =
                     (level.items, "make a struct of some of them: struct(a, b, ...)");
                 at_most(count, ITEMS_MAX, lexeme, "columns", help)?;
+            }
+            Token::Arrow => {
+                self.level().functions += 1;
+                let count = self.levels.iter().map(|level| level.functions).sum();
+                let what = "functions x -> ... within each other";
+                at_most(count, FUNCTIONS_MAX, lexeme, what, "compute the inner one in a subquery")?;
             }
             _ if is_operator(lexeme) => self.operator(lexeme)?,
             _ => {}

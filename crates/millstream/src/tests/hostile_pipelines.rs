@@ -208,6 +208,16 @@ fn a_case_in_calls_in_cases_is_planned_or_refused() {
     accepted(&format!("SELECT n FROM {named}"));
 }
 
+#[test]
+fn functions_in_functions_are_planned_or_refused() {
+    let nested = |count: usize| {
+        let (open, close) = ("transform(array(n), x -> ".repeat(count), ")".repeat(count));
+        format!("SELECT size({open} x + n {close}) AS k FROM STREAM s")
+    };
+    accepted(&nested(4));
+    refused(&nested(5), "compute the inner one in a subquery");
+}
+
 /// Forms that others stand in: what begins and what ends them.
 pub(super) const NESTING: &[(&str, &str)] = &[
     ("(", ")"),
