@@ -228,7 +228,7 @@ fn a_file_that_is_not_what_it_should_be_is_named() {
 }
 
 /// Says that the tests run without the right to mount a file system, and so without full disks.
-const WITHOUT_MOUNT: &str = "MILLSTREAM_WITHOUT_MOUNT";
+pub const WITHOUT_MOUNT: &str = "MILLSTREAM_WITHOUT_MOUNT";
 
 /// Why a run finds no room for what it writes.
 #[derive(Clone, Copy)]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::bad_input::{SmallDisk, WITHOUT_MOUNT};
 use crate::live::{kills, mixed, some_time};
 use crate::millstream::{Finished, Pipeline, Running};
 use crate::object_store::{Feed, Server, TABLE};
@@ -27,7 +28,7 @@ struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     fn start(pipeline: &'a Pipeline, server: &'a Server, cache: &str) -> Self {
         let coordinator = part(pipeline, server, &["coordinator", "--listen", "127.0.0.1:0"]);
-        let runner = |_| part(pipeline, server, &["runner", "--listen", "127.0.0.1:0"]);
+        let runner = |_| part(pipeline, server, &RUNNER);
         let runners = (0..2).map(runner).collect();
         let (cache, nodes) = (cache.to_owned(), Vec::new());
         let mut cluster = Self { pipeline, server, cache, coordinator, runners, nodes };
@@ -176,6 +177,62 @@ fn a_node_that_is_killed_while_it_fills_its_cache_answers_right_afterwards() {
     }
 }
 
+#[test]
+fn a_full_disk_below_a_cache_is_a_warning_and_no_wrong_answer() {
+    if std::env::var_os(WITHOUT_MOUNT).is_some() {
+        return;
+    }
+    let server = Server::open();
+    let _feed = filled(&server);
+    let pipeline = Pipeline::new("");
+    let disks = [0, 1].map(|number| SmallDisk::mount(pipeline.path(&format!("cache-{number}"))));
+    let cluster = Cluster::start(&pipeline, &server, "cache");
+    for number in 0..2 {
+        let filler = pipeline.path(&format!("cache-{number}/filler"));
+        assert!(std::fs::write(filler, vec![0; 1 << 20]).is_err(), "the disk is small");
+    }
+    for _ in 0..2 {
+        assert_eq!(cluster.answer(&count()), "c,s,m\n120,7140,119\n");
+    }
+    let warned = |node: &Running| {
+        node.stderr().contains("the cache cannot be written to")
+            && node.stderr().contains("No space")
+    };
+    assert!(cluster.nodes.iter().any(warned), "{}", cluster.nodes[0].stderr());
+    drop((cluster, disks));
+}
+
+#[test]
+fn sizes_decide_where_a_query_runs_and_it_says_so() {
+    let server = Server::open();
+    let _feed = filled(&server);
+    let pipeline = Pipeline::new("");
+    let mut cluster = Cluster::start(&pipeline, &server, "cache");
+    let auto = "SET millstream.remote.stages = 'auto'";
+    let small = cluster.answer(&format!("{auto}; EXPLAIN {}", count()));
+    assert!(small.contains("the query runs in this process"), "{small}");
+    assert_eq!(cluster.answer(&format!("{auto}; {}", count())), "c,s,m\n120,7140,119\n");
+    let much = format!(
+        "{auto}; SET millstream.remote.here_bytes = 1; SET millstream.remote.scan_bytes = 1; \
+         SET millstream.remote.group_by_bytes = 1; SET millstream.remote.max = 1"
+    );
+    let out = cluster.answer(&format!("{much}; EXPLAIN ANALYZE {}", count()));
+    assert!(out.contains("bytes runs at runners, too"), "{out}");
+    assert_eq!(cluster.answer(&format!("{much}; {}", count())), "c,s,m\n120,7140,119\n");
+    // A node whose coordinator goes away says so once.
+    let (coordinator, _) =
+        std::mem::replace(&mut cluster.coordinator, part(&pipeline, &server, &RUNNER));
+    coordinator.kill();
+    let node = &cluster.nodes[0];
+    let says = || node.stderr().matches("the coordinator does not answer").count();
+    wait::until_true("a node's warning", wait::SOON, || says() > 0);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(says(), 1, "{}", node.stderr());
+    assert_eq!(node.stderr().matches("poll work loop").count(), 0, "{}", node.stderr());
+}
+
+const RUNNER: [&str; 3] = ["runner", "--listen", "127.0.0.1:0"];
+
 /// More than a minute's work.
 const LONG: &str = "SELECT sum(a.id * b.id) AS s FROM parquet.`numbers` a \
                     JOIN parquet.`numbers` b ON a.id % 2 = b.id % 2";
@@ -189,6 +246,32 @@ fn numbers(pipeline: &Pipeline) {
     let directory: &Path = &pipeline.path("numbers");
     std::fs::create_dir(directory).expect("it is new");
     std::fs::write(directory.join("part-0.parquet"), rows.stdout).expect("written");
+}
+
+#[test]
+fn parquet_files_in_a_bucket_are_a_table() {
+    let server = Server::open();
+    let pipeline = Pipeline::new("");
+    numbers(&pipeline);
+    for part in 0..3 {
+        let file = pipeline.path("numbers/part-0.parquet");
+        server.upload(&file, &format!("some files/part {part}.parquet"));
+        server.upload(&file, &format!("some files/_below/part {part}.parquet"));
+    }
+    let cluster = Cluster::start(&pipeline, &server, "cache");
+    let select = |path: &str| {
+        format!("SELECT count(*) AS c, sum(id) AS s, max(p) AS m FROM parquet.`s3://lake/{path}`")
+    };
+    let (all, one) = ("c,s,m\n180000,5400090000,59999\n", "c,s,m\n60000,1800030000,59999\n");
+    for (path, expected) in [("some files", all), ("some files/part 1.parquet", one)] {
+        let text = select(path);
+        assert_eq!(query(&pipeline, &server, &text).expect_success().stdout, expected);
+        assert_eq!(cluster.answer(&text), expected);
+        let remote = format!("SET millstream.remote.stages = 'scan, group by'; {text}");
+        assert_eq!(cluster.answer(&remote), expected);
+    }
+    let missing = query(&pipeline, &server, &select("nothing here"));
+    missing.expect_exit(2).says(&["nothing%20here", "does not exist"]);
 }
 
 #[test]

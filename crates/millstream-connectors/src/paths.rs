@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use millstream_engine::api::options::OptionError;
 
+/// The schemes of object stores.
+const STORES: &[&str] = &["s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss"];
+
 /// The local path that an option means: `file:` URIs are unwrapped, relative paths are relative to
 /// `base_dir`.
 pub(crate) fn resolve(base_dir: &Path, text: &str) -> PathBuf {
@@ -12,6 +15,11 @@ pub(crate) fn resolve(base_dir: &Path, text: &str) -> PathBuf {
         rest.strip_prefix("localhost").unwrap_or(rest)
     });
     base_dir.join(local)
+}
+
+/// Whether a path is in an object store.
+pub(crate) fn is_stored(path: &str) -> bool {
+    path.split_once("://").is_some_and(|(scheme, _)| STORES.contains(&scheme))
 }
 
 /// Refuses paths on object stores and other file systems, which these connectors do not read.
@@ -47,5 +55,6 @@ mod tests {
         assert!(check_local("path", "  ").is_err());
         assert!(check_local("path", "file:///in").is_ok());
         assert!(check_local("path", "in").is_ok());
+        assert!(is_stored("s3://bucket/in") && !is_stored("file:///in") && !is_stored("in"));
     }
 }

@@ -16,7 +16,8 @@
 //!   [`parquet`].
 //! - [`commit_record`]: what a commit is; [`manifest`]: what Spark reads; [`metadata_log`]: when a
 //!   log that grows repeats itself, and what of it can go.
-//! - [`static_table`]: all files at once, for joins and batch queries.
+//! - [`static_table`]: all files at once, for joins and batch queries; [`stored`]: Parquet files in
+//!   an object store, likewise.
 //!
 //! Left out: compressed text files, records that span lines, and partition columns made from
 //! directory names.
@@ -41,6 +42,7 @@ mod sink;
 mod source;
 mod source_log;
 mod static_table;
+mod stored;
 mod target;
 mod uri;
 mod write;
@@ -62,6 +64,8 @@ pub use options::{Format, ReadOptions, WriteOptions};
 pub use sink::FilesSink;
 pub use source::FilesSource;
 pub use static_table::FilesTable;
+
+use crate::paths::{check_local, is_stored};
 
 /// The `files` connector, or one that is named after a format.
 pub struct Files {
@@ -94,6 +98,10 @@ impl Files {
         base_dir: &Path,
     ) -> Result<(ReadOptions, SchemaRef), OptionError> {
         let options = self.read_options(table)?;
+        let in_store = is_stored(&options.path);
+        if in_store && mode == ReadMode::Stream {
+            check_local("path", &options.path)?;
+        }
         let declared = match (&table.columns, options.format, mode) {
             (Some(columns), _, _) => columns.clone(),
             (None, Format::Text, _) => infer::text_columns(),
@@ -107,6 +115,7 @@ impl Files {
                     Some(format!("write CREATE TABLE {} (name TYPE, ...) USING ...", table.name)),
                 ));
             }
+            (None, Format::Parquet, _) if in_store => stored::columns(&options)?,
             (None, _, _) => infer::columns(&options, base_dir)?,
         };
         let schema = read::schema(&declared, &options)?;
@@ -143,6 +152,7 @@ impl Connector for Files {
         context: &FlowContext,
     ) -> Result<Box<dyn Source>, Failure> {
         let (options, schema) = self.columns(table, mode, &context.base_dir)?;
+        check_local("path", &options.path)?;
         Ok(Box::new(FilesSource::new(options, schema, context)))
     }
 
@@ -162,6 +172,9 @@ impl Connector for Files {
         context: &FlowContext,
     ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
         let (options, schema) = self.columns(table, ReadMode::Batch, &context.base_dir)?;
+        if is_stored(&options.path) {
+            return Ok(Some(Arc::new(stored::StoredTable::new(options, schema, &context.env))));
+        }
         Ok(Some(Arc::new(FilesTable::new(options, schema, context))))
     }
 

@@ -8,6 +8,8 @@ use millstream_engine::api::dead_letter;
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use millstream_formats::csv::CsvOptions;
 use millstream_formats::{Malformed, RecordEncoder};
+use millstream_lake::store::CREDENTIALS;
+use millstream_store::secrets::credentials_in_url;
 
 use super::metadata_log::COMPACT_INTERVAL;
 use crate::gather::{Pacing, Patience};
@@ -161,7 +163,7 @@ impl ReadOptions {
         let format = Format::parse(options, format)?;
         Ok(Self {
             format,
-            path: path(options)?,
+            path: read_path(options, format)?,
             recursive: options.parse_bool("recursiveFileLookup")?.unwrap_or(false),
             files_max: files_max(options)?,
             bytes_max: None,
@@ -233,6 +235,19 @@ fn encoder(options: &Options, format: Format) -> Result<Option<RecordEncoder>, O
         Format::Text => Some(RecordEncoder::Text),
         Format::Parquet => None,
     })
+}
+
+/// The path of what is read: Parquet files may be in an object store.
+fn read_path(options: &Options, format: Format) -> Result<String, OptionError> {
+    match options.get("path") {
+        Some(path) if format == Format::Parquet && paths::is_stored(path) => {
+            if credentials_in_url(path).is_some() {
+                return Err(OptionError::of("path", format!("'path': {CREDENTIALS}"), None));
+            }
+            Ok(path.to_owned())
+        }
+        _ => path(options),
+    }
 }
 
 fn path(options: &Options) -> Result<String, OptionError> {

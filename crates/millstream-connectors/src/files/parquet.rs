@@ -22,16 +22,16 @@ const RECORD_BATCH_ROWS: usize = 8_192;
 
 /// A file that is asked for no more than it has: the library allocates whatever a footer says that
 /// there is.
-struct BoundedFile(File);
+struct Bounded<R>(R);
 
-impl Length for BoundedFile {
+impl<R: Length> Length for Bounded<R> {
     fn len(&self) -> u64 {
         Length::len(&self.0)
     }
 }
 
-impl ChunkReader for BoundedFile {
-    type T = <File as ChunkReader>::T;
+impl<R: ChunkReader> ChunkReader for Bounded<R> {
+    type T = R::T;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         self.0.get_read(start)
@@ -45,10 +45,10 @@ impl ChunkReader for BoundedFile {
     }
 }
 
-type Builder = ParquetRecordBatchReaderBuilder<BoundedFile>;
+type Builder<R> = ParquetRecordBatchReaderBuilder<Bounded<R>>;
 
-fn open(file: File, path: &Path) -> Result<Builder, FileError> {
-    guarded(path, || Builder::try_new(BoundedFile(file)))?.map_err(|error| corrupt(path, &error))
+fn open<R: ChunkReader + 'static>(file: R, path: &Path) -> Result<Builder<R>, FileError> {
+    guarded(path, || Builder::try_new(Bounded(file)))?.map_err(|error| corrupt(path, &error))
 }
 
 /// Runs a step of the library, which panics at some damaged files, and at types that it lacks.
@@ -72,7 +72,10 @@ pub(super) fn count(file: File, path: &Path) -> Result<u64, FileError> {
 }
 
 /// The columns in the file's footer, in the types that queries work on.
-pub(super) fn columns(file: File, path: &Path) -> Result<SchemaRef, FileError> {
+pub(super) fn columns(
+    file: impl ChunkReader + 'static,
+    path: &Path,
+) -> Result<SchemaRef, FileError> {
     let builder = open(file, path)?;
     let fields = builder
         .schema()
@@ -94,6 +97,16 @@ pub(super) fn plain(path: &Path, schema: &SchemaRef) -> Result<Option<Plain>, Fi
     let unreadable = |error| FileError::Unreadable { path: path.to_owned(), error };
     let file = File::open(path).map_err(unreadable)?;
     let bytes = file.metadata().map_err(unreadable)?.len();
+    plain_of(file, bytes, path, schema)
+}
+
+/// As [`plain`], of a file that is open.
+pub(super) fn plain_of(
+    file: impl ChunkReader + 'static,
+    bytes: u64,
+    path: &Path,
+    schema: &SchemaRef,
+) -> Result<Option<Plain>, FileError> {
     let builder = open(file, path)?;
     let in_file = builder.schema();
     let sources = sources(path, in_file, schema)?;
@@ -140,8 +153,8 @@ fn plain_field(field: &Field) -> Field {
 }
 
 /// The columns `projection` of `schema`; a column that the file lacks is null.
-pub(super) fn rows(
-    file: File,
+pub(super) fn rows<R: ChunkReader<T: Send> + 'static>(
+    file: R,
     path: PathBuf,
     schema: &SchemaRef,
     projection: &[usize],
