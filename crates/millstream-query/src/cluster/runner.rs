@@ -15,7 +15,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, State};
+use axum::http::header::CONNECTION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use ballista_core::extension::SessionConfigExt as _;
@@ -267,12 +269,19 @@ pub async fn serve(listener: TcpListener, runner: Arc<Runner>) -> Result<(), Clu
         .route("/task", post(run_task))
         .route("/health", get(|| async { "ok" }))
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+        .layer(map_response(last))
         .with_state(runner);
     let served = match security.tls() {
         Some(tls) => axum::serve(Few::new(tls.listener(&env, listener)?, at_once), routes).await,
         None => axum::serve(Few::new(listener, at_once), routes).await,
     };
     served.map_err(|error| ClusterError::Listen { address, error })
+}
+
+/// Has a connection end with its answer: one that nobody uses would keep its place.
+async fn last(mut answer: Response) -> Response {
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 async fn run_task(

@@ -106,8 +106,7 @@ async fn serve(
             let mut cut = from_node.take(after as u64);
             return tokio::io::copy(&mut cut, &mut to_runner).await.map(|_| ());
         }
-        tokio::io::copy(&mut from_node, &mut to_runner).await?;
-        std::future::pending().await
+        tokio::io::copy(&mut from_node, &mut to_runner).await.map(|_| ())
     };
     let back = async {
         let (mut sent, mut some) = (0, vec![0; 4096]);
