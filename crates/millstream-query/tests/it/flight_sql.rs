@@ -71,7 +71,7 @@ fn ticket(info: &FlightInfo) -> Ticket {
 
 async fn rows(client: &mut Client, text: &str) -> Result<FlightRecordBatchStream, FlightError> {
     let info = client.execute(text.to_owned(), None).await?;
-    Ok(client.do_get(ticket(&info)).await?)
+    client.do_get(ticket(&info)).await
 }
 
 async fn drawn(client: &mut Client, text: &str) -> String {
