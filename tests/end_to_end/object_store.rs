@@ -23,7 +23,7 @@ pub type Settings = [(&'static str, String); 5];
 pub struct Server {
     child: Child,
     port: u16,
-    directory: TempDir,
+    _directory: TempDir,
 }
 
 impl Server {
@@ -46,7 +46,7 @@ impl Server {
         command.envs(settings.iter().copied()).current_dir(directory.path());
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         let child = process::spawn(command).expect("python can start");
-        let server = Self { child, port, directory };
+        let server = Self { child, port, _directory: directory };
         let address = format!("127.0.0.1:{port}");
         wait::until_true("the S3 server to listen", wait::SOON, || {
             TcpStream::connect(&address).is_ok()
@@ -90,18 +90,6 @@ impl Server {
         let output = python.output().expect("python can start");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{name} cannot be put into the bucket: {errors}");
-    }
-
-    /// How often files whose names end so were read, in part or as a whole; those of a table's log,
-    /// which each client reads, aside.
-    pub fn reads(&self, end: &str) -> usize {
-        let log = fs::read_to_string(self.directory.path().join("log")).expect("it has a log");
-        let is_read = |line: &&str| {
-            line.contains("\"GET ")
-                && line.contains(&format!("{end} HTTP"))
-                && !line.contains("_delta_log")
-        };
-        log.lines().filter(is_read).count()
     }
 
     /// The column `n` as delta-rs reads it, sorted.

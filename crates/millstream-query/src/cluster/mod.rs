@@ -20,6 +20,7 @@ pub mod codec;
 mod connect;
 mod control;
 pub mod coordinator;
+mod ending;
 pub mod error;
 mod http;
 pub mod in_process;

@@ -26,9 +26,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ballista_core::JobId;
 use ballista_core::serde::protobuf::ShuffleWritePartition;
-use ballista_executor::execution_engine::{
-    DefaultExecutionEngine, ExecutionEngine, QueryStageExecutor,
-};
+use ballista_executor::execution_engine::{ExecutionEngine, QueryStageExecutor};
 use bytes::Bytes;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
@@ -85,7 +83,7 @@ pub struct Reached {
 /// Hands tasks to runners.
 pub struct RemoteEngine {
     shared: Arc<Shared>,
-    here: Arc<DefaultExecutionEngine>,
+    here: Arc<dyn ExecutionEngine>,
     codec: Arc<PlanCodec>,
 }
 
@@ -135,7 +133,7 @@ impl RemoteEngine {
     pub fn new(
         env: Env,
         runners: Runners,
-        here: Arc<DefaultExecutionEngine>,
+        here: Arc<dyn ExecutionEngine>,
         codec: Arc<PlanCodec>,
         runtime: Arc<RuntimeEnv>,
         cores: usize,
