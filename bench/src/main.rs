@@ -17,6 +17,7 @@
 //! - [`windowed`] counts or gathers its messages by key and window, into a Delta table; likewise.
 //! - [`nexmark`] runs the queries of a suite that others publish figures of.
 //! - [`sinks`] writes a small stream into each sink for a long time, and tells what grows.
+//! - [`freshness`] counts the rows of a table that is being written.
 //! - [`olap`] asks a cluster about events in an object store, with runners and without.
 //! - [`peers`] runs Spark and Flink beside the engine and bare relays, on one broker.
 //! - [`plot`] draws their lines as SVG.
@@ -29,6 +30,7 @@ mod clock;
 mod delta;
 mod engine;
 mod error;
+mod freshness;
 mod generator;
 mod in_process;
 mod kafka_to_kafka;
@@ -100,6 +102,8 @@ enum Name {
     Nexmark(nexmark::Flags),
     /// Files, bytes, descriptors and memory of a small stream into each sink, minute by minute
     Sinks(sinks::Flags),
+    /// From a record in a topic to its being counted by a query over the Delta table
+    Freshness(freshness::Flags),
     /// Queries over an object store, on a node alone and with runners
     Olap(olap::Flags),
     /// Latency from topic to topic beside Spark, Flink and bare relays
@@ -170,6 +174,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::Windowed(flags) => windowed::run(env, &flags),
         Name::Nexmark(flags) => nexmark::run(env, &flags),
         Name::Sinks(flags) => sinks::run(env, &flags),
+        Name::Freshness(flags) => freshness::run(env, &flags),
         Name::Olap(flags) => olap::run(env, &flags),
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),

@@ -259,6 +259,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "peers",
             "sinks",
             "olap",
+            "freshness",
             "delta",
             "map_only",
             "windowed",

@@ -31,6 +31,7 @@ use crate::cluster::settings::{
     RemoteStages, cluster_config, option_key, remote_options, with_remote_options,
 };
 use crate::error::QueryError;
+use crate::progress::Scans;
 use crate::state::{Limits, session_state};
 use crate::statements::Statements;
 use crate::tables::buckets::may_be_told;
@@ -107,6 +108,11 @@ impl PlannedQuery {
         auto::explained(&options, &self.plan)
     }
 
+    /// What tells how far it is, where it runs in this process.
+    pub fn scans(&self) -> Scans {
+        Scans::of(&self.plan)
+    }
+
     /// The plan as a tree, and where it runs, if that was to be decided.
     pub fn shown(&self) -> String {
         let plan = DisplayableExecutionPlan::new(self.plan.as_ref());
@@ -180,6 +186,18 @@ impl QuerySession {
     /// The tables.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// The names of all functions, in lower case and in their order.
+    pub fn functions(&self) -> Vec<String> {
+        let scalar = self.state.scalar_functions().keys();
+        let aggregate = self.state.aggregate_functions().keys();
+        let window = self.state.window_functions().keys();
+        let names = scalar.chain(aggregate).chain(window).map(|name| name.to_lowercase());
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     /// Plans the query whose tokens are `query`. Its tables are read as they are now, and the time

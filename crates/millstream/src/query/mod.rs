@@ -1,6 +1,8 @@
 //! `millstream query`: statements over tables at rest, once or in a shell.
 
+mod completion;
 mod output;
+mod progress;
 mod shell;
 
 use std::io::{self, BufWriter, IsTerminal as _, Write as _};
@@ -304,6 +306,7 @@ impl<'a> Desk<'a> {
     /// Gives the number of rows.
     async fn print_rows(&self, planned: &PlannedQuery) -> Result<u64, StepError> {
         let out = BufWriter::new(io::stdout());
+        let mut line = self.progress(planned);
         let failed = |error| StepError::from(Refused::output(&error));
         let mut rows = interruptible(planned.run()).await??;
         let begin = |out| Output::begin(self.format, &planned.schema(), out).map_err(failed);
@@ -316,19 +319,29 @@ impl<'a> Desk<'a> {
                 begun = Some(begin(out)?);
             }
             if let Some(output) = begun.as_mut().filter(|_| next.num_rows() > 0) {
+                if io::stdout().is_terminal() {
+                    // The rows show that the query is alive.
+                    line = None;
+                }
                 output.write(next).map_err(failed)?;
             }
         }
         if let Some(out) = waiting.take() {
             begun = Some(begin(out)?);
         }
+        drop(line);
         if let Some(output) = begun {
             output.finish().map_err(failed)?;
         }
         Ok(count)
     }
 
+    fn progress(&self, planned: &PlannedQuery) -> Option<progress::Line> {
+        progress::Line::begin(&self.app.env, &self.app.screen, planned.scans())
+    }
+
     async fn count_rows(&self, planned: &PlannedQuery) -> Result<u64, StepError> {
+        let _line = self.progress(planned);
         let (mut count, mut rows) = (0, interruptible(planned.run()).await??);
         while let Some(next) = interruptible(rows.next()).await? {
             let next = next.map_err(|error| QueryError::Failure(from_datafusion(error)))?;

@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
+use rustyline::{CompletionType, Config, Editor};
 
+use super::completion::Completion;
 use super::{Desk, Refused, here};
 use crate::cli::Format;
 use crate::load::PipelineFile;
@@ -26,7 +27,9 @@ pub(super) async fn run(desk: &mut Desk<'_>) -> Result<ExitCode, Refused> {
     let failed = |error: &dyn std::fmt::Display| {
         Refused::Failed(format!("the terminal cannot be read: {error}"))
     };
-    let mut editor = DefaultEditor::new().map_err(|error| failed(&error))?;
+    let config = Config::builder().completion_type(CompletionType::List).build();
+    let mut editor = Editor::with_config(config).map_err(|error| failed(&error))?;
+    editor.set_helper(Some(Completion::new(desk.session.functions())));
     let history = std::env::home_dir().map(|home| home.join(".millstream_history"));
     if let Some(history) = &history {
         // The first time there is none.
@@ -37,6 +40,9 @@ pub(super) async fn run(desk: &mut Desk<'_>) -> Result<ExitCode, Refused> {
     }
     let mut typed = String::new();
     loop {
+        if let Some(completion) = editor.helper_mut() {
+            completion.tables = desk.session.catalog().declared();
+        }
         let prompt = if typed.is_empty() { PROMPT } else { CONTINUED };
         match editor.readline(prompt) {
             Ok(line) if typed.is_empty() && line.trim_start().starts_with('\\') => {
