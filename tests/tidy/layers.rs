@@ -135,6 +135,7 @@ const MODULES: &[(&str, &[&str])] = &[
         "millstream-query",
         &[
             "error",
+            "progress",
             "statements",
             "cache",
             "stores",
