@@ -92,7 +92,8 @@ def same(left, right):
     if isinstance(right, (int, float)) or right.__class__.__name__ == "Decimal":
         return math.isclose(float(left), float(right), rel_tol=1e-9, abs_tol=1e-6)
     if isinstance(right, datetime.datetime):
-        return datetime.datetime.fromisoformat(left) == right
+        # A TIMESTAMP is shown in UTC, and DuckDB's is without a time zone.
+        return datetime.datetime.fromisoformat(left).replace(tzinfo=None) == right
     return left == str(right)
 
 
