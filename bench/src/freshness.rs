@@ -30,6 +30,11 @@ use crate::testbed::{TestBed, TopicFlags};
 /// Between an answer and the next question.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// A query whose answer shows that the one before has ended, with an answer or without, and what
+/// it answers.
+const END: &str = "SELECT 'ended' AS end;\n";
+const ENDED: &str = "ended";
+
 /// Flags of `millstream-bench freshness`.
 #[derive(Debug, clap::Args)]
 pub struct Flags {
@@ -158,7 +163,7 @@ struct Asking {
 impl Asking {
     fn start(env: &Env, table: &Path) -> Result<Self, Error> {
         let mut shell = Shell::start()?;
-        let question = format!("SELECT count(*) AS n FROM delta.`{}`;\n", table.display());
+        let question = format!("SELECT count(*) AS n FROM delta.`{}`;\n{END}", table.display());
         let (clock, is_over) = (Clock::new(env), Arc::new(AtomicBool::new(false)));
         let (sender, answers) = channel();
         let over = Arc::clone(&is_over);
@@ -188,6 +193,13 @@ impl Asking {
     }
 }
 
+impl Drop for Asking {
+    fn drop(&mut self) {
+        // The thread is waited for.
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A process of `millstream query`, killed when dropped.
 struct Shell {
     process: Child,
@@ -207,19 +219,19 @@ impl Shell {
         Ok(Self { process, questions, answers })
     }
 
-    /// The number that is the answer; `None` if there is none, because the table has no commit yet
-    /// or the shell has ended.
+    /// The number that is the answer; `None` if the query has failed or the shell has ended.
     fn ask(&mut self, question: &str) -> Option<u64> {
         self.questions.write_all(question.as_bytes()).ok()?;
         self.questions.flush().ok()?;
-        let mut line = String::new();
+        let (mut line, mut answer) = (String::new(), None);
         loop {
             line.clear();
             if self.answers.read_line(&mut line).ok()? == 0 {
                 return None;
             }
-            if let Ok(rows) = line.trim().parse() {
-                return Some(rows);
+            match line.trim() {
+                ENDED => return answer,
+                other => answer = other.parse().ok().or(answer),
             }
         }
     }

@@ -105,10 +105,10 @@ pub async fn serve(
         });
         let door = Door { env: env.clone(), root: root.to_owned(), card: Arc::clone(&card) };
         let routes = Router::new().fallback(answer).with_state(Arc::new(door));
-        env.spawn_in_background("store", async move {
-            // It ends with the process.
+        // It ends with the process, and nobody waits for it.
+        drop(env.spawn_on_cores("store", async move {
             let _ = axum::serve(listener, routes).await;
-        });
+        }));
         cards.push(card);
     }
     Ok(cards)
