@@ -260,6 +260,13 @@ mod tests {
         (inbox, serving, PushTarget { address, key: env.secret() })
     }
 
+    /// A server that refuses reads no body: the client has its answer, or sees before that the
+    /// connection is closed.
+    fn is_refusal(error: &io::Error) -> bool {
+        let text = error.to_string();
+        text.contains("401") || text.contains("writing a body")
+    }
+
     #[tokio::test]
     async fn a_key_takes_in_one_answer() {
         let env = Env::real();
@@ -274,14 +281,14 @@ mod tests {
         let refused = push(&env, &wrong, &written, &Security::default(), PATIENCE)
             .await
             .expect_err("a wrong key");
-        assert!(refused.to_string().contains("401"), "{refused}");
+        assert!(is_refusal(&refused), "{refused}");
         push(&env, &target, &written, &Security::default(), PATIENCE)
             .await
             .expect("it is waited for");
         let again = push(&env, &target, &written, &Security::default(), PATIENCE)
             .await
             .expect_err("it is here");
-        assert!(again.to_string().contains("401"), "{again}");
+        assert!(is_refusal(&again), "{again}");
         expect(waiting.arrived().expect("it is here"), directory.path(), &files);
     }
 
