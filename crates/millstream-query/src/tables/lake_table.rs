@@ -122,7 +122,7 @@ impl LakeTable {
         let files = files.collect::<Result<Vec<_>>>()?;
         let object_store = state.runtime_env().object_store(&store)?;
         let in_files = columns.schema.file_schema();
-        let files = statistics::add_footers(files, in_files, state, &object_store).await;
+        let files = statistics::add_footers(files, in_files, state, (&store, &object_store)).await;
         let known = statistics::of_all(&files, columns.schema.table_schema())?;
         let partitions = state.config().target_partitions();
         let buckets = match self.tells_buckets.load(Ordering::Relaxed) {
