@@ -210,10 +210,10 @@ impl QuerySession {
         text: &Statements,
         query: &std::ops::Range<usize>,
     ) -> Result<PlannedQuery, QueryError> {
-        let names = Names { catalog: &self.catalog, views: &text.views };
+        let names = Names::new(&self.catalog, &text.views);
         let ranges = std::slice::from_ref(query);
         let prepared = prepare(&text.lexed, ranges, &names)?;
-        let tables = self.tables(&prepared).await?;
+        let tables = tables(&names, &prepared).await?;
         let state = self.state_with(&tables)?;
         let planned = |error: &_| QueryError::Sql(blamed(&state, &prepared, error));
         let logical = to_logical(&state, &prepared)?;
@@ -230,19 +230,6 @@ impl QuerySession {
         let plan = plan.map_err(from_datafusion)?;
         let (env, coordinator) = (self.env.clone(), self.coordinator.clone());
         Ok(PlannedQuery { plan, state, env, coordinator, job: Mutex::default() })
-    }
-
-    /// The tables that a query reads, by their names in its plan.
-    async fn tables(
-        &self,
-        prepared: &PreparedQuery,
-    ) -> Result<Vec<(String, Arc<LakeTable>)>, QueryError> {
-        let mut tables = Vec::with_capacity(prepared.reads.len());
-        for read in &prepared.reads {
-            let provider = self.catalog.provider(&read.table, &read.schema).await?;
-            tables.push((read.registered_as.clone(), provider));
-        }
-        Ok(tables)
     }
 
     /// The session's state with these tables, and no others.
@@ -262,4 +249,17 @@ impl QuerySession {
         state.register_catalog_list(Arc::new(catalogs));
         Ok(state)
     }
+}
+
+/// The tables that a query reads, by their names in its plan.
+async fn tables(
+    names: &Names<'_>,
+    prepared: &PreparedQuery,
+) -> Result<Vec<(String, Arc<LakeTable>)>, QueryError> {
+    let mut tables = Vec::with_capacity(prepared.reads.len());
+    for read in &prepared.reads {
+        let provider = names.provider(&read.table, &read.schema).await?;
+        tables.push((read.registered_as.clone(), provider));
+    }
+    Ok(tables)
 }

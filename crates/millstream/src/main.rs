@@ -92,7 +92,7 @@ fn start() -> ExitCode {
 }
 
 async fn dispatch(command: Command, app: &App) -> ExitCode {
-    if matches!(command, Command::Query(_) | Command::Node(_)) {
+    if matches!(command, Command::Query(_) | Command::Coordinator(_) | Command::Node(_)) {
         allocator::keep_memory();
     }
     match command {

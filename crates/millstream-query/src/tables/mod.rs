@@ -33,15 +33,13 @@ pub const CATALOG: &str = "spark_catalog";
 /// See [`CATALOG`].
 pub const SCHEMA: &str = "default";
 
-/// What is known by name.
+/// The tables that are declared.
 pub struct Catalog {
     registry: Registry,
     env: Env,
     base_dir: PathBuf,
-    /// Those that are declared, by name in lower case.
+    /// By name in lower case.
     declared: Mutex<BTreeMap<String, Known>>,
-    /// Those named by path or version, by just that name: paths differ in case.
-    found: Mutex<BTreeMap<String, Known>>,
 }
 
 #[derive(Clone)]
@@ -55,7 +53,7 @@ struct Known {
 impl Catalog {
     /// A catalog without tables. Relative paths are relative to `base_dir`.
     pub fn new(registry: Registry, env: Env, base_dir: PathBuf) -> Self {
-        Self { registry, env, base_dir, declared: Mutex::default(), found: Mutex::default() }
+        Self { registry, env, base_dir, declared: Mutex::default() }
     }
 
     /// Adds the tables that `pipeline` declares, a file in `base_dir`; one of the same name is
@@ -76,46 +74,26 @@ impl Catalog {
     }
 
     fn known(&self, name: &str) -> Option<Known> {
-        let found = self.found.lock().get(name).cloned();
-        found.or_else(|| self.declared.lock().get(&name.to_lowercase()).cloned())
+        self.declared.lock().get(&name.to_lowercase()).cloned()
     }
 
-    /// Adds a table that a query has named, and gives its name.
-    fn add(&self, known: Known) -> String {
-        let name = known.table.name.clone();
-        self.found.lock().insert(name.clone(), known);
-        name
-    }
-
-    /// The columns of a table.
+    /// The columns of a declared table.
     ///
     /// # Errors
     /// There is no such table, or it cannot be read.
     pub fn columns(&self, name: &str) -> Result<SchemaRef, NotThere> {
-        let gone = || NotThere { problem: format!("there is no table `{name}`"), help: None };
-        let known = self.known(name).ok_or_else(gone)?;
-        let schema = known.connector.check_source(&known.table, ReadMode::Batch);
-        schema.map_err(|wrong| NotThere { problem: wrong.problem, help: wrong.help })
+        self.known(name).ok_or_else(|| gone(name))?.columns()
     }
+}
 
-    /// The table as it is now.
-    pub async fn provider(
-        &self,
-        name: &str,
-        schema: &SchemaRef,
-    ) -> Result<Arc<LakeTable>, QueryError> {
-        let Some(known) = self.known(name) else {
-            return Err(Diagnostic::nowhere(format!("there is no table `{name}`")).into_query());
-        };
-        let context = FlowContext::new("query", "", &self.env, &known.base_dir);
-        let table = known.table.fresh()?.into_owned();
-        let at_rest = known.connector.static_table(&table, &context)?;
-        let Some(at_rest) = at_rest else {
-            let problem = format!("`{name}` is a {} table", known.connector.name());
-            let help = "a query reads tables at rest; a pipeline reads streams: millstream run";
-            return Err(Diagnostic::nowhere(problem).help(help).into_query());
-        };
-        Ok(Arc::new(LakeTable::open(name, Arc::clone(schema), at_rest).await?))
+fn gone(name: &str) -> NotThere {
+    NotThere { problem: format!("there is no table `{name}`"), help: None }
+}
+
+impl Known {
+    fn columns(&self) -> Result<SchemaRef, NotThere> {
+        let schema = self.connector.check_source(&self.table, ReadMode::Batch);
+        schema.map_err(|wrong| NotThere { problem: wrong.problem, help: wrong.help })
     }
 }
 
@@ -129,17 +107,61 @@ impl IntoQueryError for Diagnostic {
     }
 }
 
-/// What one text can read: the catalog's tables, and its own views.
+/// What one query can read: the catalog's tables, the views of its text, and what it names by a
+/// path or a version itself, which is forgotten with the query.
 pub struct Names<'a> {
-    /// The tables.
-    pub catalog: &'a Catalog,
+    catalog: &'a Catalog,
     /// By name, the tokens of each view's query.
-    pub views: &'a [(Name, Range<usize>)],
+    views: &'a [(Name, Range<usize>)],
+    /// By just that name: paths differ in case.
+    found: Mutex<BTreeMap<String, Known>>,
+}
+
+impl<'a> Names<'a> {
+    /// Of a query in a text with these views.
+    pub fn new(catalog: &'a Catalog, views: &'a [(Name, Range<usize>)]) -> Self {
+        Self { catalog, views, found: Mutex::default() }
+    }
+
+    fn known(&self, name: &str) -> Option<Known> {
+        let found = self.found.lock().get(name).cloned();
+        found.or_else(|| self.catalog.known(name))
+    }
+
+    /// Adds a table that the query names itself, and gives its name.
+    fn add(&self, known: Known) -> String {
+        let name = known.table.name.clone();
+        self.found.lock().insert(name.clone(), known);
+        name
+    }
+
+    /// The table as it is now.
+    ///
+    /// # Errors
+    /// There is no such table, or it cannot be read.
+    pub async fn provider(
+        &self,
+        name: &str,
+        schema: &SchemaRef,
+    ) -> Result<Arc<LakeTable>, QueryError> {
+        let Some(known) = self.known(name) else {
+            return Err(Diagnostic::nowhere(gone(name).problem).into_query());
+        };
+        let context = FlowContext::new("query", "", &self.catalog.env, &known.base_dir);
+        let table = known.table.fresh()?.into_owned();
+        let at_rest = known.connector.static_table(&table, &context)?;
+        let Some(at_rest) = at_rest else {
+            let problem = format!("`{name}` is a {} table", known.connector.name());
+            let help = "a query reads tables at rest; a pipeline reads streams: millstream run";
+            return Err(Diagnostic::nowhere(problem).help(help).into_query());
+        };
+        Ok(Arc::new(LakeTable::open(name, Arc::clone(schema), at_rest).await?))
+    }
 }
 
 impl TableCatalog for Names<'_> {
     fn table(&self, name: &str) -> Option<String> {
-        self.catalog.known(name).map(|known| known.table.name)
+        self.known(name).map(|known| known.table.name)
     }
 
     fn names(&self) -> Vec<String> {
@@ -152,16 +174,15 @@ impl TableCatalog for Names<'_> {
             return Err(Diagnostic::at(span, "a query reads tables at rest")
                 .help("leave STREAM out, or write a flow and run it: millstream run"));
         }
-        let schema = self.catalog.columns(table);
+        let schema = self.known(table).ok_or_else(|| gone(table)).and_then(|known| known.columns());
         schema.map_err(|wrong| Diagnostic::at(span, wrong.problem).maybe_help(wrong.help))
     }
 
     fn table_at(&self, format: &str, path: &str) -> Option<Result<String, NotThere>> {
         let format = format.to_lowercase();
         if format == SCHEMA {
-            let gone = || NotThere { problem: format!("there is no table `{path}`"), help: None };
             let known = self.catalog.known(path).map(|known| known.table.name);
-            return Some(known.ok_or_else(gone));
+            return Some(known.ok_or_else(|| gone(path)));
         }
         if !FORMATS.contains(&format.as_str()) {
             let help = suggest(&format, "formats", FORMATS.iter().copied());
@@ -173,11 +194,11 @@ impl TableCatalog for Names<'_> {
         let options = Options::new([("path".to_owned(), path.to_owned())]);
         let table = Table { name, columns: None, options };
         let (connector, base_dir) = (Arc::clone(connector), self.catalog.base_dir.clone());
-        Some(Ok(self.catalog.add(Known { table, connector, base_dir })))
+        Some(Ok(self.add(Known { table, connector, base_dir })))
     }
 
     fn table_as_of(&self, table: &str, when: &AsOf) -> Option<Result<String, NotThere>> {
-        let mut known = self.catalog.known(table)?;
+        let mut known = self.known(table)?;
         if known.connector.name() != "delta" {
             let problem =
                 format!("`{table}` is a {} table, which has no versions", known.connector.name());
@@ -190,7 +211,7 @@ impl TableCatalog for Names<'_> {
         };
         known.table.name = format!("{table} {key} {value}");
         known.table.options.set(key, value);
-        Some(Ok(self.catalog.add(known)))
+        Some(Ok(self.add(known)))
     }
 
     fn view(&self, name: &str) -> Option<Range<usize>> {

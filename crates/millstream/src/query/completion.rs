@@ -90,8 +90,11 @@ impl Completion {
         let mut found: Vec<String> =
             self.tables.iter().filter(|table| begins(table)).cloned().collect();
         found.extend(WORDS.iter().filter(|word| begins(word)).map(cased));
-        found.extend(self.functions.iter().filter(|name| begins(name)).cloned());
-        found.dedup();
+        // LEFT, for example, is both.
+        let is_new = |name: &&String| !found.iter().any(|word| word.eq_ignore_ascii_case(name));
+        let functions = self.functions.iter().filter(|name| begins(name)).filter(is_new);
+        let functions: Vec<String> = functions.cloned().collect();
+        found.extend(functions);
         (start, found)
     }
 }
