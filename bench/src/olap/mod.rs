@@ -33,6 +33,8 @@ use crate::work_directory::WorkDirectory;
 const USD_PER_GIB_SECOND: f64 = 0.000_013_333_4;
 /// And for a request.
 const USD_PER_REQUEST: f64 = 0.000_000_2;
+/// What S3 asks for a request that reads.
+const USD_PER_READ: f64 = 0.000_000_4;
 /// The memory of a function like a runner.
 const RUNNER_GIB: f64 = 1.769 / 1.024;
 
@@ -150,7 +152,7 @@ struct Summary {
     speedup: f64,
     node_cpu_to_local: f64,
     node_rss_to_local: f64,
-    /// If the runners were functions of 1,769 MB that run for the whole query.
+    /// If the runners were functions of 1,769 MB that run for the whole query, and the store S3.
     cost_usd: f64,
 }
 
@@ -162,7 +164,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     }
     let work = WorkDirectory::create()?;
     let root = match &flags.table {
-        Some(directory) => directory.clone(),
+        Some(directory) => directory.join(format!("{}-rows", flags.rows)),
         None => work.subdirectory("store")?,
     };
     if !root.join(table::NAME).join("_delta_log").is_dir() {
@@ -276,7 +278,13 @@ impl Bench<'_> {
         let to = |own: f64, local: Option<f64>| local.map_or(1.0, |local| rounded(own / local, 3));
         let gib_seconds = last.runners as f64 * RUNNER_GIB * p50 / 1e3;
         let requests = 2.0 * last.runners as f64;
-        let cost = gib_seconds * USD_PER_GIB_SECOND + requests * USD_PER_REQUEST;
+        let reads = of(|round| round.requests as f64);
+        let cost = match last.runners {
+            0 => 0.0,
+            _ => {
+                gib_seconds * USD_PER_GIB_SECOND + requests * USD_PER_REQUEST + reads * USD_PER_READ
+            }
+        };
         Summary {
             experiment: last.experiment,
             stages: last.stages.clone(),
