@@ -11,6 +11,7 @@
 //!
 //! [`RemoteOptions::spill`]: super::settings::RemoteOptions::spill
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use millstream_store::env::Env;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
+use parking_lot::Mutex;
 use tokio::time::timeout;
 use url::Url;
 
@@ -37,6 +39,8 @@ const LATE: Duration = Duration::from_secs(120);
 const NAME: &str = "millstream-answer-";
 /// After this time an object is one that a killed node has left.
 const LEFT_AFTER_S: i64 = 24 * 60 * 60;
+/// A directory that is in use is swept once in this time.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// A directory of an object store.
 #[derive(Clone)]
@@ -149,7 +153,7 @@ async fn put(place: &Place, path: &Path, bytes: Bytes) -> io::Result<()> {
 pub struct Spilled {
     env: Env,
     place: Place,
-    /// What the runner is told.
+    /// What the runner gets.
     pub target: SpillTarget,
     /// When the runner gives up, on the monotonic clock.
     end: Duration,
@@ -217,6 +221,27 @@ impl Drop for Spilled {
             }
         };
         drop(self.env.spawn("spill-removal", removing));
+    }
+}
+
+/// The directories that were swept lately.
+#[derive(Default)]
+pub struct Sweeps {
+    /// When each was swept last, on the monotonic clock.
+    last: Mutex<HashMap<String, Duration>>,
+}
+
+impl Sweeps {
+    /// Whether the directory at `url`, which is used `now`, on the monotonic clock, is to be swept.
+    /// If so it is noted as swept.
+    pub fn begin(&self, url: &str, now: Duration) -> bool {
+        let mut last = self.last.lock();
+        last.retain(|_, swept| now.saturating_sub(*swept) < SWEEP_INTERVAL);
+        if last.contains_key(url) {
+            return false;
+        }
+        last.insert(url.to_owned(), now);
+        true
     }
 }
 
@@ -311,10 +336,27 @@ mod tests {
         assert_eq!(objects(&place).await, 0);
         // One that is about to write when the node has removed what was there.
         let target = spilled.target.clone();
+        let write = async |number| {
+            let bytes = Bytes::from_static(b"x");
+            put(&place, &place.object(&target.name, number), bytes).await.expect("it is put");
+        };
+        write(0).await;
         drop(spilled);
         wait_for(&env, &place, 0).await;
-        put(&place, &place.object(&target.name, 0), Bytes::from_static(b"x")).await.expect("put");
+        write(1).await;
         wait_for(&env, &place, 0).await;
+    }
+
+    #[test]
+    fn a_directory_in_use_is_swept_every_six_hours() {
+        let (sweeps, hour) = (Sweeps::default(), Duration::from_secs(3_600));
+        assert!(sweeps.begin("memory:///a", hour));
+        assert!(!sweeps.begin("memory:///a", hour * 6));
+        assert!(sweeps.begin("memory:///b", hour * 6));
+        assert!(sweeps.begin("memory:///a", hour * 7));
+        assert!(!sweeps.begin("memory:///a", hour * 8));
+        assert!(sweeps.begin("memory:///c", hour * 20));
+        assert_eq!(sweeps.last.lock().len(), 1, "others are forgotten");
     }
 
     /// A clock that is some days ahead.

@@ -13,7 +13,6 @@
 //! - Where this node's disk is full the task fails, and an answer that is too long for all ways
 //!   back is not asked for again: the node runs the task itself.
 
-use std::collections::HashSet;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -49,7 +48,7 @@ use super::metrics;
 use super::push::Inbox;
 use super::security::Security;
 use super::settings::remote_options;
-use super::spill::{Place, Spilled, sweep};
+use super::spill::{Place, Spilled, Sweeps, sweep};
 use super::task::{self, Delivery, PushTarget, ResultPaths, TaskHeader, WrittenPartition};
 use super::transport::{RunnerAddress, Transport};
 
@@ -95,8 +94,7 @@ struct Shared {
     inbox: Arc<Inbox>,
     /// Opens object stores.
     runtime: Arc<RuntimeEnv>,
-    /// The directories of object stores that were cleaned up once.
-    swept: Mutex<HashSet<String>>,
+    sweeps: Sweeps,
     /// Counts attempts, which go to one runner after the other.
     next: AtomicUsize,
     /// How many tasks run here at one time that runners have failed with.
@@ -145,7 +143,7 @@ impl RemoteEngine {
             transport,
             inbox: Arc::default(),
             runtime,
-            swept: Mutex::default(),
+            sweeps: Sweeps::default(),
             next: AtomicUsize::default(),
             room_here: Semaphore::new(cores.max(1)),
             siblings: Siblings::default(),
@@ -324,8 +322,15 @@ impl RemoteTask {
         };
         let header = TaskHeader { paths, ..self.header.clone() };
         let message = task::message(&header, [&self.plan[..]])?;
-        let answered = self.shared.transport.exchange(address, message, receiver()).await;
-        let received = answered.map_err(|error| waiting.failure().unwrap_or(error))?;
+        let received = match self.shared.transport.exchange(address, message, receiver()).await {
+            Ok(received) => received,
+            Err(error) => {
+                if has_written_nothing(error.kind()) {
+                    spilled.into_iter().for_each(Spilled::unused);
+                }
+                return Err(waiting.failure().unwrap_or(error));
+            }
+        };
         let received = match (received.header.delivery, spilled) {
             (Delivery::Spilled(objects), Some(spilled)) => {
                 counts.spilled.fetch_add(1, Ordering::Relaxed);
@@ -359,7 +364,7 @@ impl RemoteTask {
     fn spilled(&self, name: &str) -> io::Result<Option<Spilled>> {
         let Some(url) = &self.spill else { return Ok(None) };
         let place = Place::open(url, &self.shared.runtime)?;
-        if self.shared.swept.lock().insert(url.clone()) {
+        if self.shared.sweeps.begin(url, self.shared.env.monotonic()) {
             let (env, place) = (self.shared.env.clone(), place.clone());
             let sweeping = async move {
                 if let Err(error) = sweep(&env, &place).await {
@@ -370,6 +375,13 @@ impl RemoteTask {
         }
         Ok(Some(Spilled::new(&self.shared.env, place, url, name, self.patience)))
     }
+}
+
+/// Whether an attempt that failed so has surely left no answer anywhere: the runner did not take
+/// the task, or had no way for its answer.
+fn has_written_nothing(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{ConnectionRefused, FileTooLarge, WouldBlock};
+    matches!(kind, WouldBlock | FileTooLarge | ConnectionRefused)
 }
 
 fn summary(written: WrittenPartition) -> ShuffleWritePartition {
@@ -486,3 +498,6 @@ impl Siblings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
