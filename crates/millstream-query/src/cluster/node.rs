@@ -157,7 +157,8 @@ pub async fn start(
         let (plans, stores) = (Arc::clone(&codec), Arc::clone(state.runtime_env()));
         let engine = RemoteEngine::new(env.clone(), runners, here, plans, stores, cores)?;
         if let Some(inbox) = listeners.inbox {
-            tasks.push(push::serve(env, inbox, Arc::clone(engine.inbox()), security)?);
+            let answers = Arc::clone(engine.inbox());
+            tasks.push(push::serve(env, inbox, answers, security, at_once)?);
         }
         counts = Some(Arc::clone(engine.counts()));
         let id = format!("{id}{REMOTE_SUFFIX}");

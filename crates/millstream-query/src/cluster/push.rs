@@ -15,8 +15,8 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use futures::future::{BoxFuture, Either, select};
-use futures::{FutureExt as _, StreamExt as _};
+use futures::StreamExt as _;
+use futures::future::{Either, select};
 use millstream_store::env::{Env, Task};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -26,6 +26,7 @@ use tokio::time::timeout;
 use super::answer::{Received, Receiver, Written};
 use super::error::ClusterError;
 use super::http::{self, Asked};
+use super::listen;
 use super::security::Security;
 use super::task::PushTarget;
 
@@ -116,7 +117,7 @@ impl Inbox {
     }
 }
 
-/// Takes in answers at `listener`.
+/// Takes in answers at `listener`, of so many tasks at one time.
 ///
 /// # Errors
 /// [`ClusterError::TlsHalf`]: the node has no certificate, but TLS.
@@ -125,20 +126,18 @@ pub fn serve(
     listener: TcpListener,
     inbox: Arc<Inbox>,
     security: &Security,
+    tasks: usize,
 ) -> Result<Task<()>, ClusterError> {
     let routes = Router::new()
         .route(PATH, post(take_in))
         // An answer may have any length: it is not kept in memory.
         .layer(DefaultBodyLimit::disable())
         .with_state(inbox);
-    let serving: BoxFuture<'static, io::Result<()>> = match security.tls() {
-        None => axum::serve(listener, routes).into_future().boxed(),
-        Some(tls) => axum::serve(tls.listener(env, listener)?, routes).into_future().boxed(),
-    };
+    let tls = security.tls().map(|tls| tls.acceptor()).transpose()?;
+    // A task may be at two runners.
+    let (clock, at_once) = (env.clone(), 2 * tasks + listen::SPARE);
     Ok(env.spawn("node-inbox", async move {
-        if let Err(error) = serving.await {
-            tracing::error!(%error, "runners cannot push answers any more");
-        }
+        listen::serve(&clock, listener, tls, routes, at_once).await;
     }))
 }
 
@@ -256,7 +255,7 @@ mod tests {
         let address = listener.local_addr().expect("an address").to_string();
         let inbox = Arc::new(Inbox::default());
         let serving =
-            serve(env, listener, Arc::clone(&inbox), &Security::default()).expect("no TLS");
+            serve(env, listener, Arc::clone(&inbox), &Security::default(), 1).expect("no TLS");
         (inbox, serving, PushTarget { address, key: env.secret() })
     }
 

@@ -6,6 +6,7 @@
 //! sent back, and are gone. Where they are too long for that they are pushed to the node or, if it
 //! cannot be reached, spilled to the object store.
 
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -13,11 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::header::CONNECTION;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use ballista_core::extension::SessionConfigExt as _;
@@ -30,17 +29,18 @@ use datafusion_proto::physical_plan::AsExecutionPlan as _;
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
+use http_body_util::LengthLimitError;
 use millstream_sql::functions::BatchClock;
 use millstream_store::env::Env;
-use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tonic::transport::Endpoint;
 
 use super::answer::{WorkDirectory, Written};
 use super::codec::PlanCodec;
 use super::error::ClusterError;
-use super::listen::Few;
+use super::listen;
 use super::metrics;
 use super::push::{STALL_PATIENCE, push};
 use super::security::Security;
@@ -52,10 +52,6 @@ use crate::state::{Limits, session_state};
 
 /// The largest request that is taken, nearly all of which is the task's plan.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
-
-/// Connections at one time besides those of tasks: requests that are refused or that ask for its
-/// health.
-const REFUSED_AT_ONCE: usize = 8;
 
 /// How a runner is set up.
 #[derive(Clone, Debug)]
@@ -232,7 +228,7 @@ impl Reply {
 }
 
 /// Why there is no answer.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The task fails.
     #[error(transparent)]
@@ -257,41 +253,49 @@ impl From<io::Error> for RunError {
 /// Serves tasks at `listener` until the process ends.
 ///
 /// # Errors
-/// [`ClusterError::Listen`], and as [`Security::check_listens`].
+/// [`ClusterError::Listen`], [`ClusterError::TlsHalf`], and as [`Security::check_listens`].
 pub async fn serve(listener: TcpListener, runner: Arc<Runner>) -> Result<(), ClusterError> {
     let failed = |error| ClusterError::Listen { address: "the runner's address".to_owned(), error };
     let address = listener.local_addr().map_err(failed)?;
     let (env, security) = (runner.env.clone(), runner.settings.security.clone());
     security.check_listens(address)?;
-    let address = address.to_string();
-    let at_once = runner.settings.tasks + REFUSED_AT_ONCE;
+    let tls = security.tls().map(|tls| tls.acceptor()).transpose()?;
+    let at_once = runner.settings.tasks + listen::SPARE;
     let routes = Router::new()
         .route("/task", post(run_task))
         .route("/health", get(|| async { "ok" }))
-        .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
-        .layer(map_response(last))
         .with_state(runner);
-    let served = match security.tls() {
-        Some(tls) => axum::serve(Few::new(tls.listener(&env, listener)?, at_once), routes).await,
-        None => axum::serve(Few::new(listener, at_once), routes).await,
-    };
-    served.map_err(|error| ClusterError::Listen { address, error })
+    listen::serve(&env, listener, tls, routes, at_once).await;
+    Ok(())
 }
 
-/// Has a connection end with its answer: one that nobody uses would keep its place.
-async fn last(mut answer: Response) -> Response {
-    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    answer
+/// A request's body, which has to be no longer than `bytes_max` and to be there in `patience`; or
+/// what is answered otherwise.
+async fn whole(body: Body, bytes_max: usize, patience: Duration) -> Result<Bytes, Response> {
+    match timeout(patience, to_bytes(body, bytes_max)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) => {
+            let is_long = error.source().is_some_and(<dyn Error>::is::<LengthLimitError>);
+            let status =
+                if is_long { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::BAD_REQUEST };
+            Err((status, error.to_string()).into_response())
+        }
+        Err(_) => {
+            let problem = "the request does not go on arriving";
+            Err((StatusCode::REQUEST_TIMEOUT, problem).into_response())
+        }
+    }
 }
 
-async fn run_task(
-    State(runner): State<Arc<Runner>>,
-    headers: HeaderMap,
-    request: Bytes,
-) -> Response {
+async fn run_task(State(runner): State<Arc<Runner>>, headers: HeaderMap, body: Body) -> Response {
+    // Before anything is read: whoever has no token takes up nothing but a connection.
     if !runner.admits(|name| headers.get(name).map(HeaderValue::as_bytes)) {
         return (StatusCode::UNAUTHORIZED, "the token is missing or wrong").into_response();
     }
+    let request = match whole(body, REQUEST_BYTES_MAX, STALL_PATIENCE).await {
+        Ok(request) => request,
+        Err(refusal) => return refusal,
+    };
     let Ok(room) = Arc::clone(&runner.room).try_acquire_owned() else {
         return (StatusCode::TOO_MANY_REQUESTS, "all places are taken").into_response();
     };
@@ -312,5 +316,49 @@ async fn run_task(
             };
             (status, error.to_string()).into_response()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::http::{self, Asked};
+    use super::super::security::Token;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_is_short_and_comes_in_time() {
+        let refusal = async |body: Body| {
+            let read = whole(body, 3, Duration::from_millis(100)).await;
+            read.err().map(|refusal| refusal.status())
+        };
+        assert_eq!(refusal(Body::from("abc")).await, None);
+        assert_eq!(refusal(Body::from("abcd")).await, Some(StatusCode::PAYLOAD_TOO_LARGE));
+        let piece = |piece: io::Result<&'static str>| stream::once(async { piece });
+        let cut = piece(Ok("a")).chain(piece(Err(io::ErrorKind::ConnectionReset.into())));
+        assert_eq!(refusal(Body::from_stream(cut)).await, Some(StatusCode::BAD_REQUEST));
+        let stalled = piece(Ok("a")).chain(stream::pending());
+        assert_eq!(refusal(Body::from_stream(stalled)).await, Some(StatusCode::REQUEST_TIMEOUT));
+    }
+
+    #[tokio::test]
+    async fn a_request_without_the_token_is_refused_before_its_body_is_there() {
+        let (env, directory) = (Env::real(), tempfile::tempdir().expect("a directory"));
+        let token = Token::new("secret").expect("it is a token");
+        let settings = RunnerSettings {
+            limits: Limits { partitions: 1, memory_bytes: None, spill_directory: None },
+            tasks: 1,
+            directory: directory.path().to_owned(),
+            security: Security::token(Some(token)),
+        };
+        let runner = Arc::new(Runner::new(env.clone(), settings).expect("a runner"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let serving = env.spawn("runner", serve(listener, runner));
+        let body = stream::pending().boxed();
+        let asked = Asked { length: 9, body, ..Asked::post(&address, "/task", Bytes::new()) };
+        let answer = timeout(STALL_PATIENCE / 2, http::ask(&env, asked)).await;
+        let answer = answer.expect("it does not wait for the body").expect("an answer");
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+        serving.abort();
     }
 }

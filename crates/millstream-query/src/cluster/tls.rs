@@ -6,29 +6,21 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::Listener;
-use millstream_store::env::{Env, Task};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::timeout;
+use tokio::net::TcpStream;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
 
 use super::error::ClusterError;
 
-/// How long a handshake may take.
+/// How long a handshake of gRPC may take.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
-/// Handshakes at one time; others wait.
-const HANDSHAKES_MAX: usize = 256;
 
 /// The files of a part, in PEM; none for a part without TLS.
 #[derive(Clone, Debug, Default)]
@@ -106,17 +98,13 @@ impl Tls {
         self.connector.connect(name, stream).await
     }
 
-    /// `listener` with TLS, for HTTP/1.1.
+    /// What makes connections over which the part is asked by HTTP/1.1.
     ///
     /// # Errors
     /// [`ClusterError::TlsHalf`]: the part has no certificate.
-    pub(super) fn listener(
-        &self,
-        env: &Env,
-        listener: TcpListener,
-    ) -> Result<TlsListener, ClusterError> {
+    pub(super) fn acceptor(&self) -> Result<TlsAcceptor, ClusterError> {
         let (_, acceptor) = self.served.as_ref().ok_or(ClusterError::TlsHalf)?;
-        Ok(TlsListener::new(env, listener, acceptor.clone()))
+        Ok(acceptor.clone())
     }
 }
 
@@ -157,69 +145,4 @@ fn wrong(path: &Path, error: impl fmt::Display) -> ClusterError {
 
 fn shown(path: &Path) -> String {
     path.display().to_string()
-}
-
-type Accepted = (server::TlsStream<TcpStream>, SocketAddr);
-
-/// Connections whose handshake is done. One that takes long keeps no other waiting.
-pub(super) struct TlsListener {
-    accepted: Receiver<Accepted>,
-    address: io::Result<SocketAddr>,
-    accepting: Task<()>,
-}
-
-impl Drop for TlsListener {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-impl TlsListener {
-    fn new(env: &Env, listener: TcpListener, acceptor: TlsAcceptor) -> Self {
-        let address = listener.local_addr();
-        let (sender, accepted) = channel(1);
-        let accepting = accept(env.clone(), listener, acceptor, sender);
-        Self { accepted, address, accepting: env.spawn("tls-listener", accepting) }
-    }
-}
-
-async fn accept(env: Env, mut listener: TcpListener, acceptor: TlsAcceptor, to: Sender<Accepted>) {
-    let room = Arc::new(Semaphore::new(HANDSHAKES_MAX));
-    loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
-        // It waits where no more files can be open.
-        let (stream, address) = Listener::accept(&mut listener).await;
-        let (acceptor, to) = (acceptor.clone(), to.clone());
-        let shaking = async move {
-            let shaken = timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await;
-            drop(place);
-            match shaken {
-                // When nobody listens any more, the connection ends.
-                Ok(Ok(stream)) => drop(to.send((stream, address)).await),
-                Ok(Err(error)) => tracing::debug!(%address, %error, "no handshake of TLS"),
-                Err(_) => tracing::debug!(%address, "a handshake of TLS takes too long"),
-            }
-        };
-        drop(env.spawn("tls-handshake", shaking));
-    }
-}
-
-impl Listener for TlsListener {
-    type Io = server::TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        match self.accepted.recv().await {
-            Some(accepted) => accepted,
-            // The task above ends only with this listener.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        match &self.address {
-            Ok(address) => Ok(*address),
-            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
-        }
-    }
 }
