@@ -180,7 +180,11 @@ impl QuerySession {
         let config = with_remote_options(self.state.config().clone());
         *self.state.config_mut() = config;
         let options = self.state.config_mut().options_mut();
-        options.set(&option_key(name), value).map_err(|_| refused(SETTINGS).into())
+        let help = match name {
+            "timeout" => "write a number of seconds, at most 604800, which is a week",
+            _ => SETTINGS,
+        };
+        options.set(&option_key(name), value).map_err(|_| refused(help).into())
     }
 
     /// The tables.

@@ -17,7 +17,7 @@ pub struct RemoteOptions {
     pub stages: String,
     /// Attempts of a task at runners before the node runs it itself.
     pub attempts: usize,
-    /// How long a task may take at a runner, in seconds.
+    /// How long a task may take at a runner, in seconds; at most [`TIMEOUT_S_MAX`].
     pub timeout: usize,
     /// The URL of the directory in an object store that answers go to which are too long for the
     /// way back and cannot be pushed to the node. Empty for none.
@@ -31,6 +31,9 @@ pub struct RemoteOptions {
     /// With `auto`: a stage that reads as many bytes of what others have written goes to runners.
     pub group_by_bytes: usize,
 }
+
+/// The longest time that a task may be given at a runner, in seconds: a week.
+pub const TIMEOUT_S_MAX: usize = 7 * 24 * 60 * 60;
 
 impl Default for RemoteOptions {
     fn default() -> Self {
@@ -71,6 +74,9 @@ impl ExtensionOptions for RemoteOptions {
             let parsed = value.parse().ok().filter(|number| *number > 0);
             parsed.ok_or_else(|| DataFusionError::Configuration(format!("{key} = {value}")))
         };
+        if key == "timeout" && number()? > TIMEOUT_S_MAX {
+            return config_err!("{key} = {value}, which is more than {TIMEOUT_S_MAX}");
+        }
         match key {
             "stages" => value.clone_into(&mut self.stages),
             "attempts" => self.attempts = number()?,
@@ -187,6 +193,10 @@ mod tests {
         let options = config.options_mut();
         options.set(&option_key("stages"), "scan").expect("it is a setting");
         assert!(options.set(&option_key("attempts"), "0").is_err());
+        for (timeout, is_taken) in [("604800", true), ("604801", false), ("0", false)] {
+            assert_eq!(options.set(&option_key("timeout"), timeout).is_ok(), is_taken, "{timeout}");
+        }
+        assert!(options.set(&option_key("timeout"), &usize::MAX.to_string()).is_err());
         let mut other = with_remote_options(SessionConfig::new());
         for entry in config.options().entries() {
             if let Some(value) = entry.value.filter(|_| entry.key.starts_with("millstream")) {
