@@ -31,13 +31,8 @@ impl Served {
         );
         let people = "{\"id\": 1, \"name\": \"eins\"}\n{\"id\": 2, \"name\": \"zwei\"}\n";
         std::fs::create_dir(pipeline.path("people")).expect("it is new");
-        std::fs::create_dir(pipeline.path("numbers")).expect("it is new");
         std::fs::write(pipeline.path("people/people.json"), people).expect("written");
-        let generated = format!("SELECT explode(sequence(1, {ROWS})) AS id");
-        let mut write = pipeline.bare_command(&["query", "--format", "parquet", &generated]);
-        let file = File::create(pipeline.path("numbers/1.parquet")).expect("it is new");
-        let status = write.stdout(file).status().expect("it starts");
-        assert!(status.success(), "{status}");
+        write_numbers(&pipeline);
         let issued = |name: &str| {
             Authority::new(&pipeline.path(name)).unwrap().issue("IP:127.0.0.1").unwrap()
         };
@@ -78,6 +73,16 @@ impl Served {
     }
 }
 
+/// Writes [`ROWS`] numbers to the directory `numbers`.
+fn write_numbers(pipeline: &Pipeline) {
+    std::fs::create_dir(pipeline.path("numbers")).expect("it is new");
+    let generated = format!("SELECT explode(sequence(1, {ROWS})) AS id");
+    let mut write = pipeline.bare_command(&["query", "--format", "parquet", &generated]);
+    let file = File::create(pipeline.path("numbers/1.parquet")).expect("it is new");
+    let status = write.stdout(file).status().expect("it starts");
+    assert!(status.success(), "{status}");
+}
+
 /// `arguments` with the flags of a part that has TLS.
 fn secured<'a>(arguments: &[&'a str], files: &'a Files) -> Vec<&'a str> {
     let path = |path: &'a Path| path.to_str().expect("it is text");
@@ -99,6 +104,30 @@ fn stock_clients_query_a_coordinator_by_tls() {
     let on = ["--on", &served.address, "--tls-ca", ca, text];
     assert_eq!(query(&served.pipeline, &on).expect_success().stdout, "s\n500000500000\n");
     query(&served.pipeline, &["--on", &served.address, text]).expect_exit(1).says(&["answer"]);
+}
+
+#[test]
+fn a_cluster_has_addresses_of_ipv6() {
+    let pipeline = Pipeline::new("");
+    write_numbers(&pipeline);
+    let authority = Authority::new(&pipeline.path("authority")).unwrap();
+    let files = authority.issue("IP:0:0:0:0:0:0:0:1").unwrap();
+    let start = |arguments: &[&str]| part(&pipeline, &secured(arguments, &files));
+    let (_coordinator, address) = start(&["coordinator", "--listen", "[::1]:0"]);
+    let (_runner, at) = start(&["runner", "--listen", "[::1]:0", "--tasks", "2"]);
+    let on = ["--coordinator", &address, "--runner", &at];
+    let (node, _) = start(&[&["node", "--host", "::1", "--cores", "2"], &on[..]].concat());
+    let ca = files.ca.to_str().expect("it is text");
+    for stages in ["none", "scan, group by"] {
+        let text = format!(
+            "SET millstream.remote.stages = '{stages}'; \
+             SELECT id % 2 AS odd, sum(id) AS s FROM parquet.`numbers` GROUP BY 1 ORDER BY 1"
+        );
+        let answer = query(&pipeline, &["--on", &address, "--tls-ca", ca, &text]);
+        assert_eq!(answer.expect_success().stdout, "odd,s\n0,250000500000\n1,250000000000\n");
+    }
+    let said = node.stderr();
+    assert!(!said.contains("has failed"), "{said}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ use tonic::service::interceptor::InterceptedService;
 
 use super::codec::PlanCodec;
 use super::error::ClusterError;
+use super::http::url_host;
 use super::in_process::InProcess;
 use super::leases::{FILES_KEPT_S, LeasedJobs, Scheduler, watch};
 use super::routing::StageRouter;
@@ -120,7 +121,7 @@ fn scheduler_config(
     security: &Security,
 ) -> Result<SchedulerConfig, ClusterError> {
     let mut config = SchedulerConfig::default()
-        .with_hostname(address.ip().to_string())
+        .with_hostname(url_host(&address.ip().to_string()))
         .with_port(address.port())
         .with_scheduler_policy(TaskSchedulingPolicy::PullStaged)
         .with_task_distribution(TaskDistributionPolicy::Custom(Arc::new(StageRouter::new(

@@ -4,6 +4,7 @@
 //! that ends, and a load balancer in front of several runners spreads tasks evenly.
 
 use std::io;
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -26,6 +27,14 @@ use super::security::Security;
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// How much of a text that says what is wrong is read.
 const PROBLEM_BYTES_MAX: usize = 64 << 10;
+
+/// `host` as it stands in URLs and in front of a port: an address of IPv6 has brackets.
+pub(super) fn url_host(host: &str) -> String {
+    match host.parse::<Ipv6Addr>() {
+        Ok(address) => format!("[{address}]"),
+        Err(_) => host.to_owned(),
+    }
+}
 
 /// What is asked.
 pub(super) struct Asked<'a> {
@@ -165,6 +174,23 @@ impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(task) = &self.0 {
             task.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_ipv6_has_brackets_once() {
+        for (host, shown) in [
+            ("::1", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("node.example.org", "node.example.org"),
+        ] {
+            assert_eq!(url_host(host), shown);
         }
     }
 }

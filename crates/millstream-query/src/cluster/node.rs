@@ -39,6 +39,7 @@ use super::connect::connect;
 use super::control::Control;
 use super::ending::EndingEngine;
 use super::error::ClusterError;
+use super::http::url_host;
 use super::push;
 use super::remote::{Counts, RemoteEngine, Runners};
 use super::routing::REMOTE_SUFFIX;
@@ -122,7 +123,7 @@ pub async fn start(
     for listener in others {
         security.check_listens(at(listener)?)?;
     }
-    let port = at(&listeners.files)?.port();
+    let (host, port) = (url_host(&settings.host), at(&listeners.files)?.port());
     std::fs::create_dir_all(&settings.directory).map_err(|error| ClusterError::Directory {
         path: settings.directory.display().to_string(),
         error,
@@ -137,7 +138,7 @@ pub async fn start(
     let id = format!("node-{place}-{:016x}", env.random_u64());
     let cores = settings.limits.partitions;
     let runtime = runtimes(env, &state, settings.cache.as_ref());
-    let local = Registered { id: id.clone(), host: settings.host.clone(), port, cores };
+    let local = Registered { id: id.clone(), host: host.clone(), port, cores };
     let engine = Arc::clone(&here);
     let local = local.executor(&state, &runtime, &work_dir, engine, security);
     let mut executors = vec![Arc::clone(&local)];
@@ -147,7 +148,7 @@ pub async fn start(
     tasks.push(poll(env, scheduler.clone(), local, &codec, cores, health));
     let mut counts = None;
     if let Some((mut runners, at_once)) = settings.runners.clone() {
-        let reached = |port: u16| Some(format!("{}:{port}", settings.host));
+        let reached = |port: u16| Some(format!("{host}:{port}"));
         runners.reached.proxy = reached(at(&listeners.proxy)?.port());
         tasks.push(serve_proxy(env, listeners.proxy, security)?);
         if let Some(inbox) = &listeners.inbox {
@@ -162,7 +163,7 @@ pub async fn start(
         }
         counts = Some(Arc::clone(engine.counts()));
         let id = format!("{id}{REMOTE_SUFFIX}");
-        let remote = Registered { id, host: settings.host.clone(), port, cores };
+        let remote = Registered { id, host: host.clone(), port, cores };
         let remote = remote.executor(&state, &runtime, &work_dir, Arc::new(engine), security);
         executors.push(Arc::clone(&remote));
         tasks.push(poll(env, scheduler, remote, &codec, at_once, ExecutorHealth::new()));
@@ -178,6 +179,7 @@ pub async fn start(
 /// An executor as the coordinator knows it.
 struct Registered {
     id: String,
+    /// As it stands in URLs.
     host: String,
     port: u16,
     /// Threads that run tasks, or that wait for them.
