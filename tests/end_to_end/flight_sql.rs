@@ -148,3 +148,19 @@ fn what_would_be_open_to_everybody_is_refused() {
     let tls = ["--tls-cert", "token", "--tls-key", "token", "--tls-ca", "token"];
     refused(&[&["coordinator"], &tls[..]].concat(), &["token has no certificate"]);
 }
+
+#[test]
+fn each_part_warns_once_that_nothing_is_encrypted() {
+    let pipeline = Pipeline::new("");
+    let (coordinator, address) = part(&pipeline, &["coordinator", "--listen", "0.0.0.0:0"]);
+    let address = address.replace("0.0.0.0", "127.0.0.1");
+    let (runner, at) = part(&pipeline, &["runner", "--listen", "0.0.0.0:0"]);
+    let node = ["node", "--host", "0.0.0.0", "--coordinator", &address, "--runner", &at];
+    let (node, _) = part(&pipeline, &node);
+    let answer = query(&pipeline, &["--on", &address, "SELECT 1 AS a"]);
+    assert_eq!(answer.expect_success().stdout, "a\n1\n");
+    for part in [coordinator, runner, node] {
+        let said = part.stderr();
+        assert_eq!(said.matches("are not encrypted").count(), 1, "{said}");
+    }
+}

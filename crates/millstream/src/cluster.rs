@@ -49,7 +49,7 @@ pub async fn coordinator(arguments: CoordinatorArguments, app: &App) -> ExitCode
     };
     let serving = async {
         let security = security(&arguments.security)?;
-        security.check_listens(arguments.listen)?;
+        check_listens(&security, arguments.listen)?;
         let listener = listen(arguments.listen).await?;
         say(app, "coordinator", &listener);
         let coordinator = Coordinator::new(&app.env, arguments.listen, &security).await?;
@@ -66,7 +66,7 @@ pub async fn node(arguments: NodeArguments, app: &App) -> ExitCode {
         let (directory, _temporary) = directory(arguments.dir.as_ref(), "node")?;
         let security = security(&arguments.security)?;
         let ip = arguments.host;
-        security.check_listens(SocketAddr::new(ip, 0))?;
+        check_listens(&security, SocketAddr::new(ip, 0))?;
         let files = listen(SocketAddr::new(ip, 0)).await?;
         let proxy = listen(SocketAddr::new(ip, 0)).await?;
         let inbox = match arguments.no_push {
@@ -113,7 +113,7 @@ pub async fn runner(arguments: RunnerArguments, app: &App) -> ExitCode {
             let variable = |name: &str| std::env::var(name).ok();
             return function::run(&app.env, settings, variable).await;
         }
-        security.check_listens(arguments.listen)?;
+        check_listens(&security, arguments.listen)?;
         let (directory, _temporary) = directory(arguments.dir.as_ref(), "runner")?;
         let memory = arguments.memory.unwrap_or(RUNNER_MEMORY_BYTES);
         let settings = RunnerSettings {
@@ -138,6 +138,14 @@ fn security(arguments: &SecurityArguments) -> Result<Security, ClusterError> {
     let SecurityArguments { token_file, tls_cert, tls_key, tls_ca } = arguments;
     let (cert, key, ca) = (tls_cert.clone(), tls_key.clone(), tls_ca.clone());
     credentials::security(token_file.as_deref(), &TlsFiles { cert, key, ca })
+}
+
+/// Refuses to listen at an address that would be open to everybody, and warns of one that is not
+/// encrypted.
+fn check_listens(security: &Security, address: SocketAddr) -> Result<(), ClusterError> {
+    security.check_listens(address)?;
+    security.warn_unencrypted(address);
+    Ok(())
 }
 
 /// Where a node keeps what it reads from object stores.

@@ -115,15 +115,18 @@ impl Security {
         if self.tls.as_ref().is_some_and(|tls| tls.identity().is_none()) {
             return Err(ClusterError::TlsHalf);
         }
-        if !address.ip().is_loopback() {
-            if self.token.is_none() {
-                return Err(ClusterError::Open { address: address.to_string() });
-            }
-            if self.tls.is_none() {
-                tracing::warn!(%address, "rows and the token are not encrypted on their way");
-            }
+        if !address.ip().is_loopback() && self.token.is_none() {
+            return Err(ClusterError::Open { address: address.to_string() });
         }
         Ok(())
+    }
+
+    /// Warns if others than this machine can connect to `address`, at which this part listens, and
+    /// what is sent there is not encrypted. For the program, once.
+    pub fn warn_unencrypted(&self, address: SocketAddr) {
+        if !address.ip().is_loopback() && self.tls.is_none() {
+            tracing::warn!(%address, "rows and the token are not encrypted on their way");
+        }
     }
 
     /// Where a request to the part at `HOST:PORT` goes.
