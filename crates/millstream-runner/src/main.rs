@@ -7,13 +7,9 @@
 //! - `MILLSTREAM_TOKEN`: the token of the cluster;
 //! - `MILLSTREAM_TLS_CA`: the file with the certificates that nodes are checked against.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use millstream_query::cluster::error::ClusterError;
 use millstream_query::cluster::lambda::function::{self, FunctionSettings};
-use millstream_query::cluster::security::{Security, Token};
-use millstream_query::cluster::tls::TlsFiles;
 use millstream_query::error::QueryError;
 use millstream_store::env::{Env, STACK_BYTES, on_deep_stack};
 
@@ -42,16 +38,11 @@ fn start() -> ExitCode {
 }
 
 async fn run() -> Result<(), QueryError> {
-    let settings = FunctionSettings { security: security()?, ..FunctionSettings::default() };
+    let security = function::security(None, None, variable)?;
+    let settings = FunctionSettings { security, ..FunctionSettings::default() };
     function::run(&Env::real(), settings, variable).await
 }
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn security() -> Result<Security, ClusterError> {
-    let token = variable("MILLSTREAM_TOKEN").map(|text| Token::new(&text)).transpose()?;
-    let ca = variable("MILLSTREAM_TLS_CA").map(PathBuf::from);
-    Security::new(token, &TlsFiles { ca, ..TlsFiles::default() })
 }

@@ -227,7 +227,7 @@ pub struct SecurityArguments {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
     /// Trust the authorities in this file, in PEM, when connecting to other parts.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
 }
 

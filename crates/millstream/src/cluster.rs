@@ -106,13 +106,16 @@ pub async fn node(arguments: NodeArguments, app: &App) -> ExitCode {
 /// Runs a runner.
 pub async fn runner(arguments: RunnerArguments, app: &App) -> ExitCode {
     let serving = async {
-        let security = security(&arguments.security)?;
         if arguments.lambda {
+            let variable = |name: &str| std::env::var(name).ok();
+            let SecurityArguments { token_file, tls_ca, .. } = arguments.security;
+            let token = token_file.as_deref().map(credentials::token).transpose()?;
+            let security = function::security(token, tls_ca, variable)?;
             let (memory_bytes, directory) = (arguments.memory, arguments.dir);
             let settings = FunctionSettings { memory_bytes, directory, security };
-            let variable = |name: &str| std::env::var(name).ok();
             return function::run(&app.env, settings, variable).await;
         }
+        let security = security(&arguments.security)?;
         check_listens(&security, arguments.listen)?;
         let (directory, _temporary) = directory(arguments.dir.as_ref(), "runner")?;
         let memory = arguments.memory.unwrap_or(RUNNER_MEMORY_BYTES);

@@ -14,13 +14,24 @@ const TOKEN: &str = "MILLSTREAM_TOKEN";
 /// # Errors
 /// Files that cannot be read, or that do not have what they should.
 pub fn security(token_file: Option<&Path>, tls: &TlsFiles) -> Result<Security, ClusterError> {
-    let text = match token_file {
-        None => std::env::var(TOKEN).ok().filter(|text| !text.is_empty()),
-        Some(file) => Some(std::fs::read_to_string(file).map_err(|error| {
-            let problem = format!("cannot be read: {error}");
-            ClusterError::File { path: file.display().to_string(), problem }
-        })?),
+    let token = match token_file {
+        Some(file) => Some(token(file)?),
+        None => {
+            let text = std::env::var(TOKEN).ok().filter(|text| !text.is_empty());
+            text.map(|text| Token::new(&text)).transpose()?
+        }
     };
-    let token = text.map(|text| Token::new(&text)).transpose()?;
     Security::new(token, tls)
+}
+
+/// The token in `file`.
+///
+/// # Errors
+/// A file that cannot be read, and as [`Token::new`].
+pub fn token(file: &Path) -> Result<Token, ClusterError> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let problem = format!("cannot be read: {error}");
+        ClusterError::File { path: file.display().to_string(), problem }
+    })?;
+    Token::new(&text)
 }

@@ -14,7 +14,8 @@ use super::runtime;
 use crate::cluster::answer::WorkDirectory;
 use crate::cluster::error::ClusterError;
 use crate::cluster::runner::{Runner, RunnerSettings};
-use crate::cluster::security::Security;
+use crate::cluster::security::{Security, Token};
+use crate::cluster::tls::TlsFiles;
 use crate::error::QueryError;
 use crate::state::Limits;
 
@@ -22,6 +23,10 @@ use crate::state::Limits;
 pub const BOOTSTRAP: &str = "bootstrap";
 /// The variable with the address of the runtime API.
 const ADDRESS: &str = "AWS_LAMBDA_RUNTIME_API";
+/// The variable with the token of the cluster.
+const TOKEN: &str = "MILLSTREAM_TOKEN";
+/// The variable with the file of the certificates that nodes are checked against.
+const AUTHORITIES: &str = "MILLSTREAM_TLS_CA";
 /// The variable with the function's memory in MiB.
 const MEMORY: &str = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE";
 /// The function's memory in MiB if Lambda does not say.
@@ -42,6 +47,26 @@ pub struct FunctionSettings {
     pub directory: Option<PathBuf>,
     /// What events have to show, and how the node is connected to.
     pub security: Security,
+}
+
+/// What events have to show, and how nodes are connected to. `token` and `ca`, a file with the
+/// certificates of authorities, override what the environment says, of which `variable` gives the
+/// value of a variable.
+///
+/// # Errors
+/// As [`Token::new`] and [`Security::new`].
+pub fn security(
+    token: Option<Token>,
+    ca: Option<PathBuf>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Security, ClusterError> {
+    let variable = |name| variable(name).filter(|value| !value.is_empty());
+    let token = match token {
+        Some(token) => Some(token),
+        None => variable(TOKEN).map(|text| Token::new(&text)).transpose()?,
+    };
+    let ca = ca.or_else(|| variable(AUTHORITIES).map(PathBuf::from));
+    Security::new(token, &TlsFiles { ca, ..TlsFiles::default() })
 }
 
 /// Runs tasks that Lambda gives, until the process ends. `variable` gives the value of a variable
@@ -115,6 +140,8 @@ fn is_running(process: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use millstream_testkit::certificates::Authority;
+
     use super::*;
 
     #[test]
@@ -139,6 +166,28 @@ mod tests {
         let path = made.0.clone();
         drop(made);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_environment_says_what_is_shown_to_nodes_unless_flags_do() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("authority");
+        let files = Authority::new(&path).expect("one").issue("IP:127.0.0.1").expect("one");
+        let ca = files.ca.display().to_string();
+        let variable = |name: &str| match name {
+            TOKEN => Some("secret".to_owned()),
+            AUTHORITIES => Some(ca.clone()),
+            _ => None,
+        };
+        let said = security(None, None, variable).expect("the file is right");
+        assert_eq!(said.authorization().as_deref(), Some("Bearer secret"));
+        assert!(said.tls().is_some());
+        let token = Token::new("other").expect("it is a token");
+        let missing = Some(directory.path().join("missing"));
+        let said = security(Some(token.clone()), None, |_| Some(String::new())).expect("a token");
+        assert_eq!(said.authorization().as_deref(), Some("Bearer other"));
+        assert!(said.tls().is_none(), "an empty variable is none");
+        assert!(security(Some(token), missing, variable).is_err(), "the flag's file is read");
     }
 
     #[tokio::test]
