@@ -173,6 +173,22 @@ pub struct ValidateArguments {
     pub settings: Vec<(String, String)>,
 }
 
+/// What queries may use in this process.
+#[derive(Args)]
+pub struct LimitArguments {
+    /// How much memory queries may use here before they spill to disk, for example 4GB. [default:
+    /// half of what the machine has]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub memory: Option<u64>,
+    /// Spill to this directory. [default: the system's directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub spill: Option<PathBuf>,
+    /// How many cores a query uses here, and into how many tasks a stage of it is cut on a cluster.
+    /// [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cores: Option<u32>,
+}
+
 /// `millstream query`
 #[derive(Args)]
 pub struct QueryArguments {
@@ -195,16 +211,8 @@ pub struct QueryArguments {
     /// How rows are printed. [default: table on a terminal, else csv]
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub format: Option<Format>,
-    /// How much memory queries may use before they spill to disk, for example 4GB. [default: half
-    /// of what the machine has]
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
-    pub memory: Option<u64>,
-    /// Spill to this directory. [default: the system's directory for temporary files]
-    #[arg(long, value_name = "DIR")]
-    pub spill: Option<PathBuf>,
-    /// How many cores to use. [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub cores: Option<u32>,
+    #[command(flatten)]
+    pub limits: LimitArguments,
     /// Report on standard error how long each query took.
     #[arg(long)]
     pub timing: bool,
@@ -243,17 +251,8 @@ pub struct CoordinatorArguments {
     /// Set an option of a declared table: TABLE.OPTION=VALUE; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value, requires = "tables")]
     pub settings: Vec<(String, String)>,
-    /// How much memory clients' queries may use here before they spill to disk. [default: half of
-    /// what the machine has]
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
-    pub memory: Option<u64>,
-    /// Spill to this directory. [default: the system's directory for temporary files]
-    #[arg(long, value_name = "DIR")]
-    pub spill: Option<PathBuf>,
-    /// How many cores a client's query uses here, and into how many tasks a stage of it is cut on
-    /// the nodes. [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub cores: Option<u32>,
+    #[command(flatten)]
+    pub limits: LimitArguments,
     #[command(flatten)]
     pub security: SecurityArguments,
 }

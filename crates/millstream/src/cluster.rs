@@ -37,7 +37,7 @@ const RUNNER_MEMORY_BYTES: u64 = 1_000_000_000;
 
 /// Runs a coordinator.
 pub async fn coordinator(arguments: CoordinatorArguments, app: &App) -> ExitCode {
-    let limits = limits(arguments.cores, arguments.memory, arguments.spill.clone());
+    let limits = limits(&arguments.limits);
     let session = new_session(&limits, app).and_then(|session| {
         let declared = arguments.tables.as_deref();
         let declared = declared.map(|file| declare_tables_of(file, &arguments.settings, &session));

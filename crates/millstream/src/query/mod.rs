@@ -26,7 +26,7 @@ use millstream_sql::types::spark_type;
 use millstream_store::error::{Failure, Kind};
 
 use crate::app::App;
-use crate::cli::{Format, QueryArguments};
+use crate::cli::{Format, LimitArguments, QueryArguments};
 use crate::credentials;
 use crate::load::PipelineFile;
 use crate::lookup::Here;
@@ -130,13 +130,13 @@ fn here() -> Result<PathBuf, Refused> {
 }
 
 /// What a session may use: all cores and half of the memory, if nothing else is said.
-pub fn limits(cores: Option<u32>, memory: Option<u64>, spill: Option<PathBuf>) -> Limits {
+pub fn limits(asked: &LimitArguments) -> Limits {
     let all = available_parallelism().map_or(1, usize::from);
-    let memory = memory.or_else(|| memory_of_machine().map(|bytes| bytes / 2));
+    let memory = asked.memory.or_else(|| memory_of_machine().map(|bytes| bytes / 2));
     Limits {
-        partitions: cores.map_or(all, |cores| cores as usize),
+        partitions: asked.cores.map_or(all, |cores| cores as usize),
         memory_bytes: memory.and_then(|bytes| usize::try_from(bytes).ok()),
-        spill_directory: spill,
+        spill_directory: asked.spill.clone(),
     }
 }
 
@@ -201,7 +201,7 @@ impl<'a> Desk<'a> {
             let problem = "this format is not text: write it to a file, as in > rows.parquet";
             return Err(Refused::Wrong(problem.to_owned()));
         }
-        let limits = limits(arguments.cores, arguments.memory, arguments.spill.clone());
+        let limits = limits(&arguments.limits);
         let mut session = new_session(&limits, app)?;
         if let Some(coordinator) = &arguments.on {
             let files = TlsFiles { ca: arguments.tls_ca.clone(), ..TlsFiles::default() };
