@@ -13,8 +13,8 @@ use arrow::array::RecordBatch;
 use arrow_flight::FlightData;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
+use futures::Stream;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use futures::{FutureExt as _, Stream};
 use millstream_engine::failures::from_datafusion;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
@@ -44,8 +44,14 @@ pub(super) type Encoded = Pin<Box<dyn Stream<Item = Result<FlightData, Status>> 
 /// Plans that wait to be asked for.
 pub(super) struct Plans {
     env: Env,
-    /// The oldest first, each with the time at which it was made, on the monotonic clock.
-    waiting: Mutex<VecDeque<(Id, Duration, Planned)>>,
+    waiting: Mutex<Waiting>,
+}
+
+/// The oldest first, each with the time at which it was made, on the monotonic clock.
+type Waiting = VecDeque<(Id, Duration, Planned)>;
+
+fn forget_old(waiting: &mut Waiting, now: Duration) {
+    waiting.retain(|(_, made, _)| now.saturating_sub(*made) < PLAN_PATIENCE);
 }
 
 impl Plans {
@@ -58,6 +64,7 @@ impl Plans {
     pub(super) fn keep(&self, planned: Planned) -> Id {
         let (id, now) = (self.env.random_uuid().as_u128(), self.env.monotonic());
         let mut waiting = self.waiting.lock();
+        forget_old(&mut waiting, now);
         if waiting.len() >= PLANS_MAX {
             waiting.pop_front();
         }
@@ -69,7 +76,7 @@ impl Plans {
     pub(super) fn take(&self, id: Id) -> Option<Planned> {
         let now = self.env.monotonic();
         let mut waiting = self.waiting.lock();
-        waiting.retain(|(_, made, _)| now.saturating_sub(*made) < PLAN_PATIENCE);
+        forget_old(&mut waiting, now);
         let at = waiting.iter().position(|(waits, _, _)| *waits == id)?;
         waiting.remove(at).map(|(_, _, planned)| planned)
     }
@@ -138,9 +145,8 @@ impl Answers {
         let env = self.env.clone();
         let running = async move {
             let work = async {
-                let done = give(&env, &query, &text, &sender).await;
-                if let Err(status) = done {
-                    let _ = sender.send(Err(status)).await;
+                if let Err(status) = give(&env, &query, &text, &sender).await {
+                    sent(&env, &sender, Err(status)).await;
                 }
             };
             tokio::select! {
@@ -172,18 +178,23 @@ async fn give(
     let mut rows = query.run().await.map_err(|error| status(&error, text))?;
     while let Some(next) = rows.next().await {
         let next = next.map_err(|error| failed(&from_datafusion(error)))?;
-        let mut sending = std::pin::pin!(to.send(Ok(Item::Rows(next))).fuse());
-        tokio::select! {
-            _ = &mut sending => {}
-            () = env.sleep(READ_PATIENCE) => {
-                tracing::info!("a query is ended, whose rows are not read");
-                return Ok(());
-            }
+        if !sent(env, to, Ok(Item::Rows(next))).await {
+            return Ok(());
         }
     }
-    // When nobody listens any more, it does not matter.
-    let _ = to.send(Ok(Item::End)).await;
+    sent(env, to, Ok(Item::End)).await;
     Ok(())
+}
+
+/// Sends `item`. False if nobody took it in time, or the client has gone away.
+async fn sent(env: &Env, to: &Sender<Result<Item, Status>>, item: Result<Item, Status>) -> bool {
+    tokio::select! {
+        sent = to.send(item) => sent.is_ok(),
+        () = env.sleep(READ_PATIENCE) => {
+            tracing::info!("a query is ended, whose rows are not read");
+            false
+        }
+    }
 }
 
 /// The rows up to the end of the answer; one that ends without it has failed.
@@ -214,4 +225,60 @@ pub(super) fn encoded(
 ) -> Encoded {
     let encoded = FlightDataEncoderBuilder::new().with_schema(schema).build(rows);
     Box::pin(encoded.map_err(Status::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use arrow::datatypes::Schema;
+    use futures::future::BoxFuture;
+    use millstream_store::env::{Clock, SeededRng};
+
+    use super::*;
+
+    /// A clock on which a sleep is over at once, and that otherwise stands.
+    #[derive(Default)]
+    struct Hasty(AtomicU64);
+
+    impl Clock for Hasty {
+        fn now_us(&self) -> i64 {
+            0
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_secs(self.0.load(Ordering::Relaxed))
+        }
+
+        fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    #[tokio::test]
+    async fn neither_the_end_nor_an_error_waits_for_ever() {
+        let env = Env::new(Arc::new(Hasty::default()), Arc::new(SeededRng::new(1)));
+        let (sender, _unread) = channel(1);
+        sender.try_send(Ok(Item::End)).expect("there is room for one");
+        let limit = Duration::from_secs(60);
+        for item in [Ok(Item::End), Err(Status::internal("a problem"))] {
+            let sending = sent(&env, &sender, item);
+            let is_sent = tokio::time::timeout(limit, sending).await.expect("it gives up");
+            assert!(!is_sent);
+        }
+    }
+
+    #[test]
+    fn a_plan_that_is_kept_has_old_ones_forgotten() {
+        let clock = Arc::new(Hasty::default());
+        let env = Env::new(Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(SeededRng::new(1)));
+        let plans = Plans::new(env);
+        let planned = || Planned::Known(RecordBatch::new_empty(Arc::new(Schema::empty())));
+        let (first, second) = (plans.keep(planned()), plans.keep(planned()));
+        assert!(plans.take(first).is_some() && plans.take(first).is_none());
+        clock.0.store(PLAN_PATIENCE.as_secs(), Ordering::Relaxed);
+        plans.keep(planned());
+        assert_eq!(plans.waiting.lock().len(), 1);
+        assert!(plans.take(second).is_none());
+    }
 }
