@@ -130,7 +130,7 @@ impl Answers {
     pub(super) fn run(&self, id: Id, planned: Planned, text: String) -> Result<Encoded, Status> {
         let schema = planned.schema();
         let query = match planned {
-            Planned::Known(rows) => {
+            Planned::Known(rows) | Planned::Explained { rows, .. } => {
                 return Ok(encoded(schema, stream::iter([Ok(rows)]).boxed()));
             }
             Planned::Query(query) => query,

@@ -494,5 +494,5 @@ impl FlightSqlService for FlightSql {
     }
 }
 
-/// What a client is told that cancels a query which is done or unknown.
+/// The answer to a client that cancels a query which is done or unknown.
 const NOT_RUNNING: CancelStatus = CancelStatus::NotCancellable;

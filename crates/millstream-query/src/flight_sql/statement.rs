@@ -23,8 +23,15 @@ const MESSAGE_BYTES_MAX: usize = 4_000;
 pub(super) enum Planned {
     /// A query.
     Query(Box<PlannedQuery>),
-    /// What is known without one, as the plan that `EXPLAIN` shows.
+    /// What is known without one.
     Known(RecordBatch),
+    /// The plan of a query, which `EXPLAIN` shows.
+    Explained {
+        /// Its lines.
+        rows: RecordBatch,
+        /// Whether the nodes of a cluster can run the query, so that this is their plan.
+        is_for_nodes: bool,
+    },
 }
 
 impl Planned {
@@ -33,6 +40,7 @@ impl Planned {
         match self {
             Self::Query(query) => query.is_for_nodes(),
             Self::Known(_) => true,
+            Self::Explained { is_for_nodes, .. } => *is_for_nodes,
         }
     }
 
@@ -40,7 +48,7 @@ impl Planned {
     pub(super) fn schema(&self) -> SchemaRef {
         match self {
             Self::Query(query) => query.schema(),
-            Self::Known(rows) => rows.schema(),
+            Self::Known(rows) | Self::Explained { rows, .. } => rows.schema(),
         }
     }
 }
@@ -70,22 +78,26 @@ pub(super) async fn plan(session: &QuerySession, text: &str) -> Result<Planned, 
         Step::Query(query) => Ok(Planned::Query(Box::new(session.plan(&statements, query).await?))),
         Step::Explain { analyze: false, query } => {
             let planned = session.plan(&statements, query).await?;
-            known(&[("plan", planned.shown().lines().map(str::to_owned).collect())])
+            let lines = planned.shown().lines().map(str::to_owned).collect();
+            let (rows, is_for_nodes) = (columns(&[("plan", lines)])?, planned.is_for_nodes());
+            Ok(Planned::Explained { rows, is_for_nodes })
         }
         Step::Explain { analyze: true, .. } => Err(refused(
             "EXPLAIN ANALYZE is not there for clients of Flight SQL",
             "write EXPLAIN, or use millstream query",
         )),
-        Step::ShowTables => known(&[("tableName", session.catalog().declared())]),
+        Step::ShowTables => {
+            Ok(Planned::Known(columns(&[("tableName", session.catalog().declared())])?))
+        }
         Step::Describe { query, .. } => {
             let described = Statements::parse(query)?;
             let all = 0..described.lexed.lexemes.len();
             let schema = session.plan(&described, &all).await?.schema();
             let fields = || schema.fields().iter();
-            known(&[
+            Ok(Planned::Known(columns(&[
                 ("col_name", fields().map(|field| field.name().clone()).collect()),
                 ("data_type", fields().map(|field| spark_type(field.data_type())).collect()),
-            ])
+            ])?))
         }
         Step::Set { .. } => Err(refused(
             "a setting lasts for one request",
@@ -115,17 +127,16 @@ fn check_asks_nothing(statements: &Statements) -> Result<(), Diagnostics> {
     Diagnostics(refused.collect()).into_result()
 }
 
-fn known(columns: &[(&str, Vec<String>)]) -> Result<Planned, QueryError> {
+fn columns(columns: &[(&str, Vec<String>)]) -> Result<RecordBatch, QueryError> {
     let columns = columns.iter().map(|(name, values)| {
         let values: ArrayRef = Arc::new(StringArray::from_iter_values(values));
         (*name, values)
     });
     let rows = RecordBatch::try_from_iter(columns);
-    let rows = rows.map_err(|error| QueryError::Failure(from_datafusion(error.into())))?;
-    Ok(Planned::Known(rows))
+    rows.map_err(|error| QueryError::Failure(from_datafusion(error.into())))
 }
 
-/// What a client is told of `error`, with the place in `text`.
+/// The status that a client gets for `error`, with the place in `text`.
 pub(super) fn status(error: &QueryError, text: &str) -> Status {
     match error {
         QueryError::Sql(found) => {
@@ -135,7 +146,7 @@ pub(super) fn status(error: &QueryError, text: &str) -> Status {
     }
 }
 
-/// What a client is told of `failure`.
+/// The status that a client gets for `failure`.
 pub(super) fn failed(failure: &Failure) -> Status {
     let message = short(&failure.to_string());
     match failure.kind() {
@@ -153,4 +164,33 @@ fn short(message: &str) -> String {
     }
     let rest = if end < message.len() { " ..." } else { "" };
     format!("{}{rest}", message[..end].trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_store::env::Env;
+
+    use super::*;
+    use crate::state::Limits;
+    use crate::tables::Catalog;
+
+    #[tokio::test]
+    async fn what_is_explained_is_for_nodes_if_the_query_is() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, env) = (directory.path().to_owned(), Env::real());
+        std::fs::write(path.join("people.json"), "{\"id\": 1}\n").expect("it is written");
+        let registry = millstream_connectors::registry(&path);
+        let catalog = Arc::new(Catalog::new(registry, env.clone(), path));
+        let limits = Limits { partitions: 1, memory_bytes: None, spill_directory: None };
+        let session = QuerySession::new(catalog, &limits, env).expect("a session");
+        for (query, expected) in
+            [("SELECT 1 AS id", true), ("SELECT id FROM json.`people.json`", false)]
+        {
+            for text in [query.to_owned(), format!("EXPLAIN {query}")] {
+                let planned =
+                    plan(&session, &text).await.unwrap_or_else(|error| panic!("{error:?}"));
+                assert_eq!(planned.is_for_nodes(), expected, "{text}");
+            }
+        }
+    }
 }
