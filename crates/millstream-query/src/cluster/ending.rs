@@ -29,6 +29,52 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt as _;
 
+/// Whether a task is over: nobody waits for it any more.
+#[derive(Clone, Debug, Default)]
+pub struct End(Arc<AtomicBool>);
+
+impl End {
+    /// Whether it is.
+    pub fn has_come(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The task is over when what this gives is dropped.
+    pub fn when_dropped(&self) -> Ender {
+        Ender(self.clone())
+    }
+}
+
+/// Ends a task when it is dropped.
+pub struct Ender(End);
+
+impl Drop for Ender {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What a task fails with that is over.
+pub fn cancelled() -> DataFusionError {
+    DataFusionError::Execution("the task was cancelled".to_owned())
+}
+
+/// `plan`, which fails at its next record batch once `end` has come.
+///
+/// # Errors
+/// A plan that cannot be rewritten.
+pub fn ending(plan: Arc<dyn ExecutionPlan>, end: &End) -> Result<Arc<dyn ExecutionPlan>> {
+    let ending = |plan: Arc<dyn ExecutionPlan>| {
+        let is_place = plan.children().is_empty() || plan.is::<CooperativeExec>();
+        Ok(if is_place {
+            Transformed::yes(Arc::new(Ending { plan, end: end.clone() }) as _)
+        } else {
+            Transformed::no(plan)
+        })
+    };
+    plan.transform_up(ending).data()
+}
+
 /// Ballista's own engine, whose tasks end.
 #[derive(Default)]
 pub struct EndingEngine(DefaultExecutionEngine);
@@ -44,16 +90,8 @@ impl ExecutionEngine for EndingEngine {
         work_dir: &str,
         config: &SessionConfig,
     ) -> Result<Arc<dyn QueryStageExecutor>> {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let ending = |plan: Arc<dyn ExecutionPlan>| {
-            let is_place = plan.children().is_empty() || plan.is::<CooperativeExec>();
-            Ok(if is_place {
-                Transformed::yes(Arc::new(Ending { plan, is_over: Arc::clone(&is_over) }) as _)
-            } else {
-                Transformed::no(plan)
-            })
-        };
-        let plan = plan.transform_up(ending).data()?;
+        let end = End::default();
+        let plan = ending(plan, &end)?;
         let task = self.0.create_query_stage_exec(
             job_id,
             stage_id,
@@ -63,7 +101,7 @@ impl ExecutionEngine for EndingEngine {
             work_dir,
             config,
         )?;
-        Ok(Arc::new(EndingTask { task, is_over }))
+        Ok(Arc::new(EndingTask { task, end }))
     }
 }
 
@@ -71,16 +109,7 @@ impl ExecutionEngine for EndingEngine {
 #[derive(Debug)]
 struct EndingTask {
     task: Arc<dyn QueryStageExecutor>,
-    is_over: Arc<AtomicBool>,
-}
-
-/// Says that a task is over when it is dropped.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
+    end: End,
 }
 
 #[async_trait]
@@ -90,7 +119,7 @@ impl QueryStageExecutor for EndingTask {
         task_id: usize,
         context: Arc<TaskContext>,
     ) -> Result<Vec<ShuffleWritePartition>> {
-        let _over = Over(&self.is_over);
+        let _ender = self.end.when_dropped();
         self.task.execute_query_stage(task_id, context).await
     }
 
@@ -121,7 +150,7 @@ impl fmt::Display for EndingTask {
 #[derive(Debug)]
 struct Ending {
     plan: Arc<dyn ExecutionPlan>,
-    is_over: Arc<AtomicBool>,
+    end: End,
 }
 
 impl DisplayAs for Ending {
@@ -158,8 +187,7 @@ impl ExecutionPlan for Ending {
         self: Arc<Self>,
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let is_over = Arc::clone(&self.is_over);
-        Ok(Arc::new(Self { plan: children.swap_remove(0), is_over }))
+        Ok(Arc::new(Self { plan: children.swap_remove(0), end: self.end.clone() }))
     }
 
     fn execute(
@@ -168,13 +196,8 @@ impl ExecutionPlan for Ending {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let rows = self.plan.execute(partition, context)?;
-        let (schema, is_over) = (rows.schema(), Arc::clone(&self.is_over));
-        let rows = rows.map(move |rows| {
-            if is_over.load(Ordering::Relaxed) {
-                return Err(DataFusionError::Execution("the task was cancelled".to_owned()));
-            }
-            rows
-        });
+        let (schema, end) = (rows.schema(), self.end.clone());
+        let rows = rows.map(move |rows| if end.has_come() { Err(cancelled()) } else { rows });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 }

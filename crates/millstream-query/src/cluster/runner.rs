@@ -39,6 +39,7 @@ use tonic::transport::Endpoint;
 
 use super::answer::{WorkDirectory, Written};
 use super::codec::PlanCodec;
+use super::ending::{End, cancelled, ending};
 use super::error::ClusterError;
 use super::listen;
 use super::metrics;
@@ -88,32 +89,41 @@ impl Runner {
         Ok(Self { env, settings, state, codec, engine, room })
     }
 
-    /// Runs the task in `request`, sees to its answer, and gives what goes back.
+    /// Runs the task in `request`, sees to its answer, and gives what goes back. When `end` has
+    /// come, it fails at the next record batch.
     ///
     /// # Errors
     /// What the task fails with, and an answer that no way is left for.
-    pub async fn run(&self, request: &Bytes) -> Result<Reply, RunError> {
+    pub(super) async fn run(&self, request: &Bytes, end: &End) -> Result<Reply, RunError> {
         let start = self.env.monotonic();
         let (header, plan) = task::request(request).map_err(io::Error::from)?;
-        let written = Arc::new(self.write(&header, &plan).await?);
+        let written = Arc::new(self.write(&header, &plan, end).await?);
         let paths = &header.paths;
         if paths.inline_bytes_max.is_none_or(|max| written.bytes() <= max) {
             return Ok(Reply::Inline(written));
         }
-        let end = start + Duration::from_millis(paths.patience_ms);
-        let delivery = self.deliver(paths, &written, end).await?;
+        if end.has_come() {
+            return Err(cancelled().into());
+        }
+        let latest = start + Duration::from_millis(paths.patience_ms);
+        let delivery = self.deliver(paths, &written, latest).await?;
         let header = OutputHeader { delivery, ..OutputHeader::default() };
         Ok(Reply::Elsewhere(task::message(&header, []).map_err(io::Error::from)?))
     }
 
     /// Runs a task, and gathers what it has written.
-    async fn write(&self, header: &TaskHeader, plan: &Bytes) -> Result<Written, DataFusionError> {
+    async fn write(
+        &self,
+        header: &TaskHeader,
+        plan: &Bytes,
+        end: &End,
+    ) -> Result<Written, DataFusionError> {
         let unique = format!("task-{:016x}", self.env.random_u64());
         let directory = WorkDirectory(self.settings.directory.join(unique));
         fs::create_dir_all(&directory.0).map_err(DataFusionError::IoError)?;
         let context = self.context(header)?;
         let plan = PhysicalPlanNode::try_decode(plan)?;
-        let plan = plan.try_into_physical_plan(&context, &self.codec)?;
+        let plan = ending(plan.try_into_physical_plan(&context, &self.codec)?, end)?;
         let stage = self.engine.create_query_stage_exec(
             header.job.clone().into(),
             header.stage,
@@ -299,11 +309,12 @@ async fn run_task(State(runner): State<Arc<Runner>>, headers: HeaderMap, body: B
     let Ok(room) = Arc::clone(&runner.room).try_acquire_owned() else {
         return (StatusCode::TOO_MANY_REQUESTS, "all places are taken").into_response();
     };
-    // Ballista's tasks cannot be ended half way. One whose node has gone away goes on to its end,
-    // keeps its place until then, and cleans up.
-    let env = runner.env.clone();
+    // This is dropped when the node closes the connection, since it does not wait any more. The
+    // task then fails at its next record batch; until then it keeps its place, and it cleans up.
+    let (env, end) = (runner.env.clone(), End::default());
+    let _ender = end.when_dropped();
     let running = env.spawn("runner-task", async move {
-        let reply = runner.run(&request).await;
+        let reply = runner.run(&request, &end).await;
         drop(room);
         reply
     });

@@ -423,6 +423,28 @@ async fn a_query_ends_on_nodes_and_leaves_nothing_when_its_client_stops_waiting(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn tasks_end_at_their_runners_when_their_query_is_cancelled() {
+    let lake = events();
+    let cluster = Cluster::start(Way::Inline, |_| Fault::None).await;
+    // Each task has a directory of its own while it runs.
+    let tasks = || -> usize {
+        let runners =
+            (0..2).map(|number| cluster.directory.path().join(format!("runner-{number}")));
+        runners.map(|runner| std::fs::read_dir(runner).map_or(0, Iterator::count)).sum()
+    };
+    let mut session = session(lake.path());
+    session.run_on(&cluster.coordinator, &security());
+    session.set("millstream.remote.stages", "scan, group by").expect("a setting");
+    let asking = Env::real().spawn("client", async move { answer(&session, LONG).await });
+    soon("a task is at a runner", || tasks() > 0).await;
+    Env::real().sleep(Duration::from_secs(2)).await;
+    soon("a task that joins is at a runner", || tasks() > 0).await;
+    asking.abort();
+    soon("no task is at a runner", || tasks() == 0).await;
+    cluster.expect_nothing_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn without_runners_the_nodes_do_what_was_meant_for_them() {
     let lake = events();
     let expected = answer(&session(lake.path()), QUERIES[0]).await.expect("it runs here");

@@ -9,6 +9,7 @@ use hyper::{HeaderMap, Method, StatusCode};
 use millstream_store::env::Env;
 
 use super::{Event, FunctionError, Outcome, PAYLOAD_BYTES_MAX, TOO_LONG, decoded, encoded};
+use crate::cluster::ending::End;
 use crate::cluster::error::ClusterError;
 use crate::cluster::http::{self, Answer, Asked};
 use crate::cluster::runner::{RunError, Runner};
@@ -80,7 +81,8 @@ async fn run(runner: &Runner, event: &[u8]) -> Result<Vec<u8>, FunctionError> {
         return Err(no_event(&"the token is missing or wrong"));
     }
     let task = decoded(&event.task).map_err(|error| no_event(&error))?;
-    let reply = runner.run(&task).await.map_err(|error| match &error {
+    // Lambda does not say that nobody waits for the task any more.
+    let reply = runner.run(&task, &End::default()).await.map_err(|error| match &error {
         RunError::TooLong { .. } => failed(TOO_LONG, &error),
         RunError::Failed(_) => failed("Millstream.Failed", &error),
     })?;
