@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, AsArray, BooleanArray, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
-    ArrowPrimitiveType, DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Int64Type,
+    ArrowNativeType, ArrowPrimitiveType, DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Int64Type,
 };
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::functions_aggregate::sum::sum_udaf;
@@ -187,7 +187,35 @@ impl<T: ArrowPrimitiveType> Sums<T> {
     ) -> Result<()> {
         self.make_room(count);
         let values = values.as_primitive::<T>();
+        let is_one_run = count == 1 && filter.is_none() && values.null_count() == 0;
+        if is_one_run && self.add_run(values.values()) {
+            return Ok(());
+        }
         try_for_each(values, groups, filter, |group, value| self.add(group, value))
+    }
+
+    /// Adds values of the only group at once, unless a sum on the way might not fit its type: then
+    /// it does nothing and returns false. Sums over a whole table are several times as fast this
+    /// way as value by value.
+    fn add_run(&mut self, values: &[T::Native]) -> bool {
+        let zero = T::default_value();
+        let (mut least, mut greatest, mut run) = (zero, zero, zero);
+        for value in values {
+            least = if value.is_lt(least) { *value } else { least };
+            greatest = if value.is_gt(greatest) { *value } else { greatest };
+            run = run.add_wrapping(*value);
+        }
+        let Some(count) = T::Native::from_usize(values.len()) else { return false };
+        let fits = |extreme: T::Native| {
+            let all = extreme.mul_checked(count).ok()?;
+            added::<T>(self.sums[0], all, self.bound)
+        };
+        if values.is_empty() || fits(least).is_none() || fits(greatest).is_none() {
+            return values.is_empty();
+        }
+        self.sums[0] = self.sums[0].add_wrapping(run);
+        self.seen[0] = true;
+        true
     }
 
     fn take(&mut self, emit_to: EmitTo) -> (ArrayRef, Vec<bool>) {

@@ -268,6 +268,26 @@ fn a_sum_that_does_not_fit_is_remembered_in_its_state() {
 }
 
 #[test]
+fn a_sum_fails_where_one_on_the_way_does_not_fit() {
+    let sum_of = |values: Vec<i64>| {
+        let rows = [("i", Arc::new(Int64Array::from(values)) as ArrayRef)];
+        let rows = RecordBatch::try_from_iter(rows).expect("it is one");
+        let call = Call::new("sum", &["i"], None);
+        let mut sum = call.accumulator();
+        sum.update_batch(&call.values(&rows)).ok()?;
+        sum.evaluate().ok()
+    };
+    let is = |sum: i64| Some(ScalarValue::Int64(Some(sum)));
+    assert_eq!(sum_of(vec![i64::MAX, 1, -1]), None);
+    assert_eq!(sum_of(vec![i64::MIN, -1, 1]), None);
+    assert_eq!(sum_of(vec![i64::MAX, -1, 1]), is(i64::MAX));
+    assert_eq!(sum_of(vec![i64::MAX - 9, 4, 5]), is(i64::MAX));
+    assert_eq!(sum_of(vec![i64::MIN, i64::MAX, 0]), is(-1));
+    assert_eq!(sum_of((-1_000..=2_000).collect()), is(1_500_500));
+    assert_eq!(sum_of(vec![]), Some(ScalarValue::Int64(None)));
+}
+
+#[test]
 fn a_result_is_there_again_and_again_while_rows_come() {
     let mut calls = calls();
     for (name, column) in [("sum", "i"), ("avg", "n"), ("collect_list", "s")] {
