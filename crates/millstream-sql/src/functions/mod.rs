@@ -18,6 +18,7 @@ mod date_steps;
 mod datetime;
 mod decimals;
 mod define;
+pub(crate) mod failing;
 mod inserted;
 mod json;
 mod lambdas;

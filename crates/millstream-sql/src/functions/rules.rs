@@ -6,7 +6,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::expr::{BinaryExpr, Cast, ScalarFunction, TryCast};
+use datafusion::logical_expr::expr::{BinaryExpr, Case, Cast, ScalarFunction, TryCast};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -16,6 +16,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use super::cast::{cast_expr, is_spark_cast};
 use super::common_types;
+use super::failing::can_fail;
 use super::operators::checked;
 
 /// Makes whole numbers in the text INTs, as in Spark, where they fit; to DataFusion they are all
@@ -118,9 +119,40 @@ impl SparkMeaning {
                 let clock = Arc::clone(&self.current_seconds);
                 Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(clock, vec![])))
             }
+            Expr::Case(case) if is_reordered(&case, schema) => Transformed::yes(one_by_one(case)),
             other => Transformed::no(other),
         }
     }
+}
+
+/// The most conditions of a CASE that are put into each other.
+const ONE_BY_ONE_MAX: usize = 32;
+
+/// Whether DataFusion would make ANDs and ORs of a CASE, in which a condition that can fail comes
+/// before the one that guards it. It does so where the results are conditions, and they are either
+/// two or constants.
+fn is_reordered(case: &Case, schema: &DFSchema) -> bool {
+    let [(_, then), late @ ..] = &case.when_then_expr[..] else { return false };
+    let is_constant = |(_, then): &(_, Box<Expr>)| matches!(**then, Expr::Literal(..));
+    let is_rewritten = late.len() == 1 || case.when_then_expr.iter().all(is_constant);
+    case.expr.is_none()
+        && is_rewritten
+        && late.len() < ONE_BY_ONE_MAX
+        && matches!(then.get_type(schema), Ok(DataType::Boolean))
+        && late.iter().any(|(when, _)| can_fail(when, schema))
+}
+
+/// Each condition in the ELSE of the one before.
+fn one_by_one(case: Case) -> Expr {
+    let rest = case.when_then_expr.into_iter().rev();
+    let nested = rest.fold(case.else_expr, |otherwise, one| {
+        Some(Box::new(Expr::Case(Case {
+            expr: None,
+            when_then_expr: vec![one],
+            else_expr: otherwise,
+        })))
+    });
+    *nested.expect("a CASE has a condition")
 }
 
 /// Rewrites all expressions of one node from the inside out; its columns keep their names.

@@ -15,6 +15,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::analyzer::function_rewrite::ApplyFunctionRewrites;
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule};
 
+use super::short_circuit;
+
 /// Levels of subqueries within expressions that DataFusion's own way is fast for.
 const LEVELS_MAX: usize = 4;
 
@@ -35,8 +37,12 @@ pub fn analyze(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan)
 }
 
-/// Analyzes and optimizes `plan`.
+/// Analyzes and optimizes `plan`, and lets AND and OR compute no more than Spark does.
 pub fn optimize(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
+    short_circuit::plan(optimized(state, plan)?)
+}
+
+fn optimized(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
     if levels(plan)? <= LEVELS_MAX {
         return state.optimize(plan);
     }

@@ -16,10 +16,12 @@ use datafusion::config::Dialect;
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::cast;
+use datafusion::physical_plan::collect;
 use datafusion::prelude::{DataFrame, Expr, SessionConfig, SessionContext};
 use millstream_sql::diagnostic::{Diagnostic, Span};
 use millstream_sql::functions::BatchClock;
 use millstream_sql::plan::logical::to_logical;
+use millstream_sql::plan::optimize::optimize;
 use millstream_sql::query::prepare::prepare_query;
 use millstream_sql::query::prepared::{ReadMode, TableCatalog};
 use millstream_sql::session::session;
@@ -198,7 +200,10 @@ impl Engine {
             cast(column, DataType::Utf8).alias(name)
         });
         let text = frame.clone().select(columns.collect::<Vec<_>>())?;
-        let rows = text.collect().await?.iter().flat_map(shown).collect();
+        let (state, plan) = text.into_parts();
+        let plan = optimize(&state, &plan)?;
+        let plan = state.query_planner().create_physical_plan(&plan, &state).await?;
+        let rows = collect(plan, state.task_ctx()).await?.iter().flat_map(shown).collect();
         Ok(DBOutput::Rows { types, rows })
     }
 }
