@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millstream_store::env::{Env, Task};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 /// What becomes of one request.
@@ -20,6 +20,8 @@ pub enum Fault {
     Cut(usize),
     /// A byte of the answer's body is another.
     Flipped,
+    /// A byte of the request's body is another. Not in front of a runner: a task has no checksum.
+    FlippedRequest,
     /// The connection ends within the request, after so many bytes.
     CutRequest(usize),
     /// Before the answer goes on its way, what the runner has spilled is lost.
@@ -106,6 +108,9 @@ async fn serve(
             let mut cut = from_node.take(after as u64);
             return tokio::io::copy(&mut cut, &mut to_runner).await.map(|_| ());
         }
+        if fault == Fault::FlippedRequest {
+            forward_flipped(&mut from_node, &mut to_runner).await?;
+        }
         tokio::io::copy(&mut from_node, &mut to_runner).await.map(|_| ())
     };
     let back = async {
@@ -136,5 +141,25 @@ async fn serve(
     tokio::select! {
         done = forward => done,
         done = back => done,
+    }
+}
+
+/// Forwards the head of a request and the first bytes of its body, the last of which becomes
+/// another.
+async fn forward_flipped(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+) -> std::io::Result<()> {
+    let (mut read, mut some) = (Vec::new(), vec![0; 4096]);
+    loop {
+        let length = from.read(&mut some).await?;
+        read.extend_from_slice(&some[..length]);
+        let head = read.windows(4).position(|end| end == b"\r\n\r\n").map(|end| end + 4);
+        if length == 0 || head.is_some_and(|head| read.len() > head) {
+            if let Some(last) = read.last_mut() {
+                *last ^= 0x20;
+            }
+            return to.write_all(&read).await;
+        }
     }
 }

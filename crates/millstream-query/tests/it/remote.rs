@@ -98,8 +98,12 @@ impl Cluster {
         if way == Way::Push {
             let listener = listener().await;
             let address = listener.local_addr().expect("an address").to_string();
-            // The same harm to what is pushed, but not to the same requests.
-            let choose = move |request| choose(request + 5);
+            // The same harm to what is pushed, but not to the same requests; and what is flipped is
+            // the answer that is pushed, not that of the node.
+            let choose = move |request| match choose(request + 5) {
+                Fault::Flipped => Fault::FlippedRequest,
+                other => other,
+            };
             let front = Front::start(&env, address, spilled.clone(), choose).await;
             reached.inbox = Some(front.address.clone());
             fronts.push(front);
