@@ -71,6 +71,8 @@ struct Lambda {
     said: PathBuf,
     log: PathBuf,
     port: String,
+    /// What it has answered so far.
+    answers: usize,
 }
 
 impl Drop for Lambda {
@@ -106,7 +108,7 @@ impl Lambda {
         let (log, said) = (pipeline.path("lambda.log"), pipeline.path("lambda.said"));
         python.stdin(Stdio::piped()).stdout(create(&said)).stderr(create(&log));
         let child = process::spawn(python).expect("python can start");
-        let mut lambda = Self { child, said, log, port: String::new() };
+        let mut lambda = Self { child, said, log, port: String::new(), answers: 0 };
         lambda.port = lambda.line(0);
         lambda
     }
@@ -120,11 +122,12 @@ impl Lambda {
         })
     }
 
-    /// How many objects are in the bucket of MiniStack, unfinished ones included. To be asked once.
+    /// How many objects are in the bucket of MiniStack, unfinished ones included.
     fn objects(&mut self) -> String {
         let stdin = self.child.stdin.as_mut().expect("it is piped");
         writeln!(stdin, "objects").expect("it reads");
-        self.line(1)
+        self.answers += 1;
+        self.line(self.answers)
     }
 
     /// The requests that were answered with `status`.
@@ -235,7 +238,8 @@ fn functions_of_ministack_answer_over_the_api_of_aws() {
     }
     let said = node.stderr();
     assert!(!said.contains("has failed") && !said.contains("have failed"), "{said}");
-    assert_eq!(lambda.objects(), "0", "what was spilled is left");
+    // A second function that was slower than the first may spill its answer later.
+    wait::until_true("an empty bucket", wait::SOON, || lambda.objects() == "0");
     assert!(said.contains("a runner has no room"), "nothing was throttled");
     assert!(said.contains("the answer was spilled"), "nothing was spilled");
 }

@@ -4,6 +4,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
+use millstream_testkit::wait;
+
 /// The program, which ends with this.
 struct Function(Child);
 
@@ -14,9 +16,18 @@ impl Drop for Function {
     }
 }
 
+/// The next connection, which has to come soon.
+fn accepted(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).expect("it listens");
+    let (stream, _) = wait::until("a connection", wait::SOON, || listener.accept().ok());
+    stream.set_nonblocking(false).expect("it is open");
+    stream.set_read_timeout(Some(wait::SOON)).expect("it is open");
+    stream
+}
+
 /// The next request: its first line, and its body. It is answered with `answer`.
 fn served(listener: &TcpListener, answer: &str) -> (String, String) {
-    let (stream, _) = listener.accept().expect("a connection");
+    let stream = accepted(listener);
     let mut reader = BufReader::new(stream);
     let mut first = String::new();
     reader.read_line(&mut first).expect("a request");
