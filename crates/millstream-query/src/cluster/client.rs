@@ -1,6 +1,6 @@
 //! A query that a cluster runs.
 //!
-//! The client submits its plan to the coordinator and is told on a stream how the query stands.
+//! The client submits its plan to the coordinator and gets a stream of the query's states.
 //! It keeps that stream open until it wants no more rows: closing it is what ends the query and
 //! removes what it has written (`leases.rs`), so that a client that is interrupted or killed
 //! leaves nothing behind.
@@ -99,7 +99,7 @@ fn query(
     })
 }
 
-/// What a coordinator's refusal means. One that is gone is told apart from one that says no.
+/// What a coordinator's refusal means: that it is gone, or that it rejects the query.
 fn refused(address: &str, status: &Status) -> ClusterError {
     match status.code() {
         tonic::Code::Unavailable | tonic::Code::Unknown => ClusterError::NoCoordinator {

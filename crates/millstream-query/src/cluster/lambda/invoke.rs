@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lambda_says_is_told_apart() {
+    fn each_answer_of_lambda_has_its_meaning() {
         let function = Function::parse("f").expect("it is one");
         let kind = |status, has_failed, body: &str| {
             let result = result(&function, status, has_failed, body.as_bytes());
