@@ -4,6 +4,7 @@
 //! - [`kafka`] starts an Apache Kafka, [`admin`] makes topics on it, and [`topics`] writes and
 //!   reads records; [`proxy`] stands in front of it and cuts connections;
 //! - [`cluster`] is three brokers that replicate, each of which can be lost and whose leaders move;
+//! - [`http_receiver`] records the requests of webhooks;
 //! - [`cache`] keeps what is downloaded once; [`certificates`] are made anew;
 //! - [`disk_record`] records what a process does to files, and what a power cut leaves of them;
 //! - [`process`] starts children that end with this process; a [`program`] is one with a name, a
@@ -22,6 +23,7 @@ pub mod certificates;
 pub mod cluster;
 pub mod disk_record;
 pub mod error;
+pub mod http_receiver;
 pub mod kafka;
 pub mod process;
 pub mod program;

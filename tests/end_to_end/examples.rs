@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::cache::repository;
 use crate::files_and_static::sorted_lines;
+use crate::http_receiver::{Answer, Receiver};
 use crate::millstream::Pipeline;
 use crate::oracle;
 use crate::wait;
@@ -81,6 +82,37 @@ fn generator_temperature() {
 }
 
 #[test]
+fn notify() {
+    let receiver = Receiver::start(|_, _| Answer::accept());
+    let pipeline = Pipeline::new("");
+    copy(&repository().join("examples/notify"), &pipeline.path(""));
+    let url = |table: &str| format!("{table}.url={}/{table}", receiver.address());
+    let settings = ["guards", "supervisor"].map(url);
+    let [guards, supervisor] = &settings;
+    for _ in 0..2 {
+        let arguments = ["run", "pipeline.sql", "--set", guards, "--set", supervisor];
+        pipeline.spawn(pipeline.bare_command(&arguments)).wait(wait::SOON).expect_success();
+    }
+    let received = receiver.received();
+    let bodies = |path: &str| {
+        let to = received.iter().filter(|request| request.path == path);
+        to.map(|request| request.body.clone()).collect::<Vec<String>>()
+    };
+    let text = |place: &str| format!("\"text\":\"Elevator {place}\"");
+    let wanted = [
+        "1, floor 7: Harbour Road 12, South Wing",
+        "1, floor 1: Mill Lane 3",
+        "4, floor -2: building C3",
+    ];
+    let guards = bodies("/guards");
+    assert_eq!(guards.len(), wanted.len(), "each once: {guards:?}");
+    assert!(wanted.iter().zip(&guards).all(|(place, body)| body.contains(&text(place))));
+    let [list] = &*bodies("/supervisor") else { panic!("one list: {received:?}") };
+    assert_eq!(list.matches("emergency").count(), 3, "{list}");
+    assert_eq!(list.matches("overload").count(), 1, "{list}");
+}
+
+#[test]
 fn every_example_is_checked_and_has_a_readme() {
     let mut names = entries(&repository().join("examples"));
     names.sort();
@@ -89,6 +121,7 @@ fn every_example_is_checked_and_has_a_readme() {
         "dead-letters",
         "elevator",
         "generator-temperature",
+        "notify",
         "pii-leak",
         "security",
     ];

@@ -13,7 +13,9 @@
 //! No process outlives the test process ([`process`]), and nothing waits for a fixed time where
 //! it can wait for an event ([`wait`]).
 
-use millstream_testkit::{cache, cluster, kafka, process, program, proxy, topics, wait};
+use millstream_testkit::{
+    cache, certificates, cluster, http_receiver, kafka, process, program, proxy, topics, wait,
+};
 
 mod checkpoint;
 mod live;
@@ -67,4 +69,5 @@ mod stateful_flows;
 mod three_brokers;
 mod triggers;
 mod user_analytics;
+mod webhook;
 mod windows;

@@ -179,8 +179,8 @@ const MODULES: &[(&str, &[&str])] = &[
     (
         "millstream-connectors",
         &[
-            "duration", "paths", "gather", "console", "memory", "noop", "rate", "stats", "delta",
-            "files",
+            "duration", "paths", "gather", "notify", "console", "memory", "noop", "rate", "stats",
+            "delta", "files", "webhook",
         ],
     ),
     (
@@ -279,6 +279,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "program",
             "cache",
             "certificates",
+            "http_receiver",
             "topics",
             "kafka",
             "cluster",

@@ -9,6 +9,7 @@
 //! - [`rate`]: rows on a clock, for tries, demonstrations and benchmarks.
 //! - [`files`]: directories of JSON, CSV, Parquet and text, read and written.
 //! - [`delta`]: tables of Delta Lake.
+//! - [`webhook`]: rows as HTTP requests that notify people and services.
 //! - [`console`], [`noop`], [`memory`], [`stats`]: sinks that print, drop, keep and measure.
 
 pub mod console;
@@ -18,11 +19,13 @@ pub mod files;
 mod gather;
 pub mod memory;
 pub mod noop;
+mod notify;
 mod paths;
 pub mod rate;
 pub mod stats;
 #[cfg(test)]
 mod testing;
+pub mod webhook;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,6 +43,7 @@ pub fn registry(base_dir: &Path) -> Registry {
         Arc::new(noop::Noop),
         Arc::new(memory::Memory),
         Arc::new(stats::Stats),
+        Arc::new(webhook::Webhook),
         Arc::new(files::Files::any(base_dir)),
     ];
     for format in files::Format::ALL {

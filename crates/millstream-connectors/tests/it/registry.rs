@@ -21,9 +21,10 @@ fn source_error(name: &str, options: &[(&str, &str)]) -> OptionError {
 #[test]
 fn every_connector_is_there_whatever_its_case() {
     let registry = registry(Path::new(HERE));
-    for name in
-        ["rate", "console", "noop", "memory", "stats", "files", "json", "csv", "parquet", "TEXT"]
-    {
+    for name in [
+        "rate", "console", "noop", "memory", "stats", "files", "json", "csv", "parquet", "TEXT",
+        "webhook",
+    ] {
         assert!(registry.get(name).is_some(), "{name}");
     }
 }

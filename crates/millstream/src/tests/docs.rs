@@ -27,6 +27,7 @@ fn page(connector: &str) -> &'static str {
         "files" | "json" | "csv" | "parquet" | "text" => "docs/connectors/files.md",
         "delta" => "docs/connectors/delta.md",
         "rate" => "docs/connectors/rate.md",
+        "webhook" => "docs/connectors/webhook.md",
         "stats" => "docs/connectors/stats.md",
         "console" | "noop" | "memory" => "docs/connectors/console-noop-memory.md",
         other => panic!("the connector '{other}' has no page"),

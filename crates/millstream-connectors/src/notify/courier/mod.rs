@@ -1,0 +1,308 @@
+//! Delivers messages, in lanes.
+//!
+//! A lane is a task that delivers one message after the other, each until the receiver has accepted
+//! it. Messages of one lane are in order, across micro-batches and retries; those of several lanes
+//! are not. A micro-batch is acknowledged when all of its messages are accepted, or are in the file
+//! of refused ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use millstream_engine::api::contact::ContactWith;
+use millstream_engine::api::sink::{Acknowledgement, Failure};
+use millstream_store::crash_points::{self, Step};
+use millstream_store::env::{Env, Task};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::error::DeliveryError;
+use super::keys::Digest;
+use super::refused_file::RefusedFile;
+use super::retries::Retries;
+use super::{Message as _, Outcome, Transport};
+
+/// When a run ends, a message that is not accepted for so long is left to the next run.
+const ENDING_PATIENCE: Duration = Duration::from_secs(30);
+/// How often an attempt that lasts is reported as unanswered.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Messages that wait in each lane before the driver takes more input. Few, so that rows that come
+/// meanwhile share a micro-batch, and few are repeated after a crash.
+const QUEUED_PER_LANE_MAX: usize = 4;
+
+/// How messages are delivered.
+pub struct Settings {
+    /// When a message is tried again.
+    pub retries: Retries,
+    /// How many messages may be under way at a time.
+    pub lanes: usize,
+    /// The time between the beginnings of two attempts, at least.
+    pub interval: Duration,
+    /// Where refused messages go; without it they fail the query.
+    pub refused: Option<RefusedFile>,
+}
+
+/// What a lane tells of a message that fails the query.
+pub struct Undelivered {
+    /// Why.
+    pub error: DeliveryError,
+    /// Digests of the rows of a message that was refused; empty where it is not about the message.
+    pub rows: Vec<Digest>,
+}
+
+impl From<DeliveryError> for Undelivered {
+    fn from(error: DeliveryError) -> Self {
+        Self { error, rows: Vec::new() }
+    }
+}
+
+/// Messages of a micro-batch for one lane.
+struct Parcel<M> {
+    messages: Vec<M>,
+    done: oneshot::Sender<Result<i64, Undelivered>>,
+}
+
+/// What the lanes share.
+struct Shared<T> {
+    transport: T,
+    settings: Settings,
+    contact: ContactWith,
+    env: Env,
+    /// Messages that are not delivered yet.
+    queued: watch::Sender<usize>,
+    /// When the next attempt may begin, by the monotonic clock.
+    next_attempt: Mutex<Duration>,
+    /// Since when the run is ending, by the monotonic clock.
+    ending_since: Mutex<Option<Duration>>,
+}
+
+/// Delivers messages until it is dropped.
+pub struct Courier<T: Transport> {
+    shared: Arc<Shared<T>>,
+    lanes: Vec<mpsc::UnboundedSender<Parcel<T::Message>>>,
+    tasks: Vec<Task<()>>,
+    /// The lane of the next message that may go to any.
+    next_lane: usize,
+}
+
+impl<T: Transport> Courier<T> {
+    /// Starts the lanes.
+    pub fn start(transport: T, settings: Settings, contact: ContactWith, env: &Env) -> Self {
+        let lane_count = settings.lanes;
+        let shared = Arc::new(Shared {
+            transport,
+            settings,
+            contact,
+            env: env.clone(),
+            queued: watch::Sender::new(0),
+            next_attempt: Mutex::default(),
+            ending_since: Mutex::default(),
+        });
+        let (mut lanes, mut tasks) = (Vec::new(), Vec::new());
+        for _ in 0..lane_count {
+            let (sender, parcels) = mpsc::unbounded_channel();
+            lanes.push(sender);
+            tasks.push(env.spawn("notify", Arc::clone(&shared).serve(parcels)));
+        }
+        Self { shared, lanes, tasks, next_lane: 0 }
+    }
+
+    /// Completes when a micro-batch would soon be under way.
+    pub async fn ready(&self) {
+        let max = QUEUED_PER_LANE_MAX * self.lanes.len();
+        let is_broken = || self.lanes.iter().any(mpsc::UnboundedSender::is_closed);
+        let mut queued = self.shared.queued.subscribe();
+        // The sender lives as long as this.
+        let _ = queued.wait_for(|queued| *queued < max || is_broken()).await;
+    }
+
+    /// Takes messages of a micro-batch. Those with the same number beside them stay in order.
+    /// `failure` makes what the query fails with.
+    pub fn hand_over(
+        &mut self,
+        messages: Vec<(Option<u64>, T::Message)>,
+        failure: impl Fn(Undelivered) -> Failure + Send + 'static,
+    ) -> Acknowledgement {
+        *self.shared.ending_since.lock() = None;
+        if messages.is_empty() {
+            return Acknowledgement::Done;
+        }
+        let mut shares: Vec<Vec<T::Message>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        self.shared.queued.send_modify(|queued| *queued += messages.len());
+        for (order, message) in messages {
+            let lane = match order {
+                Some(order) => (order % self.lanes.len() as u64) as usize,
+                None => {
+                    self.next_lane = (self.next_lane + 1) % self.lanes.len();
+                    self.next_lane
+                }
+            };
+            shares[lane].push(message);
+        }
+        let mut waiting = Vec::new();
+        for (lane, messages) in self.lanes.iter().zip(shares) {
+            if messages.is_empty() {
+                continue;
+            }
+            let (done, accepted) = oneshot::channel();
+            // A lane that has ended drops the parcel, and with it the sender that is waited for.
+            let _ = lane.send(Parcel { messages, done });
+            waiting.push(async { accepted.await.unwrap_or(Err(DeliveryError::Stopped.into())) });
+        }
+        Acknowledgement::Later(Box::pin(async move {
+            let moments = try_join_all(waiting).await.map_err(failure)?;
+            crash_points::reached(Step::AfterCommit);
+            Ok(moments.into_iter().max().expect("there is a message"))
+        }))
+    }
+
+    /// No message follows for now: those that are not accepted are not tried for ever.
+    pub fn end(&self) {
+        *self.shared.ending_since.lock() = Some(self.shared.env.monotonic());
+    }
+}
+
+impl<T: Transport> Drop for Courier<T> {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl<T: Transport> Shared<T> {
+    /// A lane: delivers parcels until there are no more, or one fails.
+    async fn serve(self: Arc<Self>, mut parcels: mpsc::UnboundedReceiver<Parcel<T::Message>>) {
+        while let Some(Parcel { messages, done }) = parcels.recv().await {
+            let mut outcome = Ok(());
+            for message in &messages {
+                outcome = self.deliver(message).await;
+                if outcome.is_err() {
+                    // Nothing may overtake it.
+                    parcels.close();
+                    break;
+                }
+                crash_points::reached(Step::AfterProduce);
+                self.queued.send_modify(|queued| *queued -= 1);
+            }
+            let has_failed = outcome.is_err();
+            // Nobody listens where the query has ended.
+            let _ = done.send(outcome.map(|()| self.env.now_us()));
+            if has_failed {
+                drop(parcels);
+                // Wakes a driver that waits for space.
+                self.queued.send_modify(|_| {});
+                return;
+            }
+        }
+    }
+
+    /// Tries until the message is accepted or in the file of refused ones.
+    async fn deliver(&self, message: &T::Message) -> Result<(), Undelivered> {
+        let (begun, asked_ms) = (self.env.monotonic(), self.env.now_ms());
+        let mut failed = 0;
+        loop {
+            self.wait_for_turn().await;
+            let (problem, asked_wait) = match self.attempt(message, asked_ms).await {
+                Outcome::Accepted => {
+                    self.contact.answered();
+                    return Ok(());
+                }
+                Outcome::Refused(answer) => {
+                    self.contact.answered();
+                    return self.refuse(message, answer).await;
+                }
+                Outcome::Failed(error) => return Err(error.into()),
+                Outcome::Later { problem, wait } => (problem, wait),
+            };
+            failed += 1;
+            let receiver = self.transport.receiver();
+            if failed == 1 {
+                tracing::warn!(%receiver, %problem, key = message.key(), "a message is not accepted \
+                    yet; it is tried again");
+            }
+            if self.settings.retries.max.is_some_and(|max| failed > max) {
+                return self.give_up(message, failed, problem).await;
+            }
+            let wait = self.settings.retries.wait(failed, asked_wait, &self.env);
+            self.wait_to_retry(begun, wait, asked_ms, &problem).await?;
+        }
+    }
+
+    /// Waits for the time between two attempts.
+    async fn wait_for_turn(&self) {
+        if self.settings.interval.is_zero() {
+            return;
+        }
+        let now = self.env.monotonic();
+        let turn = {
+            let mut next = self.next_attempt.lock();
+            let turn = (*next).max(now);
+            *next = turn + self.settings.interval;
+            turn
+        };
+        self.env.sleep(turn.saturating_sub(now)).await;
+    }
+
+    async fn attempt(&self, message: &T::Message, asked_ms: i64) -> Outcome {
+        let mut attempt = self.transport.attempt(message);
+        loop {
+            tokio::select! {
+                outcome = &mut attempt => return outcome,
+                () = self.env.sleep(REPORT_INTERVAL) => self.contact.unanswered(asked_ms),
+            }
+        }
+    }
+
+    /// Waits before the next attempt.
+    /// Errors: the run is ending, and has waited long enough.
+    async fn wait_to_retry(
+        &self,
+        begun: Duration,
+        wait: Duration,
+        asked_ms: i64,
+        problem: &str,
+    ) -> Result<(), DeliveryError> {
+        let until = self.env.monotonic() + wait;
+        loop {
+            self.contact.unanswered(asked_ms);
+            let now = self.env.monotonic();
+            let ending_since = *self.ending_since.lock();
+            let waited = ending_since.map(|since| now.saturating_sub(since.max(begun)));
+            if let Some(waited) = waited.filter(|waited| *waited > ENDING_PATIENCE) {
+                let receiver = self.transport.receiver().to_owned();
+                let problem = problem.to_owned();
+                return Err(DeliveryError::Unfinished { receiver, waited, problem });
+            }
+            if now >= until {
+                return Ok(());
+            }
+            self.env.sleep((until - now).min(REPORT_INTERVAL)).await;
+        }
+    }
+
+    async fn refuse(&self, message: &T::Message, answer: String) -> Result<(), Undelivered> {
+        if let Some(file) = &self.settings.refused {
+            return Ok(file.add(message, &answer).await?);
+        }
+        let receiver = self.transport.receiver().to_owned();
+        let error = DeliveryError::Refused { receiver, answer, key: message.key().to_owned() };
+        Err(Undelivered { error, rows: message.rows().to_vec() })
+    }
+
+    async fn give_up(
+        &self,
+        message: &T::Message,
+        attempts: u32,
+        problem: String,
+    ) -> Result<(), Undelivered> {
+        if let Some(file) = &self.settings.refused {
+            return Ok(file.add(message, &problem).await?);
+        }
+        let receiver = self.transport.receiver().to_owned();
+        Err(DeliveryError::GivenUp { receiver, attempts, problem }.into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

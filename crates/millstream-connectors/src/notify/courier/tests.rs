@@ -1,0 +1,128 @@
+use std::collections::VecDeque;
+
+use async_trait::async_trait;
+use millstream_engine::api::contact::Contacts;
+
+use super::*;
+use crate::notify::Message;
+
+struct Note(String);
+
+impl Message for Note {
+    fn key(&self) -> &str {
+        &self.0
+    }
+
+    fn rows(&self) -> &[Digest] {
+        &[]
+    }
+
+    fn content(&self) -> serde_json::Value {
+        self.0.clone().into()
+    }
+}
+
+/// Answers what a test says, then accepts.
+#[derive(Default)]
+struct Scripted {
+    answers: Mutex<VecDeque<Outcome>>,
+    attempts: Arc<Mutex<Vec<String>>>,
+}
+
+#[async_trait]
+impl Transport for Scripted {
+    type Message = Note;
+
+    fn receiver(&self) -> &str {
+        "the receiver"
+    }
+
+    async fn attempt(&self, note: &Note) -> Outcome {
+        self.attempts.lock().push(note.0.clone());
+        self.answers.lock().pop_front().unwrap_or(Outcome::Accepted)
+    }
+}
+
+fn later() -> Outcome {
+    Outcome::Later { problem: "busy".to_owned(), wait: None }
+}
+
+fn courier(
+    answers: Vec<Outcome>,
+    max: Option<u32>,
+    refused: Option<RefusedFile>,
+) -> (Courier<Scripted>, Arc<Mutex<Vec<String>>>) {
+    let env = Env::real();
+    let backoff = Duration::from_millis(1);
+    let retries = Retries { max, backoff, backoff_max: backoff };
+    let settings = Settings { retries, lanes: 1, interval: Duration::ZERO, refused };
+    let contact = Contacts::untold(env.clone()).with("the receiver".to_owned());
+    let transport = Scripted { answers: Mutex::new(answers.into()), ..Scripted::default() };
+    let attempts = Arc::clone(&transport.attempts);
+    (Courier::start(transport, settings, contact, &env), attempts)
+}
+
+fn notes(names: &[&str]) -> Vec<(Option<u64>, Note)> {
+    names.iter().map(|name| (None, Note((*name).to_owned()))).collect()
+}
+
+async fn accepted(courier: &mut Courier<Scripted>, names: &[&str]) -> Result<(), Failure> {
+    let acknowledgement = courier.hand_over(notes(names), |undelivered| undelivered.error.into());
+    acknowledgement.accepted().await.map(|_| ())
+}
+
+#[tokio::test]
+async fn a_message_that_waits_holds_back_those_behind_it() {
+    let (mut courier, attempts) = courier(vec![Outcome::Accepted, later(), later()], None, None);
+    accepted(&mut courier, &["a", "b", "c"]).await.unwrap();
+    assert_eq!(*attempts.lock(), ["a", "b", "b", "b", "c"]);
+}
+
+#[tokio::test]
+async fn a_refused_message_ends_its_lane_and_frees_a_driver_that_waits() {
+    let (mut courier, attempts) = courier(vec![Outcome::Refused("no".to_owned())], None, None);
+    let many = ["a"; 40];
+    let first = courier.hand_over(notes(&many), |undelivered| undelivered.error.into());
+    courier.ready().await;
+    let failure = first.accepted().await.unwrap_err();
+    assert!(failure.to_string().contains("the receiver refused it: no"), "{failure}");
+    assert!(accepted(&mut courier, &["b"]).await.is_err(), "nothing overtakes it");
+    assert_eq!(attempts.lock().len(), 1);
+}
+
+#[tokio::test]
+async fn tries_are_counted_and_what_is_given_up_goes_to_the_file() {
+    let (mut without_file, attempts) = courier(vec![later(), later(), later()], Some(2), None);
+    let failure = accepted(&mut without_file, &["a"]).await.unwrap_err();
+    assert!(failure.to_string().contains("in 3 attempts"), "{failure}");
+    assert_eq!(attempts.lock().len(), 3);
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("refused");
+    let file = RefusedFile::new(path.clone(), Env::real());
+    let answers = vec![later(), later(), Outcome::Accepted, Outcome::Refused("no".to_owned())];
+    let (mut with_file, _) = courier(answers, Some(1), Some(file));
+    accepted(&mut with_file, &["a", "b", "c", "d"]).await.unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |line: &serde_json::Value| format!("{} {}", line["key"], line["answer"]);
+    assert_eq!(lines.iter().map(told).collect::<Vec<_>>(), [r#""a" "busy""#, r#""c" "no""#]);
+}
+
+#[tokio::test]
+async fn messages_are_sent_no_faster_than_allowed() {
+    let env = Env::real();
+    let retries = Retries {
+        max: None,
+        backoff: Duration::from_millis(1),
+        backoff_max: Duration::from_millis(1),
+    };
+    let interval = Duration::from_millis(20);
+    let settings = Settings { retries, lanes: 4, interval, refused: None };
+    let contact = Contacts::untold(env.clone()).with("the receiver".to_owned());
+    let mut courier = Courier::start(Scripted::default(), settings, contact, &env);
+    let begun = env.monotonic();
+    accepted(&mut courier, &["a"; 6]).await.unwrap();
+    assert!(env.monotonic() - begun >= 5 * interval);
+}

@@ -1,0 +1,87 @@
+//! `USING webhook`: rows as HTTP requests, to notify people and services.
+//!
+//! A row, or an array of rows, is the JSON body of a request. Each request has a key that is the
+//! same on a replay, so that a receiver can ignore what it has seen: the header `Idempotency-Key`,
+//! and `webhook-id` of [Standard Webhooks](https://www.standardwebhooks.com), whose signature it
+//! may have too. Delivery is at least once.
+//!
+//! - [`options`]: what the table's options say.
+//! - [`body`]: rows become requests.
+//! - [`signature`]: signed requests.
+//! - [`transport`]: one attempt, and what its answer means.
+//! - [`sink`]: requests of a micro-batch, handed to a courier ([`notify`](crate::notify)).
+
+mod body;
+mod options;
+mod signature;
+mod sink;
+mod transport;
+
+use arrow::datatypes::SchemaRef;
+use millstream_engine::api::connector::{Connector, FlowContext, Table};
+use millstream_engine::api::options::{OptionError, OptionSpec, Side};
+use millstream_engine::api::sink::{Failure, Sink};
+pub use options::{BodyKind, WebhookOptions};
+use sink::WebhookSink;
+
+/// The `webhook` connector.
+pub struct Webhook;
+
+const fn option(name: &'static str, about: &'static str) -> OptionSpec {
+    OptionSpec { name, side: Side::Sink, about }
+}
+
+const OPTIONS: &[OptionSpec] = &[
+    option("url", "where requests go: http:// or https://"),
+    option("method", "POST (default), PUT or PATCH"),
+    option("body", "'row' (default): a request for each row, or 'array': for many rows"),
+    option("maxRowsPerRequest", "rows of an array, at most (default 500)"),
+    option("ignoreNullFields", "whether objects leave out null fields (default true)"),
+    option("header.*", "a header of each request"),
+    option("bearerToken", "the token of 'Authorization: Bearer'"),
+    option("user", "the user of 'Authorization: Basic'"),
+    option("password", "the password of 'Authorization: Basic'"),
+    option("signingSecret", "the secret of Standard Webhooks' signature: 'whsec_...'"),
+    option("requestTimeout", "how long an answer may take (default 30s)"),
+    option("connectTimeout", "how long a connection may take (default 10s)"),
+    option("maxRequestsInFlight", "requests at a time (default 1)"),
+    option(
+        "orderBy",
+        "the column whose equal values stay in order (default: see maxRequestsInFlight)",
+    ),
+    option("maxRequestsPerSecond", "attempts in a second, at most (default: no limit)"),
+    option("maxRetries", "attempts after the first (default: as many as it takes)"),
+    option("retryBackoff", "the wait after the first attempt; doubled each time (default 500ms)"),
+    option("retryBackoffMax", "the longest wait (default 30s)"),
+    option("refusedPath", "the file for requests that are refused (default: they fail the query)"),
+    option("followRedirects", "whether 307 and 308 to the same host are followed (default false)"),
+    option("tls.caFile", "certificates of authorities to trust besides the system's, in PEM"),
+    option("proxy", "'environment' (default): the usual variables, 'none', or a URL"),
+];
+
+impl Connector for Webhook {
+    fn name(&self) -> &'static str {
+        "webhook"
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        OPTIONS
+    }
+
+    fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
+        WebhookOptions::parse(&table.options, schema).map(|_| ())
+    }
+
+    fn sink(
+        &self,
+        table: &Table,
+        schema: &SchemaRef,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Sink>, Failure> {
+        let options = WebhookOptions::parse(&table.options, schema)?;
+        Ok(Box::new(WebhookSink::new(options, &table.name, context)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
