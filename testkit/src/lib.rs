@@ -5,6 +5,7 @@
 //!   reads records; [`proxy`] stands in front of it and cuts connections;
 //! - [`cluster`] is three brokers that replicate, each of which can be lost and whose leaders move;
 //! - [`http_receiver`] records the requests of webhooks;
+//! - [`redis`] starts Redis and Valkey;
 //! - [`cache`] keeps what is downloaded once; [`certificates`] are made anew;
 //! - [`disk_record`] records what a process does to files, and what a power cut leaves of them;
 //! - [`process`] starts children that end with this process; a [`program`] is one with a name, a
@@ -28,5 +29,6 @@ pub mod kafka;
 pub mod process;
 pub mod program;
 pub mod proxy;
+pub mod redis;
 pub mod topics;
 pub mod wait;

@@ -58,6 +58,7 @@ mod on_error;
 mod power_cuts;
 mod queries;
 mod queries_in_buckets;
+mod redis_sink;
 mod refused_rows;
 mod renamed;
 mod runners;

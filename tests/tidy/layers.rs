@@ -179,8 +179,8 @@ const MODULES: &[(&str, &[&str])] = &[
     (
         "millstream-connectors",
         &[
-            "duration", "paths", "gather", "notify", "console", "memory", "noop", "rate", "stats",
-            "delta", "files", "webhook",
+            "duration", "paths", "gather", "notify", "console", "memory", "noop", "rate", "redis",
+            "stats", "delta", "files", "webhook",
         ],
     ),
     (
@@ -282,6 +282,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "http_receiver",
             "topics",
             "kafka",
+            "redis",
             "cluster",
         ],
     ),

@@ -10,6 +10,7 @@
 //! - [`files`]: directories of JSON, CSV, Parquet and text, read and written.
 //! - [`delta`]: tables of Delta Lake.
 //! - [`webhook`]: rows as HTTP requests that notify people and services.
+//! - [`redis`]: keys of Redis and Valkey.
 //! - [`console`], [`noop`], [`memory`], [`stats`]: sinks that print, drop, keep and measure.
 
 pub mod console;
@@ -22,6 +23,7 @@ pub mod noop;
 mod notify;
 mod paths;
 pub mod rate;
+pub mod redis;
 pub mod stats;
 #[cfg(test)]
 mod testing;
@@ -39,6 +41,7 @@ pub fn registry(base_dir: &Path) -> Registry {
         Arc::new(millstream_kafka::KafkaConnector),
         Arc::new(delta::Delta::new(base_dir)),
         Arc::new(rate::Rate),
+        Arc::new(redis::Redis::new(base_dir)),
         Arc::new(console::Console),
         Arc::new(noop::Noop),
         Arc::new(memory::Memory),

@@ -52,12 +52,16 @@ pub enum Step {
     FilesNamed,
     /// The manifest of their directory lists them.
     FilesListed,
+    /// Its rows are aside in Redis, and it counts as published there.
+    RowsStaged,
+    /// Some of those rows are under their keys.
+    RowsHalfApplied,
 }
 
 impl Step {
-    /// All steps, in the order of a micro-batch of a transactional sink, then those of tables and
-    /// directories.
-    pub const ALL: [Self; 19] = [
+    /// All steps, in the order of a micro-batch of a transactional sink, then those of tables,
+    /// directories and Redis.
+    pub const ALL: [Self; 21] = [
         Self::AfterTake,
         Self::AfterRun,
         Self::BeforeBegin,
@@ -77,6 +81,8 @@ impl Step {
         Self::CheckpointHinted,
         Self::FilesNamed,
         Self::FilesListed,
+        Self::RowsStaged,
+        Self::RowsHalfApplied,
     ];
 
     /// Its name in the environment variable.
@@ -101,6 +107,8 @@ impl Step {
             Self::CheckpointHinted => "checkpoint-hinted",
             Self::FilesNamed => "files-named",
             Self::FilesListed => "files-listed",
+            Self::RowsStaged => "rows-staged",
+            Self::RowsHalfApplied => "rows-half-applied",
         }
     }
 }

@@ -38,6 +38,10 @@ pub fn is_secret_key(key: &str) -> bool {
         return true;
     }
     let parts = parts(key);
+    // The password of Redis, under the name that spark-redis has for it.
+    if parts.last().is_some_and(|last| last == "auth") {
+        return true;
+    }
     let is_meant = |part: &String| {
         PARTS.contains(&part.as_str()) || MISSPELLED.iter().any(|word| is_near(word, part))
     };

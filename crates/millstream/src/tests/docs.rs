@@ -26,6 +26,7 @@ fn page(connector: &str) -> &'static str {
         "kafka" => "docs/connectors/kafka.md",
         "files" | "json" | "csv" | "parquet" | "text" => "docs/connectors/files.md",
         "delta" => "docs/connectors/delta.md",
+        "redis" => "docs/connectors/redis.md",
         "rate" => "docs/connectors/rate.md",
         "webhook" => "docs/connectors/webhook.md",
         "stats" => "docs/connectors/stats.md",

@@ -1,0 +1,129 @@
+//! What can go wrong with Redis, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use millstream_engine::api::sink::{BatchId, Classified, Kind};
+use redis::{ErrorKind, RedisError};
+use thiserror::Error;
+
+/// An error of the connector.
+#[derive(Debug, Error)]
+pub(super) enum RedisProblem {
+    /// The client refuses the settings.
+    #[error("{server}: {error}")]
+    Settings { server: String, error: RedisError },
+    /// A file of TLS cannot be read.
+    #[error("{}: {error}", path.display())]
+    Certificate { path: PathBuf, error: io::Error },
+    /// The server does not answer, or not now.
+    #[error("Redis at {server} did not take the rows for {waited:?}: {error}")]
+    Away { server: String, waited: Duration, error: RedisError },
+    /// The server refuses, and will refuse again.
+    #[error("Redis at {server} refuses: {error}")]
+    Refused { server: String, error: RedisError },
+    /// Too few replicas have the rows.
+    #[error(
+        "only {found} of {wanted} replicas of Redis at {server} had the rows after {waited:?} \
+         ('wait.replicas')"
+    )]
+    Replicas { server: String, wanted: u32, found: u32, waited: Duration },
+    /// Another instance of the query has taken over.
+    #[error(
+        "another instance of this query writes to '{table}' in Redis at {server}: it has \
+         taken over, and this one stops"
+    )]
+    Fenced { server: String, table: String },
+    /// The server knows less than it had acknowledged.
+    #[error(
+        "Redis at {server} had acknowledged micro-batch {acknowledged} of '{table}' and now has \
+         {found}: it was restarted without its data, or flushed, or a replica took over that \
+         lacked the newest writes. Restore its data, or set 'failOnDataLoss' = 'false' to go on \
+         without the rows that it has lost"
+    )]
+    Lost { server: String, table: String, acknowledged: BatchId, found: String },
+    /// The record of progress is not one.
+    #[error(
+        "the record of progress in Redis at {server} cannot be read: {problem}. Delete the fields \
+         that begin with '{query}' of the hash '{key}' to continue from the checkpoint, which may \
+         write rows twice"
+    )]
+    Record { server: String, key: String, query: String, problem: String },
+    /// A key holds something else.
+    #[error("the key '{key}' holds a {found}, and '{table}' writes a {wanted}")]
+    WrongType { table: String, key: String, found: String, wanted: &'static str },
+    /// A row without a key.
+    #[error("a row of '{table}' has no key: {column} is NULL")]
+    NoKey { table: String, column: String },
+    /// A row without a value, where the model has no form for that.
+    #[error("a row of '{table}' has no value: {column} is NULL, which a {model} cannot hold")]
+    NoValue { table: String, column: String, model: &'static str },
+    /// The server is part of a cluster.
+    #[error(
+        "Redis at {server} is part of a cluster, where rows and progress cannot be written in one \
+         step; write to a single server"
+    )]
+    Cluster { server: String },
+    /// The answer is not one that was asked for.
+    #[error("Redis at {server} gave an answer that was not expected: {answer}")]
+    Answer { server: String, answer: String },
+    /// The task that writes has ended after a failure that was reported before.
+    #[error("writing to Redis has ended with a failure")]
+    Ended,
+}
+
+impl Classified for RedisProblem {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Settings { .. } | Self::Certificate { .. } | Self::Cluster { .. } => Kind::Config,
+            Self::Away { .. } | Self::Replicas { .. } | Self::Ended => Kind::Retry,
+            Self::Refused { error, .. } if is_about_credentials(error) => Kind::Credentials,
+            Self::Refused { .. } => Kind::Config,
+            Self::Fenced { .. } => Kind::Fenced,
+            Self::Lost { .. }
+            | Self::Record { .. }
+            | Self::WrongType { .. }
+            | Self::NoKey { .. }
+            | Self::NoValue { .. } => Kind::Data,
+            Self::Answer { .. } => Kind::Bug,
+        }
+    }
+}
+
+/// Whether the same call may work soon. The codes are those of Redis' own errors: a server that
+/// loads its data, is full, cannot save, runs a long script, or is a replica for a while.
+pub(super) fn may_pass(error: &RedisError) -> bool {
+    const CODES: &[&str] = &[
+        "OOM",
+        "MISCONF",
+        "BUSY",
+        "NOREPLICAS",
+        "LOADING",
+        "MASTERDOWN",
+        "TRYAGAIN",
+        "READONLY",
+        "UNBLOCKED",
+        "CLUSTERDOWN",
+    ];
+    match error.kind() {
+        ErrorKind::Io | ErrorKind::Parse => true,
+        _ => {
+            let known = error.code().is_some_and(|code| CODES.contains(&code));
+            // Redis 6 and earlier wrap what a command in a script says.
+            known || error.detail().is_some_and(|detail| detail.contains("-OOM "))
+        }
+    }
+}
+
+/// Whether the connection is to be made anew before the next try.
+pub(super) fn needs_connection(error: &RedisError) -> bool {
+    // A server that became a replica stays one; its name may lead to another server by now.
+    let is_replica = matches!(error.code(), Some("READONLY" | "UNBLOCKED"));
+    is_replica || matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse)
+}
+
+fn is_about_credentials(error: &RedisError) -> bool {
+    let is_code = matches!(error.code(), Some("NOAUTH" | "WRONGPASS"));
+    is_code || error.kind() == ErrorKind::AuthenticationFailed
+}

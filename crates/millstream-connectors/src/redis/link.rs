@@ -1,0 +1,136 @@
+//! A connection that is made again when it breaks, and calls that are repeated until they succeed.
+//!
+//! Every call may be repeated: where an answer is lost nobody knows whether the script ran, and a
+//! script that finds its work done says so.
+
+use std::time::Duration;
+
+use millstream_engine::api::contact::ContactWith;
+use millstream_store::env::Env;
+use redis::aio::MultiplexedConnection;
+use redis::{Client, Cmd, FromRedisValue, RedisError, Script, Value};
+
+use super::error::{RedisProblem, may_pass, needs_connection};
+use super::server::Server;
+
+/// Before a call is repeated; each further wait is twice as long.
+const WAIT: Duration = Duration::from_millis(20);
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// A connection to one server.
+pub(super) struct Link {
+    server: Server,
+    env: Env,
+    contact: ContactWith,
+    client: Client,
+    connection: Option<MultiplexedConnection>,
+    /// Connections made so far.
+    connections: u64,
+    /// How long a call is repeated.
+    patience: Duration,
+}
+
+/// A call: a script with keys and arguments, or a command.
+pub(super) enum Call<'a> {
+    Script { script: &'a Script, keys: &'a [&'a str], arguments: &'a [&'a [u8]] },
+    Command(&'a Cmd),
+}
+
+impl Link {
+    /// Nothing is connected yet.
+    ///
+    /// # Errors
+    /// A certificate cannot be read.
+    pub(super) fn new(
+        server: Server,
+        env: Env,
+        contact: ContactWith,
+        patience: Duration,
+    ) -> Result<Self, RedisProblem> {
+        let client = server.client()?;
+        Ok(Self { server, env, contact, client, connection: None, connections: 0, patience })
+    }
+
+    /// Connections made so far: what one connection has written another does not wait for.
+    pub(super) fn connections(&self) -> u64 {
+        self.connections
+    }
+
+    /// The server, for people.
+    pub(super) fn shown(&self) -> String {
+        self.server.shown()
+    }
+
+    /// From now on a call is repeated for so long.
+    pub(super) fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// The answer of `call`, as a `T`.
+    ///
+    /// # Errors
+    /// What may pass did not in all that time, or what will not.
+    pub(super) async fn call<T: FromRedisValue>(
+        &mut self,
+        call: &Call<'_>,
+    ) -> Result<T, RedisProblem> {
+        let (begun, begun_ms) = (self.env.monotonic(), self.env.now_ms());
+        let mut wait = WAIT;
+        loop {
+            let error = match self.try_once(call).await {
+                Ok(value) => {
+                    self.contact.answered();
+                    return T::from_redis_value(value.clone()).map_err(|_| self.unexpected(&value));
+                }
+                Err(error) => error,
+            };
+            let waited = self.env.monotonic().saturating_sub(begun);
+            let server = self.server.shown();
+            if !may_pass(&error) {
+                self.connection = None;
+                return Err(RedisProblem::Refused { server, error });
+            }
+            if needs_connection(&error) {
+                self.connection = None;
+            }
+            if waited >= self.patience {
+                return Err(RedisProblem::Away { server, waited, error });
+            }
+            tracing::debug!(server, %error, "a call to Redis is repeated");
+            self.contact.unanswered(begun_ms);
+            self.env.sleep(wait).await;
+            wait = (wait * 2).min(WAIT_MAX);
+        }
+    }
+
+    /// An answer that makes no sense.
+    pub(super) fn unexpected(&self, answer: &Value) -> RedisProblem {
+        RedisProblem::Answer { server: self.server.shown(), answer: format!("{answer:?}") }
+    }
+
+    async fn try_once(&mut self, call: &Call<'_>) -> Result<Value, RedisError> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            None => {
+                let limits = self.server.limits();
+                let made =
+                    self.client.get_multiplexed_async_connection_with_config(&limits).await?;
+                self.connections += 1;
+                self.connection.insert(made)
+            }
+        };
+        match call {
+            Call::Command(command) => command.query_async(connection).await,
+            Call::Script { script, keys, arguments } => {
+                let mut invocation = script.prepare_invoke();
+                for key in *keys {
+                    invocation.key(*key);
+                }
+                for argument in *arguments {
+                    invocation.arg(*argument);
+                }
+                invocation.invoke_async(connection).await
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! `USING redis`: rows into Redis and Valkey, exactly once.
+//!
+//! ```text
+//! publish ──▶ pieces of rows ──▶ writer (a thread): one script, or several ──▶ acknowledged
+//!                                     rows, and the query's progress last
+//! ```
+//!
+//! Redis runs one script after the other and nothing in between, so a script that writes rows and
+//! then the progress is a transaction as long as it does not fail in the middle: what could fail is
+//! looked at first. What a start finds in the [`record`] of progress is where the query goes on.
+//!
+//! - [`options`], [`server`]: what a table's options say; where the server is.
+//! - [`encode`]: rows as pieces, which scripts can read.
+//! - [`scripts`]: what runs in the server.
+//! - [`link`]: a connection, made again when it breaks.
+//! - [`writer`]: a micro-batch into Redis. [`memory`]: what the checkpoint knows of that.
+//! - [`sink`]: what the driver sees.
+//!
+//! The names of options are those of spark-redis, where it has them.
+
+mod encode;
+mod error;
+mod link;
+mod memory;
+mod options;
+mod record;
+mod scripts;
+mod server;
+mod sink;
+mod writer;
+
+use std::path::{Path, PathBuf};
+
+use arrow::datatypes::SchemaRef;
+use millstream_engine::api::connector::{Connector, FlowContext, Table};
+use millstream_engine::api::options::{OptionError, OptionSpec};
+use millstream_engine::api::sink::{Failure, Sink};
+
+use options::{OPTIONS, SinkOptions};
+use sink::RedisSink;
+
+/// The `redis` connector, whose relative paths are relative to a directory.
+pub struct Redis {
+    base_dir: PathBuf,
+}
+
+impl Redis {
+    /// The connector for pipelines in `base_dir`.
+    pub fn new(base_dir: &Path) -> Self {
+        Self { base_dir: base_dir.to_owned() }
+    }
+}
+
+impl Connector for Redis {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        OPTIONS
+    }
+
+    fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
+        SinkOptions::parse(table, schema, &self.base_dir).map(drop)
+    }
+
+    fn sink(
+        &self,
+        table: &Table,
+        schema: &SchemaRef,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Sink>, Failure> {
+        Ok(Box::new(RedisSink::new(table, schema, &self.base_dir, context)?))
+    }
+}
