@@ -12,6 +12,7 @@
 
 mod about;
 mod answers;
+mod front;
 mod statement;
 
 use std::fmt;
@@ -48,6 +49,7 @@ use crate::cluster::in_process::InProcess;
 use crate::cluster::security::Security;
 use crate::session::QuerySession;
 use answers::{Answers, Encoded, Id, Plans, encoded};
+use front::Front;
 use statement::{Planned, plan, status};
 
 /// The largest request: a query's text, and a little more.
@@ -146,7 +148,8 @@ impl FlightSql {
     /// The service, which asks for the token.
     pub fn routes(self) -> Routes {
         let guard = self.security.guard();
-        let service = FlightServiceServer::new(self).max_decoding_message_size(REQUEST_BYTES_MAX);
+        let service =
+            FlightServiceServer::new(Front(self)).max_decoding_message_size(REQUEST_BYTES_MAX);
         Routes::new(InterceptedService::new(service, guard))
     }
 

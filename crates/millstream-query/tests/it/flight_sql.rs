@@ -4,13 +4,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
 use arrow::util::pretty::pretty_format_batches;
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
-use arrow_flight::sql::CommandGetXdbcTypeInfo;
 use arrow_flight::sql::client::FlightSqlServiceClient;
+use arrow_flight::sql::{
+    Any, CommandGetTableTypes, CommandGetXdbcTypeInfo, CommandPreparedStatementQuery,
+    CommandStatementQuery, ProstMessageExt as _,
+};
 use arrow_flight::{Action, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus};
-use arrow_flight::{FlightInfo, Ticket};
+use arrow_flight::{FlightDescriptor, FlightInfo, Ticket};
 use futures::{StreamExt as _, TryStreamExt as _};
 use millstream_query::cluster::coordinator::Coordinator;
 use millstream_query::cluster::security::Security;
@@ -128,6 +132,34 @@ async fn queries_run_here_until_there_are_nodes() {
     let types = client.do_get(ticket(&types.expect("it is known"))).await.expect("it is known");
     let types: Vec<RecordBatch> = types.try_collect().await.expect("they come");
     assert!(types.iter().map(RecordBatch::num_rows).sum::<usize>() > 10);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_columns_of_a_query_are_known_before_it_runs() {
+    let served = Served::start(&Setup::new().security(Some("secret"), None)).await;
+    let mut client = served.client().await;
+    let prepared = client.prepare(ENDLESS.to_owned(), None).await.expect("it is planned");
+    let expected = prepared.dataset_schema().expect("it has columns").clone();
+    let mut columns = async |command: Any| {
+        let descriptor = FlightDescriptor::new_cmd(command.encode_to_vec());
+        let mut request = tonic::Request::new(descriptor);
+        let token = "Bearer secret".parse().expect("a value");
+        request.metadata_mut().insert("authorization", token);
+        let answer = client.inner_mut().get_schema(request).await?.into_inner();
+        Ok::<_, tonic::Status>(Schema::try_from(&answer).expect("columns"))
+    };
+    let of_query = |query: &str| {
+        CommandStatementQuery { query: query.to_owned(), transaction_id: None }.as_any()
+    };
+    assert_eq!(columns(of_query(ENDLESS)).await.expect("it is planned"), expected);
+    let prepared_statement_handle = ENDLESS.to_owned().into();
+    let prepared = CommandPreparedStatementQuery { prepared_statement_handle };
+    assert_eq!(columns(prepared.as_any()).await.expect("it is planned"), expected);
+    let types = CommandGetTableTypes {};
+    let types = columns(types.as_any()).await.expect("they are known");
+    assert_eq!(types.field(0).name(), "table_type");
+    let error = columns(of_query("SELECT nothing")).await.expect_err("there is no such column");
+    assert_eq!(error.code(), Code::InvalidArgument);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
