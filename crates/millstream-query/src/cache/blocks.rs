@@ -30,6 +30,10 @@ const SUFFIX: &str = ".block";
 const LOCK: &str = "lock";
 /// The file that has the cache's name.
 const NAME: &str = "name";
+/// What a new file system has in its root.
+const LOST_AND_FOUND: &str = "lost+found";
+/// What the name of a half-written file begins with; 16 digits follow.
+const HALF_WRITTEN: char = '.';
 /// How long nothing is written after the disk has refused a block.
 const PAUSE: Duration = Duration::from_secs(60);
 
@@ -39,6 +43,15 @@ pub enum CacheError {
     /// Another process uses it.
     #[error("the cache {path} is in use by another process; each node needs one of its own")]
     InUse {
+        /// The directory.
+        path: String,
+    },
+    /// There are files in it that are not a cache's.
+    #[error(
+        "the directory {path} is not empty and is no cache; name a directory that is empty, or \
+         one that does not exist and will be made"
+    )]
+    Foreign {
         /// The directory.
         path: String,
     },
@@ -141,11 +154,14 @@ impl BlockCache {
     /// The cache in `directory`, which is made if it is not there, of up to `bytes_max` bytes.
     ///
     /// # Errors
-    /// A directory that cannot be used, or that another process uses.
+    /// A directory that cannot be used, that another process uses, or that has files of others.
     pub fn open(env: Env, directory: &Path, bytes_max: u64) -> Result<Self, CacheError> {
         let path = || directory.display().to_string();
         let failed = |error| CacheError::Directory { path: path(), error };
         fs::create_dir_all(directory).map_err(failed)?;
+        if is_foreign(directory).map_err(failed)? {
+            return Err(CacheError::Foreign { path: path() });
+        }
         let lock = File::options().create(true).append(true).open(directory.join(LOCK));
         let lock = lock.map_err(failed)?;
         match lock.try_lock() {
@@ -255,35 +271,55 @@ impl BlockCache {
     }
 }
 
-/// The name in the directory, which is made if there is none.
-fn name(env: &Env, directory: &Path) -> io::Result<String> {
-    let path = directory.join(NAME);
-    match fs::read_to_string(&path) {
-        Ok(name) if name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
-            Ok(name)
-        }
-        _ => {
-            let name = format!("{:016x}", env.random_u64());
-            fs::write(path, &name)?;
-            Ok(name)
+/// Whether the directory has files, and none says that it is a cache: blocks among the files of
+/// others would be removed with them one day, or the other way round. A start that was cut off
+/// may have left the lock alone.
+fn is_foreign(directory: &Path) -> io::Result<bool> {
+    if known_name(directory).is_some() {
+        return Ok(false);
+    }
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        if ![LOCK, NAME, LOST_AND_FOUND].iter().any(|known| name == *known) {
+            return Ok(true);
         }
     }
+    Ok(false)
+}
+
+/// The name in the directory, if there is one.
+fn known_name(directory: &Path) -> Option<String> {
+    fs::read_to_string(directory.join(NAME)).ok().filter(|name| digits(name).is_some())
+}
+
+/// The number that 16 hexadecimal digits are.
+fn digits(text: &str) -> Option<u64> {
+    let are_digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    are_digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+}
+
+/// The name in the directory, which is made if there is none.
+fn name(env: &Env, directory: &Path) -> io::Result<String> {
+    if let Some(name) = known_name(directory) {
+        return Ok(name);
+    }
+    let name = format!("{:016x}", env.random_u64());
+    fs::write(directory.join(NAME), &name)?;
+    Ok(name)
 }
 
 /// The blocks of a directory, as if they had been used when they were written. What was half
-/// written is removed.
+/// written is removed; files of other names are left alone.
 fn found(directory: &Path) -> io::Result<Index> {
     let mut blocks = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with('.') {
-            fs::remove_file(entry.path())?;
-            continue;
+        if name.strip_prefix(HALF_WRITTEN).and_then(digits).is_some() {
+            // A file that stays does no harm.
+            let _ = fs::remove_file(entry.path());
         }
-        let hash = name.strip_suffix(SUFFIX).filter(|hash| hash.len() == 16);
-        let hash = hash.and_then(|hash| u64::from_str_radix(hash, 16).ok());
-        if let Some(hash) = hash {
+        if let Some(hash) = name.strip_suffix(SUFFIX).and_then(digits) {
             let metadata = entry.metadata()?;
             blocks.push((metadata.modified()?, hash, metadata.len()));
         }
@@ -397,6 +433,37 @@ mod tests {
         let cache = open(directory.path(), 1 << 20);
         assert!(!directory.path().join(".0123456789abcdef").exists());
         assert_eq!(cache.get("k").expect("it is there"), block(1));
+    }
+
+    #[test]
+    fn files_of_others_are_neither_removed_nor_joined() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let foreign = || {
+            fs::write(directory.path().join(".bashrc"), b"alias").expect("written");
+            fs::create_dir(directory.path().join(".d")).expect("made");
+        };
+        foreign();
+        let refused = BlockCache::open(Env::real(), directory.path(), 1_000);
+        assert!(matches!(refused, Err(CacheError::Foreign { .. })));
+        let there = fs::read_dir(directory.path()).expect("it is there").count();
+        assert_eq!(there, 2, "nothing was added or removed");
+        fs::remove_file(directory.path().join(".bashrc")).expect("removed");
+        fs::remove_dir(directory.path().join(".d")).expect("removed");
+        drop(open(directory.path(), 1_000));
+        // Files that come later do not end the cache.
+        foreign();
+        drop(open(directory.path(), 1_000));
+        assert!(directory.path().join(".bashrc").exists());
+        assert!(directory.path().join(".d").exists());
+    }
+
+    #[test]
+    fn a_start_that_was_cut_off_and_a_new_file_system_are_no_hindrance() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::create_dir(directory.path().join("lost+found")).expect("made");
+        fs::write(directory.path().join("lock"), b"").expect("written");
+        fs::write(directory.path().join("name"), b"").expect("written");
+        drop(open(directory.path(), 1_000));
     }
 
     #[test]
