@@ -208,25 +208,16 @@ impl BlockCache {
             index.add(hash, bytes);
             bytes
         };
-        match fs::read(self.path(hash)) {
-            Ok(file) if file.len() as u64 == bytes => {
-                let data = data(&file.into(), key);
-                if data.is_none() {
-                    self.forget(hash);
-                }
-                data
-            }
-            Ok(_) => {
-                self.forget(hash);
-                None
-            }
-            Err(_) => {
-                self.index.lock().remove(hash);
-                None
-            }
+        let file = fs::read(self.path(hash)).ok().filter(|file| file.len() as u64 == bytes);
+        let data = file.and_then(|file| data(&file.into(), key));
+        if data.is_none() {
+            self.forget(hash);
         }
+        data
     }
 
+    /// Counts the block no more, and removes its file: one that was evicted while it was put again
+    /// would stay without being counted.
     fn forget(&self, hash: u64) {
         self.index.lock().remove(hash);
         // A file that stays is replaced by the next block of its name.
@@ -246,10 +237,14 @@ impl BlockCache {
             return;
         }
         self.make_room(bytes);
-        let hidden = self.directory.join(format!(".{:016x}", self.env.random_u64()));
+        let hidden = self.directory.join(format!("{HALF_WRITTEN}{:016x}", self.env.random_u64()));
         let written = fs::write(&hidden, &file).and_then(|()| fs::rename(&hidden, self.path(hash)));
         match written {
-            Ok(()) => self.index.lock().add(hash, bytes),
+            Ok(()) => {
+                self.index.lock().add(hash, bytes);
+                // Others may have put blocks into the same room meanwhile.
+                self.make_room(0);
+            }
             Err(error) => {
                 let _ = fs::remove_file(&hidden);
                 self.counts.refused.fetch_add(1, Ordering::Relaxed);
