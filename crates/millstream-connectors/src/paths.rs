@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use millstream_engine::api::options::OptionError;
-
-/// The schemes of object stores.
-const STORES: &[&str] = &["s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss"];
+use millstream_store::storage::is_cloud;
 
 /// The local path that an option means: `file:` URIs are unwrapped, relative paths are relative to
 /// `base_dir`.
@@ -19,7 +17,7 @@ pub(crate) fn resolve(base_dir: &Path, text: &str) -> PathBuf {
 
 /// Whether a path is in an object store.
 pub(crate) fn is_stored(path: &str) -> bool {
-    path.split_once("://").is_some_and(|(scheme, _)| STORES.contains(&scheme))
+    path.split_once("://").is_some_and(|(scheme, _)| is_cloud(scheme))
 }
 
 /// Refuses paths on object stores and other file systems, which these connectors do not read.

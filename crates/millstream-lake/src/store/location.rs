@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millstream_store::env::Env;
 use millstream_store::error::{Classified, Kind};
 use millstream_store::secrets::{credentials_in_url, redacted};
-use millstream_store::storage::cloud_settings;
+use millstream_store::storage::{cloud_settings, is_cloud};
 use object_store::path::Path;
 use url::Url;
 
@@ -48,7 +48,7 @@ pub(super) fn parse(location: &str, env: &Env) -> Result<TableStore, LocationErr
             let path = path.map_err(|()| failed("it does not name a local path".to_owned()))?;
             local(path, env).map_err(failed)
         }
-        "s3" | "s3a" | "gs" | "az" | "adl" | "azure" | "abfs" | "abfss" => {
+        scheme if is_cloud(scheme) => {
             let (store, root) = object_store::parse_url_opts(&url, cloud_settings())
                 .map_err(|error| failed(error.to_string()))?;
             Ok(TableStore::new(Arc::from(store), root, url, env))

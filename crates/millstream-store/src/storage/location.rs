@@ -101,12 +101,17 @@ pub fn parse(location: &str, env: &Env) -> Result<Storage, LocationError> {
                 Ok(Storage::in_memory_with_put_latency(env, latency))
             }
         },
-        "s3" | "s3a" | "gs" | "az" | "adl" | "azure" | "abfs" | "abfss" => cloud(location, &url),
+        scheme if is_cloud(scheme) => cloud(location, &url),
         scheme => Err(LocationError::UnknownScheme {
             location: location.to_owned(),
             scheme: scheme.to_owned(),
         }),
     }
+}
+
+/// Whether URLs with `scheme`, in lower case, are of object stores.
+pub fn is_cloud(scheme: &str) -> bool {
+    matches!(scheme, "s3" | "s3a" | "gs" | "az" | "adl" | "azure" | "abfs" | "abfss")
 }
 
 /// The variables of the environment that have credentials and settings of object stores.

@@ -20,7 +20,7 @@ use object_store::ObjectStore;
 
 pub use self::disk::{Disk, DiskFile, DiskLock, make_directories};
 pub(crate) use self::local::{Directory, storage_error};
-pub use self::location::{LocationError, cloud_settings, parse};
+pub use self::location::{LocationError, cloud_settings, is_cloud, parse};
 pub(crate) use self::object::Prefix;
 use crate::env::Env;
 use crate::error::{Classified, Kind};
