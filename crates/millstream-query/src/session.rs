@@ -223,10 +223,11 @@ impl QuerySession {
         let logical = to_logical(&state, &prepared)?;
         let logical = frozen(logical, self.env.now_us()).map_err(|error| planned(&error))?;
         let logical = optimize(&state, &logical).map_err(|error| planned(&error))?;
+        let tells_buckets = may_be_told(&logical).map_err(from_datafusion)?;
         for (registered_as, table) in &tables {
             let scans = scans_in(&logical, registered_as).map_err(from_datafusion)?;
             table.expect_scans(scans.len());
-            if may_be_told(&logical).map_err(from_datafusion)? {
+            if tells_buckets {
                 table.tell_buckets();
             }
         }

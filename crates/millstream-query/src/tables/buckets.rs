@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use arrow::datatypes::Schema;
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::listing::PartitionedFile;
@@ -49,15 +50,17 @@ pub fn may_be_told(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// The files in up to `partitions` groups, of which no two have a value of the column in common,
-/// and that column. None where a file is in no bucket, or in one by another column; where there
-/// would be one group only; or where there are fewer than half as many as there could be: then a
+/// and that column, which `schema` has. None where a file is in no bucket, or in one by another
+/// column, or where there is no such column, as only the name of a file says it; where there would be one group only; or where there are fewer than half as many as there could be: then a
 /// shuffle after reading by all cores is better.
 pub fn grouped(
     files: &[DataFile],
     scanned: &[PartitionedFile],
+    schema: &Schema,
     partitions: usize,
 ) -> Option<(String, Vec<FileGroup>)> {
     let column = &files.first()?.bucket.as_ref()?.column;
+    schema.index_of(column).ok()?;
     let mut common = 0;
     for file in files {
         let bucket = file.bucket.as_ref().filter(|bucket| bucket.column == *column)?;
@@ -81,6 +84,7 @@ fn greatest_common_divisor(left: u32, right: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::{DataType, Field};
     use millstream_engine::api::snapshot::FileBucket;
 
     use super::*;
@@ -104,7 +108,8 @@ mod tests {
             .collect();
         let scanned: Vec<PartitionedFile> =
             (0..files.len()).map(|at| PartitionedFile::new(at.to_string(), 1)).collect();
-        let (_, groups) = grouped(&files, &scanned, partitions)?;
+        let fields = ["u", "v"].map(|name| Field::new(name, DataType::Int64, true));
+        let (_, groups) = grouped(&files, &scanned, &Schema::new(fields.to_vec()), partitions)?;
         let names = |group: &FileGroup| {
             let names = group.files().iter().map(|file| file.object_meta.location.to_string());
             names.collect()
@@ -135,5 +140,6 @@ mod tests {
         assert_eq!(groups(&[Some((0, 4, "u")), Some((1, 4, "u")), None], 2), None);
         assert_eq!(groups(&[Some((0, 4, "u")), Some((1, 4, "v"))], 2), None);
         assert_eq!(groups(&[], 2), None);
+        assert_eq!(groups(&[Some((0, 2, "x")), Some((1, 2, "x"))], 2), None, "there is no x");
     }
 }

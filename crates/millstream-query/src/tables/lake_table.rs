@@ -126,7 +126,10 @@ impl LakeTable {
         let known = statistics::of_all(&files, columns.schema.table_schema())?;
         let partitions = state.config().target_partitions();
         let buckets = match self.tells_buckets.load(Ordering::Relaxed) {
-            true => buckets::grouped(&found.files, &files, partitions),
+            true => {
+                let schema = columns.schema.table_schema();
+                buckets::grouped(&found.files, &files, schema, partitions)
+            }
             false => None,
         };
         let (groups, partitioning) = match buckets {
