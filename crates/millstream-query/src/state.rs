@@ -86,6 +86,12 @@ mod tests {
             for (name, function) in expected.aggregate_functions() {
                 assert_eq!(&state.aggregate_functions()[name], function);
             }
+            for (name, function) in expected.window_functions() {
+                assert_eq!(&state.window_functions()[name], function);
+            }
+            for (name, function) in expected.higher_order_functions() {
+                assert_eq!(&state.higher_order_functions()[name], function);
+            }
         }
     }
 }

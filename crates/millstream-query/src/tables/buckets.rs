@@ -50,9 +50,10 @@ pub fn may_be_told(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// The files in up to `partitions` groups, of which no two have a value of the column in common,
-/// and that column, which `schema` has. None where a file is in no bucket, or in one by another
-/// column, or where there is no such column, as only the name of a file says it; where there would be one group only; or where there are fewer than half as many as there could be: then a
-/// shuffle after reading by all cores is better.
+/// and that column. None where a file is in no bucket, or in one by another column; where `schema`
+/// has no such column, as names of files may say anything; where there would be one group only; or
+/// where there are fewer than half as many as there could be: then a shuffle after reading by all
+/// cores is better.
 pub fn grouped(
     files: &[DataFile],
     scanned: &[PartitionedFile],
