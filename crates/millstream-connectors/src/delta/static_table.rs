@@ -177,7 +177,8 @@ impl Snapshot for Version {
 fn data_file(file: PlainFile) -> DataFile {
     let PlainFile { url, bytes, modified_ms, rows, partition_values, bucket } = file;
     let bucket = bucket.map(|Bucket { number, of, column }| FileBucket { number, of, column });
-    DataFile { url, bytes, modified_ms, rows, partition_values, bucket }
+    // Never written again, and so of one version.
+    DataFile { url, bytes, modified_ms, e_tag: None, rows, partition_values, bucket }
 }
 
 /// The data files that may have rows for which a predicate holds. They are one part: their reader

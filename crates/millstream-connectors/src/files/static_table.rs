@@ -127,6 +127,7 @@ fn plain_parquet(reader: &FileReader, files: &[FileStatus]) -> Result<Option<Dat
             url: url.into(),
             bytes: plain.bytes,
             modified_ms: file.modified_ms,
+            e_tag: None,
             rows: Some(plain.rows),
             partition_values: Vec::new(),
             bucket: None,

@@ -239,13 +239,14 @@ impl Snapshot for FoundFiles {
             async move {
                 let (bytes, modified_ms) =
                     (file.meta.size, file.meta.last_modified.timestamp_millis());
-                let path = PathBuf::from(&url);
+                let (path, e_tag) = (PathBuf::from(&url), file.meta.e_tag.clone());
                 let look = move || format::plain_of(file, bytes, &path, &schema);
                 let plain = env.spawn_blocking("files-footers", look).join().await?;
                 let found = plain.map(|plain| DataFile {
                     url,
                     bytes,
                     modified_ms,
+                    e_tag,
                     rows: Some(plain.rows),
                     partition_values: Vec::new(),
                     bucket: None,

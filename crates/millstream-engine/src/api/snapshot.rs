@@ -68,6 +68,8 @@ pub struct DataFile {
     pub bytes: u64,
     /// When it was written, milliseconds since the epoch.
     pub modified_ms: i64,
+    /// What its store calls this version of it, if it says so.
+    pub e_tag: Option<String>,
     /// How many rows it has, where that is known exactly.
     pub rows: Option<u64>,
     /// By partition column its value, in the text that the table's log has; `None` for NULL.

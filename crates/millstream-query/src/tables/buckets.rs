@@ -98,6 +98,7 @@ mod tests {
                 url: String::new(),
                 bytes: 1,
                 modified_ms: 0,
+                e_tag: None,
                 rows: None,
                 partition_values: Vec::new(),
                 bucket: bucket.map(|(number, of, column)| FileBucket {

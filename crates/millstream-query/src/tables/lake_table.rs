@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
-use chrono::DateTime;
+use chrono::{DateTime, Utc};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::datasource::listing::PartitionedFile;
@@ -36,6 +36,7 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use super::{buckets, statistics};
+use crate::cache::hash::stable_hash;
 
 /// A table as it was when the query began.
 pub struct LakeTable {
@@ -192,11 +193,11 @@ impl Columns {
     }
 
     fn file(&self, file: &DataFile) -> Result<PartitionedFile> {
-        let path = Path::from_url_path(parse(&file.url)?.path());
-        let modified = DateTime::from_timestamp_millis(file.modified_ms);
+        let url = parse(&file.url)?;
+        let path = Path::from_url_path(url.path());
         let meta = ObjectMeta {
             location: path.map_err(|error| DataFusionError::External(Box::new(error)))?,
-            last_modified: modified.unwrap_or_default(),
+            last_modified: version_time(file, &url[..url::Position::BeforePath]),
             size: file.bytes,
             e_tag: None,
             version: None,
@@ -219,6 +220,19 @@ impl Columns {
         let column = Column::new_with_schema(column, self.schema.table_schema())?;
         Ok(Partitioning::Hash(vec![Arc::new(column)], count))
     }
+}
+
+/// When a file of `store` was written, with a mark of the store and of the version in place of what
+/// is below a millisecond. DataFusion's cache of footers knows a file by its path, size and time
+/// alone, and would give a file the footer of another that has all three in another store.
+fn version_time(file: &DataFile, store: &str) -> DateTime<Utc> {
+    const NS_PER_MS: i64 = 1_000_000;
+    // Plans travel with nanoseconds in 64 bits, which end in the year 2262.
+    const MS_MAX: i64 = i64::MAX / NS_PER_MS - 1;
+    let version = file.e_tag.as_deref().unwrap_or_default();
+    let mark = stable_hash([store.as_bytes(), version.as_bytes()]) % NS_PER_MS as u64;
+    let ms = file.modified_ms.clamp(-MS_MAX, MS_MAX);
+    DateTime::from_timestamp_nanos(ms * NS_PER_MS + mark as i64)
 }
 
 /// A partition's value, of the text that the log has.
@@ -269,6 +283,47 @@ impl TableProvider for LakeTable {
                 let scanned = self.scanned().await.map_err(into_datafusion)?;
                 scanned.scan(state, projection, filters, limit).await
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scanned(url: &str, modified_ms: i64, e_tag: Option<&str>) -> ObjectMeta {
+        let columns = Columns::new(&Arc::new(Schema::empty()), &[]).expect("no columns");
+        let file = DataFile {
+            url: url.to_owned(),
+            bytes: 9,
+            modified_ms,
+            e_tag: e_tag.map(str::to_owned),
+            rows: None,
+            partition_values: Vec::new(),
+            bucket: None,
+        };
+        columns.file(&file).expect("a file").object_meta
+    }
+
+    #[test]
+    fn files_of_one_path_in_two_stores_or_versions_have_two_times() {
+        let here = scanned("s3://one/a/b.parquet", 1_700_000_000_123, None);
+        assert_eq!(here, scanned("s3://one/a/b.parquet", 1_700_000_000_123, None));
+        let there = scanned("s3://two/a/b.parquet", 1_700_000_000_123, None);
+        let later = scanned("s3://one/a/b.parquet", 1_700_000_000_123, Some("\"1\""));
+        for other in [there, later] {
+            assert_eq!(other.location, here.location);
+            assert_ne!(other.last_modified, here.last_modified);
+            let ms = other.last_modified.timestamp_millis();
+            assert_eq!(ms, 1_700_000_000_123, "the millisecond stays");
+        }
+    }
+
+    #[test]
+    fn a_time_that_no_plan_can_travel_with_is_the_last_that_can() {
+        for modified_ms in [i64::MIN, i64::MAX, 32_503_680_000_000] {
+            let file = scanned("s3://one/a", modified_ms, None);
+            assert!(file.last_modified.timestamp_nanos_opt().is_some(), "{modified_ms}");
         }
     }
 }
