@@ -263,6 +263,7 @@ fn parquet_files_in_a_bucket_are_a_table() {
     for part in 0..3 {
         let file = pipeline.path("numbers/part-0.parquet");
         server.upload(&file, &format!("some files/part {part}.parquet"));
+        server.upload(&file, &format!("ts=10%3A00/part {part}%25.parquet"));
         server.upload(&file, &format!("some files/_below/part {part}.parquet"));
     }
     let cluster = Cluster::start(&pipeline, &server, "cache");
@@ -270,7 +271,8 @@ fn parquet_files_in_a_bucket_are_a_table() {
         format!("SELECT count(*) AS c, sum(id) AS s, max(p) AS m FROM parquet.`s3://lake/{path}`")
     };
     let (all, one) = ("c,s,m\n180000,5400090000,59999\n", "c,s,m\n60000,1800030000,59999\n");
-    for (path, expected) in [("some files", all), ("some files/part 1.parquet", one)] {
+    let escaped = ("ts=10%253A00", all);
+    for (path, expected) in [("some files", all), ("some files/part 1.parquet", one), escaped] {
         let text = select(path);
         assert_eq!(query(&pipeline, &server, &text).expect_success().stdout, expected);
         assert_eq!(cluster.answer(&text), expected);

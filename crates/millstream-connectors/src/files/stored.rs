@@ -97,7 +97,8 @@ impl Place {
 
     fn url_of(&self, file: &StoredFile) -> String {
         let mut url = self.url.clone();
-        url.set_path(file.meta.location.as_ref());
+        // A URL's path is escaped but for what looks as if it were.
+        url.set_path(&file.meta.location.as_ref().replace('%', "%25"));
         url.into()
     }
 }
