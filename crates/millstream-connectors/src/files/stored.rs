@@ -22,7 +22,7 @@ use millstream_engine::api::source::{Failure, StaticTable};
 use millstream_store::env::Env;
 use millstream_store::storage::cloud_settings;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 use url::Url;
@@ -118,7 +118,14 @@ struct StoredFile {
 impl StoredFile {
     fn read(&self, start: u64, length: u64) -> Result<Bytes, object_store::Error> {
         let end = start.saturating_add(length).min(self.meta.size);
-        self.env.block_on_cores(self.store.get_range(&self.meta.location, start..end))
+        // A file that was replaced meanwhile is refused: pages would not be those of its footer.
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(start..end)),
+            if_match: self.meta.e_tag.clone(),
+            ..GetOptions::default()
+        };
+        let read = async { self.store.get_opts(&self.meta.location, options).await?.bytes().await };
+        self.env.block_on_cores(read)
     }
 }
 
@@ -277,5 +284,27 @@ impl SnapshotPart for StoredPart {
             Ok(rows.map(|rows| Ok(rows?)))
         };
         read_on_a_thread(&self.file.env, "files-read", open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_was_replaced_is_not_mixed_with_what_it_was() {
+        let (store, path, env) = (Arc::new(InMemory::new()), Path::from("file"), Env::real());
+        store.put(&path, vec![0; 9].into()).await.expect("written");
+        let meta = store.head(&path).await.expect("it is there");
+        let file = StoredFile { env: env.clone(), store: Arc::clone(&store) as _, meta };
+        let read = || {
+            let file = file.clone();
+            env.spawn_blocking("reader", move || file.get_bytes(3, 4)).join()
+        };
+        assert_eq!(read().await.expect("it is there"), vec![0; 4]);
+        store.put(&path, vec![1; 9].into()).await.expect("written");
+        assert!(read().await.is_err());
     }
 }
