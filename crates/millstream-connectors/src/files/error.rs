@@ -1,10 +1,12 @@
 //! What can go wrong with files.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use millstream_engine::api::source::{Classified, Kind};
 use thiserror::Error;
+
+use crate::paths::is_stored;
 
 /// What can go wrong when files are listed, read or written. Each says which file, and what to do.
 #[derive(Debug, Error)]
@@ -51,9 +53,9 @@ pub enum FileError {
     },
     /// A file does not hold what its format says.
     #[error(
-        "{} is not a readable {format} file: {problem}; replace it, or set \
-         'ignoreCorruptFiles' to 'true'",
-        path.display()
+        "{} is not a readable {format} file: {problem}; replace it{}",
+        path.display(),
+        or_pass_over(path)
     )]
     Corrupt {
         /// The file.
@@ -227,6 +229,14 @@ impl FileError {
     /// Whether the option `ignoreMissingFiles` is about it.
     pub(super) fn is_vanished(&self) -> bool {
         matches!(self, Self::Vanished { .. })
+    }
+}
+
+/// What may be done about a corrupt file besides replacing it.
+fn or_pass_over(path: &Path) -> &'static str {
+    match path.to_str().is_some_and(is_stored) {
+        true => "",
+        false => ", or set 'ignoreCorruptFiles' to 'true'",
     }
 }
 

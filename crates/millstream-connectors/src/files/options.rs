@@ -244,6 +244,13 @@ fn read_path(options: &Options, format: Format) -> Result<String, OptionError> {
             if credentials_in_url(path).is_some() {
                 return Err(OptionError::of("path", format!("'path': {CREDENTIALS}"), None));
             }
+            for key in ["ignoreCorruptFiles", "ignoreMissingFiles"] {
+                if options.parse_bool(key)?.unwrap_or(false) {
+                    let problem = "files in an object store are never passed over";
+                    let help = "leave it out, or copy the files to a local disk";
+                    return Err(OptionError::of(key, problem, Some(help.to_owned())));
+                }
+            }
             Ok(path.to_owned())
         }
         _ => path(options),

@@ -26,6 +26,11 @@ use super::{parquet, uri};
 /// About how many bytes a row has in a file; the number of rows is guessed from it.
 const BYTES_PER_ROW: u64 = 64;
 
+/// About how many rows files of so many bytes have.
+pub(super) fn rows_estimate(bytes: u64) -> u64 {
+    bytes / BYTES_PER_ROW
+}
+
 /// The rows of all files in a directory.
 pub struct FilesTable {
     reader: FileReader,
@@ -149,7 +154,7 @@ impl Snapshot for FoundFiles {
     }
 
     fn rows_estimate(&self) -> Option<u64> {
-        Some(self.bytes / BYTES_PER_ROW)
+        Some(rows_estimate(self.bytes))
     }
 }
 

@@ -30,6 +30,7 @@ use url::Url;
 use super::error::FileError;
 use super::options::ReadOptions;
 use super::parquet as format;
+use super::static_table::rows_estimate;
 
 /// How much is read at a time where the end is not known: page headers, mostly.
 const WINDOW_BYTES: u64 = 256 << 10;
@@ -266,6 +267,10 @@ impl Snapshot for FoundFiles {
         let found: Vec<Option<DataFile>> = looks.buffered(FOOTERS_AT_ONCE).try_collect().await?;
         let files: Option<Vec<DataFile>> = found.into_iter().collect();
         Ok(files.map(|files| DataFiles { files, ..DataFiles::default() }))
+    }
+
+    fn rows_estimate(&self) -> Option<u64> {
+        Some(rows_estimate(self.files.iter().map(|file| file.meta.size).sum()))
     }
 }
 

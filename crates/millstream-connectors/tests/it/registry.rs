@@ -63,6 +63,19 @@ fn options_that_are_not_supported_are_refused_by_name() {
 }
 
 #[test]
+fn files_in_an_object_store_are_never_passed_over() {
+    for key in ["ignoreCorruptFiles", "ignoreMissingFiles"] {
+        let check = |value: &str| {
+            let options = [("path", "s3://bucket/in"), (key, value)];
+            let table = table(columns(&[("id", DataType::Int64)]), &options);
+            connector("parquet", Path::new(HERE)).check_source(&table, ReadMode::Batch)
+        };
+        assert_eq!(check("true").unwrap_err().key.as_deref(), Some(key));
+        check("false").expect("nothing is asked for");
+    }
+}
+
+#[test]
 fn a_stream_of_records_needs_columns() {
     for name in ["json", "csv"] {
         let error = connector(name, Path::new(HERE))
