@@ -2,23 +2,22 @@
 //!
 //! Nodes fetch their tasks themselves, so that nothing else is asked of them.
 
-use std::sync::Arc;
-
 use ballista_core::serde::protobuf::executor_grpc_server::ExecutorGrpc;
 use ballista_core::serde::protobuf::{
     CancelTasksParams, CancelTasksResult, LaunchMultiTaskParams, LaunchMultiTaskResult,
     LaunchTaskParams, LaunchTaskResult, RemoveJobDataParams, RemoveJobDataResult,
     StopExecutorParams, StopExecutorResult,
 };
-use ballista_executor::executor::Executor;
 use tonic::{Request, Response, Status};
 
+use super::polling::Current;
+
 /// Ends tasks of a node.
-pub struct Control(Vec<Arc<Executor>>);
+pub(super) struct Control(Vec<Current>);
 
 impl Control {
     /// Tasks of all `executors` of a node.
-    pub fn new(executors: Vec<Arc<Executor>>) -> Self {
+    pub(super) fn new(executors: Vec<Current>) -> Self {
         Self(executors)
     }
 }
@@ -39,7 +38,7 @@ impl ExecutorGrpc for Control {
             tracing::info!(job = task.job_id, stage, task = number, "a task is ended");
             // The request does not say which executor of the node has the task.
             for executor in &self.0 {
-                let ended = executor.cancel_task(task.job_id.clone().into(), stage, number).await;
+                let ended = executor.executor().cancel_task(task.job_id.clone().into(), stage, number).await;
                 cancelled &= ended.is_ok();
             }
         }

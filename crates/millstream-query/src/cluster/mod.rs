@@ -31,6 +31,7 @@ mod metrics;
 pub mod node;
 pub mod output;
 mod placement;
+mod polling;
 pub mod push;
 pub mod remote;
 pub mod routing;

@@ -1,8 +1,10 @@
 //! A node: it takes tasks from the coordinator, runs them or hands them to runners, and keeps what
 //! they have written until the query is done.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
@@ -11,7 +13,6 @@ use ballista_core::flight_proxy_service::BallistaFlightProxyService;
 use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_core::serde::protobuf::ExecutorRegistration;
 use ballista_core::serde::protobuf::executor_grpc_server::ExecutorGrpcServer;
-use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_core::serde::scheduler::{
     ExecutorOperatingSystemSpecification, ExecutorSpecification,
 };
@@ -19,27 +20,24 @@ use ballista_core::serde::{BallistaCodec, BallistaLogicalExtensionCodec};
 use ballista_core::utils::{GrpcServerConfig, create_grpc_server};
 use ballista_core::{BALLISTA_PROTOCOL_VERSION, ConfigProducer, RuntimeProducer};
 use ballista_executor::execution_engine::ExecutionEngine;
-use ballista_executor::execution_loop::poll_loop;
 use ballista_executor::executor::Executor;
 use ballista_executor::flight_service::BallistaFlightService;
-use ballista_executor::health::ExecutorHealth;
 use ballista_executor::metrics::LoggingMetricsCollector;
 use datafusion::execution::SessionState;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use millstream_sql::functions::BatchClock;
 use millstream_store::env::{Env, Task};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Channel;
 
 use super::codec::PlanCodec;
-use super::connect::connect;
+use super::connect::reach;
 use super::control::Control;
 use super::ending::EndingEngine;
 use super::error::ClusterError;
 use super::http::url_host;
+use super::polling::{Current, Polling};
 use super::push;
 use super::remote::{Counts, RemoteEngine, Runners};
 use super::routing::REMOTE_SUFFIX;
@@ -50,8 +48,6 @@ use crate::error::QueryError;
 use crate::state::{Limits, session_state};
 use crate::stores::through_cache;
 
-/// How often it is looked at whether the coordinator answers.
-const HEALTH_LOOKED_AT: Duration = Duration::from_millis(500);
 /// How often what the cache has done is logged.
 const CACHE_REPORTED: Duration = Duration::from_secs(60);
 
@@ -78,14 +74,14 @@ pub struct NodeSettings {
 pub struct Node {
     /// What has become of tasks that went to runners.
     pub counts: Option<Arc<Counts>>,
-    executors: Vec<Arc<Executor>>,
+    executors: Vec<Current>,
     tasks: Vec<Task<()>>,
 }
 
 impl Node {
     /// How many tasks it has at this moment, those at its runners included.
     pub fn running(&self) -> usize {
-        self.executors.iter().map(|executor| executor.active_task_count()).sum()
+        self.executors.iter().map(|current| current.executor().active_task_count()).sum()
     }
 }
 
@@ -114,91 +110,130 @@ pub async fn start(
     settings: NodeSettings,
     listeners: Listeners,
 ) -> Result<Node, QueryError> {
-    let at = |listener: &TcpListener| {
-        let address = settings.host.clone();
-        listener.local_addr().map_err(|error| ClusterError::Listen { address, error })
-    };
     let security = &settings.security;
     let others = [&listeners.files, &listeners.proxy].into_iter().chain(&listeners.inbox);
     for listener in others {
-        security.check_listens(at(listener)?)?;
+        security.check_listens(bound(listener, &settings.host)?)?;
     }
-    let (host, port) = (url_host(&settings.host), at(&listeners.files)?.port());
+    let port = bound(&listeners.files, &settings.host)?.port();
     std::fs::create_dir_all(&settings.directory).map_err(|error| ClusterError::Directory {
         path: settings.directory.display().to_string(),
         error,
     })?;
-    let work_dir = settings.directory.display().to_string();
     let state = session_state(&settings.limits, &BatchClock::default())?;
-    let scheduler = connect(&settings.coordinator, security).await?;
-    let mut tasks = Vec::new();
-    let here: Arc<dyn ExecutionEngine> = Arc::new(EndingEngine::default());
-    let place = settings.cache.as_ref().map(|cache| cache.name().to_owned());
-    let place = place.unwrap_or_else(|| format!("{:016x}", env.random_u64()));
-    let id = format!("node-{place}-{:016x}", env.random_u64());
-    let cores = settings.limits.partitions;
-    let runtime = runtimes(env, &state, settings.cache.as_ref());
-    let local = Registered { id: id.clone(), host: host.clone(), port, cores };
-    let engine = Arc::clone(&here);
-    let local = local.executor(&state, &runtime, &work_dir, engine, security);
-    let mut executors = vec![Arc::clone(&local)];
-    let codec = Arc::new(PlanCodec::new(&state));
-    let health = ExecutorHealth::new();
-    tasks.push(watch(env, &settings.coordinator, health.clone()));
-    tasks.push(poll(env, scheduler.clone(), local, &codec, cores, health));
-    let mut counts = None;
-    if let Some((mut runners, at_once)) = settings.runners.clone() {
-        let reached = |port: u16| Some(format!("{host}:{port}"));
-        runners.reached.proxy = reached(at(&listeners.proxy)?.port());
-        tasks.push(serve_proxy(env, listeners.proxy, security)?);
-        if let Some(inbox) = &listeners.inbox {
-            let here = reached(at(inbox)?.port());
-            runners.reached.inbox = runners.reached.inbox.or(here);
-        }
-        let (plans, stores) = (Arc::clone(&codec), Arc::clone(state.runtime_env()));
-        let engine = RemoteEngine::new(env.clone(), runners, here, plans, stores, cores)?;
-        if let Some(inbox) = listeners.inbox {
-            let answers = Arc::clone(engine.inbox());
-            tasks.push(push::serve(env, inbox, answers, security, at_once)?);
-        }
+    let polling = Arc::new(Polling {
+        env: env.clone(),
+        coordinator: settings.coordinator.clone(),
+        channel: reach(&settings.coordinator, security).await?,
+        codec: codec(&state),
+        answers: Arc::new(AtomicBool::new(true)),
+    });
+    let Listeners { files, proxy, inbox } = listeners;
+    let local = Registered::new(env, &settings, port, state);
+    let cores = local.cores;
+    let (work_dir, remote) = (local.work_dir.clone(), local.clone());
+    let (current, task) = polling.start(cores, move || local.executor());
+    let (mut executors, mut tasks, mut counts) = (vec![current], vec![task], None);
+    if let Some(runners) = settings.runners.clone() {
+        let at_once = runners.1;
+        let engine = remote_engine(&remote, runners, (proxy, inbox), &mut tasks)?;
         counts = Some(Arc::clone(engine.counts()));
-        let id = format!("{id}{REMOTE_SUFFIX}");
-        let remote = Registered { id, host: host.clone(), port, cores };
-        let remote = remote.executor(&state, &runtime, &work_dir, Arc::new(engine), security);
-        executors.push(Arc::clone(&remote));
-        tasks.push(poll(env, scheduler, remote, &codec, at_once, ExecutorHealth::new()));
+        let remote = Registered { suffix: REMOTE_SUFFIX, engine: Arc::new(engine), ..remote };
+        let (current, task) = polling.start(at_once, move || remote.executor());
+        executors.push(current);
+        tasks.push(task);
     }
     if let Some(cache) = settings.cache.clone() {
         tasks.push(report(env, cache));
     }
     let control = Control::new(executors.clone());
-    tasks.push(serve_files(env, listeners.files, &work_dir, control, security)?);
+    tasks.push(serve_files(env, files, &work_dir, control, security)?);
     Ok(Node { counts, executors, tasks })
 }
 
-/// An executor as the coordinator knows it.
+fn bound(listener: &TcpListener, host: &str) -> Result<SocketAddr, ClusterError> {
+    let address = host.to_owned();
+    listener.local_addr().map_err(|error| ClusterError::Listen { address, error })
+}
+
+fn codec(state: &SessionState) -> BallistaCodec<LogicalPlanNode, PhysicalPlanNode> {
+    let logical = Arc::new(BallistaLogicalExtensionCodec::default());
+    BallistaCodec::new(logical, Arc::new(PlanCodec::new(state)))
+}
+
+/// What hands the tasks of the executor `remote` to runners, which call back at the listeners.
+fn remote_engine(
+    remote: &Registered,
+    (mut runners, at_once): (Runners, usize),
+    (proxy, inbox): (TcpListener, Option<TcpListener>),
+    tasks: &mut Vec<Task<()>>,
+) -> Result<RemoteEngine, ClusterError> {
+    let Registered { env, host, state, security, .. } = remote;
+    let reached = |listener: &TcpListener| {
+        let port = bound(listener, host)?.port();
+        Ok::<_, ClusterError>(format!("{host}:{port}"))
+    };
+    runners.reached.proxy = Some(reached(&proxy)?);
+    tasks.push(serve_proxy(env, proxy, security)?);
+    if let Some(inbox) = &inbox {
+        let here = reached(inbox)?;
+        runners.reached.inbox.get_or_insert(here);
+    }
+    let (plans, stores) = (Arc::new(PlanCodec::new(state)), Arc::clone(state.runtime_env()));
+    let (here, cores) = (Arc::clone(&remote.engine), remote.cores);
+    let engine = RemoteEngine::new(env.clone(), runners, here, plans, stores, cores)?;
+    if let Some(inbox) = inbox {
+        let answers = Arc::clone(engine.inbox());
+        tasks.push(push::serve(env, inbox, answers, security, at_once)?);
+    }
+    Ok(engine)
+}
+
+/// An executor as the coordinator knows it, under a new name each time.
+#[derive(Clone)]
 struct Registered {
-    id: String,
+    env: Env,
+    /// What its names begin with.
+    name: String,
+    /// What they end with.
+    suffix: &'static str,
     /// As it stands in URLs.
     host: String,
     port: u16,
     /// Threads that run tasks, or that wait for them.
     cores: usize,
+    state: SessionState,
+    runtimes: RuntimeProducer,
+    work_dir: String,
+    engine: Arc<dyn ExecutionEngine>,
+    security: Security,
 }
 
 impl Registered {
-    fn executor(
-        self,
-        state: &SessionState,
-        runtimes: &RuntimeProducer,
-        work_dir: &str,
-        engine: Arc<dyn ExecutionEngine>,
-        security: &Security,
-    ) -> Arc<Executor> {
+    /// An executor that runs its tasks itself, and can be reached at `port`.
+    fn new(env: &Env, settings: &NodeSettings, port: u16, state: SessionState) -> Self {
+        let place = settings.cache.as_ref().map(|cache| cache.name().to_owned());
+        let place = place.unwrap_or_else(|| format!("{:016x}", env.random_u64()));
+        Self {
+            env: env.clone(),
+            name: format!("node-{place}"),
+            suffix: "",
+            host: url_host(&settings.host),
+            port,
+            cores: settings.limits.partitions,
+            runtimes: runtimes(env, &state, settings.cache.as_ref()),
+            state,
+            work_dir: settings.directory.display().to_string(),
+            engine: Arc::new(EndingEngine::default()),
+            security: settings.security.clone(),
+        }
+    }
+
+    fn executor(&self) -> Arc<Executor> {
         let vcores = u32::try_from(self.cores).unwrap_or(u32::MAX);
         let registration = ExecutorRegistration {
-            id: self.id,
-            host: Some(self.host),
+            id: format!("{}-{:016x}{}", self.name, self.env.random_u64(), self.suffix),
+            host: Some(self.host.clone()),
             port: u32::from(self.port),
             // Called to end tasks.
             grpc_port: u32::from(self.port),
@@ -206,17 +241,17 @@ impl Registered {
             os_info: Some(ExecutorOperatingSystemSpecification::default().into()),
             ballista_protocol_version: BALLISTA_PROTOCOL_VERSION,
         };
-        let config = security.configured(cluster_config(state.config().clone()));
+        let config = self.security.configured(cluster_config(self.state.config().clone()));
         let config_producer: ConfigProducer = Arc::new(move || config.clone());
         Arc::new(Executor::new(
             registration,
-            work_dir,
-            Arc::clone(runtimes),
+            &self.work_dir,
+            Arc::clone(&self.runtimes),
             config_producer,
-            Arc::new(BallistaFunctionRegistry::from(state)),
+            Arc::new(BallistaFunctionRegistry::from(&self.state)),
             Arc::new(LoggingMetricsCollector::default()),
             self.cores,
-            engine,
+            Arc::clone(&self.engine),
         ))
     }
 }
@@ -236,47 +271,6 @@ fn report(env: &Env, cache: Arc<BlockCache>) -> Task<()> {
         loop {
             clock.sleep(CACHE_REPORTED).await;
             tracing::info!(counts = ?cache.counts, bytes = cache.bytes(), "the cache so far");
-        }
-    })
-}
-
-/// Reports once that the coordinator does not answer, and once that it does again: Ballista
-/// reports each request, of which there are twenty a second.
-fn watch(env: &Env, coordinator: &str, health: ExecutorHealth) -> Task<()> {
-    let (clock, coordinator) = (env.clone(), coordinator.to_owned());
-    env.spawn("node-health", async move {
-        let mut was_ready = false;
-        loop {
-            clock.sleep(HEALTH_LOOKED_AT).await;
-            match (was_ready, health.is_ready()) {
-                (true, false) => tracing::warn!(
-                    coordinator,
-                    "the coordinator does not answer; the node goes on asking it for tasks"
-                ),
-                (false, true) => tracing::info!(coordinator, "the coordinator answers"),
-                _ => {}
-            }
-            was_ready = health.is_ready();
-        }
-    })
-}
-
-fn poll(
-    env: &Env,
-    scheduler: SchedulerGrpcClient<Channel>,
-    executor: Arc<Executor>,
-    codec: &Arc<PlanCodec>,
-    at_once: usize,
-    health: ExecutorHealth,
-) -> Task<()> {
-    let logical = Arc::new(BallistaLogicalExtensionCodec::default());
-    let codec =
-        BallistaCodec::<LogicalPlanNode, PhysicalPlanNode>::new(logical, Arc::clone(codec) as _);
-    let room = Arc::new(Semaphore::new(at_once.max(1)));
-    env.spawn("node-tasks", async move {
-        let polled = poll_loop(scheduler, executor, codec, None, Some(room), health).await;
-        if let Err(error) = polled {
-            tracing::error!(%error, "the node takes no tasks any more");
         }
     })
 }

@@ -1,8 +1,8 @@
-//! What stands between a node and a runner, and does harm.
+//! What stands between the parts of a cluster, and does harm.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use millstream_store::env::{Env, Task};
@@ -161,5 +161,79 @@ async fn forward_flipped(
             }
             return to.write_all(&read).await;
         }
+    }
+}
+
+/// A listener in front of a coordinator, which loses an answer when it is asked to.
+pub struct Line {
+    /// `HOST:PORT` to connect to.
+    pub address: String,
+    loses: Arc<AtomicBool>,
+    task: Task<()>,
+}
+
+/// Answers without tasks are shorter, and those with one are longer.
+const TASK_BYTES_MIN: usize = 1_000;
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Line {
+    /// A line that loses nothing yet.
+    pub async fn start(env: &Env, coordinator: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let loses = Arc::new(AtomicBool::new(false));
+        let (asked, connections) = (Arc::clone(&loses), env.clone());
+        let task = env.spawn("line", async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                let (coordinator, loses) = (coordinator.clone(), Arc::clone(&asked));
+                let passing = async move {
+                    // A connection that ends early is what this is for.
+                    let _ = pass(stream, &coordinator, &loses).await;
+                };
+                drop(connections.spawn("line-connection", passing));
+            }
+        });
+        Self { address, loses, task }
+    }
+
+    /// Loses the next answer that has tasks, and the connection with it.
+    pub fn lose_tasks(&self) {
+        self.loses.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is about to be lost.
+    pub fn has_lost(&self) -> bool {
+        !self.loses.load(Ordering::Relaxed)
+    }
+}
+
+async fn pass(
+    mut stream: TcpStream,
+    coordinator: &str,
+    loses: &AtomicBool,
+) -> std::io::Result<()> {
+    let mut behind = TcpStream::connect(coordinator).await?;
+    let (mut from_node, mut to_node) = stream.split();
+    let (mut answers, mut requests) = behind.split();
+    let back = async {
+        let mut some = vec![0; 64 << 10];
+        loop {
+            let length = answers.read(&mut some).await?;
+            let has_tasks = length > TASK_BYTES_MIN;
+            if length == 0 || (has_tasks && loses.swap(false, Ordering::Relaxed)) {
+                return Ok(());
+            }
+            to_node.write_all(&some[..length]).await?;
+        }
+    };
+    tokio::select! {
+        done = tokio::io::copy(&mut from_node, &mut requests) => done.map(|_| ()),
+        done = back => done,
     }
 }

@@ -20,7 +20,7 @@ use millstream_store::env::{Env, Task};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use crate::faulty::{Fault, Front};
+use crate::faulty::{Fault, Front, Line};
 use crate::lake::{FILES, ROWS, answer, events, session};
 
 /// Queries with one stage that scans, and one or two that group.
@@ -36,6 +36,8 @@ pub const QUERIES: &[&str] = &[
 /// A cluster in this process.
 struct Cluster {
     coordinator: String,
+    /// Between the node and the coordinator.
+    line: Line,
     node: Node,
     directory: TempDir,
     fronts: Vec<Front>,
@@ -111,8 +113,9 @@ impl Cluster {
         }
         let inline_bytes_max = (way != Way::Inline).then_some(INLINE_BYTES_MAX);
         let runners = Runners { addresses, security: security(), inline_bytes_max, reached };
+        let line = Line::start(&env, coordinator.clone()).await;
         let settings = NodeSettings {
-            coordinator: coordinator.clone(),
+            coordinator: line.address.clone(),
             limits: Limits { partitions: 2, memory_bytes: None, spill_directory: None },
             directory: directory.path().join("node"),
             host: "127.0.0.1".to_owned(),
@@ -126,7 +129,7 @@ impl Cluster {
             Way::Push | Way::Spill => format!("file://{}", spilled.display()),
             Way::Inline | Way::None => String::new(),
         };
-        Self { coordinator, node, directory, fronts, tasks, spill }
+        Self { coordinator, line, node, directory, fronts, tasks, spill }
     }
 
     /// Files that are left: of tasks at runners, of answers that are not whole, and spilled ones.
@@ -455,6 +458,22 @@ async fn without_runners_the_nodes_do_what_was_meant_for_them() {
     let cluster = Cluster::with_runners(0, Way::Inline, |_| Fault::None).await;
     let given = cluster.answer(lake.path(), "scan, group by", 60, QUERIES[0]).await;
     assert_eq!(given, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn tasks_that_are_lost_on_their_way_to_a_node_are_given_out_again() {
+    let lake = events();
+    let expected = answer(&session(lake.path()), QUERIES[1]).await.expect("it runs here");
+    for runners in [0, 2] {
+        let cluster = Cluster::with_runners(runners, Way::Inline, |_| Fault::None).await;
+        for _ in 0..2 {
+            cluster.line.lose_tasks();
+            let given = cluster.answer(lake.path(), "scan, group by", 60, QUERIES[1]);
+            let given = tokio::time::timeout(Duration::from_secs(60), given).await;
+            assert_eq!(given.expect("the query does not wait for ever"), expected);
+            assert!(cluster.line.has_lost(), "nothing was lost");
+        }
+    }
 }
 
 /// Functions whose names DataFusion has too, as names or as further names of others: a session that
