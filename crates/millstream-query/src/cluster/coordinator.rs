@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
-use ballista_core::utils::{GrpcServerConfig, create_grpc_server};
 use ballista_scheduler::cluster::{BallistaCluster, ClusterState};
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
 use ballista_scheduler::scheduler_process::create_scheduler;
@@ -102,8 +101,7 @@ impl Coordinator {
             .max_decoding_message_size(limit)
             .max_encoding_message_size(limit);
         let service = InterceptedService::new(service, self.security.guard());
-        let server = create_grpc_server(&GrpcServerConfig::default());
-        let mut server = self.security.server(server)?;
+        let mut server = self.security.server()?;
         let routes = match front {
             Some(front) => front.add_service(service),
             None => Routes::new(service),

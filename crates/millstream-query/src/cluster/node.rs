@@ -17,7 +17,6 @@ use ballista_core::serde::scheduler::{
     ExecutorOperatingSystemSpecification, ExecutorSpecification,
 };
 use ballista_core::serde::{BallistaCodec, BallistaLogicalExtensionCodec};
-use ballista_core::utils::{GrpcServerConfig, create_grpc_server};
 use ballista_core::{BALLISTA_PROTOCOL_VERSION, ConfigProducer, RuntimeProducer};
 use ballista_executor::execution_engine::ExecutionEngine;
 use ballista_executor::executor::Executor;
@@ -288,7 +287,7 @@ fn serve_files(
         .max_encoding_message_size(limit);
     let service = InterceptedService::new(service, security.guard());
     let control = InterceptedService::new(ExecutorGrpcServer::new(control), security.guard());
-    let mut server = security.server(create_grpc_server(&GrpcServerConfig::default()))?;
+    let mut server = security.server()?;
     let server = server.add_service(service).add_service(control);
     Ok(env.spawn("node-files", async move {
         if let Err(error) = server.serve_with_incoming(TcpListenerStream::new(listener)).await {
@@ -310,7 +309,7 @@ fn serve_proxy(
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
     let service = InterceptedService::new(service, security.guard());
-    let mut server = security.server(create_grpc_server(&GrpcServerConfig::default()))?;
+    let mut server = security.server()?;
     let server = server.add_service(service);
     Ok(env.spawn("node-proxy", async move {
         if let Err(error) = server.serve_with_incoming(TcpListenerStream::new(listener)).await {

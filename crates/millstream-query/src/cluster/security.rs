@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ballista_core::extension::SessionConfigExt as _;
+use ballista_core::utils::{GrpcServerConfig, create_grpc_server};
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -29,6 +30,14 @@ use super::tls::{Tls, TlsFiles};
 
 /// What the user agent of a connection begins with that carries a token.
 const USER_AGENT: &str = "millstream-token:";
+
+/// Within so many seconds an answer has to begin; a statement of many files is planned before.
+const ANSWER_BEGINS_S: u64 = 600;
+/// After so many seconds in which nothing has come over a connection, the other side is asked
+/// whether it is still there.
+const PING_S: u64 = 30;
+/// Within so many seconds it has to say so.
+const PING_ANSWERED_S: u64 = 20;
 
 /// Some clients leave the padding out.
 const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
@@ -175,11 +184,17 @@ impl Security {
         config.get_extension::<Self>().map(|security| (*security).clone()).unwrap_or_default()
     }
 
-    /// `server`, which takes connections as this part does.
+    /// A server that takes connections as this part does.
     ///
     /// # Errors
     /// A certificate that does not fit its key.
-    pub(super) fn server(&self, server: Server) -> Result<Server, ClusterError> {
+    pub(super) fn server(&self) -> Result<Server, ClusterError> {
+        let server = create_grpc_server(&GrpcServerConfig {
+            timeout_seconds: ANSWER_BEGINS_S,
+            http2_keepalive_interval_seconds: PING_S,
+            http2_keepalive_timeout_seconds: PING_ANSWERED_S,
+            ..GrpcServerConfig::default()
+        });
         let Some(identity) = self.tls.as_ref().and_then(|tls| tls.identity()) else {
             return Ok(server);
         };
