@@ -26,7 +26,8 @@ use tonic::Request;
 /// How long the files of a query stay whose client has not been seen to go, in seconds.
 pub const FILES_KEPT_S: u64 = 6 * 3_600;
 /// How long to wait until it is looked at again whether a query has ended. Within this time nodes
-/// end the tasks of a cancelled query, so that these write nothing after its files were removed.
+/// end the tasks of a query that was cancelled or has failed, so that these write nothing after
+/// its files were removed.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// The scheduler, with plans in DataFusion's own encoding.
@@ -82,8 +83,11 @@ async fn end(env: &Env, scheduler: &Scheduler, jobs: &dyn JobState, job: &JobId)
                 scheduler.cancel_job(job.clone()).await?;
             }
             Some(job_status::Status::Successful(_)) => break,
-            // Tasks may have written files until they ended.
-            Some(job_status::Status::Failed(_)) | None => break,
+            // The tasks beside the one that failed write files until they have ended.
+            Some(job_status::Status::Failed(_)) | None => {
+                env.sleep(LOOK_AGAIN).await;
+                break;
+            }
         }
         env.sleep(LOOK_AGAIN).await;
     }
