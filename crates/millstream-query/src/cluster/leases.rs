@@ -25,6 +25,9 @@ use tonic::Request;
 
 /// How long the files of a query stay whose client has not been seen to go, in seconds.
 pub const FILES_KEPT_S: u64 = 6 * 3_600;
+/// How long the coordinator knows what has become of a query that has ended, in seconds. A client
+/// asks for that at once: for the reason of a failure, or for the figures of operators.
+pub const JOBS_KEPT_S: u64 = 300;
 /// How long to wait until it is looked at again whether a query has ended. Within this time nodes
 /// end the tasks of a query that was cancelled or has failed, so that these write nothing after
 /// its files were removed.
@@ -41,15 +44,16 @@ pub struct Lease {
 
 /// The state of all jobs; what clients ask for is passed on.
 pub struct LeasedJobs {
+    env: Env,
     jobs: Arc<dyn JobState>,
     leases: UnboundedSender<Lease>,
 }
 
 impl LeasedJobs {
     /// `jobs`, and the leases of those that clients ask for, to be [watched](watch).
-    pub fn new(jobs: Arc<dyn JobState>) -> (Self, UnboundedReceiver<Lease>) {
+    pub fn new(env: Env, jobs: Arc<dyn JobState>) -> (Self, UnboundedReceiver<Lease>) {
         let (leases, asked) = unbounded_channel();
-        (Self { jobs, leases }, asked)
+        (Self { env, jobs, leases }, asked)
     }
 }
 
@@ -143,7 +147,16 @@ impl JobState for LeasedJobs {
     }
 
     async fn fail_unscheduled_job(&self, job_id: &JobId, reason: String) -> Result<()> {
-        self.jobs.fail_unscheduled_job(job_id, reason).await
+        self.jobs.fail_unscheduled_job(job_id, reason).await?;
+        // The scheduler forgets only jobs that have run.
+        let (clock, jobs, job) = (self.env.clone(), Arc::clone(&self.jobs), job_id.clone());
+        self.env.spawn("query-unplanned", async move {
+            clock.sleep(Duration::from_secs(JOBS_KEPT_S)).await;
+            if let Err(error) = jobs.remove_job(&job).await {
+                tracing::warn!(%job, %error, "a query cannot be forgotten");
+            }
+        });
+        Ok(())
     }
 
     async fn remove_job(&self, job_id: &JobId) -> Result<()> {
@@ -172,5 +185,53 @@ impl JobState for LeasedJobs {
 
     fn produce_config(&self) -> SessionConfig {
         self.jobs.produce_config()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ballista_scheduler::cluster::BallistaCluster;
+    use ballista_scheduler::config::SchedulerConfig;
+    use futures::future::BoxFuture;
+    use millstream_store::env::{Clock, SeededRng};
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// Whatever sleeps wakes up when it is notified.
+    #[derive(Clone, Default)]
+    struct Alarm(Arc<Notify>);
+
+    impl Clock for Alarm {
+        fn now_us(&self) -> i64 {
+            0
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+            let alarm = Arc::clone(&self.0);
+            Box::pin(async move { alarm.notified().await })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_query_that_could_not_be_planned_is_forgotten() {
+        let alarm = Alarm::default();
+        let env = Env::new(Arc::new(alarm.clone()), Arc::new(SeededRng::new(1)));
+        let cluster = BallistaCluster::new_from_config(&SchedulerConfig::default()).await;
+        let (jobs, _) = LeasedJobs::new(env, cluster.expect("a cluster").job_state());
+        let job = JobId::from("a job".to_owned());
+        jobs.accept_job(&job, "", 0).expect("it is accepted");
+        jobs.fail_unscheduled_job(&job, "no plan".to_owned()).await.expect("it fails");
+        tokio::task::yield_now().await;
+        assert!(jobs.get_job_status(&job).await.expect("a state").is_some());
+        alarm.0.notify_one();
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        assert!(jobs.get_job_status(&job).await.expect("a state").is_none());
     }
 }
