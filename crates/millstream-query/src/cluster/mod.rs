@@ -40,6 +40,7 @@ pub mod security;
 pub mod settings;
 pub mod spill;
 pub mod stage;
+mod sweep;
 pub mod task;
 pub mod tls;
 pub mod transport;

@@ -42,6 +42,7 @@ use super::remote::{Counts, RemoteEngine, Runners};
 use super::routing::REMOTE_SUFFIX;
 use super::security::Security;
 use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
+use super::sweep;
 use crate::cache::blocks::BlockCache;
 use crate::error::QueryError;
 use crate::state::{Limits, session_state};
@@ -145,6 +146,7 @@ pub async fn start(
     if let Some(cache) = settings.cache.clone() {
         tasks.push(report(env, cache));
     }
+    tasks.push(sweep::start(env, settings.directory.clone()));
     let control = Control::new(executors.clone());
     tasks.push(serve_files(env, files, &work_dir, control, security)?);
     Ok(Node { counts, executors, tasks })
