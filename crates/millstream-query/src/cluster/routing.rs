@@ -52,6 +52,18 @@ pub struct StageRouter {
     /// By its [place](place_of), when each node asked last.
     nodes_asked: Mutex<BTreeMap<String, Asked>>,
     placed: Mutex<HashMap<(JobId, usize), Arc<Placed>>>,
+    /// By attempt of a stage.
+    facts: Mutex<HashMap<(JobId, usize, usize), Facts>>,
+}
+
+/// What a stage's plan says, which is the same throughout an attempt.
+#[derive(Clone, Copy)]
+struct Facts {
+    kind: StageKind,
+    /// Whether one task has to read all partitions.
+    collapses: bool,
+    /// How much it reads.
+    bytes: usize,
 }
 
 /// When a node has asked for tasks.
@@ -84,6 +96,7 @@ impl StageRouter {
             runners_asked: Mutex::default(),
             nodes_asked: Mutex::default(),
             placed: Mutex::default(),
+            facts: Mutex::default(),
         }
     }
 
@@ -109,18 +122,29 @@ impl StageRouter {
         asked.keys().cloned().collect()
     }
 
+    /// What the plan of a stage of `job` says. Nodes ask many times a second, and a plan may read
+    /// many files.
+    fn facts(&self, job: &JobId, stage: &RunningStage) -> Facts {
+        let key = (job.clone(), stage.stage_id, stage.stage_attempt_num);
+        let plan = &stage.plan;
+        *self.facts.lock().entry(key).or_insert_with(|| Facts {
+            kind: StageKind::of(plan),
+            collapses: collapses(plan),
+            bytes: stage_bytes(plan),
+        })
+    }
+
     /// Where a stage runs while there are runners.
-    fn whereabouts(&self, stage: &RunningStage) -> Whereabouts {
+    fn whereabouts(&self, stage: &RunningStage, facts: Facts) -> Whereabouts {
         let options = remote_options(&stage.session_config);
-        let kind = StageKind::of(&stage.plan);
-        if collapses(&stage.plan) {
+        if facts.collapses {
             return Whereabouts::Nodes;
         }
         if options.is_auto() {
             let are_busy = self.nodes_asked.lock().values().all(|asked| asked.is_busy);
-            return whereabouts(&options, kind, stage_bytes(&stage.plan), are_busy);
+            return whereabouts(&options, facts.kind, facts.bytes, are_busy);
         }
-        match RemoteStages::parse(&options.stages).unwrap_or_default().include(kind) {
+        match RemoteStages::parse(&options.stages).unwrap_or_default().include(facts.kind) {
             true => Whereabouts::Runners,
             false => Whereabouts::Nodes,
         }
@@ -128,7 +152,7 @@ impl StageRouter {
 
     /// Where the partitions of a stage belong; `None` where that does not matter.
     fn placed(&self, job: &JobId, stage: &RunningStage, nodes: &[String]) -> Option<Arc<Placed>> {
-        if nodes.len() < 2 || collapses(&stage.plan) {
+        if nodes.len() < 2 {
             return None;
         }
         let key = (job.clone(), stage.stage_id);
@@ -160,6 +184,7 @@ impl DistributionPolicy for StageRouter {
         let has_runners = self.has_runners(&budgets);
         let nodes = self.nodes(&budgets);
         self.placed.lock().retain(|(job, _), _| running_jobs.contains_key(job));
+        self.facts.lock().retain(|(job, _, _), _| running_jobs.contains_key(job));
         for (job, info) in running_jobs.iter() {
             if !matches!(info.status, Some(job_status::Status::Running(_))) {
                 continue;
@@ -170,16 +195,27 @@ impl DistributionPolicy for StageRouter {
             let mut done = Vec::new();
             while let Some(stage) = graph.fetch_running_stage(&done) {
                 done.push(stage.stage_id);
-                let at = if has_runners { self.whereabouts(stage) } else { Whereabouts::Nodes };
+                let facts = self.facts(job, stage);
+                let at = match has_runners {
+                    true => self.whereabouts(stage, facts),
+                    false => Whereabouts::Nodes,
+                };
                 let most = remote_options(&stage.session_config).max;
-                let is_shared = at != Whereabouts::Nodes;
-                let placed = if is_shared { None } else { self.placed(job, stage, &nodes) };
+                let is_for_all = at != Whereabouts::Nodes || facts.collapses;
+                let placed = if is_for_all { None } else { self.placed(job, stage, &nodes) };
                 let placed = placed.filter(|placed| self.env.monotonic() < placed.until);
+                let choice = match &placed {
+                    Some(placed) => Choice::Own(placed),
+                    // What becomes one partition has to be read by one task, by which it is cut
+                    // nowhere.
+                    None if facts.collapses => Choice::All,
+                    None => Choice::Any,
+                };
                 for budget in &mut budgets {
                     let is_runner = is_runner(budget);
                     let refused = if is_runner { Whereabouts::Nodes } else { Whereabouts::Runners };
                     while at != refused && !(is_runner && at_runners >= most) {
-                        let task = bind(stage, &session, job, budget, placed.as_deref());
+                        let task = bind(stage, &session, job, budget, choice);
                         let Some(task) = task else { break };
                         at_runners += usize::from(is_runner);
                         bound.push(task);
@@ -209,13 +245,23 @@ fn at_runners(stage: &ExecutionStage) -> usize {
     stage.task_infos.iter().filter(is_there).count()
 }
 
-/// Takes the partitions of the next task of `stage`: those of the node only, where `placed` says
-/// whose they are.
-fn next(stage: &mut RunningStage, executor: &str, placed: Option<&Placed>) -> Vec<usize> {
-    let Some(placed) = placed else {
-        // What becomes one partition has to be read by one task, by which it is cut nowhere.
-        let is_whole = collapses(&stage.plan);
-        return stage.pending.next_slice(if is_whole { usize::MAX } else { 1 });
+/// The partitions that a task is given.
+#[derive(Clone, Copy)]
+enum Choice<'a> {
+    /// Whichever is next.
+    Any,
+    /// All that are left.
+    All,
+    /// One that belongs to the node.
+    Own(&'a Placed),
+}
+
+/// Takes the partitions of the next task of `stage`.
+fn next(stage: &mut RunningStage, executor: &str, choice: Choice<'_>) -> Vec<usize> {
+    let placed = match choice {
+        Choice::Any => return stage.pending.next_slice(1),
+        Choice::All => return stage.pending.next_slice(usize::MAX),
+        Choice::Own(placed) => placed,
     };
     let mut pending = stage.pending.next_slice(usize::MAX);
     let is_own = |partition: &usize| {
@@ -232,12 +278,12 @@ fn bind(
     session: &str,
     job: &JobId,
     budget: &mut AvailableVcores,
-    placed: Option<&Placed>,
+    choice: Choice<'_>,
 ) -> Option<BoundTask> {
     if budget.vcores == 0 {
         return None;
     }
-    let partitions = next(stage, &budget.executor_id, placed);
+    let partitions = next(stage, &budget.executor_id, choice);
     if partitions.is_empty() {
         return None;
     }
