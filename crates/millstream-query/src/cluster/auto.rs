@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 use ballista_core::execution_plans::ShuffleReaderExec;
+use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileScanConfig;
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::settings::RemoteOptions;
-use super::stage::StageKind;
+use super::stage::{StageKind, leaves, scans};
 
 /// By how much less is much where all nodes are busy.
 const BUSY_SHARE: usize = 8;
@@ -55,13 +55,13 @@ pub fn whereabouts(
 
 /// Whether a query of the plan `plan` runs in the client.
 pub fn runs_here(options: &RemoteOptions, plan: &Arc<dyn ExecutionPlan>) -> bool {
-    scans(plan).iter().sum::<usize>() < options.here_bytes
+    sum(scanned(plan)) < options.here_bytes
 }
 
 /// What [`whereabouts`] and [`runs_here`] decide for a query, and why, in lines.
 pub fn explained(options: &RemoteOptions, plan: &Arc<dyn ExecutionPlan>) -> String {
-    let scans = scans(plan);
-    let (all, few) = (scans.iter().sum::<usize>(), options.here_bytes);
+    let scans = scanned(plan);
+    let (all, few) = (sum(scans.iter().copied()), options.here_bytes);
     let mut text = "millstream.remote.stages = auto:\n".to_owned();
     let mut line = |words: String| {
         let _ = writeln!(text, "  {words}");
@@ -106,42 +106,33 @@ pub fn explained(options: &RemoteOptions, plan: &Arc<dyn ExecutionPlan>) -> Stri
 
 /// How much a stage reads: of tables about, of what other stages have written exactly.
 pub fn stage_bytes(plan: &Arc<dyn ExecutionPlan>) -> usize {
-    let mut bytes: usize = scans(plan).iter().sum();
-    visit(plan, &mut |node| {
-        if let Some(reader) = node.downcast_ref::<ShuffleReaderExec>() {
+    let mut bytes = sum(scanned(plan));
+    leaves(plan, &mut |leaf| {
+        if let Some(reader) = leaf.downcast_ref::<ShuffleReaderExec>() {
             let written = reader.partition.iter().flatten();
             let written = written.filter_map(|part| part.partition_stats.num_bytes());
-            bytes += usize::try_from(written.sum::<u64>()).unwrap_or(usize::MAX);
+            let written = written.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+            bytes = bytes.saturating_add(sum(written));
         }
     });
     bytes
 }
 
-/// About how many bytes each scan of a plan reads.
-fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<usize> {
-    let mut found = Vec::new();
-    visit(plan, &mut |node| {
-        let source = node.downcast_ref::<DataSourceExec>();
-        if let Some(scan) = source.and_then(|source| source.data_source().downcast_ref()) {
-            found.push(scan_bytes(scan));
-        }
-    });
-    found
+/// Sizes come from logs that anybody may have written.
+fn sum(sizes: impl IntoIterator<Item = usize>) -> usize {
+    sizes.into_iter().fold(0, usize::saturating_add)
 }
 
-fn visit(plan: &Arc<dyn ExecutionPlan>, see: &mut impl FnMut(&dyn ExecutionPlan)) {
-    see(plan.as_ref());
-    plan.children().into_iter().for_each(|child| visit(child, see));
+/// About how many bytes each scan of a plan reads.
+fn scanned(plan: &Arc<dyn ExecutionPlan>) -> Vec<usize> {
+    let mut found = Vec::new();
+    scans(plan, &mut |scan| found.push(scan_bytes(scan)));
+    found
 }
 
 fn scan_bytes(scan: &FileScanConfig) -> usize {
     let files = scan.file_groups.iter().flat_map(|group| group.files());
-    let bytes: u64 = files
-        .map(|file| match &file.range {
-            Some(range) => u64::try_from(range.end - range.start).unwrap_or_default(),
-            None => file.object_meta.size,
-        })
-        .sum();
+    let bytes = files.map(PartitionedFile::effective_size).fold(0, u64::saturating_add);
     let source = scan.file_source();
     let schema = source.table_schema().file_schema();
     let mut columns: BTreeSet<usize> = match source.projection() {

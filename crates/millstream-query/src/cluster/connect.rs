@@ -56,10 +56,7 @@ pub(super) async fn connect(
 ///
 /// # Errors
 /// [`ClusterError::NoCoordinator`], [`ClusterError::Refused`].
-pub(super) async fn reach(
-    coordinator: &str,
-    security: &Security,
-) -> Result<Channel, ClusterError> {
+pub(super) async fn reach(coordinator: &str, security: &Security) -> Result<Channel, ClusterError> {
     let failed =
         |problem: String| ClusterError::NoCoordinator { address: coordinator.to_owned(), problem };
     let endpoint = security.endpoint(coordinator).map_err(|error| failed(said(&error)))?;

@@ -38,7 +38,10 @@ impl ExecutorGrpc for Control {
             tracing::info!(job = task.job_id, stage, task = number, "a task is ended");
             // The request does not say which executor of the node has the task.
             for executor in &self.0 {
-                let ended = executor.executor().cancel_task(task.job_id.clone().into(), stage, number).await;
+                let ended = executor
+                    .executor()
+                    .cancel_task(task.job_id.clone().into(), stage, number)
+                    .await;
                 cancelled &= ended.is_ok();
             }
         }

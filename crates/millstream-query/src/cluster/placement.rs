@@ -8,10 +8,10 @@
 
 use std::sync::Arc;
 
-use datafusion::datasource::physical_plan::FileScanConfig;
-use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::listing::PartitionedFile;
 use datafusion::physical_plan::ExecutionPlan;
 
+use super::stage::scans;
 use crate::cache::hash::stable_hash;
 
 /// A file, or a part of it, and its bytes.
@@ -28,30 +28,18 @@ pub fn pieces(plan: &Arc<dyn ExecutionPlan>, partitions: usize) -> Option<Vec<Ve
         }
         let store = scan.object_store_url.as_str();
         let groups = scan.file_groups.iter().map(|group| {
-            let piece = |file: &datafusion::datasource::listing::PartitionedFile| {
-                let bytes = match &file.range {
-                    Some(range) => u64::try_from(range.end - range.start).unwrap_or_default(),
-                    None => file.object_meta.size,
-                };
-                (format!("{store}{}", file.object_meta.location), bytes)
+            let piece = |file: &PartitionedFile| {
+                (format!("{store}{}", file.object_meta.location), file.effective_size())
             };
             group.files().iter().map(piece).collect::<Vec<_>>()
         });
         let groups: Vec<_> = groups.collect();
-        let bytes = groups.iter().flatten().map(|(_, bytes)| bytes).sum();
+        let bytes = groups.iter().flatten().fold(0, |sum, (_, bytes)| bytes.saturating_add(sum));
         if largest.as_ref().is_none_or(|(most, _)| *most < bytes) {
             largest = Some((bytes, groups));
         }
     });
     largest.map(|(_, groups)| groups)
-}
-
-fn scans(plan: &Arc<dyn ExecutionPlan>, see: &mut impl FnMut(&FileScanConfig)) {
-    let source = plan.downcast_ref::<DataSourceExec>();
-    if let Some(scan) = source.and_then(|source| source.data_source().downcast_ref()) {
-        see(scan);
-    }
-    plan.children().into_iter().for_each(|child| scans(child, see));
 }
 
 /// By part the node that is to read it, as an index into `nodes`, which is not empty.
@@ -70,10 +58,11 @@ pub fn place(parts: &[Vec<Piece>], nodes: &[String]) -> Vec<usize> {
 /// The nodes, the one first that most bytes of `part` belong to.
 fn ranked(part: &[Piece], nodes: &[String]) -> Vec<usize> {
     let weight = |file: &str, node: &String| stable_hash([node.as_bytes(), file.as_bytes()]);
-    let mut bytes = vec![0; nodes.len()];
+    let mut bytes = vec![0_u64; nodes.len()];
     for (file, its_bytes) in part {
         let owner = (0..nodes.len()).max_by_key(|node| weight(file, &nodes[*node]));
-        bytes[owner.unwrap_or_default()] += its_bytes;
+        let sum = &mut bytes[owner.unwrap_or_default()];
+        *sum = its_bytes.saturating_add(*sum);
     }
     let first = part.first().map_or("", |(file, _)| file);
     let mut ranked: Vec<usize> = (0..nodes.len()).collect();

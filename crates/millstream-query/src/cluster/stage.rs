@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ballista_core::execution_plans::ShuffleReaderExec;
+use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 
@@ -42,12 +43,23 @@ fn inputs(plan: &Arc<dyn ExecutionPlan>) -> usize {
     partitions
 }
 
-fn leaves(plan: &Arc<dyn ExecutionPlan>, see: &mut impl FnMut(&dyn ExecutionPlan)) {
+/// Shows `see` the nodes of a plan that have no input.
+pub fn leaves(plan: &Arc<dyn ExecutionPlan>, see: &mut impl FnMut(&dyn ExecutionPlan)) {
     let children = plan.children();
     if children.is_empty() {
         see(plan.as_ref());
     }
     children.into_iter().for_each(|child| leaves(child, see));
+}
+
+/// Shows `see` the scans of files in a plan.
+pub fn scans(plan: &Arc<dyn ExecutionPlan>, see: &mut impl FnMut(&FileScanConfig)) {
+    leaves(plan, &mut |leaf| {
+        let source = leaf.downcast_ref::<DataSourceExec>();
+        if let Some(scan) = source.and_then(|source| source.data_source().downcast_ref()) {
+            see(scan);
+        }
+    });
 }
 
 /// Whether one task has to read all partitions: somewhere in the stage they become one.

@@ -213,11 +213,7 @@ impl Line {
     }
 }
 
-async fn pass(
-    mut stream: TcpStream,
-    coordinator: &str,
-    loses: &AtomicBool,
-) -> std::io::Result<()> {
+async fn pass(mut stream: TcpStream, coordinator: &str, loses: &AtomicBool) -> std::io::Result<()> {
     let mut behind = TcpStream::connect(coordinator).await?;
     let (mut from_node, mut to_node) = stream.split();
     let (mut answers, mut requests) = behind.split();
