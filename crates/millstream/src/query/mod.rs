@@ -259,7 +259,7 @@ impl<'a> Desk<'a> {
                     return self.print(&planned.shown());
                 }
                 self.count_rows(&planned).await?;
-                self.print(&planned.profile().await?)
+                self.print(&interruptible(planned.profile()).await??)
             }
             Step::ShowTables => {
                 let mut names = self.session.catalog().declared().join("\n");
@@ -267,7 +267,7 @@ impl<'a> Desk<'a> {
                 self.print(&names)
             }
             Step::Describe { query, span } => {
-                let described = self.describe(query).await;
+                let described = interruptible(self.describe(query)).await?;
                 described
                     .map_err(|error| match error {
                         QueryError::Sql(found) => {
