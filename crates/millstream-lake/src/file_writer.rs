@@ -12,6 +12,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
+use bytes::Bytes;
 use delta_kernel::KernelError;
 use delta_kernel::engine::arrow_conversion::TryFromKernel;
 use delta_kernel::schema::StructType;
@@ -242,6 +243,8 @@ pub struct FileWriter {
     store: TableStore,
     open: BTreeMap<FileKey, OpenFile>,
     done: Vec<DataFile>,
+    /// Names of files some of which the store has refused; others may be there.
+    refused: Vec<String>,
     part_file_names: Option<PartFileNames>,
 }
 
@@ -255,7 +258,7 @@ impl FileWriter {
     /// A writer by `plan`.
     pub fn new(plan: WritePlan, store: &TableStore) -> Self {
         let (store, open, done) = (store.clone(), BTreeMap::new(), Vec::new());
-        Self { plan, store, open, done, part_file_names: None }
+        Self { plan, store, open, done, refused: Vec::new(), part_file_names: None }
     }
 
     /// Draws names until one suits. The checkpoint's cost depends on how many of its parts new
@@ -302,29 +305,49 @@ impl FileWriter {
         }
         let bytes = file.writer.bytes_written() + file.writer.in_progress_size();
         if bytes as u64 >= plan.inner.settings.target_bytes {
-            self.close_file(&key)?;
+            let closed = self.closed(&key)?;
+            self.put(closed.into_iter().collect())?;
         }
         Ok(())
     }
 
     /// Closes all files and gives those written since the last call. They are in the store.
     pub fn finish(&mut self) -> Result<Vec<DataFile>, TableError> {
+        let mut closed = Vec::with_capacity(self.open.len());
         while let Some(key) = self.open.keys().next().cloned() {
-            self.close_file(&key)?;
+            closed.extend(self.closed(&key)?);
         }
+        self.put(closed)?;
         Ok(std::mem::take(&mut self.done))
     }
 
     /// Forgets what was not finished.
     pub fn abandon(&mut self) {
         self.open.clear();
-        let names: Vec<_> = self.done.drain(..).map(|file| file.name).collect();
+        let mut names = std::mem::take(&mut self.refused);
+        names.extend(self.done.drain(..).map(|file| file.name));
         // A file that stays is no part of the table; vacuum finds it.
         let _ = self.store.delete_many(&names);
     }
 
-    fn close_file(&mut self, key: &FileKey) -> Result<(), TableError> {
-        let Some(mut file) = self.open.remove(key) else { return Ok(()) };
+    /// Puts files into the store: a table of many partitions or buckets has as many in a commit.
+    fn put(&mut self, closed: Vec<(DataFile, Bytes)>) -> Result<(), TableError> {
+        let (files, contents): (Vec<DataFile>, Vec<Bytes>) = closed.into_iter().unzip();
+        let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
+        let _turn = self.store.in_foreground();
+        match self.store.put_many(names.iter().cloned().zip(contents).collect()) {
+            Ok(()) => self.done.extend(files),
+            Err(error) => {
+                self.refused.extend(names);
+                return Err(TableError::store("cannot write to", &self.store.shown(), &error));
+            }
+        }
+        Ok(())
+    }
+
+    /// A file and what it has, if there is one for `key`.
+    fn closed(&mut self, key: &FileKey) -> Result<Option<(DataFile, Bytes)>, TableError> {
+        let Some(mut file) = self.open.remove(key) else { return Ok(None) };
         let encoding = |error: &dyn std::fmt::Display| TableError::Encoding {
             table: self.store.shown(),
             cause: error.to_string(),
@@ -334,11 +357,7 @@ impl FileWriter {
         let plan = &self.plan.inner;
         let (name, path) = self.draw_name(key);
         let size = bytes.len() as u64;
-        let _turn = self.store.in_foreground();
-        self.store
-            .put(&name, bytes.into())
-            .map_err(|error| TableError::store("cannot write to", &self.store.shown(), &error))?;
-        self.done.push(DataFile {
+        let data_file = DataFile {
             path,
             partition_values: key.partition.values(&plan.partitions),
             size,
@@ -351,8 +370,8 @@ impl FileWriter {
                 &file.with_nan,
             ),
             name,
-        });
-        Ok(())
+        };
+        Ok(Some((data_file, bytes.into())))
     }
 
     fn draw_name(&self, key: &FileKey) -> (String, String) {

@@ -200,14 +200,32 @@ impl TableStore {
         self.put_with(name, bytes, PutMode::Overwrite)
     }
 
+    /// Writes files, several at one time, in place of those that were there.
+    pub fn put_many(&self, files: Vec<(String, Bytes)>) -> Result<(), Error> {
+        let files = files.into_iter().map(|(name, bytes)| Ok((self.path(&name)?, bytes)));
+        let files = files.collect::<Result<Vec<_>, Error>>()?;
+        let store = &self.inner.store;
+        self.give_way();
+        let puts = futures::stream::iter(files).map(|(path, bytes)| async move {
+            let options = self.put_options(PutMode::Overwrite);
+            store.put_opts(&path, bytes.into(), options).await.map(drop)
+        });
+        self.wait(puts.buffer_unordered(REQUESTS_IN_FLIGHT_MAX).try_collect())
+    }
+
     fn put_with(&self, name: &str, bytes: Bytes, mode: PutMode) -> Result<(), Error> {
         let path = self.path(name)?;
+        let options = self.put_options(mode);
+        self.give_way();
+        self.wait(self.inner.store.put_opts(&path, bytes.into(), options)).map(drop)
+    }
+
+    fn put_options(&self, mode: PutMode) -> PutOptions {
         let mut options = PutOptions { mode, ..PutOptions::default() };
         if self.gives_way {
             options.extensions.insert(Arc::clone(&self.disk_priority));
         }
-        self.give_way();
-        self.wait(self.inner.store.put_opts(&path, bytes.into(), options)).map(drop)
+        options
     }
 
     /// Copies files within the store (a hard link on a local disk), in place of what was there.

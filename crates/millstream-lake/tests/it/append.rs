@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millstream_lake::data_file::DataFile;
 use millstream_lake::error::TableError;
+use millstream_lake::file_writer::{FileSettings, FileWriter, WritePlan};
 use millstream_lake::store::TableStore;
 use millstream_lake::table::{Append, NewTable, Table};
 use millstream_store::error::{Classified, Kind};
@@ -54,6 +55,36 @@ fn an_append_is_one_request() {
         table.append(&append).expect("published");
         assert_eq!(control.counted(), BTreeMap::from([("put", 1)]), "version {version}");
     }
+}
+
+#[test]
+fn files_of_a_commit_are_put_side_by_side() {
+    let world = World::new();
+    let (store, control) = world.proxied();
+    let table = create(&store, &["name".to_owned()]);
+    assert_eq!(written(&table, &rows(0, 10)).len(), 10);
+    assert!(control.puts_in_flight_max() > 1);
+}
+
+#[test]
+fn files_beside_one_that_the_store_refuses_do_not_stay() {
+    let world = World::new();
+    let (store, control) = world.proxied();
+    let table = create(&store, &["name".to_owned()]);
+    let mut data_files = 0;
+    control.decide(move |kind, name| {
+        data_files += usize::from(kind == "put" && name.ends_with(".parquet"));
+        if data_files == 5 { Fate::Forbidden } else { Fate::Pass }
+    });
+    let plan = WritePlan::new(&table, &schema(), FileSettings::default()).expect("they fit");
+    let mut writer = FileWriter::new(plan, &store);
+    writer.write(&rows(0, 10)).expect("encoded");
+    assert!(writer.finish().is_err());
+    assert!(writer.finish().expect("nothing is left to be put").is_empty());
+    control.decide(|_, _| Fate::Pass);
+    writer.abandon();
+    let left = store.list("", None).expect("a listing");
+    assert!(left.iter().all(|file| !file.name.ends_with(".parquet")), "{left:?}");
 }
 
 #[test]

@@ -38,9 +38,26 @@ type Decide = Box<dyn FnMut(&str, &str) -> Fate + Send>;
 pub struct Control {
     counts: Mutex<BTreeMap<&'static str, u64>>,
     decide: Mutex<Option<Decide>>,
+    puts_in_flight: Mutex<(usize, usize)>,
 }
 
 impl Control {
+    /// The most puts that there were at one time.
+    pub fn puts_in_flight_max(&self) -> usize {
+        self.puts_in_flight.lock().1
+    }
+
+    async fn in_flight<T>(&self, put: impl Future<Output = T>) -> T {
+        {
+            let mut puts = self.puts_in_flight.lock();
+            puts.0 += 1;
+            puts.1 = puts.1.max(puts.0);
+        }
+        let done = put.await;
+        self.puts_in_flight.lock().0 -= 1;
+        done
+    }
+
     /// From now on, what happens to each request (`put`, `get`, ... and the file's name).
     pub fn decide(&self, decide: impl FnMut(&str, &str) -> Fate + Send + 'static) {
         *self.decide.lock() = Some(Box::new(decide));
@@ -112,7 +129,8 @@ impl ObjectStore for ProxyStore {
         options: PutOptions,
     ) -> Result<PutResult> {
         let fate = self.control.arrive("put", path);
-        answered(fate, path, self.inner.put_opts(path, payload, options)).await
+        let put = answered(fate, path, self.inner.put_opts(path, payload, options));
+        self.control.in_flight(put).await
     }
 
     async fn put_multipart_opts(
