@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{cast, take_record_batch};
 use arrow::datatypes::{DataType, Int64Type};
 
-/// The most buckets that a table may have: each is a file a commit.
+/// The most buckets that a table may have: each is a file of every writer in every commit.
 pub const BUCKETS_MAX: u32 = 1_024;
 
 /// Where a file is among those of a clustered table.

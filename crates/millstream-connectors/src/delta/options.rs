@@ -17,7 +17,7 @@ use crate::duration;
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 const PATH_HELP: &str = "LOCATION '/lake/table', or OPTIONS ('path' = 's3://bucket/table')";
 const TARGET_FILE_BYTES: u64 = 128 << 20;
-/// Of a table that is clustered by a column: each is a file a commit.
+/// Of a table that is clustered by a column: each is a file of every writer in every commit.
 const BUCKETS: u32 = 8;
 
 /// How a table is written.
@@ -294,7 +294,7 @@ pub(super) const KNOWN: &[OptionSpec] = &[
     OptionSpec {
         name: "buckets",
         side: Side::Sink,
-        about: "how many buckets 'clusterBy' makes, each a file a commit (default 8)",
+        about: "how many buckets 'clusterBy' makes, each at least a file in every commit (default 8)",
     },
     OptionSpec {
         name: "commitInterval",
