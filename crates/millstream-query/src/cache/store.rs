@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt as _};
 use millstream_store::env::Env;
 use object_store::path::Path;
@@ -60,8 +60,8 @@ impl CachedStore {
         cell.get_or_try_init(ask).await.cloned()
     }
 
-    /// The bytes `range` of a file, block by block.
-    async fn read(&self, version: &Version, range: Range<u64>) -> Result<Bytes> {
+    /// The bytes `range` of a file, in the parts that its blocks have of it.
+    async fn read(&self, version: &Version, range: Range<u64>) -> Result<Vec<Bytes>> {
         let numbers = range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
         let mut blocks = self.cached(version, numbers.clone()).await;
         let mut at = 0;
@@ -85,13 +85,7 @@ impl CachedStore {
             let to = (range.end - begin).min(block.len() as u64);
             block.slice(from as usize..to as usize)
         };
-        let mut parts: Vec<Bytes> = numbers.zip(blocks).map(part).collect();
-        if parts.len() == 1 {
-            return Ok(parts.swap_remove(0));
-        }
-        let mut bytes = BytesMut::with_capacity((range.end - range.start) as usize);
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        Ok(bytes.freeze())
+        Ok(numbers.zip(blocks).map(part).collect())
     }
 
     /// The blocks that are there, by their numbers.
@@ -180,9 +174,9 @@ impl ObjectStore for CachedStore {
             // Refused by the store in its own words.
             return self.store.get_opts(location, options).await;
         }
-        let bytes = self.read(&version, range.clone()).await?;
+        let parts = self.read(&version, range.clone()).await?;
         Ok(GetResult {
-            payload: GetResultPayload::Stream(stream::iter([Ok(bytes)]).boxed()),
+            payload: GetResultPayload::Stream(stream::iter(parts.into_iter().map(Ok)).boxed()),
             meta: version.meta,
             range,
             attributes: Default::default(),
