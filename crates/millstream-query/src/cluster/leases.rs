@@ -2,8 +2,8 @@
 //!
 //! A client keeps the stream of its query's states open for as long as it wants rows. When that
 //! stream is closed, by a client that was interrupted, has stopped reading, or was killed, the
-//! query is cancelled if it still runs, and what it has written is removed from the nodes. So is the
-//! query of a machine that goes away without closing its connections, as it answers no pings.
+//! query is cancelled if it still runs, and what it has written is removed from the nodes. So is
+//! the query of a machine that goes away without closing its connections, as it answers no pings.
 
 use std::collections::HashSet;
 use std::sync::Arc;
