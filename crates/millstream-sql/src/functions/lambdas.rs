@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 
 use super::cast::cast;
 use super::define::{Param, known_by_name};
+use crate::types::spark_type;
 
 use ValueOrLambda::{Lambda, Value};
 
@@ -71,12 +72,33 @@ impl OfElements {
 fn element(list: &DataType) -> Result<FieldRef> {
     match list {
         DataType::List(item) => Ok(Arc::clone(item)),
-        other => plan_err!("expected an ARRAY, found {}", crate::types::spark_type(other)),
+        other => plan_err!("expected an ARRAY, found {}", spark_type(other)),
     }
 }
 
 fn list_field(of: DataType) -> FieldRef {
     Arc::new(Field::new_list_field(of, true))
+}
+
+/// What `aggregate` makes is cast to the type of its start.
+///
+/// # Errors
+/// A cast that would cut digits off, or read a text.
+fn fits(made: &DataType, start: &DataType) -> Result<()> {
+    let digits = |of: &DataType| match of {
+        of if of.is_floating() => i8::MAX,
+        DataType::Decimal128(_, scale) => *scale,
+        _ => 0,
+    };
+    let is_cut = start.is_numeric() && digits(made) > digits(start);
+    if is_cut || made.is_string() != start.is_string() && !start.is_null() && !made.is_null() {
+        let (made, start) = (spark_type(made), spark_type(start));
+        return plan_err!(
+            "the function of aggregate makes {made}, and the start is {start}; cast the start, as \
+             in aggregate(array, CAST(0 AS {made}), (sum, x) -> sum + x)"
+        );
+    }
+    Ok(())
 }
 
 impl HigherOrderUDFImpl for OfElements {
@@ -132,9 +154,12 @@ impl HigherOrderUDFImpl for OfElements {
                 DataType::List(list_field(body.data_type().clone()))
             }
             (Kind::Filter, [Value(list), Lambda(_)]) => list.data_type().clone(),
-            (Kind::Aggregate, [Value(_), Value(start), Lambda(_)]) => start.data_type().clone(),
-            (Kind::Aggregate, [Value(_), Value(_), Lambda(_), Lambda(finish)]) => {
-                finish.data_type().clone()
+            (Kind::Aggregate, [Value(_), Value(start), Lambda(merge), finish @ ..]) => {
+                fits(merge.data_type(), start.data_type())?;
+                match finish {
+                    [Lambda(finish)] => finish.data_type().clone(),
+                    _ => start.data_type().clone(),
+                }
             }
             _ => return self.refused(),
         };
@@ -170,6 +195,18 @@ impl HigherOrderUDFImpl for OfElements {
     }
 }
 
+/// The same arrays, with no elements that lie under a NULL: nobody sees them, so a function that
+/// fails with one must not be given it.
+fn without_hidden(lists: ListArray) -> Result<ListArray> {
+    let offsets = lists.value_offsets();
+    let hides = |row: usize| lists.is_null(row) && offsets[row] != offsets[row + 1];
+    if lists.null_count() == 0 || !(0..lists.len()).any(hides) {
+        return Ok(lists);
+    }
+    let rows = UInt32Array::from_iter_values(0..lists.len() as u32);
+    Ok(take(&lists, &rows, None)?.as_list().clone())
+}
+
 /// The elements of the arrays of a record batch.
 struct Elements {
     lists: ListArray,
@@ -185,6 +222,7 @@ impl Elements {
         let Some(lists) = lists.as_list_opt::<i32>().cloned() else {
             return exec_err!("an ARRAY has elements");
         };
+        let lists = without_hidden(lists)?;
         let first = lists.value_offsets()[0];
         let offsets: Vec<usize> =
             lists.value_offsets().iter().map(|offset| (offset - first) as usize).collect();

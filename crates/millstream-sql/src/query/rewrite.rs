@@ -137,6 +137,7 @@ impl VisitorMut for Rewriter<'_> {
                 parameter.name.value.clone()
             });
             self.parameters.push(names.collect());
+            as_int(&mut lambda.body);
         }
         if let Err(diagnostic) = self.expression(expr) {
             self.found.0.push(diagnostic);

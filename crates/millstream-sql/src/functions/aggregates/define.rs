@@ -19,7 +19,8 @@ use super::frames::Frame;
 use super::grouped::OneGroup;
 use crate::types::spark_type;
 
-/// The definition of an aggregate. Rows whose first argument is null do not count.
+/// The definition of an aggregate. Rows whose first argument is null do not count, unless that is
+/// a literal or one of several conditions.
 #[derive(Clone, Copy)]
 pub(super) struct Aggregate {
     pub name: &'static str,

@@ -157,9 +157,11 @@ impl Funnel {
         if !self.order && !self.deduplication {
             return;
         }
+        // Where times are to differ, the next condition may be met too early to be taken.
+        let ahead = usize::from(self.increase);
         for (met, chain) in chains.iter_mut().enumerate().skip(1) {
-            let repeats = u64::from(event.met) & ((1_u64 << met) - 1) != 0;
-            if (self.order && !repeats) || (self.deduplication && repeats) {
+            let among = |first: usize| u64::from(event.met) & ((1_u64 << first) - 1) != 0;
+            if (self.order && !among(met + ahead)) || (self.deduplication && among(met)) {
                 *chain = None;
             }
         }

@@ -68,7 +68,8 @@ fn pattern(name: &str, args: &AccumulatorArgs<'_>) -> Result<Arc<Pattern>> {
     match Pattern::parse(&text, args.exprs.len() - 2, unit) {
         Ok(pattern) => Ok(Arc::new(pattern)),
         Err((at, problem)) => {
-            plan_err!("function '{name}': {problem}, at character {} of '{text}'", at + 1)
+            let character = text[..at].chars().count() + 1;
+            plan_err!("function '{name}': {problem}, at character {character} of '{text}'")
         }
     }
 }
@@ -101,7 +102,7 @@ impl Pattern {
     /// The place of what is wrong, in bytes, and what it is.
     pub fn parse(text: &str, conditions: usize, unit: u64) -> Result<Self, (usize, String)> {
         let (mut steps, mut step) = (Vec::new(), Step::NEXT);
-        let mut rest = text;
+        let (mut rest, mut timed) = (text, 0);
         while let Some(first) = rest.chars().next() {
             let at = text.len() - rest.len();
             let wrong = |problem: &str| (at, problem.to_owned());
@@ -116,6 +117,7 @@ impl Pattern {
                 if steps.is_empty() {
                     return Err(wrong("no row is before a condition on the time"));
                 }
+                timed = steps.len();
                 step.after_others = true;
                 step.apart = within(step.apart, inner, unit).ok_or(wrong(
                     "a condition on the time is >=, >, <=, < or == with a number, as in (?t<=60)",
@@ -135,7 +137,8 @@ impl Pattern {
                 return Err(wrong("a pattern is made of (?1), (?t<=60), . and .*"));
             }
         }
-        if step.apart != Step::NEXT.apart {
+        // A condition on the time needs a row before it, so none is known by 0.
+        if timed != 0 && timed == steps.len() {
             return Err((text.len(), "no row is after a condition on the time".to_owned()));
         }
         if steps.is_empty() {

@@ -15,7 +15,7 @@ use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
 use super::super::define::{Aggregate, Make, counted, input};
-use super::super::grouped::{is_let_through, states_of_rows};
+use super::super::grouped::{states_of_rows, try_for_each};
 use super::{length, length_type, time_column, time_type, times};
 
 const NAME: &str = "sessions";
@@ -136,13 +136,11 @@ impl GroupsAccumulator for SessionLists {
         count: usize,
     ) -> Result<()> {
         self.groups.resize_with(count, Sessions::default);
-        let times = times(&values[0]);
-        for (row, group) in groups.iter().enumerate() {
-            if values[0].is_valid(row) && is_let_through(filter, row) {
-                self.add(*group, Session { start: times[row], last: times[row], events: 1 });
-            }
-        }
-        Ok(())
+        let times = Int64Array::new(times(&values[0]), values[0].nulls().cloned());
+        try_for_each(&times, groups, filter, |group, time| {
+            self.add(group, Session { start: time, last: time, events: 1 });
+            Ok(())
+        })
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {

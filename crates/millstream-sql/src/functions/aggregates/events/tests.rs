@@ -41,13 +41,16 @@ fn longest(funnel: &Funnel, events: &[Event], chain: &[usize]) -> usize {
 fn longest_strict(funnel: &Funnel, events: &[Event]) -> usize {
     let mut best = 0;
     for first in (0..events.len()).filter(|at| has(&events[*at], 0)) {
-        let mut length = 1;
+        let (mut length, mut last) = (1, events[first].time);
         for event in &events[first + 1..] {
             let in_time = event.time - events[first].time <= funnel.length as i64;
             let repeats = (0..length).any(|condition| has(event, condition));
-            if length < funnel.conditions && has(event, length) && in_time {
-                length += 1;
-            } else if (funnel.order && !repeats) || (funnel.deduplication && repeats) {
+            let is_next = length < funnel.conditions && has(event, length);
+            if is_next && in_time && (!funnel.increase || event.time > last) {
+                (length, last) = (length + 1, event.time);
+            } else if (funnel.order && !repeats && !(is_next && event.time == last))
+                || (funnel.deduplication && repeats)
+            {
                 break;
             }
         }
@@ -76,9 +79,9 @@ proptest! {
         events in events(3),
         length in 0_u64..14,
         order in any::<bool>(),
+        increase in any::<bool>(),
     ) {
-        let funnel =
-            Funnel { length, conditions: 3, order, deduplication: !order, increase: false };
+        let funnel = Funnel { length, conditions: 3, order, deduplication: !order, increase };
         let expected = longest_strict(&funnel, &events);
         prop_assert_eq!(funnel.longest(&events, &mut Chains::default()), expected);
     }

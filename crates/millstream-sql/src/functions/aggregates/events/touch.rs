@@ -69,7 +69,7 @@ fn coerced(name: &str, given: &[DataType]) -> Result<Vec<DataType>> {
 fn made(name: &str, wanted: Ordering, args: &AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
     let look_back = length(name, args, 3, &input(args, 1))?.cast_unsigned();
     let of = input(args, 0);
-    Ok(Box::new(Touches { wanted, look_back, touches: Vec::new(), conversion: None, of }))
+    Ok(Box::new(Touches { wanted, look_back, touches: Vec::new(), bytes: 0, conversion: None, of }))
 }
 
 #[derive(Debug)]
@@ -79,6 +79,8 @@ struct Touches {
     look_back: u64,
     /// Rows with a value, none of them after the first conversion known so far.
     touches: Vec<(i64, ScalarValue)>,
+    /// Of the values in `touches`: the size is asked for with each record batch.
+    bytes: usize,
     conversion: Option<i64>,
     of: DataType,
 }
@@ -88,12 +90,15 @@ impl Touches {
         if self.conversion.is_none_or(|known| time < known) {
             self.conversion = Some(time);
             self.touches.retain(|(touched, _)| *touched <= time);
+            self.bytes = self.touches.iter().map(|(_, value)| value.size()).sum();
         }
     }
 
     fn touch(&mut self, time: i64, value: impl FnOnce() -> Result<ScalarValue>) -> Result<()> {
         if self.conversion.is_none_or(|conversion| time <= conversion) {
-            self.touches.push((time, value()?));
+            let value = value()?;
+            self.bytes += value.size();
+            self.touches.push((time, value));
         }
         Ok(())
     }
@@ -155,7 +160,6 @@ impl Accumulator for Touches {
 
     fn size(&self) -> usize {
         let room = self.touches.capacity() * size_of::<(i64, ScalarValue)>();
-        let values: usize = self.touches.iter().map(|(_, value)| value.size()).sum();
-        size_of_val(self) + room + values
+        size_of_val(self) + room + self.bytes
     }
 }
