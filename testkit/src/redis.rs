@@ -118,6 +118,11 @@ impl Redis {
         process::go_on(self.child.lock().as_ref().expect("it runs"));
     }
 
+    /// Whether it is written to, and no replica.
+    pub fn is_master(&self) -> bool {
+        self.ask(&["INFO", "replication"]).contains("role:master")
+    }
+
     /// Where it keeps its files.
     pub fn directory(&self) -> &Path {
         self.directory.path()
@@ -125,7 +130,9 @@ impl Redis {
 
     fn client(&self, command: &[&str]) -> Command {
         let mut client = Command::new(&self.client);
-        client.args(["-h", "127.0.0.1", "-p", &self.port.to_string()]);
+        if command.first() != Some(&"--cluster") {
+            client.args(["-h", "127.0.0.1", "-p", &self.port.to_string()]);
+        }
         client.args(&*self.login.lock()).args(command).env_remove("REDISCLI_AUTH");
         client
     }
@@ -163,6 +170,83 @@ impl Redis {
 impl Drop for Redis {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// Three servers of a cluster, each with a replica; stopped when dropped.
+pub struct Cluster {
+    servers: Vec<Redis>,
+}
+
+impl Cluster {
+    /// Starts it and waits until it serves all slots.
+    pub fn start() -> Self {
+        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+        let settings = [&settings[..], &["--cluster-port", "0"]].concat();
+        let servers = (0..6).map(|_| {
+            let bus = free_port().to_string();
+            let mut settings = settings.clone();
+            *settings.last_mut().expect("there is one") = &bus;
+            Redis::start_with(Kind::Redis, &settings)
+        });
+        let cluster = Self { servers: servers.collect() };
+        let addresses = cluster.servers.iter().map(|one| format!("127.0.0.1:{}", one.port()));
+        let addresses: Vec<String> = addresses.collect();
+        let mut create = vec!["--cluster", "create"];
+        create.extend(addresses.iter().map(String::as_str));
+        create.extend(["--cluster-replicas", "1", "--cluster-yes"]);
+        let said = cluster.servers[0].ask(&create);
+        wait::until_true(&format!("the cluster: {said}"), wait::SOON, || {
+            let knows_all = |one: &Redis| {
+                let info = one.ask(&["CLUSTER", "INFO"]);
+                info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:6")
+            };
+            cluster.servers.iter().all(knows_all)
+        });
+        cluster
+    }
+
+    /// Any of its servers.
+    pub fn port(&self) -> u16 {
+        self.servers[0].port()
+    }
+
+    /// What the cluster answers, whoever has the key.
+    pub fn ask(&self, command: &[&str]) -> String {
+        self.servers[0].ask(&[&["-c"], command].concat())
+    }
+
+    /// Its servers, replicas among them.
+    pub fn servers(&self) -> &[Redis] {
+        &self.servers
+    }
+
+    /// Moves `slots` slots from the server that has the first one to another.
+    pub fn move_slots(&self, slots: u32) {
+        let masters: Vec<&Redis> = self.servers.iter().filter(|one| one.is_master()).collect();
+        let id = |of: &Redis| of.ask(&["CLUSTER", "MYID"]);
+        let (from, to) = (id(masters[0]), id(masters[1]));
+        let (slots, address) = (slots.to_string(), format!("127.0.0.1:{}", self.port()));
+        let command = [
+            "--cluster",
+            "reshard",
+            &address,
+            "--cluster-from",
+            &from,
+            "--cluster-to",
+            &to,
+            "--cluster-slots",
+            &slots,
+            "--cluster-yes",
+        ];
+        self.servers[0].ask(&command);
+    }
+
+    /// Lets the replica of one of the servers take its place.
+    pub fn fail_over(&self) {
+        let replica = self.servers.iter().find(|one| !one.is_master()).expect("there is one");
+        assert_eq!(replica.ask(&["CLUSTER", "FAILOVER"]), "OK");
+        wait::until_true("the replica to take over", wait::SOON, || replica.is_master());
     }
 }
 

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use millstream_testkit::certificates::Authority;
-use millstream_testkit::redis::{Kind, Redis};
+use millstream_testkit::redis::{Cluster, Kind, Redis};
 
 use crate::live::{crashing_at, kills, occurrences, some_time};
 use crate::millstream::{Finished, Pipeline, Running, table};
@@ -434,4 +434,104 @@ fn what_is_wrong_is_found_before_anything_is_touched() {
     check(&[("model", "list"), ("ttl", "0")], &["1 or more"]);
     check(&[("model", "list"), ("ssl.ca.location", "x")], &["without TLS"]);
     check(&[("model", "list"), ("user", "x")], &["without 'auth'"]);
+}
+
+/// Lists of a cluster that numbers are dealt to by turns.
+const LISTS: u64 = 50;
+
+/// A flow of numbers into lists in all slots of a cluster.
+struct Dealt {
+    cluster: Cluster,
+    pipeline: Pipeline,
+}
+
+impl Dealt {
+    fn new(rows: &str, trigger: &str) -> Self {
+        let cluster = Cluster::start();
+        let url = format!("redis://127.0.0.1:{}", cluster.port());
+        let options = [
+            ("url", &*url),
+            ("model", "list"),
+            ("key.column", "list"),
+            ("table", "numbers"),
+            ("trigger", trigger),
+            ("timeout", "3000"),
+        ];
+        let pipeline = Pipeline::new(&format!(
+            "{}{}CREATE FLOW dealt AS INSERT INTO target \
+             SELECT value % {LISTS} AS list, value FROM STREAM source;\n",
+            table("source", "", "rate", &[("rowsPerSecond", rows)]),
+            table("target", "", "redis", &options),
+        ));
+        Self { cluster, pipeline }
+    }
+
+    fn length(&self, list: u64) -> u64 {
+        self.cluster.ask(&["LLEN", &format!("numbers:{list}")]).parse().unwrap_or(0)
+    }
+
+    fn wait_for_more(&self, running: &mut Running) {
+        let before = self.length(7);
+        running.wait_while_running("more rows", || self.length(7) > before);
+    }
+
+    fn assert_exactly_once(&self) {
+        let mut running = self.pipeline.start(&[]);
+        self.wait_for_more(&mut running);
+        running.stop().expect_success();
+        let mut rows = 0;
+        for list in 0..LISTS {
+            let key = format!("numbers:{list}");
+            let found = self.cluster.ask(&["LRANGE", &key, "0", "-1"]);
+            for (at, number) in found.lines().enumerate() {
+                let expected = at as u64 * LISTS + list;
+                assert_eq!(number.parse(), Ok(expected), "list {list} goes wrong at {at}");
+                rows += 1;
+            }
+        }
+        let last = self.pipeline.checkpoint().latest("commits");
+        let entry = self.pipeline.path(&format!("checkpoint/offsets/{last}"));
+        let entry = std::fs::read_to_string(entry).expect("it is there");
+        assert!(entry.contains(&format!("{{\"rows\":{rows}}}")), "{rows} rows, and {entry}");
+    }
+}
+
+#[test]
+fn kills_at_random_moments_lose_and_double_nothing_in_a_cluster() {
+    for (rows, trigger) in [("2000", "1 millisecond"), ("30000", "100 milliseconds")] {
+        let dealt = Dealt::new(rows, trigger);
+        for round in 0..10 * kills(1) / 2 {
+            let mut running = dealt.pipeline.start(&[]);
+            dealt.wait_for_more(&mut running);
+            some_time(round, 100);
+            running.kill();
+        }
+        dealt.assert_exactly_once();
+    }
+}
+
+#[test]
+fn a_crash_at_any_step_loses_and_doubles_nothing_in_a_cluster() {
+    let dealt = Dealt::new("30000", "100 milliseconds");
+    for step in [&STEPS[..], &STAGED_STEPS].concat() {
+        for nth in occurrences(3) {
+            crashing_at(&dealt.pipeline, step, nth).wait(wait::SOON).expect_crash(step);
+        }
+    }
+    dealt.assert_exactly_once();
+}
+
+#[test]
+fn slots_that_move_and_replicas_that_take_over_lose_and_double_nothing() {
+    let dealt = Dealt::new("2000", "1 millisecond");
+    let mut running = dealt.pipeline.start(&[]);
+    for _ in 0..2 {
+        dealt.wait_for_more(&mut running);
+        dealt.cluster.move_slots(300);
+        dealt.wait_for_more(&mut running);
+        dealt.cluster.fail_over();
+    }
+    dealt.wait_for_more(&mut running);
+    running.stop().expect_success();
+    dealt.assert_exactly_once();
 }

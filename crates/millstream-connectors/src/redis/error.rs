@@ -59,10 +59,10 @@ pub(super) enum RedisProblem {
     /// A row without a value, where the model has no form for that.
     #[error("a row of '{table}' has no value: {column} is NULL, which a {model} cannot hold")]
     NoValue { table: String, column: String, model: &'static str },
-    /// The server is part of a cluster.
+    /// Replicas are waited for by one connection to one server.
     #[error(
-        "Redis at {server} is part of a cluster, where rows and progress cannot be written in one \
-         step; write to a single server"
+        "Redis at {server} is part of a cluster, where 'wait.replicas' cannot be waited for; leave \
+         it out"
     )]
     Cluster { server: String },
     /// The answer is not one that was asked for.
@@ -111,7 +111,8 @@ pub(super) fn may_pass(error: &RedisError) -> bool {
         _ => {
             let known = error.code().is_some_and(|code| CODES.contains(&code));
             // Redis 6 and earlier wrap what a command in a script says.
-            known || error.detail().is_some_and(|detail| detail.contains("-OOM "))
+            let is_full = error.detail().is_some_and(|detail| detail.contains("-OOM "));
+            known || is_full || is_wait_at_replica(error)
         }
     }
 }
@@ -120,7 +121,13 @@ pub(super) fn may_pass(error: &RedisError) -> bool {
 pub(super) fn needs_connection(error: &RedisError) -> bool {
     // A server that became a replica stays one; its name may lead to another server by now.
     let is_replica = matches!(error.code(), Some("READONLY" | "UNBLOCKED"));
-    is_replica || matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse)
+    let is_broken = matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse);
+    is_replica || is_broken || is_wait_at_replica(error)
+}
+
+/// What WAIT says to a server that has become a replica; the error has no code of its own.
+fn is_wait_at_replica(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.starts_with("WAIT cannot be used with replica"))
 }
 
 fn is_about_credentials(error: &RedisError) -> bool {

@@ -5,9 +5,11 @@
 
 use std::time::Duration;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use millstream_engine::api::contact::ContactWith;
 use millstream_store::env::Env;
-use redis::aio::MultiplexedConnection;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster_async::ClusterConnection;
 use redis::{Client, Cmd, FromRedisValue, RedisError, Script, Value};
 
 use super::error::{RedisProblem, may_pass, needs_connection};
@@ -17,13 +19,17 @@ use super::server::Server;
 const WAIT: Duration = Duration::from_millis(20);
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// A connection to one server.
+/// Calls to the servers of a cluster that are under way at once.
+const CALLS_MAX: usize = 64;
+
+/// A connection to one server, or to all of a cluster.
 pub(super) struct Link {
     server: Server,
     env: Env,
     contact: ContactWith,
     client: Client,
-    connection: Option<MultiplexedConnection>,
+    is_cluster: bool,
+    connection: Option<Connection>,
     /// Connections made so far.
     connections: u64,
     /// How long a call is repeated.
@@ -32,8 +38,29 @@ pub(super) struct Link {
 
 /// A call: a script with keys and arguments, or a command.
 pub(super) enum Call<'a> {
-    Script { script: &'a Script, keys: &'a [&'a str], arguments: &'a [&'a [u8]] },
+    Script {
+        script: &'a Script,
+        keys: &'a [&'a str],
+        arguments: &'a [&'a [u8]],
+    },
+    /// One script for many slots; gives all answers.
+    Slots {
+        script: &'a Script,
+        slots: &'a [SlotCall],
+    },
     Command(&'a Cmd),
+}
+
+/// What a script is given in one slot.
+pub(super) struct SlotCall {
+    pub(super) keys: Vec<Vec<u8>>,
+    pub(super) arguments: [Vec<u8>; 3],
+}
+
+#[derive(Clone)]
+enum Connection {
+    Server(MultiplexedConnection),
+    Cluster(ClusterConnection),
 }
 
 impl Link {
@@ -48,7 +75,22 @@ impl Link {
         patience: Duration,
     ) -> Result<Self, RedisProblem> {
         let client = server.client()?;
-        Ok(Self { server, env, contact, client, connection: None, connections: 0, patience })
+        Ok(Self {
+            server,
+            env,
+            contact,
+            client,
+            is_cluster: false,
+            connection: None,
+            connections: 0,
+            patience,
+        })
+    }
+
+    /// From now on all servers of the cluster are called, each for its own slots.
+    pub(super) fn is_to_cluster(&mut self) {
+        self.is_cluster = true;
+        self.connection = None;
     }
 
     /// Connections made so far: what one connection has written another does not wait for.
@@ -109,28 +151,62 @@ impl Link {
     }
 
     async fn try_once(&mut self, call: &Call<'_>) -> Result<Value, RedisError> {
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
+        let connection = match &self.connection {
+            Some(connection) => connection.clone(),
             None => {
-                let limits = self.server.limits();
-                let made =
-                    self.client.get_multiplexed_async_connection_with_config(&limits).await?;
+                let connection = self.connect().await?;
                 self.connections += 1;
-                self.connection.insert(made)
+                self.connection.insert(connection).clone()
             }
         };
-        match call {
-            Call::Command(command) => command.query_async(connection).await,
-            Call::Script { script, keys, arguments } => {
-                let mut invocation = script.prepare_invoke();
-                for key in *keys {
-                    invocation.key(*key);
-                }
-                for argument in *arguments {
-                    invocation.arg(*argument);
-                }
-                invocation.invoke_async(connection).await
+        match connection {
+            Connection::Server(mut connection) => run(call, &mut connection).await,
+            Connection::Cluster(mut connection) => run(call, &mut connection).await,
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, RedisError> {
+        if self.is_cluster {
+            let cluster = self.server.cluster_client()?;
+            return Ok(Connection::Cluster(cluster.get_async_connection().await?));
+        }
+        let limits = self.server.limits();
+        let made = self.client.get_multiplexed_async_connection_with_config(&limits).await?;
+        Ok(Connection::Server(made))
+    }
+}
+
+async fn run<C>(call: &Call<'_>, connection: &mut C) -> Result<Value, RedisError>
+where
+    C: ConnectionLike + Clone,
+{
+    match call {
+        Call::Command(command) => command.query_async(connection).await,
+        Call::Script { script, keys, arguments } => {
+            let mut invocation = script.prepare_invoke();
+            for key in *keys {
+                invocation.key(*key);
             }
+            for argument in *arguments {
+                invocation.arg(*argument);
+            }
+            invocation.invoke_async(connection).await
+        }
+        Call::Slots { script, slots } => {
+            let one = |slot: &SlotCall| {
+                let (mut connection, mut invocation) =
+                    (connection.clone(), script.prepare_invoke());
+                for key in &slot.keys {
+                    invocation.key(&**key);
+                }
+                for argument in &slot.arguments {
+                    invocation.arg(&**argument);
+                }
+                async move { invocation.invoke_async::<Value>(&mut connection).await }
+            };
+            let calls: Vec<_> = slots.iter().map(one).collect();
+            let answers = stream::iter(calls).buffered(CALLS_MAX).try_collect().await?;
+            Ok(Value::Array(answers))
         }
     }
 }

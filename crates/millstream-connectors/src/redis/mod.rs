@@ -11,7 +11,7 @@
 //!
 //! - [`options`], [`server`]: what a table's options say; where the server is.
 //! - [`encode`]: rows as pieces, which scripts can read.
-//! - [`scripts`]: what runs in the server.
+//! - [`scripts`]: what runs in the server. [`slots`]: rows by slots of a cluster.
 //! - [`link`]: a connection, made again when it breaks.
 //! - [`writer`]: a micro-batch into Redis. [`memory`]: what the checkpoint knows of that.
 //! - [`sink`]: what the driver sees.
@@ -27,6 +27,7 @@ mod record;
 mod scripts;
 mod server;
 mod sink;
+mod slots;
 mod writer;
 
 use std::path::{Path, PathBuf};

@@ -1,14 +1,16 @@
-//! The record of progress: fields of one hash for each table, `millstream:progress:TABLE`.
+//! The record of progress: fields of one hash for each table, `millstream:progress:{TABLE}`.
 //!
 //! ```text
 //! QUERY:claim     3-9f2c...    who may write: how many claimed before, and a token
 //! QUERY:batch     41           the last micro-batch published
 //! QUERY:record    {"version":1,"batchId":41,"batchTimeMs":...,"ends":["..."],"flow":"pii"}
 //! QUERY:staged    41           while pieces of that micro-batch wait to be applied
+//! QUERY:applied   3            in a cluster: those of them that were
 //! ```
 //!
 //! The pieces of a micro-batch that is larger than one script may write are in the list
-//! `millstream:staged:TABLE:QUERY`.
+//! `millstream:staged:{TABLE}:QUERY`. The braces keep both in one slot of a cluster, where the keys
+//! `millstream:written:{TAG}:TABLE:QUERY` say what was written in each slot.
 
 use millstream_engine::api::sink::{BatchId, EndOffsets, OtherQuery, Published, SourceOffset};
 use serde::{Deserialize, Serialize};
@@ -24,15 +26,22 @@ pub(super) struct Keys {
     pub(super) staged: String,
     /// What the query's fields begin with.
     pub(super) query: String,
+    table: String,
 }
 
 impl Keys {
     pub(super) fn new(table: &str, query: &str) -> Self {
         Self {
-            record: format!("millstream:progress:{table}"),
-            staged: format!("millstream:staged:{table}:{query}"),
+            record: format!("millstream:progress:{{{table}}}"),
+            staged: format!("millstream:staged:{{{table}}}:{query}"),
             query: query.to_owned(),
+            table: table.to_owned(),
         }
+    }
+
+    /// The key that says what was written in the slot of `tag`.
+    pub(super) fn written(&self, tag: &str) -> String {
+        format!("millstream:written:{{{tag}}}:{}:{}", self.table, self.query)
     }
 }
 

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millstream_engine::api::options::{OptionError, Options};
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo,
-    IntoConnectionInfo, RedisConnectionInfo, TlsCertificates,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind,
+    IntoConnectionInfo, RedisConnectionInfo, RedisError, TlsCertificates,
 };
 
 use super::error::RedisProblem;
@@ -74,6 +75,24 @@ impl Server {
             return Client::open(info).map_err(wrong);
         }
         Client::build_with_tls(info, self.tls()?).map_err(wrong)
+    }
+
+    /// What connections to all servers of the cluster are made with. The server is one of them.
+    ///
+    /// # Errors
+    /// The client refuses the settings.
+    pub(super) fn cluster_client(&self) -> Result<ClusterClient, RedisError> {
+        let unread = |problem: RedisProblem| {
+            RedisError::from((ErrorKind::InvalidClientConfig, "TLS", problem.to_string()))
+        };
+        let info = self.info().map_err(unread)?;
+        let mut builder = ClusterClientBuilder::new([info])
+            .connection_timeout(self.timeout)
+            .response_timeout(self.timeout);
+        if matches!(self.addr, ConnectionAddr::TcpTls { .. }) {
+            builder = builder.certs(self.tls().map_err(unread)?);
+        }
+        builder.build()
     }
 
     /// The time limits of one connection.

@@ -103,6 +103,7 @@ impl Sink for RedisSink {
             encoder: self.encoder.clone(),
             keys: self.keys.clone(),
             flow: self.context.flow.clone(),
+            is_once: self.is_once(),
             remembered,
             acknowledged: acknowledged.clone(),
             env: env.clone(),

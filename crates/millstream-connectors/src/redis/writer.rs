@@ -7,6 +7,10 @@
 //! 2. one script makes it the published one, and its pieces those that are to be applied;
 //! 3. a script for each piece applies it and removes it from the list.
 //!
+//! In a cluster a script writes in one slot only, so all micro-batches are staged, and the third
+//! step is a script for each slot of a piece, which leaves the piece's place among all pieces in a
+//! key of that slot, and does nothing if it finds the same there, or a later one.
+//!
 //! A crash in the first step leaves a list that the next claim removes, one in the third a list
 //! that the next claim applies. Each script says so when its work was done before, so that any of
 //! them may be sent again.
@@ -21,16 +25,20 @@ use redis::{Cmd, cmd};
 
 use super::encode::{Encoder, PieceBuilder};
 use super::error::RedisProblem;
-use super::link::{Call, Link};
+use super::link::{Call, Link, SlotCall};
 use super::memory::Acknowledged;
 use super::options::SinkOptions;
 use super::record::{self, Keys};
 use super::scripts::Scripts;
+use super::slots::{self, Part};
 
 /// How long a call is repeated while the query runs; after that the flow is started again.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long one WAIT takes at most, well below the time limit of an answer.
 const REPLICAS_WAIT: Duration = Duration::from_millis(500);
+
+/// Seconds after which a cluster forgets what a query that ran once has written in each slot.
+const ONCE_FORGOTTEN_S: &str = "86400";
 
 /// Who writes, and what.
 pub(super) struct Writing {
@@ -38,6 +46,8 @@ pub(super) struct Writing {
     pub(super) encoder: Encoder,
     pub(super) keys: Keys,
     pub(super) flow: String,
+    /// Whether the query runs once, and leaves no record of progress.
+    pub(super) is_once: bool,
     /// What the checkpoint says the server has acknowledged.
     pub(super) remembered: Option<BatchId>,
     pub(super) acknowledged: Acknowledged,
@@ -61,6 +71,8 @@ pub(super) struct Writer {
     token: String,
     /// What the server calls this run.
     claim: String,
+    /// Whether the server is part of a cluster.
+    is_cluster: bool,
     /// The last micro-batch that the server has, as it writes it; empty before the first.
     published: String,
 }
@@ -77,6 +89,8 @@ enum Answer {
     At(String),
     /// The staged pieces are not there any more.
     Gone,
+    /// The next piece of a micro-batch that is applied in slots.
+    Piece { number: String, index: String, piece: Vec<u8> },
     /// A key holds something else.
     Type { found: String, key: Vec<u8> },
 }
@@ -85,7 +99,15 @@ impl Writer {
     pub(super) fn new(writing: Writing, link: Link) -> Self {
         let token = format!("{:016x}", writing.env.random_u64());
         let (claim, published) = (String::new(), String::new());
-        Self { writing, link, scripts: Arc::new(Scripts::new()), token, claim, published }
+        Self {
+            writing,
+            link,
+            scripts: Arc::new(Scripts::new()),
+            token,
+            claim,
+            is_cluster: false,
+            published,
+        }
     }
 
     /// Takes the query over, applies what an earlier run has staged, and says what is published.
@@ -127,7 +149,7 @@ impl Writer {
         crash_points::reached(Step::BeforeBegin);
         loop {
             let answer = match &*pieces {
-                [piece] => self.publish(&number, &record, piece).await?,
+                [piece] if !self.is_cluster => self.publish(&number, &record, piece).await?,
                 pieces => self.publish_staged(&number, &record, pieces).await?,
             };
             match answer {
@@ -152,7 +174,7 @@ impl Writer {
         let keys = &self.writing.keys;
         let mut command = cmd("HDEL");
         command.arg(&keys.record);
-        for field in ["claim", "batch", "record", "staged", "seen"] {
+        for field in ["claim", "batch", "record", "staged", "applied", "seen"] {
             command.arg(format!("{}:{field}", keys.query));
         }
         let _: i64 = self.link.call(&Call::Command(&command)).await?;
@@ -185,14 +207,16 @@ impl Writer {
         // A claim that changes meanwhile is found by the script that follows.
         let (scripts, claim, before) =
             (Arc::clone(&self.scripts), self.claim.clone(), self.published.clone());
-        let Keys { record: key, staged, query } = self.writing.keys.clone();
+        let Keys { record: key, staged, query, .. } = self.writing.keys.clone();
         let keys = [&*key, &*staged];
         let header = format!("{claim} {number}");
         let common = [&query, &claim, &before, number, &header].map(str::as_bytes);
         let [query, claim, before, number, header] = common;
         for (index, piece) in pieces.iter().enumerate() {
             let index = index.to_string();
-            let arguments = [query, claim, before, number, header, index.as_bytes(), piece];
+            let keys_are = if self.is_cluster { "elsewhere" } else { "here" };
+            let (index, keys_are) = (index.as_bytes(), keys_are.as_bytes());
+            let arguments = [query, claim, before, number, header, index, piece, keys_are];
             let script = &scripts.stage;
             let call = Call::Script { script, keys: &keys, arguments: &arguments };
             match answer(&mut self.link, &call).await? {
@@ -220,8 +244,11 @@ impl Writer {
 
     /// Applies the staged pieces of a micro-batch that is published.
     async fn apply(&mut self) -> Result<(), Failure> {
+        if self.is_cluster {
+            return self.apply_in_slots().await;
+        }
         loop {
-            let Keys { record, staged, query } = &self.writing.keys;
+            let Keys { record, staged, query, .. } = &self.writing.keys;
             let keys = [&**record, &**staged];
             let arguments = [query.as_bytes(), self.claim.as_bytes()];
             let script = &self.scripts.apply;
@@ -234,9 +261,56 @@ impl Writer {
         }
     }
 
+    /// The same in a cluster.
+    async fn apply_in_slots(&mut self) -> Result<(), Failure> {
+        let scripts = Arc::clone(&self.scripts);
+        let mut done = String::new();
+        loop {
+            let Keys { record, staged, query, .. } = &self.writing.keys;
+            let keys = [&**record, &**staged];
+            let arguments = [query, &*self.claim, &*done].map(str::as_bytes);
+            let script = &scripts.next;
+            let call = Call::Script { script, keys: &keys, arguments: &arguments };
+            let (number, index, piece) = match answer(&mut self.link, &call).await? {
+                Answer::Piece { number, index, piece } => (number, index, piece),
+                Answer::Done => return Ok(()),
+                other => {
+                    self.resolve(other, "").await?;
+                    continue;
+                }
+            };
+            let slots = self.slots(&number, &index, &piece)?;
+            let call = Call::Slots { script: &scripts.slot, slots: &slots };
+            let answers: Vec<Vec<Vec<u8>>> = self.link.call(&call).await?;
+            for parts in answers {
+                if let Answer::Type { found, key } = parse(&self.link, &parts)? {
+                    return Err(self.writing.encoder.wrong_type(key, found));
+                }
+            }
+            crash_points::reached(Step::RowsHalfApplied);
+            done = index;
+        }
+    }
+
+    /// What is written in each slot for a piece.
+    fn slots(&self, number: &str, index: &str, piece: &[u8]) -> Result<Vec<SlotCall>, Failure> {
+        let not_ours = || self.unreadable("a staged piece is not one".to_owned());
+        let parts = slots::parts(piece).ok_or_else(not_ours)?;
+        let forgotten = if self.writing.is_once { ONCE_FORGOTTEN_S } else { "" };
+        // Texts that sort as the numbers do.
+        let place = format!("{number:0>20}:{index:0>10}");
+        let call = |(slot, part): (u16, Part)| {
+            let written = self.writing.keys.written(slots::tag_of(slot)).into_bytes();
+            let keys = [vec![written], part.keys].concat();
+            let (place, forgotten) = (place.clone().into_bytes(), forgotten.as_bytes().to_vec());
+            SlotCall { keys, arguments: [place, part.piece, forgotten] }
+        };
+        Ok(parts.into_iter().map(call).collect())
+    }
+
     /// Claims the query, and gives the record of its last micro-batch.
     async fn take_over(&mut self) -> Result<String, Failure> {
-        let Keys { record, staged, query } = &self.writing.keys;
+        let Keys { record, staged, query, .. } = &self.writing.keys;
         let keys = [&**record, &**staged];
         let arguments = [query.as_bytes(), self.token.as_bytes()];
         let script = &self.scripts.claim;
@@ -254,7 +328,7 @@ impl Writer {
     async fn resolve(&mut self, answer: Answer, number: &str) -> Result<(), Failure> {
         let known = self.published.clone();
         match answer {
-            Answer::Ok | Answer::Done | Answer::Gone => return Ok(()),
+            Answer::Ok | Answer::Done | Answer::Gone | Answer::Piece { .. } => return Ok(()),
             Answer::Type { found, key } => return Err(self.writing.encoder.wrong_type(key, found)),
             Answer::At(found) => self.published = found,
             Answer::Claim(holder) if epoch(&holder) >= epoch(&self.claim) => {
@@ -320,7 +394,7 @@ impl Writer {
         }
     }
 
-    /// Refuses a cluster, and warns of a server that may forget the record of progress.
+    /// Finds out whether there is a cluster, and warns of a server that may forget the progress.
     async fn check_server(&mut self) -> Result<(), Failure> {
         let info = |section: &str| -> Cmd {
             let mut command = cmd("INFO");
@@ -329,7 +403,10 @@ impl Writer {
         };
         let cluster: String = self.link.call(&Call::Command(&info("cluster"))).await?;
         if value_of(&cluster, "cluster_enabled") == Some("1") {
-            return Err(RedisProblem::Cluster { server: self.link.shown() }.into());
+            if self.writing.options.wait_replicas > 0 {
+                return Err(RedisProblem::Cluster { server: self.link.shown() }.into());
+            }
+            self.is_cluster = true;
         }
         let memory: String = self.link.call(&Call::Command(&info("memory"))).await?;
         let policy = value_of(&memory, "maxmemory_policy").unwrap_or_default();
@@ -344,6 +421,9 @@ impl Writer {
                            noeviction"
             );
         }
+        if self.is_cluster {
+            self.link.is_to_cluster();
+        }
         Ok(())
     }
 
@@ -355,18 +435,20 @@ impl Writer {
 
 async fn answer(link: &mut Link, call: &Call<'_>) -> Result<Answer, Failure> {
     let parts: Vec<Vec<u8>> = link.call(call).await?;
-    let text = |index: usize| -> String {
-        parts.get(index).map(|part| String::from_utf8_lossy(part).into_owned()).unwrap_or_default()
-    };
+    parse(link, &parts)
+}
+
+fn parse(link: &Link, parts: &[Vec<u8>]) -> Result<Answer, Failure> {
+    let bytes = |index: usize| parts.get(index).cloned().unwrap_or_default();
+    let text = |index: usize| String::from_utf8_lossy(&bytes(index)).into_owned();
     match &*text(0) {
         "ok" => Ok(Answer::Ok),
         "done" => Ok(Answer::Done),
         "claim" => Ok(Answer::Claim(text(1))),
         "at" => Ok(Answer::At(text(1))),
         "gone" => Ok(Answer::Gone),
-        "type" => {
-            Ok(Answer::Type { found: text(1), key: parts.get(2).cloned().unwrap_or_default() })
-        }
+        "piece" => Ok(Answer::Piece { number: text(1), index: text(2), piece: bytes(3) }),
+        "type" => Ok(Answer::Type { found: text(1), key: bytes(2) }),
         other => Err(link.unexpected(&redis::Value::SimpleString(other.to_owned())).into()),
     }
 }

@@ -10,5 +10,6 @@ if redis.call('LINDEX', KEYS[2], 0) ~= ARGV[5]
 end
 redis.call('HSET', KEYS[1], ARGV[1] .. ':batch', ARGV[4], ARGV[1] .. ':record', ARGV[7],
   ARGV[1] .. ':staged', ARGV[4])
+redis.call('HDEL', KEYS[1], ARGV[1] .. ':applied')
 redis.call('LPOP', KEYS[2])
 return { 'ok' }

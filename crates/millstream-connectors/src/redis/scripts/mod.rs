@@ -17,6 +17,10 @@ pub(super) struct Scripts {
     pub(super) commit: Script,
     /// Applies a piece.
     pub(super) apply: Script,
+    /// In a cluster: gives the next piece that is to be applied.
+    pub(super) next: Script,
+    /// In a cluster: writes what is in one slot.
+    pub(super) slot: Script,
 }
 
 impl Scripts {
@@ -28,6 +32,8 @@ impl Scripts {
             stage: script(include_str!("stage.lua")),
             commit: script(include_str!("commit.lua")),
             apply: script(include_str!("apply.lua")),
+            next: script(include_str!("next.lua")),
+            slot: script(include_str!("slot.lua")),
         }
     }
 }
