@@ -145,6 +145,10 @@ fn what_would_be_open_to_everybody_is_refused() {
     std::fs::write(pipeline.path("token"), "two words").expect("written");
     refused(&["coordinator", "--token-file", "token"], &["a token is one word"]);
     refused(&["coordinator", "--tls-cert", "token"], &["--tls-key", "--tls-ca"]);
+    let authority = Authority::new(&pipeline.path("authority")).unwrap();
+    let ca = authority.issue("IP:127.0.0.1").unwrap().ca;
+    let ca = ca.to_str().expect("it is text");
+    refused(&["coordinator", "--tls-ca", ca], &["--tls-cert", "--tls-key"]);
     let tls = ["--tls-cert", "token", "--tls-key", "token", "--tls-ca", "token"];
     refused(&[&["coordinator"], &tls[..]].concat(), &["token has no certificate"]);
 }

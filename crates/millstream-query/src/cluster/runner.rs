@@ -102,11 +102,8 @@ impl Runner {
         if paths.inline_bytes_max.is_none_or(|max| written.bytes() <= max) {
             return Ok(Reply::Inline(written));
         }
-        if end.has_come() {
-            return Err(cancelled().into());
-        }
         let latest = start + Duration::from_millis(paths.patience_ms);
-        let delivery = self.deliver(paths, &written, latest).await?;
+        let delivery = self.deliver(paths, &written, latest, end).await?;
         let header = OutputHeader { delivery, ..OutputHeader::default() };
         Ok(Reply::Elsewhere(task::message(&header, []).map_err(io::Error::from)?))
     }
@@ -142,26 +139,31 @@ impl Runner {
     }
 
     /// Brings an answer that is too long for the way back to where the node looks for it, until
-    /// `end` on the monotonic clock.
+    /// `latest` on the monotonic clock. Nothing is begun when `end` has come.
     async fn deliver(
         &self,
         paths: &ResultPaths,
         written: &Arc<Written>,
-        end: Duration,
+        latest: Duration,
+        end: &End,
     ) -> Result<Delivery, RunError> {
+        let go_on = || if end.has_come() { Err(cancelled()) } else { Ok(()) };
+        go_on()?;
         let mut problem = None;
         if let Some(target) = &paths.push {
             // If the node does nothing, there has to be time left to spill.
-            let patience = end.saturating_sub(self.env.monotonic()) / 4;
+            let patience = latest.saturating_sub(self.env.monotonic()) / 4;
             let (patience, security) = (patience.min(STALL_PATIENCE), &self.settings.security);
             match push(&self.env, target, written, security, patience).await {
                 Ok(()) => return Ok(Delivery::Pushed),
                 Err(error) => problem = Some(error),
             }
         }
+        // Where the node has stopped waiting, the push was refused for that.
+        go_on()?;
         if let Some(target) = &paths.spill {
             let place = Place::open(&target.url, self.state.runtime_env())?;
-            let objects = spill(&self.env, &place, target, written, end).await?;
+            let objects = spill(&self.env, &place, target, written, latest).await?;
             return Ok(Delivery::Spilled(objects));
         }
         match problem {
