@@ -32,6 +32,7 @@ mod dead_letters;
 mod delivery;
 mod delta;
 mod demo;
+mod email;
 mod errors_at_rest;
 mod exactly_once;
 mod examples;

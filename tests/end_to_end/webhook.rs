@@ -17,7 +17,7 @@ use crate::millstream::{Finished, Pipeline, Running, table};
 use crate::{certificates, wait};
 
 /// The steps of a micro-batch that goes to a webhook.
-const STEPS: [&str; 8] = [
+pub const STEPS: [&str; 8] = [
     "after-take",
     "after-run",
     "after-produce",
@@ -310,6 +310,19 @@ struct Told<'a> {
 
 impl Told<'_> {
     fn new(name: &str, options: &[(&str, &str)]) -> Self {
+        let flow = "INSERT INTO target SELECT * FROM numbers WHERE n % EACH = 0";
+        Self::with_flow(name, options, &format!("CREATE FLOW told AS {flow}"))
+    }
+
+    /// The same beside a table that collects micro-batches for its commits.
+    fn beside_a_table(name: &str) -> Self {
+        let to = [("path", "lake"), ("commitInterval", "300ms")];
+        let flow = "CREATE FLOW told AS FROM numbers\n\
+                    INSERT INTO target SELECT * WHERE n % EACH = 0 INSERT INTO lake SELECT *";
+        Self::with_flow(name, &[IN_FLIGHT], &format!("{}{flow}", table("lake", "", "delta", &to)))
+    }
+
+    fn with_flow(name: &str, options: &[(&str, &str)], flow: &str) -> Self {
         let broker = kafka::shared();
         let numbers = Numbers::new(broker.topics(), format!("{name}_in"));
         let receiver = Receiver::start(|_, before| match before % 50 {
@@ -321,11 +334,10 @@ impl Told<'_> {
         let url = receiver.address();
         let sink = [("url", url.as_str()), ("proxy", "none"), ("retryBackoff", "5ms")];
         let pipeline = Pipeline::new(&format!(
-            "{}{}CREATE FLOW told AS INSERT INTO target\n\
-             SELECT * FROM (SELECT CAST(CAST(value AS STRING) AS BIGINT) AS n, partition\n\
-             FROM STREAM source) WHERE n % {EACH} = 0;\n",
+            "{}{}{};\n",
             numbers.source_table(&broker.address()),
             table("target", "", "webhook", &[&sink, options].concat()),
+            flow.replace("numbers", NUMBERS).replace("EACH", &EACH.to_string()),
         ));
         Self { numbers, pipeline, receiver }
     }
@@ -368,6 +380,8 @@ impl Told<'_> {
     }
 }
 
+const NUMBERS: &str =
+    "(SELECT CAST(CAST(value AS STRING) AS BIGINT) AS n, partition FROM STREAM source) AS numbers";
 const IN_FLIGHT: (&str, &str) = ("maxRequestsInFlight", "8");
 
 #[test]
@@ -384,6 +398,11 @@ fn kills_at_random_moments_lose_no_row_of_an_array_and_change_no_key() {
 fn kills_at_random_moments_lose_no_row_and_change_no_key_with_asynchronous_tracking() {
     let told = Told::new("webhook_killed_async", &[&ASYNC[..], &[IN_FLIGHT]].concat());
     told.kill_at_random();
+}
+
+#[test]
+fn kills_beside_a_table_that_collects_lose_no_row_and_change_no_key() {
+    Told::beside_a_table("webhook_killed_beside").kill_at_random();
 }
 
 #[test]

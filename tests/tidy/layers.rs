@@ -180,7 +180,7 @@ const MODULES: &[(&str, &[&str])] = &[
         "millstream-connectors",
         &[
             "duration", "paths", "gather", "notify", "console", "memory", "noop", "rate", "redis",
-            "stats", "delta", "files", "webhook",
+            "stats", "delta", "files", "webhook", "email",
         ],
     ),
     (

@@ -9,13 +9,14 @@
 //! - [`rate`]: rows on a clock, for tries, demonstrations and benchmarks.
 //! - [`files`]: directories of JSON, CSV, Parquet and text, read and written.
 //! - [`delta`]: tables of Delta Lake.
-//! - [`webhook`]: rows as HTTP requests that notify people and services.
+//! - [`webhook`], [`email`]: rows as HTTP requests and as mails, to notify services and people.
 //! - [`redis`]: keys of Redis and Valkey.
 //! - [`console`], [`noop`], [`memory`], [`stats`]: sinks that print, drop, keep and measure.
 
 pub mod console;
 pub mod delta;
 pub mod duration;
+pub mod email;
 pub mod files;
 mod gather;
 pub mod memory;
@@ -47,6 +48,7 @@ pub fn registry(base_dir: &Path) -> Registry {
         Arc::new(memory::Memory),
         Arc::new(stats::Stats),
         Arc::new(webhook::Webhook),
+        Arc::new(email::Email),
         Arc::new(files::Files::any(base_dir)),
     ];
     for format in files::Format::ALL {

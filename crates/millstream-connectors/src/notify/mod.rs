@@ -13,8 +13,10 @@
 pub mod courier;
 pub mod error;
 pub mod keys;
+pub mod options;
 pub mod refused_file;
 pub mod retries;
+pub mod rows;
 
 use std::time::Duration;
 

@@ -9,6 +9,7 @@ use super::options::BodyKind;
 use crate::notify::Message;
 use crate::notify::error::DeliveryError;
 use crate::notify::keys::{Digest, Keys, digest_of};
+use crate::notify::rows::objects;
 
 /// A request that is to be sent.
 #[derive(Debug)]
@@ -33,21 +34,6 @@ impl Message for Request {
     fn content(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
-}
-
-/// Each row as a JSON object.
-pub fn objects(encoder: &RecordEncoder, rows: &RecordBatch) -> Result<Vec<Bytes>, DeliveryError> {
-    let mut lines = Vec::new();
-    encoder.write(rows, &mut lines).map_err(DeliveryError::Encode)?;
-    let lines = Bytes::from(lines);
-    let mut objects = Vec::with_capacity(rows.num_rows());
-    let mut start = 0;
-    // A line feed within a text of JSON is escaped.
-    for (end, _) in lines.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-        objects.push(lines.slice(start..end));
-        start = end + 1;
-    }
-    Ok(objects)
 }
 
 /// The requests of a micro-batch, each with a number where those with the same one stay in order.

@@ -10,8 +10,8 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use super::signature::SigningSecrets;
+use crate::notify::options::{count, file, interval, time};
 use crate::notify::retries::Retries;
-use crate::{duration, paths};
 
 const HEADER_PREFIX: &str = "header.";
 /// Headers that are made for each request, or by the connection.
@@ -112,11 +112,6 @@ impl WebhookOptions {
         let body = body(options)?;
         let order_by = order_by(options, schema, body)?;
         let signing = options.get("signingSecret").map(SigningSecrets::parse).transpose();
-        let refused_path = options.get("refusedPath").map(str::to_owned);
-        let ca_file = options.get("tls.caFile").map(str::to_owned);
-        for (key, path) in [("refusedPath", &refused_path), ("tls.caFile", &ca_file)] {
-            path.iter().try_for_each(|path| paths::check_local(key, path))?;
-        }
         Ok(Self {
             url: url(options)?,
             method: method(options)?,
@@ -132,9 +127,9 @@ impl WebhookOptions {
             order_by,
             interval: interval(options, "maxRequestsPerSecond", Duration::from_secs(1))?,
             retries: Retries::parse(options)?,
-            refused_path,
+            refused_path: file(options, "refusedPath")?,
             follow_redirects: options.parse_bool("followRedirects")?.unwrap_or(false),
-            ca_file,
+            ca_file: file(options, "tls.caFile")?,
             proxy: proxy(options)?,
         })
     }
@@ -277,41 +272,5 @@ fn proxy(options: &Options) -> Result<Proxy, OptionError> {
                 None,
             )),
         },
-    }
-}
-
-fn time(options: &Options, key: &str, default_s: u64) -> Result<Duration, OptionError> {
-    let time = duration::option(options, key)?.unwrap_or(Duration::from_secs(default_s));
-    if time.is_zero() {
-        let text = options.get(key).unwrap_or_default();
-        return Err(OptionError::invalid(key, text, "longer than nothing"));
-    }
-    Ok(time)
-}
-
-fn count(options: &Options, key: &str, default: usize, max: usize) -> Result<usize, OptionError> {
-    let wanted = format!("a whole number from 1 to {max}");
-    let count = options.parse(key, &wanted)?.unwrap_or(default);
-    if count == 0 || count > max {
-        let text = options.get(key).unwrap_or_default();
-        return Err(OptionError::invalid(key, text, &wanted));
-    }
-    Ok(count)
-}
-
-/// The time between two of the messages of which the option `key` says how many there may be in
-/// `period`; nothing without it.
-pub(crate) fn interval(
-    options: &Options,
-    key: &str,
-    period: Duration,
-) -> Result<Duration, OptionError> {
-    let wanted = "a number greater than 0";
-    let Some(count) = options.parse::<f64>(key, wanted)? else { return Ok(Duration::ZERO) };
-    let text = options.get(key).unwrap_or_default();
-    let interval = Duration::try_from_secs_f64(period.as_secs_f64() / count);
-    match interval {
-        Ok(interval) if count > 0.0 && count.is_finite() => Ok(interval),
-        _ => Err(OptionError::invalid(key, text, wanted)),
     }
 }

@@ -2,22 +2,19 @@
 
 use std::path::PathBuf;
 
-use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
 use millstream_engine::api::contact::Contacts;
-use millstream_engine::api::sink::{
-    Acknowledgement, Delivery, Failure, Output, Published, RefusedRow, Sink,
-};
-use millstream_formats::RecordEncoder;
+use millstream_engine::api::sink::{Acknowledgement, Delivery, Failure, Output, Published, Sink};
 use millstream_store::env::Env;
 
-use super::body::{objects, requests};
+use super::body::requests;
 use super::options::WebhookOptions;
 use super::transport::{HttpTransport, receiver};
-use crate::notify::courier::{Courier, Settings, Undelivered};
-use crate::notify::keys::{Keys, digest_of};
+use crate::notify::courier::{Courier, Settings};
+use crate::notify::keys::Keys;
 use crate::notify::refused_file::RefusedFile;
+use crate::notify::rows::failure;
 use crate::paths;
 
 /// Sends each row, or arrays of rows, to one URL.
@@ -43,20 +40,6 @@ impl WebhookSink {
         let (table, base_dir) = (table.to_owned(), context.base_dir.clone());
         let contacts = context.contacts.clone();
         Self { options, table, query_id, base_dir, contacts, env, courier: None }
-    }
-
-    /// What the query fails with.
-    fn failure(encoder: &RecordEncoder, undelivered: Undelivered) -> Failure {
-        let Undelivered { error, rows } = undelivered;
-        if rows.is_empty() {
-            return error.into();
-        }
-        let encoder = encoder.clone();
-        let is_among = move |batch: &RecordBatch| {
-            let objects = objects(&encoder, batch).unwrap_or_default();
-            objects.iter().any(|object| rows.contains(&digest_of(object)))
-        };
-        RefusedRow::new(error, is_among).into()
     }
 }
 
@@ -104,7 +87,7 @@ impl Sink for WebhookSink {
         let requests = requests(encoder, *body, *order_by, keys, output.record_batches())?;
         let courier = self.courier.as_mut().expect("the driver opens a sink before it uses it");
         let encoder = encoder.clone();
-        Ok(courier.hand_over(requests, move |failed| Self::failure(&encoder, failed)))
+        Ok(courier.hand_over(requests, move |failed| failure(&encoder, failed)))
     }
 
     async fn flush(&mut self) {

@@ -23,7 +23,7 @@ fn every_connector_is_there_whatever_its_case() {
     let registry = registry(Path::new(HERE));
     for name in [
         "rate", "console", "noop", "memory", "stats", "files", "json", "csv", "parquet", "TEXT",
-        "webhook",
+        "email", "webhook",
     ] {
         assert!(registry.get(name).is_some(), "{name}");
     }

@@ -28,6 +28,7 @@ fn page(connector: &str) -> &'static str {
         "delta" => "docs/connectors/delta.md",
         "redis" => "docs/connectors/redis.md",
         "rate" => "docs/connectors/rate.md",
+        "email" => "docs/connectors/email.md",
         "webhook" => "docs/connectors/webhook.md",
         "stats" => "docs/connectors/stats.md",
         "console" | "noop" | "memory" => "docs/connectors/console-noop-memory.md",
