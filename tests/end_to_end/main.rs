@@ -60,6 +60,7 @@ mod power_cuts;
 mod queries;
 mod queries_in_buckets;
 mod redis_sink;
+mod redis_source;
 mod refused_rows;
 mod renamed;
 mod runners;

@@ -65,6 +65,38 @@ pub(super) enum RedisProblem {
          it out"
     )]
     Cluster { server: String },
+    /// Several streams of a cluster cannot be asked for at once.
+    #[error(
+        "Redis at {server} is part of a cluster, whose streams cannot be read; read from a single \
+         server"
+    )]
+    ClusterSource { server: String },
+    /// The offset log holds an offset of some other source, or of other streams.
+    #[error(
+        "the checkpoint's offset '{offset}' is not one of the streams in 'stream.keys': use the \
+         streams that the checkpoint was made with, or a new checkpoint"
+    )]
+    ForeignOffset { offset: String },
+    /// The checkpoint lacks where the query began.
+    #[error(
+        "the checkpoint has no file 0 in its sources/ directory, which says where the streams were \
+         begun: restore that file, or use a new checkpoint"
+    )]
+    NoInitial,
+    /// Entries were trimmed, or the stream was deleted, before they were read.
+    #[error(
+        "'{table}': entries of the stream '{stream}' behind {after} are gone{}: it was trimmed, or \
+         deleted, before they were read. Let it keep more (MAXLEN, MINID); set 'failOnDataLoss' = \
+         'false' to go on with what is left",
+        counted(*entries)
+    )]
+    EntriesLost { table: String, stream: String, after: String, entries: u64 },
+    /// A key that is read is not a stream.
+    #[error("the key '{key}' holds a {found}, and '{table}' reads a stream")]
+    NoStream { table: String, key: String, found: String },
+    /// A field does not read as its column's type.
+    #[error("entry {id} of the stream '{stream}': the field '{field}' is not a {wanted}")]
+    Malformed { stream: String, id: String, field: String, wanted: String },
     /// The answer is not one that was asked for.
     #[error("Redis at {server} gave an answer that was not expected: {answer}")]
     Answer { server: String, answer: String },
@@ -73,10 +105,22 @@ pub(super) enum RedisProblem {
     Ended,
 }
 
+fn counted(entries: u64) -> String {
+    match entries {
+        0 => String::new(),
+        1 => " (1 entry)".to_owned(),
+        more => format!(" ({more} entries)"),
+    }
+}
+
 impl Classified for RedisProblem {
     fn kind(&self) -> Kind {
         match self {
-            Self::Settings { .. } | Self::Certificate { .. } | Self::Cluster { .. } => Kind::Config,
+            Self::Settings { .. }
+            | Self::Certificate { .. }
+            | Self::Cluster { .. }
+            | Self::ClusterSource { .. }
+            | Self::NoStream { .. } => Kind::Config,
             Self::Away { .. } | Self::Replicas { .. } | Self::Ended => Kind::Retry,
             Self::Refused { error, .. } if is_about_credentials(error) => Kind::Credentials,
             Self::Refused { .. } => Kind::Config,
@@ -84,6 +128,10 @@ impl Classified for RedisProblem {
             Self::Lost { .. }
             | Self::Record { .. }
             | Self::WrongType { .. }
+            | Self::ForeignOffset { .. }
+            | Self::NoInitial
+            | Self::EntriesLost { .. }
+            | Self::Malformed { .. }
             | Self::NoKey { .. }
             | Self::NoValue { .. } => Kind::Data,
             Self::Answer { .. } => Kind::Bug,

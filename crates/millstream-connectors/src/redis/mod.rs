@@ -1,4 +1,4 @@
-//! `USING redis`: rows into Redis and Valkey, exactly once.
+//! `USING redis`: rows into Redis and Valkey, exactly once, and their streams as a source.
 //!
 //! ```text
 //! publish ──▶ pieces of rows ──▶ writer (a thread): one script, or several ──▶ acknowledged
@@ -14,7 +14,7 @@
 //! - [`scripts`]: what runs in the server. [`slots`]: rows by slots of a cluster.
 //! - [`link`]: a connection, made again when it breaks.
 //! - [`writer`]: a micro-batch into Redis. [`memory`]: what the checkpoint knows of that.
-//! - [`sink`]: what the driver sees.
+//! - [`sink`]: what the driver sees. [`source`] reads streams.
 //!
 //! The names of options are those of spark-redis, where it has them.
 
@@ -28,17 +28,20 @@ mod scripts;
 mod server;
 mod sink;
 mod slots;
+mod source;
 mod writer;
 
 use std::path::{Path, PathBuf};
 
 use arrow::datatypes::SchemaRef;
-use millstream_engine::api::connector::{Connector, FlowContext, Table};
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::{Failure, Sink};
+use millstream_engine::api::source::Source;
 
 use options::{OPTIONS, SinkOptions};
 use sink::RedisSink;
+use source::RedisSource;
 
 /// The `redis` connector, whose relative paths are relative to a directory.
 pub struct Redis {
@@ -63,6 +66,19 @@ impl Connector for Redis {
 
     fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
         SinkOptions::parse(table, schema, &self.base_dir).map(drop)
+    }
+
+    fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError> {
+        RedisSource::check(table, mode, &self.base_dir)
+    }
+
+    fn source(
+        &self,
+        table: &Table,
+        mode: ReadMode,
+        context: &FlowContext,
+    ) -> Result<Box<dyn Source>, Failure> {
+        Ok(Box::new(RedisSource::new(table, mode, &self.base_dir, context)?))
     }
 
     fn sink(

@@ -16,6 +16,10 @@ const fn both(name: &'static str, about: &'static str) -> OptionSpec {
     OptionSpec { name, side: Side::Both, about }
 }
 
+const fn source(name: &'static str, about: &'static str) -> OptionSpec {
+    OptionSpec { name, side: Side::Source, about }
+}
+
 const fn sink(name: &'static str, about: &'static str) -> OptionSpec {
     OptionSpec { name, side: Side::Sink, about }
 }
@@ -37,7 +41,14 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     sink("model", "hash (default), string, json, list, set, stream or publish"),
     sink("ttl", "seconds until a key expires, from its last write on"),
     sink("wait.replicas", "replicas that must have a micro-batch before it counts (default 0)"),
-    sink("failOnDataLoss", "whether to stop where Redis has lost rows (default true)"),
+    source("stream.keys", "the streams that are read, separated by commas"),
+    source("startingOffsets", "where a new query begins: latest (default) or earliest"),
+    source("stream.offsets", "the same, behind an entry of each stream, as JSON"),
+    source("stream.read.batch.size", "entries of a stream in one answer (default 1000)"),
+    source("stream.read.block", "milliseconds that an empty answer is held back (default 500)"),
+    source("maxOffsetsPerTrigger", "entries in a micro-batch, at most (default: no limit)"),
+    source("mode", "fields that do not read as their column's type: PERMISSIVE, FAILFAST"),
+    both("failOnDataLoss", "whether to stop where Redis has lost rows (default true)"),
 ];
 
 /// What a row becomes.

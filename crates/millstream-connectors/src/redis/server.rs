@@ -64,6 +64,11 @@ impl Server {
         }
     }
 
+    /// How long an answer may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// What connections are made with; reads the certificates.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ use super::writer::{Work, Writer, Writing};
 /// Micro-batches that wait for the writer; while there are more, the next one grows.
 const WAITING_MAX: usize = 2;
 /// How long a server may be away at the start: a wrong address is to be reported soon.
-const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 /// What the name of a query that runs once begins with.
 const BATCH_RUN: &str = "once-";
 

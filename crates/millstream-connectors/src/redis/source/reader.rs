@@ -1,0 +1,403 @@
+//! Fetches entries all the time, as long as there is room for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_engine::api::source::Failure;
+use millstream_store::env::Env;
+use parking_lot::Mutex;
+use redis::{Cmd, FromRedisValue, Value, cmd};
+use tokio::sync::Notify;
+
+use super::offsets::{Id, Position};
+use super::options::{SourceOptions, Starting};
+use super::rows::Entry;
+use crate::redis::error::RedisProblem;
+use crate::redis::link::{Call, Link};
+
+/// How long a call is repeated while the query runs; after that the flow is started again.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Entries of one answer where a range is read again.
+const RANGE_SIZE: usize = 5_000;
+
+/// Entries by stream, on their way to the driver.
+pub(super) struct Taken {
+    pub(super) streams: Vec<Vec<Entry>>,
+    /// When the oldest arrived, microseconds since the epoch.
+    pub(super) oldest_arrival_us: i64,
+}
+
+/// What was read and not taken.
+pub(super) struct Buffer {
+    state: Mutex<State>,
+    arrived: Notify,
+    has_room: Notify,
+    bytes_max: usize,
+}
+
+#[derive(Default)]
+struct State {
+    streams: Vec<Vec<Entry>>,
+    bytes: usize,
+    oldest_arrival_us: Option<i64>,
+    failure: Option<Failure>,
+}
+
+impl Buffer {
+    pub(super) fn new(streams: usize, bytes_max: usize) -> Self {
+        let state = State { streams: vec![Vec::new(); streams], ..State::default() };
+        let (arrived, has_room) = (Notify::new(), Notify::new());
+        Self { state: Mutex::new(state), arrived, has_room, bytes_max }
+    }
+
+    /// Up to `rows_max` entries, none behind `ends`; `None` where there is none.
+    pub(super) fn take(
+        &self,
+        rows_max: usize,
+        ends: Option<&[Id]>,
+    ) -> Result<Option<Taken>, Failure> {
+        let mut state = self.state.lock();
+        let State { streams: waiting, bytes, .. } = &mut *state;
+        let mut left = rows_max;
+        let mut streams = Vec::with_capacity(waiting.len());
+        for (at, entries) in waiting.iter_mut().enumerate() {
+            let end = ends.map(|ends| ends[at]);
+            let wanted = entries.partition_point(|entry| end.is_none_or(|end| entry.id <= end));
+            // What came behind the end of a query is not part of it.
+            let beyond: usize = entries.drain(wanted..).map(|entry| entry.bytes()).sum();
+            *bytes -= beyond;
+            let rest = entries.split_off(wanted.min(left));
+            let taken = std::mem::replace(entries, rest);
+            left -= taken.len();
+            streams.push(taken);
+        }
+        let taken: usize = streams.iter().flatten().map(Entry::bytes).sum();
+        if taken == 0 {
+            return state.failure.take().map_or(Ok(None), Err);
+        }
+        state.bytes -= taken;
+        let oldest_arrival_us = state.oldest_arrival_us.unwrap_or_default();
+        if state.bytes == 0 {
+            state.oldest_arrival_us = None;
+        }
+        drop(state);
+        self.has_room.notify_one();
+        Ok(Some(Taken { streams, oldest_arrival_us }))
+    }
+
+    /// Completes when something can be taken, or the reader has failed.
+    pub(super) async fn is_filled(&self) {
+        loop {
+            let arrived = self.arrived.notified();
+            {
+                let state = self.state.lock();
+                if state.bytes > 0 || state.failure.is_some() {
+                    return;
+                }
+            }
+            arrived.await;
+        }
+    }
+
+    fn put(&self, stream: usize, entries: Vec<Entry>, now_us: i64) {
+        let mut state = self.state.lock();
+        state.bytes += entries.iter().map(Entry::bytes).sum::<usize>();
+        state.oldest_arrival_us.get_or_insert(now_us);
+        state.streams[stream].extend(entries);
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    fn fail(&self, failure: Failure) {
+        self.state.lock().failure = Some(failure);
+        self.arrived.notify_one();
+    }
+
+    async fn wait_for_room(&self) {
+        while self.state.lock().bytes >= self.bytes_max {
+            self.has_room.notified().await;
+        }
+    }
+}
+
+/// Reads on from `positions` until it is stopped, or fails.
+pub(super) async fn read(
+    mut streams: Streams,
+    mut positions: Vec<Position>,
+    buffer: Arc<Buffer>,
+    env: Env,
+) {
+    streams.link.set_patience(PATIENCE);
+    loop {
+        buffer.wait_for_room().await;
+        match streams.next(&mut positions).await {
+            Ok(found) => {
+                let now_us = env.now_us();
+                for (stream, entries) in found {
+                    buffer.put(stream, entries, now_us);
+                }
+            }
+            Err(failure) => return buffer.fail(failure),
+        }
+    }
+}
+
+/// Questions about streams.
+pub(super) struct Streams {
+    link: Link,
+    options: SourceOptions,
+}
+
+/// What the server says of a stream.
+#[derive(Default)]
+struct Info {
+    /// How many entries were ever added; Redis 6 does not say.
+    added: Option<u64>,
+    length: u64,
+    last_generated: Id,
+}
+
+impl Info {
+    /// How many entries were added before the first that is there.
+    fn before_first(&self) -> u64 {
+        self.added.map_or(0, |added| added.saturating_sub(self.length))
+    }
+}
+
+impl Streams {
+    pub(super) fn new(link: Link, options: SourceOptions) -> Self {
+        Self { link, options }
+    }
+
+    /// Refuses a cluster, where one question cannot ask for several streams.
+    pub(super) async fn check_server(&mut self) -> Result<(), Failure> {
+        let mut info = cmd("INFO");
+        info.arg("cluster");
+        let info: String = self.link.call(&Call::Command(&info)).await?;
+        if info.contains("cluster_enabled:1") {
+            return Err(RedisProblem::ClusterSource { server: self.link.shown() }.into());
+        }
+        Ok(())
+    }
+
+    /// Where a new query begins.
+    pub(super) async fn beginning(&mut self) -> Result<Vec<Position>, Failure> {
+        let mut positions = Vec::new();
+        for stream in 0..self.options.keys.len() {
+            let info = self.info(stream).await?;
+            positions.push(match &self.options.starting {
+                Starting::Earliest => Position { id: Id::default(), read: info.before_first() },
+                Starting::Latest => {
+                    Position { id: info.last_generated, read: info.added.unwrap_or(0) }
+                }
+                Starting::After(ids) => self.behind(stream, ids[stream], &info).await?,
+            });
+        }
+        Ok(positions)
+    }
+
+    /// The position behind the entry `id`, whose place is counted from the stream's beginning.
+    async fn behind(&mut self, stream: usize, id: Id, info: &Info) -> Result<Position, Failure> {
+        let (mut from, mut read) = ("-".to_owned(), info.before_first());
+        loop {
+            let mut command = cmd("XRANGE");
+            command.arg(&self.options.keys[stream]).arg(from).arg(id.to_string());
+            command.arg("COUNT").arg(RANGE_SIZE);
+            let entries = self.entries(&command).await?;
+            let Some(last) = entries.last() else { return Ok(Position { id, read }) };
+            read += entries.len() as u64;
+            from = format!("({}", last.id);
+        }
+    }
+
+    /// The last entry of each stream.
+    pub(super) async fn last_ids(&mut self) -> Result<Vec<Id>, Failure> {
+        let mut ids = Vec::new();
+        for key in self.options.keys.clone() {
+            let mut command = cmd("XREVRANGE");
+            command.arg(key).arg("+").arg("-").arg("COUNT").arg(1);
+            let last = self.entries(&command).await?.pop();
+            ids.push(last.map_or(Id::default(), |entry| entry.id));
+        }
+        Ok(ids)
+    }
+
+    /// Entries behind `positions`, which move on; waits some time for the first.
+    async fn next(
+        &mut self,
+        positions: &mut [Position],
+    ) -> Result<Vec<(usize, Vec<Entry>)>, Failure> {
+        let SourceOptions { keys, read_size, read_block, .. } = &self.options;
+        let mut command = cmd("XREAD");
+        command.arg("COUNT").arg(*read_size).arg("BLOCK").arg(read_block.as_millis() as u64);
+        command.arg("STREAMS").arg(keys);
+        positions.iter().for_each(|position| {
+            command.arg(position.id.to_string());
+        });
+        let answer: Option<Vec<(String, Value)>> = self.link.call(&Call::Command(&command)).await?;
+        let mut found = Vec::new();
+        for (key, entries) in answer.unwrap_or_default() {
+            let stream = self.options.keys.iter().position(|known| *known == key);
+            let (Some(stream), Some(entries)) = (stream, parse(entries)) else {
+                return Err(self.link.unexpected(&Value::SimpleString(key)).into());
+            };
+            let mut entries = entries;
+            let Some(last) = entries.last() else { continue };
+            let last = last.id;
+            // After the entries: what was there then was not trimmed before.
+            let read = self.rank(stream, positions[stream], &entries).await?;
+            let first = read.saturating_sub(entries.len() as u64);
+            for (entry, rank) in entries.iter_mut().zip(first + 1..) {
+                entry.rank = rank;
+            }
+            positions[stream] = Position { id: last, read };
+            found.push((stream, entries));
+        }
+        Ok(found)
+    }
+
+    /// All entries from behind `start` up to `end`.
+    pub(super) async fn range(
+        &mut self,
+        stream: usize,
+        start: Position,
+        end: Position,
+    ) -> Result<Vec<Entry>, Failure> {
+        let mut found: Vec<Entry> = Vec::new();
+        let mut from = start.id;
+        while from < end.id {
+            let mut command = cmd("XRANGE");
+            command.arg(&self.options.keys[stream]).arg(format!("({from}")).arg(end.id.to_string());
+            command.arg("COUNT").arg(RANGE_SIZE);
+            let entries = self.entries(&command).await?;
+            let Some(last) = entries.last() else { break };
+            from = last.id;
+            found.extend(entries);
+        }
+        let wanted = end.read.saturating_sub(start.read);
+        if found.len() as u64 != wanted || (wanted > 0 && from != end.id) {
+            self.lost(stream, start.id, wanted.saturating_sub(found.len() as u64))?;
+        }
+        Ok(found)
+    }
+
+    /// Notices that entries behind `positions` are gone.
+    pub(super) async fn check_untrimmed(&mut self, positions: &[Position]) -> Result<(), Failure> {
+        for (stream, position) in positions.iter().enumerate() {
+            self.rank(stream, *position, &[]).await?;
+        }
+        Ok(())
+    }
+
+    /// How many entries were added up to the last of `entries`, which were read behind `position`.
+    /// Where that is more than were read, some are gone.
+    async fn rank(
+        &mut self,
+        stream: usize,
+        position: Position,
+        entries: &[Entry],
+    ) -> Result<u64, Failure> {
+        let expected = position.read + entries.len() as u64;
+        let last = entries.last().map_or(position.id, |entry| entry.id);
+        let mut upto = cmd("XRANGE");
+        upto.arg(&self.options.keys[stream]).arg(position.id.to_string()).arg(last.to_string());
+        upto.arg("COUNT").arg(1);
+        // The oldest are trimmed: while this one is there, so are all behind it.
+        if self.entries(&upto).await?.first().is_some_and(|entry| entry.id == position.id) {
+            return Ok(expected);
+        }
+        let info = self.info(stream).await?;
+        let Some(added) = info.added else { return Ok(expected) };
+        if added < position.read {
+            // Another stream has the name now.
+            self.lost(stream, position.id, 0)?;
+            return Ok(entries.len() as u64);
+        }
+        let mut left = cmd("XRANGE");
+        left.arg(&self.options.keys[stream]).arg("-").arg(last.to_string());
+        left.arg("COUNT").arg(entries.len() + 1);
+        let left = self.entries(&left).await?;
+        let has_older = left.first().is_some_and(|entry| entry.id <= position.id);
+        // If all that was just read is trimmed by now, the next time shows whether more was.
+        if has_older || (left.is_empty() && !entries.is_empty()) {
+            return Ok(expected);
+        }
+        let found = info.before_first() + left.len() as u64;
+        if found > expected {
+            self.lost(stream, position.id, found - expected)?;
+        }
+        Ok(found.max(expected))
+    }
+
+    fn lost(&self, stream: usize, after: Id, entries: u64) -> Result<(), Failure> {
+        let problem = RedisProblem::EntriesLost {
+            table: self.options.table.clone(),
+            stream: self.options.keys[stream].clone(),
+            after: after.to_string(),
+            entries,
+        };
+        if self.options.fails_on_loss {
+            return Err(problem.into());
+        }
+        tracing::warn!("going on, as 'failOnDataLoss' = 'false' says: {problem}");
+        Ok(())
+    }
+
+    async fn info(&mut self, stream: usize) -> Result<Info, Failure> {
+        let key = self.options.keys[stream].clone();
+        let mut exists = cmd("TYPE");
+        exists.arg(&key);
+        let found: String = self.link.call(&Call::Command(&exists)).await?;
+        match &*found {
+            "none" => return Ok(Info::default()),
+            "stream" => {}
+            _ => {
+                let table = self.options.table.clone();
+                return Err(RedisProblem::NoStream { table, key, found }.into());
+            }
+        }
+        let mut command = cmd("XINFO");
+        command.arg("STREAM").arg(key);
+        let answer: Vec<Value> = self.link.call(&Call::Command(&command)).await?;
+        let value = |name: &str| {
+            let is_it = |pair: &&[Value]| {
+                String::from_redis_value(pair[0].clone()).is_ok_and(|is| is == name)
+            };
+            answer.chunks_exact(2).find(is_it).map(|pair| pair[1].clone())
+        };
+        let number = |name| value(name).and_then(|value| u64::from_redis_value(value).ok());
+        let text = |name| value(name).and_then(|value| String::from_redis_value(value).ok());
+        let last_generated = text("last-generated-id").and_then(|id| id.parse().ok());
+        Ok(Info {
+            added: number("entries-added"),
+            length: number("length").unwrap_or(0),
+            last_generated: last_generated.unwrap_or_default(),
+        })
+    }
+
+    async fn entries(&mut self, command: &Cmd) -> Result<Vec<Entry>, Failure> {
+        let answer: Value = self.link.call(&Call::Command(command)).await?;
+        parse(answer.clone()).ok_or_else(|| self.link.unexpected(&answer).into())
+    }
+}
+
+fn parse(entries: Value) -> Option<Vec<Entry>> {
+    let Value::Array(entries) = entries else { return None };
+    entries.into_iter().map(entry).collect()
+}
+
+fn entry(value: Value) -> Option<Entry> {
+    let Value::Array(parts) = value else { return None };
+    let [id, fields] = <[Value; 2]>::try_from(parts).ok()?;
+    let id = String::from_redis_value(id).ok()?.parse().ok()?;
+    let Value::Array(fields) = fields else { return None };
+    let mut texts = fields.into_iter().map(|field| match field {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    });
+    let mut pairs = Vec::with_capacity(texts.len() / 2);
+    while let Some(name) = texts.next() {
+        pairs.push((name?, texts.next()??));
+    }
+    Some(Entry { id, rank: 0, fields: pairs })
+}
