@@ -97,6 +97,15 @@ impl Experiment {
         }
     }
 
+    /// The columns that it cannot do without, in all row groups; `None` if it needs few of those.
+    fn columns(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Scan => Some(&["kind", "country", "amount", "user_id", "platform"]),
+            Self::GroupBy => Some(&["user_id", "number", "kind"]),
+            Self::Small => None,
+        }
+    }
+
     /// What goes to runners.
     fn stages(self) -> &'static str {
         match self {
@@ -148,6 +157,9 @@ struct Summary {
     bytes: u64,
     /// Bytes read over the bytes that the query reads on the node alone.
     bytes_to_local: f64,
+    /// Bytes read over those of the columns that the query names, as the files' footers have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_to_needed: Option<f64>,
     /// Wall time on the node alone over this.
     speedup: f64,
     node_cpu_to_local: f64,
@@ -170,8 +182,8 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     if !root.join(table::NAME).join("_delta_log").is_dir() {
         table::write(&root, &work.subdirectory("write")?, flags.rows)?;
     }
-    let bench =
-        Bench { env, flags, work, table_bytes: size(&root), report: Report::new("olap", None) };
+    let (table_bytes, report) = (size(&root), Report::new("olap", None));
+    let bench = Bench { env, flags, work, root: root.clone(), table_bytes, report };
     let speed = CardSpeed {
         bytes_per_second: (flags.bandwidth_mb * 1e6) as u64,
         latency: Duration::from_millis(flags.latency_ms),
@@ -190,6 +202,7 @@ struct Bench<'a> {
     env: &'a Env,
     flags: &'a Flags,
     work: WorkDirectory,
+    root: PathBuf,
     table_bytes: u64,
     report: Report,
 }
@@ -261,13 +274,19 @@ impl Bench<'_> {
                 return Err(Error::Table { what: "the cluster", problem });
             }
         }
-        let summary = self.summary(&rounds, local);
+        let needed = experiment.columns().map(|columns| table::bytes_of(&self.root, columns));
+        let summary = self.summary(&rounds, local, needed.transpose()?);
         self.report.line("summary", &summary)?;
         eprintln!("{}", table_row(&summary));
         Ok((summary, answer.unwrap_or_default()))
     }
 
-    fn summary(&self, rounds: &[RoundLine], local: Option<&Summary>) -> Summary {
+    fn summary(
+        &self,
+        rounds: &[RoundLine],
+        local: Option<&Summary>,
+        needed: Option<u64>,
+    ) -> Summary {
         let last = rounds.last().expect("there is a round");
         let of = |value: fn(&RoundLine) -> f64| median(rounds.iter().map(value));
         let mut walls: Vec<f64> = rounds.iter().map(|round| round.wall_ms).collect();
@@ -302,6 +321,7 @@ impl Bench<'_> {
             node_bytes: of(|round| round.node_bytes as f64) as u64,
             bytes: bytes as u64,
             bytes_to_local: to(bytes, local.map(|local| local.bytes as f64)),
+            bytes_to_needed: needed.map(|needed| rounded(bytes / needed as f64, 3)),
             speedup: local.map_or(1.0, |local| rounded(local.wall_ms_p50 / p50, 2)),
             node_cpu_to_local: to(cpu, local.map(|local| local.node_cpu_seconds)),
             node_rss_to_local: to(last.node_peak_rss_mb, local.map(|it| it.node_peak_rss_mb)),

@@ -9,6 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
 use crate::engine::{self, EngineOptions};
 use crate::error::Error;
 
@@ -39,6 +41,25 @@ pub fn write(root: &Path, directory: &Path, rows: u64) -> Result<(), Error> {
     let options = EngineOptions { set, ..EngineOptions::default() };
     engine::start(&pipeline, &options, directory)?.wait(PATIENCE)?;
     fs::remove_dir_all(&numbers).map_err(Error::file("remove", &numbers))
+}
+
+/// The bytes of some columns in all files of the table below `root`, compressed as they are.
+pub fn bytes_of(root: &Path, columns: &[&str]) -> Result<u64, Error> {
+    let directory = root.join(NAME);
+    let mut bytes = 0;
+    for entry in fs::read_dir(&directory).map_err(Error::file("list", &directory))? {
+        let path = entry.map_err(Error::file("list", &directory))?.path();
+        if path.extension().is_none_or(|extension| extension != "parquet") {
+            continue;
+        }
+        let file = fs::File::open(&path).map_err(Error::file("open", &path))?;
+        let footer = SerializedFileReader::new(file)
+            .map_err(|error| Error::Table { what: "a data file", problem: error.to_string() })?;
+        let chunks = footer.metadata().row_groups().iter().flat_map(|group| group.columns());
+        let wanted = chunks.filter(|chunk| columns.contains(&chunk.column_descr().name()));
+        bytes += wanted.map(|chunk| chunk.compressed_size().cast_unsigned()).sum::<u64>();
+    }
+    Ok(bytes)
 }
 
 fn pipeline(numbers: &Path, target: &Path, rows: u64) -> String {
