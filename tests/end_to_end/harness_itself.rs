@@ -7,6 +7,7 @@ use crate::bad_input::{Shortage, SmallDisk};
 use crate::files_exactly_once::FILES_STEPS;
 use crate::kafka::{self, Broker};
 use crate::millstream::{CRASH_AT, Pipeline};
+use crate::redis_sink::STAGED_STEPS;
 use crate::spark::{Relay, Spark};
 use crate::topics::{Record, sorted_values};
 use crate::{cache, delta, live, oracle, process, program, wait};
@@ -171,7 +172,7 @@ fn every_crash_point_is_among_those_that_tests_crash_at() {
     let (_, names) = said.split_once("with STEP one of ").expect("it lists them");
     let mut names: Vec<&str> = names.lines().next().unwrap_or_default().split(", ").collect();
     let of_tests = [&live::STEPS[..], &live::STATE_STEPS, &delta::STEPS, &FILES_STEPS];
-    let mut tested: Vec<&str> = of_tests.concat();
+    let mut tested: Vec<&str> = [of_tests.concat(), STAGED_STEPS.to_vec()].concat();
     for list in [&mut names, &mut tested] {
         list.sort_unstable();
         list.dedup();

@@ -26,7 +26,7 @@ const STEPS: [&str; 9] = [
     "after-commit-entry",
 ];
 /// Steps that a micro-batch of several pieces has besides.
-const STAGED_STEPS: [&str; 3] = ["after-produce", "rows-staged", "rows-half-applied"];
+pub const STAGED_STEPS: [&str; 3] = ["after-produce", "rows-staged", "rows-half-applied"];
 
 /// A flow of numbers into a list.
 struct Listed<'a> {
@@ -265,7 +265,10 @@ fn a_second_instance_takes_over_and_the_first_says_so() {
     listed.wait_for_more(&mut first);
     // Another machine with a copy of the checkpoint: here, without the lock.
     let copy = listed.pipeline.path("copy");
+    // Files are not copied at one moment, so that a copy of what changes may be damaged.
+    first.pause();
     copy_directory(&listed.pipeline.path("checkpoint"), &copy);
+    first.go_on();
     let mut command = listed.pipeline.bare_command(&["run", "pipeline.sql"]);
     command.args(["--checkpoint", "copy"]);
     let mut second = listed.pipeline.spawn(command);
@@ -431,9 +434,40 @@ fn what_is_wrong_is_found_before_anything_is_touched() {
     check(&[("key.column", "value,timestamp")], &["all columns belong to the key"]);
     check(&[("model", "list"), ("url", "http://pl4nted@x")], &["'url' should be redis://"]);
     check(&[("model", "list"), ("url", "redis://x"), ("port", "1")], &["both given"]);
+    check(&[("model", "list"), ("host", "u:pl4nted@x")], &["'host' should be the name"]);
+    check(&[("model", "list"), ("table", "millstream")], &["another name"]);
     check(&[("model", "list"), ("ttl", "0")], &["1 or more"]);
     check(&[("model", "list"), ("ssl.ca.location", "x")], &["without TLS"]);
     check(&[("model", "list"), ("user", "x")], &["without 'auth'"]);
+}
+
+const CLAIM: &str = include_str!("../../crates/millstream-connectors/src/redis/scripts/claim.lua");
+const NEXT: &str = include_str!("../../crates/millstream-connectors/src/redis/scripts/next.lua");
+
+#[test]
+fn a_claim_that_comes_late_changes_nothing() {
+    let redis = Redis::start();
+    let claim = |token| redis.lines(&["EVAL", CLAIM, "2", "progress", "staged", "q", token]);
+    assert_eq!(claim("a")[..2], ["ok", "1-a"]);
+    redis.ask(&["RPUSH", "staged", "1-a 7"]);
+    assert_eq!(claim("a")[..2], ["ok", "1-a"]);
+    assert_eq!(redis.ask(&["LLEN", "staged"]), "1", "its pieces stay");
+    assert_eq!(claim("b")[..2], ["ok", "2-b"]);
+    assert_eq!(redis.ask(&["EXISTS", "staged"]), "0", "those of another run go");
+}
+
+#[test]
+fn a_piece_that_is_done_is_named_with_its_micro_batch() {
+    let redis = Redis::start();
+    redis.ask(&["HSET", "progress", "q:claim", "1-a", "q:staged", "8"]);
+    redis.ask(&["RPUSH", "staged", "first", "second"]);
+    let next = |done| redis.lines(&["EVAL", NEXT, "2", "progress", "staged", "q", "1-a", done]);
+    assert_eq!(next(""), ["piece", "8", "0", "first"]);
+    assert_eq!(next("7:0"), ["piece", "8", "0", "first"], "a late call removes nothing");
+    assert_eq!(next("8:0"), ["piece", "8", "1", "second"]);
+    assert_eq!(next("8:0"), ["piece", "8", "1", "second"], "nor does a repeated one");
+    assert_eq!(next("8:1"), ["done"]);
+    assert_eq!(redis.ask(&["EXISTS", "staged"]), "0");
 }
 
 /// Lists of a cluster that numbers are dealt to by turns.

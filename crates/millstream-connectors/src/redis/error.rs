@@ -153,24 +153,33 @@ pub(super) fn may_pass(error: &RedisError) -> bool {
         "READONLY",
         "UNBLOCKED",
         "CLUSTERDOWN",
+        "NOSCRIPT",
     ];
-    match error.kind() {
-        ErrorKind::Io | ErrorKind::Parse => true,
-        _ => {
-            let known = error.code().is_some_and(|code| CODES.contains(&code));
-            // Redis 6 and earlier wrap what a command in a script says.
-            let is_full = error.detail().is_some_and(|detail| detail.contains("-OOM "));
-            known || is_full || is_wait_at_replica(error)
-        }
-    }
+    let is_known = code(error).is_some_and(|code| CODES.contains(&code));
+    is_known || is_broken(error) || is_wait_at_replica(error)
 }
 
 /// Whether the connection is to be made anew before the next try.
 pub(super) fn needs_connection(error: &RedisError) -> bool {
     // A server that became a replica stays one; its name may lead to another server by now.
-    let is_replica = matches!(error.code(), Some("READONLY" | "UNBLOCKED"));
-    let is_broken = matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse);
-    is_replica || is_broken || is_wait_at_replica(error)
+    let is_replica = matches!(code(error), Some("READONLY" | "UNBLOCKED"));
+    is_replica || is_broken(error) || is_wait_at_replica(error)
+}
+
+/// Whether there is no connection, or what comes from it makes no sense.
+fn is_broken(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Io | ErrorKind::Parse | ErrorKind::ClusterConnectionNotFound)
+}
+
+/// The code of what Redis says. Redis 6 and earlier wrap what a command in a script says:
+/// `ERR Error running script (call to f_...): @user_script:9: @user_script: 9: -OOM command ...`.
+fn code(error: &RedisError) -> Option<&str> {
+    let wrapped = || {
+        let (_, script) = error.detail()?.split_once("Error running script")?;
+        let (_, said) = script.split_once(": -")?;
+        said.split(' ').next()
+    };
+    wrapped().or_else(|| error.code())
 }
 
 /// What WAIT says to a server that has become a replica; the error has no code of its own.
@@ -181,4 +190,32 @@ fn is_wait_at_replica(error: &RedisError) -> bool {
 fn is_about_credentials(error: &RedisError) -> bool {
     let is_code = matches!(error.code(), Some("NOAUTH" | "WRONGPASS"));
     is_code || error.kind() == ErrorKind::AuthenticationFailed
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::ServerErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn what_a_script_says_is_known_where_it_is_wrapped() {
+        let said =
+            |kind: ErrorKind, detail: &str| RedisError::from((kind, "said", detail.to_owned()));
+        let general = ErrorKind::Server(ServerErrorKind::ResponseError);
+        let wrap = |said: &str| {
+            format!("Error running script (call to f_0a): @user_script:9: @user_script: 9: {said}")
+        };
+        let full = said(general, &wrap("-OOM command not allowed"));
+        assert_eq!(code(&full), Some("OOM"));
+        assert!(may_pass(&full) && !needs_connection(&full));
+        let replica = said(general, &wrap("-READONLY You can't write"));
+        assert!(may_pass(&replica) && needs_connection(&replica));
+        let wrong = said(general, &wrap("a mistake"));
+        assert_eq!(code(&wrong), Some("ERR"));
+        assert!(!may_pass(&wrong));
+        assert!(may_pass(&said(ErrorKind::Server(ServerErrorKind::NoScript), "")));
+        let unconnected = said(ErrorKind::ClusterConnectionNotFound, "");
+        assert!(may_pass(&unconnected) && needs_connection(&unconnected));
+    }
 }

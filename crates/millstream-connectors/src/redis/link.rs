@@ -122,7 +122,13 @@ impl Link {
             let error = match self.try_once(call).await {
                 Ok(value) => {
                     self.contact.answered();
-                    return T::from_redis_value(value.clone()).map_err(|_| self.unexpected(&value));
+                    let read = T::from_redis_value(value);
+                    return read.map_err(|error| {
+                        let problem = error.to_string();
+                        // What follows is the answer itself, with rows of the users.
+                        let problem = problem.split(" (value was ").next().unwrap_or_default();
+                        self.unexpected(problem.to_owned())
+                    });
                 }
                 Err(error) => error,
             };
@@ -133,7 +139,7 @@ impl Link {
                 return Err(RedisProblem::Refused { server, error });
             }
             if needs_connection(&error) {
-                self.connection = None;
+                self.renew().await;
             }
             if waited >= self.patience {
                 return Err(RedisProblem::Away { server, waited, error });
@@ -145,9 +151,9 @@ impl Link {
         }
     }
 
-    /// An answer that makes no sense.
-    pub(super) fn unexpected(&self, answer: &Value) -> RedisProblem {
-        RedisProblem::Answer { server: self.server.shown(), answer: format!("{answer:?}") }
+    /// An answer that makes no sense, and why; without rows of the users.
+    pub(super) fn unexpected(&self, answer: String) -> RedisProblem {
+        RedisProblem::Answer { server: self.server.shown(), answer }
     }
 
     async fn try_once(&mut self, call: &Call<'_>) -> Result<Value, RedisError> {
@@ -162,6 +168,18 @@ impl Link {
         match connection {
             Connection::Server(mut connection) => run(call, &mut connection).await,
             Connection::Cluster(mut connection) => run(call, &mut connection).await,
+        }
+    }
+
+    /// Lets the next call have another connection. That of a cluster knows all its servers, while a
+    /// new one begins at the server of the options, which may be the one that is away: so it is
+    /// kept until there is another.
+    async fn renew(&mut self) {
+        if !self.is_cluster {
+            self.connection = None;
+        } else if let Ok(connection) = self.connect().await {
+            self.connection = Some(connection);
+            self.connections += 1;
         }
     }
 

@@ -11,6 +11,8 @@ use super::server::Server;
 
 /// More columns do not fit into one call of a script.
 const COLUMNS_MAX: usize = 2_000;
+/// What the keys of the record of progress begin with, before a colon.
+const OWN: &str = "millstream";
 
 const fn both(name: &'static str, about: &'static str) -> OptionSpec {
     OptionSpec { name, side: Side::Both, about }
@@ -44,7 +46,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     source("stream.keys", "the streams that are read, separated by commas"),
     source("startingOffsets", "where a new query begins: latest (default) or earliest"),
     source("stream.offsets", "the same, behind an entry of each stream, as JSON"),
-    source("stream.read.batch.size", "entries of a stream in one answer (default 1000)"),
+    source("stream.read.batch.size", "entries in one answer, of all streams (default 1000)"),
     source("stream.read.block", "milliseconds that an empty answer is held back (default 500)"),
     source("maxOffsetsPerTrigger", "entries in a micro-batch, at most (default: no limit)"),
     source("mode", "fields that do not read as their column's type: PERMISSIVE, FAILFAST"),
@@ -157,6 +159,10 @@ impl SinkOptions {
         if prefix.is_empty() {
             return Err(OptionError::invalid("table", "", "what keys begin with"));
         }
+        if prefix == OWN || prefix.strip_prefix(OWN).is_some_and(|rest| rest.starts_with(':')) {
+            let wanted = "another name: keys that begin with 'millstream:' say what was written";
+            return Err(OptionError::invalid("table", &prefix, wanted));
+        }
         Ok(Self {
             server: Server::parse(options, base_dir)?,
             name: table.name.clone(),
@@ -230,4 +236,29 @@ fn check_values(schema: &SchemaRef, values: &[usize], model: Model) -> Result<()
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{Field, Schema};
+
+    use super::*;
+
+    #[test]
+    fn keys_of_the_record_of_progress_are_not_written_to() {
+        let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Utf8, true)]));
+        let problem = |prefix: &str| {
+            let options = [("model", "list"), ("table", prefix)];
+            let options = options.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let table =
+                Table { name: "t".to_owned(), columns: None, options: Options::new(options) };
+            SinkOptions::parse(&table, &schema, Path::new("")).err().map(|error| error.problem)
+        };
+        for prefix in ["millstream", "millstream:", "millstream:progress:{t}"] {
+            assert!(problem(prefix).is_some_and(|text| text.contains("another name")), "{prefix}");
+        }
+        assert_eq!(problem("millstreams"), None);
+    }
 }

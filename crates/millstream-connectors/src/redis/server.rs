@@ -156,7 +156,10 @@ fn from_url(
 fn from_parts(options: &Options) -> Result<(ConnectionAddr, RedisConnectionInfo), OptionError> {
     let host = options.get("host").unwrap_or("localhost").trim().to_owned();
     if host.is_empty() || host.contains(['/', '@']) {
-        return Err(OptionError::invalid("host", &host, "the name or address of a server"));
+        // The text itself may contain a password, as in a URL.
+        let problem = "'host' should be the name or address of a server, and nothing else";
+        let help = "write a URL into 'url', and the password into 'auth'".to_owned();
+        return Err(OptionError::of("host", problem, Some(help)));
     }
     let port = options.parse("port", "a port number")?.unwrap_or(PORT);
     let addr = match options.parse_bool("ssl")?.unwrap_or(false) {
@@ -189,4 +192,18 @@ fn certificates(options: &Options, base_dir: &Path) -> Result<Certificates, Opti
         }
     };
     Ok(Certificates { root: path("ssl.ca.location"), client })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_refused_is_not_shown() {
+        for host in ["user:pl4nted@server", "redis://:pl4nted@server", "server/pl4nted"] {
+            let options = Options::new([("host".to_owned(), host.to_owned())]);
+            let refused = Server::parse(&options, Path::new("")).err().expect("it is no host");
+            assert!(!refused.to_string().contains("pl4nted"), "{refused}");
+        }
+    }
 }

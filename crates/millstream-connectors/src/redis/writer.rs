@@ -34,7 +34,7 @@ use super::slots::{self, Part};
 
 /// How long a call is repeated while the query runs; after that the flow is started again.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// How long one WAIT takes at most, well below the time limit of an answer.
+/// How long one WAIT takes at most, and half the time limit of an answer where that is less.
 const REPLICAS_WAIT: Duration = Duration::from_millis(500);
 
 /// Seconds after which a cluster forgets what a query that ran once has written in each slot.
@@ -89,6 +89,8 @@ enum Answer {
     At(String),
     /// The staged pieces are not there any more.
     Gone,
+    /// Pieces of the micro-batch before are not applied, at a replica that took over.
+    Unapplied,
     /// The next piece of a micro-batch that is applied in slots.
     Piece { number: String, index: String, piece: Vec<u8> },
     /// A key holds something else.
@@ -160,6 +162,7 @@ impl Writer {
                 }
                 // They are staged again.
                 Answer::Gone => {}
+                Answer::Unapplied => self.apply().await?,
                 answer => self.resolve(answer, &number).await?,
             }
         }
@@ -169,7 +172,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes the record of progress of a query that ran once.
+    /// Removes the record of progress of a query that ran once, and what it has staged.
     pub(super) async fn forget(&mut self) -> Result<(), Failure> {
         let keys = &self.writing.keys;
         let mut command = cmd("HDEL");
@@ -177,6 +180,9 @@ impl Writer {
         for field in ["claim", "batch", "record", "staged", "applied", "seen"] {
             command.arg(format!("{}:{field}", keys.query));
         }
+        let _: i64 = self.link.call(&Call::Command(&command)).await?;
+        let mut command = cmd("DEL");
+        command.arg(&keys.staged);
         let _: i64 = self.link.call(&Call::Command(&command)).await?;
         Ok(())
     }
@@ -288,7 +294,7 @@ impl Writer {
                 }
             }
             crash_points::reached(Step::RowsHalfApplied);
-            done = index;
+            done = format!("{number}:{index}");
         }
     }
 
@@ -328,7 +334,9 @@ impl Writer {
     async fn resolve(&mut self, answer: Answer, number: &str) -> Result<(), Failure> {
         let known = self.published.clone();
         match answer {
-            Answer::Ok | Answer::Done | Answer::Gone | Answer::Piece { .. } => return Ok(()),
+            Answer::Ok | Answer::Done | Answer::Gone | Answer::Unapplied | Answer::Piece { .. } => {
+                return Ok(());
+            }
             Answer::Type { found, key } => return Err(self.writing.encoder.wrong_type(key, found)),
             Answer::At(found) => self.published = found,
             Answer::Claim(holder) if epoch(&holder) >= epoch(&self.claim) => {
@@ -370,6 +378,9 @@ impl Writer {
         if wanted == 0 {
             return Ok(true);
         }
+        let limit = REPLICAS_WAIT.min(self.writing.options.server.timeout() / 2);
+        // WAIT takes 0 as no limit.
+        let limit_ms = (limit.as_millis() as u64).max(1);
         let (begun, connection) = (self.writing.env.monotonic(), self.link.connections());
         loop {
             // A connection waits for its own writes only, and the micro-batch may be of another.
@@ -378,7 +389,7 @@ impl Writer {
             touch.arg(record).arg(format!("{query}:seen")).arg(number);
             let _: i64 = self.link.call(&Call::Command(&touch)).await?;
             let mut wait = cmd("WAIT");
-            wait.arg(wanted).arg(REPLICAS_WAIT.as_millis() as u64);
+            wait.arg(wanted).arg(limit_ms);
             let found: u32 = self.link.call(&Call::Command(&wait)).await?;
             if self.link.connections() != connection {
                 return Ok(false);
@@ -447,9 +458,10 @@ fn parse(link: &Link, parts: &[Vec<u8>]) -> Result<Answer, Failure> {
         "claim" => Ok(Answer::Claim(text(1))),
         "at" => Ok(Answer::At(text(1))),
         "gone" => Ok(Answer::Gone),
+        "unapplied" => Ok(Answer::Unapplied),
         "piece" => Ok(Answer::Piece { number: text(1), index: text(2), piece: bytes(3) }),
         "type" => Ok(Answer::Type { found: text(1), key: bytes(2) }),
-        other => Err(link.unexpected(&redis::Value::SimpleString(other.to_owned())).into()),
+        other => Err(link.unexpected(other.to_owned()).into()),
     }
 }
 

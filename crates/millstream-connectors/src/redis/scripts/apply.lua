@@ -9,6 +9,9 @@ if packed then
   local piece = cmsgpack.unpack(packed)
   local wrong = wrong_type(piece)
   if wrong then return wrong end
+  -- A server that is full or read-only refuses this, which changes nothing, before anything is
+  -- written: PUBLISH alone would not be refused.
+  redis.call('HSET', KEYS[1], ARGV[1] .. ':claim', ARGV[2])
   write(piece)
   redis.call('LPOP', KEYS[2])
 end

@@ -5,6 +5,9 @@ if against then return against end
 local piece = cmsgpack.unpack(ARGV[6])
 local wrong = wrong_type(piece)
 if wrong then return wrong end
+-- A server that is full or read-only refuses this, which changes nothing, before anything is
+-- written: PUBLISH alone would not be refused.
+redis.call('HSET', KEYS[1], ARGV[1] .. ':claim', ARGV[2])
 write(piece)
 redis.call('HSET', KEYS[1], ARGV[1] .. ':batch', ARGV[4], ARGV[1] .. ':record', ARGV[5])
 return { 'ok' }

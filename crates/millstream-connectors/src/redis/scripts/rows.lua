@@ -6,11 +6,14 @@ local wanted_types = { hash = 'hash', list = 'list', set = 'set', stream = 'stre
 
 -- What is against this write, or nil.
 local function refusal(record, query, claim, before, number)
-  local held = redis.call('HMGET', record, query .. ':claim', query .. ':batch')
+  local held = redis.call('HMGET', record, query .. ':claim', query .. ':batch',
+    query .. ':staged')
   if held[1] ~= claim then return { 'claim', held[1] or '' } end
   local batch = held[2] or ''
   if batch == number then return { 'done' } end
   if batch ~= before then return { 'at', batch } end
+  -- A replica that took over may lack the newest writes: pieces of the micro-batch before wait.
+  if held[3] then return { 'unapplied' } end
   return nil
 end
 
@@ -72,6 +75,9 @@ function writers.publish(key, cells, at) redis.call('PUBLISH', key, cells[at + 1
 local function write(piece)
   local model, ttl, width, names, cells = piece[1], piece[2], piece[3], piece[4], piece[5]
   local writer = writers[model]
+  -- A user who may not do this is refused before anything is written. A key that is not there
+  -- stays so.
+  if ttl and model ~= 'publish' and cells[1] then redis.call('EXPIRE', cells[1], ttl) end
   for at = 1, #cells, width do
     local key = cells[at]
     writer(key, cells, at, width, names)

@@ -7,6 +7,9 @@ if written and written >= ARGV[1] then return { 'done' } end
 local piece = cmsgpack.unpack(ARGV[2])
 local wrong = wrong_type(piece)
 if wrong then return wrong end
+-- A server that is full or read-only refuses this before anything is written: PUBLISH alone would
+-- not be refused.
+redis.call('SET', KEYS[1], written or '')
 write(piece)
 redis.call('SET', KEYS[1], ARGV[1])
 if ARGV[3] ~= '' then redis.call('EXPIRE', KEYS[1], ARGV[3]) end

@@ -182,14 +182,17 @@ impl Source for RedisSource {
 
     async fn fix_end(&mut self) -> Result<(), Failure> {
         self.ends = Some(self.streams()?.last_ids().await?);
+        self.buffer.end_is_fixed();
         Ok(())
     }
 
     fn at_end(&self) -> bool {
-        let is_there = |ends: &Vec<offsets::Id>| {
-            self.taken.iter().zip(ends).all(|(taken, end)| taken.id >= *end)
+        let Some(ends) = &self.ends else { return false };
+        let is_there = |(stream, end): (usize, &offsets::Id)| {
+            let is_taken = self.taken[stream].id >= *end;
+            is_taken || self.buffer.has_passed(stream, *end)
         };
-        self.ends.as_ref().is_some_and(is_there)
+        ends.iter().enumerate().all(is_there)
     }
 
     fn poll(&mut self, limit: ReadLimit) -> Result<Option<InputBatch>, Failure> {
@@ -213,8 +216,8 @@ impl Source for RedisSource {
     }
 
     async fn data_available(&mut self) {
-        if !self.at_end() {
-            self.buffer.is_filled().await;
+        while !self.at_end() && !self.buffer.is_filled() {
+            self.buffer.changed().await;
         }
     }
 

@@ -10,7 +10,7 @@ use millstream_sql::json::ParseMode;
 use super::offsets::{self, Id};
 use crate::redis::server::Server;
 
-/// Entries of one answer, for each stream.
+/// Entries of one answer, of all streams.
 const READ_SIZE: usize = 1_000;
 /// How long the server holds an empty answer back.
 const READ_BLOCK_MS: u64 = 500;
@@ -44,7 +44,7 @@ pub(in crate::redis) struct SourceOptions {
     /// The streams.
     pub(super) keys: Vec<String>,
     pub(super) starting: Starting,
-    /// Entries of one answer, for each stream.
+    /// Entries of one answer, of all streams.
     pub(super) read_size: usize,
     pub(super) read_block: Duration,
     /// Rows of one micro-batch.

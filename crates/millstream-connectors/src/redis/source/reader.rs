@@ -19,6 +19,12 @@ use crate::redis::link::{Call, Link};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Entries of one answer where a range is read again.
 const RANGE_SIZE: usize = 5_000;
+/// Answers without an entry of a stream, after the end of a query was fixed, that show that all of
+/// it was read. The first may have been asked for before.
+const EMPTY_ANSWERS: u64 = 2;
+
+/// What is said of an answer that makes no sense; it may contain rows of the users.
+const NO_ENTRIES: &str = "it is not entries of the streams";
 
 /// Entries by stream, on their way to the driver.
 pub(super) struct Taken {
@@ -38,6 +44,10 @@ pub(super) struct Buffer {
 #[derive(Default)]
 struct State {
     streams: Vec<Vec<Entry>>,
+    /// By stream, whether entries came that are behind the end of the query.
+    passed: Vec<bool>,
+    /// By stream, answers without an entry of it since the end of the query was fixed.
+    empty_answers: Vec<u64>,
     bytes: usize,
     oldest_arrival_us: Option<i64>,
     failure: Option<Failure>,
@@ -45,7 +55,12 @@ struct State {
 
 impl Buffer {
     pub(super) fn new(streams: usize, bytes_max: usize) -> Self {
-        let state = State { streams: vec![Vec::new(); streams], ..State::default() };
+        let state = State {
+            streams: vec![Vec::new(); streams],
+            passed: vec![false; streams],
+            empty_answers: vec![0; streams],
+            ..State::default()
+        };
         let (arrived, has_room) = (Notify::new(), Notify::new());
         Self { state: Mutex::new(state), arrived, has_room, bytes_max }
     }
@@ -57,7 +72,7 @@ impl Buffer {
         ends: Option<&[Id]>,
     ) -> Result<Option<Taken>, Failure> {
         let mut state = self.state.lock();
-        let State { streams: waiting, bytes, .. } = &mut *state;
+        let State { streams: waiting, passed, bytes, .. } = &mut *state;
         let mut left = rows_max;
         let mut streams = Vec::with_capacity(waiting.len());
         for (at, entries) in waiting.iter_mut().enumerate() {
@@ -66,44 +81,67 @@ impl Buffer {
             // What came behind the end of a query is not part of it.
             let beyond: usize = entries.drain(wanted..).map(|entry| entry.bytes()).sum();
             *bytes -= beyond;
+            passed[at] |= beyond > 0;
             let rest = entries.split_off(wanted.min(left));
             let taken = std::mem::replace(entries, rest);
             left -= taken.len();
             streams.push(taken);
         }
         let taken: usize = streams.iter().flatten().map(Entry::bytes).sum();
-        if taken == 0 {
-            return state.failure.take().map_or(Ok(None), Err);
-        }
         state.bytes -= taken;
         let oldest_arrival_us = state.oldest_arrival_us.unwrap_or_default();
         if state.bytes == 0 {
             state.oldest_arrival_us = None;
         }
-        drop(state);
+        // Entries behind the end leave room too.
         self.has_room.notify_one();
+        if taken == 0 {
+            return state.failure.take().map_or(Ok(None), Err);
+        }
         Ok(Some(Taken { streams, oldest_arrival_us }))
     }
 
-    /// Completes when something can be taken, or the reader has failed.
-    pub(super) async fn is_filled(&self) {
-        loop {
-            let arrived = self.arrived.notified();
-            {
-                let state = self.state.lock();
-                if state.bytes > 0 || state.failure.is_some() {
-                    return;
-                }
-            }
-            arrived.await;
+    /// Whether something can be taken, or the reader has failed.
+    pub(super) fn is_filled(&self) -> bool {
+        let state = self.state.lock();
+        state.bytes > 0 || state.failure.is_some()
+    }
+
+    /// Completes when the reader had an answer, or has failed, since the last time.
+    pub(super) async fn changed(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// The end of the query was fixed just now.
+    pub(super) fn end_is_fixed(&self) {
+        let mut state = self.state.lock();
+        state.passed.fill(false);
+        state.empty_answers.fill(0);
+    }
+
+    /// Whether all entries of a stream up to `end` were read and taken, where that one itself may
+    /// have been removed before it was read.
+    pub(super) fn has_passed(&self, stream: usize, end: Id) -> bool {
+        let state = self.state.lock();
+        match state.streams[stream].first() {
+            Some(entry) => entry.id > end,
+            None => state.passed[stream] || state.empty_answers[stream] >= EMPTY_ANSWERS,
         }
     }
 
-    fn put(&self, stream: usize, entries: Vec<Entry>, now_us: i64) {
+    /// Adds the entries of an answer, by stream.
+    fn put(&self, found: Vec<(usize, Vec<Entry>)>, now_us: i64) {
         let mut state = self.state.lock();
-        state.bytes += entries.iter().map(Entry::bytes).sum::<usize>();
-        state.oldest_arrival_us.get_or_insert(now_us);
-        state.streams[stream].extend(entries);
+        for (stream, answers) in state.empty_answers.iter_mut().enumerate() {
+            if !found.iter().any(|(of, _)| *of == stream) {
+                *answers += 1;
+            }
+        }
+        for (stream, entries) in found {
+            state.bytes += entries.iter().map(Entry::bytes).sum::<usize>();
+            state.oldest_arrival_us.get_or_insert(now_us);
+            state.streams[stream].extend(entries);
+        }
         drop(state);
         self.arrived.notify_one();
     }
@@ -131,12 +169,7 @@ pub(super) async fn read(
     loop {
         buffer.wait_for_room().await;
         match streams.next(&mut positions).await {
-            Ok(found) => {
-                let now_us = env.now_us();
-                for (stream, entries) in found {
-                    buffer.put(stream, entries, now_us);
-                }
-            }
+            Ok(found) => buffer.put(found, env.now_us()),
             Err(failure) => return buffer.fail(failure),
         }
     }
@@ -229,7 +262,9 @@ impl Streams {
     ) -> Result<Vec<(usize, Vec<Entry>)>, Failure> {
         let SourceOptions { keys, read_size, read_block, .. } = &self.options;
         let mut command = cmd("XREAD");
-        command.arg("COUNT").arg(*read_size).arg("BLOCK").arg(read_block.as_millis() as u64);
+        // COUNT is for each stream.
+        command.arg("COUNT").arg((*read_size / keys.len()).max(1));
+        command.arg("BLOCK").arg(read_block.as_millis() as u64);
         command.arg("STREAMS").arg(keys);
         positions.iter().for_each(|position| {
             command.arg(position.id.to_string());
@@ -239,7 +274,7 @@ impl Streams {
         for (key, entries) in answer.unwrap_or_default() {
             let stream = self.options.keys.iter().position(|known| *known == key);
             let (Some(stream), Some(entries)) = (stream, parse(entries)) else {
-                return Err(self.link.unexpected(&Value::SimpleString(key)).into());
+                return Err(self.link.unexpected(NO_ENTRIES.to_owned()).into());
             };
             let mut entries = entries;
             let Some(last) = entries.last() else { continue };
@@ -377,7 +412,7 @@ impl Streams {
 
     async fn entries(&mut self, command: &Cmd) -> Result<Vec<Entry>, Failure> {
         let answer: Value = self.link.call(&Call::Command(command)).await?;
-        parse(answer.clone()).ok_or_else(|| self.link.unexpected(&answer).into())
+        parse(answer).ok_or_else(|| self.link.unexpected(NO_ENTRIES.to_owned()).into())
     }
 }
 
@@ -400,4 +435,37 @@ fn entry(value: Value) -> Option<Entry> {
         pairs.push((name?, texts.next()??));
     }
     Some(Entry { id, rank: 0, fields: pairs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> Id {
+        text.parse().unwrap()
+    }
+
+    fn entries(ids: &[&str]) -> Vec<Entry> {
+        ids.iter().map(|text| Entry { id: id(text), rank: 0, fields: Vec::new() }).collect()
+    }
+
+    #[test]
+    fn an_end_that_is_removed_before_it_is_read_is_passed() {
+        let buffer = Buffer::new(2, 1 << 20);
+        buffer.put(vec![(0, entries(&["3"]))], 1);
+        buffer.end_is_fixed();
+        let ends = [id("5"), id("5")];
+        let take = || buffer.take(usize::MAX, Some(&ends)).unwrap();
+        buffer.put(vec![(0, entries(&["4", "7"]))], 2);
+        assert!(!buffer.has_passed(0, ends[0]), "entries wait");
+        let taken = take().expect("there are some");
+        assert_eq!(taken.streams, [entries(&["3", "4"]), Vec::new()]);
+        assert!(buffer.has_passed(0, ends[0]), "one behind the end came");
+        assert!(!buffer.has_passed(1, ends[1]), "that answer may be older than the end");
+        buffer.put(vec![(0, entries(&["8"]))], 3);
+        assert!(buffer.has_passed(0, ends[0]) && buffer.has_passed(1, ends[1]));
+        assert!(buffer.is_filled());
+        assert!(take().is_none(), "only entries behind the end wait");
+        assert!(!buffer.is_filled());
+    }
 }

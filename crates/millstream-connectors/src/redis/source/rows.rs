@@ -104,12 +104,15 @@ impl Rows {
         if *field.data_type() == DataType::Binary {
             return Ok(Arc::new(values.collect::<BinaryArray>()));
         }
-        let texts: StringArray = values.map(|value| value.map(String::from_utf8_lossy)).collect();
+        // Bytes that are no text are malformed, whatever the column's type.
+        let texts = values.map(|value| value.and_then(|bytes| std::str::from_utf8(bytes).ok()));
+        let texts: StringArray = texts.collect();
         let options = CastOptions { safe: true, ..CastOptions::default() };
         let column = cast_with_options(&texts, field.data_type(), &options).map_err(ArrowBug)?;
         if self.mode != ParseMode::Permissive {
-            let is_malformed = |row: &usize| texts.is_valid(*row) && column.is_null(*row);
-            if let Some(row) = (0..texts.len()).find(is_malformed) {
+            let is_malformed =
+                |row: &usize| entries[*row].field(name).is_some() && column.is_null(*row);
+            if let Some(row) = (0..entries.len()).find(is_malformed) {
                 let (stream, id) = (key.to_owned(), entries[row].id.to_string());
                 let (field, wanted) = (name.to_owned(), spark_type(field.data_type()).to_string());
                 return Err(RedisProblem::Malformed { stream, id, field, wanted }.into());
@@ -165,5 +168,30 @@ impl Records for EntrySplit {
     fn letter(&self, number: u64) -> Result<Letter, Failure> {
         let of = format!("redis stream {}", self.key);
         Ok(Letter { place: Some(Place::Row { of: of.into(), row: number }), ..Letter::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_are_malformed() {
+        let schema = Arc::new(Schema::new(vec![Field::new("name", DataType::Utf8, true)]));
+        let entry = |value: &[u8]| {
+            let fields = vec![(b"name".to_vec(), value.to_vec())];
+            Entry { id: Id::default(), rank: 0, fields }
+        };
+        let entries = [entry(b"x"), entry(b"\xff")];
+        let rows = |mode| Rows { schema: Arc::clone(&schema), mode };
+        let read = rows(ParseMode::Permissive).decode("s", &entries, &[0]).unwrap();
+        let names: Vec<Option<&str>> = read.column(0).as_string::<i32>().iter().collect();
+        assert_eq!(names, [Some("x"), None]);
+        let refused = rows(ParseMode::FailFast).decode("s", &entries, &[0]).unwrap_err();
+        let text = "entry 0-0 of the stream 's': the field 'name' is not a STRING";
+        assert_eq!(refused.to_string(), text);
     }
 }
