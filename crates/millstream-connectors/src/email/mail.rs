@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use arrow::array::RecordBatch;
-use lettre::message::header::{ContentType, HeaderName, HeaderValue};
+use lettre::message::header::{ContentType, HeaderName, HeaderValue, MIME_VERSION_1_0};
 use lettre::message::{Mailbox, Mailboxes};
 use lettre::{Address, Message as Letter};
 use serde_json::{Map, Value, json};
@@ -156,6 +156,7 @@ fn letter(
         .subject(subject)
         .date(date)
         .message_id(Some(format!("<{key}@{domain}>")))
+        .header(MIME_VERSION_1_0)
         .header(ContentType::TEXT_PLAIN)
         // RFC 3834: whoever answers by itself does not answer this.
         .raw_header(HeaderValue::new(
@@ -171,10 +172,12 @@ fn letter(
     builder.body(text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// Without ends of lines and other control characters, and not too long.
+/// Without ends of lines and other control characters, without what readers would decode to such
+/// (RFC 2047, section 2), and not too long.
 fn one_line(text: &str) -> String {
     let text: String = text.chars().map(|char| if is_control(char) { ' ' } else { char }).collect();
-    let mut words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut words = words.replace("=?", "= ?");
     if let Some((end, _)) = words.char_indices().nth(SUBJECT_CHARACTERS_MAX) {
         words.truncate(end);
         words.push('…');

@@ -123,8 +123,9 @@ fn hostile_values_become_neither_headers_nor_recipients() {
         let mut names: Vec<&str> = names.map(|line| line.split(':').next().unwrap()).collect();
         names.sort_unstable();
         let wanted = ["Auto-Submitted", "Content-Transfer-Encoding", "Content-Type", "Date"];
-        let wanted = [&wanted[..], &["From", "Message-ID", "Subject", "To"]].concat();
-        assert_eq!(names.iter().filter(|name| **name != "MIME-Version").count(), wanted.len());
+        let wanted =
+            [&wanted[..], &["From", "MIME-Version", "Message-ID", "Subject", "To"]].concat();
+        assert_eq!(names.len(), wanted.len());
         for name in wanted {
             assert!(names.contains(&name), "{names:?}");
         }

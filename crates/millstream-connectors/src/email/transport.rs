@@ -76,7 +76,10 @@ impl SmtpTransport {
         let server = (self.options.host.as_str(), self.options.port);
         let is_tls = self.options.security == Security::Tls;
         let at_once = self.tls.clone().filter(|_| is_tls);
-        let connecting = AsyncSmtpConnection::connect_tokio1(server, None, &hello, at_once, None);
+        // A host may have several addresses, and the first one may not answer.
+        let patience = Some(self.options.send_timeout / 4);
+        let connecting =
+            AsyncSmtpConnection::connect_tokio1(server, patience, &hello, at_once, None);
         let mut smtp = connecting.await.map_err(failed(Phase::Connect))?;
         if let Some(tls) = self.tls.clone().filter(|_| !is_tls) {
             smtp.starttls(tls, &hello).await.map_err(failed(Phase::Connect))?;
@@ -105,7 +108,8 @@ impl SmtpTransport {
                     *kept = Some(connection);
                     return Outcome::Accepted;
                 }
-                Err(error) if error.is_permanent() || error.is_client() => {
+                // The server has said something about the mail.
+                Err(error) if error.status().is_some() || error.is_client() => {
                     return self.outcome(Phase::Send, &error);
                 }
                 Err(_) => {}

@@ -62,7 +62,13 @@ impl RefusedFile {
 
 /// Appends in one call, so that lines of several lanes do not mix.
 fn append(path: &Path, line: &[u8]) -> std::io::Result<()> {
+    let is_new = !path.try_exists()?;
     let mut file: File = OpenOptions::new().append(true).create(true).open(path)?;
     file.write_all(line)?;
-    file.sync_data()
+    file.sync_data()?;
+    match path.parent() {
+        // Its name is to survive a loss of power, too.
+        Some(directory) if is_new && directory.is_dir() => File::open(directory)?.sync_all(),
+        _ => Ok(()),
+    }
 }

@@ -201,11 +201,13 @@ fn headers(options: &Options) -> Result<HeaderMap, OptionError> {
 
 fn authorization(options: &Options) -> Result<Authorization, OptionError> {
     let (user, password) = (options.get("user"), options.get("password"));
-    let given = match (options.get("bearerToken"), user, password) {
-        (Some(_), None, None) if has_header(options, "authorization") => {
-            let problem = "both 'bearerToken' and 'header.Authorization' are given";
-            return Err(OptionError::of("bearerToken", problem, Some("keep one".into())));
-        }
+    let token = options.get("bearerToken");
+    if has_header(options, "authorization") && (token.is_some() || user.is_some()) {
+        let option = if token.is_some() { "bearerToken" } else { "user" };
+        let problem = format!("both '{option}' and 'header.Authorization' are given");
+        return Err(OptionError::of(option, problem, Some("keep one".into())));
+    }
+    let given = match (token, user, password) {
         (Some(token), None, None) => Authorization::Bearer(token.trim().to_owned()),
         (Some(_), _, _) => {
             let problem = "both 'bearerToken' and 'user' or 'password' are given";

@@ -10,6 +10,7 @@
 
 use std::error::Error as _;
 use std::path::Path;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use millstream_store::env::Env;
@@ -27,6 +28,8 @@ use crate::paths;
 const USER_AGENT: &str = concat!("millstream/", env!("CARGO_PKG_VERSION"));
 /// So much of an answer is in a message.
 const EXCERPT_BYTES: usize = 300;
+/// How long an answer's text is waited for: its status has said what counts.
+const EXCERPT_PATIENCE: Duration = Duration::from_secs(1);
 /// Redirects of one request.
 const REDIRECTS_MAX: usize = 5;
 /// The error of a chain of redirects that is followed no further.
@@ -81,11 +84,11 @@ impl HttpTransport {
         let status = response.status();
         if status.is_success() {
             // Read to its end, the connection can be used again; its content does not matter.
-            excerpt(response).await;
+            self.excerpt(response).await;
             return Outcome::Accepted;
         }
         let (headers, receiver) = (response.headers().clone(), self.receiver.clone());
-        let answer = described(status, &excerpt(response).await);
+        let answer = described(status, &self.excerpt(response).await);
         match status {
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
                 self.later(&headers, answer)
@@ -110,6 +113,14 @@ impl HttpTransport {
         }
     }
 
+    /// The beginning of an answer's text, as far as it comes soon.
+    async fn excerpt(&self, response: Response) -> String {
+        tokio::select! {
+            text = excerpt(response) => text,
+            () = self.env.sleep(EXCERPT_PATIENCE) => String::new(),
+        }
+    }
+
     fn later(&self, headers: &HeaderMap, problem: String) -> Outcome {
         let asked = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let wait = asked.and_then(|text| retry_after(text, self.env.now_ms()));
@@ -126,18 +137,14 @@ impl Transport for HttpTransport {
     }
 
     async fn attempt(&self, request: &Request) -> Outcome {
-        let answered = async {
-            match self.request(request).send().await {
-                Ok(response) => self.judge(response).await,
-                Err(error) => Outcome::Later { problem: cause(error), wait: None },
-            }
+        let limit = self.options.request_timeout;
+        let answered = tokio::select! {
+            answered = self.request(request).send() => answered.map_err(cause),
+            () = self.env.sleep(limit) => Err(format!("no answer within {limit:?}")),
         };
-        tokio::select! {
-            outcome = answered => outcome,
-            () = self.env.sleep(self.options.request_timeout) => {
-                let limit = self.options.request_timeout;
-                Outcome::Later { problem: format!("no answer within {limit:?}"), wait: None }
-            }
+        match answered {
+            Ok(response) => self.judge(response).await,
+            Err(problem) => Outcome::Later { problem, wait: None },
         }
     }
 }
