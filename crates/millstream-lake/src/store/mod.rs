@@ -210,7 +210,9 @@ impl TableStore {
             let options = self.put_options(PutMode::Overwrite);
             store.put_opts(&path, bytes.into(), options).await.map(drop)
         });
-        self.wait(puts.buffer_unordered(REQUESTS_IN_FLIGHT_MAX).try_collect())
+        // All are waited for: one that is dropped half-way may still write its file.
+        let puts = puts.buffer_unordered(REQUESTS_IN_FLIGHT_MAX).collect::<Vec<_>>();
+        self.wait(async { puts.await.into_iter().collect() })
     }
 
     fn put_with(&self, name: &str, bytes: Bytes, mode: PutMode) -> Result<(), Error> {
