@@ -128,7 +128,11 @@ fn keeps(from: &DataType, to: &DataType) -> bool {
         | (DataType::Timestamp(..), DataType::Date32) => true,
         (from, to) if to.is_floating() => from.is_numeric(),
         (from, to) => match (whole_digits(from), whole_digits(to)) {
-            (Some(digits), Some(room)) => digits <= room && scale(from) <= scale(to),
+            (Some(digits), Some(room)) => {
+                // Not all numbers with as many digits as the greatest INT are INTs.
+                let room = room - i32::from(from.is_decimal() && to.is_integer());
+                digits <= room && scale(from) <= scale(to)
+            }
             _ => false,
         },
     }
@@ -137,6 +141,29 @@ fn keeps(from: &DataType, to: &DataType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_type_keeps_what_fits_it() {
+        let decimal = |precision| DataType::Decimal128(precision, 0);
+        let widths = [
+            (DataType::Int8, 2),
+            (DataType::Int16, 4),
+            (DataType::Int32, 9),
+            (DataType::Int64, 18),
+        ];
+        for (at, (whole, digits)) in widths.iter().enumerate() {
+            assert!(keeps(&decimal(*digits), whole) && !keeps(&decimal(*digits + 1), whole));
+            assert!(keeps(whole, &decimal(*digits + 1)) && !keeps(whole, &decimal(*digits)));
+            for (other, (wider, _)) in widths.iter().enumerate() {
+                assert_eq!(keeps(whole, wider), at <= other);
+            }
+        }
+        assert!(keeps(&DataType::Decimal128(5, 2), &DataType::Decimal128(7, 3)));
+        assert!(!keeps(&DataType::Decimal128(5, 2), &DataType::Decimal128(7, 1)));
+        assert!(
+            !keeps(&DataType::Utf8, &DataType::Int32) && keeps(&DataType::Int32, &DataType::Utf8)
+        );
+    }
 
     #[test]
     fn functions_are_found_by_name() {

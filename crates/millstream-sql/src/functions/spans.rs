@@ -141,8 +141,13 @@ fn as_microseconds(expr: Expr, data_type: &DataType) -> Expr {
         (Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(value)), metadata), _)
             if value.months == 0 =>
         {
-            let us = i64::from(value.days) * DAY_US + value.nanoseconds / 1000;
-            Expr::Literal(ScalarValue::DurationMicrosecond(Some(us)), metadata.clone())
+            let days = i64::from(value.days).checked_mul(DAY_US);
+            match days.and_then(|days| days.checked_add(value.nanoseconds / 1000)) {
+                Some(us) => {
+                    Expr::Literal(ScalarValue::DurationMicrosecond(Some(us)), metadata.clone())
+                }
+                None => expr,
+            }
         }
         (_, DataType::Duration(TimeUnit::Second | TimeUnit::Nanosecond)) => {
             cast(expr, MICROSECONDS)

@@ -17,8 +17,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Operator, lit};
 use crate::functions::failing::can_fail;
 
 /// The largest operand that is said twice, in expressions. Where NULL and false differ each part
-/// is, and so is what is in it, once more for each AND within an OR within an AND.
-const SAID_TWICE_MAX: usize = 4_096;
+/// but the last is, and so is what is in it, once more for each AND within an OR within an AND.
+const SAID_TWICE_MAX: usize = 512;
 
 /// What a NULL means to whoever asks for the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,11 @@ pub fn plan(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 fn of_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&node.inputs());
-    let wanted = |expr| changed(expr, &schema, |expr| filter(expr, &schema));
+    let wanted = |expr: Expr| {
+        // DataFusion may have put any part first.
+        let has_others = parts_of(&expr, Operator::And).len() > 1;
+        changed(expr, &schema, has_others, |expr| filter(expr, &schema))
+    };
     match node {
         LogicalPlan::Filter(mut of) => {
             let predicate = wanted(of.predicate)?;
@@ -65,7 +69,7 @@ fn of_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             let names = NamePreserver::new(&node);
             let named = |expr: Expr| {
                 let name = names.save(&expr);
-                let expr = changed(expr, &schema, |expr| value(expr, &schema, Null::Null))?;
+                let expr = changed(expr, &schema, false, |expr| value(expr, &schema, Null::Null))?;
                 Ok(expr.update_data(|expr| name.restore(expr)))
             };
             node.map_expressions(|expr| match expr {
@@ -77,15 +81,17 @@ fn of_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// What `change` makes of an expression that it is for.
+/// What `change` makes of an expression that it is for: one in which something can fail and need
+/// not be computed for all rows.
 fn changed(
     expr: Expr,
     schema: &DFSchema,
+    has_others: bool,
     change: impl FnOnce(Expr) -> Result<Expr>,
 ) -> Result<Transformed<Expr>> {
     // Chance would decide anew for each part that is said twice, and a subquery would run twice.
     let is_for = can_fail(&expr, schema) && !expr.is_volatile() && !has_subquery(&expr);
-    if is_for && has_late_failure(&expr, schema) {
+    if is_for && (has_others || has_late_failure(&expr, schema)) {
         change(expr).map(Transformed::yes)
     } else {
         Ok(Transformed::no(expr))
@@ -108,12 +114,14 @@ fn has_subquery(expr: &Expr) -> bool {
 
 /// Whether a part after the first of an AND or OR can fail.
 fn has_late_failure(expr: &Expr, schema: &DFSchema) -> bool {
-    let found = expr.exists(|expr| {
-        let operator = operator_of(expr);
-        let parts = operator.map(|operator| parts_of(expr, operator)).unwrap_or_default();
-        Ok(parts.iter().skip(1).any(|part| can_fail(part, schema)))
-    });
-    found.unwrap_or(false)
+    let is_late = |expr: &Expr| match expr {
+        // Each part after the first is on the right of one of them.
+        Expr::BinaryExpr(BinaryExpr { right, .. }) if operator_of(expr).is_some() => {
+            can_fail(right, schema)
+        }
+        _ => false,
+    };
+    expr.exists(|expr| Ok(is_late(expr))).unwrap_or(false)
 }
 
 fn operator_of(expr: &Expr) -> Option<Operator> {
@@ -161,7 +169,11 @@ fn joined_if_any(operator: Operator, parts: &[Expr]) -> Option<Expr> {
 fn filter(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     let parts = parts_of(&expr, Operator::And).into_iter().cloned();
     let parts = parts.map(|part| value(part, schema, Null::False)).collect::<Result<Vec<_>>>()?;
-    let (mut plain, late) = sorted(parts, schema);
+    let (mut plain, mut late): (Vec<_>, Vec<_>) =
+        parts.into_iter().partition(|part| !can_fail(part, schema));
+    if plain.is_empty() {
+        plain.extend(late.drain(..1));
+    }
     if !late.is_empty() {
         let guarded = decided(Operator::And, &plain, &late, Null::False);
         plain.push(guarded);
@@ -243,8 +255,12 @@ fn decided(operator: Operator, plain: &[Expr], late: &[Expr], null: Null) -> Exp
     let mut parts: Vec<Expr> = first.into_iter().chain(late.iter().cloned()).collect();
     let last = match null {
         Null::False => parts.pop(),
-        // Where no part decides, NULLs do.
-        Null::Null => joined(operator, &parts),
+        // Where no part before decides, the last one and NULLs do.
+        Null::Null => {
+            let all = joined(operator, &parts);
+            parts.pop();
+            all
+        }
     };
     let decision = || Box::new(lit(!is_and));
     let when_then_expr = parts.into_iter().map(|part| (Box::new(decides(part)), decision()));
