@@ -19,6 +19,7 @@ pub mod cache;
 pub mod cluster;
 pub mod error;
 pub mod flight_sql;
+mod narrow_gaps;
 pub mod progress;
 pub mod session;
 pub mod state;

@@ -42,6 +42,8 @@ pub fn session_config(partitions: usize) -> SessionConfig {
     parquet.pushdown_filters = true;
     parquet.reorder_filters = false;
     parquet.schema_force_view_types = false;
+    // Large enough for the footers of most files; each file of a scan costs so many bytes.
+    parquet.metadata_size_hint = Some(64 << 10);
     // Spark's old timestamps reach beyond what nanoseconds can hold.
     parquet.coerce_int96 = Some("us".to_owned());
     config

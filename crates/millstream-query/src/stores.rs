@@ -17,6 +17,7 @@ use url::{Position, Url};
 
 use crate::cache::blocks::BlockCache;
 use crate::cache::store::CachedStore;
+use crate::narrow_gaps::NarrowGaps;
 
 /// The stores that were opened, and how others are.
 #[derive(Debug, Default)]
@@ -41,7 +42,7 @@ impl ObjectStoreRegistry for Stores {
         }
         let opened = object_store::parse_url_opts(url, cloud_settings());
         let (store, _) = opened.map_err(|error| DataFusionError::ObjectStore(Box::new(error)))?;
-        let store: Arc<dyn ObjectStore> = Arc::from(store);
+        let store: Arc<dyn ObjectStore> = Arc::new(NarrowGaps(Arc::from(store)));
         self.0.register_store(url, Arc::clone(&store));
         Ok(store)
     }
