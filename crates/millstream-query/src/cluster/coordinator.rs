@@ -23,7 +23,7 @@ use super::codec::PlanCodec;
 use super::error::ClusterError;
 use super::http::url_host;
 use super::in_process::InProcess;
-use super::leases::{FILES_KEPT_S, JOBS_KEPT_S, LeasedJobs, Scheduler, watch};
+use super::leases::{FILES_KEPT_S, LeasedJobs, Scheduler, watch};
 use super::routing::StageRouter;
 use super::security::Security;
 use super::settings::{MESSAGE_BYTES_MAX, NODE_TIMEOUT_S, cluster_config};
@@ -129,7 +129,8 @@ fn scheduler_config(
     config.executor_timeout_seconds = NODE_TIMEOUT_S;
     config.expire_dead_executor_interval_seconds = NODE_LOOK_S;
     config.finished_job_data_clean_up_interval_seconds = FILES_KEPT_S;
-    config.finished_job_state_clean_up_interval_seconds = JOBS_KEPT_S;
+    // The rows of a query may be read for as long as its files are there; see `leases`.
+    config.finished_job_state_clean_up_interval_seconds = FILES_KEPT_S;
     config.override_config_producer = Some(Arc::new(|| cluster_config(session_config(1))));
     // A plan that reads from an object store is not decoded without it.
     let stores = RuntimeEnvBuilder::new().with_object_store_registry(Arc::<Stores>::default());

@@ -25,9 +25,9 @@ use tonic::Request;
 
 /// How long the files of a query stay whose client has not been seen to go, in seconds.
 pub const FILES_KEPT_S: u64 = 6 * 3_600;
-/// How long the coordinator knows what has become of a query that has ended, in seconds. A client
-/// asks for that at once: for the reason of a failure, or for the figures of operators.
-pub const JOBS_KEPT_S: u64 = 300;
+/// How long the coordinator knows what has become of a query whose client is gone. A client asks
+/// when it has read the rows: for the reason of a failure, or for the figures of operators.
+const JOBS_KEPT: Duration = Duration::from_secs(300);
 /// How long to wait until it is looked at again whether a query has ended. Within this time nodes
 /// end the tasks of a query that was cancelled or has failed, so that these write nothing after
 /// its files were removed.
@@ -75,7 +75,7 @@ pub async fn watch(
     }
 }
 
-/// Cancels `job` if it runs, and has its files removed.
+/// Cancels `job` if it runs, has its files removed, and forgets it later.
 async fn end(env: &Env, scheduler: &Scheduler, jobs: &dyn JobState, job: &JobId) -> Result<()> {
     loop {
         let status = jobs.get_job_status(job).await?.and_then(|status| status.status);
@@ -100,7 +100,8 @@ async fn end(env: &Env, scheduler: &Scheduler, jobs: &dyn JobState, job: &JobId)
     if let Err(status) = scheduler.clean_job_data(Request::new(request)).await {
         tracing::warn!(%job, %status, "the files of a query cannot be removed");
     }
-    Ok(())
+    env.sleep(JOBS_KEPT).await;
+    jobs.remove_job(job).await
 }
 
 #[async_trait]
@@ -151,7 +152,7 @@ impl JobState for LeasedJobs {
         // The scheduler forgets only jobs that have run.
         let (clock, jobs, job) = (self.env.clone(), Arc::clone(&self.jobs), job_id.clone());
         self.env.spawn("query-unplanned", async move {
-            clock.sleep(Duration::from_secs(JOBS_KEPT_S)).await;
+            clock.sleep(JOBS_KEPT).await;
             if let Err(error) = jobs.remove_job(&job).await {
                 tracing::warn!(%job, %error, "a query cannot be forgotten");
             }
