@@ -111,6 +111,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
     const MOMENT: Duration = Duration::from_millis(200);
+    /// Enough for a handshake on a busy machine.
+    const SOME_SECONDS: Duration = Duration::from_secs(5);
 
     /// No TLS, and TLS with the directory of its files.
     fn securities() -> (TempDir, [Security; 2]) {
@@ -174,7 +176,7 @@ mod tests {
     async fn a_connection_over_which_nothing_comes_loses_its_place() {
         let (env, (_directory, securities)) = (Env::real(), securities());
         for security in &securities {
-            let (address, serving) = server(&env, security, MOMENT, 2).await;
+            let (address, serving) = server(&env, security, SOME_SECONDS, 2).await;
             // With TLS one of them does not even shake hands.
             let _without_tls = silent(&Security::default(), &address).await;
             let _silent = silent(security, &address).await;

@@ -6,7 +6,6 @@
 //! sent back, and are gone. Where they are too long for that they are pushed to the node or, if it
 //! cannot be reached, spilled to the object store.
 
-use std::error::Error;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -23,13 +22,13 @@ use ballista_core::extension::SessionConfigExt as _;
 use ballista_core::extension::SessionConfigHelperExt as _;
 use ballista_core::serde::protobuf::KeyValuePair;
 use ballista_executor::execution_engine::{DefaultExecutionEngine, ExecutionEngine as _};
+use bytes::BytesMut;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion_proto::physical_plan::AsExecutionPlan as _;
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
-use http_body_util::LengthLimitError;
 use millstream_sql::functions::BatchClock;
 use millstream_store::env::Env;
 use tokio::net::TcpListener;
@@ -281,20 +280,26 @@ pub async fn serve(listener: TcpListener, runner: Arc<Runner>) -> Result<(), Clu
     Ok(())
 }
 
-/// A request's body, which has to be no longer than `bytes_max` and to be there in `patience`; or
-/// what is answered otherwise.
+/// A request's body, which has to be no longer than `bytes_max` and may not stand still for
+/// `patience`; or what is answered otherwise.
 async fn whole(body: Body, bytes_max: usize, patience: Duration) -> Result<Bytes, Response> {
-    match timeout(patience, to_bytes(body, bytes_max)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) => {
-            let is_long = error.source().is_some_and(<dyn Error>::is::<LengthLimitError>);
-            let status =
-                if is_long { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::BAD_REQUEST };
-            Err((status, error.to_string()).into_response())
-        }
-        Err(_) => {
-            let problem = "the request does not go on arriving";
-            Err((StatusCode::REQUEST_TIMEOUT, problem).into_response())
+    let refusal = |status: StatusCode, problem: String| (status, problem).into_response();
+    let (mut body, mut whole) = (body.into_data_stream(), BytesMut::new());
+    loop {
+        match timeout(patience, body.next()).await {
+            Ok(None) => return Ok(whole.freeze()),
+            Ok(Some(Ok(bytes))) if whole.len() + bytes.len() > bytes_max => {
+                let problem = format!("the request is longer than {bytes_max} bytes");
+                return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, problem));
+            }
+            Ok(Some(Ok(bytes))) => whole.extend_from_slice(&bytes),
+            Ok(Some(Err(error))) => {
+                return Err(refusal(StatusCode::BAD_REQUEST, error.to_string()));
+            }
+            Err(_) => {
+                let problem = "the request does not go on arriving".to_owned();
+                return Err(refusal(StatusCode::REQUEST_TIMEOUT, problem));
+            }
         }
     }
 }

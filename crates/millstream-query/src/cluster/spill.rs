@@ -220,7 +220,8 @@ impl Drop for Spilled {
                 pause *= 2;
             }
         };
-        drop(self.env.spawn("spill-removal", removing));
+        // The runtime of the tasks ends with the connection to the coordinator.
+        drop(self.env.spawn_on_cores("spill-removal", removing));
     }
 }
 

@@ -3,7 +3,8 @@
 //! The coordinator has what a query has written removed when the query has ended, or hours later.
 //! One that was started again knows nothing of the queries before, and one that has given a node
 //! up does not ask it. So a node looks through its directory itself, when it starts and then every
-//! hour, and removes what was written longer ago than any coordinator keeps it.
+//! hour, and removes what was written longer ago than a task may take: a stage that has written its
+//! rows may wait so long for the others of its query.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,11 +15,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use millstream_store::env::{Env, Task};
 
 use super::leases::FILES_KEPT_S;
+use super::settings::TIMEOUT_S_MAX;
 
 /// How often a node looks.
 const SWEPT: Duration = Duration::from_secs(3_600);
 /// Files stay for so long after the last was written.
-const LEFT_AFTER_MS: u64 = 2 * FILES_KEPT_S * 1_000;
+const LEFT_AFTER_MS: u64 = (TIMEOUT_S_MAX as u64 + FILES_KEPT_S) * 1_000;
 /// The digits of a job's name: a number of 64 bits in Crockford's base 32.
 const JOB_DIGITS: usize = 13;
 

@@ -371,7 +371,7 @@ impl RemoteTask {
                     tracing::warn!(%error, "what killed nodes have spilled cannot be removed");
                 }
             };
-            drop(self.shared.env.spawn("spill-sweep", sweeping));
+            drop(self.shared.env.spawn_on_cores("spill-sweep", sweeping));
         }
         Ok(Some(Spilled::new(&self.shared.env, place, url, name, self.patience)))
     }
