@@ -302,7 +302,7 @@ pub struct NodeArguments {
 pub struct RunnerArguments {
     /// Run as a function of AWS Lambda, which takes tasks from its runtime API and does not listen.
     /// So does a binary that is called `bootstrap`.
-    #[arg(long, conflicts_with_all = ["listen", "tasks"])]
+    #[arg(long, conflicts_with_all = ["listen", "tasks", "tls_cert", "tls_key"])]
     pub lambda: bool,
     /// Listen at this address.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:50060")]

@@ -6,21 +6,13 @@ use millstream_query::cluster::error::ClusterError;
 use millstream_query::cluster::security::{Security, Token};
 use millstream_query::cluster::tls::TlsFiles;
 
-/// The variable that has a cluster's token where no file has it.
-const TOKEN: &str = "MILLSTREAM_TOKEN";
-
 /// What `token_file`, or else the environment, and the files of TLS say.
 ///
 /// # Errors
 /// Files that cannot be read, or that do not have what they should.
 pub fn security(token_file: Option<&Path>, tls: &TlsFiles) -> Result<Security, ClusterError> {
-    let token = match token_file {
-        Some(file) => Some(token(file)?),
-        None => {
-            let text = std::env::var(TOKEN).ok().filter(|text| !text.is_empty());
-            text.map(|text| Token::new(&text)).transpose()?
-        }
-    };
+    let given = token_file.map(token).transpose()?;
+    let token = Token::or_variable(given, |name| std::env::var(name).ok())?;
     Security::new(token, tls)
 }
 

@@ -49,6 +49,9 @@ const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
 #[derive(Clone)]
 pub struct Token(Arc<str>);
 
+/// The variable that has a cluster's token where no file has it.
+const VARIABLE: &str = "MILLSTREAM_TOKEN";
+
 impl Token {
     /// The token that is written as `text`, white space around it aside.
     ///
@@ -61,6 +64,21 @@ impl Token {
             Err(ClusterError::TokenText)
         } else {
             Ok(Self(text.into()))
+        }
+    }
+
+    /// `given`, or else what `variable` gives of the environment; an empty value is none.
+    ///
+    /// # Errors
+    /// As [`Token::new`].
+    pub fn or_variable(
+        given: Option<Self>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, ClusterError> {
+        let in_variable = || variable(VARIABLE).filter(|text| !text.is_empty());
+        match given {
+            Some(token) => Ok(Some(token)),
+            None => in_variable().map(|text| Self::new(&text)).transpose(),
         }
     }
 

@@ -23,8 +23,6 @@ use crate::state::Limits;
 pub const BOOTSTRAP: &str = "bootstrap";
 /// The variable with the address of the runtime API.
 const ADDRESS: &str = "AWS_LAMBDA_RUNTIME_API";
-/// The variable with the token of the cluster.
-const TOKEN: &str = "MILLSTREAM_TOKEN";
 /// The variable with the file of the certificates that nodes are checked against.
 const AUTHORITIES: &str = "MILLSTREAM_TLS_CA";
 /// The variable with the function's memory in MiB.
@@ -60,11 +58,8 @@ pub fn security(
     ca: Option<PathBuf>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Security, ClusterError> {
-    let variable = |name| variable(name).filter(|value| !value.is_empty());
-    let token = match token {
-        Some(token) => Some(token),
-        None => variable(TOKEN).map(|text| Token::new(&text)).transpose()?,
-    };
+    let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let token = Token::or_variable(token, variable)?;
     let ca = ca.or_else(|| variable(AUTHORITIES).map(PathBuf::from));
     Security::new(token, &TlsFiles { ca, ..TlsFiles::default() })
 }
@@ -175,7 +170,7 @@ mod tests {
         let files = Authority::new(&path).expect("one").issue("IP:127.0.0.1").expect("one");
         let ca = files.ca.display().to_string();
         let variable = |name: &str| match name {
-            TOKEN => Some("secret".to_owned()),
+            "MILLSTREAM_TOKEN" => Some("secret".to_owned()),
             AUTHORITIES => Some(ca.clone()),
             _ => None,
         };
