@@ -274,8 +274,11 @@ fn is_foreign(directory: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        if ![LOCK, NAME, LOST_AND_FOUND].iter().any(|known| name == *known) {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let is_known = [LOCK, NAME, LOST_AND_FOUND].contains(&name.as_str());
+        // A power cut may take the cache's name and leave its blocks.
+        let is_ours = block_of(&name).is_some() || is_half_written(&name);
+        if !is_known && !is_ours {
             return Ok(true);
         }
     }
@@ -291,6 +294,16 @@ fn known_name(directory: &Path) -> Option<String> {
 fn digits(text: &str) -> Option<u64> {
     let are_digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     are_digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+}
+
+/// Whether a file of this name is a block that was not written to its end.
+fn is_half_written(name: &str) -> bool {
+    name.strip_prefix(HALF_WRITTEN).and_then(digits).is_some()
+}
+
+/// The hash of the block whose file has this name.
+fn block_of(name: &str) -> Option<u64> {
+    name.strip_suffix(SUFFIX).and_then(digits)
 }
 
 /// The name in the directory, which is made if there is none.
@@ -310,11 +323,11 @@ fn found(directory: &Path) -> io::Result<Index> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.strip_prefix(HALF_WRITTEN).and_then(digits).is_some() {
+        if is_half_written(&name) {
             // A file that stays does no harm.
             let _ = fs::remove_file(entry.path());
         }
-        if let Some(hash) = name.strip_suffix(SUFFIX).and_then(digits) {
+        if let Some(hash) = block_of(&name) {
             let metadata = entry.metadata()?;
             blocks.push((metadata.modified()?, hash, metadata.len()));
         }
@@ -427,6 +440,16 @@ mod tests {
         fs::write(directory.path().join(".0123456789abcdef"), b"half").expect("written");
         let cache = open(directory.path(), 1 << 20);
         assert!(!directory.path().join(".0123456789abcdef").exists());
+        assert_eq!(cache.get("k").expect("it is there"), block(1));
+    }
+
+    #[test]
+    fn a_cache_whose_name_a_power_cut_took_is_gone_on_with() {
+        let directory = tempfile::tempdir().expect("a directory");
+        open(directory.path(), 1 << 20).put("k", &block(1));
+        fs::write(directory.path().join(NAME), b"").expect("written");
+        fs::write(directory.path().join(".0123456789abcdef"), b"half").expect("written");
+        let cache = open(directory.path(), 1 << 20);
         assert_eq!(cache.get("k").expect("it is there"), block(1));
     }
 
