@@ -158,6 +158,15 @@ impl Acknowledgement {
     }
 }
 
+/// Why a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All of its input is published: what is left may take the time that it needs.
+    Complete,
+    /// It was asked to stop, or has failed: it is to end soon, and another run continues.
+    Stopped,
+}
+
 /// Takes rows of a result before all of it is there.
 #[async_trait]
 pub trait PieceWriter: Send {
@@ -213,6 +222,12 @@ pub trait Sink: Send {
 
     /// No micro-batch follows for now: what is held back to be published together is published.
     async fn flush(&mut self) {}
+
+    /// The run ends, and nothing is published any more: as [`flush`](Self::flush), and what is not
+    /// acknowledged yet must not take for ever. Called again if the run is stopped while it ends.
+    async fn end(&mut self, _: Ending) {
+        self.flush().await;
+    }
 
     /// Lets go of connections; what was acknowledged stays.
     async fn close(&mut self) -> Result<(), Failure>;

@@ -21,7 +21,7 @@ use millstream_store::offset::BatchId;
 use tokio::sync::mpsc;
 
 use super::checked_once::CheckedOnce;
-use crate::api::sink::{EndOffsets, Output, Sink};
+use crate::api::sink::{EndOffsets, Ending, Output, Sink};
 use crate::api::source::Failure;
 use crate::failures::from_datafusion;
 
@@ -55,7 +55,7 @@ pub async fn run(
     let end_offsets = EndOffsets::default();
     let output = Output { batch_id: BatchId(0), partitions: held, end_offsets };
     let acknowledgement = sink.publish(output).await?;
-    sink.flush().await;
+    sink.end(Ending::Complete).await;
     acknowledgement.accepted().await?;
     sink.close().await?;
     Ok(rows_out)

@@ -30,7 +30,7 @@ use super::side_outputs::SideOutputs;
 use super::start::Start;
 use super::stateful_output::Computed;
 use crate::api::progress::SinkProgress;
-use crate::api::sink::{Acknowledgement, Delivery, Output, Published, Sink};
+use crate::api::sink::{Acknowledgement, Delivery, Ending, Output, Published, Sink};
 use crate::api::source::Failure;
 use crate::failures::from_datafusion;
 use crate::plan::{StatefulPlan, StreamPlan};
@@ -461,6 +461,11 @@ impl Branches {
     /// Has every sink publish what it holds back.
     pub(super) async fn flush(&mut self) {
         self.outputs.flush().await;
+    }
+
+    /// Tells every sink that nothing is published any more.
+    pub(super) async fn end(&mut self, ending: Ending) {
+        self.outputs.end(ending).await;
     }
 
     /// Closes every sink; gives the first failure.

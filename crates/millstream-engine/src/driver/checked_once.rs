@@ -9,7 +9,7 @@ use millstream_store::offset::BatchId;
 use super::dead_letter_sinks::DeadLetterSinks;
 use super::outputs::Order;
 use crate::api::progress::ConstraintProgress;
-use crate::api::sink::{EndOffsets, Failure};
+use crate::api::sink::{EndOffsets, Ending, Failure};
 
 /// The constraints of a batch query, and what they have rejected so far.
 pub struct CheckedOnce<'a> {
@@ -108,7 +108,7 @@ impl<'a> CheckedOnce<'a> {
                 acknowledgements.push(outputs.publish(index, vec![held], &mut order).await?);
             }
         }
-        outputs.flush().await;
+        outputs.end(Ending::Complete).await;
         for acknowledgement in acknowledgements {
             acknowledgement.accepted().await?;
         }

@@ -59,6 +59,7 @@ pub mod stop;
 mod tests;
 pub mod tracking;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -75,7 +76,7 @@ use millstream_store::storage::Durability;
 
 use crate::api::progress::{Durations, Listener, Progress, SourceProgress};
 use crate::api::settings::{ProgressTracking, SnapshotSettings};
-use crate::api::sink::{Delivery, EndOffsets};
+use crate::api::sink::{Delivery, EndOffsets, Ending};
 use crate::api::source::{Failure, InputBatch, ReadLimit, Source};
 use crate::api::trigger::Trigger;
 use crate::plan::static_table::LoadedTable;
@@ -225,8 +226,18 @@ impl Driver {
     async fn micro_batch(&mut self) -> Result<(), Failure> {
         // What has to be waited for is waited for before anything is taken: rows that arrive
         // meanwhile go along.
-        let permit = self.committer.permit().await;
-        self.query.branches.ready(self.committer.is_crowded()).await?;
+        let Query { branches, stop, .. } = &mut self.query;
+        let permit = tokio::select! {
+            biased;
+            () = stop.requested() => return Ok(()),
+            permit = self.committer.permit() => permit,
+        };
+        // A sink may be behind for hours.
+        tokio::select! {
+            biased;
+            () = stop.requested() => return Ok(()),
+            ready = branches.ready(self.committer.is_crowded()) => ready?,
+        }
         let fired = Fired::now(&self.query.env);
         let limit = match self.query.trigger {
             Trigger::Once => ReadLimit::AllAvailable,
@@ -464,17 +475,35 @@ impl Driver {
         }))
     }
 
+    /// Waits for what is in flight; not for long once the run is asked to stop.
+    async fn drain(&mut self, ending: Ending) -> Result<Finished, Failure> {
+        let Query { branches, stop, .. } = &mut self.query;
+        let mut drained = pin!(self.committer.drain());
+        tokio::select! {
+            biased;
+            committed = &mut drained => return committed,
+            () = stop.requested(), if ending == Ending::Complete => {}
+        }
+        branches.end(Ending::Stopped).await;
+        drained.await
+    }
+
     /// Waits for what is in flight, closes everything, and gives the first failure, if any.
     async fn finish(mut self, outcome: Result<(), Failure>) -> Result<Finished, Failure> {
         if let Some(task) = self.static_watch.take() {
             task.abort();
         }
-        self.query.branches.flush().await;
+        let is_cut_short = outcome.is_err() || self.committer.failed_at().is_some();
+        let ending = match is_cut_short || self.query.stop.is_requested() {
+            true => Ending::Stopped,
+            false => Ending::Complete,
+        };
+        self.query.branches.end(ending).await;
         let state = match &self.state {
             Some(state) => state.close().await,
             None => Ok(()),
         };
-        let committed = self.committer.drain().await;
+        let committed = self.drain(ending).await;
         let flushed = self.log.flush().await;
         self.hear_committed();
         let (outcome, committed) = match (outcome, committed) {

@@ -29,7 +29,7 @@ use millstream_store::offset::BatchId;
 
 use super::MICRO_BATCHES_IN_FLIGHT_MAX;
 use crate::api::sink::{
-    Acknowledgement, Delivery, EndOffsets, Failure, Output, Published, RefusedRow, Sink,
+    Acknowledgement, Delivery, EndOffsets, Ending, Failure, Output, Published, RefusedRow, Sink,
 };
 
 /// Micro-batches in flight where a sink that gathers stands beside one that does not. Half of them
@@ -228,6 +228,13 @@ impl Outputs {
     pub(super) async fn flush(&mut self) {
         for sink in self.sinks_mut() {
             sink.flush().await;
+        }
+    }
+
+    /// Tells every sink that nothing is published any more.
+    pub(super) async fn end(&mut self, ending: Ending) {
+        for sink in self.sinks_mut() {
+            sink.end(ending).await;
         }
     }
 

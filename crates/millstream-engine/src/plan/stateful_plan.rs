@@ -9,6 +9,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
+use millstream_sql::plan::short_circuit;
 use millstream_store::env::Env;
 use millstream_store::offset::BatchId;
 
@@ -415,7 +416,10 @@ fn join_spec(
         SideSpec { input, columns, keys, late, evict, mark }
     };
     let residual = join.residual.clone();
-    let residual = residual.map(|residual| state.create_physical_expr(residual, &join.both));
+    let residual = residual.map(|residual| {
+        let residual = short_circuit::condition(residual, &join.both)?;
+        state.create_physical_expr(residual, &join.both)
+    });
     let both = join.both.as_arrow().fields().iter();
     let both = both.map(|field| field.as_ref().clone().with_nullable(true));
     Ok(JoinSpec {

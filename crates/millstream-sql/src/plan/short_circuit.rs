@@ -46,21 +46,32 @@ pub fn plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan.data)
 }
 
+/// `condition` over rows of `schema`, of which NULL means false, changed as those of a plan are:
+/// for one that is in no plan.
+///
+/// # Errors
+/// As [`plan`].
+pub fn condition(condition: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(wanted(condition, schema)?.data)
+}
+
+/// A condition that wants what is true.
+fn wanted(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    // DataFusion may have put any part first.
+    let has_others = parts_of(&expr, Operator::And).len() > 1;
+    changed(expr, schema, has_others, |expr| filter(expr, schema))
+}
+
 fn of_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&node.inputs());
-    let wanted = |expr: Expr| {
-        // DataFusion may have put any part first.
-        let has_others = parts_of(&expr, Operator::And).len() > 1;
-        changed(expr, &schema, has_others, |expr| filter(expr, &schema))
-    };
     match node {
         LogicalPlan::Filter(mut of) => {
-            let predicate = wanted(of.predicate)?;
+            let predicate = wanted(of.predicate, &schema)?;
             of.predicate = predicate.data;
             Ok(Transformed::new_transformed(LogicalPlan::Filter(of), predicate.transformed))
         }
         LogicalPlan::Join(mut join) => {
-            let on = join.filter.take().map(wanted).transpose()?;
+            let on = join.filter.take().map(|on| wanted(on, &schema)).transpose()?;
             let is_changed = on.as_ref().is_some_and(|on| on.transformed);
             join.filter = on.map(|on| on.data);
             Ok(Transformed::new_transformed(LogicalPlan::Join(join), is_changed))

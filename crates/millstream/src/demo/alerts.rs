@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Registry, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::{
-    Acknowledgement, Delivery, Failure, OtherQuery, Output, Published, Sink,
+    Acknowledgement, Delivery, Ending, Failure, OtherQuery, Output, Published, Sink,
 };
 use millstream_engine::api::source::Source;
 use millstream_store::env::{Env, Thread};
@@ -211,6 +211,10 @@ impl Sink for TeeSink {
 
     async fn flush(&mut self) {
         self.inner.flush().await;
+    }
+
+    async fn end(&mut self, ending: Ending) {
+        self.inner.end(ending).await;
     }
 
     async fn close(&mut self) -> Result<(), Failure> {

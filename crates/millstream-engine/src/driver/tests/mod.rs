@@ -1,6 +1,7 @@
 //! The driver against a source and a sink made for testing: every promise of the module's head,
 //! with crashes in between.
 
+mod joins;
 mod other_queries;
 mod several;
 mod snapshot_builders;
@@ -26,7 +27,7 @@ use super::stop::stop_pair;
 use super::*;
 use crate::api::dead_letter::{Letter, Place};
 use crate::api::settings::{Idling, Policy};
-use crate::api::sink::{Acknowledgement, Output, Published, RefusedRow, Sink};
+use crate::api::sink::{Acknowledgement, Ending, Output, Published, RefusedRow, Sink};
 use crate::api::source::{RecordBatches, SourcePartition, Split, StaticTable};
 use crate::plan::QueryPlan;
 use crate::plan::session::streaming_config;

@@ -53,7 +53,7 @@ fn queries() -> Vec<(String, OutputMode)> {
     plain.into_iter().chain(joined.map(|sql| (sql, Append))).collect()
 }
 
-async fn plan(sql: &str, mode: OutputMode, memory_bytes: Option<u64>) -> StatefulPlan {
+pub(super) async fn plan(sql: &str, mode: OutputMode, memory_bytes: Option<u64>) -> StatefulPlan {
     let context = SessionContext::new_with_config(streaming_config());
     let (mut scans, mut watermarks) = (Vec::new(), HashMap::new());
     for name in ["left", "right"] {
@@ -102,7 +102,7 @@ fn watermarks(values: &[[Vec<i64>; 2]]) -> Vec<Watermark> {
 }
 
 /// Runs one micro-batch; gives its output and its sections of the state log.
-async fn run(
+pub(super) async fn run(
     plan: &mut StatefulPlan,
     facts: &MicroBatchFacts,
     values: &[Vec<i64>; 2],

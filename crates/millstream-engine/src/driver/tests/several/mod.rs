@@ -343,6 +343,7 @@ struct AfterRepairing {
     sink: Box<dyn Sink>,
     commits: std::path::PathBuf,
     first_new: u64,
+    has_ended: bool,
 }
 
 #[async_trait]
@@ -365,11 +366,17 @@ impl Sink for AfterRepairing {
         let (id, last) = (output.batch_id.0, self.first_new - 1);
         let is_logged = self.commits.join(last.to_string()).exists();
         assert!(id < self.first_new || is_logged, "{id} comes before {last} is logged");
+        assert!(!self.has_ended, "{id} comes after the end");
         self.sink.publish(output).await
     }
 
     async fn flush(&mut self) {
         self.sink.flush().await;
+    }
+
+    async fn end(&mut self, ending: Ending) {
+        self.has_ended = true;
+        self.sink.end(ending).await;
     }
 
     async fn close(&mut self) -> Result<(), Failure> {
@@ -392,7 +399,7 @@ async fn the_logs_are_repaired_before_anything_new_is_published() {
         several.scene.topic.push(100..150);
         let commits = several.scene.directory.path().join("commits");
         let sink = several.sink(&several.places[0]);
-        let first = Box::new(AfterRepairing { sink, commits, first_new: 0 });
+        let first = Box::new(AfterRepairing { sink, commits, first_new: 0, has_ended: false });
         let (_stopper, stop) = stop_pair();
         let branches =
             vec![branch(QUERIES[0], first).await, branch(QUERIES[1], several.sink(second)).await];
