@@ -1,4 +1,4 @@
-//! An HTTP/1.1 server that records the requests it gets, and answers as it is told.
+//! An HTTP/1.1 server that records the requests it gets, and answers as a test decides.
 //!
 //! Of HTTP it knows what a client of webhooks needs: requests with a `Content-Length`, connections
 //! that are kept, TLS.
@@ -100,7 +100,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Listens on a free port. `decide` gives the answer to a request, and is told how many came
+    /// Listens on a free port. `decide` gives the answer to a request, from it and how many came
     /// before it.
     ///
     /// # Panics

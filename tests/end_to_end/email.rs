@@ -291,6 +291,26 @@ fn a_server_that_is_busy_stands_still_and_restarts_gets_every_row() {
     assert_eq!(subjects, (0..30).map(|n| n.to_string()).collect::<Vec<_>>(), "in order");
 }
 
+#[test]
+fn a_stop_does_not_wait_for_mails_that_may_be_sent_much_later() {
+    let server = MailServer::start(&[]);
+    let options = [("to", "guards@example.com"), ("subject", "{n}"), ("maxMailsPerMinute", "1")];
+    let pipeline = of_files(&server, &options, 3);
+    let mut running = pipeline.start(&[]);
+    running.wait_while_running("the first mail", || server.mails().len() == 1);
+    // The driver waits for space as well.
+    running.stop().expect_exit(1).says(&["may be sent only in", "the next run delivers it"]);
+    assert_eq!(server.mails().len(), 1);
+    // Nor does a run that has read all of its input.
+    let pipeline = of_files(&server, &options, 1);
+    let mut running = pipeline.start(&["--trigger", "availableNow", "--restart", "never"]);
+    running.wait_while_running("the second mail", || server.mails().len() == 2);
+    wait::pause(std::time::Duration::from_secs(2));
+    assert!(running.is_running());
+    let stopped = running.stop().expect_exit(1);
+    stopped.says(&["the run ends when these messages are sent", "may be sent only in"]);
+}
+
 /// A flow from a topic of numbers to a mail server that fails now and then.
 struct Mailed<'a> {
     numbers: Numbers<'a>,

@@ -1,7 +1,7 @@
 """A mail server that appends each mail, as a line of JSON, to a file.
 
 It checks what mail servers and readers check: the syntax of headers, their number, ends of lines,
-lengths of lines. It fails as it is told.
+lengths of lines. It fails as its arguments say.
 """
 
 import argparse

@@ -9,7 +9,7 @@
 //! - [`mail`]: rows become mails; no value of a row can become a header or a recipient that the
 //!   options do not name.
 //! - [`transport`]: one attempt, and what the server's answer means.
-//! - [`sink`]: mails of a micro-batch, handed to a courier ([`notify`](crate::notify)).
+//! - [`sink`]: all of that as a channel of [`notify`](crate::notify), which delivers.
 
 mod mail;
 mod options;
@@ -22,7 +22,8 @@ use millstream_engine::api::connector::{Connector, FlowContext, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec, Side};
 use millstream_engine::api::sink::{Failure, Sink};
 pub use options::EmailOptions;
-use sink::EmailSink;
+
+use crate::notify::sink::NotifySink;
 
 /// The `email` connector.
 pub struct Email;
@@ -75,7 +76,7 @@ impl Connector for Email {
         context: &FlowContext,
     ) -> Result<Box<dyn Sink>, Failure> {
         let options = EmailOptions::parse(&table.options, schema)?;
-        Ok(Box::new(EmailSink::new(options, &table.name, context)))
+        Ok(Box::new(NotifySink::new(options, &table.name, context)))
     }
 }
 

@@ -118,7 +118,7 @@ impl EmailOptions {
             text,
             kind,
             encoder,
-            send_timeout: time(options, "sendTimeout", 60)?,
+            send_timeout: time(options, "sendTimeout", Duration::from_secs(60))?,
             interval: interval(options, "maxMailsPerMinute", Duration::from_secs(60))?,
             retries: Retries::parse(options)?,
             refused_path: file(options, "refusedPath")?,

@@ -8,7 +8,6 @@
 //! | any other 5xx to a mail | this mail is refused |
 //! | no STARTTLS, no way to log in | the options do not fit the server |
 
-use std::error::Error as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use tokio::sync::Mutex;
 
 use super::mail::Mail;
 use super::options::{EmailOptions, Security};
-use crate::notify::error::DeliveryError;
+use crate::notify::error::{DeliveryError, cause};
 use crate::notify::{Outcome, Transport};
 use crate::paths;
 
@@ -167,7 +166,7 @@ impl Transport for SmtpTransport {
 }
 
 /// The server, for messages.
-pub fn receiver(options: &EmailOptions) -> String {
+fn receiver(options: &EmailOptions) -> String {
     format!("the mail server {}:{}", options.host, options.port)
 }
 
@@ -191,18 +190,4 @@ fn tls(
         builder = builder.add_root_certificate(Certificate::from_pem(&pem).map_err(unusable)?);
     }
     builder.build_rustls().map_err(unusable)
-}
-
-/// What went wrong, with its reasons.
-fn cause(error: &SmtpError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        source = inner.source();
-    }
-    text
 }

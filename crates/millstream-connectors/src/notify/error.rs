@@ -1,14 +1,14 @@
 //! Why messages are not delivered.
 
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use millstream_engine::api::sink::{Classified, Kind};
-use thiserror::Error;
 
 /// Why a message, or all of them, cannot be delivered.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum DeliveryError {
     /// The receiver does not take this message.
     #[error("{receiver} refused it: {answer}. The message's key is {key}")]
@@ -23,6 +23,13 @@ pub enum DeliveryError {
         waited.as_secs()
     )]
     Unfinished { receiver: String, waited: Duration, problem: String },
+    /// The run is stopped, and the options let a message be sent only later.
+    #[error(
+        "the run is stopped, and the next message to {receiver} may be sent only in {} s. The next \
+         run delivers it",
+        wait.as_secs()
+    )]
+    NotDue { receiver: String, wait: Duration },
     /// The receiver does not know us.
     #[error("{receiver} refused the credentials: {answer}")]
     Denied { receiver: String, answer: String },
@@ -47,10 +54,27 @@ impl Classified for DeliveryError {
     fn kind(&self) -> Kind {
         match self {
             Self::Refused { .. } => Kind::Data,
-            Self::GivenUp { .. } | Self::Unfinished { .. } | Self::Stopped => Kind::Retry,
+            Self::GivenUp { .. }
+            | Self::Unfinished { .. }
+            | Self::NotDue { .. }
+            | Self::Stopped => Kind::Retry,
             Self::Denied { .. } => Kind::Credentials,
             Self::Unusable { .. } | Self::File { .. } | Self::RefusedFile { .. } => Kind::Config,
             Self::Encode(_) => Kind::Bug,
         }
     }
+}
+
+/// What went wrong, with those of its reasons that it does not say itself.
+pub fn cause(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
+        source = inner.source();
+    }
+    text
 }

@@ -7,6 +7,9 @@
 //! 4. What may work later is tried again, after a wait that grows ([`retries`]). What is refused
 //!    for good goes to a file ([`refused_file`]), or fails the query.
 //!
+//! A connector says what its messages are and how they travel ([`Channel`](sink::Channel)); the
+//! [`NotifySink`](sink::NotifySink) is the same for all.
+//!
 //! Nothing is remembered across a restart but the checkpoint's logs: the sink relies on getting the
 //! same range under the same number again.
 
@@ -17,6 +20,7 @@ pub mod options;
 pub mod refused_file;
 pub mod retries;
 pub mod rows;
+pub mod sink;
 
 use std::time::Duration;
 

@@ -13,9 +13,9 @@ pub fn file(options: &Options, key: &str) -> Result<Option<String>, OptionError>
     Ok(Some(path.to_owned()))
 }
 
-/// The option `key` as a time that is longer than nothing, by default `default_s` seconds.
-pub fn time(options: &Options, key: &str, default_s: u64) -> Result<Duration, OptionError> {
-    let time = duration::option(options, key)?.unwrap_or(Duration::from_secs(default_s));
+/// The option `key` as a time that is longer than nothing.
+pub fn time(options: &Options, key: &str, default: Duration) -> Result<Duration, OptionError> {
+    let time = duration::option(options, key)?.unwrap_or(default);
     if time.is_zero() {
         let text = options.get(key).unwrap_or_default();
         return Err(OptionError::invalid(key, text, "longer than nothing"));

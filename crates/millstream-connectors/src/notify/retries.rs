@@ -5,7 +5,7 @@ use std::time::Duration;
 use millstream_engine::api::options::{OptionError, Options};
 use millstream_store::env::Env;
 
-use crate::duration;
+use super::options::time;
 
 /// Receivers may ask for more time than a person would wait.
 const ASKED_WAIT_MAX: Duration = Duration::from_secs(3_600);
@@ -25,15 +25,8 @@ impl Retries {
     /// Reads `maxRetries`, `retryBackoff` and `retryBackoffMax`.
     pub fn parse(options: &Options) -> Result<Self, OptionError> {
         let max = options.parse("maxRetries", "a whole number")?;
-        let wait = |key, default_ms| {
-            let wait = duration::option(options, key)?.unwrap_or(Duration::from_millis(default_ms));
-            if wait.is_zero() {
-                let text = options.get(key).unwrap_or_default();
-                return Err(OptionError::invalid(key, text, "longer than nothing"));
-            }
-            Ok(wait)
-        };
-        let (backoff, backoff_max) = (wait("retryBackoff", 500)?, wait("retryBackoffMax", 30_000)?);
+        let backoff = time(options, "retryBackoff", Duration::from_millis(500))?;
+        let backoff_max = time(options, "retryBackoffMax", Duration::from_secs(30))?;
         Ok(Self { max, backoff, backoff_max: backoff_max.max(backoff) })
     }
 

@@ -9,7 +9,7 @@
 //! - [`body`]: rows become requests.
 //! - [`signature`]: signed requests.
 //! - [`transport`]: one attempt, and what its answer means.
-//! - [`sink`]: requests of a micro-batch, handed to a courier ([`notify`](crate::notify)).
+//! - [`sink`]: all of that as a channel of [`notify`](crate::notify), which delivers.
 
 mod body;
 mod options;
@@ -22,7 +22,8 @@ use millstream_engine::api::connector::{Connector, FlowContext, Table};
 use millstream_engine::api::options::{OptionError, OptionSpec, Side};
 use millstream_engine::api::sink::{Failure, Sink};
 pub use options::{BodyKind, WebhookOptions};
-use sink::WebhookSink;
+
+use crate::notify::sink::NotifySink;
 
 /// The `webhook` connector.
 pub struct Webhook;
@@ -79,7 +80,7 @@ impl Connector for Webhook {
         context: &FlowContext,
     ) -> Result<Box<dyn Sink>, Failure> {
         let options = WebhookOptions::parse(&table.options, schema)?;
-        Ok(Box::new(WebhookSink::new(options, &table.name, context)))
+        Ok(Box::new(NotifySink::new(options, &table.name, context)))
     }
 }
 

@@ -121,8 +121,8 @@ impl WebhookOptions {
             authorization: authorization(options)?,
             // The value must not be in the message.
             signing: signing.map_err(|problem| OptionError::of("signingSecret", problem, None))?,
-            request_timeout: time(options, "requestTimeout", 30)?,
-            connect_timeout: time(options, "connectTimeout", 10)?,
+            request_timeout: time(options, "requestTimeout", Duration::from_secs(30))?,
+            connect_timeout: time(options, "connectTimeout", Duration::from_secs(10))?,
             in_flight_max: count(options, "maxRequestsInFlight", 1, IN_FLIGHT_MAX)?,
             order_by,
             interval: interval(options, "maxRequestsPerSecond", Duration::from_secs(1))?,

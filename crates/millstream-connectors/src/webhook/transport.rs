@@ -8,7 +8,6 @@
 //! | 3xx that is not followed | the options name another place |
 //! | any other 4xx | this request is refused |
 
-use std::error::Error as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use reqwest::{Certificate, Client, Response, StatusCode};
 
 use super::body::Request;
 use super::options::{Authorization, Proxy, WebhookOptions};
-use crate::notify::error::DeliveryError;
+use crate::notify::error::{DeliveryError, cause};
 use crate::notify::retries::retry_after;
 use crate::notify::{Outcome, Transport};
 use crate::paths;
@@ -139,7 +138,7 @@ impl Transport for HttpTransport {
     async fn attempt(&self, request: &Request) -> Outcome {
         let limit = self.options.request_timeout;
         let answered = tokio::select! {
-            answered = self.request(request).send() => answered.map_err(cause),
+            answered = self.request(request).send() => answered.map_err(problem),
             () = self.env.sleep(limit) => Err(format!("no answer within {limit:?}")),
         };
         match answered {
@@ -150,7 +149,7 @@ impl Transport for HttpTransport {
 }
 
 /// Where requests go, without the path: it is a secret of some receivers.
-pub fn receiver(options: &WebhookOptions) -> String {
+fn receiver(options: &WebhookOptions) -> String {
     format!("the receiver at {}", options.url.origin().ascii_serialization())
 }
 
@@ -160,7 +159,7 @@ fn client(
     receiver: &str,
 ) -> Result<Client, DeliveryError> {
     let unusable = |error: reqwest::Error| {
-        let (receiver, problem) = (receiver.to_owned(), cause(error));
+        let (receiver, problem) = (receiver.to_owned(), problem(error));
         DeliveryError::Unusable { receiver, problem }
     };
     let redirects = if options.follow_redirects { to_same_host() } else { Policy::none() };
@@ -215,19 +214,9 @@ fn bearer(token: &str) -> HeaderValue {
     value
 }
 
-/// What went wrong, with its innermost reason, and without the URL.
-fn cause(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        source = inner.source();
-    }
-    text
+/// What went wrong, without the URL, which may be a secret.
+fn problem(error: reqwest::Error) -> String {
+    cause(&error.without_url())
 }
 
 /// The beginning of an answer; a large one is not read to its end.

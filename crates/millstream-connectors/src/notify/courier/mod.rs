@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use millstream_engine::api::contact::ContactWith;
-use millstream_engine::api::sink::{Acknowledgement, Failure};
+use millstream_engine::api::sink::{Acknowledgement, Ending, Failure};
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Task};
 use parking_lot::Mutex;
@@ -22,7 +22,8 @@ use super::refused_file::RefusedFile;
 use super::retries::Retries;
 use super::{Message as _, Outcome, Transport};
 
-/// When a run ends, a message that is not accepted for so long is left to the next run.
+/// When a run ends, a message that is not accepted for so long is left to the next run; when it is
+/// stopped, so is one that may be sent only later.
 const ENDING_PATIENCE: Duration = Duration::from_secs(30);
 /// How often an attempt that lasts is reported as unanswered.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -42,7 +43,7 @@ pub struct Settings {
     pub refused: Option<RefusedFile>,
 }
 
-/// What a lane tells of a message that fails the query.
+/// A message that fails the query.
 pub struct Undelivered {
     /// Why.
     pub error: DeliveryError,
@@ -72,8 +73,16 @@ struct Shared<T> {
     queued: watch::Sender<usize>,
     /// When the next attempt may begin, by the monotonic clock.
     next_attempt: Mutex<Duration>,
-    /// Since when the run is ending, by the monotonic clock.
-    ending_since: Mutex<Option<Duration>>,
+    end: Mutex<End>,
+}
+
+/// How far the run has come to its end, by the monotonic clock.
+#[derive(Clone, Copy, Default)]
+struct End {
+    /// Since when no message follows.
+    since: Option<Duration>,
+    /// Since when it is to end soon.
+    stopped_since: Option<Duration>,
 }
 
 /// Delivers messages until it is dropped.
@@ -96,7 +105,7 @@ impl<T: Transport> Courier<T> {
             env: env.clone(),
             queued: watch::Sender::new(0),
             next_attempt: Mutex::default(),
-            ending_since: Mutex::default(),
+            end: Mutex::default(),
         });
         let (mut lanes, mut tasks) = (Vec::new(), Vec::new());
         for _ in 0..lane_count {
@@ -123,7 +132,6 @@ impl<T: Transport> Courier<T> {
         messages: Vec<(Option<u64>, T::Message)>,
         failure: impl Fn(Undelivered) -> Failure + Send + 'static,
     ) -> Acknowledgement {
-        *self.shared.ending_since.lock() = None;
         if messages.is_empty() {
             return Acknowledgement::Done;
         }
@@ -156,9 +164,24 @@ impl<T: Transport> Courier<T> {
         }))
     }
 
-    /// No message follows for now: those that are not accepted are not tried for ever.
-    pub fn end(&self) {
-        *self.shared.ending_since.lock() = Some(self.shared.env.monotonic());
+    /// No message follows: those that are not accepted are not tried for ever.
+    pub fn end(&self, ending: Ending) {
+        let now = self.shared.env.monotonic();
+        let mut end = self.shared.end.lock();
+        end.since.get_or_insert(now);
+        if ending == Ending::Stopped {
+            end.stopped_since.get_or_insert(now);
+            return;
+        }
+        let messages = *self.shared.queued.borrow();
+        let count = u32::try_from(messages).unwrap_or(u32::MAX);
+        let lasts = self.shared.settings.interval.saturating_mul(count);
+        if lasts > ENDING_PATIENCE {
+            let receiver = self.shared.transport.receiver();
+            tracing::warn!(%receiver, messages, ?lasts, "all input is read; the run ends when \
+                these messages are sent, which takes so long because the options allow no more \
+                in a time");
+        }
     }
 }
 
@@ -199,10 +222,10 @@ impl<T: Transport> Shared<T> {
 
     /// Tries until the message is accepted or in the file of refused ones.
     async fn deliver(&self, message: &T::Message) -> Result<(), Undelivered> {
+        self.wait_for_turn().await?;
         let (begun, asked_ms) = (self.env.monotonic(), self.env.now_ms());
         let mut failed = 0;
         loop {
-            self.wait_for_turn().await;
             let (problem, asked_wait) = match self.attempt(message, asked_ms).await {
                 Outcome::Accepted => {
                     self.contact.answered();
@@ -226,22 +249,35 @@ impl<T: Transport> Shared<T> {
             }
             let wait = self.settings.retries.wait(failed, asked_wait, &self.env);
             self.wait_to_retry(begun, wait, asked_ms, &problem).await?;
+            self.wait_for_turn().await?;
         }
     }
 
     /// Waits for the time between two attempts.
-    async fn wait_for_turn(&self) {
+    /// Errors: the run is stopped, and the turn comes too late.
+    async fn wait_for_turn(&self) -> Result<(), DeliveryError> {
         if self.settings.interval.is_zero() {
-            return;
+            return Ok(());
         }
-        let now = self.env.monotonic();
         let turn = {
             let mut next = self.next_attempt.lock();
-            let turn = (*next).max(now);
+            let turn = (*next).max(self.env.monotonic());
             *next = turn + self.settings.interval;
             turn
         };
-        self.env.sleep(turn.saturating_sub(now)).await;
+        loop {
+            let now = self.env.monotonic();
+            let wait = turn.saturating_sub(now);
+            let stopped_since = self.end.lock().stopped_since;
+            if stopped_since.is_some_and(|since| turn > since + ENDING_PATIENCE) {
+                let receiver = self.transport.receiver().to_owned();
+                return Err(DeliveryError::NotDue { receiver, wait });
+            }
+            if wait.is_zero() {
+                return Ok(());
+            }
+            self.env.sleep(wait.min(REPORT_INTERVAL)).await;
+        }
     }
 
     async fn attempt(&self, message: &T::Message, asked_ms: i64) -> Outcome {
@@ -267,7 +303,7 @@ impl<T: Transport> Shared<T> {
         loop {
             self.contact.unanswered(asked_ms);
             let now = self.env.monotonic();
-            let ending_since = *self.ending_since.lock();
+            let ending_since = self.end.lock().since;
             let waited = ending_since.map(|since| now.saturating_sub(since.max(begun)));
             if let Some(waited) = waited.filter(|waited| *waited > ENDING_PATIENCE) {
                 let receiver = self.transport.receiver().to_owned();

@@ -110,19 +110,39 @@ async fn tries_are_counted_and_what_is_given_up_goes_to_the_file() {
     assert_eq!(lines.iter().map(told).collect::<Vec<_>>(), [r#""a" "busy""#, r#""c" "no""#]);
 }
 
+/// One that sends no faster than every `interval`.
+fn slow(env: &Env, lanes: usize, interval: Duration) -> Courier<Scripted> {
+    let backoff = Duration::from_millis(1);
+    let retries = Retries { max: None, backoff, backoff_max: backoff };
+    let settings = Settings { retries, lanes, interval, refused: None };
+    let contact = Contacts::untold(env.clone()).with("the receiver".to_owned());
+    Courier::start(Scripted::default(), settings, contact, env)
+}
+
 #[tokio::test]
 async fn messages_are_sent_no_faster_than_allowed() {
-    let env = Env::real();
-    let retries = Retries {
-        max: None,
-        backoff: Duration::from_millis(1),
-        backoff_max: Duration::from_millis(1),
-    };
-    let interval = Duration::from_millis(20);
-    let settings = Settings { retries, lanes: 4, interval, refused: None };
-    let contact = Contacts::untold(env.clone()).with("the receiver".to_owned());
-    let mut courier = Courier::start(Scripted::default(), settings, contact, &env);
+    let (env, interval) = (Env::real(), Duration::from_millis(20));
+    let mut courier = slow(&env, 4, interval);
     let begun = env.monotonic();
     accepted(&mut courier, &["a"; 6]).await.unwrap();
     assert!(env.monotonic() - begun >= 5 * interval);
+}
+
+#[tokio::test]
+async fn a_stopped_run_leaves_messages_whose_turn_comes_late_to_the_next_one() {
+    let env = Env::real();
+    let mut courier = slow(&env, 1, 2 * ENDING_PATIENCE);
+    let names = notes(&["a", "b"]);
+    let acknowledgement = courier.hand_over(names, |undelivered| undelivered.error.into());
+    let mut accepted = Box::pin(acknowledgement.accepted());
+    // A run that has read all of its input sends them all.
+    courier.end(Ending::Complete);
+    tokio::select! {
+        outcome = &mut accepted => panic!("the second one is not due: {outcome:?}"),
+        () = env.sleep(Duration::from_millis(300)) => {}
+    }
+    courier.end(Ending::Stopped);
+    let failure = accepted.await.unwrap_err();
+    let text = "the run is stopped, and the next message to the receiver may be sent only in 5";
+    assert!(failure.to_string().starts_with(text), "{failure}");
 }
