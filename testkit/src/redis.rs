@@ -222,12 +222,17 @@ impl Cluster {
         &self.servers
     }
 
-    /// Moves `slots` slots from the server that has the first one to another.
+    /// Moves the lowest `slots` slots of a server to another one. Some of them must have keys.
     pub fn move_slots(&self, slots: u32) {
+        let (slots, address) = (slots.to_string(), format!("127.0.0.1:{}", self.port()));
+        wait::until_true("the servers to agree about slots", wait::SOON, || {
+            let said = self.servers[0].ask(&["--cluster", "check", &address]);
+            said.contains("[OK] All nodes agree about slots configuration")
+        });
         let masters: Vec<&Redis> = self.servers.iter().filter(|one| one.is_master()).collect();
         let id = |of: &Redis| of.ask(&["CLUSTER", "MYID"]);
         let (from, to) = (id(masters[0]), id(masters[1]));
-        let (slots, address) = (slots.to_string(), format!("127.0.0.1:{}", self.port()));
+        let keys_before = masters[0].lines(&["KEYS", "*"]);
         let command = [
             "--cluster",
             "reshard",
@@ -240,7 +245,11 @@ impl Cluster {
             &slots,
             "--cluster-yes",
         ];
-        self.servers[0].ask(&command);
+        let said = self.servers[0].ask(&command);
+        let keys = masters[1].lines(&["KEYS", "*"]);
+        let has_moved = keys_before.iter().any(|key| keys.contains(key));
+        let last: Vec<&str> = said.lines().rev().take(5).collect();
+        assert!(has_moved, "no key has moved; the last lines that redis-cli said: {last:?}");
     }
 
     /// Lets the replica of one of the servers take its place.

@@ -442,18 +442,44 @@ fn what_is_wrong_is_found_before_anything_is_touched() {
 }
 
 const CLAIM: &str = include_str!("../../crates/millstream-connectors/src/redis/scripts/claim.lua");
+const COMMIT: &str =
+    include_str!("../../crates/millstream-connectors/src/redis/scripts/commit.lua");
 const NEXT: &str = include_str!("../../crates/millstream-connectors/src/redis/scripts/next.lua");
+const ROWS: &str = include_str!("../../crates/millstream-connectors/src/redis/scripts/rows.lua");
 
 #[test]
 fn a_claim_that_comes_late_changes_nothing() {
     let redis = Redis::start();
-    let claim = |token| redis.lines(&["EVAL", CLAIM, "2", "progress", "staged", "q", token]);
-    assert_eq!(claim("a")[..2], ["ok", "1-a"]);
+    let claim =
+        |token, found| redis.lines(&["EVAL", CLAIM, "2", "progress", "staged", "q", token, found]);
+    assert_eq!(claim("a", "")[..2], ["ok", "1-a"]);
     redis.ask(&["RPUSH", "staged", "1-a 7"]);
-    assert_eq!(claim("a")[..2], ["ok", "1-a"]);
+    assert_eq!(claim("a", "")[..2], ["ok", "1-a"]);
     assert_eq!(redis.ask(&["LLEN", "staged"]), "1", "its pieces stay");
-    assert_eq!(claim("b")[..2], ["ok", "2-b"]);
+    assert_eq!(claim("b", "1-a")[..2], ["ok", "2-b"]);
     assert_eq!(redis.ask(&["EXISTS", "staged"]), "0", "those of another run go");
+    redis.ask(&["RPUSH", "staged", "2-b 8"]);
+    assert_eq!(claim("a", ""), ["claim", "2-b"], "a later run has the query");
+    assert_eq!(claim("b", "1-a")[..2], ["ok", "2-b"]);
+    assert_eq!(redis.ask(&["LLEN", "staged"]), "1", "nor do its pieces go");
+    assert_eq!(claim("c", "2-b")[..2], ["ok", "3-c"]);
+}
+
+#[test]
+fn a_micro_batch_counts_as_published_once_all_of_it_is_applied() {
+    let redis = Redis::start();
+    let script = format!("{ROWS}\n{COMMIT}");
+    let commit = || {
+        let arguments = ["q", "1-a", "7", "8", "1-a 8", "1", "record"];
+        redis.lines(&[&["EVAL", &script, "2", "progress", "staged"], &arguments[..]].concat())
+    };
+    // What a replica that took over may have: all pieces, and not the decision.
+    redis.ask(&["HSET", "progress", "q:claim", "1-a", "q:batch", "7"]);
+    redis.ask(&["RPUSH", "staged", "1-a 8", "piece"]);
+    assert_eq!(commit(), ["ok"]);
+    assert_eq!(commit(), ["unapplied"], "it is decided, and a piece waits");
+    redis.ask(&["HDEL", "progress", "q:staged"]);
+    assert_eq!(commit(), ["done"]);
 }
 
 #[test]
@@ -561,7 +587,7 @@ fn slots_that_move_and_replicas_that_take_over_lose_and_double_nothing() {
     let mut running = dealt.pipeline.start(&[]);
     for _ in 0..2 {
         dealt.wait_for_more(&mut running);
-        dealt.cluster.move_slots(300);
+        dealt.cluster.move_slots(2_000);
         dealt.wait_for_more(&mut running);
         dealt.cluster.fail_over();
     }

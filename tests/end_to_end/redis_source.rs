@@ -175,6 +175,14 @@ fn fields_have_the_declared_types() {
     let strict = Pipeline::new(&sql("FAILFAST"));
     let words = ["entry 2-0 of the stream 's'", "'n' is not a INT"];
     assert!(!strict.run(&["--trigger", "availableNow"]).says(&words).status.success());
+    let options = [("port", &*port), ("stream.keys", "s"), ("startingOffsets", "earliest")];
+    let failing = Pipeline::new(&format!(
+        "{}{}INSERT INTO target SELECT CAST(n AS INT) AS n FROM STREAM source;\n",
+        table("source", "(n STRING)", "redis", &options),
+        table("target", "", "console", &[]),
+    ));
+    let refused = failing.run(&["--trigger", "availableNow"]);
+    assert!(!refused.says(&["redis stream s#2-0"]).status.success(), "the place has the id");
     redis.ask(&["SET", "s", "text"]);
     let other = Pipeline::new(&sql("PERMISSIVE"));
     assert!(!other.run(&[]).says(&["holds a string"]).status.success());

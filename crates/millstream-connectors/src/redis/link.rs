@@ -10,11 +10,13 @@ use millstream_engine::api::contact::ContactWith;
 use millstream_store::env::Env;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
-use redis::{Client, Cmd, FromRedisValue, RedisError, Script, Value};
+use redis::{Client, Cmd, FromRedisValue, RedisError, Script, Value, cmd};
 
 use super::error::{RedisProblem, may_pass, needs_connection};
 use super::server::Server;
 
+/// How long a call is repeated while the query runs; after that the flow is started again.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Before a call is repeated; each further wait is twice as long.
 const WAIT: Duration = Duration::from_millis(20);
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -49,6 +51,15 @@ pub(super) enum Call<'a> {
         slots: &'a [SlotCall],
     },
     Command(&'a Cmd),
+}
+
+/// A part of what a server says about itself.
+pub(super) struct Info(String);
+
+impl Info {
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        self.0.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))
+    }
 }
 
 /// What a script is given in one slot.
@@ -149,6 +160,18 @@ impl Link {
             self.env.sleep(wait).await;
             wait = (wait * 2).min(WAIT_MAX);
         }
+    }
+
+    /// What the server says about itself in `section` of INFO.
+    pub(super) async fn info(&mut self, section: &str) -> Result<Info, RedisProblem> {
+        let mut command = cmd("INFO");
+        command.arg(section);
+        self.call(&Call::Command(&command)).await.map(Info)
+    }
+
+    /// Whether the server is part of a cluster.
+    pub(super) async fn is_part_of_cluster(&mut self) -> Result<bool, RedisProblem> {
+        Ok(self.info("cluster").await?.value("cluster_enabled") == Some("1"))
     }
 
     /// An answer that makes no sense, and why; without rows of the users.

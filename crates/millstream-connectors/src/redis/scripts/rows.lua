@@ -10,9 +10,10 @@ local function refusal(record, query, claim, before, number)
     query .. ':staged')
   if held[1] ~= claim then return { 'claim', held[1] or '' } end
   local batch = held[2] or ''
-  if batch == number then return { 'done' } end
+  -- A replica that took over may lack the newest writes: pieces of this micro-batch, or of the one
+  -- before, wait there.
+  if batch == number then return { held[3] and 'unapplied' or 'done' } end
   if batch ~= before then return { 'at', batch } end
-  -- A replica that took over may lack the newest writes: pieces of the micro-batch before wait.
   if held[3] then return { 'unapplied' } end
   return nil
 end

@@ -1,7 +1,6 @@
 //! Fetches entries all the time, as long as there is room for them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use millstream_engine::api::source::Failure;
 use millstream_store::env::Env;
@@ -13,10 +12,8 @@ use super::offsets::{Id, Position};
 use super::options::{SourceOptions, Starting};
 use super::rows::Entry;
 use crate::redis::error::RedisProblem;
-use crate::redis::link::{Call, Link};
+use crate::redis::link::{Call, Link, PATIENCE};
 
-/// How long a call is repeated while the query runs; after that the flow is started again.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Entries of one answer where a range is read again.
 const RANGE_SIZE: usize = 5_000;
 /// Answers without an entry of a stream, after the end of a query was fixed, that show that all of
@@ -204,10 +201,7 @@ impl Streams {
 
     /// Refuses a cluster, where one question cannot ask for several streams.
     pub(super) async fn check_server(&mut self) -> Result<(), Failure> {
-        let mut info = cmd("INFO");
-        info.arg("cluster");
-        let info: String = self.link.call(&Call::Command(&info)).await?;
-        if info.contains("cluster_enabled:1") {
+        if self.link.is_part_of_cluster().await? {
             return Err(RedisProblem::ClusterSource { server: self.link.shown() }.into());
         }
         Ok(())
@@ -337,7 +331,8 @@ impl Streams {
         let mut upto = cmd("XRANGE");
         upto.arg(&self.options.keys[stream]).arg(position.id.to_string()).arg(last.to_string());
         upto.arg("COUNT").arg(1);
-        // The oldest are trimmed: while this one is there, so are all behind it.
+        // The oldest are trimmed: while this one is there, so are all behind it, but for what XDEL
+        // has removed. That is found once this one is gone too.
         if self.entries(&upto).await?.first().is_some_and(|entry| entry.id == position.id) {
             return Ok(expected);
         }

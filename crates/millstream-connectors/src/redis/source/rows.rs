@@ -167,7 +167,10 @@ impl Records for EntrySplit {
 
     fn letter(&self, number: u64) -> Result<Letter, Failure> {
         let of = format!("redis stream {}", self.key);
-        Ok(Letter { place: Some(Place::Row { of: of.into(), row: number }), ..Letter::default() })
+        let entry = usize::try_from(number).ok().and_then(|number| self.entries.get(number));
+        let place =
+            entry.map(|entry| Place::Entry { of: of.into(), id: entry.id.to_string().into() });
+        Ok(Letter { place, ..Letter::default() })
     }
 }
 
@@ -177,6 +180,16 @@ mod tests {
     use arrow::datatypes::Field;
 
     use super::*;
+
+    #[test]
+    fn the_place_of_an_entry_has_its_id() {
+        let entry = |id: &str| Entry { id: id.parse().unwrap(), rank: 0, fields: Vec::new() };
+        let rows = Rows { schema: Arc::new(Schema::empty()), mode: ParseMode::Permissive };
+        let entries = vec![entry("7-0"), entry("7-1")];
+        let split = EntrySplit { rows: Arc::new(rows), stream: 0, key: "s".to_owned(), entries };
+        let place = split.letter(1).unwrap().place.map(|place| place.to_string());
+        assert_eq!(place.as_deref(), Some("redis stream s#7-1"));
+    }
 
     #[test]
     fn bytes_that_are_no_text_are_malformed() {

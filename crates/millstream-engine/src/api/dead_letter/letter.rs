@@ -34,8 +34,8 @@ impl Letter {
     }
 }
 
-/// Where a record was read. Displayed as `topic[partition]@offset`, `file:line` or
-/// `file#row`.
+/// Where a record was read. Displayed as `topic[partition]@offset`, `file:line`,
+/// `stream#id` or `file#row`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// A record of a topic.
@@ -54,6 +54,13 @@ pub enum Place {
         /// The line, from 1.
         line: u64,
     },
+    /// An entry of something whose entries have ids of their own.
+    Entry {
+        /// What: a stream, say.
+        of: Arc<str>,
+        /// The entry's id.
+        id: Arc<str>,
+    },
     /// A row of something that has neither offsets nor lines.
     Row {
         /// What: a file's path, or a table's name.
@@ -70,6 +77,7 @@ impl fmt::Display for Place {
                 write!(f, "{topic}[{partition}]@{offset}")
             }
             Self::Line { file, line } => write!(f, "{file}:{line}"),
+            Self::Entry { of, id } => write!(f, "{of}#{id}"),
             Self::Row { of, row } => write!(f, "{of}#{row}"),
         }
     }

@@ -284,7 +284,7 @@ impl<'a> Row<'a> {
     fn record(&self) -> Option<(&'a str, i32, i64)> {
         match self.letter.place.as_ref()? {
             Place::Record { topic, partition, offset } => Some((topic, *partition, *offset)),
-            Place::Line { .. } | Place::Row { .. } => None,
+            Place::Line { .. } | Place::Entry { .. } | Place::Row { .. } => None,
         }
     }
 

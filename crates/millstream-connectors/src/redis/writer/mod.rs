@@ -21,19 +21,17 @@ use std::time::Duration;
 use millstream_engine::api::sink::{BatchId, EndOffsets, Failure, OtherQuery, Published};
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
-use redis::{Cmd, cmd};
+use redis::cmd;
 
 use super::encode::{Encoder, PieceBuilder};
 use super::error::RedisProblem;
-use super::link::{Call, Link, SlotCall};
+use super::link::{Call, Link, PATIENCE, SlotCall};
 use super::memory::Acknowledged;
 use super::options::SinkOptions;
 use super::record::{self, Keys};
 use super::scripts::Scripts;
 use super::slots::{self, Part};
 
-/// How long a call is repeated while the query runs; after that the flow is started again.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long one WAIT takes at most, and half the time limit of an answer where that is less.
 const REPLICAS_WAIT: Duration = Duration::from_millis(500);
 
@@ -89,7 +87,7 @@ enum Answer {
     At(String),
     /// The staged pieces are not there any more.
     Gone,
-    /// Pieces of the micro-batch before are not applied, at a replica that took over.
+    /// Pieces of a micro-batch that is published wait to be applied.
     Unapplied,
     /// The next piece of a micro-batch that is applied in slots.
     Piece { number: String, index: String, piece: Vec<u8> },
@@ -244,8 +242,12 @@ impl Writer {
             }
             other => return Ok(other),
         }
-        // A replica that took over meanwhile may lack the decision; it says so.
-        answer(&mut self.link, &call).await
+        // A replica that took over meanwhile may lack the decision or what was applied; it says so.
+        match answer(&mut self.link, &call).await? {
+            // It had all pieces, and has decided only now.
+            Answer::Ok => Ok(Answer::Unapplied),
+            other => Ok(other),
+        }
     }
 
     /// Applies the staged pieces of a micro-batch that is published.
@@ -318,15 +320,27 @@ impl Writer {
     async fn take_over(&mut self) -> Result<String, Failure> {
         let Keys { record, staged, query, .. } = &self.writing.keys;
         let keys = [&**record, &**staged];
-        let arguments = [query.as_bytes(), self.token.as_bytes()];
-        let script = &self.scripts.claim;
-        let call = Call::Script { script, keys: &keys, arguments: &arguments };
-        let held: Vec<String> = self.link.call(&call).await?;
-        let Ok([_, claim, batch, record, _]) = <[String; 5]>::try_from(held) else {
-            return Err(self.unreadable("the claim has other parts".to_owned()).into());
-        };
-        (self.claim, self.published) = (claim, batch);
-        Ok(record)
+        let mut command = cmd("HGET");
+        command.arg(record).arg(format!("{query}:claim"));
+        let former: Option<String> = self.link.call(&Call::Command(&command)).await?;
+        let mut former = former.unwrap_or_default();
+        loop {
+            let arguments = [query, &self.token, &former].map(|text| text.as_bytes());
+            let script = &self.scripts.claim;
+            let call = Call::Script { script, keys: &keys, arguments: &arguments };
+            let held: Vec<String> = self.link.call(&call).await?;
+            match &*held {
+                // Another one claimed it meanwhile.
+                [answer, holder] if answer == "claim" => former = holder.clone(),
+                [_, claim, batch, record, _] => {
+                    (self.claim, self.published) = (claim.clone(), batch.clone());
+                    return Ok(record.clone());
+                }
+                _ => {
+                    return Err(self.unreadable("the claim has other parts".to_owned()).into());
+                }
+            }
+        }
     }
 
     /// Does what can be done about a refusal, so that the work can be tried again. `number` is the
@@ -407,20 +421,12 @@ impl Writer {
 
     /// Finds out whether there is a cluster, and warns of a server that may forget the progress.
     async fn check_server(&mut self) -> Result<(), Failure> {
-        let info = |section: &str| -> Cmd {
-            let mut command = cmd("INFO");
-            command.arg(section);
-            command
-        };
-        let cluster: String = self.link.call(&Call::Command(&info("cluster"))).await?;
-        if value_of(&cluster, "cluster_enabled") == Some("1") {
-            if self.writing.options.wait_replicas > 0 {
-                return Err(RedisProblem::Cluster { server: self.link.shown() }.into());
-            }
-            self.is_cluster = true;
+        self.is_cluster = self.link.is_part_of_cluster().await?;
+        if self.is_cluster && self.writing.options.wait_replicas > 0 {
+            return Err(RedisProblem::Cluster { server: self.link.shown() }.into());
         }
-        let memory: String = self.link.call(&Call::Command(&info("memory"))).await?;
-        let policy = value_of(&memory, "maxmemory_policy").unwrap_or_default();
+        let memory = self.link.info("memory").await?;
+        let policy = memory.value("maxmemory_policy").unwrap_or_default();
         if policy.starts_with("allkeys") {
             let (server, key) = (self.link.shown(), &self.writing.keys.record);
             tracing::warn!(
@@ -470,7 +476,5 @@ fn epoch(claim: &str) -> u64 {
     claim.split('-').next().and_then(|epoch| epoch.parse().ok()).unwrap_or(0)
 }
 
-/// A value in the answer to INFO.
-fn value_of<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))
-}
+#[cfg(test)]
+mod tests;
