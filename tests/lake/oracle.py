@@ -43,6 +43,10 @@ is now: nothing is cached between requests. All other fields, `?` marking those 
     delete      deltalake, spark        where? (all rows), hooks?
     txn         all                     app, version? (deltalake only)
     history     deltalake, spark        limit?
+    stream      spark                   target, checkpoint, options?
+
+`stream` runs a query that copies the table to `target`, a Delta table, with the trigger
+`availableNow`; `options` are those of its source (texts by name).
 
 Answers:
 
@@ -50,6 +54,7 @@ Answers:
     sql         columns, rows: a list of objects
     txn         version: the table's, txn: the app's or null
     history     history: the engine's own list, newest first
+    stream      offsets: the offset that each micro-batch ended at
     the others  version: the table's newest, afterwards; result: the engine's own account (only for
                 optimize, vacuum, delete)
 
@@ -138,6 +143,7 @@ OPS = {
     "delete",
     "txn",
     "history",
+    "stream",
 }
 ENGINES = "deltalake,duckdb,spark"
 # Causes of a Java exception repeat each other at length.

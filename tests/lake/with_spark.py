@@ -138,6 +138,15 @@ class Spark:
         frame = self.session.sql(f"DESCRIBE HISTORY {path(request)}{limit}")
         return {"history": dictionaries(frame)}
 
+    def stream(self, request: Request) -> Answer:
+        reader = self.session.readStream.format("delta").options(**request.get("options", {}))
+        writer = reader.load(request["table"]).writeStream.format("delta").outputMode("append")
+        writer = writer.option("checkpointLocation", request["checkpoint"])
+        query = writer.trigger(availableNow=True).start(request["target"])
+        query.awaitTermination()
+        progress = query.recentProgress
+        return {"offsets": [micro_batch["sources"][0]["endOffset"] for micro_batch in progress]}
+
 
 def make_session() -> SparkSession:
     jars = sorted(glob.glob(os.path.join(sys.prefix, "jars", "*.jar")))

@@ -8,6 +8,7 @@
 //!   [`data_file`], [`columns`], [`bucket`]: rows to files. [`maintenance`]: what is due beside the
 //!   stream. [`applications`]: who has published to a table.
 //! - [`checkpoint`]: the log's checkpoints, and what keeps the log in order.
+//! - [`stream`]: the log as a stream, file by file, version by version.
 //! - [`read`]: tables as rows. [`history`], [`describe`], [`vacuum`]: what `millstream table` does.
 //! - [`store`]: where a table's files are. [`error`]: what can go wrong.
 //!
@@ -33,5 +34,6 @@ mod partition;
 pub mod read;
 mod statistics;
 pub mod store;
+pub mod stream;
 pub mod table;
 pub mod vacuum;

@@ -43,6 +43,15 @@ pub(crate) fn find(store: &TableStore) -> Result<Option<Span>, Error> {
     Ok((!commits.is_empty()).then_some(Span { commits }))
 }
 
+/// The first version behind `version` whose commit is there; a listing.
+pub(crate) fn first_after(store: &TableStore, version: u64) -> Result<Option<u64>, Error> {
+    let listed = store.list(LOG, Some(&commit(version)))?;
+    Ok(listed.iter().find_map(|file| match LogName::parse(&file.name) {
+        Some(LogName::Commit(version)) => Some(version),
+        _ => None,
+    }))
+}
+
 impl Span {
     pub(crate) fn oldest(&self) -> u64 {
         self.commits[0].0

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use delta_kernel::engine::arrow_expression::ArrowEvaluationHandler;
 use delta_kernel::{
-    Engine, EvaluationHandler, JsonHandler, KernelError, ParquetHandler, StorageHandler,
+    Engine, EvaluationHandler, FileMeta, JsonHandler, KernelError, KernelResult, ParquetHandler,
+    StorageHandler,
 };
 use object_store::Error;
 use url::Url;
@@ -45,6 +46,11 @@ impl KernelEngine {
             store,
             evaluation: Arc::new(ArrowEvaluationHandler {}),
         }
+    }
+
+    /// How many rows the Parquet file `file` has, by its footer.
+    pub(crate) fn rows_in(&self, file: &FileMeta) -> KernelResult<u64> {
+        self.parquet.rows_in(file)
     }
 }
 

@@ -34,6 +34,17 @@ pub(super) struct Parquet {
     pub(super) faults: Arc<Faults>,
 }
 
+impl Parquet {
+    /// How many rows a file has, by its footer.
+    pub(super) fn rows_in(&self, file: &FileMeta) -> KernelResult<u64> {
+        let remote = open(&self.store, file)?;
+        let metadata = ArrowReaderMetadata::load(&remote, reader_options())
+            .map_err(|error| failure(&remote, file, error.into()))?;
+        let rows = metadata.metadata().file_metadata().num_rows();
+        u64::try_from(rows).map_err(|_| unreadable(remote.name(), &"it has fewer than no rows"))
+    }
+}
+
 impl ParquetHandler for Parquet {
     fn read_parquet_files(
         &self,

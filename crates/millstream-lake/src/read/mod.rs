@@ -40,6 +40,7 @@ use crate::store::TableStore;
 pub(crate) use files::all as live_files;
 pub use plain::PlainFile;
 pub use predicate::{Comparison, Predicate, Value};
+pub(crate) use rows::explained;
 pub use rows::{ReadFacts, Rows};
 pub use versions::Fingerprint;
 
@@ -207,10 +208,16 @@ impl TableReader {
         if wanted.fields().any(|field| is_in_files(&field)) {
             return Ok(wanted);
         }
-        let in_files = || table.fields().filter(is_in_files);
-        let chosen = in_files().find(|field| is_narrow(field)).or_else(|| in_files().next());
-        let columns = wanted.fields().chain(chosen).map(|field| field.name().clone());
+        let chosen = self.narrow_column_in_files();
+        let columns = wanted.fields().chain(&chosen).map(|field| field.name().clone());
         self.projected(table, &columns.collect::<Vec<_>>())
+    }
+
+    /// A column that is in files, and cheap to read.
+    pub(crate) fn narrow_column_in_files(&self) -> Option<StructField> {
+        let (table, partitions) = (self.snapshot().schema(), self.partition_columns());
+        let in_files = || table.fields().filter(|field| !partitions.contains(field.name()));
+        in_files().find(|field| is_narrow(field)).or_else(|| in_files().next()).cloned()
     }
 
     fn arrow_schema(&self, schema: &KernelSchemaRef) -> Result<SchemaRef, TableError> {

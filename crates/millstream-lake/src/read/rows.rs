@@ -170,29 +170,40 @@ impl Work {
     }
 
     fn explained(&self, file: &ScanFile, error: KernelError) -> TableError {
-        let table = self.store.shown();
-        let named = self.scan.table_root().join(&file.path).ok();
-        let named = named.and_then(|url| self.store.name_of(&url));
-        let name = named.unwrap_or_else(|| file.path.clone());
-        match error {
-            KernelError::Backtraced { source, .. } => self.explained(file, *source),
-            KernelError::FileNotFound(missing) => {
-                // It may be the deletion vector's.
-                let missing = missing.parse().ok().and_then(|url| self.store.name_of(&url));
-                let file = missing.unwrap_or(name);
-                TableError::FileMissing { table, file, version: self.version }
-            }
-            error @ (KernelError::ObjectStore(_)
-            | KernelError::IOError(_)
-            | KernelError::Unsupported(_)) => {
-                TableError::kernel("read", &self.store.shown_file(&name), error)
-            }
-            KernelError::Generic(problem) => {
-                let problem = problem.strip_prefix(&format!("{name}: ")).unwrap_or(&problem);
-                TableError::FileDamaged { table, file: name, problem: problem.to_owned() }
-            }
-            error => TableError::FileDamaged { table, file: name, problem: error.to_string() },
+        explained(&self.store, &self.scan, &file.path, self.version, error)
+    }
+}
+
+/// Why the file at `path`, as the log of `version` has it, cannot be read.
+pub(crate) fn explained(
+    store: &TableStore,
+    scan: &Scan,
+    path: &str,
+    version: u64,
+    error: KernelError,
+) -> TableError {
+    let table = store.shown();
+    let named = scan.table_root().join(path).ok();
+    let named = named.and_then(|url| store.name_of(&url));
+    let name = named.unwrap_or_else(|| path.to_owned());
+    match error {
+        KernelError::Backtraced { source, .. } => explained(store, scan, path, version, *source),
+        KernelError::FileNotFound(missing) => {
+            // It may be the deletion vector's.
+            let missing = missing.parse().ok().and_then(|url| store.name_of(&url));
+            let file = missing.unwrap_or(name);
+            TableError::FileMissing { table, file, version }
         }
+        error @ (KernelError::ObjectStore(_)
+        | KernelError::IOError(_)
+        | KernelError::Unsupported(_)) => {
+            TableError::kernel("read", &store.shown_file(&name), error)
+        }
+        KernelError::Generic(problem) => {
+            let problem = problem.strip_prefix(&format!("{name}: ")).unwrap_or(&problem);
+            TableError::FileDamaged { table, file: name, problem: problem.to_owned() }
+        }
+        error => TableError::FileDamaged { table, file: name, problem: error.to_string() },
     }
 }
 

@@ -27,7 +27,7 @@ fn copied(from: &Path, to: &Path) {
     }
 }
 
-fn world() -> World {
+pub fn world() -> World {
     let world = World::new();
     // As the build directory may be shared, where this was compiled need not be where it runs.
     let here =

@@ -12,6 +12,7 @@ use millstream_lake::describe::describe;
 use millstream_lake::history::history;
 use millstream_lake::read::TableReader;
 use millstream_lake::store::TableStore;
+use millstream_lake::stream::{Follower, Position, Rules, StreamTable};
 use millstream_lake::table::Table;
 use millstream_store::env::Env;
 use object_store::memory::InMemory;
@@ -116,8 +117,35 @@ fn read(store: &TableStore) -> String {
         rows.unwrap_or_else(|error| error.to_string()),
         outcome(&reader.at_version(0)),
         outcome(&reader.at_timestamp(1_795_334_026_275)),
+        followed(store, false),
+        followed(store, true),
     ];
     found.concat()
+}
+
+/// The table as a stream, from its beginning and from its newest version on.
+fn followed(store: &TableStore, gives_changes: bool) -> String {
+    let table = match StreamTable::open(store, gives_changes) {
+        Ok(table) => Arc::new(table),
+        Err(error) => return error.to_string(),
+    };
+    let scan = table.scan(&[0]);
+    let mut found = String::new();
+    for start in [Position::before(0), Position::before(1), Position::snapshot(table.version())] {
+        let follower = Follower::new(Arc::clone(&table), start, Rules::default());
+        let Ok(mut follower) = follower.map_err(|error| found.push_str(&error.to_string())) else {
+            continue;
+        };
+        while let Some(step) = follower.next_step().unwrap_or_default() {
+            found.push_str(&format!("{:?}", step.after));
+            if let (Some(file), Ok(scan)) = (&step.file, &scan) {
+                found.extend(scan.rows(file).map(|rows| outcome(&rows)));
+                found.push_str(&outcome(&scan.count(file)));
+            }
+        }
+        found.push_str(&outcome(&follower.look_around()));
+    }
+    found
 }
 
 /// Everything that a writer reads and does beside appending.

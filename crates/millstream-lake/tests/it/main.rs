@@ -7,5 +7,6 @@ mod history;
 mod live;
 mod proxy_store;
 mod reading;
+mod stream;
 mod support;
 mod vacuum;
