@@ -45,7 +45,8 @@ impl SourceOffset {
     }
 
     /// True if a number in it is less than the one at the same place in `before`: all sources count
-    /// upwards, whatever they count. What is only in one of them is not compared.
+    /// upwards, whatever they count. What is only in one of them is not compared. A Delta table
+    /// counts the files of each version anew, so these are compared within a version only.
     pub fn is_behind(&self, before: &Self) -> bool {
         let read = |offset: &Self| serde_json::from_str::<Value>(&offset.0).ok();
         match (read(self), read(before)) {
@@ -60,12 +61,22 @@ impl SourceOffset {
     }
 }
 
+/// The version of a Delta table, in the offset of its source.
+const DELTA_VERSION: &str = "reservoirVersion";
+
 fn is_behind(own: &Value, before: &Value) -> bool {
     match (own, before) {
         (Value::Number(own), Value::Number(before)) => match (own.as_i64(), before.as_i64()) {
             (Some(own), Some(before)) => own < before,
             _ => own.as_f64() < before.as_f64(),
         },
+        (Value::Object(own), Value::Object(before)) if own.contains_key(DELTA_VERSION) => {
+            let place = |of: &serde_json::Map<String, Value>| {
+                let number = |key| of.get(key).and_then(Value::as_i64);
+                number(DELTA_VERSION).zip(number("index"))
+            };
+            place(own).zip(place(before)).is_some_and(|(own, before)| own < before)
+        }
         (Value::Object(own), Value::Object(before)) => before
             .iter()
             .any(|(key, before)| own.get(key).is_some_and(|own| is_behind(own, before))),
@@ -94,5 +105,21 @@ impl From<SourceOffset> for String {
 impl fmt::Display for SourceOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_delta_table_are_counted_within_a_version() {
+        let at = |version: u64, index: i64| {
+            SourceOffset::new(format!(
+                r#"{{"sourceVersion":1,"reservoirVersion":{version},"index":{index}}}"#
+            ))
+        };
+        assert!(!at(3, -1).is_behind(&at(2, 7)) && at(2, 7).is_behind(&at(3, -1)));
+        assert!(at(2, 6).is_behind(&at(2, 7)) && !at(2, 7).is_behind(&at(2, 7)));
     }
 }

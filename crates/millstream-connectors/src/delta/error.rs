@@ -45,11 +45,41 @@ pub(super) enum DeltaError {
         /// How it differs from what is written there.
         error: serde_json::Error,
     },
+    /// The offset log has a position that is none of this table's.
+    #[error(
+        "the offset {offset} cannot be read on from: {problem}. Give the query a checkpoint of \
+         its own"
+    )]
+    ForeignOffset {
+        /// What stands in the log.
+        offset: String,
+        /// Why it is not taken.
+        problem: String,
+    },
+    /// The log of the table ends before a position that the query has read.
+    #[error("the table {table} gives other files up to {end} than it gave before")]
+    OtherFiles {
+        /// The table's location.
+        table: String,
+        /// The position.
+        end: String,
+    },
+    /// The table has other columns than those that the pipeline was planned with.
+    #[error(
+        "the columns of the table {table} have changed since the pipeline was loaded; start it \
+         again to read on with the new ones"
+    )]
+    Columns {
+        /// The table's location.
+        table: String,
+    },
 }
 
 impl Classified for DeltaError {
     fn kind(&self) -> Kind {
         match self {
+            Self::ForeignOffset { .. } | Self::Columns { .. } => Kind::Config,
+            Self::OtherFiles { .. } => Kind::Data,
             Self::Version { .. } | Self::Gone { .. } | Self::Record { .. } => Kind::Data,
             Self::Taken { .. } => Kind::Fenced,
         }

@@ -6,8 +6,9 @@
 //! published, so nothing that is not in the table is ever taken for done. After a crash the table
 //! says which micro-batch came last ([`sink`]), and the checkpoint which table it was ([`memory`]).
 //!
-//! As a static table it is read at its newest version, or at another one, without the files that
-//! the query's conditions rule out ([`static_table`]).
+//! As a source, the table's log is read as a stream: its rows, then those of each commit
+//! ([`source`]). As a static table it is read at its newest version, or at another one, without
+//! the files that the query's conditions rule out ([`static_table`]).
 //!
 //! What a commit is, and everything about the table's log, is `millstream-lake`'s.
 
@@ -15,6 +16,7 @@ mod error;
 mod memory;
 mod options;
 mod sink;
+mod source;
 mod static_table;
 
 use std::collections::HashMap;
@@ -32,20 +34,39 @@ use millstream_lake::maintenance::LiveTable;
 use millstream_lake::store::TableStore;
 use millstream_store::env::Env;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use options::{ReadOptions, WriteOptions};
+use source::StreamOptions;
+
+/// The options of a Delta table.
+const KNOWN: &[OptionSpec] = &all_options();
+
+const ALL: usize = options::AT_REST.len() + source::KNOWN.len();
+
+const fn all_options() -> [OptionSpec; ALL] {
+    let mut all = [options::AT_REST[0]; ALL];
+    let (mut at, at_rest) = (0, options::AT_REST.len());
+    while at < ALL {
+        all[at] = if at < at_rest { options::AT_REST[at] } else { source::KNOWN[at - at_rest] };
+        at += 1;
+    }
+    all
+}
 
 /// The `delta` connector. Flows that write to one table share it, and so its commits' sequence.
 pub struct Delta {
     tables: Arc<OpenTables>,
     /// Relative paths are relative to this directory while columns are found out.
     base_dir: PathBuf,
+    /// By table, the columns that flows which read it as a stream are planned with.
+    planned: Mutex<HashMap<String, SchemaRef>>,
 }
 
 impl Delta {
     /// The connector, for pipelines whose paths are relative to `base_dir`.
     pub fn new(base_dir: &Path) -> Self {
-        Self { tables: Arc::default(), base_dir: base_dir.to_owned() }
+        Self { tables: Arc::default(), base_dir: base_dir.to_owned(), planned: Mutex::default() }
     }
 }
 
@@ -61,6 +82,8 @@ fn store(path: &str, base_dir: &Path, env: &Env) -> Result<TableStore, LocationE
 #[derive(Default)]
 struct OpenTables {
     tables: Mutex<HashMap<String, Weak<LiveTable>>>,
+    /// Counts this process' commits, for whoever reads the table as a stream.
+    commits: Mutex<HashMap<String, watch::Sender<u64>>>,
 }
 
 impl OpenTables {
@@ -80,13 +103,12 @@ impl OpenTables {
         tables.insert(url, Arc::downgrade(&table));
         Ok(table)
     }
-}
 
-fn no_stream(table: &Table) -> OptionError {
-    OptionError::table(
-        format!("the Delta table '{}' is read as a stream, which is not supported", table.name),
-        Some(format!("read it as a whole: FROM {} without STREAM", table.name)),
-    )
+    /// Changes with each commit of this process to the table at `store`.
+    fn commits(&self, store: &TableStore) -> watch::Sender<u64> {
+        let mut commits = self.commits.lock();
+        commits.entry(store.url().to_string()).or_insert_with(|| watch::Sender::new(0)).clone()
+    }
 }
 
 impl Connector for Delta {
@@ -99,12 +121,15 @@ impl Connector for Delta {
     }
 
     fn options(&self) -> &'static [OptionSpec] {
-        options::KNOWN
+        KNOWN
     }
 
     fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError> {
         if mode == ReadMode::Stream {
-            return Err(no_stream(table));
+            let options = StreamOptions::parse(&table.options)?;
+            let schema = source::columns(&options, table, &self.base_dir)?;
+            self.planned.lock().insert(table.name.clone(), Arc::clone(&schema));
+            return Ok(schema);
         }
         let options = ReadOptions::parse(&table.options)?;
         static_table::columns(&options, table, &self.base_dir)
@@ -118,9 +143,14 @@ impl Connector for Delta {
         &self,
         table: &Table,
         _mode: ReadMode,
-        _context: &FlowContext,
+        context: &FlowContext,
     ) -> Result<Box<dyn Source>, Failure> {
-        Err(no_stream(table).into())
+        let options = StreamOptions::parse(&table.options)?;
+        let planned = self.planned.lock().get(&table.name).map(Arc::clone);
+        let store = store(&options.path, &context.base_dir, &context.env)?;
+        let commits = self.tables.commits(&store).subscribe();
+        let source = source::DeltaSource::new(options, planned.as_ref(), commits, context)?;
+        Ok(Box::new(source))
     }
 
     fn sink(

@@ -147,7 +147,7 @@ fn cluster_by(options: &Options) -> Result<Option<ClusterBy>, OptionError> {
 }
 
 /// Where the table is.
-fn path(options: &Options) -> Result<&str, OptionError> {
+pub(super) fn path(options: &Options) -> Result<&str, OptionError> {
     let path = options.get("path").ok_or_else(|| OptionError::missing("path", PATH_HELP))?;
     if credentials_in_url(path).is_some() {
         return Err(OptionError::of("path", format!("'path': {CREDENTIALS}"), None));
@@ -185,7 +185,7 @@ impl ReadOptions {
                 return Err(OptionError::of("timestampAsOf", problem, help));
             }
             (Some(version), None) => AsOf::Version(version),
-            (None, Some(text)) => AsOf::Moment(moment(text)?),
+            (None, Some(text)) => AsOf::Moment(moment("timestampAsOf", text)?),
             (None, None) => AsOf::Newest,
         };
         Ok(Self { path: path.to_owned(), version })
@@ -193,7 +193,7 @@ impl ReadOptions {
 }
 
 /// A moment as Spark takes it, in UTC where no zone is given.
-fn moment(text: &str) -> Result<i64, OptionError> {
+pub(super) fn moment(key: &str, text: &str) -> Result<i64, OptionError> {
     let text = text.trim();
     if let Ok(moment) = chrono::DateTime::parse_from_rfc3339(text) {
         return Ok(moment.timestamp_millis());
@@ -206,7 +206,7 @@ fn moment(text: &str) -> Result<i64, OptionError> {
     let day = chrono::NaiveDate::parse_from_str(text, "%Y-%m-%d").ok();
     let midnight = day.and_then(|day| day.and_hms_opt(0, 0, 0));
     let wanted = "a moment such as '2026-01-31' or '2026-01-31T12:00:00Z'";
-    let invalid = || OptionError::invalid("timestampAsOf", text, wanted);
+    let invalid = || OptionError::invalid(key, text, wanted);
     midnight.map(|moment| moment.and_utc().timestamp_millis()).ok_or_else(invalid)
 }
 
@@ -274,8 +274,8 @@ fn compression(options: &Options) -> Result<FileCompression, OptionError> {
     }
 }
 
-/// The options of a Delta table.
-pub(super) const KNOWN: &[OptionSpec] = &[
+/// The options of a table that is written, or read at rest.
+pub(super) const AT_REST: &[OptionSpec] = &[
     OptionSpec {
         name: "path",
         side: Side::Both,

@@ -26,6 +26,7 @@ use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use millstream_store::sink_log::SinkLog;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use super::OpenTables;
 use super::error::DeltaError;
@@ -266,7 +267,8 @@ impl Sink for DeltaSink {
         }
         self.live = Some(Arc::clone(&table));
         let (application, flow) = (self.query_id.clone(), self.flow.clone());
-        let destination = Arc::new(Commits { table, plan, application, flow });
+        let commits = self.tables.commits(&self.store);
+        let destination = Arc::new(Commits { table, plan, application, flow, commits });
         self.gather = Some(Gather::start(destination, self.pacing(), &self.env));
         Ok(published)
     }
@@ -330,6 +332,8 @@ struct Commits {
     application: String,
     /// The flow's name, which commits tell.
     flow: String,
+    /// Wakes flows of this process that read the table.
+    commits: watch::Sender<u64>,
 }
 
 impl Destination for Commits {
@@ -362,6 +366,7 @@ impl Destination for Commits {
         crash_points::reached(Step::AfterCommit);
         let Some(appended) = appended else { return Err(DeltaError::Taken { batch_id }.into()) };
         let (version, conflicts) = (appended.version, appended.conflicts);
+        self.commits.send_replace(version);
         tracing::debug!(version, conflicts, files = files.len(), "committed");
         Ok(())
     }

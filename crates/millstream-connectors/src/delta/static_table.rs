@@ -54,6 +54,12 @@ pub(super) fn columns(
     let store =
         super::store(&options.path, base_dir, &Env::real()).map_err(|error| failed(&error))?;
     let (_, schema) = open(&store, options).map_err(|error| failed(&error))?;
+    check_declared(table, &schema)?;
+    Ok(schema)
+}
+
+/// Refuses declared columns that the table does not have.
+pub(super) fn check_declared(table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
     for declared in table.columns.iter().flat_map(|columns| columns.fields()) {
         if schema.column_with_name(declared.name()).is_none() {
             let help = Some("leave the columns out: a Delta table knows its own".to_owned());
@@ -61,7 +67,7 @@ pub(super) fn columns(
             return Err(OptionError::table(problem, help));
         }
     }
-    Ok(schema)
+    Ok(())
 }
 
 /// Opens the table, on a thread that may block, whoever calls.
