@@ -56,12 +56,26 @@ pub enum Step {
     RowsStaged,
     /// Some of those rows are under their keys.
     RowsHalfApplied,
+    /// The record of what is published in BigQuery is this run's.
+    ProgressClaimed,
+    /// The rows of one stream of BigQuery are visible, those of others may not be.
+    StreamsHalfFlushed,
+    /// Its rows are visible in BigQuery, and nobody was told.
+    StreamsFlushed,
+    /// Input that cannot be asked for again was received, and is not in the journal.
+    BeforeJournal,
+    /// It is in the journal, and not acknowledged.
+    AfterJournal,
+    /// It is acknowledged.
+    AfterAcknowledge,
+    /// Segments of the journal are about to be deleted, and the keys of their records are kept.
+    JournalSuperseded,
 }
 
 impl Step {
     /// All steps, in the order of a micro-batch of a transactional sink, then those of tables,
-    /// directories and Redis.
-    pub const ALL: [Self; 21] = [
+    /// directories, Redis, BigQuery and the journal.
+    pub const ALL: [Self; 28] = [
         Self::AfterTake,
         Self::AfterRun,
         Self::BeforeBegin,
@@ -83,6 +97,13 @@ impl Step {
         Self::FilesListed,
         Self::RowsStaged,
         Self::RowsHalfApplied,
+        Self::ProgressClaimed,
+        Self::StreamsHalfFlushed,
+        Self::StreamsFlushed,
+        Self::BeforeJournal,
+        Self::AfterJournal,
+        Self::AfterAcknowledge,
+        Self::JournalSuperseded,
     ];
 
     /// Its name in the environment variable.
@@ -109,6 +130,13 @@ impl Step {
             Self::FilesListed => "files-listed",
             Self::RowsStaged => "rows-staged",
             Self::RowsHalfApplied => "rows-half-applied",
+            Self::ProgressClaimed => "progress-claimed",
+            Self::StreamsHalfFlushed => "streams-half-flushed",
+            Self::StreamsFlushed => "streams-flushed",
+            Self::BeforeJournal => "before-journal",
+            Self::AfterJournal => "after-journal",
+            Self::AfterAcknowledge => "after-acknowledge",
+            Self::JournalSuperseded => "journal-superseded",
         }
     }
 }

@@ -14,8 +14,9 @@
 //! 4. [`log_writer`] writes, in the background, one [`offset_log`] entry (the intent) and one
 //!    [`commit_log`] entry per micro-batch, and deletes old ones;
 //! 5. [`state_log`] writes what a micro-batch changed in the state of a query's operators;
-//! 6. [`storage`] is where all bytes go: a local directory or an object store;
-//! 7. [`inspect`] tells a person what a checkpoint holds.
+//! 6. [`journal`] keeps the input of sources that cannot be asked for it again;
+//! 7. [`storage`] is where all bytes go: a local directory or an object store;
+//! 8. [`inspect`] tells a person what a checkpoint holds.
 //!
 //! [`directory_name`] says where a flow's checkpoint is, whatever the flow is called, and
 //! [`secrets`] removes secrets from every text that people read.
@@ -30,6 +31,7 @@ pub mod directory_name;
 pub mod env;
 pub mod error;
 pub mod inspect;
+pub mod journal;
 pub mod layout;
 mod lock;
 pub mod log_writer;

@@ -8,7 +8,7 @@ use crate::directory_name::directory_name;
 use crate::error::{Classified, Failure, Kind};
 use crate::layout;
 use crate::offset::BatchId;
-use crate::storage::{Durability, Storage};
+use crate::storage::{Durability, PutError, Storage};
 
 /// An entry has a number that no query comes to.
 #[derive(Debug, Error)]
@@ -23,6 +23,22 @@ struct OutOfReach {
 impl Classified for OutOfReach {
     fn kind(&self) -> Kind {
         Kind::Data
+    }
+}
+
+/// Another process writes to the same place.
+#[derive(Debug, Error)]
+#[error(
+    "another instance of this query has written to {directory}: it has taken over, and this one \
+     stops"
+)]
+struct TakenOver {
+    directory: String,
+}
+
+impl Classified for TakenOver {
+    fn kind(&self) -> Kind {
+        Kind::Fenced
     }
 }
 
@@ -71,6 +87,44 @@ impl SinkLog {
         Ok(self.storage.delete_many(old).await?)
     }
 
+    /// Remembers `bytes` behind the entry `last`, which this process has read or written last, and
+    /// gives the number of the new entry. Of two processes that take turns so, one is refused.
+    ///
+    /// # Errors
+    /// `Fenced`: there is a newer entry than `last`, of another process.
+    pub async fn append(&self, last: Option<BatchId>, bytes: Vec<u8>) -> Result<BatchId, Failure> {
+        let next = last.map_or(BatchId(0), |last| last.next());
+        let put = self.storage.put_if_absent(&self.name(next), bytes, Durability::Power).await;
+        put.map_err(|error| match error {
+            PutError::AlreadyExists { .. } => self.taken_over(),
+            other => other.into(),
+        })?;
+        // A name is free again where another process has gone past it and tidied up; but then there
+        // is a higher one.
+        let ids = self.ids().await?;
+        if ids.last() != Some(&next) {
+            return Err(self.taken_over());
+        }
+        let old = ids.into_iter().filter(|id| *id != next).map(|id| self.name(id)).collect();
+        self.storage.delete_many(old).await?;
+        Ok(next)
+    }
+
+    /// Checks that `last` is still the last entry.
+    ///
+    /// # Errors
+    /// `Fenced`: there is a newer one, of another process.
+    pub async fn check(&self, last: Option<BatchId>) -> Result<(), Failure> {
+        match self.ids().await?.last() == last.as_ref() {
+            true => Ok(()),
+            false => Err(self.taken_over()),
+        }
+    }
+
+    fn taken_over(&self) -> Failure {
+        TakenOver { directory: self.location() }.into()
+    }
+
     /// Where it is, for messages.
     pub fn location(&self) -> String {
         self.storage.path_of(&self.directory)
@@ -100,6 +154,24 @@ mod tests {
         let (id, content) = log.last().await.expect("readable").expect("there");
         assert_eq!((id, content), (BatchId(1), b"two".to_vec()));
         assert_eq!(log.ids().await.expect("readable"), [BatchId(1)]);
+    }
+
+    #[tokio::test]
+    async fn of_two_processes_one_is_refused() {
+        let log = SinkLog::new(Storage::in_memory(), "table");
+        let first = log.append(None, b"one".to_vec()).await.expect("written");
+        assert_eq!(first, BatchId(0));
+        // The second process reads that entry, and goes on.
+        let second = log.append(Some(first), b"two".to_vec()).await.expect("written");
+        let taken = log.append(Some(first), b"late".to_vec()).await.expect_err("it is there");
+        assert_eq!(taken.kind(), Kind::Fenced);
+        assert!(log.check(Some(first)).await.is_err() && log.check(Some(second)).await.is_ok());
+        log.append(Some(second), b"three".to_vec()).await.expect("written");
+        // By now the name is free again.
+        let taken = log.append(Some(first), b"late".to_vec()).await.expect_err("there are newer");
+        assert_eq!(taken.kind(), Kind::Fenced, "{taken}");
+        let last = log.last().await.expect("readable");
+        assert_eq!(last, Some((BatchId(2), b"three".to_vec())));
     }
 
     #[tokio::test]

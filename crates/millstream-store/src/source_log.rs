@@ -12,12 +12,14 @@ use crate::storage::{Durability, Storage};
 pub struct SourceLog {
     storage: Storage,
     directory: String,
+    /// The source's place in the plan.
+    id: usize,
 }
 
 impl SourceLog {
     /// The directory of source `id`, its place in the plan, in `storage`.
     pub(crate) fn new(storage: Storage, id: usize) -> Self {
-        Self { storage, directory: format!("{}/{id}", layout::SOURCES) }
+        Self { storage, directory: format!("{}/{id}", layout::SOURCES), id }
     }
 
     /// A directory that ends with its last clone, for batch queries and tests.
@@ -50,6 +52,11 @@ impl SourceLog {
         names.retain(|name| !name.starts_with('.') && !name.ends_with('/'));
         names.sort_unstable();
         Ok(names)
+    }
+
+    /// The checkpoint's storage, the directory in it, and the source's place in the plan.
+    pub(crate) fn place(&self) -> (Storage, String, usize) {
+        (self.storage.clone(), self.directory.clone(), self.id)
     }
 
     fn name(&self, name: &str) -> String {

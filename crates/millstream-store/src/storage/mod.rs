@@ -272,7 +272,7 @@ impl Storage {
 }
 
 impl LocalStorage {
-    async fn blocking<T: Send + 'static>(
+    pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Directory) -> T + Send + 'static,
     ) -> T {

@@ -119,6 +119,31 @@ impl Directory {
         })
     }
 
+    /// Makes the file `name`, to be appended to under that name, and its directory.
+    pub(crate) fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, PutError> {
+        let path = self.inner.root.join(name);
+        let create = || self.disk().create(&path);
+        let created = match create() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let directory = path.parent().expect("a file of the checkpoint is in a directory");
+                make_directory(self.disk(), directory).and_then(|()| create())
+            }
+            created => created,
+        };
+        created.map_err(|error| put_error(&path, &error))
+    }
+
+    /// Appends to the open file `name`, and flushes it.
+    pub(crate) fn append(
+        &self,
+        name: &str,
+        file: &mut dyn DiskFile,
+        bytes: &[u8],
+    ) -> Result<(), PutError> {
+        let written = file.write(bytes).and_then(|()| file.flush());
+        written.map_err(|error| put_error(&self.inner.root.join(name), &error))
+    }
+
     /// Flushes the names in the directory of `name`.
     pub(crate) fn flush_names(&self, name: &str) -> Result<(), PutError> {
         let path = self.inner.root.join(name);
