@@ -9,11 +9,13 @@
 //!   every record that had to wait for it.
 //! - [`rate_to_stats`] needs no broker: the engine's own `rate` source and `stats` sink.
 //! - [`offset_management`] runs both with the engine's progress kept in different ways.
+//! - [`journal`] makes records durable, beside a bare file.
 //! - [`log_length`] starts the engine on checkpoints of many micro-batches.
 //! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
 //!   calls, and starts no engine.
 //! - [`map_only`] empties a topic into a Delta table or another topic, as fast as that goes, or
 //!   measures latency at a fixed rate.
+//! - [`bigquery`] empties a topic into a fake of BigQuery; likewise.
 //! - [`windowed`] counts or gathers its messages by key and window, into a Delta table; likewise.
 //! - [`nexmark`] runs the queries of a suite that others publish figures of.
 //! - [`sinks`] writes a small stream into each sink for a long time, and tells what grows.
@@ -25,6 +27,7 @@
 //! A benchmark does not tune the system under test: the engine runs with its defaults, unless the
 //! user says otherwise, and every line names what was changed.
 
+mod bigquery;
 mod broker;
 mod clock;
 mod delta;
@@ -33,6 +36,7 @@ mod error;
 mod freshness;
 mod generator;
 mod in_process;
+mod journal;
 mod kafka_to_kafka;
 mod live;
 mod log_length;
@@ -92,10 +96,14 @@ enum Name {
     OffsetManagement(offset_management::Flags),
     /// Latency of generated rows on checkpoints of ten and of a million micro-batches
     LogLength(log_length::Flags),
+    /// Time until input is durable in a journal, beside a bare file
+    Journal(journal::Flags),
     /// Commit time of a stream into a Delta table of many files, with and without checkpoints
     Delta(delta::Flags),
     /// Throughput from a topic into a Delta table, for each core that is kept busy
     MapOnly(map_only::Flags),
+    /// Throughput from a topic into a table of BigQuery, for each core that is kept busy
+    Bigquery(bigquery::Flags),
     /// Throughput of an aggregation by key and window, from a topic into a Delta table
     Windowed(windowed::Flags),
     /// Throughput of the queries of the Nexmark suite, for each core that is kept busy
@@ -169,8 +177,10 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::RateToStats(flags) => rate_to_stats::run(env, &flags),
         Name::OffsetManagement(flags) => offset_management::run(env, &flags),
         Name::LogLength(flags) => log_length::run(env, &flags),
+        Name::Journal(flags) => journal::run(env, &flags),
         Name::Delta(flags) => delta::run(env, &flags),
         Name::MapOnly(flags) => map_only::run(env, &flags),
+        Name::Bigquery(flags) => bigquery::run(env, &flags),
         Name::Windowed(flags) => windowed::run(env, &flags),
         Name::Nexmark(flags) => nexmark::run(env, &flags),
         Name::Sinks(flags) => sinks::run(env, &flags),

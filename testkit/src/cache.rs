@@ -74,16 +74,19 @@ pub fn add_jars(directory: &Path, pom: &str) -> Result<(), Error> {
 
 /// A virtual environment of Python with what the text of `requirements` asks for.
 pub fn python(name: &str, requirements: &str) -> Result<PathBuf, Error> {
-    prepared(name, requirements, |directory| {
-        let mut venv = Command::new("python3");
-        venv.args(["-m", "venv"]).arg(directory);
-        program::run("making a virtual environment", venv, PYTHON_REMEDY)?;
-        let file = directory.join("requirements.txt");
-        fs::write(&file, requirements).map_err(Error::file("write", &file))?;
-        let mut pip = Command::new(directory.join("bin/pip"));
-        pip.args(["install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(file);
-        program::run("installing with pip", pip, PYTHON_REMEDY)
-    })
+    prepared(name, requirements, |directory| fill_python(directory, requirements))
+}
+
+/// Makes `directory` a virtual environment with what the text of `requirements` asks for.
+pub fn fill_python(directory: &Path, requirements: &str) -> Result<(), Error> {
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv"]).arg(directory);
+    program::run("making a virtual environment", venv, PYTHON_REMEDY)?;
+    let file = directory.join("requirements.txt");
+    fs::write(&file, requirements).map_err(Error::file("write", &file))?;
+    let mut pip = Command::new(directory.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(file);
+    program::run("installing with pip", pip, PYTHON_REMEDY)
 }
 
 fn home() -> Result<PathBuf, Error> {

@@ -5,7 +5,7 @@
 //!   reads records; [`proxy`] stands in front of it and cuts connections;
 //! - [`cluster`] is three brokers that replicate, each of which can be lost and whose leaders move;
 //! - [`http_receiver`] records the requests of webhooks;
-//! - [`redis`] starts Redis and Valkey;
+//! - [`redis`] starts Redis and Valkey, [`pubsub`] a Pub/Sub, [`bigquery`] an emulator of BigQuery;
 //! - [`cache`] keeps what is downloaded once; [`certificates`] are made anew;
 //! - [`disk_record`] records what a process does to files, and what a power cut leaves of them;
 //! - [`process`] starts children that end with this process; a [`program`] is one with a name, a
@@ -19,6 +19,7 @@
 //! Nothing here knows the engine.
 
 pub mod admin;
+pub mod bigquery;
 pub mod cache;
 pub mod certificates;
 pub mod cluster;
@@ -29,6 +30,7 @@ pub mod kafka;
 pub mod process;
 pub mod program;
 pub mod proxy;
+pub mod pubsub;
 pub mod redis;
 pub mod topics;
 pub mod wait;

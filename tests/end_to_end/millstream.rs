@@ -30,6 +30,7 @@ pub fn table(name: &str, columns: &str, connector: &str, options: &[(&str, &str)
 pub struct Pipeline {
     directory: TempDir,
     runs: AtomicU32,
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Pipeline {
@@ -37,9 +38,14 @@ impl Pipeline {
     pub fn new(sql: &str) -> Self {
         let directory = tempfile::Builder::new().prefix("millstream-").tempdir();
         let directory = directory.expect("a temporary directory can be made");
-        let pipeline = Self { directory, runs: AtomicU32::new(0) };
+        let pipeline = Self { directory, runs: AtomicU32::new(0), variables: Vec::new() };
         pipeline.rewrite(sql);
         pipeline
+    }
+
+    /// The same, with these variables in the environment of all commands.
+    pub fn with_variables(self, variables: &[(&'static str, &'static str)]) -> Self {
+        Self { variables: variables.to_vec(), ..self }
     }
 
     /// Replaces the pipeline file.
@@ -68,6 +74,7 @@ impl Pipeline {
     pub fn bare_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
         command.args(arguments).current_dir(self.directory.path()).env_remove("RUST_LOG");
+        command.envs(self.variables.iter().copied());
         command
     }
 

@@ -3,8 +3,8 @@
 //! A connector is a name that stands after `USING` in a pipeline file. It checks its options
 //! without touching anything but a table whose columns are not declared, and then makes sources and
 //! sinks against the traits of `millstream-engine`; nothing here knows SQL or the micro-batch
-//! driver. [`registry`] lists what this crate has, and Kafka, which is a crate of its own:
-//! [`millstream_kafka`].
+//! driver. [`registry`] lists what this crate has, and what are crates of their own:
+//! [`millstream_kafka`], and with the feature `gcp` `millstream_gcp`.
 //!
 //! - [`rate`]: rows on a clock, for tries, demonstrations and benchmarks.
 //! - [`files`]: directories of JSON, CSV, Parquet and text, read and written.
@@ -51,6 +51,10 @@ pub fn registry(base_dir: &Path) -> Registry {
         Arc::new(email::Email),
         Arc::new(files::Files::any(base_dir)),
     ];
+    #[cfg(feature = "gcp")]
+    connectors.push(Arc::new(millstream_gcp::bigquery::BigQuery::new(base_dir)));
+    #[cfg(feature = "gcp")]
+    connectors.push(Arc::new(millstream_gcp::pubsub::Pubsub::new(base_dir)));
     for format in files::Format::ALL {
         connectors.push(Arc::new(files::Files::of(format, base_dir)));
     }

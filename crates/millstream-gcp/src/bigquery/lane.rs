@@ -1,0 +1,359 @@
+//! One write stream, and the connection to it: rows go out as fast as the service takes them, and
+//! are kept until it has said that it has them.
+//!
+//! Where a connection breaks, what is unanswered is sent again over a new one, at the same offsets;
+//! what the service has by then it refuses as already there, which is as good as an answer. The
+//! default stream has no offsets: there such rows may be there twice.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use googleapis_tonic_google_cloud_bigquery_storage_v1::google::cloud::bigquery::storage::v1;
+use millstream_engine::api::sink::{Failure, RefusedRow};
+use millstream_store::env::Task;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
+use tonic::Code;
+use v1::append_rows_request::{ArrowData, Rows};
+use v1::append_rows_response::Response;
+
+use super::error::{Answer, BigQueryProblem, Verdict};
+use super::message::{self, Message};
+use super::storage::{ANSWER_PATIENCE, Appending, Attempts, Storage};
+
+/// What all lanes of a sink write.
+pub(super) struct Freight {
+    /// The encapsulated schema.
+    pub(super) schema: bytes::Bytes,
+    /// Who writes, for the operators of the service.
+    pub(super) trace_id: String,
+    /// The table, for messages.
+    pub(super) table: String,
+}
+
+/// What went wrong in a lane, for whoever reports it.
+#[derive(Clone, Default)]
+pub(super) struct Fault {
+    failure: Arc<Mutex<Option<Failure>>>,
+    happened: Arc<Notify>,
+}
+
+impl Fault {
+    fn set(&self, failure: Failure) {
+        self.failure.lock().get_or_insert(failure);
+        self.happened.notify_one();
+    }
+
+    /// The failure, for the first that asks.
+    pub(super) fn take(&self) -> Failure {
+        self.failure.lock().take().unwrap_or_else(|| BigQueryProblem::Ended.into())
+    }
+
+    /// Completes once something went wrong.
+    pub(super) async fn happened(&self) {
+        self.happened.notified().await;
+    }
+}
+
+/// How far a lane is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reached {
+    /// Rows that the service has.
+    rows: i64,
+    has_failed: bool,
+}
+
+/// A stream that is written to.
+pub(super) struct Lane {
+    /// The stream's resource name.
+    pub(super) stream: String,
+    /// Rows that were handed over.
+    pub(super) rows: i64,
+    inbox: mpsc::UnboundedSender<Waiting>,
+    reached: watch::Receiver<Reached>,
+    _task: Task<()>,
+}
+
+/// Waits for what a lane was handed until some moment.
+#[derive(Clone)]
+pub(super) struct LaneMark {
+    pub(super) stream: String,
+    /// Rows that were handed over.
+    pub(super) rows: i64,
+    reached: watch::Receiver<Reached>,
+}
+
+/// A message with its place in the stream.
+struct Waiting {
+    offset: i64,
+    message: Message,
+    /// How often it was sent.
+    tries: u32,
+    _bytes: OwnedSemaphorePermit,
+}
+
+impl Lane {
+    /// Begins to write to `stream`, which is empty, or is the default stream of a table and has no
+    /// offsets. `number` counts the lanes of the sink.
+    pub(super) fn start(
+        stream: String,
+        has_offsets: bool,
+        number: usize,
+        storage: Arc<Storage>,
+        freight: Arc<Freight>,
+        fault: Fault,
+    ) -> Self {
+        let (inbox, messages) = mpsc::unbounded_channel();
+        let (reach, reached) = watch::channel(Reached::default());
+        let env = storage.env.clone();
+        let courier = Courier {
+            stream: stream.clone(),
+            has_offsets,
+            number,
+            storage,
+            freight,
+            reach,
+            waiting: VecDeque::new(),
+            sent: 0,
+            appending: None,
+            attempts: Attempts::none(),
+            has_new_token: false,
+            is_told: false,
+        };
+        let task = env.spawn("bigquery-lane", async move {
+            let mut courier = courier;
+            if let Err(failure) = courier.run(messages).await {
+                fault.set(failure);
+                courier.reach.send_modify(|reached| reached.has_failed = true);
+            }
+        });
+        Self { stream, rows: 0, inbox, reached, _task: task }
+    }
+
+    /// Hands a message over, with a share of the memory for what is under way.
+    pub(super) fn send(&mut self, message: Message, bytes: OwnedSemaphorePermit) {
+        let (offset, rows) = (self.rows, message.rows.num_rows() as i64);
+        self.rows += rows;
+        // It fails only after a failure that was kept.
+        let _ = self.inbox.send(Waiting { offset, message, tries: 0, _bytes: bytes });
+    }
+
+    /// What was handed over so far.
+    pub(super) fn mark(&self) -> LaneMark {
+        let (stream, reached) = (self.stream.clone(), self.reached.clone());
+        LaneMark { stream, rows: self.rows, reached }
+    }
+}
+
+impl LaneMark {
+    /// Completes once the service has the rows. False where the lane has failed before.
+    pub(super) async fn reached(&mut self) -> bool {
+        let rows = self.rows;
+        let reached = self.reached.wait_for(|reached| reached.rows >= rows || reached.has_failed);
+        reached.await.is_ok_and(|reached| reached.rows >= rows)
+    }
+}
+
+/// The task of a lane.
+struct Courier {
+    stream: String,
+    has_offsets: bool,
+    number: usize,
+    storage: Arc<Storage>,
+    freight: Arc<Freight>,
+    reach: watch::Sender<Reached>,
+    /// What the service has not answered, in order.
+    waiting: VecDeque<Waiting>,
+    /// How many of them were sent over the present connection.
+    sent: usize,
+    appending: Option<Appending>,
+    attempts: Attempts,
+    /// Whether a token was refused since the last answer.
+    has_new_token: bool,
+    /// Whether it was told that the table has changed.
+    is_told: bool,
+}
+
+/// What happens next.
+enum Event {
+    Handed(Option<Waiting>),
+    Answered(Result<Option<v1::AppendRowsResponse>, tonic::Status>),
+    Silence,
+}
+
+impl Courier {
+    /// Sends what comes until nothing more does, and all of it is answered.
+    async fn run(&mut self, mut inbox: mpsc::UnboundedReceiver<Waiting>) -> Result<(), Failure> {
+        let mut is_open = true;
+        while is_open || !self.waiting.is_empty() {
+            self.send_waiting().await?;
+            match self.next(&mut inbox, is_open).await {
+                Event::Handed(Some(message)) => self.waiting.push_back(message),
+                Event::Handed(None) => is_open = false,
+                Event::Answered(Ok(Some(response))) => self.take(response).await?,
+                Event::Answered(Ok(None)) => {
+                    self.broken(Answer::nothing("the connection was ended")).await?;
+                }
+                Event::Answered(Err(status)) => {
+                    self.storage.refused(self.number, &status);
+                    self.broken(status.into()).await?;
+                }
+                Event::Silence => {
+                    let said = format!("no answer for {ANSWER_PATIENCE:?}");
+                    self.broken(Answer::nothing(said)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn next(&mut self, inbox: &mut mpsc::UnboundedReceiver<Waiting>, is_open: bool) -> Event {
+        let is_expecting = self.sent > 0;
+        let silence = match is_expecting {
+            true => self.storage.env.sleep(ANSWER_PATIENCE),
+            false => self.storage.env.sleep(Duration::from_secs(3_600)),
+        };
+        let answer = async {
+            match &mut self.appending {
+                Some(appending) => appending.answers.message().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = answer => Event::Answered(answer),
+            message = inbox.recv(), if is_open => Event::Handed(message),
+            () = silence, if is_expecting => Event::Silence,
+        }
+    }
+
+    /// Sends what was not sent over the present connection; makes one if there is none.
+    async fn send_waiting(&mut self) -> Result<(), Failure> {
+        while self.sent < self.waiting.len() {
+            let is_first = self.appending.is_none();
+            let request = self.request(self.sent, is_first);
+            self.waiting[self.sent].tries += 1;
+            match &self.appending {
+                Some(appending) => {
+                    // Where the other end is gone, an answer says so.
+                    let _ = appending.requests.unbounded_send(request);
+                    self.sent += 1;
+                }
+                None => match self.storage.append(self.number, &self.stream, request).await {
+                    Ok(appending) => {
+                        self.appending = Some(appending);
+                        self.sent = 1;
+                    }
+                    Err(answer) => self.broken(answer).await?,
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn request(&self, index: usize, is_first: bool) -> v1::AppendRowsRequest {
+        let Waiting { offset, message, .. } = &self.waiting[index];
+        let serialized_record_batch = message.bytes.clone();
+        let rows = v1::ArrowRecordBatch { serialized_record_batch, ..Default::default() };
+        let schema = || v1::ArrowSchema { serialized_schema: self.freight.schema.clone() };
+        let writer_schema = is_first.then(schema);
+        v1::AppendRowsRequest {
+            write_stream: self.stream.clone(),
+            offset: self.has_offsets.then_some(*offset),
+            trace_id: if is_first { self.freight.trace_id.clone() } else { String::new() },
+            rows: Some(Rows::ArrowRows(ArrowData { writer_schema, rows: Some(rows) })),
+            ..Default::default()
+        }
+    }
+
+    /// Takes the answer to the first message that waits.
+    async fn take(&mut self, response: v1::AppendRowsResponse) -> Result<(), Failure> {
+        if response.updated_schema.is_some() && !std::mem::replace(&mut self.is_told, true) {
+            let table = &self.freight.table;
+            tracing::info!(
+                table,
+                "the table has got other columns; new ones get no values until \
+                                   the flow is started again"
+            );
+        }
+        if let Some(refused) = self.refused_row(&response) {
+            return Err(refused);
+        }
+        match &response.response {
+            Some(Response::AppendResult(result)) => self.accepted(result.offset),
+            Some(Response::Error(status)) => {
+                let answer = Answer::from(status);
+                let was_there = self.waiting.front().is_some_and(|head| head.tries > 1);
+                match answer.verdict() {
+                    // The answer to an earlier try was lost.
+                    Verdict::Done if was_there => self.accepted(None),
+                    _ => self.broken(answer).await,
+                }
+            }
+            None => self.broken(Answer::nothing("an empty answer")).await,
+        }
+    }
+
+    fn refused_row(&self, response: &v1::AppendRowsResponse) -> Option<Failure> {
+        let error = response.row_errors.first()?;
+        let head = self.waiting.front()?;
+        let table = self.freight.table.clone();
+        let said = format!("{} (and {} more)", error.message, response.row_errors.len() - 1);
+        let said = if response.row_errors.len() == 1 { error.message.clone() } else { said };
+        let problem = BigQueryProblem::RowRefused { table, said };
+        let rows = &head.message.rows;
+        let index = usize::try_from(error.index).ok().filter(|index| *index < rows.num_rows())?;
+        let refused = rows.slice(index, 1);
+        Some(RefusedRow::new(problem, move |rows| message::has_row(rows, &refused)).into())
+    }
+
+    /// The service has the first message that waits.
+    fn accepted(&mut self, offset: Option<i64>) -> Result<(), Failure> {
+        let Some(head) = self.waiting.pop_front() else {
+            let answer = "an append that was not asked for".to_owned();
+            return Err(BigQueryProblem::Answer { answer }.into());
+        };
+        self.sent -= 1;
+        if self.has_offsets && offset.is_some_and(|offset| offset != head.offset) {
+            let answer = format!(
+                "rows that were sent for offset {} of {} are at {offset:?}",
+                head.offset, self.stream
+            );
+            return Err(BigQueryProblem::Answer { answer }.into());
+        }
+        self.attempts = Attempts::none();
+        self.has_new_token = false;
+        self.storage.answered();
+        let rows = head.message.rows.num_rows() as i64;
+        self.reach.send_modify(|reached| reached.rows += rows);
+        Ok(())
+    }
+
+    /// Gives up the connection, and waits before there is another.
+    async fn broken(&mut self, answer: Answer) -> Result<(), Failure> {
+        self.appending = None;
+        self.sent = 0;
+        // The service ends connections that have nothing to do.
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        // A token lives for an hour, and a connection may live longer.
+        let may_pass = answer.is_about_credentials() && !self.has_new_token;
+        self.has_new_token |= may_pass;
+        match answer.verdict() {
+            _ if may_pass => Ok(()),
+            verdict if verdict == Verdict::Passing || self.storage.may_come(&answer) => {
+                self.storage.wait(&mut self.attempts, "take rows", &answer).await
+            }
+            Verdict::Done | Verdict::StreamGone if self.has_offsets => {
+                let (stream, said) = (self.stream.clone(), answer.to_string());
+                Err(BigQueryProblem::StreamLost { stream, said }.into())
+            }
+            Verdict::StreamGone if answer.code == Code::NotFound => {
+                Err(BigQueryProblem::NoTable { table: self.freight.table.clone() }.into())
+            }
+            _ => Err(answer.refused(format!("write to {}", self.freight.table)).into()),
+        }
+    }
+}

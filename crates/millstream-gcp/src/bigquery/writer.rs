@@ -1,0 +1,448 @@
+//! Micro-batches on their way into streams, many to a commit.
+//!
+//! ```text
+//! publish ──▶ writer: rows into messages, to one lane after the other ──▶ lanes ──▶ BigQuery
+//!               │ when it is time: how far each lane is to be               │ answers
+//!               └──▶ committer ◀─────────────────────────────────────────────┘
+//!                      exactly once: entry in the log, FlushRows, acknowledged
+//!                      at least once: acknowledged
+//! ```
+//!
+//! While the committer waits, the writer appends what comes next to the same streams: an entry says
+//! how many rows of each count.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use futures::future::{self, FutureExt as _};
+use googleapis_tonic_google_cloud_bigquery_storage_v1::google::cloud::bigquery::storage::v1;
+use millstream_engine::api::sink::{BatchId, EndOffsets, Failure, RefusedRow};
+use millstream_store::crash_points::{self, Step};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use v1::write_stream::Type;
+
+use super::error::BigQueryProblem;
+use super::lane::{Fault, Freight, Lane, LaneMark};
+use super::mapping::Mapping;
+use super::message;
+use super::progress::{Entry, ProgressLog, StreamRows};
+use super::storage::Storage;
+
+/// Calls for streams that are under way at a time.
+const CALLS_MAX: usize = 16;
+/// When nothing was committed for so long, the log is told that all is visible: the service forgets
+/// streams that nobody uses, and a restart should not have to ask for them.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// What happens with a micro-batch that is published twice.
+pub(super) enum Guarantee {
+    /// Rows become visible as they arrive.
+    AtLeastOnce,
+    /// Rows become visible once the log says so.
+    ExactlyOnce(Box<ProgressLog>),
+    /// The result of a query that runs once: all rows become visible in one step.
+    InOneStep,
+}
+
+/// What the writer is asked.
+pub(super) enum Request {
+    /// Rows of the next micro-batch.
+    Piece(RecordBatch, oneshot::Sender<Result<(), Failure>>),
+    /// A micro-batch.
+    Publish(Work),
+    /// Nothing follows for now: commit at once.
+    Flush,
+}
+
+/// A micro-batch.
+pub(super) struct Work {
+    pub(super) batch_id: BatchId,
+    pub(super) end_offsets: EndOffsets,
+    pub(super) rows: Vec<RecordBatch>,
+    /// Told when it is published: microseconds since the epoch.
+    pub(super) done: oneshot::Sender<Result<i64, Failure>>,
+}
+
+/// What a writer needs.
+pub(super) struct Terms {
+    /// The table's resource name.
+    pub(super) table: String,
+    pub(super) mapping: Mapping,
+    /// Streams, or connections to the default stream, at most.
+    pub(super) lanes_max: usize,
+    /// Commits are at least so far apart; zero for as soon as possible.
+    pub(super) interval: Duration,
+    /// Bytes of rows that are under way, at most.
+    pub(super) bytes_max: usize,
+    pub(super) trace_id: String,
+}
+
+/// Everything that is committed together.
+struct Commit {
+    marks: Vec<LaneMark>,
+    newest: Option<(BatchId, EndOffsets)>,
+    done: Vec<oneshot::Sender<Result<i64, Failure>>>,
+}
+
+/// Takes micro-batches.
+pub(super) struct Writer {
+    terms: Terms,
+    storage: Arc<Storage>,
+    freight: Arc<Freight>,
+    stream_type: Option<Type>,
+    lanes: Vec<Lane>,
+    next_lane: usize,
+    under_way: Arc<Semaphore>,
+    fault: Fault,
+    commits: mpsc::Sender<Commit>,
+    /// Rows that are not with a lane yet, and their bytes.
+    rows: Vec<RecordBatch>,
+    bytes: usize,
+    /// Micro-batches since the last commit.
+    done: Vec<oneshot::Sender<Result<i64, Failure>>>,
+    newest: Option<(BatchId, EndOffsets)>,
+    /// When the next commit is due, on the monotonic clock; `None` while nothing waits for it.
+    due: Option<Duration>,
+    committed: Option<Duration>,
+}
+
+/// Writes what comes through `requests`, until nothing more does.
+pub(super) async fn run(
+    terms: Terms,
+    storage: Arc<Storage>,
+    guarantee: Guarantee,
+    requests: mpsc::Receiver<Request>,
+) {
+    let stream_type = match &guarantee {
+        Guarantee::AtLeastOnce => None,
+        Guarantee::ExactlyOnce(_) => Some(Type::Buffered),
+        Guarantee::InOneStep => Some(Type::Pending),
+    };
+    // At least once nothing is gained by gathering, and a round trip is not to be waited for.
+    let commits_max = if stream_type.is_none() { 1_024 } else { 1 };
+    let (commits, to_commit) = mpsc::channel(commits_max);
+    let (env, fault) = (storage.env.clone(), Fault::default());
+    let committer = Committer {
+        table: terms.table.clone(),
+        storage: Arc::clone(&storage),
+        guarantee,
+        fault: fault.clone(),
+        flushed: Vec::new(),
+    };
+    let committer = env.spawn("bigquery-commit", committer.run(to_commit));
+    let freight = Freight {
+        schema: message::schema(&terms.mapping.sent),
+        trace_id: terms.trace_id.clone(),
+        table: terms.table.clone(),
+    };
+    let under_way = Arc::new(Semaphore::new(terms.bytes_max));
+    let writer = Writer {
+        terms,
+        storage,
+        freight: Arc::new(freight),
+        stream_type,
+        lanes: Vec::new(),
+        next_lane: 0,
+        under_way,
+        fault,
+        commits,
+        rows: Vec::new(),
+        bytes: 0,
+        done: Vec::new(),
+        newest: None,
+        due: None,
+        committed: None,
+    };
+    writer.serve(requests).await;
+    committer.join().await;
+}
+
+impl Writer {
+    async fn serve(mut self, mut requests: mpsc::Receiver<Request>) {
+        let env = self.storage.env.clone();
+        loop {
+            let left = self.due.map(|due| due.saturating_sub(env.monotonic()));
+            let fault = self.fault.clone();
+            let served = tokio::select! {
+                biased;
+                () = fault.happened(), if !self.done.is_empty() => self.commit().await,
+                () = env.sleep(left.unwrap_or_default()), if left.is_some() => self.commit().await,
+                request = requests.recv() => match request {
+                    Some(Request::Publish(work)) => self.take(work).await,
+                    Some(Request::Piece(rows, taken)) => {
+                        let result = self.add(vec![rows]).await;
+                        let goes_on = if result.is_ok() { Ok(()) } else {
+                            Err(BigQueryProblem::Ended.into())
+                        };
+                        let _ = taken.send(result);
+                        goes_on
+                    }
+                    Some(Request::Flush) => self.commit().await,
+                    None => break,
+                },
+            };
+            if let Err(failure) = served {
+                return self.fail(failure);
+            }
+        }
+        if let Err(failure) = self.commit().await {
+            self.fail(failure);
+        }
+    }
+
+    /// The others learn that writing has ended; the first has the reason.
+    fn fail(self, failure: Failure) {
+        if let Some(first) = self.done.into_iter().next() {
+            let _ = first.send(Err(failure));
+        }
+    }
+
+    async fn take(&mut self, work: Work) -> Result<(), Failure> {
+        let Work { batch_id, end_offsets, rows, done } = work;
+        self.done.push(done);
+        self.newest = Some((batch_id, end_offsets));
+        self.add(rows).await?;
+        let now = self.storage.env.monotonic();
+        let next = self.committed.map_or(now, |last| last + self.terms.interval);
+        self.due.get_or_insert(next.max(now));
+        Ok(())
+    }
+
+    async fn add(&mut self, rows: Vec<RecordBatch>) -> Result<(), Failure> {
+        self.bytes += rows.iter().map(message::size_of_rows).sum::<usize>();
+        self.rows.extend(rows);
+        if self.bytes >= message::BYTES_WANTED { self.give_out().await } else { Ok(()) }
+    }
+
+    /// Hands the rows that have gathered to the lanes; waits while too much is under way.
+    async fn give_out(&mut self) -> Result<(), Failure> {
+        let rows = std::mem::take(&mut self.rows);
+        self.bytes = 0;
+        let messages = message::messages(&self.terms.mapping, &rows).map_err(|problem| {
+            let (table, mapping) = (self.terms.table.clone(), self.terms.mapping.clone());
+            let problem = BigQueryProblem::Row { table, problem };
+            Failure::from(RefusedRow::new(problem, move |rows| message::refuses(&mapping, rows)))
+        })?;
+        for message in messages {
+            let share = message.bytes.len().min(self.terms.bytes_max);
+            let share = u32::try_from(share).expect("a message has some megabytes");
+            let permit = Arc::clone(&self.under_way).acquire_many_owned(share).await;
+            let permit = permit.expect("nobody closes it");
+            let lane = self.lane().await?;
+            self.lanes[lane].send(message, permit);
+        }
+        Ok(())
+    }
+
+    /// The next lane; those that are not there yet are opened one by one.
+    async fn lane(&mut self) -> Result<usize, Failure> {
+        let lane = self.next_lane;
+        self.next_lane = (lane + 1) % self.terms.lanes_max;
+        if lane < self.lanes.len() {
+            return Ok(lane);
+        }
+        crash_points::reached(Step::BeforeBegin);
+        let stream = match self.stream_type {
+            None => format!("{}/streams/_default", self.terms.table),
+            Some(kind) => self.storage.create_stream(&self.terms.table, kind).await?,
+        };
+        self.lanes.push(Lane::start(
+            stream,
+            self.stream_type.is_some(),
+            lane,
+            Arc::clone(&self.storage),
+            Arc::clone(&self.freight),
+            self.fault.clone(),
+        ));
+        Ok(lane)
+    }
+
+    /// Has everything committed that was handed over.
+    async fn commit(&mut self) -> Result<(), Failure> {
+        self.due = None;
+        self.give_out().await?;
+        if self.done.is_empty() {
+            return Ok(());
+        }
+        self.committed = Some(self.storage.env.monotonic());
+        let marks = self.lanes.iter().map(Lane::mark).collect();
+        let done = std::mem::take(&mut self.done);
+        let commit = Commit { marks, newest: self.newest.take(), done };
+        let sent = self.commits.send(commit).await;
+        sent.map_err(|_| BigQueryProblem::Ended.into())
+    }
+}
+
+/// Makes what was handed over count, one commit after the other.
+struct Committer {
+    table: String,
+    storage: Arc<Storage>,
+    guarantee: Guarantee,
+    fault: Fault,
+    /// How far the streams are visible.
+    flushed: Vec<StreamRows>,
+}
+
+impl Committer {
+    async fn run(mut self, mut commits: mpsc::Receiver<Commit>) {
+        while let Some(mut commit) = self.next(&mut commits).await {
+            let done = std::mem::take(&mut commit.done);
+            match self.commit(commit).await {
+                Ok(()) => {
+                    let at_us = self.storage.env.now_us();
+                    done.into_iter().for_each(|done| drop(done.send(Ok(at_us))));
+                }
+                Err(failure) => {
+                    if let Some(first) = done.into_iter().next() {
+                        let _ = first.send(Err(failure));
+                    }
+                    return;
+                }
+            }
+        }
+        self.tidy_up().await;
+    }
+
+    /// The next commit. A quiet time before it is used.
+    async fn next(&mut self, commits: &mut mpsc::Receiver<Commit>) -> Option<Commit> {
+        if let Guarantee::ExactlyOnce(log) = &mut self.guarantee
+            && !log.entry.flushed
+        {
+            tokio::select! {
+                biased;
+                commit = commits.recv() => return commit,
+                () = self.storage.env.sleep(QUIET) => {}
+            }
+            if let Err(failure) = log.write_flushed().await {
+                // The next commit fails of the same.
+                tracing::warn!(%failure, "a quiet time was not recorded");
+            }
+        }
+        commits.recv().await
+    }
+
+    async fn commit(&mut self, commit: Commit) -> Result<(), Failure> {
+        let Commit { mut marks, newest, .. } = commit;
+        for mark in &mut marks {
+            if !mark.reached().await {
+                return Err(self.explained(self.fault.take()).await);
+            }
+        }
+        let mut streams = Vec::with_capacity(marks.len());
+        for LaneMark { stream: name, rows, .. } in marks {
+            if rows > 0 {
+                streams.push(StreamRows { name, rows });
+            }
+        }
+        crash_points::reached(Step::AfterProduce);
+        match &mut self.guarantee {
+            Guarantee::AtLeastOnce => Ok(()),
+            Guarantee::InOneStep => self.commit_at_once(streams).await,
+            Guarantee::ExactlyOnce(log) => {
+                let (batch_id, end_offsets) = newest.expect("a commit has a micro-batch");
+                let entry = Entry::new(&self.table, batch_id, &end_offsets, streams.clone());
+                crash_points::reached(Step::BeforeCommit);
+                log.write(entry).await?;
+                crash_points::reached(Step::AfterCommit);
+                let upto = log.entry.upto();
+                let mut lacking = streams.clone();
+                lacking.retain(|stream| !self.flushed.contains(stream));
+                match flush(&self.storage, &lacking, &upto, true).await {
+                    Ok(()) => self.flushed = streams,
+                    Err(failure) => return Err(self.explained(failure).await),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// `failure`, unless it comes of another instance that has taken over and ended the streams.
+    async fn explained(&self, failure: Failure) -> Failure {
+        match &self.guarantee {
+            Guarantee::ExactlyOnce(log) => log.check().await.err().unwrap_or(failure),
+            Guarantee::AtLeastOnce | Guarantee::InOneStep => failure,
+        }
+    }
+
+    async fn commit_at_once(&self, streams: Vec<StreamRows>) -> Result<(), Failure> {
+        if streams.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = streams.into_iter().map(|stream| stream.name).collect();
+        for name in &names {
+            let ended = self.storage.finalize(name).await?;
+            ended.map_err(|answer| answer.refused("end a write stream"))?;
+        }
+        self.storage.commit(&self.table, &names).await
+    }
+
+    /// Records that all is visible, and ends the streams.
+    async fn tidy_up(&mut self) {
+        let Guarantee::ExactlyOnce(log) = &mut self.guarantee else { return };
+        if self.flushed.is_empty() {
+            return;
+        }
+        if let Err(failure) = log.write_flushed().await {
+            tracing::warn!(%failure, "the end of the run was not recorded");
+            return;
+        }
+        finalize(&self.storage, &self.flushed).await;
+    }
+}
+
+/// Makes rows of `streams` visible that count as published up to `upto`. Where `is_new` says so,
+/// none of them was asked for before.
+///
+/// # Errors
+/// `Data`: BigQuery does not know a stream any more.
+pub(super) async fn flush(
+    storage: &Storage,
+    streams: &[StreamRows],
+    upto: &str,
+    is_new: bool,
+) -> Result<(), Failure> {
+    for some in streams.chunks(CALLS_MAX) {
+        let mut calls = Vec::with_capacity(some.len());
+        for stream in some {
+            calls.push(flush_one(storage, stream, upto).boxed());
+        }
+        future::try_join_all(calls).await?;
+    }
+    if is_new {
+        crash_points::reached(Step::StreamsFlushed);
+    }
+    Ok(())
+}
+
+async fn flush_one(storage: &Storage, stream: &StreamRows, upto: &str) -> Result<(), Failure> {
+    let flushed = storage.flush(stream).await?;
+    flushed.map_err(|answer| {
+        let (name, rows) = (stream.name.clone(), stream.rows);
+        let (said, upto) = (answer.to_string(), upto.to_owned());
+        BigQueryProblem::Unflushed { stream: name, rows, said, upto }
+    })?;
+    crash_points::reached(Step::StreamsHalfFlushed);
+    Ok(())
+}
+
+/// Ends streams, so that they do not count as open at the service. That it fails costs nothing
+/// else: the service forgets streams that nobody uses.
+pub(super) async fn finalize(storage: &Storage, streams: &[StreamRows]) {
+    for some in streams.chunks(CALLS_MAX) {
+        let mut calls = Vec::with_capacity(some.len());
+        for stream in some {
+            calls.push(storage.finalize(&stream.name).boxed());
+        }
+        for ended in future::join_all(calls).await {
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(answer)) => tracing::debug!(%answer, "a write stream was not ended"),
+                Err(failure) => {
+                    tracing::debug!(%failure, "write streams were not ended");
+                    return;
+                }
+            }
+        }
+    }
+}
