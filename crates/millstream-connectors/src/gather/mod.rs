@@ -8,7 +8,8 @@
 //!
 //! While the committer waits for the store, the writers are already encoding what goes into the
 //! next commit. Commits are made in order, one after the other. What comes after a pause is
-//! committed at once: the interval is how far commits are apart at least. Where a commit costs more
+//! committed at once: the interval is how far commits are apart at least, but for a little
+//! ([`Lead`]): who asks for a second wants to see rows within a second. Where a commit costs more
 //! than a few bytes, one that would be small may wait a little longer ([`Pacing::patience`]).
 //!
 //! A small stream is written by one writer, into one file a commit; only what is more than
@@ -147,6 +148,31 @@ impl Pacing {
     }
 }
 
+/// How long before the end of an interval a commit begins, so that its rows are there at the end.
+///
+/// It is twice what commits take, since one may take longer than usual and somebody has yet to
+/// read them; but at most a tenth of the interval, so that a slow store is not given many more
+/// commits than were asked for.
+#[derive(Clone, Default)]
+struct Lead {
+    /// What commits take, microseconds: the newest counts an eighth.
+    commit_us: Arc<AtomicU64>,
+}
+
+impl Lead {
+    fn has_taken(&self, time: Duration) {
+        let newest = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let before = self.commit_us.load(Ordering::Relaxed);
+        let usual = if before == 0 { newest } else { before - before / 8 + newest / 8 };
+        self.commit_us.store(usual, Ordering::Relaxed);
+    }
+
+    fn within(&self, interval: Duration) -> Duration {
+        let usual = Duration::from_micros(self.commit_us.load(Ordering::Relaxed));
+        usual.saturating_mul(2).min(interval / 10)
+    }
+}
+
 /// A micro-batch on its way.
 struct Work {
     batch_id: BatchId,
@@ -282,6 +308,7 @@ struct Gatherer<D: Destination> {
     due: Option<Duration>,
     /// When the last commit was begun: what comes after a pause does not wait for the next.
     committed: Option<Duration>,
+    lead: Lead,
 }
 
 /// A micro-batch whose rows are with the writers.
@@ -292,6 +319,8 @@ struct Waiting {
 
 /// Everything that goes into one commit.
 struct Commit<D: Destination> {
+    /// When it was begun, on the monotonic clock.
+    begun: Duration,
     files: Vec<oneshot::Receiver<Result<Vec<D::File>, Failure>>>,
     micro_batches: Vec<Waiting>,
     end_offsets: EndOffsets,
@@ -306,7 +335,9 @@ impl<D: Destination> Gatherer<D> {
         has_failed: Arc<AtomicBool>,
     ) -> Self {
         let (commits, to_commit) = mpsc::channel(1);
-        let committer = Committer { destination: Arc::clone(&destination), env: env.clone() };
+        let (clock, lead) = (env.clone(), Lead::default());
+        let committer =
+            Committer { destination: Arc::clone(&destination), env: clock, lead: lead.clone() };
         let thread = env.thread(D::THREADS[2], move || committer.run(to_commit));
         Self {
             destination,
@@ -324,6 +355,7 @@ impl<D: Destination> Gatherer<D> {
             next_writer: 0,
             due: None,
             committed: None,
+            lead,
         }
     }
 
@@ -370,7 +402,8 @@ impl<D: Destination> Gatherer<D> {
         self.waiting.push(Waiting { batch_id: work.batch_id, done: work.done });
         self.end_offsets = work.end_offsets;
         let now = self.env.monotonic();
-        let next = self.committed.map_or(now, |last| last + self.pacing.interval);
+        let interval = self.pacing.interval;
+        let next = self.committed.map_or(now, |last| last + interval - self.lead.within(interval));
         let due = *self.due.get_or_insert(next.max(now));
         if due <= now { self.commit_unless_small() } else { true }
     }
@@ -413,7 +446,8 @@ impl<D: Destination> Gatherer<D> {
         if self.waiting.is_empty() {
             return true;
         }
-        self.committed = Some(self.env.monotonic());
+        let begun = self.env.monotonic();
+        self.committed = Some(begun);
         crash_points::reached(Step::BeforeBegin);
         let files = self.writers.iter().map(|writer| {
             let (done, files) = oneshot::channel();
@@ -422,6 +456,7 @@ impl<D: Destination> Gatherer<D> {
             files
         });
         let commit = Commit {
+            begun,
             files: files.collect(),
             micro_batches: std::mem::take(&mut self.waiting),
             end_offsets: self.end_offsets.clone(),
@@ -499,6 +534,7 @@ impl<D: Destination> Drop for Writer<D> {
 struct Committer<D: Destination> {
     destination: Arc<D>,
     env: Env,
+    lead: Lead,
 }
 
 impl<D: Destination> Committer<D> {
@@ -506,10 +542,12 @@ impl<D: Destination> Committer<D> {
     fn run(self, mut commits: mpsc::Receiver<Commit<D>>) {
         while let Some(mut commit) = commits.blocking_recv() {
             let micro_batches = std::mem::take(&mut commit.micro_batches);
+            let begun = commit.begun;
             let last = micro_batches.last().map(|waiting| waiting.batch_id);
             match self.publish(commit, last.expect("no commit is without micro-batches")) {
                 Ok(()) => {
                     let now = self.env.now_us();
+                    self.lead.has_taken(self.env.monotonic().saturating_sub(begun));
                     for waiting in micro_batches {
                         // The driver may have stopped listening after another failure.
                         let _ = waiting.done.send(Ok(now));

@@ -133,3 +133,17 @@ async fn small_files_wait_until_they_have_grown_and_not_for_ever() {
         assert_eq!(commits.asked.lock().len(), 2);
     }
 }
+
+#[test]
+fn a_commit_begins_earlier_by_what_commits_take() {
+    let (lead, second) = (Lead::default(), Duration::from_secs(1));
+    assert_eq!(lead.within(second), Duration::ZERO);
+    lead.has_taken(Duration::from_millis(20));
+    assert_eq!(lead.within(second), Duration::from_millis(40));
+    // One that took long changes little, and a slow store is not given twice as many commits.
+    lead.has_taken(Duration::from_millis(100));
+    assert_eq!(lead.within(second), Duration::from_millis(60));
+    lead.has_taken(Duration::from_secs(5));
+    assert_eq!(lead.within(second), Duration::from_millis(100));
+    assert_eq!(lead.within(Duration::ZERO), Duration::ZERO);
+}
