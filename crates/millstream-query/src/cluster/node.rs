@@ -39,7 +39,7 @@ use super::http::url_host;
 use super::polling::{Current, Polling};
 use super::push;
 use super::remote::{Counts, RemoteEngine, Runners};
-use super::routing::REMOTE_SUFFIX;
+use super::routing::{BESIDE_SUFFIX, REMOTE_SUFFIX};
 use super::security::Security;
 use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
 use super::sweep;
@@ -218,7 +218,7 @@ impl Registered {
         Self {
             env: env.clone(),
             name: format!("node-{place}"),
-            suffix: "",
+            suffix: if settings.runners.is_some() { BESIDE_SUFFIX } else { "" },
             host: url_host(&settings.host),
             port,
             cores: settings.limits.partitions,

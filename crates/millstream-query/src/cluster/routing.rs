@@ -2,9 +2,10 @@
 //!
 //! A node registers two executors: one for tasks that it runs itself, and one, whose name ends with
 //! [`REMOTE_SUFFIX`], for tasks that it hands to runners. A stage goes to executors of the one kind
-//! or of the other, as the query's settings say. Where no executor for runners has asked for tasks
-//! for [`RUNNERS_HEARD_OF`], all stages go to the nodes themselves: a query waits for none that may
-//! never come.
+//! or of the other, as the query's settings say. The first kind tells by its name, too, that there
+//! is a second ([`BESIDE_SUFFIX`]): which of them asks first is chance. Where no executor of a node
+//! with runners has asked for tasks for [`RUNNERS_HEARD_OF`], all stages go to the nodes
+//! themselves: a query waits for none that may never come.
 //!
 //! Partitions of tables in object stores have a node each ([`super::placement`]), which has kept
 //! what it read before. For [`PLACE_WAIT`] after the first node has asked for tasks of such a stage
@@ -35,6 +36,9 @@ use super::stage::{StageKind, collapses};
 /// What the names of executors end with whose tasks go to runners.
 pub const REMOTE_SUFFIX: &str = "-remote";
 
+/// What the names of executors end with whose node has runners, but not for their tasks.
+pub const BESIDE_SUFFIX: &str = "-beside";
+
 /// Executors ask several times a second while they have room, and every 5 s when they have none.
 const RUNNERS_HEARD_OF: Duration = Duration::from_secs(60);
 
@@ -47,7 +51,7 @@ const NODE_HEARD_OF: Duration = Duration::from_secs(12);
 /// Hands out tasks stage by stage; see the module's head.
 pub struct StageRouter {
     env: Env,
-    /// When an executor for runners asked last, on the monotonic clock.
+    /// When an executor of a node with runners asked last, on the monotonic clock.
     runners_asked: Mutex<Option<Duration>>,
     /// By its [place](place_of), when each node asked last.
     nodes_asked: Mutex<BTreeMap<String, Asked>>,
@@ -104,7 +108,7 @@ impl StageRouter {
     fn has_runners(&self, budgets: &[&mut AvailableVcores]) -> bool {
         let now = self.env.monotonic();
         let mut asked = self.runners_asked.lock();
-        if budgets.iter().any(|budget| is_runner(budget)) {
+        if budgets.iter().any(|budget| is_runner(budget) || is_beside_runners(budget)) {
             *asked = Some(now);
         }
         asked.is_some_and(|asked| now.saturating_sub(asked) < RUNNERS_HEARD_OF)
@@ -235,6 +239,10 @@ fn is_runner(budget: &AvailableVcores) -> bool {
     budget.executor_id.ends_with(REMOTE_SUFFIX)
 }
 
+fn is_beside_runners(budget: &AvailableVcores) -> bool {
+    budget.executor_id.ends_with(BESIDE_SUFFIX)
+}
+
 /// How many tasks of a stage are at runners now.
 fn at_runners(stage: &ExecutionStage) -> usize {
     let ExecutionStage::Running(stage) = stage else { return 0 };
@@ -307,4 +315,19 @@ fn bind(
         session_config: Arc::clone(&stage.session_config),
     };
     Some((executor, description))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_with_runners_is_known_whichever_of_its_executors_asks_first() {
+        for (suffix, expected) in [("", false), (BESIDE_SUFFIX, true), (REMOTE_SUFFIX, true)] {
+            let router = StageRouter::new(Env::real());
+            let executor_id = format!("node-a-1{suffix}");
+            let mut budget = AvailableVcores { executor_id, vcores: 1 };
+            assert_eq!(router.has_runners(&[&mut budget]), expected, "{suffix:?}");
+        }
+    }
 }
