@@ -22,7 +22,6 @@
 //! or the query ends, so that an idle query is logged as far as it came, and one that is stopped
 //! repeats nothing.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ use millstream_store::offset::{BatchId, SourceOffset};
 use millstream_store::offset_log;
 use millstream_store::state_log;
 use millstream_store::storage::Durability;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::Finished;
 use super::branches::Branches;
@@ -87,15 +86,8 @@ pub struct Committer {
     task: Option<Task<Result<Finished, Failure>>>,
     permits: Arc<Semaphore>,
     in_flight_max: usize,
-    failed: Arc<Failed>,
-}
-
-#[derive(Default)]
-struct Failed {
-    flag: AtomicBool,
-    notify: Notify,
-    /// The micro-batch that was not acknowledged.
-    at: OnceLock<BatchId>,
+    /// The first micro-batch that was not acknowledged.
+    failed_at: Arc<OnceLock<BatchId>>,
 }
 
 impl Committer {
@@ -108,7 +100,7 @@ impl Committer {
     ) -> Self {
         let (sender, in_flight) = mpsc::unbounded_channel();
         let (committed_sender, committed) = mpsc::unbounded_channel();
-        let failed = Arc::new(Failed::default());
+        let failed_at = Arc::default();
         let in_flight_max = branches.micro_batches_in_flight_max();
         let permits = Arc::new(Semaphore::new(in_flight_max));
         let worker = Worker {
@@ -117,7 +109,7 @@ impl Committer {
             log,
             listener,
             env: env.clone(),
-            failed: Arc::clone(&failed),
+            failed_at: Arc::clone(&failed_at),
             permits: Arc::clone(&permits),
             schedule: Schedule::new(tracking),
             delivery: branches.delivery(),
@@ -125,7 +117,7 @@ impl Committer {
             finished: Finished::default(),
         };
         let task = Some(env.spawn("committer", worker.run()));
-        Self { sender: Some(sender), committed, task, permits, in_flight_max, failed }
+        Self { sender: Some(sender), committed, task, permits, in_flight_max, failed_at }
     }
 
     /// Waits until another micro-batch may be in flight. `None` once committing has failed.
@@ -141,7 +133,7 @@ impl Committer {
     /// Gives a micro-batch to the committing task.
     pub fn hand_over(&self, in_flight: InFlight) {
         let sender = self.sender.as_ref().expect("nothing is handed over after drain");
-        // It fails only if the task has ended with a failure, which `failed` reports.
+        // It fails only if the task has ended with a failure, which `committed` reports.
         let _ = sender.send(in_flight);
     }
 
@@ -150,26 +142,15 @@ impl Committer {
         self.committed.try_recv().ok()
     }
 
-    /// Waits until another micro-batch is committed, and gives its ends. `None` if committing has
+    /// Waits until another micro-batch is committed, and gives its ends. `None` once committing has
     /// failed.
     pub async fn committed(&mut self) -> Option<Committed> {
         self.committed.recv().await
     }
 
-    /// Completes when committing has failed.
-    pub async fn failed(&self) {
-        loop {
-            let notified = self.failed.notify.notified();
-            if self.failed.flag.load(Ordering::Acquire) {
-                return;
-            }
-            notified.await;
-        }
-    }
-
     /// The first micro-batch that was not acknowledged, where one has failed.
     pub fn failed_at(&self) -> Option<BatchId> {
-        self.failed.at.get().copied()
+        self.failed_at.get().copied()
     }
 
     /// Waits until everything handed over is committed, or one has failed.
@@ -188,7 +169,7 @@ struct Worker {
     log: Arc<LogWriter>,
     listener: Arc<dyn Listener>,
     env: Env,
-    failed: Arc<Failed>,
+    failed_at: Arc<OnceLock<BatchId>>,
     permits: Arc<Semaphore>,
     schedule: Schedule,
     delivery: Delivery,
@@ -213,8 +194,6 @@ impl Worker {
             // failed, this fails too, for the reason that is reported already.
             let _ = self.log_held_back().await;
             self.permits.close();
-            self.failed.flag.store(true, Ordering::Release);
-            self.failed.notify.notify_waiters();
         }
         outcome.map(|()| self.finished)
     }
@@ -282,7 +261,7 @@ impl Worker {
         };
         let accepted = acknowledgements.accepted(handed_over_us, each).await;
         let accepted_us = accepted.inspect_err(|_| {
-            let _ = self.failed.at.set(id);
+            let _ = self.failed_at.set(id);
         })?;
         // A micro-batch without output rows is done when its changes of the state survive.
         let published_us = match settled_us.filter(|_| progress.rows_out == 0) {

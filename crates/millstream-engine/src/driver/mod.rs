@@ -186,10 +186,18 @@ impl Driver {
         }
         let mut pace = Pace::new(&self.query.trigger, self.query.env.clone());
         loop {
-            self.hear_committed();
             let has_more = !self.all_at_end() || self.has_more_without_input();
-            if !has_more || self.wait(&mut pace).await == Wake::End {
+            if !has_more {
                 return Ok(());
+            }
+            match self.wait(&mut pace).await {
+                Wake::Look => {}
+                Wake::Hear(committed) => {
+                    self.tell_committed(&committed);
+                    self.hear_committed();
+                    continue;
+                }
+                Wake::End => return Ok(()),
             }
             // With the trigger `once` this comes to an end after one micro-batch, unless there is
             // more input than a source can hold.
@@ -197,7 +205,7 @@ impl Driver {
         }
     }
 
-    /// Waits until a micro-batch may be worth starting.
+    /// Waits until a micro-batch may be worth starting, or one is committed.
     async fn wait(&mut self, pace: &mut Pace) -> Wake {
         let idles_in = self.idle();
         let is_due = self.is_due_without_input();
@@ -217,7 +225,11 @@ impl Driver {
         tokio::select! {
             biased;
             () = stop.requested() => Wake::End,
-            () = self.committer.failed() => Wake::End,
+            committed = self.committer.committed() => match committed {
+                // A source may wait for that before it has more.
+                Some(committed) => Wake::Hear(committed),
+                None => Wake::End,
+            },
             () = input => Wake::Look,
         }
     }
@@ -532,9 +544,13 @@ impl Driver {
     }
 }
 
-#[derive(PartialEq, Eq)]
+/// What a wait ends with.
 enum Wake {
+    /// There may be input.
     Look,
+    /// A micro-batch is committed.
+    Hear(Committed),
+    /// The run is to stop, or committing has failed.
     End,
 }
 

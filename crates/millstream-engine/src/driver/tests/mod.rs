@@ -59,6 +59,8 @@ struct Topic {
     /// Up to where each commit that the source heard of goes.
     committed: Mutex<Vec<usize>>,
     more: Notify,
+    /// How many rows that are not committed it gives, where it has a bound.
+    room: Option<usize>,
 }
 
 impl Topic {
@@ -143,7 +145,9 @@ impl TopicSource {
     }
 
     fn readable(&self) -> usize {
-        self.end.unwrap_or_else(|| self.topic.rows.lock().len())
+        let end = self.end.unwrap_or_else(|| self.topic.rows.lock().len());
+        let Some(room) = self.topic.room else { return end };
+        end.min(self.topic.committed.lock().last().copied().unwrap_or(0) + room)
     }
 }
 
@@ -210,6 +214,7 @@ impl Source for TopicSource {
 
     fn committed(&mut self, end: &SourceOffset) {
         self.topic.committed.lock().push(position_of(end));
+        self.topic.more.notify_one();
     }
 
     fn metrics(&self) -> BTreeMap<String, u64> {
@@ -669,8 +674,6 @@ async fn listeners_and_sources_hear_of_what_is_committed_while_the_query_runs() 
     let began = env.monotonic();
     while scene.topic.committed.lock().is_empty() {
         assert!(env.monotonic() < began + Duration::from_secs(30), "the source hears nothing");
-        // The driver looks at what is committed when something arrives.
-        scene.topic.push([10]);
         env.sleep(Duration::from_millis(20)).await;
     }
     stopper.stop();
@@ -682,6 +685,26 @@ async fn listeners_and_sources_hear_of_what_is_committed_while_the_query_runs() 
     scene.run(Trigger::AvailableNow).await.unwrap();
     let rows = scene.topic.rows.lock().len();
     assert_eq!(scene.topic.committed.lock().first(), Some(&rows), "it is where the query goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_waits_for_a_commit_hears_of_it_though_nothing_arrives() {
+    for trigger in [Trigger::BackToBack, Trigger::AvailableNow] {
+        let mut scene = Scene::new([], Outside::default());
+        scene.topic = Arc::new(Topic { room: Some(10), ..Topic::default() });
+        scene.topic.push(0..50);
+        let (stopper, stop) = stop_pair();
+        let query = scene.query(trigger, stop).await;
+        let env = query.env.clone();
+        let running = env.spawn("query", query.run());
+        let began = env.monotonic();
+        while scene.outside.rows().len() < 45 {
+            assert!(env.monotonic() < began + Duration::from_secs(30), "it waits for ever");
+            env.sleep(Duration::from_millis(5)).await;
+        }
+        stopper.stop();
+        assert_eq!(running.join().await.unwrap().rows_in, 50);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
