@@ -46,11 +46,11 @@ pub enum JournalError {
     },
     /// Somebody else writes it.
     #[error(
-        "another process is writing this journal: {path} exists already. Run the query in one \
-         process only; this one has stopped"
+        "another process is writing this journal: it wrote {path}, or what follows it. Run the \
+         query in one process only; this one has stopped"
     )]
     Fenced {
-        /// The file.
+        /// The file that this process wanted to write.
         path: String,
     },
     /// The storage refuses to write.

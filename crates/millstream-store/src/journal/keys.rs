@@ -1,14 +1,18 @@
 //! Keys of records that may be sent again.
 //!
 //! A sender repeats what it has no confirmation of, and may do so after it too. So the key of a
-//! record is known until its acknowledgement is confirmed, and then for a while longer; over
-//! restarts, from the segments and, of those that are dropped, from files of keys. There is a bound
-//! on their number, beyond which the oldest are forgotten, but none whose acknowledgement is open.
+//! record is known until its acknowledgement is confirmed, and then for a while longer, the window;
+//! over restarts, from the segments and, of those that are dropped, from files of keys. When a
+//! confirmation came is not written; after a restart it counts as late as it can have been: with
+//! the first frame that tells of it, and where none does, from when the source says so.
+//!
+//! There is a bound on their number, beyond which the oldest are forgotten, but none whose
+//! acknowledgement is open in this run.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use super::segment::Key;
+use super::segment::{Key, KeysFile};
 
 /// Keys of one segment, or of some that were dropped together.
 struct Generation {
@@ -16,11 +20,19 @@ struct Generation {
     first: u64,
     /// The position behind its last record.
     end: u64,
-    /// When its newest record was written, microseconds since the epoch.
+    /// When its newest record was written, or the last acknowledgement of one was confirmed,
+    /// whichever came later; microseconds since the epoch.
     newest_us: i64,
     keys: Vec<Key>,
     /// Whether the segment is dropped, and a file of keys is in its place.
     is_file: bool,
+}
+
+/// Keys of segments that are about to be dropped.
+pub(super) struct Dropped {
+    /// The position of their first record; the number of the file.
+    pub first: u64,
+    pub file: KeysFile,
 }
 
 /// All keys that are known.
@@ -82,7 +94,8 @@ impl Keys {
     }
 
     /// The keys of a file, which is older than all segments.
-    pub fn add_file(&mut self, first: u64, end: u64, newest_us: i64, keys: Vec<Key>) {
+    pub fn add_file(&mut self, first: u64, file: KeysFile) {
+        let KeysFile { newest_us, end, keys } = file;
         for key in &keys {
             self.positions.entry(*key).or_insert(first);
         }
@@ -90,8 +103,8 @@ impl Keys {
     }
 
     /// The keys of the segments below `end`, which are about to be dropped; `None` if nobody needs
-    /// them.
-    pub fn of_dropped(&self, end: u64, now_us: i64) -> Option<(u64, u64, i64, Vec<Key>)> {
+    /// them. What is at `acknowledged` and above is needed however old it is.
+    pub fn of_dropped(&self, end: u64, now_us: i64, acknowledged: u64) -> Option<Dropped> {
         let dropped = || {
             let is_dropped = move |it: &&Generation| !it.is_file && it.end <= end;
             self.generations.iter().filter(is_dropped)
@@ -100,46 +113,75 @@ impl Keys {
         let newest_us = dropped().map(|it| it.newest_us).max()?;
         let end = dropped().map(|it| it.end).max()?;
         let keys: Vec<Key> = dropped().flat_map(|it| it.keys.iter().copied()).collect();
-        let is_needed = !keys.is_empty() && newest_us.saturating_add(self.window_us) > now_us;
-        is_needed.then_some((first, end, newest_us, keys))
+        let is_young = newest_us.saturating_add(self.window_us) > now_us;
+        let is_needed = !keys.is_empty() && (end > acknowledged || is_young);
+        is_needed.then_some(Dropped { first, file: KeysFile { newest_us, end, keys } })
     }
 
-    /// The segments below `end` are dropped; `has_file` says whether their keys are in a file,
-    /// which is named after the first of them.
-    pub fn drop_below(&mut self, end: u64, has_file: bool) {
+    /// The segments below `end` are dropped, and their keys are in the file numbered `file`, if
+    /// somebody needs them. Gives that number back if meanwhile nobody does.
+    pub fn drop_below(&mut self, end: u64, file: Option<u64>) -> Option<u64> {
         let is_dropped = |it: &Generation| !it.is_file && it.end <= end;
         let mut merged: Option<Generation> = None;
         let mut kept = VecDeque::new();
         for generation in std::mem::take(&mut self.generations) {
             if !is_dropped(&generation) {
                 kept.push_back(generation);
-            } else if !has_file {
-                self.forget(&generation);
-            } else if let Some(merged) = &mut merged {
-                merged.end = merged.end.max(generation.end);
+            } else if let Some(first) = file {
+                let merged = merged.get_or_insert_with(|| Generation {
+                    first,
+                    end,
+                    newest_us: i64::MIN,
+                    keys: Vec::new(),
+                    is_file: true,
+                });
                 merged.newest_us = merged.newest_us.max(generation.newest_us);
                 merged.keys.extend(generation.keys);
             } else {
-                merged = Some(Generation { is_file: true, ..generation });
+                self.forget(&generation);
             }
         }
+        let unneeded = file.filter(|_| merged.is_none());
         if let Some(merged) = merged {
             let files = kept.iter().take_while(|it| it.is_file).count();
             kept.insert(files, merged);
         }
         self.generations = kept;
+        unneeded
+    }
+
+    /// All keys that are in no file are forgotten: what was read of segments does not count.
+    pub fn forget_segments(&mut self) {
+        let of_segments: VecDeque<Generation>;
+        let all = std::mem::take(&mut self.generations);
+        (self.generations, of_segments) = all.into_iter().partition(|it| it.is_file);
+        for generation in &of_segments {
+            self.forget(generation);
+        }
     }
 
     /// Forgets what nobody sends any more; gives the numbers of the files that are not needed.
     /// What is at `acknowledged` and above is kept.
     pub fn expire(&mut self, now_us: i64, acknowledged: u64) -> Vec<u64> {
+        let newest_us = now_us.saturating_sub(self.window_us);
+        self.forget_oldest(acknowledged, Some(newest_us))
+    }
+
+    /// Forgets what is too much, also what is not acknowledged: nobody waits for an acknowledgement
+    /// yet. Gives the numbers of the files that are not needed.
+    pub fn limit(&mut self) -> Vec<u64> {
+        self.forget_oldest(u64::MAX, None)
+    }
+
+    /// Forgets what is below `below`, and is not newer than `newest_us` or too much.
+    fn forget_oldest(&mut self, below: u64, newest_us: Option<i64>) -> Vec<u64> {
         let mut files = Vec::new();
         // The last one is still being written.
         while self.generations.len() > 1 {
             let oldest = &self.generations[0];
-            let is_old = oldest.newest_us.saturating_add(self.window_us) <= now_us;
+            let is_old = newest_us.is_some_and(|newest_us| oldest.newest_us <= newest_us);
             let is_too_much = self.positions.len() > self.max;
-            if oldest.end > acknowledged || !(is_old || is_too_much) {
+            if oldest.end > below || !(is_old || is_too_much) {
                 break;
             }
             let oldest = self.generations.pop_front().expect("there is one");
@@ -154,10 +196,11 @@ impl Keys {
         files
     }
 
-    /// From now on the acknowledgements of what is at `from` and above are open: nobody knows since
-    /// when.
-    pub fn renew(&mut self, from: u64, now_us: i64) {
-        for generation in self.generations.iter_mut().filter(|it| it.end > from) {
+    /// At `now_us` the acknowledgements of what is from `from` up to `to` were confirmed, or may
+    /// have been at the latest: the window begins.
+    pub fn confirmed(&mut self, from: u64, to: u64, now_us: i64) {
+        let begin = self.generations.partition_point(|it| it.end <= from);
+        for generation in self.generations.range_mut(begin..).take_while(|it| it.first < to) {
             generation.newest_us = generation.newest_us.max(now_us);
         }
     }

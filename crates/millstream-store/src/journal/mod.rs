@@ -25,12 +25,14 @@
 //! whole frame, and is known by the next segment beginning there.
 //!
 //! A segment is deleted when the commit log on the storage, not what is about to be written there,
-//! says that the query is past it. The last one stays: its end is where the positions go on.
+//! says that the query is past it. The last one that has records stays: its end is where the
+//! positions go on.
 //!
 //! Records may have keys, by which a sender's repetitions are recognized ([`keys`]).
 //!
 //! The journal is bounded. It never refuses a record; who appends waits for [`Journal::room`]
-//! before it takes more from outside.
+//! before it takes more from outside. There is room, too, where only the last segment is left,
+//! however large: nothing else would ever make some.
 
 mod clean;
 mod error;
@@ -52,6 +54,7 @@ pub use segment::{DecodeError, Key, Record};
 use tokio::sync::Notify;
 
 use crate::env::{Env, Task};
+use crate::layout;
 use crate::offset::SourceOffset;
 use crate::storage::Storage;
 
@@ -63,7 +66,7 @@ const KEYS: &str = "keys-";
 /// How a journal is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of all segments; beyond, there is no [`Journal::room`].
+    /// Bytes of all segments, about; beyond, there is no [`Journal::room`].
     pub bytes_max: u64,
     /// How long keys are known after their acknowledgement was confirmed.
     pub key_window: Duration,
@@ -135,11 +138,16 @@ struct State {
     released: u64,
     /// Ascending; the last is the one that is written.
     segments: VecDeque<Facts>,
+    /// Bytes of all segments.
+    stored_bytes: u64,
     keys: Keys,
     /// Numbers of files of keys that are not needed any more.
     expired: Vec<u64>,
     failure: Option<JournalError>,
     ends: bool,
+    /// When it was last certain that nobody else writes the journal: on the monotonic clock, and
+    /// microseconds since the epoch.
+    alone_at: (Duration, i64),
 }
 
 /// A segment on the storage.
@@ -160,9 +168,36 @@ fn segment_name(first: u64) -> String {
     format!("{SEGMENT}{first}")
 }
 
+/// The numbers behind `prefix` in `names`, ascending.
+fn numbers(names: &[String], prefix: &str) -> Vec<u64> {
+    let number = |name: &String| layout::batch_id(name.strip_prefix(prefix)?).map(|id| id.0);
+    let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
 impl State {
     fn bytes(&self) -> u64 {
-        self.queued_bytes + self.segments.iter().map(|segment| segment.bytes).sum::<u64>()
+        self.queued_bytes + self.stored_bytes
+    }
+
+    /// What is below `position` was confirmed at `now_us` at the latest.
+    fn acknowledged(&mut self, position: u64, now_us: i64) {
+        if position > self.acknowledged {
+            self.keys.confirmed(self.acknowledged, position, now_us);
+            self.acknowledged = position;
+        }
+    }
+
+    fn has_room(&self, bytes_max: u64) -> bool {
+        let is_least = self.queued_bytes == 0 && self.segments.len() <= 1;
+        self.bytes() < bytes_max || is_least
+    }
+
+    /// How many segments at the beginning may be deleted when the query is past them: the last one
+    /// that has records, and what was begun after it, stay.
+    fn deletable(&self) -> usize {
+        self.segments.iter().rposition(|segment| segment.end > segment.first).unwrap_or(0)
     }
 }
 
@@ -181,6 +216,12 @@ impl Journal {
     /// Bytes on the storage, and those on their way there.
     pub fn bytes(&self) -> u64 {
         self.shared.state.lock().bytes()
+    }
+
+    /// Records below this position were acknowledged, and that was confirmed, as far as is known:
+    /// of those of an earlier run it may be more.
+    pub fn acknowledged_below(&self) -> u64 {
+        self.shared.state.lock().acknowledged
     }
 
     /// How many keys are known, and how many were forgotten because there were too many.
@@ -202,20 +243,20 @@ impl Journal {
     /// Waits until the journal has room for more, or has failed.
     pub async fn room(&self) {
         let max = self.shared.settings.bytes_max;
-        let has_room = |state: &State| {
-            state.failure.is_some() || state.bytes() < max || state.segments.is_empty()
-        };
+        let has_room = |state: &State| state.failure.is_some() || state.has_room(max);
         self.shared.wait_for(has_room).await;
     }
 
     /// Queues records, which get the next positions. One whose key is known is not queued again:
-    /// it is where it was.
+    /// it is where it was, and its key is known for another window.
     pub fn append(&self, records: Vec<Record>) -> Appended {
+        let now_us = self.shared.env.now_us();
         let mut state = self.shared.state.lock();
         let mut positions = Vec::with_capacity(records.len());
         let first = state.next;
         for record in records {
             if let Some(known) = record.key.as_ref().and_then(|key| state.keys.position(key)) {
+                state.keys.confirmed(known, known + 1, now_us);
                 positions.push(known);
                 continue;
             }
@@ -268,10 +309,11 @@ impl Journal {
         Ok(read.into_records(to).filter(is_asked_for).collect())
     }
 
-    /// Records below `position` were acknowledged, and the sender has confirmed that.
+    /// Records below `position` were acknowledged, and the sender has confirmed that: their keys
+    /// are known for the window, counted from now.
     pub fn acknowledged(&self, position: u64) {
-        let mut state = self.shared.state.lock();
-        state.acknowledged = state.acknowledged.max(position);
+        let now_us = self.shared.env.now_us();
+        self.shared.state.lock().acknowledged(position, now_us);
     }
 
     /// The query does not need records below `position` once its commit log says so too.

@@ -31,6 +31,7 @@ struct Place {
     directory: Option<tempfile::TempDir>,
     memory: Storage,
     env: Env,
+    settings: Settings,
 }
 
 impl Place {
@@ -40,7 +41,8 @@ impl Place {
     }
 
     fn object() -> Self {
-        Self { directory: None, memory: Storage::in_memory(), env: Env::real() }
+        let settings = Settings { bytes_max: 512 << 10, ..Settings::default() };
+        Self { directory: None, memory: Storage::in_memory(), env: Env::real(), settings }
     }
 
     fn storage(&self) -> Storage {
@@ -56,8 +58,7 @@ impl Place {
     }
 
     async fn open(&self, position: Option<u64>) -> Result<Journal, JournalError> {
-        let settings = Settings { bytes_max: 512 << 10, ..Settings::default() };
-        Journal::open(&self.log().await, position, settings, &self.env).await
+        Journal::open(&self.log().await, position, self.settings, &self.env).await
     }
 
     async fn filled(&self, records: &[&str]) -> Journal {
@@ -78,6 +79,14 @@ impl Place {
         files.retain(|path| name(path).starts_with(prefix));
         files.sort_by_key(|path| (name(path).len(), name(path)));
         files
+    }
+
+    /// The names of the files that begin with `prefix`, here or in an object store.
+    async fn names(&self, prefix: &str) -> Vec<String> {
+        let mut names = self.storage().list("sources/0").await.expect("it can be listed");
+        names.retain(|name| name.starts_with(prefix));
+        names.sort_unstable();
+        names
     }
 
     /// The logs say that the query is at `position` after micro-batch `id`.
@@ -283,11 +292,230 @@ fn keys_are_forgotten_in_time_and_not_while_their_acknowledgement_is_open() {
     keys.expire(500_000, 6);
     assert_eq!((keys.len(), keys.forgotten_early()), (4, 2), "there may be four");
     assert!(keys.position(&key(1)).is_none() && keys.position(&key(2)).is_some());
-    keys.renew(3, 5_000_000);
+    keys.confirmed(3, 4, 5_000_000);
+    assert!(keys.of_dropped(4, 5_500_000, 6).is_some(), "they count from the confirmation");
     keys.expire(5_500_000, 6);
-    assert_eq!(keys.len(), 4, "they count from the restart");
+    assert_eq!(keys.len(), 4);
+    assert!(keys.of_dropped(4, 6_000_000, 6).is_none());
+    assert!(keys.of_dropped(4, 6_000_000, 3).is_some(), "an acknowledgement is open");
     keys.expire(6_000_000, 6);
     assert_eq!(keys.len(), 2, "the last segment's stay");
+}
+
+#[tokio::test]
+async fn keys_are_known_over_a_restart_until_somebody_confirms_their_acknowledgements() {
+    let mut place = Place::local();
+    place.settings.key_window = Duration::from_millis(100);
+    let key = |text: &str| record(text).key.unwrap();
+    let journal = place.filled(&["a", "b"]).await;
+    journal.acknowledged(1);
+    journal.close().await;
+    drop(journal);
+    place.env.sleep(Duration::from_millis(200)).await;
+    let journal = place.open(Some(2)).await.expect("it opens");
+    assert_eq!(journal.acknowledged_below(), 0, "the frame of b was written before");
+    journal.append(vec![record("c")]).durable().await.expect("it is written");
+    place.commit(0, 2).await;
+    journal.released(2);
+    journal.shared.wait_for(|state| state.segments.len() == 1).await;
+    place.env.sleep(Duration::from_millis(200)).await;
+    // It is past its window, and nobody has said anything: it may come again.
+    assert_eq!(place.names("keys-").await, ["keys-0"]);
+    let again = journal.append(vec![record("a"), record("b")]);
+    assert_eq!(again.positions, [0, 1]);
+    drop(journal);
+    let journal = place.open(Some(2)).await.expect("it opens");
+    assert_eq!(journal.position_of(&key("b")), Some(0), "of the file that begins there");
+    place.env.sleep(Duration::from_millis(200)).await;
+    journal.acknowledged(3);
+    assert_eq!(journal.keys(), (3, 0));
+    journal.append(vec![record("d")]).durable().await.expect("it is written");
+    assert_eq!(journal.keys(), (4, 0), "the window begins with the confirmation");
+    place.env.sleep(Duration::from_millis(200)).await;
+    place.commit(1, 3).await;
+    journal.released(3);
+    journal.shared.wait_for(|state| state.segments.len() == 1).await;
+    assert_eq!(journal.keys(), (1, 0), "it is over");
+}
+
+#[tokio::test]
+async fn a_restart_takes_no_more_keys_than_there_may_be() {
+    let mut place = Place::object();
+    for text in ["a", "b", "c", "d"] {
+        place.filled(&[text]).await.close().await;
+    }
+    place.settings.keys_max = 2;
+    let journal = place.open(None).await.expect("it opens");
+    assert_eq!(journal.keys(), (2, 2));
+    assert_eq!(journal.position_of(&record("c").key.unwrap()), Some(2));
+}
+
+#[tokio::test]
+async fn the_last_segment_that_has_records_stays_while_the_next_is_being_written() {
+    let mut place = Place::object();
+    let latency = Duration::from_millis(200);
+    place.memory = Storage::in_memory_with_put_latency(&place.env, latency);
+    // It is full, so the cleaner looks often; and without keys deleting waits for no put.
+    place.settings.bytes_max = 1;
+    let keyless = |text| Record { key: None, ..record(text) };
+    let journal = place.open(None).await.expect("it opens");
+    journal.append(vec![keyless("a")]).durable().await.expect("it is written");
+    place.commit(0, 1).await;
+    let next = journal.append(vec![keyless("b")]);
+    journal.released(1);
+    place.env.sleep(latency / 2).await;
+    assert_eq!(place.names("journal-").await, ["journal-0"], "it may be the last");
+    next.durable().await.expect("it is written");
+    journal.append(vec![keyless("c")]).durable().await.expect("it is written");
+    journal.shared.wait_for(|state| state.segments[0].first == 1).await;
+    // A put that fails ends that.
+    let name = "journal-3".to_owned();
+    place.log().await.put_if_absent(&name, b"of somebody else".to_vec()).await.expect("it is free");
+    let refused = journal.append(vec![keyless("d")]).durable().await;
+    assert_eq!(refused.expect_err("it is there").kind(), crate::error::Kind::Fenced);
+    place.commit(1, 3).await;
+    journal.released(3);
+    place.env.sleep(4 * latency).await;
+    assert_eq!(place.names("journal-").await, ["journal-1", "journal-2", "journal-3"]);
+}
+
+#[tokio::test]
+async fn a_segment_without_a_whole_record_is_put_aside_when_the_others_suffice() {
+    let place = Place::local();
+    let journal = place.filled(&["a"]).await;
+    place.commit(0, 1).await;
+    journal.released(1);
+    journal.close().await;
+    drop(journal);
+    let path = place.files("journal-").pop().expect("it is the last, and stays");
+    for _ in 0..3 {
+        let torn = path.with_file_name("journal-1");
+        std::fs::write(&torn, segment::encode_header(7, 1)).expect("it can be written");
+        let error = place.open(Some(2)).await.err().expect("there is too little");
+        assert!(error.to_string().contains("no records from 1 up to 2"), "{error}");
+        assert!(torn.exists(), "nothing is moved where that does not help");
+        let journal = place.open(Some(1)).await.expect("a crash explains it");
+        assert_eq!((journal.durable(), torn.exists()), (1, false));
+        assert_eq!(place.files(".journal-1.torn-").len(), 1, "those of earlier crashes are gone");
+    }
+    let journal = place.filled(&["b", "c"]).await;
+    place.commit(1, 3).await;
+    journal.released(3);
+    drop(journal);
+    let journal = place.filled(&["d"]).await;
+    journal.released(3);
+    journal.shared.wait_for(|state| state.segments.len() == 1).await;
+    drop(journal);
+    place.open(Some(3)).await.expect("it opens");
+    assert!(place.files(".journal-").is_empty(), "the query is past it");
+}
+
+#[tokio::test]
+async fn what_is_left_of_segments_that_were_to_be_deleted_is_deleted() {
+    for place in [Place::local(), Place::object()] {
+        for text in ["a", "b", "c", "d"] {
+            place.filled(&[text]).await.close().await;
+        }
+        let log = place.log().await;
+        // They are deleted in any order.
+        log.delete(&["journal-1".to_owned()]).await.expect("it can be deleted");
+        let error = place.open(Some(2)).await.err().expect("it is missed");
+        assert!(error.to_string().contains("no records from 1 up to 2"), "{error}");
+        place.commit(0, 2).await;
+        let journal = place.open(Some(2)).await.expect("nobody needs it");
+        assert_eq!((journal.first(), journal.keys().0), (2, 2));
+        assert_eq!(place.names("journal-").await, ["journal-2", "journal-3"]);
+        drop(journal);
+        // Their keys are in a file, and this one is still there.
+        let keys = vec![record("a").key.unwrap(), record("c").key.unwrap()];
+        let file = segment::KeysFile { newest_us: place.env.now_us(), end: 3, keys };
+        log.put_if_absent("keys-0", file.encode()).await.expect("it is written");
+        let journal = place.open(Some(3)).await.expect("the logs are older than the file");
+        assert_eq!((journal.first(), journal.keys().0), (2, 2));
+        assert!(place.names("keys-").await.is_empty(), "so that counts nothing");
+        drop(journal);
+        log.put_if_absent("keys-0", file.encode()).await.expect("it is written");
+        place.commit(1, 3).await;
+        let journal = place.open(Some(3)).await.expect("it opens");
+        assert_eq!(place.names("").await, ["journal-3", "keys-0"]);
+        assert_eq!((journal.first(), journal.keys().0), (3, 3));
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_is_larger_than_the_journal_is_taken() {
+    let place = Place::local();
+    let journal = place.open(None).await.expect("it opens");
+    let large = |size: usize| Record { key: None, content: vec![7; size].into() };
+    journal.append(vec![large(2 << 20)]).durable().await.expect("it is written");
+    journal.room().await;
+    journal.append(vec![large(2 << 20)]).durable().await.expect("it is written");
+    let mut room = std::pin::pin!(journal.room());
+    assert!(futures::poll!(&mut room).is_pending(), "the first can be deleted");
+    place.commit(0, 2).await;
+    journal.released(2);
+    room.await;
+    assert_eq!(place.names("journal-").await, ["journal-1"]);
+    let on_disk = place.files("journal-1")[0].metadata().expect("it is there").len();
+    assert_eq!(journal.bytes(), on_disk);
+    // What comes at once is no larger segment than what comes bit by bit.
+    let place = Place::local();
+    let journal = place.open(None).await.expect("it opens");
+    let many = journal.append((0..10).map(|_| large(40 << 10)).collect());
+    many.durable().await.expect("they are written");
+    assert_eq!(place.names("journal-").await.len(), 5, "two records make 64 kB");
+}
+
+/// A clock that a test moves.
+struct MovedClock {
+    real: Env,
+    ahead_ms: std::sync::atomic::AtomicU64,
+}
+
+impl MovedClock {
+    fn ahead(&self) -> Duration {
+        Duration::from_millis(self.ahead_ms.load(std::sync::atomic::Ordering::Relaxed))
+    }
+}
+
+impl crate::env::Clock for MovedClock {
+    fn now_us(&self) -> i64 {
+        self.real.now_us() + self.ahead().as_micros() as i64
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.real.monotonic() + self.ahead()
+    }
+
+    fn sleep(&self, duration: Duration) -> futures::future::BoxFuture<'static, ()> {
+        self.real.sleep(duration)
+    }
+}
+
+impl crate::env::Rng for MovedClock {
+    fn next_u64(&self) -> u64 {
+        self.real.random_u64()
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_stood_still_does_not_write_where_another_has_deleted() {
+    let mut place = Place::object();
+    let clock = Arc::new(MovedClock { real: Env::real(), ahead_ms: Default::default() });
+    let real = std::mem::replace(&mut place.env, Env::new(clock.clone(), clock.clone()));
+    let stands_still = place.filled(&["a"]).await;
+    place.env = real;
+    let other = place.filled(&["b", "c"]).await;
+    place.commit(0, 3).await;
+    other.released(3);
+    other.shared.wait_for(|state| state.segments.len() == 1).await;
+    assert_eq!(place.names("journal-").await, ["journal-2"]);
+    clock.ahead_ms.store(60_000, std::sync::atomic::Ordering::Relaxed);
+    let error = stands_still.append(vec![record("d")]).durable().await.expect_err("it is gone");
+    assert_eq!(error.kind(), crate::error::Kind::Fenced);
+    assert_eq!(stands_still.durable(), 1, "nothing of it is acknowledged");
+    assert_eq!(place.names("journal-").await, ["journal-2"], "it is in nobody's way");
+    other.append(vec![record("e")]).durable().await.expect("it goes on");
 }
 
 #[test]

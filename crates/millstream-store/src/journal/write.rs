@@ -1,14 +1,19 @@
 //! Writing: what has queued up is one frame.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::segment::{self, Key, Record};
-use super::{Facts, JournalError, Shared, segment_name};
+use super::{Facts, JournalError, SEGMENT, Shared, numbers, segment_name};
 use crate::crash_points::{self, Step};
 use crate::storage::{Directory, DiskFile, Durability, LocalStorage, PutError, Storage};
 
-/// Bytes of one frame, about: more is not flushed at once.
+/// Bytes of one frame, about: more is not flushed at once. Nor is more than a segment should have.
 const FRAME_BYTES: u64 = 8 << 20;
+/// In an object store it is certain for so long after a put that nobody else has written the
+/// journal and deleted what it wrote: that takes several requests of a process that has yet to
+/// start.
+const ALONE_FOR: Duration = Duration::from_secs(2);
 
 /// The segment of a local disk that is written.
 struct Active {
@@ -36,6 +41,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
         }
         crash_points::reached(Step::AfterJournal);
         shared.changed.notify_waiters();
+        if shared.may_clean() {
+            // The query is past the segment that was the last until now.
+            shared.released.notify_one();
+        }
     }
 }
 
@@ -44,7 +53,8 @@ impl Shared {
     fn take_group(&self) -> Option<(u64, Vec<Record>)> {
         let mut state = self.state.lock();
         let (mut count, mut bytes) = (0, 0);
-        while bytes < FRAME_BYTES && count < state.queue.len() {
+        let bytes_max = FRAME_BYTES.min(self.settings.segment_bytes());
+        while bytes < bytes_max && count < state.queue.len() {
             bytes += state.queue[count].bytes() as u64;
             count += 1;
         }
@@ -85,6 +95,7 @@ impl Shared {
                 self.begin(first);
                 let name = self.path(&segment_name(first));
                 self.storage.put_if_absent(&name, object, Durability::Power).await?;
+                self.check_alone(first).await?;
                 written
             }
         };
@@ -97,6 +108,35 @@ impl Shared {
         state.queued_bytes -= bytes;
         let last = state.segments.back_mut().expect("one was begun");
         (last.end, last.bytes) = (end, last.bytes + written);
+        state.stored_bytes += written;
+        Ok(())
+    }
+
+    /// Whether the object at `first`, which was just put, continues what is there. Where another
+    /// process has taken over while this one stood still, it may have written an object of that
+    /// name and deleted it since, and the put does not notice.
+    async fn check_alone(&self, first: u64) -> Result<(), JournalError> {
+        let now = (self.env.monotonic(), self.env.now_us());
+        let (alone_at, predecessor) = {
+            let state = self.state.lock();
+            let predecessor = state.segments.iter().rfind(|segment| segment.end > segment.first);
+            (state.alone_at, predecessor.map(|segment| segment.first))
+        };
+        // The monotonic clock may have stood still too.
+        let since_us = u64::try_from(now.1.saturating_sub(alone_at.1)).unwrap_or(0);
+        let since = now.0.saturating_sub(alone_at.0).max(Duration::from_micros(since_us));
+        if since > ALONE_FOR {
+            let firsts = numbers(&self.storage.list(&self.directory).await?, SEGMENT);
+            let is_last = firsts.last().is_none_or(|last| *last <= first);
+            let follows = predecessor.is_none_or(|predecessor| firsts.contains(&predecessor));
+            if !(is_last && follows) {
+                let path = self.path(&segment_name(first));
+                // It is in nobody's way if it is gone; if it stays, it is below the commit log.
+                self.storage.delete_many(vec![path.clone()]).await?;
+                return Err(JournalError::Fenced { path: self.storage.path_of(&path) });
+            }
+        }
+        self.state.lock().alone_at = now;
         Ok(())
     }
 
