@@ -14,7 +14,7 @@ use tonic::{Request, Status};
 
 use crate::credentials::{Credentials, CredentialsError, Place};
 
-/// How long a connection may take.
+/// How long a connection may take, and again its TLS handshake.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a connection without traffic is looked at, and how long the answer may take: a peer
 /// that is gone without a word is noticed.
@@ -67,25 +67,30 @@ impl Service {
     /// # Errors
     /// The credentials cannot be read, or the system has no certificates.
     pub fn connect(&self, env: &Env) -> Result<Connection, ServiceError> {
+        self.connect_within(CONNECT_PATIENCE, env)
+    }
+
+    fn connect_within(&self, patience: Duration, env: &Env) -> Result<Connection, ServiceError> {
         let wrong = |problem: String| ServiceError::Url { url: self.url.clone(), problem };
         let endpoint = Endpoint::from_shared(self.url.clone());
         let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
         let mut endpoint = endpoint
             .user_agent(concat!("millstream/", env!("CARGO_PKG_VERSION")))
             .map_err(|error| wrong(error.to_string()))?
-            .connect_timeout(CONNECT_PATIENCE)
+            .connect_timeout(patience)
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE_PATIENCE)
             .keep_alive_while_idle(true)
             .tcp_nodelay(true);
         if self.url.starts_with("https://") {
-            endpoint = endpoint.tls_config(tls()?).map_err(|error| wrong(error.to_string()))?;
+            let tls = tls()?.timeout(patience);
+            endpoint = endpoint.tls_config(tls).map_err(|error| wrong(error.to_string()))?;
         }
         let credentials = match &self.credentials {
             Some(place) => Some(Arc::new(Credentials::read(place, env)?)),
             None => None,
         };
-        Ok(Connection { channel: endpoint.connect_lazy(), credentials })
+        Ok(Connection { channel: endpoint.connect_lazy(), credentials, env: env.clone() })
     }
 }
 
@@ -111,10 +116,31 @@ pub struct Connection {
     /// For the generated clients.
     pub channel: Channel,
     credentials: Option<Arc<Credentials>>,
+    env: Env,
 }
 
 impl Connection {
-    /// A request that says who asks, and that may take so long.
+    /// What a call answers, whose request was made with the same `patience`. (That a request says
+    /// how long it may take does not bound how long it waits for a connection.)
+    ///
+    /// # Errors
+    /// The call's own, or that there was no answer.
+    pub async fn within<T>(
+        &self,
+        patience: Duration,
+        call: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, Status> {
+        tokio::select! {
+            biased;
+            answer = call => answer,
+            () = self.env.sleep(patience) => {
+                let said = format!("no answer within {} s", patience.as_secs_f64());
+                Err(Status::deadline_exceeded(said))
+            }
+        }
+    }
+
+    /// A request that says who asks, and that may take so long: see [`within`](Self::within).
     ///
     /// # Errors
     /// There is no token.
@@ -209,5 +235,50 @@ impl Classified for ServiceError {
             Self::Url { .. } | Self::NoAuthorities { .. } => Kind::Config,
             Self::Credentials(error) => error.kind(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use googleapis_tonic_google_pubsub_v1::google::pubsub::v1 as pb;
+    use pb::subscriber_client::SubscriberClient;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_accepts_and_says_nothing_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let env = Env::real();
+        let silent = env.spawn("silent", async move {
+            let mut accepted = Vec::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                accepted.push(stream);
+            }
+        });
+        let service =
+            |scheme: &str| Service { url: format!("{scheme}://{address}"), credentials: None };
+        let patience = Duration::from_millis(300);
+        // The handshake of TLS, of a call without an end of its own.
+        let connection = service("https").connect_within(patience, &env);
+        let connection = connection.expect("nobody is asked yet");
+        let request =
+            connection.stream_request(futures::stream::pending::<pb::StreamingPullRequest>()).await;
+        let request = request.expect("nobody asks who asks");
+        let mut stub = SubscriberClient::new(connection.channel.clone());
+        tokio::select! {
+            answer = stub.streaming_pull(request) => assert!(answer.is_err()),
+            () = env.sleep(Duration::from_secs(20)) => panic!("it waits for ever"),
+        }
+        // A connection that is there, and a call.
+        let connection = service("http").connect(&env).expect("nobody is asked yet");
+        let message = pb::AcknowledgeRequest::default();
+        let request = connection.request(message, Duration::from_secs(600)).await;
+        let request = request.expect("nobody asks who asks");
+        let mut stub = SubscriberClient::new(connection.channel.clone());
+        let answer = connection.within(patience, stub.acknowledge(request)).await;
+        assert_eq!(answer.expect_err("there is none").code(), tonic::Code::DeadlineExceeded);
+        silent.abort();
     }
 }

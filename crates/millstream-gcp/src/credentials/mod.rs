@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A token lives for about an hour and is asked for again some minutes before its end, by whoever
-//! needs one next.
+//! needs one next. Where nobody gives one then, the old one is used to its end.
 //!
 //! - [`place`]: where credentials are. [`key`]: the key of a service account.
 
@@ -16,10 +16,12 @@ mod place;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use error::CredentialsError;
 use millstream_store::env::Env;
+use millstream_store::error::{Classified as _, Kind};
 use millstream_store::secrets;
 use parking_lot::Mutex;
 use place::Account;
@@ -34,6 +36,9 @@ const TOKEN_LIFE_S: i64 = 3_600;
 const SPARE: Duration = Duration::from_secs(240);
 /// How long the server of tokens may take.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take while there is a token that is still good, and when it is asked again.
+const PATIENCE_WITH_TOKEN: Duration = Duration::from_secs(5);
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(15);
 /// So much of an answer is in a message.
 const EXCERPT_CHARS: usize = 300;
 
@@ -43,6 +48,8 @@ pub struct Credentials {
     project: Option<String>,
     client: reqwest::Client,
     token: Mutex<Option<Token>>,
+    /// Whether there ever was one.
+    had_token: AtomicBool,
     /// Held by the one that asks.
     asking: tokio::sync::Mutex<()>,
     env: Env,
@@ -51,8 +58,10 @@ pub struct Credentials {
 #[derive(Clone)]
 struct Token {
     text: String,
-    /// On the monotonic clock.
-    good_until: Duration,
+    /// When the next one is asked for, on the monotonic clock.
+    renewed_at: Duration,
+    /// When it ends.
+    ends_at: Duration,
 }
 
 #[derive(Deserialize)]
@@ -87,7 +96,8 @@ impl Credentials {
             problem: error.to_string(),
         })?;
         let (token, asking) = (Mutex::default(), tokio::sync::Mutex::default());
-        Ok(Self { account, project, client, token, asking, env: env.clone() })
+        let had_token = AtomicBool::new(false);
+        Ok(Self { account, project, client, token, had_token, asking, env: env.clone() })
     }
 
     /// The project that the credentials belong to, if that is known without asking.
@@ -104,7 +114,7 @@ impl Credentials {
         }
     }
 
-    /// A token that is good for some minutes at least.
+    /// A token that is good for some minutes, unless nobody gives a new one.
     ///
     /// # Errors
     /// `Credentials`: Google refuses. `Retry`: nobody answers. `Config`: there are none.
@@ -113,15 +123,37 @@ impl Credentials {
             return Ok(text);
         }
         let _asking = self.asking.lock().await;
-        // Whoever asked before may have brought it.
+        // Whoever asked before may have brought it, or has just asked in vain.
         if let Some(text) = self.known() {
             return Ok(text);
         }
+        let Some(old) = self.old() else { return self.renew().await };
+        let renewed = tokio::select! {
+            biased;
+            renewed = self.renew() => Some(renewed),
+            () = self.env.sleep(PATIENCE_WITH_TOKEN) => None,
+        };
+        let problem = match renewed {
+            Some(Err(error)) if error.kind() == Kind::Retry => error.to_string(),
+            Some(renewed) => return renewed,
+            None => "no answer".to_owned(),
+        };
+        tracing::debug!(problem, "no new token of Google Cloud; using the old one");
+        if let Some(token) = &mut *self.token.lock() {
+            token.renewed_at = self.env.monotonic() + ASK_AGAIN_AFTER;
+        }
+        Ok(old)
+    }
+
+    async fn renew(&self) -> Result<String, CredentialsError> {
         let answer = self.ask().await?;
         secrets::remember(&answer.access_token);
         let life = Duration::from_secs(answer.expires_in);
-        let good_until = self.env.monotonic() + life.saturating_sub(SPARE.min(life / 2));
-        *self.token.lock() = Some(Token { text: answer.access_token.clone(), good_until });
+        let ends_at = self.env.monotonic() + life;
+        let renewed_at = ends_at.saturating_sub(SPARE.min(life / 2));
+        let text = answer.access_token.clone();
+        *self.token.lock() = Some(Token { text, renewed_at, ends_at });
+        self.had_token.store(true, Ordering::Relaxed);
         Ok(answer.access_token)
     }
 
@@ -131,11 +163,17 @@ impl Credentials {
     }
 
     fn known(&self) -> Option<String> {
+        let now = self.env.monotonic();
         let token = self.token.lock();
-        token
-            .as_ref()
-            .filter(|token| self.env.monotonic() < token.good_until)
-            .map(|token| token.text.clone())
+        let token = token.as_ref().filter(|token| now < token.renewed_at && now < token.ends_at);
+        token.map(|token| token.text.clone())
+    }
+
+    /// The token that there is, if it has not ended.
+    fn old(&self) -> Option<String> {
+        let now = self.env.monotonic();
+        let token = self.token.lock();
+        token.as_ref().filter(|token| now < token.ends_at).map(|token| token.text.clone())
     }
 
     async fn ask(&self) -> Result<Answer, CredentialsError> {
@@ -165,14 +203,20 @@ impl Credentials {
             Account::Metadata { .. } => request,
             _ => request.header("content-type", "application/x-www-form-urlencoded"),
         };
-        let away = |problem: String| match &self.account {
-            Account::Metadata { .. } => CredentialsError::None { problem },
-            _ => {
-                let (account, server) = (self.account(), server.clone());
-                CredentialsError::Away { account, server, problem }
-            }
+        let away = |problem: String| {
+            let (account, server) = (self.account(), server.clone());
+            CredentialsError::Away { account, server, problem }
         };
-        let answer = request.send().await.map_err(|error| away(cause(&error)))?;
+        let answer = request.send().await.map_err(|error| {
+            // Where there never was such a server, this machine is not one of Google Cloud.
+            let is_nowhere = error.is_connect() && !self.had_token.load(Ordering::Relaxed);
+            match &self.account {
+                Account::Metadata { .. } if is_nowhere => {
+                    CredentialsError::None { problem: cause(&error) }
+                }
+                _ => away(cause(&error)),
+            }
+        })?;
         let status = answer.status();
         let body = answer.bytes().await.map_err(|error| away(cause(&error)))?;
         if status.is_success() {

@@ -1,11 +1,13 @@
 //! Credentials from options, files and servers that tests play.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures::future::BoxFuture;
 use millstream_engine::api::options::Options;
+use millstream_store::env::{Clock, Rng};
 use millstream_store::error::{Classified as _, Kind};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -157,6 +159,79 @@ async fn what_google_refuses_is_said_and_a_silent_server_is_tried_again() {
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(said), "{error}");
     }
+}
+
+/// A clock that a test moves.
+struct MovedClock {
+    real: Env,
+    ahead_s: AtomicU64,
+}
+
+impl Clock for MovedClock {
+    fn now_us(&self) -> i64 {
+        self.real.now_us()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.real.monotonic() + Duration::from_secs(self.ahead_s.load(Ordering::Relaxed))
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.real.sleep(duration)
+    }
+}
+
+impl Rng for MovedClock {
+    fn next_u64(&self) -> u64 {
+        self.real.random_u64()
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_used_to_its_end_where_nobody_gives_a_new_one() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let address = server(move |_| match count.fetch_add(1, Ordering::Relaxed) {
+        0 => (200, json!({"access_token": "old", "expires_in": 1_000}).to_string()),
+        1..=3 => (503, "not now".to_owned()),
+        _ => (200, json!({"access_token": "new", "expires_in": 1_000}).to_string()),
+    })
+    .await;
+    let clock = Arc::new(MovedClock { real: Env::real(), ahead_s: AtomicU64::default() });
+    let env = Env::new(clock.clone(), clock.clone());
+    let place = Place::Metadata { host: address };
+    let credentials = Credentials::read(&place, &env).expect("nothing is read");
+    assert_eq!(credentials.token().await.expect("a token"), "old");
+    clock.ahead_s.store(900, Ordering::Relaxed);
+    for _ in 0..2 {
+        assert_eq!(credentials.token().await.expect("it has not ended"), "old");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 2, "not at every call");
+    clock.ahead_s.store(950, Ordering::Relaxed);
+    assert_eq!(credentials.token().await.expect("it has not ended"), "old");
+    clock.ahead_s.store(1_001, Ordering::Relaxed);
+    let error = credentials.token().await.expect_err("it has ended");
+    assert_eq!(error.kind(), Kind::Retry, "{error}");
+    assert_eq!(credentials.token().await.expect("it is there again"), "new");
+}
+
+#[tokio::test]
+async fn a_metadata_server_that_cannot_be_reached_is_none_unless_there_was_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let place = Place::Metadata { host: listener.local_addr().expect("it is bound").to_string() };
+    drop(listener);
+    let mut credentials = Credentials::read(&place, &Env::real()).expect("nothing is read");
+    let error = credentials.token().await.expect_err("nobody is there");
+    assert_eq!(error.kind(), Kind::Config, "{error}");
+    assert!(error.to_string().contains("GOOGLE_APPLICATION_CREDENTIALS"), "{error}");
+    credentials.had_token = true.into();
+    let error = credentials.token().await.expect_err("nobody is there");
+    assert_eq!(error.kind(), Kind::Retry, "{error}");
+    let busy = server(|_| (500, "not yet".to_owned())).await;
+    let place = Place::Metadata { host: busy };
+    let credentials = Credentials::read(&place, &Env::real()).expect("nothing is read");
+    let error = credentials.token().await.expect_err("it is not ready");
+    assert_eq!(error.kind(), Kind::Retry, "{error}");
 }
 
 #[test]
