@@ -1,10 +1,12 @@
 //! Messages that wait for the driver.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use millstream_engine::api::source::Failure;
+use millstream_store::env::Env;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -27,6 +29,8 @@ pub(super) struct Buffer {
     changed: Notify,
     /// Something was taken.
     drained: Notify,
+    /// The run is to end.
+    fixed: Notify,
     bytes_max: usize,
 }
 
@@ -39,14 +43,34 @@ struct State {
     durable: u64,
     failure: Option<Failure>,
     ending: Option<Ending>,
+    holds: usize,
+    /// How many streams were asked for.
+    streams: u64,
 }
 
-/// What is known of the end of a run that ends.
+/// What is known of the end of a run that ends: it is over when the service has answered, nothing
+/// that counts has come for a while after that, and it answers again.
 struct Ending {
     /// When it was fixed, milliseconds since the epoch: later messages do not count.
     fixed_ms: i64,
     /// The last sign, on the monotonic clock, that there may be earlier messages.
     sign: Duration,
+    /// The service has answered since that many streams were asked for.
+    answered: Option<u64>,
+    is_over: bool,
+}
+
+/// While there is one, nothing can come, and so a run does not end.
+pub(super) struct Hold {
+    buffer: Arc<Buffer>,
+    env: Env,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.buffer.state.lock().holds -= 1;
+        self.buffer.sign(None, self.env.monotonic());
+    }
 }
 
 /// Messages of a micro-batch.
@@ -58,8 +82,8 @@ pub(super) struct Taken {
 
 impl Buffer {
     pub(super) fn new(bytes_max: usize) -> Self {
-        let (state, changed, drained) = (Mutex::default(), Notify::new(), Notify::new());
-        Self { state, changed, drained, bytes_max }
+        let (changed, drained, fixed) = (Notify::new(), Notify::new(), Notify::new());
+        Self { state: Mutex::default(), changed, drained, fixed, bytes_max }
     }
 
     /// The next message is at `position`; what is below `durable` is durable.
@@ -140,11 +164,40 @@ impl Buffer {
 
     /// The run ends with the messages that were published before `fixed_ms`.
     pub(super) fn end_is_fixed(&self, fixed_ms: i64, now: Duration) {
-        self.state.lock().ending = Some(Ending { fixed_ms, sign: now });
+        let ending = Ending { fixed_ms, sign: now, answered: None, is_over: false };
+        self.state.lock().ending = Some(ending);
+        self.fixed.notify_waiters();
     }
 
-    /// There may be more messages: one arrived that was published at `published_ms`, or the service
-    /// could not be asked.
+    /// Completes when the run is to end.
+    pub(super) async fn end_fixed(&self) {
+        loop {
+            let fixed = self.fixed.notified();
+            if self.state.lock().ending.is_some() {
+                return;
+            }
+            fixed.await;
+        }
+    }
+
+    /// From now on nothing can come, until what this gives is dropped.
+    pub(super) fn hold(self: &Arc<Self>, env: &Env) -> Hold {
+        self.state.lock().holds += 1;
+        Hold { buffer: Arc::clone(self), env: env.clone() }
+    }
+
+    /// A stream is being asked for.
+    pub(super) fn opens_stream(&self) {
+        self.state.lock().streams += 1;
+    }
+
+    /// How many streams were asked for.
+    pub(super) fn streams(&self) -> u64 {
+        self.state.lock().streams
+    }
+
+    /// There may be more messages: one arrived that was published at `published_ms`, or nothing
+    /// could come until now.
     pub(super) fn sign(&self, published_ms: Option<i64>, now: Duration) {
         let mut state = self.state.lock();
         if let Some(ending) = &mut state.ending
@@ -154,15 +207,43 @@ impl Buffer {
         }
     }
 
-    /// How long after now a run that ends is over, if nothing arrives until then; `None` where it
-    /// does not end.
-    pub(super) fn over_in(&self, period: Duration, now: Duration) -> Option<Duration> {
+    /// The service has answered what it was asked at `asked`, when it had been asked for `streams`
+    /// streams. Gives whether the run is over, if nothing that counts came for `period` before.
+    pub(super) fn answered(
+        &self,
+        streams: u64,
+        (asked, now): (Duration, Duration),
+        period: Duration,
+    ) -> bool {
+        let mut state = self.state.lock();
+        let is_current = state.holds == 0 && state.streams == streams;
+        let Some(ending) = &mut state.ending else { return false };
+        if !is_current {
+            ending.answered = None;
+        } else if ending.answered != Some(streams) {
+            // What was asked before was heard by now.
+            (ending.answered, ending.sign) = (Some(streams), now);
+        } else if asked >= ending.sign + period {
+            ending.is_over = true;
+            drop(state);
+            self.changed.notify_one();
+            return true;
+        }
+        false
+    }
+
+    /// How long nothing that counts has to come, from now, until it has not for `period`.
+    pub(super) fn quiet_in(&self, period: Duration, now: Duration) -> Duration {
         let state = self.state.lock();
-        let ending = state.ending.as_ref()?;
+        let since = state.ending.as_ref().filter(|_| state.holds == 0).map_or(now, |it| it.sign);
+        (since + period).saturating_sub(now)
+    }
+
+    /// Whether the run is over and all is taken.
+    pub(super) fn is_over(&self) -> bool {
+        let state = self.state.lock();
         let is_all_taken = state.waiting.is_empty() && state.end >= state.durable;
-        let left = (ending.sign + period).saturating_sub(now);
-        // What is there is taken first, however long that takes.
-        Some(if is_all_taken { left } else { left.max(Duration::from_millis(10)) })
+        is_all_taken && state.ending.as_ref().is_some_and(|ending| ending.is_over)
     }
 }
 
@@ -201,16 +282,32 @@ mod tests {
 
     #[test]
     fn a_run_ends_when_no_earlier_message_comes_for_a_while() {
-        let (buffer, second) = (Buffer::new(1_000), Duration::from_secs(1));
-        assert_eq!(buffer.over_in(second, second), None);
+        let (buffer, second) = (Arc::new(Buffer::new(1_000)), Duration::from_secs(1));
+        let at = |half: u32| (second * half / 2, second * half / 2);
+        let answered = |streams, half| buffer.answered(streams, at(half), second);
+        assert!(!answered(0, 1) && !buffer.is_over(), "it does not end");
         buffer.end_is_fixed(1_000, second);
-        buffer.sign(Some(2_000), second * 2);
-        assert_eq!(buffer.over_in(second, second * 2), Some(Duration::ZERO));
-        buffer.sign(Some(500), second * 2);
-        assert_eq!(buffer.over_in(second, second * 2), Some(second));
+        let hold = buffer.hold(&Env::real());
+        assert!(!answered(0, 10) && !answered(0, 20), "nothing can come yet");
+        assert_eq!(buffer.quiet_in(second, second * 30), second);
+        buffer.opens_stream();
+        drop(hold);
+        assert!(!answered(0, 40), "of another stream");
+        assert!(!answered(1, 50), "that is when it begins");
+        assert!(!answered(1, 51));
+        buffer.sign(Some(500), second * 26);
+        assert!(!answered(1, 53), "one came");
+        assert_eq!(buffer.quiet_in(second, second * 53 / 2), second / 2);
+        buffer.sign(Some(2_000), second * 27);
+        buffer.opens_stream();
+        assert!(!answered(1, 60) && !answered(2, 60) && !answered(2, 61), "asked once more");
         buffer.begin(0, 0);
         buffer.end_is_fixed(1_000, second);
         buffer.put([message(0)].into_iter());
-        assert_ne!(buffer.over_in(second, second * 3), Some(Duration::ZERO), "it is not taken");
+        assert!(!answered(0, 2) && answered(0, 4));
+        assert!(!buffer.is_over(), "it is not taken");
+        buffer.durable(1);
+        assert_eq!(positions(&buffer, 1, 1), [0]);
+        assert!(buffer.is_over());
     }
 }

@@ -12,13 +12,15 @@ use millstream_store::env::Env;
 use pb::subscriber_client::SubscriberClient;
 use prost::Message as _;
 use tonic::transport::Channel;
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Request, Status, Streaming};
 
 use super::error::PubsubError;
 use crate::service::Connection;
 
 /// How long a call may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What leases are extended by where there are none, seconds: the least that there is.
+const ASKED_LEASE_S: i32 = 10;
 /// The most that an answer may have; the service sends less.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Between two tries.
@@ -69,12 +71,20 @@ impl Client {
         stub.max_decoding_message_size(ANSWER_BYTES_MAX)
     }
 
-    /// Opens a stream of messages, which is asked with `requests`.
-    pub(super) async fn stream(
+    /// A request for a stream of messages, which is asked with `requests`.
+    pub(super) async fn stream_request(
         &self,
         requests: UnboundedReceiver<pb::StreamingPullRequest>,
+    ) -> Result<Request<UnboundedReceiver<pb::StreamingPullRequest>>, CallError> {
+        Ok(self.connection.stream_request(requests).await?)
+    }
+
+    /// Opens a stream. The service says nothing before the first message, so this may take as long
+    /// as that.
+    pub(super) async fn stream(
+        &self,
+        request: Request<UnboundedReceiver<pb::StreamingPullRequest>>,
     ) -> Result<Streaming<pb::StreamingPullResponse>, CallError> {
-        let request = self.connection.stream_request(requests).await?;
         Ok(self.stub().streaming_pull(request).await?.into_inner())
     }
 
@@ -84,8 +94,24 @@ impl Client {
         let message =
             pb::ModifyAckDeadlineRequest { subscription, ack_ids, ack_deadline_seconds: seconds };
         let request = self.connection.request(message, PATIENCE).await?;
-        self.stub().modify_ack_deadline(request).await?;
+        let mut stub = self.stub();
+        self.connection.within(PATIENCE, stub.modify_ack_deadline(request)).await?;
         Ok(())
+    }
+
+    /// Asks for nothing, to see whether the service answers: the leases of no messages are
+    /// extended, which it may refuse.
+    pub(super) async fn ask(&self) -> Result<(), CallError> {
+        match self.extend(Vec::new(), ASKED_LEASE_S).await {
+            Err(CallError::Status(status)) => match status.code() {
+                Code::InvalidArgument | Code::FailedPrecondition | Code::Unimplemented => Ok(()),
+                _ => {
+                    self.connection.refused(&status);
+                    Err(CallError::Status(status))
+                }
+            },
+            answer => answer,
+        }
     }
 
     /// Acknowledges messages, once.
@@ -93,7 +119,8 @@ impl Client {
         let subscription = self.subscription.clone();
         let message = pb::AcknowledgeRequest { subscription, ack_ids: ack_ids.clone() };
         let request = self.connection.request(message, PATIENCE).await?;
-        match self.stub().acknowledge(request).await {
+        let mut stub = self.stub();
+        match self.connection.within(PATIENCE, stub.acknowledge(request)).await {
             Ok(_) => Ok(Outcome::default()),
             Err(status) => match outcome(&status, ack_ids) {
                 Some(outcome) => Ok(outcome),
@@ -112,21 +139,26 @@ impl Client {
             ..pb::Subscription::default()
         };
         let request = self.connection.request(message, PATIENCE).await?;
-        match self.stub().create_subscription(request).await {
+        let mut stub = self.stub();
+        match self.connection.within(PATIENCE, stub.create_subscription(request)).await {
             Ok(_) => {
                 tracing::info!(subscription = self.subscription, topic, "subscription created");
                 Ok(true)
             }
             Err(status) if status.code() == Code::AlreadyExists => Ok(true),
-            Err(status) => Err(CallError::Failure(
-                PubsubError::NotCreated {
-                    subscription: self.subscription.clone(),
-                    topic: topic.clone(),
-                    said: status.message().to_owned(),
+            Err(status) => {
+                let (names, account) = ((&*self.subscription, &**topic), self.connection.account());
+                match PubsubError::of_creation(&status, names, &account) {
+                    Some(error) => Err(CallError::Failure(error.into())),
+                    None => Err(status.into()),
                 }
-                .into(),
-            )),
+            }
         }
+    }
+
+    /// The service has been heard of.
+    pub(super) fn heard(&self) {
+        self.contact.answered();
     }
 
     /// What was asked has been answered.
@@ -135,11 +167,17 @@ impl Client {
         self.contact.answered();
     }
 
-    /// A call has failed: waits as long as it should before the next.
+    /// A call has failed: waits as long as it should before the next. Where there is no
+    /// subscription it is created, if it `may_create` one.
     ///
     /// # Errors
     /// The next would fail too.
-    pub(super) async fn wait(&self, tries: &mut Tries, error: CallError) -> Result<(), Failure> {
+    pub(super) async fn wait(
+        &self,
+        tries: &mut Tries,
+        error: CallError,
+        may_create: bool,
+    ) -> Result<(), Failure> {
         let now_ms = self.env.now_ms();
         let since_ms = *tries.since_ms.get_or_insert(now_ms);
         tries.failed += 1;
@@ -160,7 +198,8 @@ impl Client {
             let error = PubsubError::of(&status, &self.subscription, &self.connection.account());
             if let Some(error) = error.filter(|_| !may_pass) {
                 let is_missing = matches!(error, PubsubError::NoSubscription { .. });
-                match if is_missing { self.create().await } else { Ok(false) } {
+                let creates = is_missing && may_create;
+                match if creates { self.create().await } else { Ok(false) } {
                     Ok(true) => {}
                     Ok(false) => return Err(error.into()),
                     Err(CallError::Failure(failure)) => return Err(failure),
@@ -178,6 +217,7 @@ impl Client {
 }
 
 /// Why a call has failed.
+#[derive(Debug)]
 pub(super) enum CallError {
     /// What the service said, or the transport.
     Status(Box<Status>),
@@ -185,6 +225,16 @@ pub(super) enum CallError {
     Away(String),
     /// It is final.
     Failure(Failure),
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "{}: {}", status.code(), status.message()),
+            Self::Away(problem) => f.write_str(problem),
+            Self::Failure(failure) => write!(f, "{failure}"),
+        }
+    }
 }
 
 impl From<Status> for CallError {

@@ -29,7 +29,7 @@ const fn source(name: &'static str, about: &'static str) -> OptionSpec {
 
 const OWN: [OptionSpec; 13] = [
     source("subscriptionId", "the subscription, its id or 'projects/PROJECT/subscriptions/ID'"),
-    source("topicId", "the topic, of which the subscription is created if there is none"),
+    source("topicId", "the topic; a new query creates its subscription if there is none"),
     source("endpoint", "another address of the service: https://HOST, or http:// for an emulator"),
     source("idAttribute", "the attribute that tells messages apart (default: the message id)"),
     source("deduplicationWindow", "how long a repeated message is recognized (default 10m)"),
@@ -40,7 +40,7 @@ const OWN: [OptionSpec; 13] = [
     source("maxBytesPerTrigger", "bytes of a micro-batch, about (default: no limit)"),
     source("maxRecordsPerTrigger", "messages of a micro-batch, at most (default: no limit)"),
     source("maxFetchPeriod", "how long a run that ends waits for another message (default 10s)"),
-    source("journalSize", "bytes of the journal, at most (default 1gb)"),
+    source("journalSize", "bytes of the journal, about (default 1gb)"),
 ];
 
 /// All options.

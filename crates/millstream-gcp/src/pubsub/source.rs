@@ -161,7 +161,7 @@ impl Source for PubsubSource {
             messages_max: self.options.messages_max,
             bytes_max: self.options.bytes_max.min(memory.unwrap_or(u64::MAX)),
             streams: self.options.streams,
-            key_window: self.options.journal.key_window,
+            fetch_period: self.options.fetch_period,
         };
         let intake = Intake::new(client, journal, Arc::clone(&self.buffer), settings);
         open.intake = Some(Arc::clone(&intake));
@@ -177,9 +177,7 @@ impl Source for PubsubSource {
     }
 
     fn at_end(&self) -> bool {
-        let now = self.context.env.monotonic();
-        let over_in = self.buffer.over_in(self.options.fetch_period, now);
-        self.is_ending && over_in.is_some_and(|left| left.is_zero()) && !self.buffer.is_filled()
+        self.is_ending && self.buffer.is_over() && !self.buffer.is_filled()
     }
 
     fn poll(&mut self, limit: ReadLimit) -> Result<Option<InputBatch>, Failure> {
@@ -197,14 +195,7 @@ impl Source for PubsubSource {
 
     async fn data_available(&mut self) {
         while !self.at_end() && !self.buffer.is_filled() {
-            let now = self.context.env.monotonic();
-            match self.buffer.over_in(self.options.fetch_period, now) {
-                None => self.buffer.changed().await,
-                Some(left) => tokio::select! {
-                    () = self.buffer.changed() => {}
-                    () = self.context.env.sleep(left) => {}
-                },
-            }
+            self.buffer.changed().await;
         }
     }
 

@@ -10,10 +10,23 @@
 //!
 //! A message that comes again, by its id, is not written again; its new acknowledgement is sent as
 //! any other.
+//!
+//! Ids are known until the journal is told that their acknowledgements are confirmed, and then for
+//! its window. What an earlier run left unconfirmed counts as confirmed when the first messages
+//! arrive: from then on the service may send them again. What it refuses to acknowledge, since the
+//! lease has ended, comes again as well, and so counts from the refusal.
+//!
+//! A run that ends (`once`, `availableNow`) is over when nothing came for a while. Silence alone
+//! does not show that there is nothing: the service is asked before that while and after it, and no
+//! time counts in which nothing could come.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,8 +40,9 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::sync::Notify;
 
-use super::buffer::{Buffer, Waiting};
+use super::buffer::{Buffer, Hold, Waiting};
 use super::client::{CallError, Client, Tries};
+use super::error::PubsubError;
 
 /// How long a message may wait for its acknowledgement before the service sends it again, seconds.
 const LEASE_S: i32 = 60;
@@ -38,6 +52,15 @@ const EXTEND_AFTER: Duration = Duration::from_secs(20);
 const ACK_IDS_MAX: usize = 1_000;
 /// How often a stream without messages shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// A stream that has lasted so long was answered, though the service says nothing without messages:
+/// what cannot be reached fails earlier.
+const ANSWERED_AFTER: Duration = Duration::from_secs(60);
+/// How long the service may give no answer when a run is to end, at least.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+/// Between two questions whether it answers, at least.
+const ASK_PAUSE: Duration = Duration::from_millis(100);
+/// The same where it did not answer.
+const ASK_AGAIN_PAUSE: Duration = Duration::from_secs(1);
 /// How long the last acknowledgements may take when a run ends.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -47,7 +70,8 @@ pub(super) struct Settings {
     pub(super) messages_max: u64,
     pub(super) bytes_max: u64,
     pub(super) streams: usize,
-    pub(super) key_window: Duration,
+    /// A run that ends is over when nothing came for so long.
+    pub(super) fetch_period: Duration,
 }
 
 /// Receives, writes, acknowledges.
@@ -74,8 +98,9 @@ struct Unacknowledged {
     bytes: u64,
     /// Positions of messages whose acknowledgement is not confirmed.
     open: BTreeSet<u64>,
-    /// Those that will come again, though nobody knows when; until a moment on the monotonic clock.
-    doubtful: VecDeque<(Duration, u64)>,
+    /// Nobody knows what is confirmed of what an earlier run has left from this position on, and
+    /// nothing has come yet.
+    earlier: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -102,6 +127,9 @@ impl Intake {
         settings: Settings,
     ) -> Arc<Self> {
         let env = client.env.clone();
+        let (confirmed, durable) = (journal.acknowledged_below(), journal.durable());
+        let earlier = (confirmed < durable).then_some(confirmed);
+        let unacknowledged = Mutex::new(Unacknowledged { earlier, ..Unacknowledged::default() });
         Arc::new(Self {
             client,
             journal,
@@ -109,7 +137,7 @@ impl Intake {
             settings,
             env,
             order: Mutex::default(),
-            unacknowledged: Mutex::default(),
+            unacknowledged,
             changed: Notify::new(),
             repeated: AtomicU64::default(),
             refused: AtomicU64::default(),
@@ -118,13 +146,17 @@ impl Intake {
 
     /// Begins to receive.
     pub(super) fn start(self: Arc<Self>) -> Running {
-        let receiving = (0..self.settings.streams)
-            .map(|_| self.env.spawn("pubsub-receive", Arc::clone(&self).receive()));
+        let receiving = (0..self.settings.streams).map(|_| {
+            // Begun here, so that a run does not end before its streams are asked for.
+            let hold = self.buffer.hold(&self.env);
+            self.env.spawn("pubsub-receive", Arc::clone(&self).receive(hold))
+        });
         let receiving = receiving.collect();
         let others = vec![
             self.env.spawn("pubsub-acknowledge", Arc::clone(&self).acknowledge()),
             self.env.spawn("pubsub-extend", Arc::clone(&self).extend()),
             self.env.spawn("pubsub-fill", Arc::clone(&self).fill()),
+            self.env.spawn("pubsub-end", Arc::clone(&self).end()),
         ];
         Running { intake: self, receiving, others }
     }
@@ -134,25 +166,37 @@ impl Intake {
         (self.repeated.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
     }
 
-    async fn receive(self: Arc<Self>) {
+    /// Receives until it fails; `hold` lasts until a stream is asked for.
+    async fn receive(self: Arc<Self>, mut hold: Hold) {
         let client_id = self.env.random_uuid().to_string();
         let mut tries = Tries::default();
         loop {
-            self.room().await;
-            let ended = self.receive_stream(&client_id, &mut tries).await;
-            // A run that ends has not seen all if the service could not be asked.
-            self.buffer.sign(None, self.env.monotonic());
+            let is_answered = AtomicBool::new(false);
+            let ended = self.receive_stream(&client_id, hold, &mut tries, &is_answered).await;
+            hold = self.buffer.hold(&self.env);
+            if is_answered.into_inner() {
+                self.client.answered(&mut tries);
+            }
             // The service closes a stream now and then; the next one is not opened in a hurry.
             let closed = || CallError::Away("the stream was closed".to_owned());
             let error = ended.err().unwrap_or_else(closed);
-            if let Err(failure) = self.client.wait(&mut tries, error).await {
+            // What was read from a subscription that is gone cannot be read from a new one.
+            let may_create = self.journal.durable() == 0;
+            if let Err(failure) = self.client.wait(&mut tries, error, may_create).await {
                 return self.buffer.fail(failure);
             }
         }
     }
 
     /// Receives over one stream until it ends.
-    async fn receive_stream(&self, client_id: &str, tries: &mut Tries) -> Result<(), CallError> {
+    async fn receive_stream(
+        &self,
+        client_id: &str,
+        hold: Hold,
+        tries: &mut Tries,
+        is_answered: &AtomicBool,
+    ) -> Result<(), CallError> {
+        self.room().await?;
         let (requests, outgoing) = mpsc::unbounded();
         let first = pb::StreamingPullRequest {
             subscription: self.client.subscription.clone(),
@@ -164,18 +208,27 @@ impl Intake {
         };
         // A send fails only where the stream has ended, which reading from it reports.
         let _ = requests.unbounded_send(first);
+        let request = self.client.stream_request(outgoing).await?;
+        self.buffer.opens_stream();
+        drop(hold);
+        let opened = self.env.monotonic();
         let keeping_alive = async {
             loop {
                 self.env.sleep(KEEP_ALIVE).await;
                 let _ = requests.unbounded_send(pb::StreamingPullRequest::default());
+                if self.env.monotonic().saturating_sub(opened) >= ANSWERED_AFTER {
+                    is_answered.store(true, Ordering::Relaxed);
+                    self.client.heard();
+                }
             }
         };
         let receiving = async {
-            let mut stream = self.client.stream(outgoing).await?;
+            let mut stream = self.client.stream(request).await?;
+            self.client.answered(tries);
             while let Some(response) = stream.message().await? {
                 self.client.answered(tries);
                 self.take_in(response.received_messages);
-                self.room().await;
+                self.room().await?;
             }
             Ok(())
         };
@@ -185,35 +238,86 @@ impl Intake {
         }
     }
 
-    /// Waits until more may be taken from the service: the journal has room, and not too much is on
-    /// its way to it.
-    async fn room(&self) {
+    /// Waits until more may be taken from the service.
+    ///
+    /// # Errors
+    /// The journal has failed: what is taken would not be written.
+    async fn room(&self) -> Result<(), CallError> {
+        let mut room = std::pin::pin!(self.wait_for_room());
+        if let Poll::Ready(there_is) = futures::poll!(&mut room) {
+            return there_is;
+        }
+        let _hold = self.buffer.hold(&self.env);
+        room.await
+    }
+
+    /// Waits until the journal has room, and not too much is on its way to it.
+    async fn wait_for_room(&self) -> Result<(), CallError> {
         self.journal.room().await;
         loop {
             let changed = self.changed.notified();
+            if let Some(failure) = self.journal.failure() {
+                return Err(CallError::Failure(failure.into()));
+            }
             {
                 let now = self.unacknowledged.lock();
                 let count = (now.queue.len() + now.in_hand.len()) as u64;
                 let has_room = count < self.settings.messages_max.saturating_mul(2)
                     && now.bytes < self.settings.bytes_max.saturating_mul(2);
-                if has_room || self.journal.failure().is_some() {
-                    return;
+                if has_room {
+                    return Ok(());
                 }
             }
             changed.await;
         }
     }
 
+    /// Finds out when a run that ends is over.
+    async fn end(self: Arc<Self>) {
+        self.buffer.end_fixed().await;
+        let period = self.settings.fetch_period;
+        let patience = period.max(ANSWER_PATIENCE);
+        let mut heard = self.env.monotonic();
+        loop {
+            let (streams, asked) = (self.buffer.streams(), self.env.monotonic());
+            let answer = self.client.ask().await;
+            let now = self.env.monotonic();
+            let pause = match answer {
+                Ok(()) => {
+                    heard = now;
+                    if self.buffer.answered(streams, (asked, now), period) {
+                        return;
+                    }
+                    self.buffer.quiet_in(period, now).max(ASK_PAUSE)
+                }
+                Err(CallError::Failure(failure)) => return self.buffer.fail(failure),
+                Err(error) => {
+                    let waited = now.saturating_sub(heard);
+                    if waited >= patience {
+                        let subscription = self.client.subscription.clone();
+                        let (waited_s, problem) = (waited.as_secs(), error.to_string());
+                        let error = PubsubError::NoAnswer { subscription, waited_s, problem };
+                        return self.buffer.fail(error.into());
+                    }
+                    ASK_AGAIN_PAUSE
+                }
+            };
+            self.env.sleep(pause).await;
+        }
+    }
+
     /// Messages go to the journal and to the buffer, and are to be acknowledged.
     fn take_in(&self, received: Vec<pb::ReceivedMessage>) {
         let (now_us, now) = (self.env.now_us(), self.env.monotonic());
+        self.confirm_earlier();
         let mut ids = Vec::with_capacity(received.len());
         let mut records = Vec::with_capacity(received.len());
         for received in received {
             let message = received.message.unwrap_or_default();
             let published = message.publish_time.as_ref();
-            let published_ms = published
-                .map_or(0, |time| time.seconds * 1_000 + i64::from(time.nanos) / 1_000_000);
+            let published_ms = published.map_or(0, |time| {
+                time.seconds.saturating_mul(1_000).saturating_add(i64::from(time.nanos) / 1_000_000)
+            });
             self.buffer.sign(Some(published_ms), now);
             let key = Some(self.key(&message));
             ids.push(received.ack_id);
@@ -257,6 +361,8 @@ impl Intake {
     fn key(&self, message: &pb::PubsubMessage) -> Key {
         let attribute = self.settings.id_attribute.as_ref();
         let own = attribute.and_then(|name| message.attributes.get(name));
+        // An empty one is none: all messages that have it would be one.
+        let own = own.filter(|own| !own.is_empty());
         // An attribute may be anything its publisher likes; nobody finds two with one digest.
         let (kind, id) = match own {
             Some(own) => (b"a", own),
@@ -294,12 +400,12 @@ impl Intake {
                         if !outcome.again.is_empty() {
                             // It is refused now, and waiting is all that helps.
                             let away = CallError::Away("acknowledgements".to_owned());
-                            let _ = self.client.wait(&mut tries, away).await;
+                            let _ = self.client.wait(&mut tries, away, false).await;
                         }
                         left = outcome.again;
                     }
                     Err(error) => {
-                        if let Err(failure) = self.client.wait(&mut tries, error).await {
+                        if let Err(failure) = self.client.wait(&mut tries, error, false).await {
                             return self.buffer.fail(failure);
                         }
                     }
@@ -320,34 +426,43 @@ impl Intake {
     }
 
     /// Of the acknowledgements `called` those in `again` are repeated; those in `invalid` will
-    /// never count; the others are confirmed.
+    /// never count, and their messages come again, unless they were acknowledged before; the others
+    /// are confirmed.
     fn settle(&self, called: &[String], again: &[String], invalid: &[String]) {
-        let now = self.env.monotonic();
-        let mut state = self.unacknowledged.lock();
-        let state = &mut *state;
-        let mut settled = HashMap::with_capacity(called.len());
-        for id in called.iter().filter(|id| !again.contains(id)) {
-            settled.insert(id.as_str(), !invalid.contains(id));
-        }
-        state.in_hand.retain(|ack| {
-            let Some(is_confirmed) = settled.get(ack.id.as_str()) else { return true };
-            state.bytes = state.bytes.saturating_sub(ack.bytes);
-            if *is_confirmed {
+        {
+            let mut state = self.unacknowledged.lock();
+            let state = &mut *state;
+            let again: HashSet<&str> = again.iter().map(String::as_str).collect();
+            let called = called.iter().map(String::as_str);
+            let settled: HashSet<&str> = called.filter(|id| !again.contains(id)).collect();
+            state.in_hand.retain(|ack| {
+                if !settled.contains(ack.id.as_str()) {
+                    return true;
+                }
+                state.bytes = state.bytes.saturating_sub(ack.bytes);
                 state.open.remove(&ack.position);
-            } else {
-                state.doubtful.push_back((now + self.settings.key_window, ack.position));
-            }
-            false
-        });
-        // The message of a refused acknowledgement comes again, unless it was acknowledged before.
-        while state.doubtful.front().is_some_and(|(until, _)| *until <= now) {
-            let (_, position) = state.doubtful.pop_front().expect("there is one");
-            state.open.remove(&position);
+                false
+            });
         }
         self.refused.fetch_add(invalid.len() as u64, Ordering::Relaxed);
-        let lowest = state.open.first().copied();
-        self.journal.acknowledged(lowest.unwrap_or_else(|| self.journal.durable()));
+        self.confirm();
         self.changed.notify_waiters();
+    }
+
+    /// Tells the journal what is confirmed.
+    fn confirm(&self) {
+        // What has just become durable is among what is open, too.
+        let _order = self.order.lock();
+        let state = self.unacknowledged.lock();
+        let lowest = state.open.first().copied().unwrap_or_else(|| self.journal.durable());
+        self.journal.acknowledged(state.earlier.unwrap_or(lowest).min(lowest));
+    }
+
+    /// Messages come: from now on what an earlier run has left may come again.
+    fn confirm_earlier(&self) {
+        if self.unacknowledged.lock().earlier.take().is_some() {
+            self.confirm();
+        }
     }
 
     /// Extends leases of what has to wait.
