@@ -6,6 +6,7 @@
 //! - [`cluster`] is three brokers that replicate, each of which can be lost and whose leaders move;
 //! - [`http_receiver`] records the requests of webhooks;
 //! - [`redis`] starts Redis and Valkey, [`pubsub`] a Pub/Sub, [`bigquery`] an emulator of BigQuery;
+//! - a [`passage`] stands in front of any server, and its connections can go silent;
 //! - [`cache`] keeps what is downloaded once; [`certificates`] are made anew;
 //! - [`disk_record`] records what a process does to files, and what a power cut leaves of them;
 //! - [`process`] starts children that end with this process; a [`program`] is one with a name, a
@@ -27,6 +28,7 @@ pub mod disk_record;
 pub mod error;
 pub mod http_receiver;
 pub mod kafka;
+pub mod passage;
 pub mod process;
 pub mod program;
 pub mod proxy;

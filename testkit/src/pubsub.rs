@@ -55,6 +55,11 @@ impl Pubsub {
         self.post(&format!("/publish?topic={}{more}", topic(name)), &lines.join("\n"));
     }
 
+    /// Deletes the subscription `name`.
+    pub fn delete(&self, name: &str) {
+        self.post(&format!("/delete?subscription=projects/p/subscriptions/{name}"), "");
+    }
+
     /// Lets the deadlines of so many seconds pass.
     pub fn advance(&self, seconds: u32) {
         self.post(&format!("/advance?seconds={seconds}"), "");
@@ -131,7 +136,7 @@ fn server() -> PathBuf {
         }
         let mut go = Command::new("go");
         go.args(["build", "-o", "server", "."]).current_dir(directory);
-        let remedy = "install Go 1.26: apt-get install golang, or from go.dev";
+        let remedy = "install Go 1.26 (https://go.dev/dl); Debian's package may be older";
         program::run("building a Pub/Sub server with Go", go, remedy)
     });
     directory.unwrap_or_else(|error| panic!("{error}")).join("server")

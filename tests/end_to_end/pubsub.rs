@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::process::Command;
 use std::time::Duration;
 
+use millstream_testkit::passage::Passage;
 use millstream_testkit::pubsub::Pubsub;
 
 use crate::files_and_static::sorted_lines;
@@ -16,7 +17,7 @@ use crate::millstream::{Pipeline, Running, table};
 use crate::wait;
 
 /// The steps from the service to the end of a micro-batch that goes to files.
-const STEPS: [&str; 12] = [
+pub const STEPS: [&str; 12] = [
     "before-journal",
     "after-journal",
     "after-acknowledge",
@@ -214,7 +215,7 @@ fn a_server_that_stands_still_or_fails_is_read_on_from() {
     let mut running = filed.pipeline.start(&[]);
     filed.wait_for_all(&mut running);
     filed.server.pause();
-    wait::pause(Duration::from_secs(20));
+    wait::pause(Duration::from_secs(3));
     filed.server.go_on();
     filed.publish(10, "");
     filed.wait_for_all(&mut running);
@@ -229,6 +230,58 @@ fn a_server_that_stands_still_or_fails_is_read_on_from() {
     filed.wait_for_all(&mut running);
     running.stop().expect_success();
     filed.assert_exactly_once();
+}
+
+#[test]
+fn a_connection_that_has_gone_silent_is_replaced() {
+    let filed = Filed::new("", &[]);
+    let passage = Passage::start(filed.server.address());
+    let endpoint = format!("source.endpoint=http://{}", passage.address());
+    let mut running = filed.pipeline.start(&["--set", &endpoint]);
+    filed.publish(10, "");
+    filed.wait_for_all(&mut running);
+    // An acknowledgement is on its way, and messages are.
+    filed.server.fail("ack-held", 1);
+    filed.publish(10, "");
+    running.wait_while_running("a call", || filed.server.count("ack-held") == 1);
+    filed.publish(10, "");
+    assert_ne!(passage.fall_silent(), 0, "there was a connection");
+    filed.publish(10, "");
+    let before = filed.server.count("streams");
+    running.wait_while_running("another stream", || filed.server.count("streams") > before);
+    filed.server.advance(LEASE);
+    filed.wait_for_all(&mut running);
+    running.stop().expect_success();
+    filed.assert_exactly_once();
+}
+
+#[test]
+fn a_run_that_ends_does_not_take_silence_for_the_end() {
+    let filed = Filed::new("", &[]);
+    filed.publish(10, "");
+    filed.server.pause();
+    let refused = filed.pipeline.run(&["--trigger", "availableNow", "--restart", "never"]);
+    assert!(!refused.says(&["Pub/Sub has not answered for"]).status.success());
+    filed.server.go_on();
+    filed.server.advance(LEASE);
+    filed.assert_exactly_once();
+}
+
+#[test]
+fn a_backlog_that_is_larger_than_the_journal_is_read() {
+    let filed = Filed::new("", &[("maxRecordsPerTrigger", "7")]);
+    // Some are as large as a segment, and one is larger than the journal.
+    let line = |number: usize| format!("{number:06}{}", "x".repeat(50_000));
+    let mut lines: Vec<String> = (0..100).map(line).collect();
+    lines.push("y".repeat(2_000_000));
+    filed.server.publish("t", &lines, "");
+    filed.pipeline.run_available();
+    lines.sort_unstable();
+    let wanted: Vec<String> =
+        lines.into_iter().map(|text| format!(r#"{{"text":"{text}"}}"#)).collect();
+    let found = filed.lines();
+    assert!(found == wanted, "{} rows of {}", found.len(), wanted.len());
+    assert_eq!(filed.server.count("unacked"), 0);
 }
 
 #[test]
@@ -255,6 +308,14 @@ fn what_cannot_be_read_is_said() {
     filed.publish(5, "");
     run(&created).expect_success();
     assert_eq!(filed.lines().len(), 5);
+    // It is not replaced by one that lacks what was published before.
+    filed.server.delete("new");
+    let gone = ["no subscription projects/p/subscriptions/new", "'topicId'"];
+    assert!(!run(&created).says(&gone).status.success());
+    let other = Filed::new("", &[("topicId", "none")]);
+    let other = |flags: &[&str]| other.pipeline.run(&[&["--restart", "never"], flags].concat());
+    let no_topic = other(&["--set", "source.subscriptionId=new"]);
+    assert!(!no_topic.says(&["there is no topic projects/p/topics/none"]).status.success());
 }
 
 #[test]

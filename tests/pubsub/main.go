@@ -6,6 +6,7 @@
 //	POST /create?topic=T&subscription=S[&ordering=1][&exactlyOnce=1]
 //	POST /publish?topic=T[&key=K][&attribute=NAME]  a message per line of the body; the attribute,
 //	                                                if there is one, is the line too
+//	POST /delete?subscription=S
 //	POST /advance?seconds=N                         moves the clock: deadlines pass
 //	POST /fault?kind=KIND&count=N                   the next N calls of a kind fail, see fails
 //	GET  /state                                     counts, as JSON
@@ -77,6 +78,10 @@ func (f *front) Acknowledge(
 	f.count("acknowledgeCalls", 1)
 	if f.fails("ack-unavailable") {
 		return nil, status.Error(codes.Unavailable, "try again")
+	}
+	if f.fails("ack-held") {
+		// The answer is on its way for longer than a test needs to cut it off.
+		time.Sleep(5 * time.Second)
 	}
 	if f.fails("ack-lost") {
 		// The call looks like a success and does nothing: what at-least-once allows.
@@ -249,6 +254,7 @@ func (c *control) create(_ http.ResponseWriter, request *http.Request) {
 func (c *control) publish(_ http.ResponseWriter, request *http.Request) {
 	query := request.URL.Query()
 	lines := bufio.NewScanner(request.Body)
+	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
 		var attributes map[string]string
 		if name := query.Get("attribute"); name != "" {
@@ -256,6 +262,16 @@ func (c *control) publish(_ http.ResponseWriter, request *http.Request) {
 		}
 		data := []byte(lines.Text())
 		c.server.PublishOrdered(query.Get("topic"), data, attributes, query.Get("key"))
+	}
+	if err := lines.Err(); err != nil {
+		panic(err)
+	}
+}
+
+func (c *control) delete(_ http.ResponseWriter, request *http.Request) {
+	gone := &pb.DeleteSubscriptionRequest{Subscription: request.FormValue("subscription")}
+	if _, err := c.server.GServer.DeleteSubscription(request.Context(), gone); err != nil {
+		panic(err)
 	}
 }
 
@@ -318,6 +334,7 @@ func main() {
 	paths := http.NewServeMux()
 	paths.HandleFunc("POST /create", c.create)
 	paths.HandleFunc("POST /publish", c.publish)
+	paths.HandleFunc("POST /delete", c.delete)
 	paths.HandleFunc("POST /advance", c.advance)
 	paths.HandleFunc("POST /fault", c.fault)
 	paths.HandleFunc("GET /state", c.state)

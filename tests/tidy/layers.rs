@@ -285,6 +285,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "disk_record",
             "process",
             "proxy",
+            "passage",
             "wait",
             "admin",
             "program",

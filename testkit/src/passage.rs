@@ -1,0 +1,99 @@
+//! A way to a server whose connections can go silent, as when a machine between is gone.
+//!
+//! Clients are told its address only. It knows no protocol.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+/// A running passage. It ends with the process.
+pub struct Passage {
+    address: SocketAddr,
+    connections: Arc<Mutex<Vec<Connection>>>,
+}
+
+struct Connection {
+    server: TcpStream,
+    is_silent: Arc<AtomicBool>,
+}
+
+impl Passage {
+    /// Listens on a free port, and passes connections on to `server`, `HOST:PORT`. For tests: an
+    /// error is a panic.
+    pub fn start(server: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let connections: Arc<Mutex<Vec<Connection>>> = Arc::default();
+        let (server, known) = (server.to_owned(), Arc::clone(&connections));
+        spawn(move || {
+            for client in listener.incoming() {
+                let client = client.expect("connections can be accepted");
+                let server = TcpStream::connect(&server).expect("the server listens");
+                known.lock().push(pass_on(client, server));
+            }
+        });
+        Self { address, connections }
+    }
+
+    /// What clients connect to, `HOST:PORT`.
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The connections that there are go silent: clients keep theirs, on which nothing comes any
+    /// more, and the server sees them end. Those made from now on work. Gives how many there were.
+    pub fn fall_silent(&self) -> usize {
+        let connections = std::mem::take(&mut *self.connections.lock());
+        for connection in &connections {
+            connection.is_silent.store(true, Ordering::SeqCst);
+            // Errors mean that it has ended already.
+            let _ = connection.server.shutdown(Shutdown::Both);
+        }
+        connections.len()
+    }
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().name("passage".into()).spawn(work).expect("a thread can start");
+}
+
+fn pass_on(client: TcpStream, server: TcpStream) -> Connection {
+    let share = |stream: &TcpStream| stream.try_clone().expect("a socket can be shared");
+    for stream in [&client, &server] {
+        stream.set_nodelay(true).expect("it is a TCP socket");
+    }
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let connection = Connection { server: share(&server), is_silent: Arc::clone(&is_silent) };
+    let (there, back) = ((share(&client), share(&server)), (server, client));
+    let forth = Arc::clone(&is_silent);
+    spawn(move || {
+        let (mut client, mut server) = there;
+        let _ = copy(&mut client, &mut server, &forth);
+        let _ = server.shutdown(Shutdown::Both);
+    });
+    spawn(move || {
+        let (mut server, mut client) = back;
+        let _ = copy(&mut server, &mut client, &is_silent);
+        if !is_silent.load(Ordering::SeqCst) {
+            let _ = client.shutdown(Shutdown::Both);
+        }
+    });
+    connection
+}
+
+/// Copies until one of them ends; what comes in silence is read and dropped.
+fn copy(from: &mut TcpStream, to: &mut TcpStream, is_silent: &AtomicBool) -> io::Result<()> {
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        let length = from.read(&mut bytes)?;
+        if length == 0 {
+            return Ok(());
+        }
+        if !is_silent.load(Ordering::SeqCst) {
+            to.write_all(&bytes[..length])?;
+        }
+    }
+}
