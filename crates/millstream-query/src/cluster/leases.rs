@@ -101,7 +101,17 @@ async fn end(env: &Env, scheduler: &Scheduler, jobs: &dyn JobState, job: &JobId)
         tracing::warn!(%job, %status, "the files of a query cannot be removed");
     }
     env.sleep(JOBS_KEPT).await;
-    jobs.remove_job(job).await
+    forget(jobs, job).await.map(drop)
+}
+
+/// Has `jobs` forget `job`, unless it was forgotten before; says whether it was there. What a query
+/// leaves is removed when its client is gone, and hours later by the scheduler itself.
+async fn forget(jobs: &dyn JobState, job: &JobId) -> Result<bool> {
+    let is_there = jobs.get_job_status(job).await?.is_some();
+    if is_there {
+        jobs.remove_job(job).await?;
+    }
+    Ok(is_there)
 }
 
 #[async_trait]
@@ -153,7 +163,7 @@ impl JobState for LeasedJobs {
         let (clock, jobs, job) = (self.env.clone(), Arc::clone(&self.jobs), job_id.clone());
         self.env.spawn("query-unplanned", async move {
             clock.sleep(JOBS_KEPT).await;
-            if let Err(error) = jobs.remove_job(&job).await {
+            if let Err(error) = forget(jobs.as_ref(), &job).await {
                 tracing::warn!(%job, %error, "a query cannot be forgotten");
             }
         });
@@ -161,7 +171,7 @@ impl JobState for LeasedJobs {
     }
 
     async fn remove_job(&self, job_id: &JobId) -> Result<()> {
-        self.jobs.remove_job(job_id).await
+        forget(self.jobs.as_ref(), job_id).await.map(drop)
     }
 
     async fn try_acquire_job(&self, job_id: &JobId) -> Result<Option<ExecutionGraphBox>> {
@@ -234,5 +244,101 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(jobs.get_job_status(&job).await.expect("a state").is_none());
+    }
+
+    /// Passes on what is asked for, and fails where a job is to be removed that is not there.
+    #[derive(Clone)]
+    struct Strict(Arc<dyn JobState>);
+
+    #[tokio::test]
+    async fn a_query_that_is_forgotten_twice_is_asked_for_once() {
+        let cluster = BallistaCluster::new_from_config(&SchedulerConfig::default()).await;
+        let inner: Arc<dyn JobState> = Arc::new(Strict(cluster.expect("a cluster").job_state()));
+        let (leased, _) = LeasedJobs::new(Env::real(), Arc::clone(&inner));
+        for its_own_first in [true, false] {
+            let job = JobId::from(format!("a job {its_own_first}"));
+            inner.accept_job(&job, "", 0).expect("it is accepted");
+            inner.fail_unscheduled_job(&job, "no plan".to_owned()).await.expect("it fails");
+            if its_own_first {
+                assert!(forget(inner.as_ref(), &job).await.expect("it is there"));
+                leased.remove_job(&job).await.expect("it is gone");
+            } else {
+                leased.remove_job(&job).await.expect("it is there");
+                assert!(!forget(inner.as_ref(), &job).await.expect("it is gone"));
+            }
+        }
+    }
+
+    #[async_trait]
+    impl JobState for Strict {
+        async fn submit_job(
+            &self,
+            job_id: JobId,
+            graph: &ExecutionGraphBox,
+            subscriber: Option<JobStatusSubscriber>,
+        ) -> Result<()> {
+            self.0.submit_job(job_id, graph, subscriber).await
+        }
+
+        fn accept_job(&self, job_id: &JobId, job_name: &str, queued_at: u64) -> Result<()> {
+            self.0.accept_job(job_id, job_name, queued_at)
+        }
+
+        fn pending_job_number(&self) -> usize {
+            self.0.pending_job_number()
+        }
+
+        async fn get_jobs(&self) -> Result<HashSet<JobId>> {
+            self.0.get_jobs().await
+        }
+
+        async fn get_all_jobs(&self) -> Result<HashSet<JobId>> {
+            self.0.get_all_jobs().await
+        }
+
+        async fn get_job_status(&self, job_id: &JobId) -> Result<Option<JobStatus>> {
+            self.0.get_job_status(job_id).await
+        }
+
+        async fn get_execution_graph(&self, job_id: &JobId) -> Result<Option<ExecutionGraphBox>> {
+            self.0.get_execution_graph(job_id).await
+        }
+
+        async fn save_job(&self, job_id: &JobId, graph: &ExecutionGraphBox) -> Result<()> {
+            self.0.save_job(job_id, graph).await
+        }
+
+        async fn fail_unscheduled_job(&self, job_id: &JobId, reason: String) -> Result<()> {
+            self.0.fail_unscheduled_job(job_id, reason).await
+        }
+
+        async fn remove_job(&self, job_id: &JobId) -> Result<()> {
+            assert!(self.0.get_jobs().await?.contains(job_id), "{job_id} is not there");
+            self.0.remove_job(job_id).await
+        }
+
+        async fn try_acquire_job(&self, job_id: &JobId) -> Result<Option<ExecutionGraphBox>> {
+            self.0.try_acquire_job(job_id).await
+        }
+
+        async fn job_state_events(&self) -> Result<JobStateEventStream> {
+            self.0.job_state_events().await
+        }
+
+        async fn create_or_update_session(
+            &self,
+            session_id: &str,
+            config: &SessionConfig,
+        ) -> Result<Arc<SessionContext>> {
+            self.0.create_or_update_session(session_id, config).await
+        }
+
+        async fn remove_session(&self, session_id: &str) -> Result<()> {
+            self.0.remove_session(session_id).await
+        }
+
+        fn produce_config(&self) -> SessionConfig {
+            self.0.produce_config()
+        }
     }
 }

@@ -37,6 +37,7 @@ pub mod remote;
 pub mod routing;
 pub mod runner;
 pub mod security;
+mod seen;
 pub mod settings;
 pub mod spill;
 pub mod stage;

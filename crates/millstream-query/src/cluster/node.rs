@@ -41,6 +41,7 @@ use super::push;
 use super::remote::{Counts, RemoteEngine, Runners};
 use super::routing::{BESIDE_SUFFIX, REMOTE_SUFFIX};
 use super::security::Security;
+use super::seen::Seen;
 use super::settings::{MESSAGE_BYTES_MAX, cluster_config};
 use super::sweep;
 use crate::cache::blocks::BlockCache;
@@ -129,7 +130,8 @@ pub async fn start(
         answers: Arc::new(AtomicBool::new(true)),
     });
     let Listeners { files, proxy, inbox } = listeners;
-    let local = Registered::new(env, &settings, port, state);
+    let seen = Seen::new(env);
+    let local = Registered::new(env, &settings, port, state, &seen);
     let cores = local.cores;
     let (work_dir, remote) = (local.work_dir.clone(), local.clone());
     let (current, task) = polling.start(cores, move || local.executor());
@@ -138,7 +140,8 @@ pub async fn start(
         let at_once = runners.1;
         let engine = remote_engine(&remote, runners, (proxy, inbox), &mut tasks)?;
         counts = Some(Arc::clone(engine.counts()));
-        let remote = Registered { suffix: REMOTE_SUFFIX, engine: Arc::new(engine), ..remote };
+        let engine = seen.engine(Arc::new(engine));
+        let remote = Registered { suffix: REMOTE_SUFFIX, engine, ..remote };
         let (current, task) = polling.start(at_once, move || remote.executor());
         executors.push(current);
         tasks.push(task);
@@ -146,7 +149,7 @@ pub async fn start(
     if let Some(cache) = settings.cache.clone() {
         tasks.push(report(env, cache));
     }
-    tasks.push(sweep::start(env, settings.directory.clone()));
+    tasks.push(sweep::start(env, settings.directory.clone(), seen));
     let control = Control::new(executors.clone());
     tasks.push(serve_files(env, files, &work_dir, control, security)?);
     Ok(Node { counts, executors, tasks })
@@ -212,7 +215,13 @@ struct Registered {
 
 impl Registered {
     /// An executor that runs its tasks itself, and can be reached at `port`.
-    fn new(env: &Env, settings: &NodeSettings, port: u16, state: SessionState) -> Self {
+    fn new(
+        env: &Env,
+        settings: &NodeSettings,
+        port: u16,
+        state: SessionState,
+        seen: &Seen,
+    ) -> Self {
         let place = settings.cache.as_ref().map(|cache| cache.name().to_owned());
         let place = place.unwrap_or_else(|| format!("{:016x}", env.random_u64()));
         Self {
@@ -225,7 +234,7 @@ impl Registered {
             runtimes: runtimes(env, &state, settings.cache.as_ref()),
             state,
             work_dir: settings.directory.display().to_string(),
-            engine: Arc::new(EndingEngine::default()),
+            engine: seen.engine(Arc::new(EndingEngine::default())),
             security: settings.security.clone(),
         }
     }

@@ -53,6 +53,10 @@ use crate::state::{Limits, session_state};
 /// The largest request that is taken, nearly all of which is the task's plan.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 
+/// How long a request may take to arrive; one that comes byte by byte would keep its connection
+/// for ever.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(15 * 60);
+
 /// How a runner is set up.
 #[derive(Clone, Debug)]
 pub struct RunnerSettings {
@@ -280,10 +284,27 @@ pub async fn serve(listener: TcpListener, runner: Arc<Runner>) -> Result<(), Clu
     Ok(())
 }
 
+fn refusal(status: StatusCode, problem: impl Into<String>) -> Response {
+    (status, problem.into()).into_response()
+}
+
+/// A request's body, as [`pieces_of`] reads it, which has to be there after `limit`; or what is
+/// answered otherwise.
+async fn whole(
+    body: Body,
+    bytes_max: usize,
+    patience: Duration,
+    limit: Duration,
+) -> Result<Bytes, Response> {
+    let read = timeout(limit, pieces_of(body, bytes_max, patience)).await;
+    read.unwrap_or_else(|_| {
+        Err(refusal(StatusCode::REQUEST_TIMEOUT, "the request takes too long to arrive"))
+    })
+}
+
 /// A request's body, which has to be no longer than `bytes_max` and may not stand still for
 /// `patience`; or what is answered otherwise.
-async fn whole(body: Body, bytes_max: usize, patience: Duration) -> Result<Bytes, Response> {
-    let refusal = |status: StatusCode, problem: String| (status, problem).into_response();
+async fn pieces_of(body: Body, bytes_max: usize, patience: Duration) -> Result<Bytes, Response> {
     let (mut body, mut whole) = (body.into_data_stream(), BytesMut::new());
     loop {
         match timeout(patience, body.next()).await {
@@ -309,7 +330,7 @@ async fn run_task(State(runner): State<Arc<Runner>>, headers: HeaderMap, body: B
     if !runner.admits(|name| headers.get(name).map(HeaderValue::as_bytes)) {
         return (StatusCode::UNAUTHORIZED, "the token is missing or wrong").into_response();
     }
-    let request = match whole(body, REQUEST_BYTES_MAX, STALL_PATIENCE).await {
+    let request = match whole(body, REQUEST_BYTES_MAX, STALL_PATIENCE, REQUEST_PATIENCE).await {
         Ok(request) => request,
         Err(refusal) => return refusal,
     };
@@ -346,7 +367,8 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_short_and_comes_in_time() {
         let refusal = async |body: Body| {
-            let read = whole(body, 3, Duration::from_millis(100)).await;
+            let (patience, limit) = (Duration::from_millis(100), Duration::from_millis(500));
+            let read = whole(body, 3, patience, limit).await;
             read.err().map(|refusal| refusal.status())
         };
         assert_eq!(refusal(Body::from("abc")).await, None);
@@ -356,6 +378,13 @@ mod tests {
         assert_eq!(refusal(Body::from_stream(cut)).await, Some(StatusCode::BAD_REQUEST));
         let stalled = piece(Ok("a")).chain(stream::pending());
         assert_eq!(refusal(Body::from_stream(stalled)).await, Some(StatusCode::REQUEST_TIMEOUT));
+        // Nothing comes in the end, and never for long.
+        let env = Env::real();
+        let dripping = stream::unfold(env, |env| async move {
+            env.sleep(Duration::from_millis(20)).await;
+            Some((io::Result::Ok(""), env))
+        });
+        assert_eq!(refusal(Body::from_stream(dripping)).await, Some(StatusCode::REQUEST_TIMEOUT));
     }
 
     #[tokio::test]
