@@ -27,6 +27,11 @@ pub fn failure(flow: &str, failure: &Failure) -> String {
     text
 }
 
+/// The message of a flow that was stopped and leaves something to the next run.
+pub fn left(flow: &str, failure: &Failure) -> String {
+    format!("warning: flow '{flow}': {failure}")
+}
+
 /// Why a flow failed, on one line.
 pub fn reason(failure: &Failure) -> String {
     let mut text = failure.to_string();

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use millstream_engine::api::progress::{Listener, Progress, Restart};
+use millstream_engine::api::sink::LeftToNextRun;
 use millstream_engine::driver::Finished;
 use millstream_engine::driver::stop::Stopper;
 use millstream_engine::flow::{PlannedFlow, RunSettings};
@@ -124,6 +125,10 @@ async fn run(job: Job, env: &Env, screen: &Screen, flow: &str) -> Option<Finishe
         let failure = match ran {
             // What it did before it was started again counts, too.
             Ok(last) => return Some(tally.all().unwrap_or(last)),
+            Err(failure) if settings.stop.is_requested() && is_left_to_next_run(&failure) => {
+                screen.say(&report::left(flow, &failure));
+                return Some(tally.seen.lock().all);
+            }
             Err(failure) => failure,
         };
         let again = starts.again(env, failure.kind(), tally.ran());
@@ -147,6 +152,11 @@ async fn run(job: Job, env: &Env, screen: &Screen, flow: &str) -> Option<Finishe
         }
         plan = planner.plan();
     }
+}
+
+/// Whether a run that was asked to stop has come to its end as it should.
+fn is_left_to_next_run(failure: &Failure) -> bool {
+    failure.cause().is::<LeftToNextRun>()
 }
 
 /// Remembers when a flow last came to run, and what all its runs did.

@@ -25,11 +25,16 @@ pub enum DeliveryError {
     Unfinished { receiver: String, waited: Duration, problem: String },
     /// The run is stopped, and the options let a message be sent only later.
     #[error(
-        "the run is stopped, and the next message to {receiver} may be sent only in {} s. The next \
-         run delivers it",
+        "the run is stopped, and the next message to {receiver} may be sent only in {} s",
         wait.as_secs()
     )]
     NotDue { receiver: String, wait: Duration },
+    /// The run is stopped, and there are more messages than can be sent in a moment.
+    #[error(
+        "the run is stopped, and not all of its messages were sent to {receiver} in {} s",
+        waited.as_secs()
+    )]
+    OutOfTime { receiver: String, waited: Duration },
     /// The receiver does not know us.
     #[error("{receiver} refused the credentials: {answer}")]
     Denied { receiver: String, answer: String },
@@ -57,6 +62,7 @@ impl Classified for DeliveryError {
             Self::GivenUp { .. }
             | Self::Unfinished { .. }
             | Self::NotDue { .. }
+            | Self::OutOfTime { .. }
             | Self::Stopped => Kind::Retry,
             Self::Denied { .. } => Kind::Credentials,
             Self::Unusable { .. } | Self::File { .. } | Self::RefusedFile { .. } => Kind::Config,

@@ -10,9 +10,10 @@
 //! A connector says what its messages are and how they travel ([`Channel`](sink::Channel)); the
 //! [`NotifySink`](sink::NotifySink) is the same for all.
 //!
-//! Nothing is remembered across a restart but the checkpoint's logs: the sink relies on getting the
-//! same range under the same number again.
+//! The sink relies on getting the same range under the same number again, and remembers across a
+//! restart only which messages of such a range are accepted already ([`accepted`]).
 
+pub mod accepted;
 pub mod courier;
 pub mod error;
 pub mod keys;

@@ -2,7 +2,7 @@
 
 use arrow::array::RecordBatch;
 use bytes::Bytes;
-use millstream_engine::api::sink::{Failure, RefusedRow};
+use millstream_engine::api::sink::{Failure, LeftToNextRun, RefusedRow};
 use millstream_formats::RecordEncoder;
 
 use super::courier::Undelivered;
@@ -29,7 +29,12 @@ pub fn objects(encoder: &RecordEncoder, rows: &RecordBatch) -> Result<Vec<Bytes>
 pub fn failure(encoder: &RecordEncoder, undelivered: Undelivered) -> Failure {
     let Undelivered { error, rows } = undelivered;
     if rows.is_empty() {
-        return error.into();
+        return match error {
+            DeliveryError::NotDue { .. } | DeliveryError::OutOfTime { .. } => {
+                LeftToNextRun { what: error.to_string() }.into()
+            }
+            error => error.into(),
+        };
     }
     let encoder = encoder.clone();
     let is_among = move |batch: &RecordBatch| {

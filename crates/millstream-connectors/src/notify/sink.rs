@@ -11,8 +11,10 @@ use millstream_engine::api::sink::{
 };
 use millstream_formats::RecordEncoder;
 use millstream_store::env::Env;
+use millstream_store::sink_log::SinkLog;
 
 use super::Transport;
+use super::accepted::Accepted;
 use super::courier::{Courier, Settings};
 use super::error::DeliveryError;
 use super::keys::Keys;
@@ -76,6 +78,8 @@ pub struct NotifySink<C: Channel> {
     base_dir: PathBuf,
     contacts: Contacts,
     env: Env,
+    /// Where it is remembered what was delivered; a query that runs once never continues.
+    log: Option<SinkLog>,
     courier: Option<Courier<C::Transport>>,
 }
 
@@ -88,8 +92,8 @@ impl<C: Channel> NotifySink<C> {
             query_id => query_id.to_owned(),
         };
         let (table, base_dir) = (table.to_owned(), context.base_dir.clone());
-        let contacts = context.contacts.clone();
-        Self { channel, table, query_id, base_dir, contacts, env, courier: None }
+        let (contacts, log) = (context.contacts.clone(), context.sink_log.clone());
+        Self { channel, table, query_id, base_dir, contacts, env, log, courier: None }
     }
 }
 
@@ -114,7 +118,8 @@ impl<C: Channel> Sink for NotifySink<C> {
         let settings = Settings { retries, lanes: in_flight_max, interval, refused };
         let transport = self.channel.transport(&self.base_dir, &self.env)?;
         let contact = self.contacts.with(transport.receiver().to_owned());
-        self.courier = Some(Courier::start(transport, settings, contact, &self.env));
+        let accepted = Accepted::recall(self.log.as_ref()).await?;
+        self.courier = Some(Courier::start(transport, settings, accepted, contact, &self.env));
         Ok(None)
     }
 
@@ -130,7 +135,8 @@ impl<C: Channel> Sink for NotifySink<C> {
         let messages = self.channel.messages(keys, &output)?;
         let courier = self.courier.as_mut().expect("the driver opens a sink before it uses it");
         let encoder = self.channel.encoder().clone();
-        Ok(courier.hand_over(messages, move |undelivered| failure(&encoder, undelivered)))
+        let batch_id = output.batch_id;
+        Ok(courier.hand_over(batch_id, messages, move |undelivered| failure(&encoder, undelivered)))
     }
 
     async fn end(&mut self, ending: Ending) {
@@ -140,7 +146,12 @@ impl<C: Channel> Sink for NotifySink<C> {
     }
 
     async fn close(&mut self) -> Result<(), Failure> {
-        self.courier = None;
+        if let Some(courier) = self.courier.take() {
+            let accepted = courier.close().await;
+            if let Some(log) = &self.log {
+                accepted.write(log).await;
+            }
+        }
         Ok(())
     }
 }

@@ -130,6 +130,10 @@ impl Sink for RedisSink {
     }
 
     async fn ready(&mut self) -> Result<(), Failure> {
+        self.room().await
+    }
+
+    async fn room(&mut self) -> Result<(), Failure> {
         // The next publish reports a failure.
         let _ = self.running().requests.reserve().await;
         Ok(())

@@ -113,6 +113,21 @@ impl Classified for RefusedRow {
     }
 }
 
+/// A run that was asked to stop has not published everything, as its options say: the next run
+/// continues, and nothing is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}. The next run continues with it")]
+pub struct LeftToNextRun {
+    /// What is left, a sentence without a full stop.
+    pub what: String,
+}
+
+impl Classified for LeftToNextRun {
+    fn kind(&self) -> Kind {
+        Kind::Retry
+    }
+}
+
 impl Output {
     /// Rows in all partitions.
     pub fn rows(&self) -> u64 {
@@ -197,8 +212,16 @@ pub trait Sink: Send {
     }
 
     /// Completes when `publish` would not have to wait. The driver takes a micro-batch's input only
-    /// then: rows that arrive meanwhile go along instead of waiting behind it.
+    /// then: rows that arrive meanwhile go along instead of waiting behind it. A sink that gathers
+    /// micro-batches may wait longer, so that there are fewer of them.
     async fn ready(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Completes when `publish` would not have to wait for long, and no later: what is asked where
+    /// nobody waits until the sink is [`ready`](Self::ready). One whose `publish` may wait for the
+    /// outside says so here, since only this wait ends when the run is asked to stop.
+    async fn room(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 

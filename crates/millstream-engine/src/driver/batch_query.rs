@@ -8,7 +8,10 @@
 //! A sink that cannot take a result in pieces gets all of it at the end.
 //!
 //! Whatever fails, fails before the sink publishes anything: a batch query's result is there as a
-//! whole or not at all, where the sink can do that.
+//! whole or not at all, where the sink can do that. So being asked to stop does not end it; only
+//! what is left to be delivered then must not take for ever.
+
+use std::pin::pin;
 
 use arrow::array::RecordBatch;
 use datafusion::execution::SessionState;
@@ -18,10 +21,12 @@ use futures::StreamExt;
 use millstream_sql::plan::optimize;
 use millstream_store::env::{Env, Task};
 use millstream_store::offset::BatchId;
+use thiserror::Error;
 use tokio::sync::mpsc;
 
 use super::checked_once::CheckedOnce;
-use crate::api::sink::{EndOffsets, Ending, Output, Sink};
+use super::stop::Stop;
+use crate::api::sink::{Classified, EndOffsets, Ending, Kind, LeftToNextRun, Output, Sink};
 use crate::api::source::Failure;
 use crate::failures::from_datafusion;
 
@@ -32,6 +37,7 @@ pub async fn run(
     (state, logical): (&SessionState, &LogicalPlan),
     sink: &mut dyn Sink,
     mut checked: Option<CheckedOnce<'_>>,
+    stop: &mut Stop,
 ) -> Result<u64, Failure> {
     sink.open().await?;
     let mut result = ResultRows::start(env, state, logical).await?;
@@ -56,9 +62,42 @@ pub async fn run(
     let output = Output { batch_id: BatchId(0), partitions: held, end_offsets };
     let acknowledgement = sink.publish(output).await?;
     sink.end(Ending::Complete).await;
-    acknowledgement.accepted().await?;
+    let mut accepted = pin!(acknowledgement.accepted());
+    let delivered = tokio::select! {
+        biased;
+        delivered = &mut accepted => delivered,
+        () = stop.requested() => {
+            sink.end(Ending::Stopped).await;
+            accepted.await
+        }
+    };
+    delivered.map_err(undelivered)?;
     sink.close().await?;
     Ok(rows_out)
+}
+
+/// No run follows that continues with what is left of the result.
+fn undelivered(failure: Failure) -> Failure {
+    match failure.downcast::<LeftToNextRun>() {
+        Ok(LeftToNextRun { what }) => Undelivered { what }.into(),
+        Err(other) => other,
+    }
+}
+
+/// A query that runs once was asked to stop while its result was delivered.
+#[derive(Debug, Error)]
+#[error(
+    "{what}. What was sent stays there; a query that runs once does not continue, and if it is run \
+     again, it sends all of its result"
+)]
+struct Undelivered {
+    what: String,
+}
+
+impl Classified for Undelivered {
+    fn kind(&self) -> Kind {
+        Kind::Retry
+    }
 }
 
 /// The rows of a plan, as its partitions give them.

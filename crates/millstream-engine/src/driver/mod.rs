@@ -173,9 +173,16 @@ struct Driver {
 impl Driver {
     /// Waits for the commit entry of the micro-batch in hand, where nothing may overtake it.
     async fn wait_if_blocking(&mut self) {
-        if self.query.tracking == ProgressTracking::Blocking
-            && let Some(committed) = self.committer.committed().await
-        {
+        if self.query.tracking != ProgressTracking::Blocking {
+            return;
+        }
+        // A sink that is away may answer only when it hears that the run ends.
+        let committed = tokio::select! {
+            biased;
+            committed = self.committer.committed() => committed,
+            () = self.query.stop.requested() => return,
+        };
+        if let Some(committed) = committed {
             self.tell_committed(&committed);
         }
     }

@@ -16,7 +16,9 @@
 //! gather it would delay the other's rows for nothing, so then the driver does not ask it. It may
 //! take many more micro-batches that way, each of which is remembered until it is acknowledged.
 //! Therefore they are limited, and once half of them are under way the gathering sinks are asked
-//! again and space out the rest: rows wait some milliseconds longer, not for the next commit.
+//! again and space out the rest: rows wait some milliseconds longer, not for the next commit. A
+//! sink that is not asked whether it is ready is asked whether it has room: publishing to one that
+//! has none would wait, and could not be interrupted.
 //!
 //! Rejected rows are few, so their sinks are asked only then, and get no micro-batch without such
 //! rows: good rows do not wait until a table of bad ones commits. What is waited for is the
@@ -199,8 +201,9 @@ impl Outputs {
     pub(super) async fn ready(&mut self, is_crowded: bool) -> Result<(), Failure> {
         let all_gather = self.all_gather();
         for output in &mut self.outputs {
-            if is_crowded || output.is_waited_for(all_gather) {
-                output.sink.ready().await?;
+            match is_crowded || output.is_waited_for(all_gather) {
+                true => output.sink.ready().await?,
+                false => output.sink.room().await?,
             }
         }
         Ok(())

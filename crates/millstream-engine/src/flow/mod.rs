@@ -50,6 +50,7 @@ use crate::constraints::Checks;
 use crate::driver::branches::Branches;
 use crate::driver::checked_once::CheckedOnce;
 use crate::driver::start::Start;
+use crate::driver::stop::Stop;
 use crate::driver::{self, Finished, Query, batch_query};
 use crate::failures::from_datafusion;
 use crate::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
@@ -403,7 +404,10 @@ impl PlannedFlow {
 
     /// Runs the flow until its trigger is done or it is asked to stop.
     pub async fn run(self, settings: RunSettings) -> Result<Finished, Failure> {
-        if self.flow.is_stream { self.run_stream(settings).await } else { self.run_once().await }
+        match self.flow.is_stream {
+            true => self.run_stream(settings).await,
+            false => self.run_once(settings.stop).await,
+        }
     }
 
     async fn run_stream(self, settings: RunSettings) -> Result<Finished, Failure> {
@@ -476,7 +480,7 @@ impl PlannedFlow {
         query.run().await
     }
 
-    async fn run_once(self) -> Result<Finished, Failure> {
+    async fn run_once(self, mut stop: Stop) -> Result<Finished, Failure> {
         let context = self.context("");
         self.batch_clock.set(self.env.now_us());
         let scans: Vec<usize> = self.scans()?.iter().map(Vec::len).collect();
@@ -493,7 +497,7 @@ impl PlannedFlow {
             let letter_sinks = letter_sinks.as_mut();
             let checked = letter_sinks.map(|sinks| CheckedOnce::new(sinks, batch_time_ms));
             let query = (&*state, &*logical);
-            match batch_query::run(&self.env, query, sink.as_mut(), checked).await {
+            match batch_query::run(&self.env, query, sink.as_mut(), checked, &mut stop).await {
                 Ok(rows) => rows_out += rows,
                 Err(failure) => {
                     let sql = SqlText::of(branch);

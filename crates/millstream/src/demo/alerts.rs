@@ -178,6 +178,10 @@ impl Sink for TeeSink {
         self.inner.ready().await
     }
 
+    async fn room(&mut self) -> Result<(), Failure> {
+        self.inner.room().await
+    }
+
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
         let rows: Vec<_> =
             output.record_batches().filter(|rows| rows.num_rows() > 0).cloned().collect();

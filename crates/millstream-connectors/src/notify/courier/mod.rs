@@ -8,14 +8,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use millstream_engine::api::contact::ContactWith;
-use millstream_engine::api::sink::{Acknowledgement, Ending, Failure};
+use millstream_engine::api::sink::{Acknowledgement, BatchId, Ending, Failure};
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::{Env, Task};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::accepted::Accepted;
 use super::error::DeliveryError;
 use super::keys::Digest;
 use super::refused_file::RefusedFile;
@@ -25,6 +26,9 @@ use super::{Message as _, Outcome, Transport};
 /// When a run ends, a message that is not accepted for so long is left to the next run; when it is
 /// stopped, so is one that may be sent only later.
 const ENDING_PATIENCE: Duration = Duration::from_secs(30);
+/// How long attempts that are under way may take when the courier is closed: what they have sent
+/// is accepted, and is not to be sent again.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
 /// How often an attempt that lasts is reported as unanswered.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Messages that wait in each lane before the driver takes more input. Few, so that rows that come
@@ -59,6 +63,7 @@ impl From<DeliveryError> for Undelivered {
 
 /// Messages of a micro-batch for one lane.
 struct Parcel<M> {
+    batch_id: BatchId,
     messages: Vec<M>,
     done: oneshot::Sender<Result<i64, Undelivered>>,
 }
@@ -74,6 +79,7 @@ struct Shared<T> {
     /// When the next attempt may begin, by the monotonic clock.
     next_attempt: Mutex<Duration>,
     end: Mutex<End>,
+    accepted: Mutex<Accepted>,
 }
 
 /// How far the run has come to its end, by the monotonic clock.
@@ -83,6 +89,8 @@ struct End {
     since: Option<Duration>,
     /// Since when it is to end soon.
     stopped_since: Option<Duration>,
+    /// Since when nobody waits for anything but attempts that are under way.
+    closed_since: Option<Duration>,
 }
 
 /// Delivers messages until it is dropped.
@@ -95,8 +103,14 @@ pub struct Courier<T: Transport> {
 }
 
 impl<T: Transport> Courier<T> {
-    /// Starts the lanes.
-    pub fn start(transport: T, settings: Settings, contact: ContactWith, env: &Env) -> Self {
+    /// Starts the lanes. `accepted` has what was delivered before of messages that come again.
+    pub fn start(
+        transport: T,
+        settings: Settings,
+        accepted: Accepted,
+        contact: ContactWith,
+        env: &Env,
+    ) -> Self {
         let lane_count = settings.lanes;
         let shared = Arc::new(Shared {
             transport,
@@ -106,6 +120,7 @@ impl<T: Transport> Courier<T> {
             queued: watch::Sender::new(0),
             next_attempt: Mutex::default(),
             end: Mutex::default(),
+            accepted: Mutex::new(accepted),
         });
         let (mut lanes, mut tasks) = (Vec::new(), Vec::new());
         for _ in 0..lane_count {
@@ -125,13 +140,15 @@ impl<T: Transport> Courier<T> {
         let _ = queued.wait_for(|queued| *queued < max || is_broken()).await;
     }
 
-    /// Takes messages of a micro-batch. Those with the same number beside them stay in order.
+    /// Takes the messages of a micro-batch. Those with the same number beside them stay in order.
     /// `failure` makes what the query fails with.
     pub fn hand_over(
         &mut self,
+        batch_id: BatchId,
         messages: Vec<(Option<u64>, T::Message)>,
         failure: impl Fn(Undelivered) -> Failure + Send + 'static,
     ) -> Acknowledgement {
+        let messages = self.shared.accepted.lock().begin(batch_id, messages);
         if messages.is_empty() {
             return Acknowledgement::Done;
         }
@@ -154,7 +171,7 @@ impl<T: Transport> Courier<T> {
             }
             let (done, accepted) = oneshot::channel();
             // A lane that has ended drops the parcel, and with it the sender that is waited for.
-            let _ = lane.send(Parcel { messages, done });
+            let _ = lane.send(Parcel { batch_id, messages, done });
             waiting.push(async { accepted.await.unwrap_or(Err(DeliveryError::Stopped.into())) });
         }
         Acknowledgement::Later(Box::pin(async move {
@@ -183,6 +200,15 @@ impl<T: Transport> Courier<T> {
                 in a time");
         }
     }
+
+    /// Ends the lanes, after the attempts that are under way. Gives what was accepted of
+    /// micro-batches that were not acknowledged.
+    pub async fn close(mut self) -> Accepted {
+        self.shared.end.lock().closed_since = Some(self.shared.env.monotonic());
+        self.lanes.clear();
+        join_all(self.tasks.drain(..).map(Task::join)).await;
+        std::mem::take(&mut *self.shared.accepted.lock())
+    }
 }
 
 impl<T: Transport> Drop for Courier<T> {
@@ -196,7 +222,7 @@ impl<T: Transport> Drop for Courier<T> {
 impl<T: Transport> Shared<T> {
     /// A lane: delivers parcels until there are no more, or one fails.
     async fn serve(self: Arc<Self>, mut parcels: mpsc::UnboundedReceiver<Parcel<T::Message>>) {
-        while let Some(Parcel { messages, done }) = parcels.recv().await {
+        while let Some(Parcel { batch_id, messages, done }) = parcels.recv().await {
             let mut outcome = Ok(());
             for message in &messages {
                 outcome = self.deliver(message).await;
@@ -205,6 +231,7 @@ impl<T: Transport> Shared<T> {
                     parcels.close();
                     break;
                 }
+                self.accepted.lock().add(batch_id, message.key());
                 crash_points::reached(Step::AfterProduce);
                 self.queued.send_modify(|queued| *queued -= 1);
             }
@@ -226,6 +253,7 @@ impl<T: Transport> Shared<T> {
         let (begun, asked_ms) = (self.env.monotonic(), self.env.now_ms());
         let mut failed = 0;
         loop {
+            self.check_time()?;
             let (problem, asked_wait) = match self.attempt(message, asked_ms).await {
                 Outcome::Accepted => {
                     self.contact.answered();
@@ -253,6 +281,23 @@ impl<T: Transport> Shared<T> {
         }
     }
 
+    /// Looks whether there is time for another attempt.
+    /// Errors: the run was stopped a while ago, or nobody waits any more.
+    fn check_time(&self) -> Result<(), DeliveryError> {
+        let End { stopped_since, closed_since, .. } = *self.end.lock();
+        if closed_since.is_some() {
+            return Err(DeliveryError::Stopped);
+        }
+        let now = self.env.monotonic();
+        match stopped_since.map(|since| now.saturating_sub(since)) {
+            Some(waited) if waited > ENDING_PATIENCE => {
+                let receiver = self.transport.receiver().to_owned();
+                Err(DeliveryError::OutOfTime { receiver, waited })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Waits for the time between two attempts.
     /// Errors: the run is stopped, and the turn comes too late.
     async fn wait_for_turn(&self) -> Result<(), DeliveryError> {
@@ -268,7 +313,10 @@ impl<T: Transport> Shared<T> {
         loop {
             let now = self.env.monotonic();
             let wait = turn.saturating_sub(now);
-            let stopped_since = self.end.lock().stopped_since;
+            let End { stopped_since, closed_since, .. } = *self.end.lock();
+            if closed_since.is_some() {
+                return Err(DeliveryError::Stopped);
+            }
             if stopped_since.is_some_and(|since| turn > since + ENDING_PATIENCE) {
                 let receiver = self.transport.receiver().to_owned();
                 return Err(DeliveryError::NotDue { receiver, wait });
@@ -287,6 +335,11 @@ impl<T: Transport> Shared<T> {
                 outcome = &mut attempt => return outcome,
                 () = self.env.sleep(REPORT_INTERVAL) => self.contact.unanswered(asked_ms),
             }
+            let closed_since = self.end.lock().closed_since;
+            let now = self.env.monotonic();
+            if closed_since.is_some_and(|since| now.saturating_sub(since) > CLOSING_PATIENCE) {
+                return Outcome::Failed(DeliveryError::Stopped);
+            }
         }
     }
 
@@ -303,7 +356,10 @@ impl<T: Transport> Shared<T> {
         loop {
             self.contact.unanswered(asked_ms);
             let now = self.env.monotonic();
-            let ending_since = self.end.lock().since;
+            let End { since: ending_since, closed_since, .. } = *self.end.lock();
+            if closed_since.is_some() {
+                return Err(DeliveryError::Stopped);
+            }
             let waited = ending_since.map(|since| now.saturating_sub(since.max(begun)));
             if let Some(waited) = waited.filter(|waited| *waited > ENDING_PATIENCE) {
                 let receiver = self.transport.receiver().to_owned();

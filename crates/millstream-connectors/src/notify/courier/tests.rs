@@ -59,7 +59,7 @@ fn courier(
     let contact = Contacts::untold(env.clone()).with("the receiver".to_owned());
     let transport = Scripted { answers: Mutex::new(answers.into()), ..Scripted::default() };
     let attempts = Arc::clone(&transport.attempts);
-    (Courier::start(transport, settings, contact, &env), attempts)
+    (Courier::start(transport, settings, Accepted::default(), contact, &env), attempts)
 }
 
 fn notes(names: &[&str]) -> Vec<(Option<u64>, Note)> {
@@ -67,7 +67,8 @@ fn notes(names: &[&str]) -> Vec<(Option<u64>, Note)> {
 }
 
 async fn accepted(courier: &mut Courier<Scripted>, names: &[&str]) -> Result<(), Failure> {
-    let acknowledgement = courier.hand_over(notes(names), |undelivered| undelivered.error.into());
+    let acknowledgement =
+        courier.hand_over(BatchId(0), notes(names), |undelivered| undelivered.error.into());
     acknowledgement.accepted().await.map(|_| ())
 }
 
@@ -82,7 +83,7 @@ async fn a_message_that_waits_holds_back_those_behind_it() {
 async fn a_refused_message_ends_its_lane_and_frees_a_driver_that_waits() {
     let (mut courier, attempts) = courier(vec![Outcome::Refused("no".to_owned())], None, None);
     let many = ["a"; 40];
-    let first = courier.hand_over(notes(&many), |undelivered| undelivered.error.into());
+    let first = courier.hand_over(BatchId(0), notes(&many), |undelivered| undelivered.error.into());
     courier.ready().await;
     let failure = first.accepted().await.unwrap_err();
     assert!(failure.to_string().contains("the receiver refused it: no"), "{failure}");
@@ -116,7 +117,7 @@ fn slow(env: &Env, lanes: usize, interval: Duration) -> Courier<Scripted> {
     let retries = Retries { max: None, backoff, backoff_max: backoff };
     let settings = Settings { retries, lanes, interval, refused: None };
     let contact = Contacts::untold(env.clone()).with("the receiver".to_owned());
-    Courier::start(Scripted::default(), settings, contact, env)
+    Courier::start(Scripted::default(), settings, Accepted::default(), contact, env)
 }
 
 #[tokio::test]
@@ -133,7 +134,8 @@ async fn a_stopped_run_leaves_messages_whose_turn_comes_late_to_the_next_one() {
     let env = Env::real();
     let mut courier = slow(&env, 1, 2 * ENDING_PATIENCE);
     let names = notes(&["a", "b"]);
-    let acknowledgement = courier.hand_over(names, |undelivered| undelivered.error.into());
+    let failure = |undelivered: Undelivered| undelivered.error.into();
+    let acknowledgement = courier.hand_over(BatchId(0), names, failure);
     let mut accepted = Box::pin(acknowledgement.accepted());
     // A run that has read all of its input sends them all.
     courier.end(Ending::Complete);
@@ -145,4 +147,72 @@ async fn a_stopped_run_leaves_messages_whose_turn_comes_late_to_the_next_one() {
     let failure = accepted.await.unwrap_err();
     let text = "the run is stopped, and the next message to the receiver may be sent only in 5";
     assert!(failure.to_string().starts_with(text), "{failure}");
+}
+
+#[tokio::test]
+async fn what_was_accepted_before_the_end_is_not_sent_again() {
+    let env = Env::real();
+    let mut first = slow(&env, 1, 2 * ENDING_PATIENCE);
+    let failure = |undelivered: Undelivered| undelivered.error.into();
+    let acknowledgement = first.hand_over(BatchId(3), notes(&["a", "b"]), failure);
+    let mut accepted = Box::pin(acknowledgement.accepted());
+    tokio::select! {
+        outcome = &mut accepted => panic!("the second one is not due: {outcome:?}"),
+        () = env.sleep(Duration::from_millis(300)) => {}
+    }
+    first.end(Ending::Stopped);
+    accepted.await.unwrap_err();
+    let left = first.close().await;
+
+    let retries = Retries { max: None, backoff: ENDING_PATIENCE, backoff_max: ENDING_PATIENCE };
+    let settings = Settings { retries, lanes: 1, interval: Duration::ZERO, refused: None };
+    let contact = Contacts::untold(env.clone()).with("the receiver".to_owned());
+    let transport = Scripted::default();
+    let attempts = Arc::clone(&transport.attempts);
+    let mut second = Courier::start(transport, settings, left.next_run(), contact, &env);
+    second.hand_over(BatchId(3), notes(&["b", "a"]), failure).accepted().await.unwrap();
+    assert_eq!(*attempts.lock(), ["b"]);
+    second.hand_over(BatchId(4), notes(&["a"]), failure).accepted().await.unwrap();
+    assert_eq!(*attempts.lock(), ["b", "a"], "another one");
+}
+
+#[tokio::test]
+async fn an_attempt_under_way_is_waited_for_when_all_ends() {
+    let env = Env::real();
+    let (begun, go_on) = (Arc::new(tokio::sync::Notify::new()), Arc::default());
+    let transport = Slow { begun: Arc::clone(&begun), go_on: Arc::clone(&go_on) };
+    let retries = Retries { max: None, backoff: ENDING_PATIENCE, backoff_max: ENDING_PATIENCE };
+    let settings = Settings { retries, lanes: 1, interval: Duration::ZERO, refused: None };
+    let contact = Contacts::untold(env.clone()).with("the receiver".to_owned());
+    let mut courier = Courier::start(transport, settings, Accepted::default(), contact, &env);
+    let failure = |undelivered: Undelivered| undelivered.error.into();
+    let _unheard = courier.hand_over(BatchId(3), notes(&["a", "b"]), failure);
+    begun.notified().await;
+    let closing = env.spawn("close", courier.close());
+    env.sleep(Duration::from_millis(50)).await;
+    go_on.notify_one();
+    let mut next = closing.join().await.next_run();
+    let rest = next.begin(BatchId(3), notes(&["a", "b"]));
+    assert_eq!(rest.iter().map(|(_, note)| &*note.0).collect::<Vec<_>>(), ["b"]);
+}
+
+/// Says that an attempt has begun, and accepts it when it is told to.
+struct Slow {
+    begun: Arc<tokio::sync::Notify>,
+    go_on: Arc<tokio::sync::Notify>,
+}
+
+#[async_trait]
+impl Transport for Slow {
+    type Message = Note;
+
+    fn receiver(&self) -> &str {
+        "the receiver"
+    }
+
+    async fn attempt(&self, _: &Note) -> Outcome {
+        self.begun.notify_one();
+        self.go_on.notified().await;
+        Outcome::Accepted
+    }
 }

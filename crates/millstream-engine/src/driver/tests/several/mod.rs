@@ -4,6 +4,7 @@
 mod catching_up;
 mod checked;
 mod letters;
+mod stopping;
 
 use std::sync::atomic::AtomicU64;
 
