@@ -149,6 +149,13 @@ impl BigQuery {
         self.http("POST", "/forget-streams", "{}");
     }
 
+    /// Has the fake forget the write stream that has most rows that are not visible; gives how
+    /// many.
+    pub fn forget_a_stream(&self) -> u64 {
+        let hidden = self.http("POST", "/forget-a-stream", "{}");
+        hidden.as_u64().expect("it is a number")
+    }
+
     /// The rows of a table of the fake, each with its columns by name.
     pub fn rows(&self, table: &str) -> Vec<Value> {
         match self.http("GET", &format!("/rows/{}", resource(table)), "") {

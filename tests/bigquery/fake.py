@@ -12,6 +12,7 @@ import json
 import random
 import sys
 import threading
+import time
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from uuid import uuid4
@@ -179,6 +180,8 @@ def append(requests, context):
 
 def flush(data, context):
     request = pb(types.FlushRowsRequest).FromString(data)
+    if any(order["fault"] == "flush-denied" for order in orders) and fault("flush-denied"):
+        context.abort(Code.PERMISSION_DENIED, "Permission 'TABLES_UPDATE_DATA' denied")
     due = fault("flush-unavailable", "flush-lost")
     if due == "flush-unavailable":
         context.abort(Code.UNAVAILABLE, "try again")
@@ -250,6 +253,15 @@ class Rest(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def is_over_quota(self):
+        """A quota of the REST interface is exceeded with 403."""
+        if not any(order["fault"] == "rest-quota" for order in orders) or not fault("rest-quota"):
+            return False
+        reasons = [{"reason": "rateLimitExceeded"}]
+        error = {"code": 403, "message": "Exceeded rate limits", "errors": reasons}
+        self.reply(403, {"error": error})
+        return True
+
     def resource(self):
         return self.path.removeprefix("/bigquery/v2/")
 
@@ -264,11 +276,20 @@ class Rest(BaseHTTPRequestHandler):
                 return self.reply(200, tables[self.path.removeprefix("/rows/")]["rows"])
             if self.path.startswith("/count/"):
                 return self.reply(200, tables[self.path.removeprefix("/count/")]["count"])
+            if self.is_over_quota():
+                return None
             table = tables.get(self.resource())
             if table is None:
                 text = f"Not found: {self.resource()}"
                 return self.reply(404, {"error": {"code": 404, "message": text}})
-            self.reply(200, {"type": "TABLE", "schema": table["schema"]})
+            self.reply(
+                200,
+                {
+                    "type": "TABLE",
+                    "schema": table["schema"],
+                    "creationTime": str(table["created_ms"]),
+                },
+            )
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -279,10 +300,23 @@ class Rest(BaseHTTPRequestHandler):
             if self.path == "/forget-streams":
                 streams.clear()
                 return self.reply(200, {})
+            if self.path == "/forget-a-stream":
+                hidden = {n: s.count - s.flushed for n, s in streams.items() if s.kind == BUFFERED}
+                name = max(hidden, key=hidden.get)
+                del streams[name]
+                return self.reply(200, hidden[name])
+            if self.is_over_quota():
+                return None
             name = f"{self.resource()}/{body['tableReference']['tableId']}"
             if name in tables:
                 return self.reply(409, {"error": {"code": 409, "message": "Already Exists"}})
-            tables[name] = {"schema": body["schema"], "rows": [], "count": 0}
+            created_ms = int(time.time() * 1000)
+            tables[name] = {
+                "schema": body["schema"],
+                "rows": [],
+                "count": 0,
+                "created_ms": created_ms,
+            }
             self.reply(200, body)
 
 

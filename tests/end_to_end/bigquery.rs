@@ -139,12 +139,9 @@ impl<'a> Numbered<'a> {
     fn crash_at_steps(&self, steps: &[&str], occurrences: &[u64]) {
         for step in steps {
             for nth in occurrences {
-                // A run has only one beginning, and opens so many streams.
-                let nth = match *step {
-                    "progress-claimed" => 1,
-                    "before-begin" => *nth.min(&3),
-                    _ => *nth,
-                };
+                // A run has only one beginning, and a small one opens one stream.
+                let is_once = ["progress-claimed", "before-begin"].contains(step);
+                let nth = if is_once { 1 } else { *nth };
                 crashing_at(&self.pipeline, step, nth).wait(wait::SOON).expect_crash(step);
             }
         }
@@ -200,7 +197,9 @@ fn kills_at_random_moments_lose_and_double_nothing() {
     small.assert_exactly_once();
     let large = Numbered::emulated(&server, "d.large", LARGE, &[("numStreams", "3")]);
     large.kill_at_random(10 * kills(1) / 2);
-    large.crash_at_steps(&["streams-half-flushed", "before-begin"], &few());
+    large.crash_at_steps(&["streams-half-flushed"], &few());
+    let (step, second) = ("before-begin", 2);
+    crashing_at(&large.pipeline, step, second).wait(wait::SOON).expect_crash(step);
     large.assert_exactly_once();
 }
 
@@ -254,8 +253,22 @@ fn failures_that_pass_are_waited_for() {
     assert_eq!(seen["open"], 0, "streams are ended with the run");
     // So is a start that meets a quota.
     server.order("create-quota", 0, 3);
+    server.order("rest-quota", 0, 3);
     numbered.run_briefly();
     numbered.assert_numbers();
+}
+
+#[test]
+fn a_small_flow_has_one_stream() {
+    let server = BigQuery::start_fake(&[]);
+    let numbered = Numbered::faked(&server, "d.numbers", Rate(20, 1, "100 milliseconds"), &[]);
+    let mut running = numbered.pipeline.start(&[]);
+    for _ in 0..5 {
+        numbered.wait_for_more(&mut running);
+    }
+    running.stop().expect_success();
+    numbered.assert_numbers();
+    assert_eq!(server.seen()["creates"], 1);
 }
 
 #[test]
@@ -295,6 +308,54 @@ fn rows_whose_stream_is_gone_before_they_are_visible_are_reported() {
     let [rows, different, first, last] = numbered.found();
     assert_eq!([rows, first], [different, 0]);
     assert!(last + 1 > rows, "rows are missing, as was said, behind {before}");
+}
+
+#[test]
+fn only_the_rows_of_a_stream_that_is_gone_are_given_up() {
+    let server = BigQuery::start_fake(&[]);
+    let numbered = Numbered::faked(&server, "d.numbers", LARGE, &[("numStreams", "3")]);
+    let step = "after-commit";
+    crashing_at(&numbered.pipeline, step, 2).wait(wait::SOON).expect_crash(step);
+    // Whoever lacks a permission does not know that rows are lost.
+    let going_on = ["--set", "target.failOnDataLoss=false", "--restart", "never"];
+    server.order("flush-denied", 0, 1);
+    let denied =
+        numbered.pipeline.run(&going_on).says(&["TABLES_UPDATE_DATA", "make rows visible"]);
+    assert!(!denied.status.success());
+    crashing_at(&numbered.pipeline, step, 2).wait(wait::SOON).expect_crash(step);
+    let hidden = server.forget_a_stream();
+    let refused = numbered.pipeline.run(&[]).says(&["does not know the stream", "failOnDataLoss"]);
+    assert_eq!(refused.stderr.matches("rows of the write stream").count(), 1);
+    let mut running = numbered.pipeline.start(&going_on);
+    numbered.wait_for_more(&mut running);
+    running.stop().expect_success().says(&["going on"]);
+    let [rows, different, first, last] = numbered.found();
+    assert_eq!([rows, first], [different, 0]);
+    let missing = last + 1 - rows;
+    assert!((1..=hidden).contains(&missing), "{missing} are missing, and {hidden} were in it");
+}
+
+#[test]
+fn a_run_that_is_stopped_while_a_server_stands_still_ends() {
+    for options in [&[][..], &[("delivery", "at-least-once")]] {
+        let server = BigQuery::start_fake(&[]);
+        let numbered = Numbered::faked(&server, "d.numbers", SMALL, options);
+        let mut running = numbered.pipeline.start(&[]);
+        numbered.wait_for_more(&mut running);
+        server.pause();
+        let told = "BigQuery at";
+        let is_told = || running.stderr().contains(told);
+        wait::until_true("the silence to be told", wait::SOON, is_told);
+        running.interrupt();
+        // Less than an answer may take otherwise.
+        let ended = running.wait(Duration::from_secs(40)).says(&["BigQuery did not"]);
+        assert!(!ended.status.success());
+        server.go_on();
+        numbered.run_briefly();
+        let [rows, different, first, last] = numbered.found();
+        assert_eq!([different, first], [last + 1, 0], "nothing is lost");
+        assert!(rows == different || !options.is_empty(), "nothing is there twice");
+    }
 }
 
 #[test]
@@ -406,7 +467,7 @@ fn each_type_arrives_in_a_table_made_for_the_query() {
     ];
     assert_eq!(types, wanted);
     let rows = server.query(
-        "SELECT n, tiny, real, CAST(money AS STRING), text, raw, flag, CAST(day AS STRING), \
+        "SELECT n, tiny, real, money = 1.25, text, raw, flag, CAST(day AS STRING), \
          UNIX_MICROS(moment), CAST(wall AS STRING), list FROM d.target",
     );
     let at_us = 1_769_854_830_123_456_u64;
@@ -414,7 +475,7 @@ fn each_type_arrives_in_a_table_made_for_the_query() {
         1,
         1,
         1.0,
-        "1.25",
+        true,
         "a",
         "61",
         true,
@@ -431,6 +492,32 @@ fn each_type_arrives_in_a_table_made_for_the_query() {
     assert!(exact.starts_with("1.000") && exact.ends_with("E-20"), "{exact}");
     assert_eq!(rows[0]["rec"], json!({"x": 1, "y": ["p"]}));
     assert_eq!(rows[0]["pairs"], json!([{"key": "k", "value": 1}]));
+}
+
+#[test]
+fn a_run_that_has_read_all_of_its_input_waits_for_the_service() {
+    let server = BigQuery::start_fake(&[]);
+    server.create_fake_table("d.target", &columns());
+    let pipeline = typed(&server, &[], "SELECT n FROM STREAM source").with_variables(&[]);
+    // For more than the 20 seconds that a run has which is stopped.
+    server.order("append-quota", 0, 11);
+    pipeline.run_available().says(&["is asked again"]);
+    assert_eq!(server.count("d.target"), 2);
+}
+
+#[test]
+fn a_result_that_is_lost_is_not_computed_to_its_end() {
+    let server = BigQuery::start_fake(&["--discard"]);
+    server.create_fake_table("d.target", &columns());
+    let squared = "SELECT a.n AS n FROM source AS a CROSS JOIN source AS b";
+    let pipeline = typed(&server, &[], squared);
+    let rows: String = (0..2_000).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    put(&pipeline, "in/more.json", &rows);
+    server.order("finalize", 0, 1);
+    assert!(!pipeline.run(&[]).says(&["has ended"]).status.success());
+    let appended = server.seen()["rows_appended"].as_u64().expect("a number");
+    assert!(appended < 2_000_000, "{appended} of four million rows were sent");
+    assert_eq!(server.count("d.target"), 0, "and none is visible");
 }
 
 #[test]
@@ -457,6 +544,11 @@ fn a_table_that_does_not_fit_and_a_row_that_is_refused_are_named() {
     let creating = [("table", "new"), ("createDisposition", "CREATE_IF_NEEDED")];
     typed(&server, &creating, "SELECT n FROM source").run(&[]).expect_success();
     assert_eq!(server.count("d.new"), 2);
+    // So is one that a run before has created, or somebody.
+    server.create_fake_table("d.newer", &columns());
+    server.order("table-unknown", 0, 2);
+    typed(&server, &[("table", "newer")], "SELECT n FROM source").run(&[]).expect_success();
+    assert_eq!(server.count("d.newer"), 2);
     for options in [&[][..], &[("delivery", "at-least-once")]] {
         let refused = typed(&server, options, "SELECT n, text FROM STREAM source").run(&[
             "--trigger",

@@ -27,6 +27,7 @@ mod agreement;
 mod bad_input;
 mod batch_memory;
 mod bench;
+#[cfg(feature = "gcp")]
 mod bigquery;
 mod checkpoint_damage;
 mod dead_letters;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A column of a table, or a field of a record in one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Column {
     /// Its name; BigQuery compares names without case.
     pub(super) name: String,
@@ -148,15 +149,19 @@ mod tests {
     #[test]
     fn what_the_service_writes_is_read_and_written() {
         let json = r#"{"name":"r","type":"RECORD","mode":"REPEATED","fields":[
-            {"name":"n","type":"INTEGER"},{"name":"t","type":"TIME","mode":"REQUIRED"}]}"#;
+            {"name":"n","type":"INTEGER"},{"name":"t","type":"TIME","mode":"REQUIRED"},
+            {"name":"d","type":"DATE","mode":"REQUIRED",
+             "defaultValueExpression":"CURRENT_DATE()"}]}"#;
         let column: Column = serde_json::from_str(json).expect("it is one");
         assert_eq!((column.mode, &column.kind), (Mode::Repeated, &Kind::Record));
         assert_eq!(column.fields[0], Column::nullable("n", Kind::Int64));
         assert_eq!(column.fields[1].kind, Kind::Other("TIME".to_owned()));
         assert!(column.fields[1].needs_value());
+        assert!(!column.fields[2].needs_value(), "it has a default");
         assert_eq!(column.sql_type(), "ARRAY<STRUCT>");
         let written = serde_json::to_value(&column).expect("plain values");
         assert_eq!(written["type"], "RECORD");
         assert_eq!(written["fields"][0]["type"], "INTEGER");
+        assert_eq!(written["fields"][2]["defaultValueExpression"], "CURRENT_DATE()");
     }
 }

@@ -25,7 +25,7 @@ pub(super) enum BigQueryProblem {
     #[error("column {} of {table}: {}; {}", mismatch.column, mismatch.problem, mismatch.remedy)]
     Column { table: String, mismatch: Mismatch },
     /// The service refuses, and will refuse again.
-    #[error("BigQuery refuses to {what}: {said}{}", remedy(*code))]
+    #[error("BigQuery refuses to {what}: {said}{}", remedy(*code, said))]
     Refused { what: String, code: Code, said: String },
     /// The service does not answer, or not now.
     #[error("BigQuery did not {what} for {waited:?}: {said}")]
@@ -38,12 +38,12 @@ pub(super) enum BigQueryProblem {
     StreamLost { stream: String, said: String },
     /// Rows count as published, and nobody can say whether they are visible.
     #[error(
-        "{rows} rows in the write stream {stream} were to be made visible, and BigQuery does not \
-         know the stream any more ({said}). Whether they are visible cannot be asked. Compare \
-         the table with the source up to {upto}, and set 'failOnDataLoss' = 'false' to go on \
-         behind them"
+        "rows were to be made visible, and BigQuery does not know the stream any more, or takes no \
+         orders for it: {}. Whether they are visible cannot be asked. Compare the table with the \
+         source up to {upto}, and set 'failOnDataLoss' = 'false' to go on behind them",
+        listed(streams)
     )]
-    Unflushed { stream: String, rows: i64, said: String, upto: String },
+    Unflushed { streams: Vec<Unflushed>, upto: String },
     /// The sink's part of the checkpoint is not one.
     #[error(
         "{location} cannot be read: {problem}. Restore it from a copy of the checkpoint; without \
@@ -67,9 +67,28 @@ pub(super) enum BigQueryProblem {
     Ended,
 }
 
+/// A stream whose rows may not be visible.
+#[derive(Clone, Debug)]
+pub(super) struct Unflushed {
+    pub(super) stream: String,
+    /// Rows that count as published.
+    pub(super) rows: i64,
+    /// What the service says of it.
+    pub(super) said: String,
+}
+
+fn listed(streams: &[Unflushed]) -> String {
+    let one = |Unflushed { stream, rows, said }: &Unflushed| {
+        format!("the first {rows} rows of the write stream {stream} ({said})")
+    };
+    streams.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 /// What helps where the service refuses.
-fn remedy(code: Code) -> &'static str {
+fn remedy(code: Code, said: &str) -> &'static str {
     match code {
+        // It names the role that the account lacks in the project that is billed.
+        Code::PermissionDenied if said.contains("serviceusage") => "",
         Code::PermissionDenied => {
             ". The account needs the role BigQuery Data Editor (roles/bigquery.dataEditor) on the \
              table's dataset"
@@ -130,6 +149,15 @@ impl Answer {
     /// Whether it was refused because of who asks.
     pub(super) fn is_about_credentials(&self) -> bool {
         self.code == Code::Unauthenticated
+    }
+
+    /// Whether it says of a stream whose rows are to be made visible that it is gone, or ended.
+    /// (Of a stream that has ended the documentation says nothing; Google's own clients take an
+    /// argument that is refused for that, since the request has no other one.)
+    pub(super) fn is_about_stream(&self) -> bool {
+        let codes =
+            [Code::NotFound, Code::InvalidArgument, Code::FailedPrecondition, Code::OutOfRange];
+        codes.contains(&self.code) || self.verdict() == Verdict::StreamGone
     }
 
     /// What it means.

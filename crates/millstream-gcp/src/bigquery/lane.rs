@@ -20,7 +20,10 @@ use v1::append_rows_response::Response;
 
 use super::error::{Answer, BigQueryProblem, Verdict};
 use super::message::{self, Message};
-use super::storage::{ANSWER_PATIENCE, Appending, Attempts, Storage};
+use super::storage::{ANSWER_PATIENCE, Appending, Attempts, LOOKED_AT, Storage};
+
+/// What a lane asks for, for messages.
+const WHAT: &str = "take rows";
 
 /// What all lanes of a sink write.
 pub(super) struct Freight {
@@ -48,6 +51,11 @@ impl Fault {
     /// The failure, for the first that asks.
     pub(super) fn take(&self) -> Failure {
         self.failure.lock().take().unwrap_or_else(|| BigQueryProblem::Ended.into())
+    }
+
+    /// Whether something went wrong that nobody has taken yet.
+    pub(super) fn has_happened(&self) -> bool {
+        self.failure.lock().is_some()
     }
 
     /// Completes once something went wrong.
@@ -90,7 +98,7 @@ struct Waiting {
     message: Message,
     /// How often it was sent.
     tries: u32,
-    _bytes: OwnedSemaphorePermit,
+    _bytes: Arc<OwnedSemaphorePermit>,
 }
 
 impl Lane {
@@ -117,7 +125,9 @@ impl Lane {
             waiting: VecDeque::new(),
             sent: 0,
             appending: None,
-            attempts: Attempts::none(),
+            attempts: Attempts::begin(&env),
+            asked: Duration::ZERO,
+            look: Duration::ZERO,
             has_new_token: false,
             is_told: false,
         };
@@ -132,11 +142,17 @@ impl Lane {
     }
 
     /// Hands a message over, with a share of the memory for what is under way.
-    pub(super) fn send(&mut self, message: Message, bytes: OwnedSemaphorePermit) {
+    pub(super) fn send(&mut self, message: Message, bytes: Arc<OwnedSemaphorePermit>) {
         let (offset, rows) = (self.rows, message.rows.num_rows() as i64);
         self.rows += rows;
         // It fails only after a failure that was kept.
         let _ = self.inbox.send(Waiting { offset, message, tries: 0, _bytes: bytes });
+    }
+
+    /// Whether the service has all that was handed over.
+    pub(super) fn is_idle(&self) -> bool {
+        let reached = self.reached.borrow();
+        reached.rows >= self.rows && !reached.has_failed
     }
 
     /// What was handed over so far.
@@ -168,7 +184,12 @@ struct Courier {
     /// How many of them were sent over the present connection.
     sent: usize,
     appending: Option<Appending>,
+    /// Since when the first of those that wait does, and how often it was sent in vain.
     attempts: Attempts,
+    /// Since when the next answer over the present connection is awaited, on the monotonic clock,
+    /// and when it is time to look how long that takes.
+    asked: Duration,
+    look: Duration,
     /// Whether a token was refused since the last answer.
     has_new_token: bool,
     /// Whether it was told that the table has changed.
@@ -189,7 +210,12 @@ impl Courier {
         while is_open || !self.waiting.is_empty() {
             self.send_waiting().await?;
             match self.next(&mut inbox, is_open).await {
-                Event::Handed(Some(message)) => self.waiting.push_back(message),
+                Event::Handed(Some(message)) => {
+                    if self.waiting.is_empty() {
+                        self.attempts = Attempts::begin(&self.storage.env);
+                    }
+                    self.waiting.push_back(message);
+                }
                 Event::Handed(None) => is_open = false,
                 Event::Answered(Ok(Some(response))) => self.take(response).await?,
                 Event::Answered(Ok(None)) => {
@@ -199,10 +225,7 @@ impl Courier {
                     self.storage.refused(self.number, &status);
                     self.broken(status.into()).await?;
                 }
-                Event::Silence => {
-                    let said = format!("no answer for {ANSWER_PATIENCE:?}");
-                    self.broken(Answer::nothing(said)).await?;
-                }
+                Event::Silence => self.look().await?,
             }
         }
         Ok(())
@@ -210,10 +233,7 @@ impl Courier {
 
     async fn next(&mut self, inbox: &mut mpsc::UnboundedReceiver<Waiting>, is_open: bool) -> Event {
         let is_expecting = self.sent > 0;
-        let silence = match is_expecting {
-            true => self.storage.env.sleep(ANSWER_PATIENCE),
-            false => self.storage.env.sleep(Duration::from_secs(3_600)),
-        };
+        let silence = self.look.saturating_sub(self.storage.env.monotonic());
         let answer = async {
             match &mut self.appending {
                 Some(appending) => appending.answers.message().await,
@@ -224,8 +244,20 @@ impl Courier {
             biased;
             answer = answer => Event::Answered(answer),
             message = inbox.recv(), if is_open => Event::Handed(message),
-            () = silence, if is_expecting => Event::Silence,
+            () = self.storage.env.sleep(silence), if is_expecting => Event::Silence,
         }
+    }
+
+    /// Looks how long the next answer takes.
+    async fn look(&mut self) -> Result<(), Failure> {
+        let said = || "it does not answer".to_owned();
+        self.storage.still_waits(&self.attempts, WHAT, said)?;
+        let now = self.storage.env.monotonic();
+        self.look = now + LOOKED_AT;
+        if now.saturating_sub(self.asked) < ANSWER_PATIENCE {
+            return Ok(());
+        }
+        self.broken(Answer::nothing(format!("no answer for {ANSWER_PATIENCE:?}"))).await
     }
 
     /// Sends what was not sent over the present connection; makes one if there is none.
@@ -238,15 +270,23 @@ impl Courier {
                 Some(appending) => {
                     // Where the other end is gone, an answer says so.
                     let _ = appending.requests.unbounded_send(request);
+                    if self.sent == 0 {
+                        self.asked = self.storage.env.monotonic();
+                        self.look = self.asked + LOOKED_AT;
+                    }
                     self.sent += 1;
                 }
-                None => match self.storage.append(self.number, &self.stream, request).await {
-                    Ok(appending) => {
-                        self.appending = Some(appending);
-                        self.sent = 1;
+                None => {
+                    let asking = self.storage.append(self.number, &self.stream, request);
+                    match self.storage.awaited(&self.attempts, WHAT, asking).await? {
+                        Ok(appending) => {
+                            self.appending = Some(appending);
+                            self.sent = 1;
+                            self.asked = self.storage.env.monotonic();
+                        }
+                        Err(answer) => self.broken(answer).await?,
                     }
-                    Err(answer) => self.broken(answer).await?,
-                },
+                }
             }
         }
         Ok(())
@@ -322,12 +362,19 @@ impl Courier {
             );
             return Err(BigQueryProblem::Answer { answer }.into());
         }
-        self.attempts = Attempts::none();
+        self.attempts = Attempts::begin(&self.storage.env);
+        self.asked = self.storage.env.monotonic();
         self.has_new_token = false;
         self.storage.answered();
         let rows = head.message.rows.num_rows() as i64;
         self.reach.send_modify(|reached| reached.rows += rows);
         Ok(())
+    }
+
+    /// Whether `answer` says that the table is not there, and it may be soon: rows that the service
+    /// has taken would be gone with it.
+    fn may_come(&self, answer: &Answer) -> bool {
+        self.reach.borrow().rows == 0 && self.storage.may_come(answer)
     }
 
     /// Gives up the connection, and waits before there is another.
@@ -343,8 +390,8 @@ impl Courier {
         self.has_new_token |= may_pass;
         match answer.verdict() {
             _ if may_pass => Ok(()),
-            verdict if verdict == Verdict::Passing || self.storage.may_come(&answer) => {
-                self.storage.wait(&mut self.attempts, "take rows", &answer).await
+            verdict if verdict == Verdict::Passing || self.may_come(&answer) => {
+                self.storage.wait(&mut self.attempts, WHAT, &answer).await
             }
             Verdict::Done | Verdict::StreamGone if self.has_offsets => {
                 let (stream, said) = (self.stream.clone(), answer.to_string());

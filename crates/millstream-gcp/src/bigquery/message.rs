@@ -2,7 +2,7 @@
 //! `AppendRows` takes them.
 //!
 //! A request may have ten megabytes. Many small record batches become one message, and a large one
-//! becomes several.
+//! becomes several. Messages are made one by one, so that no more of them are in memory than may be.
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -41,31 +41,46 @@ pub(super) fn schema(schema: &Schema) -> Bytes {
     bytes.into()
 }
 
-/// The messages of `batches`, which have the columns of the query.
+/// `batches` in groups, of each of which a message can be made.
+pub(super) fn groups(batches: &[RecordBatch]) -> Vec<Vec<RecordBatch>> {
+    let (mut groups, mut together, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for piece in batches.iter().flat_map(pieces) {
+        let size = size_of_rows(&piece);
+        if bytes + size > BYTES_WANTED && !together.is_empty() {
+            groups.push(std::mem::take(&mut together));
+            bytes = 0;
+        }
+        bytes += size;
+        together.push(piece);
+    }
+    if !together.is_empty() {
+        groups.push(together);
+    }
+    groups
+}
+
+/// About the bytes that a group takes up while it is under way: its rows, and the message.
+pub(super) fn size_under_way(group: &[RecordBatch]) -> usize {
+    2 * group.iter().map(size_of_rows).sum::<usize>()
+}
+
+/// The messages of a group of record batches, which have the columns of the query: one, unless it
+/// would be too large.
 ///
 /// # Errors
 /// Some row of them cannot be written.
 pub(super) fn messages(
     mapping: &Mapping,
-    batches: &[RecordBatch],
+    group: &[RecordBatch],
 ) -> Result<Vec<Message>, RowProblem> {
     let mut messages = Vec::new();
-    let mut together: Vec<RecordBatch> = Vec::new();
-    let mut bytes = 0;
-    for batch in batches {
-        for piece in pieces(batch) {
-            let size = size_of_rows(&piece);
-            if bytes + size > BYTES_WANTED && !together.is_empty() {
-                add(mapping, &std::mem::take(&mut together), &mut messages)?;
-                bytes = 0;
-            }
-            bytes += size;
-            together.push(piece);
-        }
-    }
-    if !together.is_empty() {
-        add(mapping, &together, &mut messages)?;
-    }
+    let rows = match group {
+        [] => return Ok(messages),
+        [one] => one.clone(),
+        several => concat_batches(&several[0].schema(), several)
+            .expect("the record batches of a query have the same columns"),
+    };
+    add_halves(mapping, rows, &mut messages)?;
     Ok(messages)
 }
 
@@ -80,19 +95,6 @@ fn pieces(batch: &RecordBatch) -> Vec<RecordBatch> {
     let (rows, size) = (batch.num_rows(), size_of_rows(batch));
     let each = (rows * BYTES_WANTED).checked_div(size).unwrap_or(rows).clamp(1, rows.max(1));
     (0..rows).step_by(each).map(|first| batch.slice(first, each.min(rows - first))).collect()
-}
-
-fn add(
-    mapping: &Mapping,
-    together: &[RecordBatch],
-    messages: &mut Vec<Message>,
-) -> Result<(), RowProblem> {
-    let rows = match together {
-        [one] => one.clone(),
-        several => concat_batches(&several[0].schema(), several)
-            .expect("the record batches of a query have the same columns"),
-    };
-    add_halves(mapping, rows, messages)
 }
 
 /// Adds `rows` as one message, or as two where that would be too large.
@@ -138,7 +140,7 @@ pub(super) fn has_row(rows: &RecordBatch, refused: &RecordBatch) -> bool {
 
 /// Whether `rows` have a row that cannot be sent.
 pub(super) fn refuses(mapping: &Mapping, rows: &RecordBatch) -> bool {
-    messages(&Mapping::clone(mapping), std::slice::from_ref(rows)).is_err()
+    messages(mapping, std::slice::from_ref(rows)).is_err()
 }
 
 #[cfg(test)]
@@ -168,13 +170,26 @@ mod tests {
 
     #[test]
     fn small_batches_are_sent_together_and_large_ones_in_pieces() {
+        let sent = |mapping: &Mapping, batches: &[RecordBatch]| {
+            let groups = groups(batches);
+            let sent = groups.iter().flat_map(|group| {
+                let sent = messages(mapping, group).expect("they can be");
+                assert_eq!(sent.len(), 1);
+                let bytes: usize = sent.iter().map(|message| message.bytes.len()).sum();
+                let rows: usize = group.iter().map(size_of_rows).sum();
+                let estimated = size_under_way(group);
+                assert!(rows + bytes < estimated + 2_000, "{rows} and {bytes}: {estimated}");
+                sent
+            });
+            sent.collect::<Vec<_>>()
+        };
         let (mapping, small) = texts(&[5, 6]);
-        let sent = messages(&mapping, &vec![small; 10]).expect("they can be");
-        assert_eq!(sent.len(), 1);
-        assert_eq!(rows_in(&mapping, &sent[0]), 20);
+        let together = sent(&mapping, &vec![small; 10]);
+        assert_eq!(together.len(), 1);
+        assert_eq!(rows_in(&mapping, &together[0]), 20);
 
         let (mapping, large) = texts(&[1_000; 5_000]);
-        let sent = messages(&mapping, &[large]).expect("they can be");
+        let sent = sent(&mapping, &[large]);
         assert_eq!(sent.len(), 5);
         assert!(sent.iter().all(|message| message.bytes.len() < 2 * BYTES_WANTED));
         assert_eq!(sent.iter().map(|message| rows_in(&mapping, message)).sum::<usize>(), 5_000);
@@ -183,7 +198,9 @@ mod tests {
     #[test]
     fn what_no_request_can_hold_is_refused() {
         let (mapping, uneven) = texts(&[10, 8_000_000, 8_000_000, 10]);
-        let sent = messages(&mapping, &[uneven]).expect("they can be");
+        let sent = groups(&[uneven]);
+        let sent: Vec<_> =
+            sent.iter().flat_map(|group| messages(&mapping, group).expect("they can be")).collect();
         assert!(sent.len() >= 2 && sent.iter().all(|message| message.bytes.len() <= BYTES_MAX));
         let (mapping, huge) = texts(&[10, 10_000_000]);
         let refused = messages(&mapping, std::slice::from_ref(&huge));

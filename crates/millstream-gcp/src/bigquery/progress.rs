@@ -13,9 +13,12 @@
 //! the next start makes visible what is not yet.
 //!
 //! An entry is only written behind the one that was read or written before, so of two processes
-//! with the same checkpoint one is refused.
+//! with the same checkpoint one is refused. Where the writing of an entry fails, it may be there
+//! all the same; so before the next one it is looked at. Each process has a name of its own in its
+//! entries, by which it knows them.
 
 use millstream_engine::api::sink::{BatchId, EndOffsets, Failure, Published, SourceOffset};
+use millstream_store::error::Kind;
 use millstream_store::sink_log::SinkLog;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +45,9 @@ pub(super) struct Entry {
     pub(super) streams: Vec<StreamRows>,
     /// Whether all of those rows are known to be visible.
     pub(super) flushed: bool,
+    /// The process that has written it.
+    #[serde(default)]
+    writer: String,
 }
 
 /// A stream of BigQuery, and how many of its rows are published.
@@ -68,6 +74,7 @@ impl Entry {
             offsets: end_offsets.ends.clone(),
             streams,
             flushed: false,
+            writer: String::new(),
         }
     }
 
@@ -97,18 +104,22 @@ pub(super) struct ProgressLog {
     number: Option<BatchId>,
     /// The last entry.
     pub(super) entry: Entry,
+    /// This process.
+    writer: String,
+    /// Whether an entry could not be written, and may be there.
+    is_unsettled: bool,
 }
 
 impl ProgressLog {
-    /// Reads the last entry of `log`.
+    /// Reads the last entry of `log`. `writer` is a name that no other process has.
     ///
     /// # Errors
     /// It cannot be read.
-    pub(super) async fn read(log: SinkLog, table: &str) -> Result<Self, Failure> {
+    pub(super) async fn read(log: SinkLog, table: &str, writer: String) -> Result<Self, Failure> {
         let Some((number, bytes)) = log.last().await? else {
             let (version, table) = (VERSION, table.to_owned());
             let entry = Entry { version, table, flushed: true, ..Entry::default() };
-            return Ok(Self { log, number: None, entry });
+            return Ok(Self { log, number: None, entry, writer, is_unsettled: false });
         };
         let unreadable = |problem: String| {
             let location = format!("{}/{}", log.location(), number.0);
@@ -119,7 +130,7 @@ impl ProgressLog {
         if entry.version != VERSION {
             return Err(unreadable(format!("it has version {}", entry.version)).into());
         }
-        Ok(Self { log, number: Some(number), entry })
+        Ok(Self { log, number: Some(number), entry, writer, is_unsettled: false })
     }
 
     /// Makes `entry` the last one.
@@ -127,25 +138,157 @@ impl ProgressLog {
     /// # Errors
     /// `Fenced`: another instance of the query has taken over.
     pub(super) async fn write(&mut self, entry: Entry) -> Result<(), Failure> {
-        let bytes = serde_json::to_vec(&entry).expect("numbers and text");
-        self.number = Some(self.log.append(self.number, bytes).await?);
-        self.entry = entry;
+        self.settle().await?;
+        self.append(entry).await
+    }
+
+    async fn append(&mut self, entry: Entry) -> Result<(), Failure> {
+        let entry = Entry { writer: self.writer.clone(), ..entry };
+        loop {
+            let before = self.number;
+            let failure = match self.log.append(before, entry.bytes()).await {
+                Ok(number) => {
+                    self.number = Some(number);
+                    self.entry = entry;
+                    return Ok(());
+                }
+                Err(failure) => failure,
+            };
+            self.is_unsettled = true;
+            if failure.kind() != Kind::Fenced {
+                return Err(failure);
+            }
+            // It is refused, too, behind an entry of ours that came late, and where a store was
+            // asked twice because its first answer was lost.
+            self.settle().await?;
+            if self.number == before {
+                return Err(failure);
+            }
+            if self.entry == entry {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Finds out what became of an entry that could not be written.
+    async fn settle(&mut self) -> Result<(), Failure> {
+        if !self.is_unsettled {
+            return Ok(());
+        }
+        let next = self.number.map_or(BatchId(0), |number| number.next());
+        if let Some((number, bytes)) = self.log.last().await?
+            && number == next
+            && let Ok(entry) = serde_json::from_slice::<Entry>(&bytes)
+            && entry.writer == self.writer
+        {
+            self.number = Some(number);
+            self.entry = entry;
+        }
+        self.is_unsettled = false;
         Ok(())
     }
 
-    /// Records that all rows of the last entry are visible.
+    /// Records that all rows of the last entry are visible, if those are the rows of `streams`.
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub(super) async fn write_flushed(&mut self) -> Result<(), Failure> {
-        self.write(Entry { flushed: true, ..self.entry.clone() }).await
+    pub(super) async fn write_flushed(&mut self, streams: &[StreamRows]) -> Result<(), Failure> {
+        self.settle().await?;
+        if self.entry.flushed || self.entry.streams != streams {
+            return Ok(());
+        }
+        self.append(Entry { flushed: true, ..self.entry.clone() }).await
     }
 
     /// Checks that no other instance has taken over.
     ///
     /// # Errors
     /// `Fenced`: one has.
-    pub(super) async fn check(&self) -> Result<(), Failure> {
+    pub(super) async fn check(&mut self) -> Result<(), Failure> {
+        self.settle().await?;
         self.log.check(self.number).await
+    }
+}
+
+impl Entry {
+    fn bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("numbers and text")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use millstream_store::checkpoint::Checkpoint;
+    use millstream_store::env::Env;
+
+    use super::*;
+
+    async fn log_in(directory: &Path, writer: &str) -> ProgressLog {
+        let location = directory.to_str().expect("text");
+        let checkpoint = Checkpoint::open(location, &Env::real()).await.expect("it is new");
+        let log = checkpoint.sink_log("t");
+        ProgressLog::read(log, "t", writer.to_owned()).await.expect("readable")
+    }
+
+    fn entry(batch_id: u64, rows: i64) -> Entry {
+        let streams = vec![StreamRows { name: "s".to_owned(), rows }];
+        Entry::new("t", BatchId(batch_id), &EndOffsets::default(), streams)
+    }
+
+    /// Fails to record that all is visible; gives the place of entries, and what was not written.
+    async fn fail_once(root: &Path, log: &mut ProgressLog) -> (PathBuf, Entry) {
+        let (place, away) = (root.join("sinks/t"), root.join("sinks/away"));
+        fs::rename(&place, &away).expect("it is there");
+        fs::write(&place, b"no directory").expect("writable");
+        let streams = log.entry.streams.clone();
+        let failure = log.write_flushed(&streams).await.expect_err("there is no place for it");
+        assert_ne!(failure.kind(), Kind::Fenced, "{failure}");
+        fs::remove_file(&place).expect("it is there");
+        fs::rename(away, &place).expect("it is there");
+        (place, Entry { flushed: true, ..log.entry.clone() })
+    }
+
+    #[tokio::test]
+    async fn an_entry_that_failed_and_is_there_is_known_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut log = log_in(directory.path(), "one").await;
+        log.write(entry(1, 5)).await.expect("written");
+        let (place, failed) = fail_once(directory.path(), &mut log).await;
+        fs::write(place.join("1"), failed.bytes()).expect("writable");
+        log.write(entry(2, 9)).await.expect("nobody else has written");
+        assert_eq!((log.number, log.entry.flushed), (Some(BatchId(2)), false));
+
+        let (_, failed) = fail_once(directory.path(), &mut log).await;
+        log.check().await.expect("it is not there");
+        // It comes later.
+        fs::write(place.join("3"), failed.bytes()).expect("writable");
+        log.write(entry(3, 10)).await.expect("nobody else has written");
+        assert_eq!(log.number, Some(BatchId(4)));
+
+        // One of another process is not ours, whatever else it says.
+        let (_, failed) = fail_once(directory.path(), &mut log).await;
+        let other = Entry { writer: "two".to_owned(), ..failed };
+        fs::write(place.join("5"), other.bytes()).expect("writable");
+        let failure = log.write(entry(4, 11)).await.expect_err("another has taken over");
+        assert_eq!(failure.kind(), Kind::Fenced);
+    }
+
+    #[tokio::test]
+    async fn only_rows_that_are_meant_are_recorded_as_visible() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut log = log_in(directory.path(), "one").await;
+        log.write(entry(1, 5)).await.expect("written");
+        let visible = log.entry.streams.clone();
+        // The next entry could not be written, and is there.
+        let next = Entry { writer: "one".to_owned(), ..entry(2, 9) };
+        fs::write(directory.path().join("sinks/t/1"), next.bytes()).expect("writable");
+        log.is_unsettled = true;
+        log.write_flushed(&visible).await.expect("nothing is to be done");
+        assert_eq!((log.entry.flushed, &log.entry.streams), (false, &next.streams));
+        log.write_flushed(&next.streams).await.expect("written");
+        assert!(log.entry.flushed);
     }
 }

@@ -15,7 +15,7 @@ use millstream_engine::api::sink::{
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Task;
 use millstream_store::sink_log::SinkLog;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tonic::Code;
 
 use super::columns::Column;
@@ -30,7 +30,8 @@ use crate::service::Connection;
 
 /// Micro-batches that wait for the writer; while there are more, the next one grows.
 const WAITING_MAX: usize = 2;
-/// Bytes of rows that are under way, at most, where no limit of memory says less.
+/// Bytes of rows and of their messages that are under way, at most, where no limit of memory says
+/// less.
 const UNDER_WAY_MAX: usize = 64 << 20;
 /// Connections, at most; lanes share them.
 const CONNECTIONS_MAX: usize = 8;
@@ -49,7 +50,10 @@ pub(super) struct BigQuerySink {
 
 /// The writer's thread.
 struct Running {
-    requests: mpsc::Sender<Request>,
+    /// Without a limit of their own, so that one to make haste always comes through.
+    requests: mpsc::UnboundedSender<Request>,
+    /// Places of micro-batches that wait.
+    room: Arc<Semaphore>,
     storage: Arc<Storage>,
     task: Task<()>,
     /// When the last micro-batch was taken, on the monotonic clock.
@@ -112,8 +116,10 @@ impl Sink for BigQuerySink {
             context: self.context.clone(),
             log: self.log(),
         };
-        let (requests, inbox) = mpsc::channel(WAITING_MAX);
+        let (requests, inbox) = mpsc::unbounded_channel();
         let (tell, told) = oneshot::channel();
+        let room = Arc::new(Semaphore::new(WAITING_MAX));
+        let until_closed = Arc::clone(&room);
         // Connections live on the runtime of the writer's thread.
         let task = env.spawn_on_own_thread("bigquery-writer", async move {
             let Opened { storage, guarantee, published, terms } = match opening.open().await {
@@ -125,12 +131,14 @@ impl Sink for BigQuerySink {
             };
             if tell.send(Ok((published, Arc::clone(&storage)))).is_ok() {
                 writer::run(terms, storage, guarantee, inbox).await;
+                // Wakes a driver that waits; its next publish reports the failure.
+                until_closed.close();
             }
         });
         let opened = told.await.unwrap_or_else(|_| Err(BigQueryProblem::Ended.into()));
         let (published, storage) = opened?;
         let (last, has_pieces) = (None, false);
-        self.running = Some(Running { requests, storage, task, last, has_pieces });
+        self.running = Some(Running { requests, room, storage, task, last, has_pieces });
         Ok(published)
     }
 
@@ -140,9 +148,14 @@ impl Sink for BigQuerySink {
         if let Some(last) = running.last {
             env.sleep((last + spacing).saturating_sub(env.monotonic())).await;
         }
-        // The next publish reports a failure.
-        let _ = running.requests.reserve().await;
-        running.last = Some(env.monotonic());
+        self.room().await?;
+        self.running().last = Some(env.monotonic());
+        Ok(())
+    }
+
+    async fn room(&mut self) -> Result<(), Failure> {
+        // It fails where the writer has ended: the next publish reports that.
+        let _ = self.running().room.acquire().await;
         Ok(())
     }
 
@@ -167,7 +180,9 @@ impl Sink for BigQuerySink {
         let (done, published) = oneshot::channel();
         let work = Work { batch_id, end_offsets, rows, done };
         // If it is not taken, `done` is dropped and the acknowledgement says so.
-        let _ = running.requests.send(Request::Publish(work)).await;
+        if let Ok(room) = Arc::clone(&running.room).acquire_owned().await {
+            let _ = running.requests.send(Request::Publish(work, room));
+        }
         Ok(Acknowledgement::Later(Box::pin(async move {
             published.await.unwrap_or_else(|_| Err(BigQueryProblem::Ended.into()))
         })))
@@ -175,11 +190,13 @@ impl Sink for BigQuerySink {
 
     async fn flush(&mut self) {
         // It fails only after a failure that an acknowledgement has reported.
-        let _ = self.running().requests.send(Request::Flush).await;
+        let _ = self.running().requests.send(Request::Flush);
     }
 
-    async fn end(&mut self, _: Ending) {
-        self.running().storage.is_hurried();
+    async fn end(&mut self, ending: Ending) {
+        if ending == Ending::Stopped {
+            self.running().storage.is_hurried();
+        }
         self.flush().await;
     }
 
@@ -202,7 +219,7 @@ impl PieceWriter for BigQuerySink {
         let (taken, result) = oneshot::channel();
         let running = self.running();
         running.has_pieces = true;
-        let _ = running.requests.send(Request::Piece(rows, taken)).await;
+        let _ = running.requests.send(Request::Piece(rows, taken));
         result.await.unwrap_or_else(|_| Err(BigQueryProblem::Ended.into()))
     }
 }
@@ -222,29 +239,27 @@ impl Opening {
         let connections: Result<Vec<Connection>, _> =
             (0..count).map(|_| options.service.connect(&context.env)).collect();
         let connections = connections?;
-        let table = self.table(&connections[0])?;
-        let rest =
-            Rest::new(&options.rest_url, connections[0].clone(), options.parent_project.clone())?;
-        let (mapping, is_new) = self.mapping(&rest, &table).await?;
+        let first = connections[0].clone();
+        let table = self.table(&first)?;
         let contact = context.contacts.with(format!("BigQuery at {}", options.service.url));
         let env = context.env.clone();
-        let storage = Storage::new(connections, options.flush_counts, contact, env);
-        let storage = Arc::new(storage);
+        let storage = Arc::new(Storage::new(connections, options.flush_counts, contact, env));
+        let billed = options.parent_project.clone();
+        let rest = Rest::new(&options.rest_url, first, billed, Arc::clone(&storage))?;
+        let (mapping, age) = self.mapping(&rest, &table).await?;
         let resource = table.resource();
         let (guarantee, published) = match (&self.log, options.is_at_least_once) {
             (_, true) => (Guarantee::AtLeastOnce, None),
             (None, false) => (Guarantee::InOneStep, None),
             (Some(log), false) => {
-                let log = ProgressLog::read(log.clone(), &resource).await?;
+                let writer = context.env.random_uuid().to_string();
+                let log = ProgressLog::read(log.clone(), &resource, writer).await?;
                 let log = self.continue_from(log, &storage).await?;
                 let published = log.entry.published();
                 (Guarantee::ExactlyOnce(Box::new(log)), published)
             }
         };
-        // Not before: streams of former runs would be waited for too.
-        if is_new {
-            storage.has_new_table();
-        }
+        storage.has_table_of_age(age);
         storage.is_patient();
         let memory = context.memory.map(|memory| memory.read_ahead());
         let terms = Terms {
@@ -270,27 +285,30 @@ impl Opening {
         Ok(TableReference { project_id, dataset_id, table_id })
     }
 
-    /// Where the query's columns go, and whether the table was made for it, which is done where
-    /// that is asked for.
+    /// Where the query's columns go, and how old the table is. It is made where that is asked for.
     async fn mapping(
         &self,
         rest: &Rest,
         table: &TableReference,
-    ) -> Result<(Mapping, bool), Failure> {
+    ) -> Result<(Mapping, Duration), Failure> {
         let shown = table.resource();
         let mismatch =
             |mismatch: Mismatch| BigQueryProblem::Column { table: shown.clone(), mismatch };
-        let (mut columns, mut is_new) = (rest.columns(table).await?, false);
-        if let (None, Some(creation)) = (&columns, &self.options.creation) {
+        let mut described = rest.describe(table).await?;
+        if let (None, Some(creation)) = (&described, &self.options.creation) {
             let new: Result<Vec<Column>, _> =
                 self.schema.fields().iter().map(|field| mapping::column_for(field)).collect();
-            is_new = rest.create(table, new.map_err(mismatch)?, creation).await?;
-            columns = rest.columns(table).await?;
+            let now_ms = self.context.env.now_ms();
+            rest.create(table, new.map_err(mismatch)?, creation).await?;
+            let created = rest.describe(table).await?;
+            described = created.map(|(columns, created_ms)| (columns, created_ms.max(now_ms)));
         }
-        let Some(columns) = columns else {
+        let Some((columns, created_ms)) = described else {
             return Err(BigQueryProblem::NoTable { table: shown }.into());
         };
-        Ok((mapping::map(&self.schema, &columns).map_err(mismatch)?, is_new))
+        let age_ms = self.context.env.now_ms().saturating_sub(created_ms);
+        let age = Duration::from_millis(u64::try_from(age_ms).unwrap_or_default());
+        Ok((mapping::map(&self.schema, &columns).map_err(mismatch)?, age))
     }
 
     /// Does what a crash may have left undone: makes visible what counts as published.
@@ -304,21 +322,18 @@ impl Opening {
         log.write(entry.clone()).await?;
         crash_points::reached(Step::ProgressClaimed);
         if !entry.flushed {
-            match writer::flush(storage, &entry.streams, &entry.upto(), false).await {
-                Err(failure) if !self.options.fails_on_loss && is_unknown(&failure) => {
-                    tracing::warn!(%failure, "going on");
+            let lost = writer::flush(storage, &entry.streams).await?;
+            if !lost.is_empty() {
+                let (streams, upto) = (lost, entry.upto());
+                let failure = BigQueryProblem::Unflushed { streams, upto };
+                if self.options.fails_on_loss {
+                    return Err(failure.into());
                 }
-                result => result?,
+                tracing::warn!(%failure, "going on");
             }
-            log.write_flushed().await?;
+            log.write_flushed(&entry.streams).await?;
         }
         writer::finalize(storage, &entry.streams).await;
         Ok(log)
     }
-}
-
-/// Whether it is not known if rows are visible.
-fn is_unknown(failure: &Failure) -> bool {
-    let problem = failure.cause().downcast_ref::<BigQueryProblem>();
-    matches!(problem, Some(BigQueryProblem::Unflushed { .. }))
 }

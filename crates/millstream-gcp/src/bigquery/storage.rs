@@ -1,6 +1,7 @@
 //! The calls of the Storage Write API, asked again while that may help.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -22,6 +23,9 @@ use crate::service::Connection;
 pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// How long the service may be away at the start and at the end of a run.
 const SHORT_PATIENCE: Duration = Duration::from_secs(20);
+/// How often something that is waited for is looked at: whether the run ends meanwhile, and whether
+/// the silence is to be told.
+pub(super) const LOOKED_AT: Duration = Duration::from_secs(1);
 /// The wait before something is asked again; each further wait is twice as long.
 const WAIT: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -31,6 +35,8 @@ const LOGGED_EVERY: Duration = Duration::from_secs(60);
 const NEW_TABLE_PATIENCE: Duration = Duration::from_secs(300);
 /// The header that leads a call to the place where a stream or a table is.
 const ROUTING: &str = "x-goog-request-params";
+/// Since when the run is about to end, where it is not.
+const NEVER: u64 = u64::MAX;
 
 /// The service.
 pub(super) struct Storage {
@@ -38,8 +44,9 @@ pub(super) struct Storage {
     /// Whether `FlushRows` takes a count, as one emulator has it, and not the last offset.
     flush_counts: bool,
     contact: ContactWith,
-    /// How long the service may be away, milliseconds; 0 for any time.
-    patience_ms: AtomicU64,
+    /// Since when the service may be away for a short time only, milliseconds on the monotonic
+    /// clock; [`NEVER`] where it may be for any time.
+    hurried_since_ms: AtomicU64,
     /// Until when the table may be unknown, milliseconds on the monotonic clock.
     new_until_ms: AtomicU64,
     pub(super) env: Env,
@@ -51,17 +58,18 @@ pub(super) struct Appending {
     pub(super) answers: Streaming<v1::AppendRowsResponse>,
 }
 
-/// How often something was asked in vain, and since when.
+/// Since when something is asked without an answer that helps, and how often it is asked again.
 pub(super) struct Attempts {
-    since: Option<Duration>,
+    since: Duration,
     since_ms: i64,
     wait: Duration,
     logged: Option<Duration>,
 }
 
 impl Attempts {
-    pub(super) fn none() -> Self {
-        Self { since: None, since_ms: 0, wait: WAIT, logged: None }
+    /// Something is asked for now.
+    pub(super) fn begin(env: &Env) -> Self {
+        Self { since: env.monotonic(), since_ms: env.now_ms(), wait: WAIT, logged: None }
     }
 }
 
@@ -74,14 +82,14 @@ impl Storage {
         contact: ContactWith,
         env: Env,
     ) -> Self {
-        let patience_ms = AtomicU64::new(SHORT_PATIENCE.as_millis() as u64);
+        let hurried_since_ms = AtomicU64::new(env.monotonic().as_millis() as u64);
         let new_until_ms = AtomicU64::new(0);
-        Self { connections, flush_counts, contact, patience_ms, new_until_ms, env }
+        Self { connections, flush_counts, contact, hurried_since_ms, new_until_ms, env }
     }
 
-    /// The table was created a moment ago, and may not be known everywhere yet.
-    pub(super) fn has_new_table(&self) {
-        let until = self.env.monotonic() + NEW_TABLE_PATIENCE;
+    /// The table was created so long ago, and may not be known everywhere yet.
+    pub(super) fn has_table_of_age(&self, age: Duration) {
+        let until = self.env.monotonic() + NEW_TABLE_PATIENCE.saturating_sub(age);
         self.new_until_ms.store(until.as_millis() as u64, Ordering::Relaxed);
     }
 
@@ -93,48 +101,100 @@ impl Storage {
 
     /// From now on the service may be away for any time.
     pub(super) fn is_patient(&self) {
-        self.patience_ms.store(0, Ordering::Relaxed);
+        self.hurried_since_ms.store(NEVER, Ordering::Relaxed);
     }
 
     /// The run ends: the service may be away for a short time only.
     pub(super) fn is_hurried(&self) {
-        self.patience_ms.store(SHORT_PATIENCE.as_millis() as u64, Ordering::Relaxed);
+        let now_ms = self.env.monotonic().as_millis() as u64;
+        // The first time counts.
+        let _ = self.hurried_since_ms.compare_exchange(
+            NEVER,
+            now_ms,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
     }
 
     fn connection(&self, lane: usize) -> &Connection {
         &self.connections[lane % self.connections.len()]
     }
 
+    /// To be called every second while `what` is waited for: tells that it lasts.
+    ///
+    /// # Errors
+    /// `Retry`: the run ends, or has just begun, and that has gone on for too long.
+    pub(super) fn still_waits(
+        &self,
+        attempts: &Attempts,
+        what: &str,
+        said: impl Fn() -> String,
+    ) -> Result<(), Failure> {
+        let now = self.env.monotonic();
+        let hurried_since_ms = self.hurried_since_ms.load(Ordering::Relaxed);
+        if hurried_since_ms != NEVER {
+            let from = attempts.since.max(Duration::from_millis(hurried_since_ms));
+            if now.saturating_sub(from) >= SHORT_PATIENCE {
+                let waited = Duration::from_secs(now.saturating_sub(attempts.since).as_secs());
+                let (what, said) = (what.to_owned(), said());
+                return Err(BigQueryProblem::Away { what, waited, said }.into());
+            }
+        }
+        self.contact.unanswered(attempts.since_ms);
+        Ok(())
+    }
+
     /// Waits before `what` is asked again, after it was asked in vain.
     ///
     /// # Errors
-    /// `Retry`: that has gone on for too long.
+    /// As [`Self::still_waits`].
     pub(super) async fn wait(
         &self,
         attempts: &mut Attempts,
         what: &str,
         answer: &Answer,
     ) -> Result<(), Failure> {
+        let said = || answer.to_string();
+        self.still_waits(attempts, what, said)?;
         let now = self.env.monotonic();
-        if attempts.since.is_none() {
-            attempts.since_ms = self.env.now_ms();
-        }
-        let waited = now - *attempts.since.get_or_insert(now);
-        let limit_ms = self.patience_ms.load(Ordering::Relaxed);
-        if limit_ms > 0 && waited.as_millis() as u64 >= limit_ms {
-            let (what, said) = (what.to_owned(), answer.to_string());
-            return Err(BigQueryProblem::Away { what, waited, said }.into());
-        }
         if attempts.logged.is_none_or(|logged| now - logged >= LOGGED_EVERY) {
             attempts.logged = Some(now);
             tracing::warn!(what, %answer, "BigQuery did not do it, and is asked again");
         }
-        self.contact.unanswered(attempts.since_ms);
         // Between half of it and all, so that those who failed together do not come together.
         let part = (self.env.random_u64() % 1_000) as f64 / 2_000.0;
-        self.env.sleep(attempts.wait.mul_f64(0.5 + part)).await;
+        let until = now + attempts.wait.mul_f64(0.5 + part);
         attempts.wait = (attempts.wait * 2).min(WAIT_MAX);
-        Ok(())
+        loop {
+            let left = until.saturating_sub(self.env.monotonic());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.env.sleep(left.min(LOOKED_AT)).await;
+            self.still_waits(attempts, what, said)?;
+        }
+    }
+
+    /// What `asking` gives; `what` is asked for.
+    ///
+    /// # Errors
+    /// As [`Self::still_waits`].
+    pub(super) async fn awaited<R>(
+        &self,
+        attempts: &Attempts,
+        what: &str,
+        asking: impl Future<Output = R>,
+    ) -> Result<R, Failure> {
+        let mut asking = pin!(asking);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut asking => return Ok(answer),
+                () = self.env.sleep(LOOKED_AT) => {
+                    self.still_waits(attempts, what, || "it does not answer".to_owned())?;
+                }
+            }
+        }
     }
 
     /// The service has answered.
@@ -143,7 +203,10 @@ impl Storage {
     }
 
     /// Asks until the answer is not one that passes.
-    async fn repeat<R, F>(
+    ///
+    /// # Errors
+    /// As [`Self::still_waits`].
+    pub(super) async fn repeat<R, F>(
         &self,
         what: &str,
         mut ask: impl FnMut() -> F,
@@ -151,11 +214,11 @@ impl Storage {
     where
         F: Future<Output = Result<R, Answer>>,
     {
-        let mut attempts = Attempts::none();
+        let mut attempts = Attempts::begin(&self.env);
         let mut has_new_token = false;
         loop {
-            match ask().await {
-                Err(answer) if answer.verdict() == Verdict::Passing || self.may_come(&answer) => {
+            match self.awaited(&attempts, what, ask()).await? {
+                Err(answer) if answer.verdict() == Verdict::Passing => {
                     self.wait(&mut attempts, what, &answer).await?;
                 }
                 Err(answer) if answer.is_about_credentials() && !has_new_token => {
@@ -182,7 +245,11 @@ impl Storage {
             let connection = self.connection(0);
             let request = request(connection, message, "parent", table).await?;
             let mut client = BigQueryWriteClient::new(connection.channel.clone());
-            answer(connection, client.create_write_stream(request).await)
+            let created = answer(connection, client.create_write_stream(request).await);
+            created.map_err(|answer| match self.may_come(&answer) {
+                true => Answer::nothing(answer.said),
+                false => answer,
+            })
         });
         let created = created.await?.map_err(|answer| match answer.code {
             Code::NotFound => BigQueryProblem::NoTable { table: table.to_owned() },
@@ -194,13 +261,14 @@ impl Storage {
     /// Makes the first rows of a stream visible, so many. That they are already is success.
     ///
     /// # Errors
-    /// As an inner error what the service says of a stream that it does not know, or that is
-    /// finalized.
+    /// The service refuses, or is away for too long. As an inner error what it says of a stream
+    /// that it does not know, or that is finalized.
     pub(super) async fn flush(&self, stream: &StreamRows) -> Result<Result<(), Answer>, Failure> {
         let StreamRows { name, rows } = stream;
         // The service takes the offset of the last row that is to be visible.
         let offset = if self.flush_counts { *rows } else { rows - 1 };
-        let flushed = self.repeat("make rows visible", || async {
+        let what = "make rows visible";
+        let flushed = self.repeat(what, || async {
             let message = v1::FlushRowsRequest { write_stream: name.clone(), offset: Some(offset) };
             let connection = self.connection(0);
             let request = request(connection, message, "write_stream", name).await?;
@@ -213,7 +281,8 @@ impl Storage {
             // What was appended is there, so no offset of ours is out of range; it is what the
             // emulator says of rows that are visible.
             Err(answer) if self.flush_counts && answer.code == Code::OutOfRange => Ok(()),
-            Err(answer) => Err(answer),
+            Err(answer) if answer.is_about_stream() => Err(answer),
+            Err(answer) => return Err(answer.refused(what).into()),
         })
     }
 
@@ -320,7 +389,8 @@ fn route<T>(request: &mut Request<T>, key: &str, value: &str) {
     }
 }
 
-fn of_credentials(error: CredentialsError) -> Answer {
+/// An answer of our own making, where there is no token.
+pub(super) fn of_credentials(error: CredentialsError) -> Answer {
     let code = if error.kind() == Kind::Retry { Code::Unavailable } else { Code::Unauthenticated };
     Answer::of(code, error.to_string())
 }

@@ -17,15 +17,15 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use futures::future::{self, FutureExt as _};
 use googleapis_tonic_google_cloud_bigquery_storage_v1::google::cloud::bigquery::storage::v1;
-use millstream_engine::api::sink::{BatchId, EndOffsets, Failure, RefusedRow};
+use millstream_engine::api::sink::{BatchId, EndOffsets, Failure, Kind, RefusedRow};
 use millstream_store::crash_points::{self, Step};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use v1::write_stream::Type;
 
-use super::error::BigQueryProblem;
+use super::error::{BigQueryProblem, Unflushed};
 use super::lane::{Fault, Freight, Lane, LaneMark};
 use super::mapping::Mapping;
-use super::message;
+use super::message::{self, Message};
 use super::progress::{Entry, ProgressLog, StreamRows};
 use super::storage::Storage;
 
@@ -49,8 +49,8 @@ pub(super) enum Guarantee {
 pub(super) enum Request {
     /// Rows of the next micro-batch.
     Piece(RecordBatch, oneshot::Sender<Result<(), Failure>>),
-    /// A micro-batch.
-    Publish(Work),
+    /// A micro-batch, and the room that it takes up while it waits.
+    Publish(Work, OwnedSemaphorePermit),
     /// Nothing follows for now: commit at once.
     Flush,
 }
@@ -73,7 +73,7 @@ pub(super) struct Terms {
     pub(super) lanes_max: usize,
     /// Commits are at least so far apart; zero for as soon as possible.
     pub(super) interval: Duration,
-    /// Bytes of rows that are under way, at most.
+    /// Bytes of rows and of their messages that are under way, at most.
     pub(super) bytes_max: usize,
     pub(super) trace_id: String,
 }
@@ -112,7 +112,7 @@ pub(super) async fn run(
     terms: Terms,
     storage: Arc<Storage>,
     guarantee: Guarantee,
-    requests: mpsc::Receiver<Request>,
+    requests: mpsc::UnboundedReceiver<Request>,
 ) {
     let stream_type = match &guarantee {
         Guarantee::AtLeastOnce => None,
@@ -159,7 +159,7 @@ pub(super) async fn run(
 }
 
 impl Writer {
-    async fn serve(mut self, mut requests: mpsc::Receiver<Request>) {
+    async fn serve(mut self, mut requests: mpsc::UnboundedReceiver<Request>) {
         let env = self.storage.env.clone();
         loop {
             let left = self.due.map(|due| due.saturating_sub(env.monotonic()));
@@ -169,15 +169,11 @@ impl Writer {
                 () = fault.happened(), if !self.done.is_empty() => self.commit().await,
                 () = env.sleep(left.unwrap_or_default()), if left.is_some() => self.commit().await,
                 request = requests.recv() => match request {
-                    Some(Request::Publish(work)) => self.take(work).await,
-                    Some(Request::Piece(rows, taken)) => {
-                        let result = self.add(vec![rows]).await;
-                        let goes_on = if result.is_ok() { Ok(()) } else {
-                            Err(BigQueryProblem::Ended.into())
-                        };
-                        let _ = taken.send(result);
-                        goes_on
+                    Some(Request::Publish(work, room)) => {
+                        drop(room);
+                        self.take(work).await
                     }
+                    Some(Request::Piece(rows, taken)) => self.take_piece(rows, taken).await,
                     Some(Request::Flush) => self.commit().await,
                     None => break,
                 },
@@ -209,6 +205,21 @@ impl Writer {
         Ok(())
     }
 
+    /// Takes rows of a result, unless others of it are lost: then nobody needs to compute the rest.
+    async fn take_piece(
+        &mut self,
+        rows: RecordBatch,
+        taken: oneshot::Sender<Result<(), Failure>>,
+    ) -> Result<(), Failure> {
+        let result = match self.fault.has_happened() {
+            true => Err(self.fault.take()),
+            false => self.add(vec![rows]).await,
+        };
+        let goes_on = if result.is_ok() { Ok(()) } else { Err(BigQueryProblem::Ended.into()) };
+        let _ = taken.send(result);
+        goes_on
+    }
+
     async fn add(&mut self, rows: Vec<RecordBatch>) -> Result<(), Failure> {
         self.bytes += rows.iter().map(message::size_of_rows).sum::<usize>();
         self.rows.extend(rows);
@@ -219,28 +230,37 @@ impl Writer {
     async fn give_out(&mut self) -> Result<(), Failure> {
         let rows = std::mem::take(&mut self.rows);
         self.bytes = 0;
-        let messages = message::messages(&self.terms.mapping, &rows).map_err(|problem| {
-            let (table, mapping) = (self.terms.table.clone(), self.terms.mapping.clone());
-            let problem = BigQueryProblem::Row { table, problem };
-            Failure::from(RefusedRow::new(problem, move |rows| message::refuses(&mapping, rows)))
-        })?;
-        for message in messages {
-            let share = message.bytes.len().min(self.terms.bytes_max);
-            let share = u32::try_from(share).expect("a message has some megabytes");
+        for group in message::groups(&rows) {
+            let share = message::size_under_way(&group).min(self.terms.bytes_max);
+            let share = u32::try_from(share.max(1)).expect("a group has some megabytes");
             let permit = Arc::clone(&self.under_way).acquire_many_owned(share).await;
-            let permit = permit.expect("nobody closes it");
-            let lane = self.lane().await?;
-            self.lanes[lane].send(message, permit);
+            let permit = Arc::new(permit.expect("nobody closes it"));
+            for message in self.messages(&group)? {
+                let lane = self.lane().await?;
+                self.lanes[lane].send(message, Arc::clone(&permit));
+            }
         }
         Ok(())
     }
 
-    /// The next lane; those that are not there yet are opened one by one.
+    fn messages(&self, group: &[RecordBatch]) -> Result<Vec<Message>, Failure> {
+        message::messages(&self.terms.mapping, group).map_err(|problem| {
+            let (table, mapping) = (self.terms.table.clone(), self.terms.mapping.clone());
+            let problem = BigQueryProblem::Row { table, problem };
+            RefusedRow::new(problem, move |rows| message::refuses(&mapping, rows)).into()
+        })
+    }
+
+    /// A lane for the next message: one that has nothing to do, else another one, as long as there
+    /// may be more, else the next in turn.
     async fn lane(&mut self) -> Result<usize, Failure> {
-        let lane = self.next_lane;
-        self.next_lane = (lane + 1) % self.terms.lanes_max;
-        if lane < self.lanes.len() {
-            return Ok(lane);
+        if let Some(idle) = self.lanes.iter().position(Lane::is_idle) {
+            return Ok(idle);
+        }
+        let lane = self.lanes.len();
+        if lane == self.terms.lanes_max {
+            self.next_lane = (self.next_lane + 1) % lane;
+            return Ok(self.next_lane);
         }
         crash_points::reached(Step::BeforeBegin);
         let stream = match self.stream_type {
@@ -294,6 +314,9 @@ impl Committer {
                     done.into_iter().for_each(|done| drop(done.send(Ok(at_us))));
                 }
                 Err(failure) => {
+                    if failure.kind() != Kind::Fenced {
+                        self.record_flushed("what is visible").await;
+                    }
                     if let Some(first) = done.into_iter().next() {
                         let _ = first.send(Err(failure));
                     }
@@ -306,7 +329,7 @@ impl Committer {
 
     /// The next commit. A quiet time before it is used.
     async fn next(&mut self, commits: &mut mpsc::Receiver<Commit>) -> Option<Commit> {
-        if let Guarantee::ExactlyOnce(log) = &mut self.guarantee
+        if let Guarantee::ExactlyOnce(log) = &self.guarantee
             && !log.entry.flushed
         {
             tokio::select! {
@@ -314,12 +337,23 @@ impl Committer {
                 commit = commits.recv() => return commit,
                 () = self.storage.env.sleep(QUIET) => {}
             }
-            if let Err(failure) = log.write_flushed().await {
-                // The next commit fails of the same.
-                tracing::warn!(%failure, "a quiet time was not recorded");
-            }
+            self.record_flushed("a quiet time").await;
         }
         commits.recv().await
+    }
+
+    /// Records that all is visible, if it is: then a restart need not ask for streams that may be
+    /// ended by then. That it fails is only told; what is written next finds out what became of it.
+    async fn record_flushed(&mut self, what: &str) -> bool {
+        let Guarantee::ExactlyOnce(log) = &mut self.guarantee else { return false };
+        if self.flushed.is_empty() {
+            return false;
+        }
+        let written = log.write_flushed(&self.flushed).await;
+        if let Err(failure) = &written {
+            tracing::warn!(%failure, "{what} was not recorded");
+        }
+        written.is_ok()
     }
 
     async fn commit(&mut self, commit: Commit) -> Result<(), Failure> {
@@ -348,18 +382,24 @@ impl Committer {
                 let upto = log.entry.upto();
                 let mut lacking = streams.clone();
                 lacking.retain(|stream| !self.flushed.contains(stream));
-                match flush(&self.storage, &lacking, &upto, true).await {
-                    Ok(()) => self.flushed = streams,
-                    Err(failure) => return Err(self.explained(failure).await),
+                let flushed = match flush(&self.storage, &lacking).await {
+                    Ok(lost) if lost.is_empty() => Ok(()),
+                    Ok(streams) => Err(BigQueryProblem::Unflushed { streams, upto }.into()),
+                    Err(failure) => Err(failure),
+                };
+                if let Err(failure) = flushed {
+                    return Err(self.explained(failure).await);
                 }
+                crash_points::reached(Step::StreamsFlushed);
+                self.flushed = streams;
                 Ok(())
             }
         }
     }
 
     /// `failure`, unless it comes of another instance that has taken over and ended the streams.
-    async fn explained(&self, failure: Failure) -> Failure {
-        match &self.guarantee {
+    async fn explained(&mut self, failure: Failure) -> Failure {
+        match &mut self.guarantee {
             Guarantee::ExactlyOnce(log) => log.check().await.err().unwrap_or(failure),
             Guarantee::AtLeastOnce | Guarantee::InOneStep => failure,
         }
@@ -379,51 +419,46 @@ impl Committer {
 
     /// Records that all is visible, and ends the streams.
     async fn tidy_up(&mut self) {
-        let Guarantee::ExactlyOnce(log) = &mut self.guarantee else { return };
-        if self.flushed.is_empty() {
-            return;
+        if self.record_flushed("the end of the run").await {
+            finalize(&self.storage, &self.flushed).await;
         }
-        if let Err(failure) = log.write_flushed().await {
-            tracing::warn!(%failure, "the end of the run was not recorded");
-            return;
-        }
-        finalize(&self.storage, &self.flushed).await;
     }
 }
 
-/// Makes rows of `streams` visible that count as published up to `upto`. Where `is_new` says so,
-/// none of them was asked for before.
+/// Makes rows of `streams` visible. Gives those of which the service does not know any more whether
+/// they are.
 ///
 /// # Errors
-/// `Data`: BigQuery does not know a stream any more.
+/// The service refuses, or is away for too long; some of the streams may have been asked for.
 pub(super) async fn flush(
     storage: &Storage,
     streams: &[StreamRows],
-    upto: &str,
-    is_new: bool,
-) -> Result<(), Failure> {
+) -> Result<Vec<Unflushed>, Failure> {
+    let mut lost = Vec::new();
     for some in streams.chunks(CALLS_MAX) {
         let mut calls = Vec::with_capacity(some.len());
         for stream in some {
-            calls.push(flush_one(storage, stream, upto).boxed());
+            calls.push(flush_one(storage, stream).boxed());
         }
-        future::try_join_all(calls).await?;
+        let mut outcome = Ok(());
+        for flushed in future::join_all(calls).await {
+            match flushed {
+                Ok(gone) => lost.extend(gone),
+                Err(failure) => outcome = outcome.and(Err(failure)),
+            }
+        }
+        outcome?;
     }
-    if is_new {
-        crash_points::reached(Step::StreamsFlushed);
-    }
-    Ok(())
+    Ok(lost)
 }
 
-async fn flush_one(storage: &Storage, stream: &StreamRows, upto: &str) -> Result<(), Failure> {
+async fn flush_one(storage: &Storage, stream: &StreamRows) -> Result<Option<Unflushed>, Failure> {
     let flushed = storage.flush(stream).await?;
-    flushed.map_err(|answer| {
-        let (name, rows) = (stream.name.clone(), stream.rows);
-        let (said, upto) = (answer.to_string(), upto.to_owned());
-        BigQueryProblem::Unflushed { stream: name, rows, said, upto }
-    })?;
     crash_points::reached(Step::StreamsHalfFlushed);
-    Ok(())
+    Ok(flushed.err().map(|answer| {
+        let (stream, rows, said) = (stream.name.clone(), stream.rows, answer.to_string());
+        Unflushed { stream, rows, said }
+    }))
 }
 
 /// Ends streams, so that they do not count as open at the service. That it fails costs nothing

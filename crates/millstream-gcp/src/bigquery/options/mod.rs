@@ -103,20 +103,34 @@ impl TableName {
     fn parse(options: &Options, declared: &str) -> Result<Self, OptionError> {
         let text = options.get("table").unwrap_or(declared);
         let wrong = || OptionError::invalid("table", text, "PROJECT.DATASET.TABLE");
-        // A project may have a domain, with dots, before its own name.
-        let normal = text.rsplit_once(':').map(|(project, rest)| format!("{project}.{rest}"));
-        let normal = normal.as_deref().unwrap_or(text);
-        let mut parts = normal.rsplitn(3, '.');
-        let table = parts.next().unwrap_or_default().to_owned();
-        let dataset = parts.next().or(options.get("dataset")).map(str::to_owned);
-        let project = parts.next().or(options.get("project")).map(str::to_owned);
+        let (prefix, rest) = match text.rsplit_once(':') {
+            Some((prefix, rest)) => (Some(prefix), rest),
+            None => (None, text),
+        };
+        let parts: Vec<&str> = rest.split('.').collect();
+        let named = |part: &str| Some(part.to_owned());
+        let (project, dataset, table) = match (prefix, &parts[..]) {
+            (None, [table]) => (None, None, *table),
+            (None, [dataset, table]) => (None, named(dataset), *table),
+            (None, [project, dataset, table]) => (named(project), named(dataset), *table),
+            // As BigQuery's older SQL writes it.
+            (Some(project), [dataset, table]) => (named(project), named(dataset), *table),
+            // A project may belong to a domain, whose name is part of its own.
+            (Some(domain), [project, dataset, table]) => {
+                (Some(format!("{domain}:{project}")), named(dataset), *table)
+            }
+            _ => return Err(wrong()),
+        };
+        let table = table.to_owned();
+        let project = project.or_else(|| options.get("project").map(str::to_owned));
+        let dataset = dataset.or_else(|| options.get("dataset").map(str::to_owned));
         let Some(dataset) = dataset else {
             let help = "write 'table' = 'PROJECT.DATASET.TABLE', or name the dataset";
             return Err(OptionError::missing("dataset", help));
         };
         let project = project.or_else(|| options.get("parentProject").map(str::to_owned));
         let is_name = |part: &str| !part.is_empty() && !part.contains(['/', '`', '?', '#', ' ']);
-        let is_all = is_name(&table) && is_name(&dataset);
+        let is_all = is_name(&table) && is_name(&dataset) && !dataset.contains([':', '.']);
         match is_all && project.as_deref().is_none_or(is_name) {
             true => Ok(Self { project, dataset, table }),
             false => Err(wrong()),
@@ -137,6 +151,12 @@ impl SinkOptions {
         let grpc = endpoint(options, "bigQueryStorageGrpcEndpoint", GRPC_EMULATOR)?;
         let rest = endpoint(options, "bigQueryHttpEndpoint", REST_EMULATOR)?;
         let (url, rest_url) = match (grpc, rest) {
+            (Some(grpc), Some(rest)) if is_secret(&grpc) != is_secret(&rest) => {
+                let problem = "one endpoint is https and the other http, over which a token would \
+                               be readable on its way";
+                let help = "set both to https, or both to http for an emulator".to_owned();
+                return Err(OptionError::of("bigQueryHttpEndpoint", problem, Some(help)));
+            }
             (Some(grpc), Some(rest)) => (grpc, rest),
             (None, None) => (GRPC_URL.to_owned(), REST_URL.to_owned()),
             (grpc, _) => {
@@ -152,7 +172,7 @@ impl SinkOptions {
             }
         };
         // An emulator asks nobody who asks.
-        let credentials = url.starts_with("https://").then_some(place);
+        let credentials = is_secret(&url).then_some(place);
         let flush_counts = credentials.is_none() && std::env::var_os(FLUSH_COUNTS).is_some();
         let is_at_least_once = at_least_once(options)?;
         check_columns(schema)?;
@@ -169,6 +189,11 @@ impl SinkOptions {
             flush_counts,
         })
     }
+}
+
+/// Whether nobody can read what goes there.
+fn is_secret(url: &str) -> bool {
+    url.starts_with("https://")
 }
 
 fn check_method(options: &Options) -> Result<(), OptionError> {

@@ -26,12 +26,17 @@ fn a_table_may_be_named_in_each_form() {
     let name = |options: &[(&str, &str)]| parse(options).expect("it is right").name.to_string();
     assert_eq!(name(&[("table", "p.d.t")]), "p.d.t");
     assert_eq!(name(&[("table", "p:d.t")]), "p.d.t");
-    assert_eq!(name(&[("table", "google.com:p.d.t")]), "google.com.p.d.t");
+    assert_eq!(name(&[("table", "google.com:p:d.t")]), "google.com:p.d.t");
+    let scoped = parse(&[("table", "google.com:p.d.t")]).expect("it is right").name;
+    let parts = (scoped.project.as_deref(), &*scoped.dataset, &*scoped.table);
+    assert_eq!(parts, (Some("google.com:p"), "d", "t"));
     assert_eq!(name(&[("table", "d.x"), ("project", "p")]), "p.d.x");
     assert_eq!(name(&[("dataset", "d"), ("parentProject", "p")]), "p.d.t");
     assert_eq!(name(&[("dataset", "d")]), "d.t");
     assert!(problem(&[]).contains("dataset"));
-    assert!(problem(&[("table", "p.d.")]).contains("PROJECT.DATASET.TABLE"));
+    for wrong in ["p.d.", "a.p.d.t", "p:t", "p/x.d.t"] {
+        assert!(problem(&[("table", wrong)]).contains("PROJECT.DATASET.TABLE"), "{wrong}");
+    }
 }
 
 #[test]
@@ -62,6 +67,7 @@ fn what_contradicts_itself_or_is_not_there_is_refused() {
         (&[("partitionField", "n")], "CREATE_IF_NEEDED"),
         (&[("createDisposition", "create_if_needed"), ("clusteredFields", "n,x")], "no column 'x'"),
         (&[("bigQueryHttpEndpoint", "ftp://x")], "http://HOST:PORT"),
+        (&[("bigQueryHttpEndpoint", "https://x")], "readable on its way"),
     ] {
         let text = problem(&[&[table], options].concat());
         assert!(text.contains(wanted), "{options:?}: {text}");
