@@ -2,7 +2,7 @@
 //! `AppendRows` takes them.
 //!
 //! A request may have ten megabytes. Many small record batches become one message, and a large one
-//! becomes several. Messages are made one by one, so that no more of them are in memory than may be.
+//! becomes several. Messages are made one by one, so that no more are in memory than may be.
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;

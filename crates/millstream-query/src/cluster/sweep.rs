@@ -4,7 +4,8 @@
 //! One that was started again knows nothing of the queries before, and one that has given a node
 //! up does not ask it. So a node looks through its directory itself, when it starts and then every
 //! hour, and removes what was written hours ago, unless it belongs to a query of which the node has
-//! [seen](super::seen) a task since: a stage that has written its rows may wait for the others of its query.
+//! [seen](super::seen) a task since: a stage that has written its rows may wait for the others of
+//! its query.
 
 use std::ffi::OsStr;
 use std::fs;
