@@ -34,6 +34,8 @@ const CALLS_MAX: usize = 16;
 /// When nothing was committed for so long, the log is told that all is visible: the service forgets
 /// streams that nobody uses, and a restart should not have to ask for them.
 const QUIET: Duration = Duration::from_secs(10);
+/// How long streams may take to be ended with the run.
+const TIDYING_UP: Duration = Duration::from_secs(5);
 
 /// What happens with a micro-batch that is published twice.
 pub(super) enum Guarantee {
@@ -420,7 +422,11 @@ impl Committer {
     /// Records that all is visible, and ends the streams.
     async fn tidy_up(&mut self) {
         if self.record_flushed("the end of the run").await {
-            finalize(&self.storage, &self.flushed).await;
+            let env = &self.storage.env;
+            tokio::select! {
+                () = finalize(&self.storage, &self.flushed) => {}
+                () = env.sleep(TIDYING_UP) => tracing::debug!("write streams were not ended"),
+            }
         }
     }
 }
