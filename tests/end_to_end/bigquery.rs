@@ -511,12 +511,12 @@ fn a_result_that_is_lost_is_not_computed_to_its_end() {
     server.create_fake_table("d.target", &columns());
     let squared = "SELECT a.n AS n FROM source AS a CROSS JOIN source AS b";
     let pipeline = typed(&server, &[], squared);
-    let rows: String = (0..2_000).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    let rows: String = (0..4_000).map(|n| format!("{{\"n\":{n}}}\n")).collect();
     put(&pipeline, "in/more.json", &rows);
     server.order("finalize", 0, 1);
     assert!(!pipeline.run(&[]).says(&["has ended"]).status.success());
     let appended = server.seen()["rows_appended"].as_u64().expect("a number");
-    assert!(appended < 2_000_000, "{appended} of four million rows were sent");
+    assert!(appended < 2_000_000, "{appended} of sixteen million rows were sent");
     assert_eq!(server.count("d.target"), 0, "and none is visible");
 }
 
