@@ -15,6 +15,7 @@
 //!   calls, and starts no engine.
 //! - [`map_only`] empties a topic into a Delta table or another topic, as fast as that goes, or
 //!   measures latency at a fixed rate.
+//! - [`cassandra`] writes a stream into a Cassandra, beside the bare driver.
 //! - [`bigquery`] empties a topic into a fake of BigQuery; likewise.
 //! - [`windowed`] counts or gathers its messages by key and window, into a Delta table; likewise.
 //! - [`nexmark`] runs the queries of a suite that others publish figures of.
@@ -29,6 +30,7 @@
 
 mod bigquery;
 mod broker;
+mod cassandra;
 mod clock;
 mod delta;
 mod engine;
@@ -102,6 +104,8 @@ enum Name {
     Delta(delta::Flags),
     /// Throughput from a topic into a Delta table, for each core that is kept busy
     MapOnly(map_only::Flags),
+    /// Latency of micro-batches into Cassandra, beside the bare driver
+    Cassandra(cassandra::Flags),
     /// Throughput from a topic into a table of BigQuery, for each core that is kept busy
     Bigquery(bigquery::Flags),
     /// Throughput of an aggregation by key and window, from a topic into a Delta table
@@ -180,6 +184,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::Journal(flags) => journal::run(env, &flags),
         Name::Delta(flags) => delta::run(env, &flags),
         Name::MapOnly(flags) => map_only::run(env, &flags),
+        Name::Cassandra(flags) => cassandra::run(env, &flags),
         Name::Bigquery(flags) => bigquery::run(env, &flags),
         Name::Windowed(flags) => windowed::run(env, &flags),
         Name::Nexmark(flags) => nexmark::run(env, &flags),

@@ -27,6 +27,8 @@ pub struct Told {
     pub rows_in: u64,
     /// Rows handed to the sink.
     pub rows_out: u64,
+    /// When it began, microseconds since the epoch.
+    pub fired_us: i64,
     /// When its results were handed to the sink, microseconds since the epoch: all is computed,
     /// and its changes of the state are in memory.
     pub computed_us: i64,
@@ -161,6 +163,7 @@ fn parse(line: &str, told_us: i64) -> Result<Told, String> {
     Ok(Told {
         rows_in: object.num_input_rows,
         rows_out: object.sink.num_output_rows,
+        fired_us: fired_ms * 1_000,
         computed_us: computed_ms * 1_000 + CUT_OFF_US,
         published_us: published_ms * 1_000 + CUT_OFF_US,
         told_us,
@@ -215,6 +218,7 @@ mod tests {
         let expected = Told {
             rows_in: 7,
             rows_out: 2,
+            fired_us: NEW_YEAR_US + 1_500_000,
             computed_us: NEW_YEAR_US + 1_511_000,
             published_us: NEW_YEAR_US + 1_541_000,
             told_us: 5,

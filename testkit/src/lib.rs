@@ -5,7 +5,8 @@
 //!   reads records; [`proxy`] stands in front of it and cuts connections;
 //! - [`cluster`] is three brokers that replicate, each of which can be lost and whose leaders move;
 //! - [`http_receiver`] records the requests of webhooks;
-//! - [`redis`] starts Redis and Valkey, [`pubsub`] a Pub/Sub, [`bigquery`] an emulator of BigQuery;
+//! - [`redis`] starts Redis and Valkey, [`cassandra`] an Apache Cassandra, [`pubsub`] a Pub/Sub,
+//!   [`bigquery`] an emulator of BigQuery;
 //! - a [`passage`] stands in front of any server, and its connections can go silent;
 //! - [`cache`] keeps what is downloaded once; [`certificates`] are made anew;
 //! - [`disk_record`] records what a process does to files, and what a power cut leaves of them;
@@ -22,6 +23,7 @@
 pub mod admin;
 pub mod bigquery;
 pub mod cache;
+pub mod cassandra;
 pub mod certificates;
 pub mod cluster;
 pub mod disk_record;

@@ -29,6 +29,8 @@ mod batch_memory;
 mod bench;
 #[cfg(feature = "gcp")]
 mod bigquery;
+#[cfg(feature = "cassandra")]
+mod cassandra;
 mod checkpoint_damage;
 mod dead_letters;
 mod delivery;

@@ -4,7 +4,8 @@
 //! without touching anything but a table whose columns are not declared, and then makes sources and
 //! sinks against the traits of `millstream-engine`; nothing here knows SQL or the micro-batch
 //! driver. [`registry`] lists what this crate has, and what are crates of their own:
-//! [`millstream_kafka`], and with the feature `gcp` `millstream_gcp`.
+//! [`millstream_kafka`], and with the features `gcp` and `cassandra` `millstream_gcp` and
+//! `millstream_cassandra`.
 //!
 //! - [`rate`]: rows on a clock, for tries, demonstrations and benchmarks.
 //! - [`files`]: directories of JSON, CSV, Parquet and text, read and written.
@@ -55,6 +56,8 @@ pub fn registry(base_dir: &Path) -> Registry {
     connectors.push(Arc::new(millstream_gcp::bigquery::BigQuery::new(base_dir)));
     #[cfg(feature = "gcp")]
     connectors.push(Arc::new(millstream_gcp::pubsub::Pubsub::new(base_dir)));
+    #[cfg(feature = "cassandra")]
+    connectors.push(Arc::new(millstream_cassandra::Cassandra::new(base_dir)));
     for format in files::Format::ALL {
         connectors.push(Arc::new(files::Files::of(format, base_dir)));
     }

@@ -27,6 +27,7 @@ fn page(connector: &str) -> &'static str {
         "files" | "json" | "csv" | "parquet" | "text" => "docs/connectors/files.md",
         "delta" => "docs/connectors/delta.md",
         "redis" => "docs/connectors/redis.md",
+        "cassandra" => "docs/connectors/cassandra.md",
         "bigquery" => "docs/connectors/bigquery.md",
         "pubsub" => "docs/connectors/pubsub.md",
         "rate" => "docs/connectors/rate.md",

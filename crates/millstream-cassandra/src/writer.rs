@@ -1,0 +1,266 @@
+//! Micro-batches into Cassandra, in a thread of its own.
+//!
+//! Several are under way at once, and their requests too: which write counts is decided by its
+//! time, and not by its order. A request is repeated until it is answered, since a repeated one
+//! changes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::SchemaRef;
+use futures::future::BoxFuture;
+use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
+use millstream_engine::api::contact::ContactWith;
+use millstream_engine::api::sink::Failure;
+use millstream_store::crash_points::{self, Step};
+use millstream_store::env::Env;
+use scylla::client::session::Session;
+use scylla::errors::ExecutionError;
+use scylla::statement::batch::{Batch, BatchStatement, BatchType};
+use scylla::statement::prepared::PreparedStatement;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use crate::error::{CassandraProblem, later_refusal, may_pass, may_prepare_later};
+use crate::options::SinkOptions;
+use crate::requests::{Request, Statement, Values};
+use crate::table::Target;
+
+/// Micro-batches under way; while there are more, the next one grows.
+const MICRO_BATCHES_MAX: usize = 8;
+/// How long a request is repeated; after that the flow is started again.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a cluster may be away at the start: a wrong address is to be reported soon.
+const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+/// Before something is repeated; each further wait is twice as long.
+const WAIT: Duration = Duration::from_millis(20);
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// The requests of a micro-batch.
+pub(crate) struct Work {
+    /// Its time, microseconds since the epoch.
+    pub(crate) time: i64,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) done: oneshot::Sender<Result<i64, Failure>>,
+}
+
+/// What writes.
+pub(crate) struct Writer {
+    options: Arc<SinkOptions>,
+    session: Session,
+    insert: PreparedStatement,
+    remove: PreparedStatement,
+    permits: Semaphore,
+    contact: ContactWith,
+    env: Env,
+}
+
+/// What a writer needs before it is connected.
+pub(crate) struct Opening {
+    pub(crate) options: Arc<SinkOptions>,
+    /// The query's columns.
+    pub(crate) schema: SchemaRef,
+    pub(crate) contact: ContactWith,
+    pub(crate) env: Env,
+}
+
+impl Opening {
+    /// Connects, looks at the table and prepares the statements.
+    ///
+    /// # Errors
+    /// The cluster is away, refuses the user, or has no table that takes the rows.
+    async fn open(self) -> Result<(Writer, Target), CassandraProblem> {
+        let session = self.connect().await?;
+        let target = self.target(&session)?;
+        let insert = self.prepare(&session, &target.insert).await?;
+        let remove = self.prepare(&session, &target.remove).await?;
+        let permits = Semaphore::new(self.options.requests_max);
+        let Self { options, contact, env, .. } = self;
+        let writer = Writer { options, session, insert, remove, permits, contact, env };
+        Ok((writer, target))
+    }
+
+    async fn connect(&self) -> Result<Session, CassandraProblem> {
+        let (begun, mut wait) = (self.env.monotonic(), WAIT);
+        loop {
+            match self.options.server.connect(&self.options.keyspace).await {
+                Err(problem @ CassandraProblem::Unconnected { .. }) => {
+                    if self.env.monotonic().saturating_sub(begun) >= OPEN_PATIENCE {
+                        return Err(problem);
+                    }
+                }
+                settled => return settled,
+            }
+            self.env.sleep(wait).await;
+            wait = (wait * 2).min(WAIT_MAX);
+        }
+    }
+
+    fn target(&self, session: &Session) -> Result<Target, CassandraProblem> {
+        let SinkOptions { keyspace, table, .. } = &*self.options;
+        let server = self.options.server.shown();
+        let state = session.get_cluster_state();
+        let Some(known) = state.get_keyspace(keyspace) else {
+            return Err(CassandraProblem::NoKeyspace { server, keyspace: keyspace.clone() });
+        };
+        let Some(found) = known.tables.get(table) else {
+            if let Some(view) = known.views.get(table) {
+                let base = view.base_table_name.clone();
+                return Err(CassandraProblem::View { table: self.options.shown(), base });
+            }
+            let (keyspace, table) = (keyspace.clone(), table.clone());
+            let mut names: Vec<&str> = known.tables.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            let known = match names.is_empty() {
+                true => String::new(),
+                false => format!("; its tables are {}", names.join(", ")),
+            };
+            return Err(CassandraProblem::NoTable { server, keyspace, table, known });
+        };
+        Target::new(&self.options, &self.schema, found).map_err(|(column, mismatch)| {
+            CassandraProblem::Column { table: self.options.shown(), column, mismatch }
+        })
+    }
+
+    async fn prepare(
+        &self,
+        session: &Session,
+        text: &str,
+    ) -> Result<PreparedStatement, CassandraProblem> {
+        let (begun, mut wait) = (self.env.monotonic(), WAIT);
+        loop {
+            let error = match session.prepare(text).await {
+                Ok(mut prepared) => {
+                    prepared.set_is_idempotent(true);
+                    return Ok(prepared);
+                }
+                Err(error) => error,
+            };
+            let is_over = self.env.monotonic().saturating_sub(begun) >= OPEN_PATIENCE;
+            if is_over || !may_prepare_later(&error) {
+                let server = self.options.server.shown();
+                return Err(CassandraProblem::Unprepared { server, error: Box::new(error) });
+            }
+            self.env.sleep(wait).await;
+            wait = (wait * 2).min(WAIT_MAX);
+        }
+    }
+}
+
+/// The writer's life: `opened` gets what the rows are made for.
+pub(crate) async fn serve(
+    opening: Opening,
+    opened: oneshot::Sender<Result<Target, CassandraProblem>>,
+    mut inbox: mpsc::Receiver<Work>,
+) {
+    let writer = match opening.open().await {
+        Ok((writer, target)) => {
+            if opened.send(Ok(target)).is_err() {
+                return;
+            }
+            writer
+        }
+        Err(problem) => {
+            let _ = opened.send(Err(problem));
+            return;
+        }
+    };
+    let mut running: FuturesUnordered<BoxFuture<'_, bool>> = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            Some(is_written) = running.next(), if !running.is_empty() => {
+                if !is_written {
+                    break;
+                }
+            }
+            work = inbox.recv(), if running.len() < MICRO_BATCHES_MAX => match work {
+                Some(work) => running.push(Box::pin(writer.micro_batch(work))),
+                None => break,
+            },
+        }
+    }
+    // Each of the others has an outcome of its own.
+    while running.next().await.is_some() {}
+}
+
+impl Writer {
+    /// Writes a micro-batch and reports it; whether it is written.
+    async fn micro_batch(&self, work: Work) -> bool {
+        let Work { time, requests, done } = work;
+        let half = requests.len().div_ceil(2);
+        let writes = requests.into_iter().map(|request| self.write(request, time));
+        let mut answers = stream::iter(writes).buffer_unordered(self.options.requests_max);
+        let mut answered = 0;
+        let written = loop {
+            match answers.try_next().await {
+                Ok(Some(())) => answered += 1,
+                Ok(None) => break Ok(()),
+                Err(problem) => break Err(problem),
+            }
+            if answered == half {
+                crash_points::reached(Step::RowsHalfApplied);
+            }
+        };
+        if written.is_ok() {
+            crash_points::reached(Step::AfterCommit);
+        }
+        let is_written = written.is_ok();
+        // Nobody waits for it where the query has ended.
+        let _ = done.send(written.map(|()| self.env.now_us()).map_err(Into::into));
+        is_written
+    }
+
+    /// Sends a request until it is answered.
+    async fn write(&self, request: Request, time: i64) -> Result<(), CassandraProblem> {
+        let _permit = self.permits.acquire().await.expect("the semaphore is never closed");
+        let values = request.values(time);
+        let (begun, begun_ms) = (self.env.monotonic(), self.env.now_ms());
+        let mut wait = WAIT;
+        loop {
+            let error = match self.send(&values).await {
+                Ok(()) => {
+                    self.contact.answered();
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            let server = self.options.server.shown();
+            if let Some(reason) = later_refusal(&error) {
+                return Err(CassandraProblem::Login { server, reason });
+            }
+            let error = Box::new(error);
+            if !may_pass(&error) {
+                let what = "write rows";
+                return Err(CassandraProblem::Refused { server, what, error });
+            }
+            let waited = self.env.monotonic().saturating_sub(begun);
+            if waited >= PATIENCE {
+                let table = self.options.shown();
+                return Err(CassandraProblem::Away { server, table, waited, error });
+            }
+            tracing::debug!(server, %error, "rows are sent to Cassandra again");
+            self.contact.unanswered(begun_ms);
+            self.env.sleep(wait).await;
+            wait = (wait * 2).min(WAIT_MAX);
+        }
+    }
+
+    async fn send(&self, values: &[Values<'_>]) -> Result<(), ExecutionError> {
+        if let [one] = values {
+            let statement = self.statement(one.statement);
+            return self.session.execute_unpaged(statement, one).await.map(drop);
+        }
+        let statements = values.iter().map(|values| {
+            BatchStatement::PreparedStatement(self.statement(values.statement).clone())
+        });
+        let mut batch = Batch::new_with_statements(BatchType::Unlogged, statements.collect());
+        batch.set_is_idempotent(true);
+        self.session.batch(&batch, values).await.map(drop)
+    }
+
+    fn statement(&self, statement: Statement) -> &PreparedStatement {
+        match statement {
+            Statement::Remove => &self.remove,
+            Statement::Write => &self.insert,
+        }
+    }
+}
