@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
-    Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, TimestampMicrosecondType,
 };
 use thiserror::Error;
 use uuid::Uuid;
@@ -74,59 +74,56 @@ fn append_value(
 ) -> Result<(), ValueProblem> {
     match encoding {
         Encoding::Boolean => bytes.push(u8::from(array.as_boolean().value(row))),
-        Encoding::TinyInt => {
-            let value = array.as_primitive::<Int8Type>().value(row);
-            bytes.extend_from_slice(&value.to_be_bytes());
-        }
-        Encoding::SmallInt => {
-            let value = array.as_primitive::<Int16Type>().value(row);
-            bytes.extend_from_slice(&value.to_be_bytes());
-        }
-        Encoding::Int => {
-            let value = array.as_primitive::<Int32Type>().value(row);
-            bytes.extend_from_slice(&value.to_be_bytes());
-        }
-        Encoding::BigInt => {
-            let value = array.as_primitive::<Int64Type>().value(row);
-            bytes.extend_from_slice(&value.to_be_bytes());
-        }
-        Encoding::Varint => {
-            append_varint(i128::from(array.as_primitive::<Int64Type>().value(row)), bytes);
-        }
+        Encoding::TinyInt => bytes.extend(number::<Int8Type>(array, row).to_be_bytes()),
+        Encoding::SmallInt => bytes.extend(number::<Int16Type>(array, row).to_be_bytes()),
+        Encoding::Int => bytes.extend(number::<Int32Type>(array, row).to_be_bytes()),
+        Encoding::BigInt => bytes.extend(number::<Int64Type>(array, row).to_be_bytes()),
+        Encoding::Float => bytes.extend(number::<Float32Type>(array, row).to_be_bytes()),
+        Encoding::Double => bytes.extend(number::<Float64Type>(array, row).to_be_bytes()),
+        Encoding::Varint => append_varint(number::<Int64Type>(array, row).into(), bytes),
         Encoding::Decimal { scale, is_varint } => {
             if !is_varint {
                 bytes.extend_from_slice(&scale.to_be_bytes());
             }
-            append_varint(array.as_primitive::<Decimal128Type>().value(row), bytes);
-        }
-        Encoding::Float => {
-            let value = array.as_primitive::<Float32Type>().value(row);
-            bytes.extend_from_slice(&value.to_be_bytes());
-        }
-        Encoding::Double => {
-            let value = array.as_primitive::<Float64Type>().value(row);
-            bytes.extend_from_slice(&value.to_be_bytes());
+            append_varint(number::<Decimal128Type>(array, row), bytes);
         }
         Encoding::Blob => bytes.extend_from_slice(array.as_binary::<i32>().value(row)),
         Encoding::Text | Encoding::Ascii | Encoding::Uuid { .. } | Encoding::Inet => {
             append_text(encoding, array.as_string::<i32>().value(row), bytes)?;
         }
         Encoding::Date => {
-            let days = i64::from(array.as_primitive::<Date32Type>().value(row)) + EPOCH_DAY;
+            let days = i64::from(number::<Date32Type>(array, row)) + EPOCH_DAY;
             let days = u32::try_from(days).expect("32 bits, shifted by half of them");
             bytes.extend_from_slice(&days.to_be_bytes());
         }
         Encoding::Timestamp => {
-            let micros = array.as_primitive::<TimestampMicrosecondType>().value(row);
+            let micros = number::<TimestampMicrosecondType>(array, row);
             bytes.extend_from_slice(&micros.div_euclid(1_000).to_be_bytes());
         }
         Encoding::Time => {
-            let nanoseconds = array.as_primitive::<Int64Type>().value(row);
+            let nanoseconds = number::<Int64Type>(array, row);
             if !(0..DAY_NS).contains(&nanoseconds) {
                 return Err(ValueProblem::Time { nanoseconds });
             }
             bytes.extend_from_slice(&nanoseconds.to_be_bytes());
         }
+        parts => append_parts(parts, array, row, bytes)?,
+    }
+    Ok(())
+}
+
+fn number<T: ArrowPrimitiveType>(array: &dyn Array, row: usize) -> T::Native {
+    array.as_primitive::<T>().value(row)
+}
+
+/// A value that is made of others.
+fn append_parts(
+    encoding: &Encoding,
+    array: &dyn Array,
+    row: usize,
+    bytes: &mut Vec<u8>,
+) -> Result<(), ValueProblem> {
+    match encoding {
         Encoding::Elements(element) => {
             let values = array.as_list::<i32>().value(row);
             append_count(values.len(), bytes)?;
@@ -165,6 +162,7 @@ fn append_value(
                 }
             }
         }
+        plain => unreachable!("{plain:?} has no parts"),
     }
     Ok(())
 }
