@@ -112,7 +112,7 @@ async fn of_two_instances_one_is_refused() {
     let runs = Runs::new().await;
     let (mut first, mut second) = (runs.start(1_000).await, runs.start(1_000).await);
     time(&mut first, 0, 1_000).await;
-    let refused = second.time(BatchId(0), 1_000).await.expect_err("there is another");
+    let refused = second.time(BatchId(0), 1_001).await.expect_err("there is another");
     assert_eq!(refused.kind(), Kind::Fenced);
 }
 
