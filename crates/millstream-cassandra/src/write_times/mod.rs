@@ -32,8 +32,9 @@ const VERSION: u32 = 1;
 const STEP_US: i64 = 2;
 /// How far a lease's count may lag behind the clock.
 const LAG_MAX_US: i64 = 500_000;
-/// Micro-batches of one lease; whoever finds a lease knows that no later time belongs to it.
-const BATCHES_MAX: u64 = 250_000;
+/// Micro-batches of one lease: more than begin while its count may lag. Whoever finds a lease knows
+/// that no later time belongs to it; few, so that restarts do not take times ahead of the clock.
+const BATCHES_MAX: u64 = 10_000;
 /// Leases that are kept: those of micro-batches that a replay may repeat.
 const LEASES_MAX: usize = 64;
 /// A time so far ahead of the clock is told.
