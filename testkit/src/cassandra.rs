@@ -105,7 +105,8 @@ impl Cassandra {
 
     /// The same with users and passwords; the client is its superuser.
     pub fn start_with_passwords() -> Self {
-        let settings = "authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\n";
+        let settings = "authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\n\
+                        permissions_validity: 0ms\n";
         Self::start_with(settings, true)
     }
 
