@@ -21,7 +21,7 @@ const UNDECIDED: &str = "Unable to perform authentication";
 pub(crate) enum CassandraProblem {
     /// The server cannot be had at the start.
     #[error("Cassandra at {server} cannot be connected to: {}", said(error))]
-    Unconnected { server: String, error: NewSessionError },
+    Unconnected { server: String, error: Box<NewSessionError> },
     /// The user or the password is refused.
     #[error(
         "Cassandra at {server} refuses the user: {reason}. Check 'spark.cassandra.auth.username' \

@@ -121,7 +121,7 @@ impl Server {
             let server = self.shown();
             match login_refusal(&error) {
                 Some(reason) => CassandraProblem::Login { server, reason },
-                None => CassandraProblem::Unconnected { server, error },
+                None => CassandraProblem::Unconnected { server, error: Box::new(error) },
             }
         })?;
         self.check_data_center(&session)?;

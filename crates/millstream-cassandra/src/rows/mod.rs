@@ -140,10 +140,7 @@ impl Encoder {
         mut take: impl FnMut(Row),
     ) -> Result<(), CassandraProblem> {
         let columns = self.cast(batch)?;
-        let deletes = match self.target.delete {
-            Some(index) => Some(batch.column(index).as_boolean()),
-            None => None,
-        };
+        let deletes = self.target.delete.map(|index| batch.column(index).as_boolean());
         for line in 0..batch.num_rows() {
             let is_deleted =
                 deletes.is_some_and(|deletes| deletes.is_valid(line) && deletes.value(line));
