@@ -18,7 +18,7 @@ use crate::millstream::{Finished, Pipeline, Running, table};
 use crate::wait;
 
 /// Steps of a micro-batch that may be repeated.
-const STEPS: [&str; 11] = [
+const STEPS: [&str; 10] = [
     "after-take",
     "after-run",
     "before-intent",
@@ -29,7 +29,6 @@ const STEPS: [&str; 11] = [
     "after-commit",
     "before-commit-entry",
     "after-commit-entry",
-    "before-begin",
 ];
 /// Keys of the table `latest`.
 const KEYS: i64 = 40;

@@ -78,7 +78,8 @@ pub(crate) struct WriteTimes {
     log: Option<SinkLog>,
     number: Option<BatchId>,
     entry: Entry,
-    /// What began before this, milliseconds since the epoch, a former run may have written.
+    /// When this run began, milliseconds since the epoch: what began before, a former one may have
+    /// written.
     opened_ms: i64,
     /// The last of the leases is this run's, and its last time.
     current: Option<i64>,
@@ -135,6 +136,8 @@ impl WriteTimes {
         batch_id: BatchId,
         batch_time_ms: i64,
     ) -> Result<i64, Failure> {
+        // The result of a query that runs once comes without a time.
+        let batch_time_ms = if self.log.is_none() { self.opened_ms } else { batch_time_ms };
         if batch_time_ms < self.opened_ms
             && self.current.is_none()
             && let Some(time) = self.former(batch_id)

@@ -108,6 +108,12 @@ async fn the_form_of_entries_stays() {
 }
 
 #[tokio::test]
+async fn a_query_that_runs_once_has_the_time_at_which_it_began() {
+    let mut times = WriteTimes::open(None, "k.t", 1_000).await.expect("nothing is read");
+    assert_eq!(time(&mut times, 0, 0).await, 1_000_000);
+}
+
+#[tokio::test]
 async fn of_two_instances_one_is_refused() {
     let runs = Runs::new().await;
     let (mut first, mut second) = (runs.start(1_000).await, runs.start(1_000).await);
