@@ -182,6 +182,10 @@ impl Foreign {
         self.pipeline.path("copy")
     }
 
+    fn commit(&self, version: u64) -> PathBuf {
+        self.table.join(format!("_delta_log/{version:020}.json"))
+    }
+
     /// How many rows, different rows and their sum.
     fn copied(&self) -> [u64; 3] {
         facts_of(&self.copy())
@@ -238,6 +242,121 @@ fn spark_and_millstream_take_turns_on_one_checkpoint() {
     foreign.pipeline.run_available();
     spark();
     assert_eq!(foreign.copied(), numbers(&[0..30, 100..130, 200..230, 300..330]));
+}
+
+/// A table of six files of ten rows, of which Spark or Millstream reads all with two files to a
+/// micro-batch. Then the checkpoint forgets all but the first of them, and the copy everything.
+struct InTheFirstVersion {
+    foreign: Foreign,
+    options: Vec<(&'static str, &'static str)>,
+}
+
+fn actions(commit: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(commit).expect("it is there");
+    text.lines().map(|line| serde_json::from_str(line).expect("an action")).collect()
+}
+
+impl InTheFirstVersion {
+    /// The times of the files are in another order than they were written in, and some are the
+    /// same.
+    const TIMES_MS: [u64; 6] = [5_000, 3_000, 3_000, 9_000, 1_000, 3_000];
+
+    fn new(more: &[(&'static str, &'static str)]) -> Self {
+        let options = [&[("maxFilesPerTrigger", "2")], more].concat();
+        let foreign = Foreign::new(&options);
+        let feed = json!({"schema": SCHEMA, "properties": {"delta.enableChangeDataFeed": "true"}});
+        foreign.ask("deltalake", "create", feed);
+        for first in (0..60).step_by(10) {
+            foreign.append("deltalake", first, 10);
+        }
+        for (version, time) in (1..).zip(Self::TIMES_MS) {
+            let mut actions = actions(&foreign.commit(version));
+            let add = actions.iter_mut().find_map(|action| action.get_mut("add"));
+            add.expect("a file")["modificationTime"] = json!(time);
+            let lines = actions.iter().map(|action| format!("{action}\n"));
+            std::fs::write(foreign.commit(version), lines.collect::<String>()).expect("writable");
+        }
+        Self { foreign, options }
+    }
+
+    fn spark(&self) {
+        let foreign = &self.foreign;
+        let options: std::collections::BTreeMap<_, _> = self.options.iter().copied().collect();
+        foreign.ask(
+            "spark",
+            "stream",
+            json!({"target": foreign.copy(), "options": options,
+                "checkpoint": foreign.pipeline.path("checkpoint")}),
+        );
+    }
+
+    fn millstream(&self) {
+        self.foreign.pipeline.run_available();
+    }
+
+    /// Rows of the files that come behind the first two.
+    fn behind_the_first_micro_batch(&self) -> Vec<std::ops::Range<u64>> {
+        let file = |(file, time): (u64, u64)| {
+            let actions = actions(&self.foreign.commit(file + 1));
+            let add = actions.iter().find_map(|action| action.get("add")).expect("a file");
+            (time, add["path"].as_str().expect("text").to_owned(), file)
+        };
+        let mut files: Vec<_> = (0..).zip(Self::TIMES_MS).map(file).collect();
+        files.sort();
+        assert_eq!((files[0].2, files[5].2), (4, 3), "the order of their times");
+        files[2..].iter().map(|(.., file)| file * 10..(file + 1) * 10).collect()
+    }
+
+    fn forget_all_but_the_first_micro_batch(&self) {
+        for log in ["offsets", "commits"] {
+            let log = self.foreign.pipeline.path("checkpoint").join(log);
+            for entry in std::fs::read_dir(log).expect("it is there") {
+                let entry = entry.expect("an entry");
+                let name = entry.file_name().into_string().expect("text");
+                if !["0", ".0.crc"].contains(&name.as_str()) {
+                    std::fs::remove_file(entry.path()).expect("it is there");
+                }
+            }
+        }
+        let text = std::fs::read_to_string(self.foreign.pipeline.path("checkpoint/offsets/0"));
+        let text = text.expect("the first micro-batch was logged");
+        assert!(text.contains("\"index\":1,\"isStartingVersion\":true"), "{text}");
+        std::fs::remove_dir_all(self.foreign.copy()).expect("it is there");
+    }
+
+    /// The rest of the first version, and what comes then, is read by the other one.
+    fn taken_over(&self, first: impl Fn(&Self), then: impl Fn(&Self)) {
+        first(self);
+        assert_eq!(self.foreign.copied(), up_to(60));
+        self.forget_all_but_the_first_micro_batch();
+        let mut rows = self.behind_the_first_micro_batch();
+        then(self);
+        assert_eq!(self.foreign.copied(), numbers(&rows));
+        self.foreign.append("deltalake", 100, 10);
+        then(self);
+        rows.push(100..110);
+        assert_eq!(self.foreign.copied(), numbers(&rows));
+    }
+}
+
+#[test]
+fn millstream_takes_over_from_spark_inside_the_first_version() {
+    InTheFirstVersion::new(&[]).taken_over(InTheFirstVersion::spark, InTheFirstVersion::millstream);
+}
+
+#[test]
+fn spark_takes_over_from_millstream_inside_the_first_version() {
+    InTheFirstVersion::new(&[]).taken_over(InTheFirstVersion::millstream, InTheFirstVersion::spark);
+}
+
+#[test]
+fn changes_are_taken_over_from_spark_inside_the_first_version() {
+    let changes = InTheFirstVersion::new(&[("readChangeFeed", "true")]);
+    changes.taken_over(InTheFirstVersion::spark, InTheFirstVersion::millstream);
+    let kinds =
+        "SELECT count(DISTINCT _change_type) AS rows FROM TABLE WHERE _change_type = 'insert'";
+    let found = oracle::light().query(&changes.foreign.copy(), kinds);
+    assert_eq!(found["rows"].as_u64(), Some(1), "{found}");
 }
 
 #[test]

@@ -196,6 +196,81 @@ fn a_table_in_a_bucket_has_each_row_once_wherever_it_crashes() {
     feed.pipeline.spawn(describe).wait(wait::SOON).expect_success();
 }
 
+const COPIES: usize = 4;
+
+/// Flows that read the table as a stream, side by side, on so few threads that all of them may wait
+/// for the bucket at once.
+fn copies() -> Pipeline {
+    let path = [("path", TABLE), ("maxFilesPerTrigger", "5"), ("pollInterval", "50ms")];
+    let mut text = table("lake", "", "delta", &path);
+    for copy in 0..COPIES {
+        let name = format!("copy{copy}");
+        text += &table(&name, "", "json", &[("path", &name)]);
+        text +=
+            &format!("CREATE FLOW copied{copy} AS INSERT INTO {name} SELECT * FROM STREAM lake;\n");
+    }
+    Pipeline::new(&text)
+}
+
+fn reading(pipeline: &Pipeline, server: &Server, arguments: &[&str]) -> Running {
+    let mut command = pipeline.command(arguments);
+    command.envs(server.settings()).env("TOKIO_WORKER_THREADS", "2");
+    pipeline.spawn(command)
+}
+
+/// The numbers in a directory of JSON files, sorted.
+fn numbers_in(directory: &Path) -> Vec<u64> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let files = paths.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
+    let mut numbers: Vec<u64> = files
+        .flat_map(|path| {
+            let text = fs::read_to_string(path).expect("text");
+            let number = |line: &str| {
+                let row: serde_json::Value = serde_json::from_str(line).expect("a row");
+                row["n"].as_u64().expect("a number")
+            };
+            text.lines().map(number).collect::<Vec<_>>()
+        })
+        .collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn flows_read_a_table_in_a_bucket_as_a_stream() {
+    let server = Server::open();
+    let mut feed = Feed::new(0);
+    feed.put(30);
+    feed.run(server.settings()).expect_success();
+    let pipeline = copies();
+    let assert_copied = |feed: &Feed| {
+        for copy in 0..COPIES {
+            let found = numbers_in(&pipeline.path(&format!("copy{copy}")));
+            assert_eq!(found, feed.numbers().collect::<Vec<_>>(), "copy {copy}");
+        }
+    };
+    let ended = reading(&pipeline, &server, &["--trigger", "availableNow"]).wait(wait::SOON);
+    ended.without_internals().expect_success();
+    assert_copied(&feed);
+    // What comes while they run, and wherever they end.
+    let mut running = reading(&pipeline, &server, &[]);
+    for _ in 0..2 {
+        feed.put(10);
+        feed.run(server.settings()).expect_success();
+        let all = feed.numbers().end - feed.numbers().start;
+        running.wait_while_running("the rows", || {
+            (0..COPIES)
+                .all(|copy| numbers_in(&pipeline.path(&format!("copy{copy}"))).len() as u64 == all)
+        });
+    }
+    running.kill();
+    feed.put(10);
+    feed.run(server.settings()).expect_success();
+    reading(&pipeline, &server, &["--trigger", "availableNow"]).wait(wait::SOON).expect_success();
+    assert_copied(&feed);
+}
+
 #[test]
 fn two_of_us_append_at_once_to_a_table_in_a_bucket() {
     let server = Server::open();

@@ -7,8 +7,8 @@
 
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
@@ -226,6 +226,22 @@ impl Env {
         }
     }
 
+    /// Waits for `work` on this thread, which must be one that may block; what `work` needs of a
+    /// runtime it gets from one that does nothing but wait for networks and disks. So it goes on
+    /// also while each core computes, or waits for what `work` is about to give.
+    ///
+    /// # Panics
+    /// In asynchronous code.
+    pub fn block_on_io<F: Future>(&self, work: F) -> F::Output {
+        static IO: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+        let io = IO.get_or_init(|| {
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            let runtime = runtime.worker_threads(IO_THREADS).thread_name("io").enable_all();
+            runtime.build().expect("the operating system gives a runtime its handles")
+        });
+        io.block_on(work)
+    }
+
     /// As [`Self::thread`], of low priority: for what may take long and that nobody waits for. On
     /// Linux threads that it starts have the same; elsewhere it is as any other.
     pub fn background_thread(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Thread {
@@ -261,6 +277,9 @@ impl Env {
 
 /// Threads for what blocks, of tasks that share one otherwise.
 pub const SHARED_BLOCKING_THREADS: usize = 12;
+
+/// Threads that wait for networks: what arrives is decrypted there, some gigabytes a second each.
+const IO_THREADS: usize = 2;
 
 /// The stack of threads that plan and run queries, bytes: planning goes as deep as an expression
 /// has terms, some 25 KB each. Only what is used takes memory.

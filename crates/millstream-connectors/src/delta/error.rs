@@ -56,13 +56,33 @@ pub(super) enum DeltaError {
         /// Why it is not taken.
         problem: String,
     },
-    /// The log of the table ends before a position that the query has read.
-    #[error("the table {table} gives other files up to {end} than it gave before")]
+    /// The table does not have the files of a micro-batch that is not published yet.
+    #[error(
+        "the table {table} does not give the files up to {end} that it gave before, and the query \
+         has not published them. If options of the source were changed (skipChangeCommits, \
+         ignoreChanges, readChangeFeed), put them back until that micro-batch is published; if the \
+         table was put back from an older copy, delete the query's checkpoint to read all of it \
+         again"
+    )]
     OtherFiles {
         /// The table's location.
         table: String,
         /// The position.
         end: String,
+    },
+    /// A query of Spark's has begun with the newest version, and has not noted which it was.
+    #[error(
+        "the first micro-batch of the query was logged by Spark and is not published, and it began \
+         with 'startingVersion' = 'latest', so nothing says which version of the table {table} it \
+         begins with. Set 'startingVersion' to the first version that came after the query was \
+         started, which is {last} at most (`millstream table history` shows their times), until \
+         that micro-batch is published"
+    )]
+    UnknownBeginning {
+        /// The table's location.
+        table: String,
+        /// The last version that it may be.
+        last: u64,
     },
     /// The table has other columns than those that the pipeline was planned with.
     #[error(
@@ -78,7 +98,9 @@ pub(super) enum DeltaError {
 impl Classified for DeltaError {
     fn kind(&self) -> Kind {
         match self {
-            Self::ForeignOffset { .. } | Self::Columns { .. } => Kind::Config,
+            Self::ForeignOffset { .. } | Self::Columns { .. } | Self::UnknownBeginning { .. } => {
+                Kind::Config
+            }
             Self::OtherFiles { .. } => Kind::Data,
             Self::Version { .. } | Self::Gone { .. } | Self::Record { .. } => Kind::Data,
             Self::Taken { .. } => Kind::Fenced,

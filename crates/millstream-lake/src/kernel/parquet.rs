@@ -6,6 +6,8 @@ use ::parquet::arrow::ArrowWriter;
 use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::ParquetMetaDataReader;
 use delta_kernel::engine::arrow_conversion::TryFromArrow;
 use delta_kernel::engine::arrow_data::ArrowEngineData;
 use delta_kernel::engine::arrow_utils::{
@@ -24,8 +26,10 @@ use super::faults::{Faults, unreadable};
 use super::read_ahead::{self, Rows};
 use super::{kernel_error, name_of};
 use crate::parquet_file::RemoteFile;
-use crate::store::TableStore;
+use crate::store::{Listed, TableStore};
 
+/// What is fetched of a file for its footer, which seldom is larger.
+const FOOTER_BYTES: u64 = 64 << 10;
 /// Rows decoded at once.
 const RECORD_BATCH_ROWS: usize = 8_192;
 
@@ -35,13 +39,37 @@ pub(super) struct Parquet {
 }
 
 impl Parquet {
-    /// How many rows a file has, by its footer.
+    /// How many rows a file has, by its footer, which is all that is fetched of it.
     pub(super) fn rows_in(&self, file: &FileMeta) -> KernelResult<u64> {
-        let remote = open(&self.store, file)?;
-        let metadata = ArrowReaderMetadata::load(&remote, reader_options())
-            .map_err(|error| failure(&remote, file, error.into()))?;
-        let rows = metadata.metadata().file_metadata().num_rows();
-        u64::try_from(rows).map_err(|_| unreadable(remote.name(), &"it has fewer than no rows"))
+        let name = name_of(&self.store, &file.location)?;
+        if file.size == 0 {
+            return Err(unreadable(&name, &"it is empty"));
+        }
+        let mut tail_bytes = FOOTER_BYTES;
+        loop {
+            let begin = file.size.saturating_sub(tail_bytes);
+            let tail = self.store.get_range(&name, begin..file.size);
+            let tail = tail.map_err(|error| {
+                let is_short = |there: Listed| there.size < file.size;
+                match self.store.head(&name).is_ok_and(is_short) {
+                    true => unreadable(&name, &"it has fewer bytes than the log says"),
+                    false => kernel_error(&file.location, error),
+                }
+            })?;
+            let mut reader = ParquetMetaDataReader::new();
+            match reader.try_parse_sized(&tail, file.size) {
+                Ok(()) => {
+                    let metadata = reader.finish().map_err(|error| unreadable(&name, &error))?;
+                    let rows = metadata.file_metadata().num_rows();
+                    let negative = |_| unreadable(&name, &"it has fewer than no rows");
+                    return u64::try_from(rows).map_err(negative);
+                }
+                Err(ParquetError::NeedMoreData(bytes)) if bytes as u64 > tail_bytes => {
+                    tail_bytes = bytes as u64;
+                }
+                Err(error) => return Err(unreadable(&name, &error)),
+            }
+        }
     }
 }
 

@@ -135,6 +135,11 @@ impl TableReader {
         versions::fingerprint(&self.store, &self.engine, self.version())
     }
 
+    /// The newest version, which may have no commit any more. As cheap as [`Self::fingerprint`].
+    pub(crate) fn newest_version(&self) -> Result<u64, TableError> {
+        versions::newest(&self.store, &self.engine, self.version())
+    }
+
     pub(crate) fn snapshot(&self) -> SnapshotRef {
         Arc::clone(&self.snapshot.lock())
     }

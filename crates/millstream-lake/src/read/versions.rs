@@ -83,6 +83,18 @@ pub(super) fn fingerprint(
     })
 }
 
+/// The newest version, looked for from `known` on.
+pub(super) fn newest(
+    store: &TableStore,
+    engine: &KernelEngine,
+    known: u64,
+) -> Result<u64, TableError> {
+    let newest = newest_from(store, known)?;
+    // Cleaned up but for a checkpoint, or put back from an older copy.
+    let is_there = newest > known || state(store, known)?.is_some();
+    if is_there { Ok(newest) } else { Ok(engine.snapshot(None)?.version()) }
+}
+
 /// The newest version there is, at least `known`: in steps that double, then by halves, as versions
 /// follow each other without gaps.
 fn newest_from(store: &TableStore, known: u64) -> Result<u64, TableError> {

@@ -57,6 +57,9 @@ impl std::fmt::Debug for TableStore {
     }
 }
 
+/// A file's facts, and its bytes if they were few enough.
+pub(crate) type Small = (Listed, Option<Bytes>);
+
 /// A file as it was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -172,6 +175,31 @@ impl TableStore {
         let reads = futures::stream::iter(paths)
             .map(|path| async move { store.get(&path).await?.bytes().await });
         self.wait(reads.buffered(REQUESTS_IN_FLIGHT_MAX).try_collect())
+    }
+
+    /// By file, its facts and its bytes, the latter if it has no more than the number beside its
+    /// name; `None` for a file that is not there. All are asked for at one time.
+    pub(crate) fn get_small(
+        &self,
+        files: &[(String, u64)],
+    ) -> Result<Vec<Result<Option<Small>, Error>>, Error> {
+        let paths = files.iter().map(|(name, bytes_max)| Ok((self.path(name)?, *bytes_max)));
+        let paths = paths.collect::<Result<Vec<_>, Error>>()?;
+        let reads = paths.iter().map(|(path, bytes_max)| self.get_if_small(path, *bytes_max));
+        self.wait(async { Ok(futures::future::join_all(reads).await) })
+    }
+
+    async fn get_if_small(&self, path: &Path, bytes_max: u64) -> Result<Option<Small>, Error> {
+        let options = GetOptions { head: bytes_max == 0, ..GetOptions::default() };
+        let found = match self.inner.store.get_opts(path, options).await {
+            Ok(found) => found,
+            Err(Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let file = self.listed(found.meta.clone());
+        let is_small = bytes_max > 0 && file.size <= bytes_max;
+        let bytes = if is_small { Some(found.bytes().await?) } else { None };
+        Ok(Some((file, bytes)))
     }
 
     /// Part of a file's bytes.
@@ -310,7 +338,8 @@ impl TableStore {
     }
 
     fn wait<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        self.inner.env.block_on_cores(work)
+        // Not on the cores: all of them may wait for what a thread reads here.
+        self.inner.env.block_on_io(work)
     }
 }
 

@@ -12,8 +12,8 @@ use delta_kernel::scan::state::DvInfo;
 
 use super::actions::{FileAction, FileLine};
 use super::commit::Commit;
+use super::error::StreamError;
 use super::file::{Change, Kept, StreamFile};
-use crate::error::TableError;
 
 /// A file of `commit` whose rows were inserted, deleted or changed in the way that they say.
 pub(super) fn file(commit: &Commit, action: FileAction, change: Change, ms: i64) -> StreamFile {
@@ -25,7 +25,7 @@ pub(super) fn file(commit: &Commit, action: FileAction, change: Change, ms: i64)
         bytes: action.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0),
         rows: in_file.map(|rows| rows.saturating_sub(deleted)),
         change,
-        commit_ms: ms,
+        commit_ms: Some(ms),
         modified_ms: action.modification_time,
         partition_values: action.partition_values.unwrap_or_default().into_iter().collect(),
         kept: Kept::Without(vector),
@@ -33,8 +33,31 @@ pub(super) fn file(commit: &Commit, action: FileAction, change: Change, ms: i64)
     }
 }
 
+/// As [`file`], of a file that `commit` removes from a table with or without partitions.
+///
+/// # Errors
+/// [`StreamError::SparseRemove`]: the protocol lets a `remove` leave out what its rows need.
+pub(super) fn removed_file(
+    commit: &Commit,
+    action: FileAction,
+    is_partitioned: bool,
+    ms: i64,
+) -> Result<StreamFile, StreamError> {
+    let what = match &action {
+        action if action.size.is_none() => "its size",
+        action if is_partitioned && action.partition_values.is_none() => "its partition's values",
+        _ => return Ok(file(commit, action, Change::Delete, ms)),
+    };
+    let (table, version, file) = (commit.shown_table(), commit.version, action.path);
+    Err(StreamError::SparseRemove { table, version, file, what, next: version + 1 })
+}
+
 /// The files of a commit with deletion vectors, each with its number: they are looked at together.
-pub(super) fn of_vectors(commit: &Commit, ms: i64) -> Result<Vec<(u64, StreamFile)>, TableError> {
+pub(super) fn of_vectors(
+    commit: &Commit,
+    is_partitioned: bool,
+    ms: i64,
+) -> Result<Vec<(u64, StreamFile)>, StreamError> {
     let mut actions = Vec::new();
     let mut lines = commit.lines();
     while let Some(line) = lines.next::<FileLine>()? {
@@ -60,14 +83,18 @@ pub(super) fn of_vectors(commit: &Commit, ms: i64) -> Result<Vec<(u64, StreamFil
             _ => removed.get(&action.path),
         };
         let Some(before) = pair else {
-            files.push((number, file(commit, action, change, ms)));
+            let file = match change {
+                Change::Delete => removed_file(commit, action, is_partitioned, ms)?,
+                _ => file(commit, action, change, ms),
+            };
+            files.push((number, file));
             continue;
         };
         let before = before.deletion_vector.clone().map(DvInfo::from).unwrap_or_default();
         let after = action.deletion_vector.clone().map(DvInfo::from).unwrap_or_default();
         if !before.has_vector() && !after.has_vector() {
             let problem = format!("it removes the file {} and adds it again", action.path);
-            return Err(commit.damaged(problem));
+            return Err(commit.damaged(problem).into());
         }
         for (change, these, not_these) in
             [(Change::Delete, &after, &before), (Change::Insert, &before, &after)]

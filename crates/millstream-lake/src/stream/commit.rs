@@ -4,6 +4,8 @@
 //! A commit of some megabytes is fetched once. A larger one is fetched in pieces, and again for
 //! the second pass, so that a commit of a million files is never in memory as a whole.
 
+use std::hash::{DefaultHasher, Hasher};
+
 use bytes::{Bytes, BytesMut};
 use object_store::Error;
 use serde::de::DeserializeOwned;
@@ -11,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::actions::{GlanceLine, Metadata};
 use crate::entry;
 use crate::error::TableError;
-use crate::store::TableStore;
+use crate::store::{Listed, TableStore};
 
 /// What is fetched at once.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -34,31 +36,105 @@ pub(super) struct CommitFile {
     pub(super) modified_ms: i64,
 }
 
+/// A commit that was read, to be compared with what stands in its place later.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub(super) version: u64,
+    pub(super) file: CommitFile,
+    /// A hash of its content, unless that is large.
+    content: Option<u64>,
+}
+
+impl Mark {
+    /// Whether `other`, a commit of the same version, says the same.
+    pub(super) fn is_of(&self, other: &Commit) -> bool {
+        let other = other.mark();
+        self.file.bytes == other.file.bytes && self.content == other.content
+    }
+
+    /// The same commit, whose file is now `file`.
+    pub(super) fn with_file(self, file: CommitFile) -> Self {
+        Self { file, ..self }
+    }
+}
+
+/// What [`find_some`] has found.
+pub(super) struct Found {
+    /// The file of the version that was asked for besides.
+    pub(super) besides: Option<CommitFile>,
+    /// Versions that follow each other.
+    pub(super) commits: Vec<Commit>,
+}
+
+/// Up to `count` commits from `first` on, as far as they are there, and the facts of the commit
+/// `besides`: all in one round trip.
+pub(super) fn find_some(
+    store: &TableStore,
+    besides: Option<u64>,
+    first: u64,
+    count: u64,
+) -> Result<Found, TableError> {
+    let asked = besides.map(|version| (entry::name(version), 0));
+    let versions = first..first.saturating_add(count);
+    let asked: Vec<(String, u64)> = asked
+        .into_iter()
+        .chain(versions.clone().map(|version| (entry::name(version), PIECE_BYTES)))
+        .collect();
+    let failed = |name: &str, error: &Error| {
+        TableError::store("cannot read", &store.shown_file(name), error)
+    };
+    let answers = store.get_small(&asked).map_err(|error| failed(&entry::name(first), &error))?;
+    let mut answers = answers.into_iter().zip(&asked);
+    let mut found = Found { besides: None, commits: Vec::new() };
+    if let Some((answer, (name, _))) = besides.and_then(|_| answers.next()) {
+        let file = answer.map_err(|error| failed(name, &error))?;
+        found.besides = file.map(|(file, _)| CommitFile::of(&file));
+    }
+    for ((answer, (name, _)), version) in answers.zip(versions) {
+        match answer {
+            Ok(Some((file, whole))) => {
+                let (store, file) = (store.clone(), CommitFile::of(&file));
+                found.commits.push(Commit { store, version, file, whole });
+            }
+            Ok(None) => break,
+            Err(error) if found.commits.is_empty() => return Err(failed(name, &error)),
+            // It is asked for again when it is the first.
+            Err(_) => break,
+        }
+    }
+    Ok(found)
+}
+
+impl CommitFile {
+    fn of(file: &Listed) -> Self {
+        Self { bytes: file.size, modified_ms: file.modified_ms }
+    }
+}
+
 /// The facts of the commit `version`, if it is there: one request.
 pub(super) fn look(store: &TableStore, version: u64) -> Result<Option<CommitFile>, TableError> {
     let name = entry::name(version);
     match store.head(&name) {
-        Ok(file) => Ok(Some(CommitFile { bytes: file.size, modified_ms: file.modified_ms })),
+        Ok(file) => Ok(Some(CommitFile::of(&file))),
         Err(Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(TableError::store("cannot read", &store.shown_file(&name), &error)),
     }
 }
 
 impl Commit {
-    /// The commit `version`, whose file is `file`; fetches it unless it is large.
-    pub(super) fn open(
-        store: &TableStore,
-        version: u64,
-        file: CommitFile,
-    ) -> Result<Self, TableError> {
-        let mut commit = Self { store: store.clone(), version, file, whole: None };
-        if file.bytes == 0 {
-            return Err(commit.damaged("it is empty".to_owned()));
-        }
-        if file.bytes <= PIECE_BYTES {
-            commit.whole = Some(fetch(store, version, 0..file.bytes)?);
-        }
-        Ok(commit)
+    /// The commit `version`, if it is there: one request.
+    pub(super) fn find(store: &TableStore, version: u64) -> Result<Option<Self>, TableError> {
+        Ok(find_some(store, None, version, 1)?.commits.pop())
+    }
+
+    /// What it is known again by.
+    pub(super) fn mark(&self) -> Mark {
+        let content = self.whole.as_ref().map(|whole| {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(whole);
+            hasher.finish()
+        });
+        Mark { version: self.version, file: self.file, content }
     }
 
     /// Its lines, from the first on.
@@ -68,12 +144,20 @@ impl Commit {
 
     /// What it does as a whole.
     pub(super) fn glance(&self) -> Result<Glance, TableError> {
+        if self.file.bytes == 0 {
+            return Err(self.damaged("it is empty".to_owned()));
+        }
         let mut glance = Glance::default();
         let mut lines = self.lines();
         while let Some(line) = lines.next::<GlanceLine>()? {
             glance.add(line);
         }
         Ok(glance)
+    }
+
+    /// The table's location, for people.
+    pub(super) fn shown_table(&self) -> String {
+        self.store.shown()
     }
 
     pub(super) fn damaged(&self, problem: String) -> TableError {

@@ -28,17 +28,29 @@ pub enum StreamError {
     },
     /// The table has fewer versions than the query has read.
     #[error(
-        "the query has read the table {table} up to version {read}, and its newest version is \
-         {newest}: it was put back from an older copy. Delete the query's checkpoint to read all \
-         of it again"
+        "the query has seen version {read} of the table {table}, whose newest version is \
+         {newest} now: it was put back from an older copy. Delete the query's checkpoint to read \
+         all of it again"
     )]
     Shrunk {
         /// The table's location.
         table: String,
-        /// The last version that was read.
+        /// The last version that was read, or seen.
         read: u64,
         /// The newest version that is there.
         newest: u64,
+    },
+    /// A version that was read is another one now.
+    #[error(
+        "version {version} of the table {table} is not the one that the query has read: the table \
+         was put back from an older copy, and written to since. Delete the query's checkpoint to \
+         read all of it again"
+    )]
+    Rewritten {
+        /// The table's location.
+        table: String,
+        /// The version.
+        version: u64,
     },
     /// Versions that were not read yet are not in the log any more.
     #[error(
@@ -125,19 +137,37 @@ pub enum StreamError {
         /// What is different.
         change: String,
     },
-    /// The schema has changed, and what is written under one cannot be read under the other.
+    /// The schema has changed, and no query reads what is before and after with one schema.
     #[error(
-        "the schema of the table {table} at version {version} cannot be read as that of version \
-         {read}: {change}. Begin a new query, with a checkpoint of its own, behind that version \
-         ('startingVersion')"
+        "version {version} of the table {table} changes its schema, and rows of before and after \
+         have none in common: {change}. Start the query again: if all rows of before are \
+         published, it reads on with the new schema. If not, it refuses; then begin a new query, \
+         with a checkpoint of its own, at that version ('startingVersion' = '{version}')"
+    )]
+    SchemaReplaced {
+        /// The table's location.
+        table: String,
+        /// The version.
+        version: u64,
+        /// What is different.
+        change: String,
+    },
+    /// Rows that were not read yet were written under a schema that cannot be read under the new.
+    #[error(
+        "rows of version {version} of the table {table} cannot be read with the schema of version \
+         {read}: {change}. Version {changed} has brought the new schema. Begin a new query, with a \
+         checkpoint of its own, at that version ('startingVersion' = '{changed}'); rows of before \
+         are there for a batch query ('versionAsOf')"
     )]
     SchemaIncompatible {
         /// The table's location.
         table: String,
-        /// The version with the other schema.
+        /// The version whose rows are to be read.
         version: u64,
         /// The version whose schema rows are read with.
         read: u64,
+        /// The first version whose schema fits.
+        changed: u64,
         /// What is different.
         change: String,
     },
@@ -153,6 +183,25 @@ pub enum StreamError {
         /// The version.
         version: u64,
     },
+    /// A removed file is not described, so its rows cannot be given as deleted.
+    #[error(
+        "version {version} of the table {table} removes the file {file}, and does not say {what}: \
+         'readChangeFeed' cannot give its rows as deleted. Begin a new query, with a checkpoint of \
+         its own, behind that version ('startingVersion' = '{next}'), and let the writer describe \
+         removed files (extendedFileMetadata) or write files of changes"
+    )]
+    SparseRemove {
+        /// The table's location.
+        table: String,
+        /// The version.
+        version: u64,
+        /// The file.
+        file: String,
+        /// What is missing.
+        what: &'static str,
+        /// The version behind it.
+        next: u64,
+    },
     /// A query was to begin at a moment that is yet to come.
     #[error(
         "'startingTimestamp' is later than the newest version of the table {table}, which is of \
@@ -163,6 +212,19 @@ pub enum StreamError {
         table: String,
         /// The time of the newest version.
         newest_ms: i64,
+    },
+    /// All that is left of a log is a checkpoint.
+    #[error(
+        "the log of the table {table} has no commits any more, only a checkpoint of version \
+         {version}: what a version has added is not known. To begin with all rows, leave out \
+         'startingVersion' and 'startingTimestamp'; to begin with what comes, set 'startingVersion' \
+         = 'latest'"
+    )]
+    NoCommits {
+        /// The table's location.
+        table: String,
+        /// The newest version.
+        version: u64,
     },
     /// A position does not fit the table.
     #[error("the table {table} has nothing at the position of the query: {problem}")]
@@ -178,9 +240,10 @@ impl Classified for StreamError {
     fn kind(&self) -> Kind {
         match self {
             Self::Table(error) => error.kind(),
-            Self::SchemaChanged { .. } | Self::InTheFuture { .. } | Self::NoChangeFeed { .. } => {
-                Kind::Config
-            }
+            Self::SchemaChanged { .. }
+            | Self::InTheFuture { .. }
+            | Self::NoChangeFeed { .. }
+            | Self::NoCommits { .. } => Kind::Config,
             Self::OtherTable { .. }
             | Self::Shrunk { .. }
             | Self::Lost { .. }
@@ -188,7 +251,10 @@ impl Classified for StreamError {
             | Self::FileGone { .. }
             | Self::Changed { .. }
             | Self::Deleted { .. }
+            | Self::Rewritten { .. }
+            | Self::SchemaReplaced { .. }
             | Self::SchemaIncompatible { .. }
+            | Self::SparseRemove { .. }
             | Self::Position { .. } => Kind::Data,
         }
     }

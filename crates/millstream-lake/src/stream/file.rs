@@ -68,8 +68,8 @@ pub struct StreamFile {
     pub rows: Option<u64>,
     /// What became of its rows.
     pub change: Change,
-    /// The time of its version, milliseconds since the epoch.
-    pub commit_ms: i64,
+    /// The time of its version, milliseconds since the epoch; `None` if only a checkpoint is left.
+    pub commit_ms: Option<i64>,
     pub(crate) modified_ms: i64,
     /// By physical column name, `None` for null.
     pub(crate) partition_values: Vec<(String, Option<String>)>,
@@ -86,7 +86,7 @@ impl StreamFile {
             bytes,
             rows: Some(1),
             change: Change::Insert,
-            commit_ms: 0,
+            commit_ms: None,
             modified_ms: 0,
             partition_values: Vec::new(),
             kept: Kept::Without(DvInfo::default()),

@@ -1,5 +1,6 @@
 //! Going through the log of a table, from a position on.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use delta_kernel::schema::StructType;
@@ -7,7 +8,7 @@ use delta_kernel::table_features::ColumnMappingMode;
 
 use super::actions::{FileLine, Metadata};
 use super::changes;
-use super::commit::{self, Commit, CommitFile, Glance, Lines};
+use super::commit::{self, Commit, CommitFile, Glance, Lines, Mark};
 use super::error::StreamError;
 use super::file::{Change, Position, Step, StreamFile};
 use super::initial::Pages;
@@ -16,6 +17,9 @@ use super::{StreamTable, id_of, layout_of};
 use crate::checkpoint::span;
 use crate::error::TableError;
 use crate::read::TableReader;
+
+/// Commits that are fetched together while the stream is behind: of 4 MB each at most.
+const AHEAD_MAX: u64 = 8;
 
 /// What a stream does about commits that do more than add rows. The names are those of Spark's
 /// options.
@@ -48,8 +52,16 @@ pub struct Follower {
     rules: Rules,
     position: Position,
     stage: Stage,
-    /// The last version that was read, with its file.
-    seen: Option<(u64, CommitFile)>,
+    /// The last version that was read.
+    seen: Option<Mark>,
+    /// The table's id was compared since nothing is seen.
+    is_same_table: bool,
+    /// Commits from the position on, fetched.
+    ahead: VecDeque<Commit>,
+    /// Commits that were there one after the other.
+    found_in_a_row: u64,
+    /// A version that is known to have been there.
+    known: u64,
 }
 
 /// Where the next step comes from.
@@ -69,6 +81,7 @@ struct Opened {
     /// Files with lower numbers were given before.
     first: u64,
     commit_ms: i64,
+    is_partitioned: bool,
 }
 
 enum Files {
@@ -94,7 +107,17 @@ impl Follower {
         position: Position,
         rules: Rules,
     ) -> Result<Self, StreamError> {
-        let mut follower = Self { table, rules, position, stage: Stage::Between, seen: None };
+        let mut follower = Self {
+            rules,
+            position,
+            stage: Stage::Between,
+            seen: None,
+            is_same_table: false,
+            ahead: VecDeque::new(),
+            found_in_a_row: 0,
+            known: table.version,
+            table,
+        };
         let is_due = !position.is_in_snapshot && position.version <= follower.table.version;
         if is_due && commit::look(follower.table.store(), position.version)?.is_none() {
             follower.look_around()?;
@@ -102,11 +125,16 @@ impl Follower {
         follower.check_start()?;
         let seen = match follower.position.version.checked_sub(1) {
             Some(before) if !position.is_in_snapshot => {
-                commit::look(follower.table.store(), before)?.map(|file| (before, file))
+                Commit::find(follower.table.store(), before)?.map(|commit| commit.mark())
             }
             _ => None,
         };
         Ok(Self { seen, ..follower })
+    }
+
+    /// Says that `version` is or was there: should it not come, that is an error.
+    pub fn expect(&mut self, version: u64) {
+        self.known = self.known.max(version);
     }
 
     /// Behind which place the next step lies.
@@ -125,7 +153,12 @@ impl Follower {
                     }
                 }
                 Stage::Snapshot(pages) => {
+                    let begins_page = pages.is_at_end_of_page();
                     let next = pages.next().map_err(|cause| self.snapshot_gone(cause))?;
+                    if begins_page {
+                        // The log was replayed once more.
+                        self.check_same_table()?;
+                    }
                     return Ok(Some(match next {
                         Some(file) => self.went_past(self.position.next_index(), file, true),
                         None => self.end_of_version(),
@@ -158,14 +191,16 @@ impl Follower {
         let version = self.position.version;
         let opened = self.table.reader.at_version(version);
         let reader = opened.map_err(|cause| self.snapshot_gone(cause))?;
-        let commit_ms = match commit::look(self.table.store(), version)? {
-            Some(file) if self.table.gives_changes => {
-                let stated = Commit::open(self.table.store(), version, file)?.glance()?;
-                stated.in_commit_ms.unwrap_or(file.modified_ms)
+        self.compare_id(id_of(&reader)?)?;
+        let commit = Commit::find(self.table.store(), version)?;
+        let commit_ms = match &commit {
+            Some(commit) if self.table.gives_changes => {
+                Some(commit.glance()?.in_commit_ms.unwrap_or(commit.file.modified_ms))
             }
-            Some(file) => file.modified_ms,
-            None => 0,
+            Some(commit) => Some(commit.file.modified_ms),
+            None => None,
         };
+        self.seen = commit.map(|commit| commit.mark());
         let pages = Pages::new(reader, commit_ms, self.position.next_index());
         self.stage = Stage::Snapshot(pages);
         Ok(())
@@ -173,7 +208,10 @@ impl Follower {
 
     fn snapshot_gone(&self, cause: TableError) -> StreamError {
         match cause {
-            cause @ (TableError::NotReadable { .. } | TableError::Irreplaceable { .. }) => {
+            cause @ (TableError::NotReadable { .. }
+            | TableError::Irreplaceable { .. }
+            // It was there when the stream began.
+            | TableError::Missing { .. }) => {
                 let (table, version) = (self.table.store().shown(), self.position.version);
                 StreamError::SnapshotGone { table, version, cause }
             }
@@ -184,9 +222,10 @@ impl Follower {
     /// Opens the next commit, if it is there.
     fn open_commit(&mut self) -> Result<bool, StreamError> {
         let version = self.position.version;
-        let Some(file) = commit::look(self.table.store(), version)? else { return Ok(false) };
-        self.check_same_table()?;
-        let commit = Commit::open(self.table.store(), version, file)?;
+        if self.ahead.front().is_none_or(|commit| commit.version != version) {
+            self.fetch_ahead()?;
+        }
+        let Some(commit) = self.ahead.pop_front() else { return Ok(false) };
         let glance = commit.glance()?;
         if let Some(metadata) = &glance.metadata {
             self.check_metadata(version, metadata)?;
@@ -195,12 +234,41 @@ impl Follower {
             // Whether it can be read any more is the library's to say.
             self.table.reader.at_newest()?;
         }
-        let commit_ms = glance.in_commit_ms.unwrap_or(file.modified_ms);
+        let commit_ms = glance.in_commit_ms.unwrap_or(commit.file.modified_ms);
         let files = self.files(&commit, &glance, commit_ms)?;
         let first = self.position.next_index();
-        self.stage = Stage::Commit(Opened { commit, files, index: 0, first, commit_ms });
-        self.seen = Some((version, file));
+        let is_partitioned = self.is_partitioned();
+        self.seen = Some(commit.mark());
+        self.stage =
+            Stage::Commit(Opened { commit, files, index: 0, first, commit_ms, is_partitioned });
         Ok(true)
+    }
+
+    /// Fetches the next commits, as far as they are there: one while the stream waits for it, and
+    /// more while there is one after the other. Whether the last one that was read is still the
+    /// same is asked together with the next ones, or once something has come.
+    fn fetch_ahead(&mut self) -> Result<(), StreamError> {
+        self.ahead.clear();
+        let is_behind = self.found_in_a_row > 0;
+        let seen = self.seen.filter(|_| is_behind);
+        let count = self.found_in_a_row.clamp(1, AHEAD_MAX);
+        let (besides, first) = (seen.map(|seen| seen.version), self.position.version);
+        let found = commit::find_some(self.table.store(), besides, first, count)?;
+        if found.commits.is_empty() {
+            self.found_in_a_row = 0;
+            return Ok(());
+        }
+        match seen {
+            Some(seen) => self.check_seen(seen, found.besides)?,
+            None => self.check_same_table()?,
+        }
+        self.found_in_a_row += found.commits.len() as u64;
+        self.ahead = found.commits.into();
+        Ok(())
+    }
+
+    fn is_partitioned(&self) -> bool {
+        !self.table.layout.partition_columns.is_empty()
     }
 
     /// What is given of a commit. Origin: `validateCommitAndDecideSkipping`, `filterCDCActions`.
@@ -210,7 +278,7 @@ impl Follower {
                 glance if glance.change_files > 0 => Files::Changes(commit.lines()),
                 glance if glance.is_merge_of_nothing => Files::None,
                 glance if glance.has_vectors => {
-                    Files::Together(changes::of_vectors(commit, ms)?.into_iter())
+                    Files::Together(self.together(commit, ms)?.into_iter())
                 }
                 _ => Files::AddedAndRemoved(commit.lines()),
             });
@@ -233,24 +301,63 @@ impl Follower {
         }
     }
 
-    /// A table that was deleted and made anew may have reached the next version by now.
-    fn check_same_table(&self) -> Result<(), StreamError> {
-        let Some((version, file)) = self.seen else { return Ok(()) };
-        if commit::look(self.table.store(), version)? == Some(file) {
-            return Ok(());
-        }
-        self.check_id()
+    fn together(&self, commit: &Commit, ms: i64) -> Result<Vec<(u64, StreamFile)>, StreamError> {
+        changes::of_vectors(commit, self.is_partitioned(), ms)
     }
 
-    /// Refuses another table at the same place.
-    fn check_id(&self) -> Result<(), StreamError> {
-        let store = self.table.store();
-        let found = id_of(&TableReader::open(store)?)?;
+    /// A table that was deleted and made anew, or put back from a copy, may have reached the next
+    /// version by now.
+    fn check_same_table(&mut self) -> Result<(), StreamError> {
+        if let Some(seen) = self.seen {
+            let there = commit::look(self.table.store(), seen.version)?;
+            return self.check_seen(seen, there);
+        }
+        if !self.is_same_table {
+            match self.check_id() {
+                // With a version missing the table has no id; what is behind it may be read.
+                Err(StreamError::Table(TableError::Damaged { .. })) => {}
+                checked => drop(checked?),
+            }
+            self.is_same_table = true;
+        }
+        Ok(())
+    }
+
+    /// Whether the commit that was `seen`, in whose place the file `there` is, is still the same.
+    fn check_seen(&mut self, seen: Mark, there: Option<CommitFile>) -> Result<(), StreamError> {
+        if there == Some(seen.file) {
+            return Ok(());
+        }
+        let newest = self.check_id()?;
+        let (store, version) = (self.table.store(), seen.version);
+        let Some(commit) = Commit::find(store, version)? else {
+            if newest >= version {
+                // It was cleaned up.
+                return Ok(());
+            }
+            return Err(StreamError::Shrunk { table: store.shown(), read: version, newest });
+        };
+        if !seen.is_of(&commit) {
+            return Err(StreamError::Rewritten { table: store.shown(), version });
+        }
+        // A copy of the same table.
+        self.seen = Some(seen.with_file(commit.file));
+        Ok(())
+    }
+
+    /// Refuses another table at the same place; gives the newest version of the same.
+    fn check_id(&self) -> Result<u64, StreamError> {
+        let reader = TableReader::open(self.table.store())?;
+        self.compare_id(id_of(&reader)?)?;
+        Ok(reader.version())
+    }
+
+    fn compare_id(&self, found: String) -> Result<(), StreamError> {
         let wanted = self.table.id.clone();
         if found == wanted {
             return Ok(());
         }
-        Err(StreamError::OtherTable { table: store.shown(), wanted, found })
+        Err(StreamError::OtherTable { table: self.table.store().shown(), wanted, found })
     }
 
     /// Looks around while the next version is not there: whether the table is still the same one,
@@ -258,7 +365,8 @@ impl Follower {
     ///
     /// # Errors
     /// [`StreamError::Lost`] unless the rules let it pass; then the next version that is there is
-    /// read next.
+    /// read next. [`StreamError::Shrunk`] if a version that was [expected](Self::expect) is not
+    /// there, nor one behind it.
     pub fn look_around(&mut self) -> Result<(), StreamError> {
         if !matches!(self.stage, Stage::Between) || self.position.is_in_snapshot {
             return Ok(());
@@ -266,10 +374,19 @@ impl Follower {
         self.check_same_table()?;
         let (store, from) = (self.table.store(), self.position.version);
         let failed = |error| TableError::store("cannot list", &store.shown(), &error);
-        let Some(next) = span::first_after(store, from).map_err(failed)? else { return Ok(()) };
+        let next = span::first_after(store, from).map_err(failed)?;
         // It may have come meanwhile.
-        if commit::look(store, from)?.is_some() {
+        if (next.is_none() && from > self.known) || commit::look(store, from)?.is_some() {
             return Ok(());
+        }
+        let next = match next {
+            Some(next) => next,
+            // A checkpoint may be all that is left of it.
+            None => TableReader::open(store)?.version() + 1,
+        };
+        if next <= from {
+            let (table, read) = (store.shown(), self.known);
+            return Err(StreamError::Shrunk { table, read, newest: next - 1 });
         }
         let lost = match commit::look(store, from.saturating_sub(1))? {
             Some(_) => "they are missing in the middle of the log",
@@ -281,7 +398,7 @@ impl Follower {
         }
         tracing::warn!(table, from, to, lost, "versions are lost; going on behind them");
         self.position = Position::before(next);
-        self.seen = None;
+        (self.seen, self.is_same_table) = (None, false);
         Ok(())
     }
 
@@ -353,13 +470,33 @@ impl Follower {
         if self.table.gives_changes && !has_feed {
             return Err(StreamError::NoChangeFeed { table, version });
         }
-        let Some(change) = self.table.layout.misses(layout) else { return Ok(()) };
-        let is_new = version > read;
-        // A query that starts now has the new schema; may it read what this one has read?
-        if is_new && layout.misses(&self.table.layout).is_none() {
-            return Err(StreamError::SchemaChanged { table, version, change });
+        let (ours, is_new) = (&self.table.layout, version > read);
+        let missed = ours.misses(layout);
+        // Files without a column could be read, and nobody would hear that it was dropped.
+        let missed = missed.or_else(|| layout.lacks(ours).filter(|_| is_new));
+        let Some(change) = missed else { return Ok(()) };
+        if !is_new {
+            let changed = self.first_fitting(version);
+            return Err(StreamError::SchemaIncompatible { table, version, read, changed, change });
         }
-        Err(StreamError::SchemaIncompatible { table, version, read, change })
+        // A query that starts now has the new schema; may it read what this one has read?
+        Err(match layout.misses(ours) {
+            None => StreamError::SchemaChanged { table, version, change },
+            Some(_) => StreamError::SchemaReplaced { table, version, change },
+        })
+    }
+
+    /// The first version behind `misfit` whose files can be read; by halves, for a message.
+    fn first_fitting(&self, misfit: u64) -> u64 {
+        let (mut misfit, mut fits) = (misfit, self.table.version);
+        while fits - misfit > 1 {
+            let middle = misfit.midpoint(fits);
+            let old = self.table.reader.at_version(middle);
+            let is_fit = old
+                .is_ok_and(|old| self.table.layout.misses(&layout_of(&old.snapshot())).is_none());
+            if is_fit { fits = middle } else { misfit = middle }
+        }
+        fits
     }
 }
 
@@ -388,7 +525,11 @@ impl Opened {
             let Some((action, change)) = found else { continue };
             let index = self.index;
             self.index += 1;
-            let file = changes::file(&self.commit, action, change, self.commit_ms);
+            let (commit, ms) = (&self.commit, self.commit_ms);
+            let file = match change {
+                Change::Delete => changes::removed_file(commit, action, self.is_partitioned, ms)?,
+                _ => changes::file(commit, action, change, ms),
+            };
             return Ok(Some((index, file, !of_changes)));
         }
         Ok(None)

@@ -18,7 +18,7 @@ const PAGE_FILES: usize = 50_000;
 /// The files of a version from some number on.
 pub(super) struct Pages {
     reader: TableReader,
-    commit_ms: i64,
+    commit_ms: Option<i64>,
     page_files: usize,
     /// The last one that was taken.
     after: Option<Key>,
@@ -61,7 +61,7 @@ impl Ord for Ranked {
 
 impl Pages {
     /// The files of the version that `reader` stands at, without the first `skip`.
-    pub(super) fn new(reader: TableReader, commit_ms: i64, skip: u64) -> Self {
+    pub(super) fn new(reader: TableReader, commit_ms: Option<i64>, skip: u64) -> Self {
         Self {
             reader,
             commit_ms,
@@ -71,6 +71,11 @@ impl Pages {
             page: Vec::new().into_iter(),
             is_last_page: false,
         }
+    }
+
+    /// Whether the log is replayed for the next file, and not for the first time.
+    pub(super) fn is_at_end_of_page(&self) -> bool {
+        self.after.is_some() && !self.is_last_page && self.page.len() == 0
     }
 
     /// The next file.
@@ -120,7 +125,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    fn offer(&mut self, file: ScanFile, version: u64, commit_ms: i64) {
+    fn offer(&mut self, file: ScanFile, version: u64, commit_ms: Option<i64>) {
         let key = Key { modified_ms: file.modification_time, path: file.path.clone() };
         if self.after.as_ref().is_some_and(|after| key <= *after) {
             return;
@@ -136,7 +141,7 @@ impl Page<'_> {
     }
 }
 
-fn of_snapshot(file: ScanFile, version: u64, commit_ms: i64) -> StreamFile {
+fn of_snapshot(file: ScanFile, version: u64, commit_ms: Option<i64>) -> StreamFile {
     let in_file = file.stats.as_ref().map(|stats| stats.num_records);
     let deleted = file.dv_info.cardinality().ok().flatten().unwrap_or(0);
     let values = file.partition_values.into_iter();

@@ -104,7 +104,7 @@ impl StreamTable {
 
     /// The newest version now.
     pub fn newest(&self) -> Result<u64, StreamError> {
-        Ok(self.reader.fingerprint()?.version)
+        Ok(self.reader.newest_version()?)
     }
 
     /// Where a stream that begins now does.
@@ -117,7 +117,7 @@ impl StreamTable {
             Start::Latest => Position::before(self.newest()? + 1),
             Start::Version(version) => {
                 if commit::look(self.store(), version)?.is_none() {
-                    return Err(self.no_version(version)?);
+                    return Err(self.no_version(version));
                 }
                 Position::before(version)
             }
@@ -134,17 +134,26 @@ impl StreamTable {
         let shown = self.store().shown();
         let span = span::find(self.store())
             .map_err(|error| TableError::store("cannot read the log of", &shown, &error))?;
-        Ok(span.ok_or(TableError::Missing { table: shown })?)
+        span.ok_or_else(|| StreamError::NoCommits { table: shown, version: self.version })
     }
 
-    fn no_version(&self, version: u64) -> Result<StreamError, StreamError> {
-        let span = self.span()?;
-        let time = |version| self.time_ms(&span, version);
-        let (oldest, newest) = (span.oldest(), span.newest());
-        let (oldest_ms, newest_ms) = (time(oldest)?, time(newest)?);
-        let (table, asked) = (self.store().shown(), format!("version {version}"));
-        let error = TableError::NotReadable { table, asked, oldest, oldest_ms, newest, newest_ms };
-        Ok(error.into())
+    fn no_version(&self, version: u64) -> StreamError {
+        let not_readable = || {
+            let span = self.span()?;
+            let time = |version| self.time_ms(&span, version);
+            let (oldest, newest) = (span.oldest(), span.newest());
+            let (oldest_ms, newest_ms) = (time(oldest)?, time(newest)?);
+            let (table, asked) = (self.store().shown(), format!("version {version}"));
+            Ok::<_, StreamError>(TableError::NotReadable {
+                table,
+                asked,
+                oldest,
+                oldest_ms,
+                newest,
+                newest_ms,
+            })
+        };
+        not_readable().map_or_else(|error| error, StreamError::from)
     }
 
     fn time_ms(&self, span: &Span, version: u64) -> Result<i64, StreamError> {

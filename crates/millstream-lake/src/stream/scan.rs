@@ -232,7 +232,9 @@ impl Inner {
                 Column::CommitVersion => {
                     Constant::Number(i64::try_from(file.version).unwrap_or(i64::MAX))
                 }
-                Column::CommitTimestamp => Constant::Micros(file.commit_ms.saturating_mul(1_000)),
+                Column::CommitTimestamp => {
+                    Constant::Micros(file.commit_ms.map(|ms| ms.saturating_mul(1_000)))
+                }
             }))
         };
         self.columns.iter().map(constant).collect()
@@ -270,7 +272,7 @@ enum Constant {
     Scalar(delta_kernel::expressions::Scalar),
     Text(&'static str),
     Number(i64),
-    Micros(i64),
+    Micros(Option<i64>),
 }
 
 impl Constant {
@@ -280,7 +282,7 @@ impl Constant {
             Self::Text(text) => Arc::new(StringArray::from_iter_values((0..rows).map(|_| text))),
             Self::Number(number) => Arc::new(Int64Array::from_value(*number, rows)),
             Self::Micros(micros) => {
-                let moments = TimestampMicrosecondArray::from_value(*micros, rows);
+                let moments = TimestampMicrosecondArray::from_iter((0..rows).map(|_| *micros));
                 Arc::new(moments.with_timezone("UTC"))
             }
         })

@@ -32,6 +32,53 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// A column of `read` that files of this layout do not have any more; `None` if all are there.
+    pub(super) fn lacks(&self, read: &Self) -> Option<String> {
+        lacks_fields("", &self.schema, &read.schema, (self.mapping, read.mapping))
+    }
+}
+
+fn lacks_fields(
+    place: &str,
+    written: &StructType,
+    read: &StructType,
+    mappings: Mappings,
+) -> Option<String> {
+    read.fields().find_map(|read| {
+        let name = format!("{place}{}", read.name());
+        let same = written
+            .field(read.name())
+            .filter(|written| written.physical_name(mappings.0) == read.physical_name(mappings.1));
+        match same {
+            None => Some(format!("column {name} is in one of them only")),
+            Some(written) => lacks_kind(&name, written.data_type(), read.data_type(), mappings),
+        }
+    })
+}
+
+fn lacks_kind(
+    name: &str,
+    written: &DataType,
+    read: &DataType,
+    mappings: Mappings,
+) -> Option<String> {
+    match (written, read) {
+        (DataType::Struct(written), DataType::Struct(read)) => {
+            lacks_fields(&format!("{name}."), written, read, mappings)
+        }
+        (DataType::Array(written), DataType::Array(read)) => {
+            lacks_kind(name, written.element_type(), read.element_type(), mappings)
+        }
+        (DataType::Map(written), DataType::Map(read)) => {
+            lacks_kind(name, written.key_type(), read.key_type(), mappings)
+                .or_else(|| lacks_kind(name, written.value_type(), read.value_type(), mappings))
+        }
+        // Whether types fit is another question.
+        _ => None,
+    }
+}
+
 type Mappings = (ColumnMappingMode, ColumnMappingMode);
 
 fn misses_fields(
@@ -146,6 +193,24 @@ mod tests {
         assert!(narrow.misses(&long).is_some(), "a long is not read as an int");
         let required = layout(vec![StructField::not_null("id", DataType::INTEGER)]);
         assert!(required.misses(&narrow).is_some() && narrow.misses(&required).is_none());
+    }
+
+    #[test]
+    fn columns_that_were_dropped_are_missed() {
+        let field = |name: &str| StructField::nullable(name, DataType::INTEGER);
+        let (both, one) = (layout(vec![field("a"), field("b")]), layout(vec![field("a")]));
+        assert_eq!(both.misses(&one), None, "its files could be read, without the column");
+        let lacking = one.lacks(&both).expect("b was dropped");
+        assert!(lacking.contains("column b"), "{lacking}");
+        assert_eq!(both.lacks(&one), None);
+        let nested = |fields: Vec<StructField>| {
+            let inner = StructType::try_new(fields).expect("different names");
+            layout(vec![StructField::nullable("s", DataType::from(inner))])
+        };
+        let lacking = nested(vec![field("a")]).lacks(&nested(vec![field("a"), field("b")]));
+        assert!(lacking.is_some_and(|lacking| lacking.contains("s.b")));
+        let required = layout(vec![StructField::not_null("a", DataType::INTEGER)]);
+        assert_eq!(required.lacks(&one), None, "a value is never missing any more");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -29,6 +30,8 @@ pub enum Fate {
     NameTakenByNothing,
     /// The store does not let this user do it.
     Forbidden,
+    /// It is carried out once a task of the runtime has run, as connections over a network are.
+    ByATask,
 }
 
 type Decide = Box<dyn FnMut(&str, &str) -> Fate + Send>;
@@ -39,12 +42,18 @@ pub struct Control {
     counts: Mutex<BTreeMap<&'static str, u64>>,
     decide: Mutex<Option<Decide>>,
     puts_in_flight: Mutex<(usize, usize)>,
+    bytes_got: AtomicU64,
 }
 
 impl Control {
     /// The most puts that there were at one time.
     pub fn puts_in_flight_max(&self) -> usize {
         self.puts_in_flight.lock().1
+    }
+
+    /// Bytes of answers.
+    pub fn bytes_got(&self) -> u64 {
+        self.bytes_got.load(Ordering::Relaxed)
     }
 
     async fn in_flight<T>(&self, put: impl Future<Output = T>) -> T {
@@ -113,6 +122,10 @@ async fn answered<T>(
         Fate::AnswerLost => request.await.and(Err(lost())),
         Fate::RepeatedByTheClient => request.await.and(Err(taken(path))),
         Fate::NameTakenByNothing => Err(taken(path)),
+        Fate::ByATask => {
+            tokio::runtime::Handle::current().spawn(async {}).await.expect("it does nothing");
+            request.await
+        }
         Fate::Forbidden => Err(Error::PermissionDenied {
             path: path.to_string(),
             source: "this user may not write".into(),
@@ -144,7 +157,12 @@ impl ObjectStore for ProxyStore {
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         let fate = self.control.arrive("get", path);
-        answered(fate, path, self.inner.get_opts(path, options)).await
+        let is_head = options.head;
+        let got = answered(fate, path, self.inner.get_opts(path, options)).await?;
+        if !is_head {
+            self.control.bytes_got.fetch_add(got.range.end - got.range.start, Ordering::Relaxed);
+        }
+        Ok(got)
     }
 
     fn delete_stream(

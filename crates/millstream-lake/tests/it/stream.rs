@@ -8,106 +8,13 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::Int64Type;
 use millstream_lake::error::TableError;
 use millstream_lake::read::TableReader;
-use millstream_lake::stream::{
-    Change, Follower, Position, Rules, Start, Step, StreamError, StreamTable,
-};
+use millstream_lake::stream::{Follower, Position, Rules, Start, StreamError, StreamTable};
 
 use crate::foreign;
+use crate::log::{
+    CHANGE_FEED, Log, OTHER, SCHEMA, WIDER, add, add_with, all, metadata, remove, strict,
+};
 use crate::support::{World, append, create, rows};
-
-const SCHEMA: &str = r#"{\"type\":\"struct\",\"fields\":[{\"name\":\"id\",\"type\":\"long\",\"nullable\":true,\"metadata\":{}}]}"#;
-const WIDER: &str = r#"{\"type\":\"struct\",\"fields\":[{\"name\":\"id\",\"type\":\"long\",\"nullable\":true,\"metadata\":{}},{\"name\":\"more\",\"type\":\"string\",\"nullable\":true,\"metadata\":{}}]}"#;
-const OTHER: &str = r#"{\"type\":\"struct\",\"fields\":[{\"name\":\"id\",\"type\":\"string\",\"nullable\":true,\"metadata\":{}}]}"#;
-
-fn metadata(id: &str, schema: &str, properties: &str) -> String {
-    format!(
-        r#"{{"metaData":{{"id":"{id}","format":{{"provider":"parquet","options":{{}}}},"schemaString":"{schema}","partitionColumns":[],"configuration":{{{properties}}},"createdTime":1}}}}"#
-    )
-}
-
-fn add(path: &str) -> String {
-    add_with(path, 5, true, "")
-}
-
-fn add_with(path: &str, modified_ms: i64, data_change: bool, more: &str) -> String {
-    format!(
-        r#"{{"add":{{"path":"{path}","partitionValues":{{}},"size":7,"modificationTime":{modified_ms},"dataChange":{data_change},"stats":"{{\"numRecords\":3}}"{more}}}}}"#
-    )
-}
-
-fn remove(path: &str, data_change: bool) -> String {
-    format!(
-        r#"{{"remove":{{"path":"{path}","deletionTimestamp":1,"dataChange":{data_change},"size":7}}}}"#
-    )
-}
-
-/// A table of which only the log is there.
-struct Log {
-    world: World,
-}
-
-const CHANGE_FEED: &str = r#""delta.enableChangeDataFeed":"true""#;
-
-impl Log {
-    fn new(properties: &str) -> Self {
-        let log = Self { world: World::new() };
-        let protocol = r#"{"protocol":{"minReaderVersion":1,"minWriterVersion":4}}"#;
-        log.commit(0, &[protocol.to_owned(), metadata("t", SCHEMA, properties)]);
-        log
-    }
-
-    fn path(&self, version: u64) -> std::path::PathBuf {
-        let log = self.world.directory.path().join("a table/_delta_log");
-        fs::create_dir_all(&log).expect("a directory");
-        log.join(format!("{version:020}.json"))
-    }
-
-    fn commit(&self, version: u64, actions: &[String]) {
-        fs::write(self.path(version), actions.join("\n")).expect("it is writable");
-    }
-
-    fn open(&self) -> Arc<StreamTable> {
-        Arc::new(StreamTable::open(&self.world.store(), false).expect("a table"))
-    }
-
-    fn follower(&self, position: Position, rules: Rules) -> Result<Follower, StreamError> {
-        Follower::new(self.open(), position, rules)
-    }
-
-    fn steps(&self, position: Position, rules: Rules) -> Result<Vec<String>, StreamError> {
-        all(&mut self.follower(position, rules)?)
-    }
-}
-
-/// What comes until nothing does: path and number, or the end of a version.
-fn all(follower: &mut Follower) -> Result<Vec<String>, StreamError> {
-    let mut steps = Vec::new();
-    while let Some(step) = follower.next_step()? {
-        steps.push(shown(&step));
-    }
-    Ok(steps)
-}
-
-fn shown(step: &Step) -> String {
-    let Position { version, index, is_in_snapshot } = step.after;
-    match &step.file {
-        Some(file) => {
-            let index = index.expect("a number");
-            let sign = match file.change {
-                Change::Insert => "",
-                Change::Delete => "-",
-                Change::Stated => "~",
-            };
-            let all = if is_in_snapshot { " of all" } else { "" };
-            format!("{version}/{index} {sign}{}{all}", file.path)
-        }
-        None => format!("{version}"),
-    }
-}
-
-fn strict() -> Rules {
-    Rules::default()
-}
 
 #[test]
 fn the_files_of_a_version_come_first_and_then_those_that_are_added() {

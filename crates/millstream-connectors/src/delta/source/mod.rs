@@ -12,6 +12,8 @@ mod offsets;
 mod options;
 mod split;
 mod tail;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,8 +161,13 @@ fn beginning_of(
     Ok(match options.start {
         Start::Snapshot if end.is_in_snapshot => Position::snapshot(end.version),
         Start::Snapshot => Position::snapshot(end.version.saturating_sub(1)),
-        // Spark looks for the newest version again, which may be behind the end by now.
-        Start::Latest => Position::before(end.version.saturating_sub(1)),
+        // Spark looks for the newest version again, which may be behind the end by now; it would
+        // lose the rows, and any guess here might give others twice.
+        Start::Latest => {
+            let table = table.store().shown();
+            let last = end.version.saturating_sub(u64::from(end.index.is_none()));
+            return Err(DeltaError::UnknownBeginning { table, last }.into());
+        }
         start => table.start(start)?,
     })
 }
@@ -183,6 +190,10 @@ fn files_between(
                 follower.look_around()?;
                 if follower.position() == before {
                     break;
+                }
+                // Lost versions were passed over, as the options allow, and the end is among them.
+                if follower.position().order() > end.order() {
+                    return Ok(files);
                 }
             }
         }
@@ -271,6 +282,9 @@ impl Source for DeltaSource {
         };
         let (follower, counter) = self.ask(opening).await?;
         (self.taken, self.buffer) = (position, Arc::new(Buffer::new(position)));
+        if follower.position() != position {
+            self.buffer.push_passed_over(follower.position(), self.context.env.now_us());
+        }
         let tail = Tail {
             follower,
             counter,
@@ -292,7 +306,7 @@ impl Source for DeltaSource {
     }
 
     fn at_end(&self) -> bool {
-        self.last_version.is_some_and(|last| self.taken.version > last)
+        self.last_version.is_some_and(|last| self.taken.version > last) || self.buffer.is_at_end()
     }
 
     fn poll(&mut self, limit: ReadLimit) -> Result<Option<InputBatch>, Failure> {

@@ -12,6 +12,8 @@ use crate::duration;
 
 /// Files of a micro-batch, where neither files nor bytes are limited.
 const FILES_MAX: usize = 1_000;
+/// Bytes of its files then: a thousand files may be of a gigabyte each.
+const BYTES_MAX: u64 = 512 << 20;
 /// Shorter than this is no pause.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(1);
 
@@ -67,7 +69,11 @@ impl StreamOptions {
                 (None, Some(_)) => usize::MAX,
                 (None, None) => FILES_MAX,
             },
-            bytes_max: bytes_max.unwrap_or(u64::MAX),
+            bytes_max: match (files_max, bytes_max) {
+                (_, Some(bytes)) => bytes,
+                (Some(_), None) => u64::MAX,
+                (None, None) => BYTES_MAX,
+            },
             exclude: exclude(options)?,
             poll_interval,
         })
@@ -105,8 +111,7 @@ fn refuse_others(options: &Options) -> Result<(), OptionError> {
         refused(
             key,
             "schemas are not tracked: a stream has the schema of the table's newest version",
-            "leave it out; after a column was renamed or dropped begin a new query behind that \
-             version ('startingVersion')",
+            "leave it out; after a column was renamed or dropped start the query again",
         )?;
     }
     Ok(())
@@ -153,7 +158,10 @@ pub(in crate::delta) const KNOWN: [OptionSpec; 15] = [
     ),
     spec("startingTimestamp", "begin with the first version at this moment or later"),
     spec("maxFilesPerTrigger", "files of one micro-batch at most (default 1000)"),
-    spec("maxBytesPerTrigger", "bytes of one micro-batch's files, about"),
+    spec(
+        "maxBytesPerTrigger",
+        "bytes of one micro-batch's files, about (default 512m if maxFilesPerTrigger is not given)",
+    ),
     spec("ignoreDeletes", "leave out commits that only delete rows (default false)"),
     spec("ignoreChanges", "give files again that a commit has changed (default false)"),
     spec("skipChangeCommits", "leave out commits that delete or change rows (default false)"),
@@ -189,7 +197,8 @@ mod tests {
             let options = parsed(options).expect("right");
             (options.files_max, options.bytes_max)
         };
-        assert_eq!(limits(&[]), (1_000, u64::MAX));
+        assert_eq!(limits(&[]), (1_000, 512 << 20), "Spark has no limit of bytes");
+        assert_eq!(limits(&[("maxFilesPerTrigger", "7")]), (7, u64::MAX));
         assert_eq!(limits(&[("maxBytesPerTrigger", "1m")]), (usize::MAX, 1 << 20));
         assert_eq!(limits(&[("maxFilesPerTrigger", "7"), ("maxBytesPerTrigger", "10")]), (7, 10));
         let start = |text| parsed(&[("startingVersion", text)]).map(|options| options.start);

@@ -114,7 +114,7 @@ impl Buffer {
             let changed = self.changed.notified();
             {
                 let state = self.state.lock();
-                if state.takeable(1, 1) > 0 || state.failure.is_some() {
+                if state.takeable(1, 1) > 0 || state.failure.is_some() || state.is_at_end() {
                     return;
                 }
             }
@@ -132,9 +132,14 @@ impl Buffer {
         self.state.lock().read
     }
 
-    /// The next version is known to be there, since the query ends behind it.
-    fn is_expected(&self, version: u64) -> bool {
-        self.state.lock().last_version.is_some_and(|last| version <= last)
+    /// Whether the log was read beyond the query's end, and all before it was taken.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.state.lock().is_at_end()
+    }
+
+    /// The query's last version, if the one at `version` is known to be there by that.
+    fn expected(&self, version: u64) -> Option<u64> {
+        self.state.lock().last_version.filter(|last| version <= *last)
     }
 
     fn has_room(&self) -> bool {
@@ -153,6 +158,11 @@ impl Buffer {
         self.changed.notify_one();
     }
 
+    /// Lost versions were passed over, as the options allow: `after` is behind them.
+    pub(super) fn push_passed_over(&self, after: Position, at_us: i64) {
+        self.push(vec![Step { after, file: None, may_end: true }], at_us);
+    }
+
     fn fail(&self, failure: Failure) {
         self.state.lock().failure = Some(failure);
         self.changed.notify_one();
@@ -160,6 +170,11 @@ impl Buffer {
 }
 
 impl State {
+    fn is_at_end(&self) -> bool {
+        let is_beyond = self.last_version.is_some_and(|last| self.read.version > last);
+        is_beyond && self.failure.is_none() && self.takeable(usize::MAX, u64::MAX) == 0
+    }
+
     /// How many steps a micro-batch takes: up to the limits, and up to where it may end. Ends of
     /// versions behind its last file go along, and a group of files goes as a whole.
     fn takeable(&self, files_max: usize, bytes_max: u64) -> usize {
@@ -224,9 +239,10 @@ impl Tail {
                 Outcome::More => continue,
                 Outcome::Nothing => {}
             }
-            let is_expected = self.buffer.is_expected(self.follower.position().version);
+            let expected = self.buffer.expected(self.follower.position().version);
             let began = env.monotonic();
-            if began >= next_look || is_expected {
+            if began >= next_look || expected.is_some() {
+                expected.into_iter().for_each(|version| self.follower.expect(version));
                 let found;
                 (self, found) =
                     env.spawn_blocking("delta-tail", move || self.look_around()).join().await;
@@ -270,8 +286,15 @@ impl Tail {
 
     /// False once it has failed.
     fn look_around(mut self) -> (Self, bool) {
+        let before = self.follower.position();
         match self.follower.look_around() {
-            Ok(()) => (self, true),
+            Ok(()) => {
+                let after = self.follower.position();
+                if after != before {
+                    self.buffer.push_passed_over(after, self.env.now_us());
+                }
+                (self, true)
+            }
             Err(error) => {
                 self.buffer.fail(error.into());
                 (self, false)
