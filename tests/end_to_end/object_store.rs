@@ -126,6 +126,7 @@ pub struct Feed {
     pipeline: Pipeline,
     files: u64,
     first: u64,
+    rows_per_file: u64,
 }
 
 impl Feed {
@@ -145,14 +146,14 @@ impl Feed {
             table("target", "", "delta", &to),
         ));
         fs::create_dir(pipeline.path("input")).expect("it can be made");
-        Self { pipeline, files: 0, first }
+        Self { pipeline, files: 0, first, rows_per_file: ROWS_PER_FILE }
     }
 
     pub fn put(&mut self, count: u64) {
         for file in self.files..self.files + count {
-            let first = self.first + file * ROWS_PER_FILE;
+            let first = self.first + file * self.rows_per_file;
             let line = |n: u64| format!("{{\"n\":{n}}}\n");
-            let lines: String = (first..first + ROWS_PER_FILE).map(line).collect();
+            let lines: String = (first..first + self.rows_per_file).map(line).collect();
             let path = self.pipeline.path("input").join(format!("{file:05}.json"));
             fs::write(path, lines).expect("it is writable");
         }
@@ -170,7 +171,7 @@ impl Feed {
     }
 
     fn numbers(&self) -> std::ops::Range<u64> {
-        self.first..self.first + self.files * ROWS_PER_FILE
+        self.first..self.first + self.files * self.rows_per_file
     }
 }
 
@@ -240,8 +241,9 @@ fn numbers_in(directory: &Path) -> Vec<u64> {
 #[test]
 fn flows_read_a_table_in_a_bucket_as_a_stream() {
     let server = Server::open();
-    let mut feed = Feed::new(0);
-    feed.put(30);
+    // Enough rows in a micro-batch for the plan to read files on all cores.
+    let mut feed = Feed { rows_per_file: 3_000, ..Feed::new(0) };
+    feed.put(20);
     feed.run(server.settings()).expect_success();
     let pipeline = copies();
     let assert_copied = |feed: &Feed| {
@@ -256,7 +258,7 @@ fn flows_read_a_table_in_a_bucket_as_a_stream() {
     // What comes while they run, and wherever they end.
     let mut running = reading(&pipeline, &server, &[]);
     for _ in 0..2 {
-        feed.put(10);
+        feed.put(5);
         feed.run(server.settings()).expect_success();
         let all = feed.numbers().end - feed.numbers().start;
         running.wait_while_running("the rows", || {
@@ -265,7 +267,7 @@ fn flows_read_a_table_in_a_bucket_as_a_stream() {
         });
     }
     running.kill();
-    feed.put(10);
+    feed.put(5);
     feed.run(server.settings()).expect_success();
     reading(&pipeline, &server, &["--trigger", "availableNow"]).wait(wait::SOON).expect_success();
     assert_copied(&feed);

@@ -134,7 +134,7 @@ impl StreamTable {
         let shown = self.store().shown();
         let span = span::find(self.store())
             .map_err(|error| TableError::store("cannot read the log of", &shown, &error))?;
-        span.ok_or_else(|| StreamError::NoCommits { table: shown, version: self.version })
+        span.ok_or(StreamError::NoCommits { table: shown, version: self.version })
     }
 
     fn no_version(&self, version: u64) -> StreamError {
