@@ -13,6 +13,7 @@
 //! - [`log_length`] starts the engine on checkpoints of many micro-batches.
 //! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
 //!   calls, and starts no engine.
+//! - [`delta_stream`] reads a Delta table as a stream.
 //! - [`map_only`] empties a topic into a Delta table or another topic, as fast as that goes, or
 //!   measures latency at a fixed rate.
 //! - [`cassandra`] writes a stream into a Cassandra, beside the bare driver.
@@ -33,6 +34,7 @@ mod broker;
 mod cassandra;
 mod clock;
 mod delta;
+mod delta_stream;
 mod engine;
 mod error;
 mod freshness;
@@ -102,6 +104,8 @@ enum Name {
     Journal(journal::Flags),
     /// Commit time of a stream into a Delta table of many files, with and without checkpoints
     Delta(delta::Flags),
+    /// Throughput and latency of a Delta table that is read as a stream
+    DeltaStream(delta_stream::Flags),
     /// Throughput from a topic into a Delta table, for each core that is kept busy
     MapOnly(map_only::Flags),
     /// Latency of micro-batches into Cassandra, beside the bare driver
@@ -183,6 +187,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::LogLength(flags) => log_length::run(env, &flags),
         Name::Journal(flags) => journal::run(env, &flags),
         Name::Delta(flags) => delta::run(env, &flags),
+        Name::DeltaStream(flags) => delta_stream::run(env, &flags),
         Name::MapOnly(flags) => map_only::run(env, &flags),
         Name::Cassandra(flags) => cassandra::run(env, &flags),
         Name::Bigquery(flags) => bigquery::run(env, &flags),

@@ -202,7 +202,7 @@ fn pipeline(rate: u64, seconds: u64, report: &Path, options: &EngineOptions) -> 
 }
 
 /// Waits until the sink has reported `count` intervals, and gives them.
-fn intervals(
+pub(super) fn intervals(
     env: &Env,
     report: &Path,
     count: usize,

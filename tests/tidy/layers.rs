@@ -289,6 +289,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "olap",
             "freshness",
             "delta",
+            "delta_stream",
             "map_only",
             "cassandra",
             "bigquery",
