@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use super::contact::Contacts;
 use super::dead_letter::{Form, Payloads};
+use super::lookup::{LookupForm, LookupTable};
 use super::options::{OptionError, OptionSpec, Options};
 use super::settings::OutputMode;
 use super::sink::{Failure, Sink};
@@ -189,6 +190,25 @@ pub trait Connector: Send + Sync {
         Ok(None)
     }
 
+    /// For a table that is asked for rows by key and never read whole: its columns and its key,
+    /// without touching anything. It may only be joined with a stream, by its key. The table
+    /// passed `check_source` for [`ReadMode::Batch`].
+    ///
+    /// # Errors
+    /// An option that look-ups have is wrong.
+    fn lookup_form(&self, _table: &Table) -> Result<Option<LookupForm>, OptionError> {
+        Ok(None)
+    }
+
+    /// Makes a table that is asked for rows by key: one that has a [`Self::lookup_form`].
+    fn lookup_table(
+        &self,
+        table: &Table,
+        _context: &FlowContext,
+    ) -> Result<Arc<dyn LookupTable>, Failure> {
+        Err(no_lookup(self.name(), &table.name).into())
+    }
+
     /// What it does about dead letters: by default its tables hold them as any other rows, and its
     /// records cannot be malformed.
     fn dead_letters(&self) -> &dyn DeadLetterSupport {
@@ -207,6 +227,11 @@ fn no_sink(connector: &str) -> OptionError {
         format!("'{connector}' only gives rows and cannot be written to"),
         Some(help),
     )
+}
+
+fn no_lookup(connector: &str, table: &str) -> OptionError {
+    let problem = format!("'{table}' uses '{connector}', which has no rows to ask for by key");
+    OptionError::table(problem, None)
 }
 
 /// What a connector does about dead letters: how its tables hold them, and how those of its own

@@ -10,6 +10,7 @@ pub mod dead_letter;
 pub mod drained;
 pub mod error;
 pub mod filter;
+pub mod lookup;
 pub mod options;
 pub mod progress;
 pub mod references;

@@ -6,12 +6,16 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
+use millstream_sql::diagnostic::{Diagnostic, Diagnostics};
+use millstream_sql::query::prepared::TableRead;
 
 use crate::api::connector::{FlowContext, ReadMode};
 use crate::api::drained::{DrainedSource, records_to_end};
 use crate::api::snapshot::{Snapshot, read_all};
 use crate::api::source::{Failure, Records, Source, StaticTable};
-use crate::pipeline::DeclaredTable;
+use crate::pipeline::{Branch, DeclaredTable};
+use crate::plan::lookup::LookupRefused;
+use crate::plan::lookup::table::PlannedLookup;
 use crate::plan::scanned_table::ScannedTable;
 use crate::plan::static_table::LoadedTable;
 
@@ -30,6 +34,48 @@ pub(super) enum Rows {
     Loaded(Arc<LoadedTable>),
     /// Of the input of a batch query.
     Scanned(Arc<ScannedTable>),
+    /// Asked for by key, in a join with a stream.
+    LookedUp(Arc<PlannedLookup>),
+}
+
+impl Rows {
+    /// Of the table `declared`, which a flow over streams, or one that runs once, reads at `read`.
+    pub(super) fn of(
+        declared: &DeclaredTable,
+        read: &TableRead,
+        is_stream: bool,
+    ) -> Result<Self, Diagnostic> {
+        let (name, schema) = (declared.table.name.clone(), Arc::clone(&read.schema));
+        let form = declared.connector.lookup_form(&declared.table);
+        let form =
+            form.map_err(|wrong| Diagnostic::at(read.span, wrong.problem).maybe_help(wrong.help))?;
+        Ok(match (form, is_stream) {
+            (Some(form), true) => Self::LookedUp(PlannedLookup::new(name, form)),
+            (Some(_), false) => return Err(not_at_rest(declared, read)),
+            (None, true) => Self::Loaded(LoadedTable::empty(schema)),
+            (None, false) => Self::Scanned(ScannedTable::empty(name, schema)),
+        })
+    }
+}
+
+fn not_at_rest(declared: &DeclaredTable, read: &TableRead) -> Diagnostic {
+    let (name, connector) = (&declared.table.name, declared.connector.name());
+    let message = format!(
+        "'{name}' is a {connector} table, which is asked for rows by key: only a stream can be \
+         joined with it"
+    );
+    let help = format!("write FROM STREAM s [LEFT] JOIN {name} ON ..., or store it as files too");
+    Diagnostic::at(read.span, message).help(help)
+}
+
+/// The use of a look-up table that was refused, at the place where it is read.
+pub(super) fn refused(branch: &Branch, refused: &LookupRefused) -> Diagnostics {
+    let LookupRefused { table, problem, help } = refused;
+    let mut reads = branch.query.reads.iter();
+    match reads.find(|read| read.table.eq_ignore_ascii_case(table)) {
+        Some(read) => Diagnostic::at(read.span, problem).help(help).into(),
+        None => branch.query.refused(problem, help),
+    }
 }
 
 impl AtRest {
@@ -38,6 +84,7 @@ impl AtRest {
         match &self.rows {
             Rows::Loaded(table) => Arc::clone(table) as Arc<dyn TableProvider>,
             Rows::Scanned(table) => Arc::clone(table) as Arc<dyn TableProvider>,
+            Rows::LookedUp(table) => Arc::clone(table) as Arc<dyn TableProvider>,
         }
     }
 
@@ -45,14 +92,14 @@ impl AtRest {
     pub(super) fn loaded(&self) -> Option<&Arc<LoadedTable>> {
         match &self.rows {
             Rows::Loaded(table) => Some(table),
-            Rows::Scanned(_) => None,
+            Rows::Scanned(_) | Rows::LookedUp(_) => None,
         }
     }
 
     /// The table, where a batch query scans it.
     pub(super) fn scanned(&self) -> Option<&Arc<ScannedTable>> {
         match &self.rows {
-            Rows::Loaded(_) => None,
+            Rows::Loaded(_) | Rows::LookedUp(_) => None,
             Rows::Scanned(table) => Some(table),
         }
     }
@@ -107,11 +154,16 @@ fn source(declared: &DeclaredTable, context: &FlowContext) -> Result<Box<dyn Sou
     declared.connector.source(&*declared.table.fresh()?, ReadMode::Batch, context)
 }
 
-/// Fills tables that are held in memory.
+/// Fills tables that are held in memory, and opens those that are asked for rows by key.
 pub(super) async fn load_tables(tables: &[AtRest], context: &FlowContext) -> Result<(), Failure> {
     for table in tables {
         if let Some(loaded) = table.loaded() {
             loaded.load(table.table(context)?).await?;
+        }
+        if let Rows::LookedUp(planned) = &table.rows {
+            let declared = &table.declared;
+            let opened = declared.connector.lookup_table(&*declared.table.fresh()?, context)?;
+            planned.open(opened, &context.env);
         }
     }
     Ok(())

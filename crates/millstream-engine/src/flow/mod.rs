@@ -24,7 +24,7 @@ use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use millstream_sql::diagnostic::Diagnostics;
+use millstream_sql::diagnostic::{Diagnostic, Diagnostics};
 use millstream_sql::functions::BatchClock;
 use millstream_sql::plan::logical::blamed;
 use millstream_sql::plan::optimize;
@@ -54,10 +54,10 @@ use crate::driver::stop::Stop;
 use crate::driver::{self, Finished, Query, batch_query};
 use crate::failures::from_datafusion;
 use crate::pipeline::{Branch, DeclaredTable, Flow, Pipeline};
+use crate::plan::lookup::LookupRefused;
 use crate::plan::places::SqlText;
-use crate::plan::scanned_table::{ScannedTable, scans_in};
+use crate::plan::scanned_table::scans_in;
 use crate::plan::session::{batch_config, streaming_config};
-use crate::plan::static_table::LoadedTable;
 use crate::plan::stream_scan::{Slots, StreamTable};
 use crate::plan::{QueryPlan, StatefulPlan, StreamPlan, failing_rows_at_rest, stages};
 use crate::state::event_times::Time;
@@ -207,10 +207,15 @@ pub async fn plan(
         branches: Vec::with_capacity(flow.branches.len()),
         reads_clock: false,
     };
-    for read in flow.reads() {
-        planned.add_read(pipeline, read);
-    }
     let mut found = Diagnostics::default();
+    for read in flow.reads() {
+        if let Err(wrong) = planned.add_read(pipeline, read) {
+            found.0.push(wrong);
+        }
+    }
+    if !found.0.is_empty() {
+        return Err(found.into());
+    }
     for branch in &flow.branches {
         match planned.plan_branch(branch, setup).await {
             Ok(branch) => {
@@ -227,7 +232,7 @@ pub async fn plan(
 }
 
 impl PlannedFlow {
-    fn add_read(&mut self, pipeline: &Pipeline, read: &TableRead) {
+    fn add_read(&mut self, pipeline: &Pipeline, read: &TableRead) -> Result<(), Diagnostic> {
         let declared = pipeline.table(&read.table).expect("the query was resolved against it");
         let (declared, schema) = (Arc::clone(declared), Arc::clone(&read.schema));
         let registered_as = read.registered_as.clone();
@@ -237,15 +242,11 @@ impl PlannedFlow {
                 self.streams.push(StreamRead { declared, schema, registered_as, watermark });
             }
             ReadMode::Batch => {
-                let rows = if self.flow.is_stream {
-                    Rows::Loaded(LoadedTable::empty(Arc::clone(&schema)))
-                } else {
-                    let name = declared.table.name.clone();
-                    Rows::Scanned(ScannedTable::empty(name, Arc::clone(&schema)))
-                };
+                let rows = Rows::of(&declared, read, self.flow.is_stream)?;
                 self.at_rest.push(AtRest { declared, schema, rows, registered_as });
             }
         }
+        Ok(())
     }
 
     async fn plan_branch(
@@ -570,6 +571,9 @@ impl PlannedFlow {
 
 /// What of a query cannot be made ready to run, at its place.
 fn not_planned(branch: &Branch, state: &SessionState, error: DataFusionError) -> FlowError {
+    if let Some(refused) = LookupRefused::of(&error) {
+        return FlowError::Sql(at_rest::refused(branch, refused));
+    }
     match error.find_root() {
         // A failure of the outside, carried through.
         DataFusionError::External(_) => FlowError::Failure(from_datafusion(error)),

@@ -3,7 +3,8 @@
 //! A streaming query is planned once and run for every micro-batch. Its leaves are [`StreamScan`]s:
 //! plan nodes with a slot per partition, which the driver fills with the micro-batch's splits
 //! before it runs the plan. Static tables are read when the query is planned; the query is planned
-//! again only when one of them changes.
+//! again only when one of them changes. Tables that are asked for rows by key are joined without
+//! being read ([`lookup`]).
 //!
 //! A query with state is cut at its stateful operators ([`stages`]) into plans of that kind, which
 //! are run one after the other with the operators between them ([`stateful_plan`]).
@@ -18,6 +19,7 @@ pub mod failing_expression;
 pub mod failing_rows;
 pub mod failing_rows_at_rest;
 mod linear_plan;
+pub mod lookup;
 pub mod places;
 pub mod query_plan;
 mod renewal;

@@ -13,6 +13,7 @@ use millstream_sql::plan::optimize;
 use millstream_store::env::Env;
 
 use super::linear_plan::StraightLine;
+use super::lookup;
 use super::renewal::Renewal;
 use super::row_error::{Culprit, InSql};
 use super::stream_scan::{Slots, StreamScan};
@@ -54,8 +55,8 @@ impl QueryPlan {
         logical: LogicalPlan,
         scans: Vec<Arc<Slots>>,
     ) -> Result<Self> {
-        let logical = optimize::optimize(&state, &logical)?;
-        let physical = state.query_planner().create_physical_plan(&logical, &state).await?;
+        let logical = lookup::replace_joins(optimize::optimize(&state, &logical)?)?;
+        let physical = lookup::physical(&state, &logical).await?;
         let (context, straight) = (state.task_ctx(), StraightLine::of(&physical).map(Arc::new));
         let (state, logical) = (Arc::new(state), Arc::new(logical));
         let renewal = Renewal::of(&physical);
@@ -101,8 +102,7 @@ impl QueryPlan {
 
     /// Plans again, with what the static tables hold now.
     pub async fn replan(&mut self) -> Result<()> {
-        let planner = self.state.query_planner();
-        self.physical = planner.create_physical_plan(&self.logical, self.state.as_ref()).await?;
+        self.physical = lookup::physical(&self.state, &self.logical).await?;
         if let Some(finish) = &self.finish {
             self.physical = finish(Arc::clone(&self.physical))?;
         }

@@ -34,8 +34,8 @@ use crate::state::event_times::{EventTimes, Time, watched_read};
 
 /// The size that a stream reports to the optimizer, so that it builds a join's hash table from the
 /// static side, however large that is.
-const ROWS_PRETENDED: usize = 1 << 48;
-const BYTES_PRETENDED: usize = 1 << 56;
+pub(super) const ROWS_PRETENDED: usize = 1 << 48;
+pub(super) const BYTES_PRETENDED: usize = 1 << 56;
 
 /// The splits of the micro-batch in hand, a slot per partition. Shared by table, plan and driver.
 pub struct Slots {
