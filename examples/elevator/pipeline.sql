@@ -7,6 +7,7 @@ CREATE TABLE elevators (
 USING json OPTIONS ('path' = 'input');
 
 -- Not read as a stream: the whole table, and again whenever the file changes.
+-- In Redis, asked for the buildings that are needed: see redis.sql.
 CREATE TABLE buildings (building STRING, address STRING, guard STRING, telephone STRING)
 USING csv OPTIONS ('path' = 'buildings.csv', 'header' = 'true');
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use millstream_testkit::redis::Redis;
+
 use crate::cache::repository;
 use crate::files_and_static::sorted_lines;
 use crate::http_receiver::{Answer, Receiver};
@@ -74,6 +76,21 @@ fn pii_leak() {
 #[test]
 fn elevator() {
     check("elevator");
+}
+
+#[test]
+fn elevator_with_its_buildings_in_redis() {
+    let redis = Redis::start();
+    let example = repository().join("examples/elevator");
+    let pipeline = Pipeline::new("");
+    copy(&example, &pipeline.path(""));
+    let port = format!("buildings.port={}", redis.port());
+    for file in ["redis-load.sql", "redis.sql", "redis.sql"] {
+        let command = pipeline.bare_command(&["run", file, "--set", &port]);
+        pipeline.spawn(command).wait(wait::SOON).expect_success();
+    }
+    let expected = sorted_lines(&example.join("expected/alerts"));
+    assert_eq!(sorted_lines(&pipeline.path("alerts")), expected);
 }
 
 #[test]

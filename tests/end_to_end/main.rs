@@ -66,6 +66,7 @@ mod power_cuts;
 mod pubsub;
 mod queries;
 mod queries_in_buckets;
+mod redis_lookup;
 mod redis_sink;
 mod redis_source;
 mod refused_rows;

@@ -18,7 +18,7 @@ pub(super) enum RedisProblem {
     #[error("{}: {error}", path.display())]
     Certificate { path: PathBuf, error: io::Error },
     /// The server does not answer, or not now.
-    #[error("Redis at {server} did not take the rows for {waited:?}: {error}")]
+    #[error("Redis at {server} did not answer for {waited:?}: {error}")]
     Away { server: String, waited: Duration, error: RedisError },
     /// The server refuses, and will refuse again.
     #[error("Redis at {server} refuses: {error}")]
@@ -97,6 +97,18 @@ pub(super) enum RedisProblem {
     /// A field does not read as its column's type.
     #[error("entry {id} of the stream '{stream}': the field '{field}' is not a {wanted}")]
     Malformed { stream: String, id: String, field: String, wanted: String },
+    /// A key that is looked up holds something else.
+    #[error(
+        "the key '{key}' holds a {found}, and '{table}' looks up a {wanted}: set its 'model' to \
+         what the key holds, or its 'table' to other keys"
+    )]
+    WrongLookup { table: String, key: String, found: String, wanted: &'static str },
+    /// What is looked up does not read as its column's type.
+    #[error(
+        "'{table}': under the key '{key}', {field} is not {wanted}; repair it, or set 'mode' = \
+         'PERMISSIVE' to have NULL in its place"
+    )]
+    MalformedLookup { table: String, key: String, field: String, wanted: String },
     /// The answer is not one that was asked for.
     #[error("Redis at {server} gave an answer that was not expected: {answer}")]
     Answer { server: String, answer: String },
@@ -132,6 +144,8 @@ impl Classified for RedisProblem {
             | Self::NoInitial
             | Self::EntriesLost { .. }
             | Self::Malformed { .. }
+            | Self::WrongLookup { .. }
+            | Self::MalformedLookup { .. }
             | Self::NoKey { .. }
             | Self::NoValue { .. } => Kind::Data,
             Self::Answer { .. } => Kind::Bug,
@@ -185,6 +199,11 @@ fn code(error: &RedisError) -> Option<&str> {
 /// What WAIT says to a server that has become a replica; the error has no code of its own.
 fn is_wait_at_replica(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.starts_with("WAIT cannot be used with replica"))
+}
+
+/// Whether a command is not for what the key holds.
+pub(super) fn is_wrong_type(error: &RedisError) -> bool {
+    error.code() == Some("WRONGTYPE")
 }
 
 fn is_about_credentials(error: &RedisError) -> bool {

@@ -10,7 +10,7 @@ use millstream_engine::api::contact::ContactWith;
 use millstream_store::env::Env;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
-use redis::{Client, Cmd, FromRedisValue, RedisError, Script, Value, cmd};
+use redis::{Client, Cmd, FromRedisValue, Pipeline, RedisError, Script, Value, cmd};
 
 use super::error::{RedisProblem, may_pass, needs_connection};
 use super::server::Server;
@@ -51,6 +51,8 @@ pub(super) enum Call<'a> {
         slots: &'a [SlotCall],
     },
     Command(&'a Cmd),
+    /// Many at once; gives all answers.
+    Commands(&'a [Cmd]),
 }
 
 /// A part of what a server says about itself.
@@ -189,7 +191,10 @@ impl Link {
             }
         };
         match connection {
-            Connection::Server(mut connection) => run(call, &mut connection).await,
+            Connection::Server(mut connection) => match call {
+                Call::Commands(commands) => pipeline(commands, &mut connection).await,
+                call => run(call, &mut connection).await,
+            },
             Connection::Cluster(mut connection) => run(call, &mut connection).await,
         }
     }
@@ -217,12 +222,38 @@ impl Link {
     }
 }
 
+/// All `commands` in one piece; the first that fails is the failure of all.
+async fn pipeline(
+    commands: &[Cmd],
+    connection: &mut MultiplexedConnection,
+) -> Result<Value, RedisError> {
+    let mut pipeline = Pipeline::with_capacity(commands.len());
+    for command in commands {
+        pipeline.add_command(command.clone());
+    }
+    let answers = connection.req_packed_commands(&pipeline, 0, commands.len()).await?;
+    let answers = answers.into_iter().map(|answer| match answer {
+        Value::ServerError(error) => Err(RedisError::from(error)),
+        answer => Ok(answer),
+    });
+    Ok(Value::Array(answers.collect::<Result<_, _>>()?))
+}
+
 async fn run<C>(call: &Call<'_>, connection: &mut C) -> Result<Value, RedisError>
 where
     C: ConnectionLike + Clone,
 {
     match call {
         Call::Command(command) => command.query_async(connection).await,
+        Call::Commands(commands) => {
+            let one = |command: &Cmd| {
+                let (mut connection, command) = (connection.clone(), command.clone());
+                async move { command.query_async::<Value>(&mut connection).await }
+            };
+            let calls: Vec<_> = commands.iter().map(one).collect();
+            let answers = stream::iter(calls).buffered(CALLS_MAX).try_collect().await?;
+            Ok(Value::Array(answers))
+        }
         Call::Script { script, keys, arguments } => {
             let mut invocation = script.prepare_invoke();
             for key in *keys {

@@ -14,13 +14,14 @@
 //! - [`scripts`]: what runs in the server. [`slots`]: rows by slots of a cluster.
 //! - [`link`]: a connection, made again when it breaks.
 //! - [`writer`]: a micro-batch into Redis. [`memory`]: what the checkpoint knows of that.
-//! - [`sink`]: what the driver sees. [`source`] reads streams.
+//! - [`sink`]: what the driver sees. [`source`] reads streams. [`lookup`] asks for rows by key.
 //!
 //! The names of options are those of spark-redis, where it has them.
 
 mod encode;
 mod error;
 mod link;
+mod lookup;
 mod memory;
 mod options;
 mod record;
@@ -32,13 +33,16 @@ mod source;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::lookup::{LookupForm, LookupTable};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::{Failure, Sink};
 use millstream_engine::api::source::Source;
 
+use lookup::RedisLookup;
 use options::{OPTIONS, SinkOptions};
 use sink::RedisSink;
 use source::RedisSource;
@@ -69,6 +73,11 @@ impl Connector for Redis {
     }
 
     fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError> {
+        if mode == ReadMode::Batch
+            && let Some(form) = self.lookup_form(table)?
+        {
+            return Ok(form.schema);
+        }
         RedisSource::check(table, mode, &self.base_dir)
     }
 
@@ -79,6 +88,22 @@ impl Connector for Redis {
         context: &FlowContext,
     ) -> Result<Box<dyn Source>, Failure> {
         Ok(Box::new(RedisSource::new(table, mode, &self.base_dir, context)?))
+    }
+
+    fn lookup_form(&self, table: &Table) -> Result<Option<LookupForm>, OptionError> {
+        // Without the key's columns nothing can be looked up: it is a table of streams, or a list.
+        if table.options.get("key.column").is_none() {
+            return Ok(None);
+        }
+        Ok(Some(RedisLookup::check(table, &self.base_dir)?.form))
+    }
+
+    fn lookup_table(
+        &self,
+        table: &Table,
+        context: &FlowContext,
+    ) -> Result<Arc<dyn LookupTable>, Failure> {
+        Ok(Arc::new(RedisLookup::new(table, &self.base_dir, context)?))
     }
 
     fn sink(

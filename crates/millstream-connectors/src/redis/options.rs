@@ -38,9 +38,9 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     both("ssl.certificate.location", "a file in PEM with the client's own certificate"),
     both("ssl.key.location", "a file in PEM with its key"),
     both("timeout", "milliseconds that an answer may take (default 10000)"),
-    sink("table", "what keys begin with, before a colon (default: the table's name)"),
-    sink("key.column", "the columns of the key, separated by commas"),
-    sink("model", "hash (default), string, json, list, set, stream or publish"),
+    both("table", "what keys begin with, before a colon (default: the table's name)"),
+    both("key.column", "the columns of the key, separated by commas"),
+    both("model", "hash (default), string, json; of a sink also list, set, stream or publish"),
     sink("ttl", "seconds until a key expires, from its last write on"),
     sink("wait.replicas", "replicas that must have a micro-batch before it counts (default 0)"),
     source("stream.keys", "the streams that are read, separated by commas"),
@@ -50,6 +50,11 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     source("stream.read.block", "milliseconds that an empty answer is held back (default 500)"),
     source("maxOffsetsPerTrigger", "entries in a micro-batch, at most (default: no limit)"),
     source("mode", "fields that do not read as their column's type: PERMISSIVE, FAILFAST"),
+    source("lookup.cache", "whether rows that were looked up are kept: NONE (default), PARTIAL"),
+    source("lookup.partial-cache.max-rows", "keys that are kept, at most (default 10000)"),
+    source("lookup.partial-cache.max-bytes", "bytes that are kept, at most (default 16m)"),
+    source("lookup.partial-cache.expire-after-write", "how long a row is kept (default 10s)"),
+    source("lookup.partial-cache.cache-missing-key", "whether misses are kept (default true)"),
     both("failOnDataLoss", "whether to stop where Redis has lost rows (default true)"),
 ];
 
@@ -104,7 +109,7 @@ impl Model {
         matches!(self, Self::Hash | Self::String | Self::Json)
     }
 
-    fn parse(options: &Options) -> Result<Self, OptionError> {
+    pub(super) fn parse(options: &Options) -> Result<Self, OptionError> {
         let Some(text) = options.get("model") else { return Ok(Self::Hash) };
         let name = text.trim().to_ascii_lowercase();
         if name == "binary" {
@@ -146,7 +151,7 @@ impl SinkOptions {
     ) -> Result<Self, OptionError> {
         let options = &table.options;
         let model = Model::parse(options)?;
-        let key = key_columns(options, schema, model)?;
+        let key = key_columns(options, schema, model, "the query")?;
         let values: Vec<usize> =
             (0..schema.fields().len()).filter(|index| !key.contains(index)).collect();
         check_values(schema, &values, model)?;
@@ -155,18 +160,10 @@ impl SinkOptions {
         if ttl_s == Some(0) {
             return Err(OptionError::invalid("ttl", "0", wanted));
         }
-        let prefix = options.get("table").unwrap_or(&table.name).to_owned();
-        if prefix.is_empty() {
-            return Err(OptionError::invalid("table", "", "what keys begin with"));
-        }
-        if prefix == OWN || prefix.strip_prefix(OWN).is_some_and(|rest| rest.starts_with(':')) {
-            let wanted = "another name: keys that begin with 'millstream:' say what was written";
-            return Err(OptionError::invalid("table", &prefix, wanted));
-        }
         Ok(Self {
             server: Server::parse(options, base_dir)?,
             name: table.name.clone(),
-            prefix,
+            prefix: prefix(table)?,
             model,
             key,
             values,
@@ -177,10 +174,25 @@ impl SinkOptions {
     }
 }
 
-fn key_columns(
+/// What keys of a table begin with.
+pub(super) fn prefix(table: &Table) -> Result<String, OptionError> {
+    let prefix = table.options.get("table").unwrap_or(&table.name).to_owned();
+    if prefix.is_empty() {
+        return Err(OptionError::invalid("table", "", "what keys begin with"));
+    }
+    if prefix == OWN || prefix.strip_prefix(OWN).is_some_and(|rest| rest.starts_with(':')) {
+        let wanted = "another name: keys that begin with 'millstream:' say what was written";
+        return Err(OptionError::invalid("table", &prefix, wanted));
+    }
+    Ok(prefix)
+}
+
+/// The columns of the key; `whose` columns they are is for people.
+pub(super) fn key_columns(
     options: &Options,
     schema: &SchemaRef,
     model: Model,
+    whose: &str,
 ) -> Result<Vec<usize>, OptionError> {
     let Some(text) = options.get("key.column") else {
         if model.needs_key() {
@@ -195,7 +207,7 @@ fn key_columns(
         let Some(index) = schema.fields().iter().position(is_it) else {
             let names: Vec<&str> =
                 schema.fields().iter().map(|field| field.name().as_str()).collect();
-            let problem = format!("the query has no column '{name}'");
+            let problem = format!("{whose} has no column '{name}'");
             let help = format!("its columns are {}", names.join(", "));
             return Err(OptionError::of("key.column", problem, Some(help)));
         };

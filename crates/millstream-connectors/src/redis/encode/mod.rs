@@ -43,7 +43,7 @@ pub(super) struct Encoder {
 }
 
 /// Cells of one column.
-enum Column {
+pub(super) enum Column {
     Text(StringArray),
     Bytes(BinaryArray),
 }
@@ -156,24 +156,10 @@ impl Encoder {
 
     /// Appends the key of a row.
     fn key(&self, cells: &Cells, row: usize, key: &mut Vec<u8>) -> Result<(), RedisProblem> {
-        key.extend_from_slice(self.options.prefix.as_bytes());
-        let is_composed = cells.key.len() > 1;
-        for (at, column) in cells.key.iter().enumerate() {
-            let Some(part) = column.get(row) else {
-                let (table, index) = (self.options.name.clone(), self.options.key[at]);
-                let column = self.schema.field(index).name().clone();
-                return Err(RedisProblem::NoKey { table, column });
-            };
-            key.push(b':');
-            for byte in part {
-                // So that ('a:b', 'c') and ('a', 'b:c') have different keys.
-                if is_composed && matches!(byte, b':' | b'\\') {
-                    key.push(b'\\');
-                }
-                key.push(*byte);
-            }
-        }
-        Ok(())
+        write_key(&self.options.prefix, &cells.key, row, key).map_err(|at| {
+            let (table, index) = (self.options.name.clone(), self.options.key[at]);
+            RedisProblem::NoKey { table, column: self.schema.field(index).name().clone() }
+        })
     }
 
     /// A hash without fields is no key, and a text that is NULL removes the key; the others have no
@@ -191,6 +177,32 @@ impl Encoder {
     }
 }
 
+/// Appends the key of the row `row`, whose parts `parts` have.
+///
+/// # Errors
+/// The place of a part that is NULL.
+pub(super) fn write_key(
+    prefix: &str,
+    parts: &[Column],
+    row: usize,
+    key: &mut Vec<u8>,
+) -> Result<(), usize> {
+    key.extend_from_slice(prefix.as_bytes());
+    let is_composed = parts.len() > 1;
+    for (at, column) in parts.iter().enumerate() {
+        let part = column.get(row).ok_or(at)?;
+        key.push(b':');
+        for byte in part {
+            // So that ('a:b', 'c') and ('a', 'b:c') have different keys.
+            if is_composed && matches!(byte, b':' | b'\\') {
+                key.push(b'\\');
+            }
+            key.push(*byte);
+        }
+    }
+    Ok(())
+}
+
 /// What is looked at in a row to recognize it.
 struct Seen<'a> {
     key: Option<&'a [u8]>,
@@ -198,7 +210,7 @@ struct Seen<'a> {
 }
 
 /// BINARY as it is, everything else as the text that it is in CSV files.
-fn column(values: &ArrayRef) -> Result<Column, Failure> {
+pub(super) fn column(values: &ArrayRef) -> Result<Column, Failure> {
     match values.data_type() {
         DataType::Binary
         | DataType::LargeBinary

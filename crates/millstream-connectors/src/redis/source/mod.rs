@@ -29,8 +29,9 @@ use millstream_store::env::Task;
 use super::error::RedisProblem;
 use super::link::Link;
 use offsets::Position;
-pub(super) use options::SourceOptions;
+pub(super) use options::{SourceOptions, mode_of};
 use reader::{Buffer, Streams};
+pub(super) use rows::typed;
 use rows::{EntrySplit, Rows};
 
 /// Bytes that are read ahead, where no limit of memory says it.

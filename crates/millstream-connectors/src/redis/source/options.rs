@@ -61,11 +61,13 @@ impl SourceOptions {
     ) -> Result<Self, OptionError> {
         let options = &table.options;
         if mode == ReadMode::Batch {
-            let problem = format!("'{}' uses 'redis', which is read as a stream only", table.name);
-            return Err(OptionError::table(
-                problem,
-                Some(format!("write FROM STREAM {}", table.name)),
-            ));
+            let name = &table.name;
+            let problem = format!("'{name}' uses 'redis', which is read as a stream only");
+            let help = format!(
+                "write FROM STREAM {name}; or, to look rows up by their key in a join with a \
+                 stream, name the key's columns: 'key.column' = 'id'"
+            );
+            return Err(OptionError::table(problem, Some(help)));
         }
         let Some(text) = options.get("stream.keys") else {
             let help = "name the streams, for example 'stream.keys' = 'orders'";
@@ -126,7 +128,7 @@ fn starting(table: &Table, keys: &[String]) -> Result<Starting, OptionError> {
     }
 }
 
-fn mode_of(options: &Options) -> Result<ParseMode, OptionError> {
+pub(in crate::redis) fn mode_of(options: &Options) -> Result<ParseMode, OptionError> {
     match options.parse_mode()? {
         ParseMode::DropMalformed => {
             let problem = "entries are not dropped because of one field";

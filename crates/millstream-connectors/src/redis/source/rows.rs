@@ -104,11 +104,7 @@ impl Rows {
         if *field.data_type() == DataType::Binary {
             return Ok(Arc::new(values.collect::<BinaryArray>()));
         }
-        // Bytes that are no text are malformed, whatever the column's type.
-        let texts = values.map(|value| value.and_then(|bytes| std::str::from_utf8(bytes).ok()));
-        let texts: StringArray = texts.collect();
-        let options = CastOptions { safe: true, ..CastOptions::default() };
-        let column = cast_with_options(&texts, field.data_type(), &options).map_err(ArrowBug)?;
+        let column = typed(values, field.data_type())?;
         if self.mode != ParseMode::Permissive {
             let is_malformed =
                 |row: &usize| entries[*row].field(name).is_some() && column.is_null(*row);
@@ -120,6 +116,18 @@ impl Rows {
         }
         Ok(column)
     }
+}
+
+/// Texts of Redis as a column; NULL where there is none, or one that does not read as the type.
+pub(in crate::redis) fn typed<'a>(
+    values: impl Iterator<Item = Option<&'a [u8]>>,
+    data_type: &DataType,
+) -> Result<ArrayRef, Failure> {
+    // Bytes that are no text are malformed, whatever the column's type.
+    let texts = values.map(|value| value.and_then(|bytes| std::str::from_utf8(bytes).ok()));
+    let texts: StringArray = texts.collect();
+    let options = CastOptions { safe: true, ..CastOptions::default() };
+    Ok(cast_with_options(&texts, data_type, &options).map_err(ArrowBug)?)
 }
 
 /// Entries of one stream.
