@@ -18,6 +18,7 @@
 //!   measures latency at a fixed rate.
 //! - [`cassandra`] writes a stream into a Cassandra, beside the bare driver.
 //! - [`bigquery`] empties a topic into a fake of BigQuery; likewise.
+//! - [`redis`] writes rows into a stream of Redis, beside a bare client.
 //! - [`windowed`] counts or gathers its messages by key and window, into a Delta table; likewise.
 //! - [`nexmark`] runs the queries of a suite that others publish figures of.
 //! - [`sinks`] writes a small stream into each sink for a long time, and tells what grows.
@@ -58,6 +59,7 @@ mod progress;
 mod quantiles;
 mod rate_to_stats;
 mod read_back;
+mod redis;
 mod relay;
 mod report;
 mod round;
@@ -112,6 +114,8 @@ enum Name {
     Cassandra(cassandra::Flags),
     /// Throughput from a topic into a table of BigQuery, for each core that is kept busy
     Bigquery(bigquery::Flags),
+    /// Latency of generated rows into Redis, beside a bare client
+    Redis(redis::Flags),
     /// Throughput of an aggregation by key and window, from a topic into a Delta table
     Windowed(windowed::Flags),
     /// Throughput of the queries of the Nexmark suite, for each core that is kept busy
@@ -129,6 +133,9 @@ enum Name {
     /// The engine that `--source in-process` starts
     #[command(hide = true)]
     InProcess(in_process::child::Flags),
+    /// The client that redis starts
+    #[command(hide = true)]
+    RedisClient(redis::ClientFlags),
     /// The relay that kafka-to-kafka starts
     #[command(hide = true)]
     Relay(relay::Flags),
@@ -191,6 +198,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::MapOnly(flags) => map_only::run(env, &flags),
         Name::Cassandra(flags) => cassandra::run(env, &flags),
         Name::Bigquery(flags) => bigquery::run(env, &flags),
+        Name::Redis(flags) => redis::run(env, &flags),
         Name::Windowed(flags) => windowed::run(env, &flags),
         Name::Nexmark(flags) => nexmark::run(env, &flags),
         Name::Sinks(flags) => sinks::run(env, &flags),
@@ -199,6 +207,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
         Name::InProcess(flags) => in_process::child::run(env, &flags).map(|()| true),
+        Name::RedisClient(flags) => redis::run_client(env, &flags).map(|()| true),
         Name::Relay(flags) => relay::run(&flags).map(|()| true),
     }
 }

@@ -293,6 +293,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "map_only",
             "cassandra",
             "bigquery",
+            "redis",
             "windowed",
             "nexmark",
         ],
