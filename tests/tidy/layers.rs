@@ -198,6 +198,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "stream",
             "describe",
             "history",
+            "compact",
             "maintenance",
             "vacuum",
         ],

@@ -15,16 +15,19 @@ pub(crate) struct Entry {
     pub(crate) note: Option<String>,
     /// The mark of the attempt, in entries of ours.
     pub(crate) mark: Option<String>,
+    /// The paths of files that it removed, as written.
+    pub(crate) removed: Vec<String>,
     changes_schema: bool,
     changes_protocol: bool,
 }
 
-/// A line of an entry; the file actions are passed over.
+/// A line of an entry; files that are added are passed over.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LogLine {
     txn: Option<Txn>,
     commit_info: Option<CommitInfo>,
+    remove: Option<Remove>,
     meta_data: Option<serde::de::IgnoredAny>,
     protocol: Option<serde::de::IgnoredAny>,
 }
@@ -34,6 +37,11 @@ struct LogLine {
 struct Txn {
     app_id: String,
     version: i64,
+}
+
+#[derive(Deserialize)]
+struct Remove {
+    path: String,
 }
 
 #[derive(Deserialize)]
@@ -86,6 +94,7 @@ impl Entry {
             let (note, mark) = unmarked(note);
             (self.note, self.mark) = (Some(note), mark);
         }
+        self.removed.extend(line.remove.map(|remove| remove.path));
         self.changes_schema |= line.meta_data.is_some();
         self.changes_protocol |= line.protocol.is_some();
     }
@@ -116,9 +125,10 @@ mod tests {
         let text = format!(
             "{{\"commitInfo\":{{\"timestamp\":1,\"userMetadata\":\"{note}\"}}}}\n\
              {{\"txn\":{{\"appId\":\"q\",\"version\":4,\"lastUpdated\":1}}}}\n\
-             {{\"add\":{{\"path\":\"a\",\"stats\":\"{{}}\"}}}}\n"
+             {{\"add\":{{\"path\":\"a\",\"stats\":\"{{}}\"}}}}\n\
+             {{\"remove\":{{\"path\":\"b%20c\",\"dataChange\":true}}}}\n"
         );
-        let entry = Entry::parse(text.as_bytes()).expect("three actions");
+        let entry = Entry::parse(text.as_bytes()).expect("four actions");
         assert_eq!(entry.published("q"), Some(4));
         assert_eq!(entry.published("p"), None);
         assert_eq!(
@@ -126,6 +136,7 @@ mod tests {
             (Some(r#"{"batchId":4}"#), Some("m1"))
         );
         assert_eq!(entry.changed(), None);
+        assert_eq!(entry.removed, ["b%20c"]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub enum TableError {
     Unsupported {
         /// The table's location.
         table: String,
-        /// `read` or `written`.
+        /// `read`, `written` or `compacted`.
         action: &'static str,
         /// The feature and why.
         problem: String,
@@ -166,6 +166,14 @@ pub enum TableError {
         /// The column's name.
         column: String,
     },
+    /// Partitions cannot be chosen by a condition.
+    #[error("the partitions of the table {table} cannot be chosen: {problem}")]
+    Condition {
+        /// The table's location.
+        table: String,
+        /// What is wrong with the condition, or with a partition's values.
+        problem: String,
+    },
     /// Files were to be deleted that readers are promised to find.
     #[error(
         "files of the table {table} are kept for {kept_ms} ms after they were removed; to delete \
@@ -193,9 +201,8 @@ impl Classified for TableError {
     fn kind(&self) -> Kind {
         match self {
             Self::Missing { .. } | Self::Unsupported { .. } | Self::Mismatch { .. } => Kind::Config,
-            Self::NotReadable { .. } | Self::NoColumn { .. } | Self::Retention { .. } => {
-                Kind::Config
-            }
+            Self::NotReadable { .. } | Self::NoColumn { .. } => Kind::Config,
+            Self::Retention { .. } | Self::Condition { .. } => Kind::Config,
             Self::Gone { .. } => Kind::Data,
             Self::Row { .. } | Self::Damaged { .. } | Self::Irreplaceable { .. } => Kind::Data,
             Self::FileMissing { .. } | Self::FileDamaged { .. } => Kind::Data,

@@ -13,10 +13,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use bytes::Bytes;
-use delta_kernel::KernelError;
 use delta_kernel::engine::arrow_conversion::TryFromKernel;
 use delta_kernel::schema::StructType;
 use delta_kernel::table_features::ColumnMappingMode;
+use delta_kernel::{KernelError, SnapshotRef};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
@@ -78,6 +78,12 @@ impl FileCompression {
         }
     }
 
+    /// The codec that the name of a file tells, if it tells one.
+    pub(crate) fn of_path(path: &str) -> Option<Self> {
+        let codecs = [Self::Snappy, Self::Zstd];
+        codecs.into_iter().find(|codec| path.ends_with(&format!("{}.parquet", codec.extension())))
+    }
+
     /// What stands in a file's name before `.parquet`.
     fn extension(self) -> &'static str {
         match self {
@@ -112,7 +118,7 @@ struct PlanInner {
 
 /// What a file is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct FileKey {
+pub(crate) struct FileKey {
     partition: PartitionKey,
     /// The number of its bucket, in a table that is clustered.
     bucket: Option<u32>,
@@ -127,11 +133,30 @@ impl WritePlan {
     /// A plan for rows of `query`. Errors: they do not fit, or the table is not written here.
     pub fn new(table: &Table, query: &Schema, settings: FileSettings) -> Result<Self, TableError> {
         let snapshot = table.snapshot();
+        Self::at(table, &snapshot, query, settings)
+    }
+
+    /// A plan for rows that are in files of `table` already, at the version of `snapshot`.
+    pub(crate) fn of_files(
+        table: &Table,
+        snapshot: &SnapshotRef,
+        settings: FileSettings,
+    ) -> Result<Self, TableError> {
+        let columns = table.schema_of(snapshot)?;
+        Self::at(table, snapshot, &columns, settings)
+    }
+
+    fn at(
+        table: &Table,
+        snapshot: &SnapshotRef,
+        query: &Schema,
+        settings: FileSettings,
+    ) -> Result<Self, TableError> {
         let failed = |error| table.kernel_error("written", error);
-        let transaction = table.transaction(&snapshot, true).map_err(failed)?;
+        let transaction = table.transaction(snapshot, true).map_err(failed)?;
         // Asked for its checks: column defaults and the like.
         transaction.write_state().map_err(failed)?;
-        let logical = table.schema_of(&snapshot)?;
+        let logical = table.schema_of(snapshot)?;
         let columns = ColumnMap::new(query, &logical).map_err(|misfit| TableError::Mismatch {
             table: table.store().shown(),
             problem: misfit.to_string(),
@@ -177,6 +202,18 @@ impl WritePlan {
     /// nobody has changed the schema since.
     pub fn version(&self) -> u64 {
         self.inner.version
+    }
+
+    /// What a file is for that has these values of the partition columns (by their names in the
+    /// log), and this bucket.
+    pub(crate) fn key(&self, values: &BTreeMap<String, String>, bucket: Option<u32>) -> FileKey {
+        let partition = PartitionKey::of(values, &self.inner.partitions);
+        FileKey { partition, bucket }
+    }
+
+    /// Columns of files, under their names there.
+    pub(crate) fn physical(&self) -> &SchemaRef {
+        &self.inner.physical
     }
 }
 
@@ -246,6 +283,8 @@ pub struct FileWriter {
     /// Names of files some of which the store has refused; others may be there.
     refused: Vec<String>,
     part_file_names: Option<PartFileNames>,
+    /// Names that were told before the files were written, with their paths in the log.
+    reserved: BTreeMap<FileKey, (String, String)>,
 }
 
 struct OpenFile {
@@ -258,7 +297,8 @@ impl FileWriter {
     /// A writer by `plan`.
     pub fn new(plan: WritePlan, store: &TableStore) -> Self {
         let (store, open, done) = (store.clone(), BTreeMap::new(), Vec::new());
-        Self { plan, store, open, done, refused: Vec::new(), part_file_names: None }
+        let (refused, reserved) = (Vec::new(), BTreeMap::new());
+        Self { plan, store, open, done, refused, part_file_names: None, reserved }
     }
 
     /// Draws names until one suits. The checkpoint's cost depends on how many of its parts new
@@ -286,20 +326,38 @@ impl FileWriter {
     }
 
     fn write_to(&mut self, key: FileKey, rows: &RecordBatch) -> Result<(), TableError> {
+        let physical = self.plan.inner.physical_rows(rows).map_err(|error| {
+            let (table, cause) = (self.store.shown(), error.to_string());
+            TableError::Encoding { table, cause }
+        })?;
+        self.write_physical(key, &physical)
+    }
+
+    /// The name that the next file for `key` will have.
+    pub(crate) fn reserve(&mut self, key: &FileKey) -> String {
+        let (name, path) = self.draw_name(key);
+        self.reserved.insert(key.clone(), (name.clone(), path));
+        name
+    }
+
+    /// Takes rows as they are in files ([`WritePlan::physical`]), all of them for `key`.
+    pub(crate) fn write_physical(
+        &mut self,
+        key: FileKey,
+        physical: &RecordBatch,
+    ) -> Result<(), TableError> {
         let plan = self.plan.clone();
         let encoding = |error: &dyn std::fmt::Display| TableError::Encoding {
             table: self.store.shown(),
             cause: error.to_string(),
         };
-        let physical = plan.inner.physical_rows(rows);
-        let physical = physical.map_err(|error| encoding(&error))?;
         if !self.open.contains_key(&key) {
             let writer = writer(&plan).map_err(|error| encoding(&error))?;
             self.open.insert(key.clone(), OpenFile { writer, with_nan: BTreeSet::new() });
         }
         let file = self.open.get_mut(&key).expect("it was just put there");
-        file.with_nan.extend(statistics::columns_with_nan(&physical));
-        file.writer.write(&physical).map_err(|error| encoding(&error))?;
+        file.with_nan.extend(statistics::columns_with_nan(physical));
+        file.writer.write(physical).map_err(|error| encoding(&error))?;
         if file.writer.in_progress_size() >= ROW_GROUP_BYTES {
             file.writer.flush().map_err(|error| encoding(&error))?;
         }
@@ -354,8 +412,9 @@ impl FileWriter {
         };
         let footer = file.writer.finish().map_err(|error| encoding(&error))?;
         let bytes = std::mem::take(file.writer.inner_mut());
+        let reserved = self.reserved.remove(key);
+        let (name, path) = reserved.unwrap_or_else(|| self.draw_name(key));
         let plan = &self.plan.inner;
-        let (name, path) = self.draw_name(key);
         let size = bytes.len() as u64;
         let data_file = DataFile {
             path,

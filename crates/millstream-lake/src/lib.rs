@@ -8,6 +8,7 @@
 //!   [`data_file`], [`columns`], [`bucket`]: rows to files. [`maintenance`]: what is due beside the
 //!   stream. [`applications`]: who has published to a table.
 //! - [`checkpoint`]: the log's checkpoints, and what keeps the log in order.
+//! - [`compact`]: small files become large ones, on request and beside the stream.
 //! - [`stream`]: the log as a stream, file by file, version by version.
 //! - [`read`]: tables as rows. [`history`], [`describe`], [`vacuum`]: what `millstream table` does.
 //! - [`store`]: where a table's files are. [`error`]: what can go wrong.
@@ -20,6 +21,7 @@ pub mod applications;
 pub mod bucket;
 pub mod checkpoint;
 pub mod columns;
+pub mod compact;
 pub mod data_file;
 pub mod describe;
 mod entry;

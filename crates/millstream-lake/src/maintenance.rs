@@ -6,6 +6,9 @@
 //! reader the tail of the log. Nobody waits for it. While it is at work only the newest version is
 //! remembered: if checkpoints take longer than the interval, there are fewer of them.
 //!
+//! Small files are compacted by a thread of its own ([`crate::compact::background`]), as that takes
+//! longer and checkpoints do not wait for it.
+//!
 //! What fails here is logged and tried again at the next occasion; the table is whole without it.
 
 use std::sync::Arc;
@@ -17,6 +20,7 @@ use millstream_store::error::Classified;
 use parking_lot::{Condvar, Mutex};
 
 use crate::checkpoint::{self, CheckpointError, Checkpointer, PartFileNames, Settings};
+use crate::compact::background::{AutoCompact, Compactions, Compactor};
 use crate::error::TableError;
 use crate::kernel::KernelEngine;
 use crate::store::TableStore;
@@ -37,6 +41,7 @@ pub struct LiveTable {
     table: Arc<Table>,
     shared: Arc<Shared>,
     part_file_names: PartFileNames,
+    compactor: Option<Compactor>,
     /// Joined when this is dropped, after it was asked to end.
     _thread: Thread,
 }
@@ -48,6 +53,8 @@ pub struct Care {
     pub checkpoints: Settings,
     /// False to write none, for comparison.
     pub is_off: bool,
+    /// Whether small files are compacted, and when.
+    pub compaction: Option<AutoCompact>,
 }
 
 /// Checkpoints since [`LiveTable::start`].
@@ -106,7 +113,9 @@ impl LiveTable {
             last_cleanup: None,
         };
         let thread = env.background_thread("lake-care", move || worker.run());
-        Ok(Self { table, shared, part_file_names, _thread: thread })
+        let start = |settings| Compactor::start(&table, &part_file_names, settings);
+        let compactor = care.compaction.map(start);
+        Ok(Self { table, shared, part_file_names, compactor, _thread: thread })
     }
 
     /// The table.
@@ -130,11 +139,22 @@ impl LiveTable {
         self.shared.state.lock().newest = Some(snapshot);
         // `settle` may be waiting beside the thread.
         self.shared.wake.notify_all();
+        if let Some(compactor) = &self.compactor {
+            compactor.appended(append.application, appended.version, append.files);
+        }
         Ok(Some(appended))
+    }
+
+    /// What was compacted.
+    pub fn compactions(&self) -> Compactions {
+        self.compactor.as_ref().map(Compactor::compactions).unwrap_or_default()
     }
 
     /// Waits until everything that was due is done: for tests, benchmarks and the end of a run.
     pub fn settle(&self) {
+        if let Some(compactor) = &self.compactor {
+            compactor.settle();
+        }
         let mut state = self.shared.state.lock();
         while state.newest.is_some() || state.is_working {
             self.shared.wake.wait(&mut state);

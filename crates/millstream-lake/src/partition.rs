@@ -3,7 +3,7 @@
 //! Values are text in the log and in directory names (protocol, "Partition Value Serialization");
 //! directories are called as Hive calls them, although no reader goes by that.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array};
 use arrow::compute::{cast, take_record_batch};
@@ -25,6 +25,11 @@ pub(crate) struct Column {
 pub(crate) struct PartitionKey(Vec<Option<String>>);
 
 impl PartitionKey {
+    /// Of `values` by the columns' names in the log; one that is not there is null.
+    pub(crate) fn of(values: &BTreeMap<String, String>, columns: &[Column]) -> Self {
+        Self(columns.iter().map(|column| values.get(&column.physical_name).cloned()).collect())
+    }
+
     pub(crate) fn values(&self, columns: &[Column]) -> Vec<(String, Option<String>)> {
         let names = columns.iter().map(|column| column.physical_name.clone());
         names.zip(self.0.iter().cloned()).collect()

@@ -18,11 +18,14 @@
 //! before, and a commit for one of our queries by another process ends that query here: its rows
 //! and ours overlap, whatever the numbers of their micro-batches.
 //!
-//! A blind append conflicts with nothing else: it has read no files.
+//! A blind append conflicts with nothing else: it has read no files. A commit that puts files in
+//! place of others ([`replace`]) conflicts with whoever has removed one of them.
 
-use std::collections::HashMap;
+mod commit;
+pub(crate) mod replace;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -45,20 +48,18 @@ use crate::store::TableStore;
 
 /// What commits say wrote them.
 pub(crate) const ENGINE: &str = concat!("Millstream/", env!("CARGO_PKG_VERSION"));
-/// Attempts at one append before the store's trouble is reported. Each attempt that loses against
-/// another writer is at a new version and does not count.
-const ATTEMPTS_MAX: u32 = 5;
 /// After so long a table forgets who published what, if this is set.
 const TRANSACTION_RETENTION: &str = "delta.setTransactionRetentionDuration";
 /// How far back an entry is searched for: over two hours of a commit a second.
 const ENTRIES_SEARCHED_MAX: u64 = 10_000;
-const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// A Delta table, open for writing. To be shared by all that write to it from this process.
 pub struct Table {
     store: TableStore,
     engine: KernelEngine,
     state: Mutex<State>,
+    /// The names of files that others have removed, while somebody wants to know.
+    removals: Mutex<Option<HashSet<String>>>,
 }
 
 struct State {
@@ -122,7 +123,7 @@ impl Table {
     fn at(store: &TableStore, engine: KernelEngine, snapshot: SnapshotRef) -> Self {
         let (published, overtaken) = (HashMap::new(), HashMap::new());
         let state = Mutex::new(State { snapshot, published, overtaken, changed: None, gone: None });
-        Self { store: store.clone(), engine, state }
+        Self { store: store.clone(), engine, state, removals: Mutex::default() }
     }
 
     /// Makes a table without rows, or opens the one that somebody made at the same time.
@@ -197,6 +198,18 @@ impl Table {
     /// The columns that files are sorted into directories by.
     pub fn partition_columns(&self) -> Vec<String> {
         self.snapshot().table_configuration().logical_partition_columns().to_vec()
+    }
+
+    /// Their names in files and in the log.
+    pub(crate) fn physical_partition_columns(&self) -> Vec<String> {
+        let snapshot = self.snapshot();
+        let mapping = snapshot.table_configuration().column_mapping_mode();
+        let physical = |name: String| {
+            let schema = snapshot.schema();
+            let field = schema.field(&name);
+            field.map_or(name.clone(), |field| field.physical_name(mapping).to_owned())
+        };
+        self.partition_columns().into_iter().map(physical).collect()
     }
 
     /// The number of live files: each one's action is read, and none is kept.
@@ -314,46 +327,14 @@ impl Table {
         let _turn = self.store.in_foreground();
         let mark = self.store.env().random_uuid().to_string();
         let note = entry::marked(append.note, &mark);
-        let (mut attempt, mut conflicts) = (1, 0);
-        let version = loop {
-            self.check_valid(&state, append)?;
-            self.check_is_there(&state)?;
-            let version = state.snapshot.version() + 1;
-            let outcome = self.attempt(&state.snapshot, append, &note);
-            let problem = match outcome {
-                Ok(CommitResult::Committed(committed)) => {
-                    match committed.post_commit_snapshot() {
-                        Some(snapshot) => state.snapshot = Arc::clone(snapshot),
-                        None => self.advance(&mut state, Some(&mark))?,
-                    }
-                    break version;
-                }
-                Ok(CommitResult::Conflicted(_)) => None,
-                Ok(CommitResult::Retryable(retryable)) => Some(retryable.error),
-                Err(error) => Some(error),
-            };
-            match self.entry(version)? {
-                Some(entry) if entry.mark.as_deref() == Some(&mark) => {
-                    self.advance(&mut state, Some(&mark))?;
-                    break version;
-                }
-                Some(_) => {
-                    conflicts += 1;
-                    self.advance(&mut state, Some(&mark))?;
-                }
-                None => {
-                    let problem = problem.unwrap_or_else(|| KernelError::MissingVersion(version));
-                    if attempt == ATTEMPTS_MAX || !may_pass(&problem) {
-                        return Err(self.kernel_error("written", problem));
-                    }
-                    attempt += 1;
-                    let env = self.store.env();
-                    env.block_on_cores(async { env.sleep(RETRY_AFTER * attempt).await });
-                }
-            }
+        let attempt = |state: &State| {
+            self.check_valid(state, append)?;
+            self.check_is_there(state)?;
+            Ok(Some(self.attempt(&state.snapshot, append, &note)))
         };
+        let appended = self.commit(&mut state, &mark, attempt)?.expect("it is never given up");
         state.published.insert(append.application.to_owned(), Some(append.version));
-        Ok(Some((Appended { version, conflicts }, Arc::clone(&state.snapshot))))
+        Ok(Some((appended, Arc::clone(&state.snapshot))))
     }
 
     /// Refuses to go behind a version that is gone: the table was deleted, or put back from a copy,
@@ -462,6 +443,9 @@ impl Table {
                 state.changed = Some((version, what));
             }
             let is_ours = mark.is_some() && entry.mark.as_deref() == mark;
+            if !is_ours && let Some(removals) = &mut *self.removals.lock() {
+                removals.extend(entry.removed.iter().map(|path| self.file_name(path)));
+            }
             for (application, published) in entry.applications {
                 if !is_ours && state.published.contains_key(&application) {
                     state.overtaken.insert(application.clone(), published);
@@ -533,20 +517,6 @@ pub fn found_instead(newest: Option<u64>) -> String {
     match newest {
         Some(newest) => format!("the table ends at version {newest}"),
         None => "there is no table that can be read".to_owned(),
-    }
-}
-
-/// False where another attempt cannot end otherwise.
-fn may_pass(error: &KernelError) -> bool {
-    use object_store::Error;
-    match error {
-        KernelError::Backtraced { source, .. } => may_pass(source),
-        KernelError::ObjectStore(error) => {
-            matches!(error, Error::Generic { .. } | Error::JoinError { .. })
-                && !crate::error::is_local_refusal(error)
-        }
-        KernelError::FileAlreadyExists(_) | KernelError::MissingVersion(_) => true,
-        _ => false,
     }
 }
 

@@ -48,6 +48,10 @@ pub enum Step {
     CheckpointUnhinted,
     /// The hint names it.
     CheckpointHinted,
+    /// Files of a table are written anew, and the old ones are in the table.
+    FilesRewritten,
+    /// The new ones are.
+    FilesSwapped,
     /// The files of a commit have the names that readers look at.
     FilesNamed,
     /// The manifest of their directory lists them.
@@ -75,7 +79,7 @@ pub enum Step {
 impl Step {
     /// All steps, in the order of a micro-batch of a transactional sink, then those of tables,
     /// directories, Redis, BigQuery and the journal.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::AfterTake,
         Self::AfterRun,
         Self::BeforeBegin,
@@ -93,6 +97,8 @@ impl Step {
         Self::CheckpointHalfPublished,
         Self::CheckpointUnhinted,
         Self::CheckpointHinted,
+        Self::FilesRewritten,
+        Self::FilesSwapped,
         Self::FilesNamed,
         Self::FilesListed,
         Self::RowsStaged,
@@ -126,6 +132,8 @@ impl Step {
             Self::CheckpointHalfPublished => "checkpoint-half-published",
             Self::CheckpointUnhinted => "checkpoint-unhinted",
             Self::CheckpointHinted => "checkpoint-hinted",
+            Self::FilesRewritten => "files-rewritten",
+            Self::FilesSwapped => "files-swapped",
             Self::FilesNamed => "files-named",
             Self::FilesListed => "files-listed",
             Self::RowsStaged => "rows-staged",

@@ -40,8 +40,8 @@ use crate::store::TableStore;
 pub(crate) use files::all as live_files;
 pub use plain::PlainFile;
 pub use predicate::{Comparison, Predicate, Value};
-pub(crate) use rows::explained;
 pub use rows::{ReadFacts, Rows};
+pub(crate) use rows::{explained, without_deleted};
 pub use versions::Fingerprint;
 
 /// A table at one version, open for reading. Its methods block.

@@ -208,7 +208,10 @@ pub(crate) fn explained(
 }
 
 /// The rows that `kept` says, a flag each; those it does not reach are kept. Moves `kept` on.
-fn without_deleted(rows: RecordBatch, kept: &mut Option<&[bool]>) -> KernelResult<RecordBatch> {
+pub(crate) fn without_deleted(
+    rows: RecordBatch,
+    kept: &mut Option<&[bool]>,
+) -> KernelResult<RecordBatch> {
     let Some(flags) = *kept else { return Ok(rows) };
     let (these, rest) = flags.split_at(flags.len().min(rows.num_rows()));
     *kept = Some(rest);

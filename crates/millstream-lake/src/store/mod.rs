@@ -94,9 +94,10 @@ impl TableStore {
         Self { gives_way: self.local_directory().is_some(), ..self.clone() }
     }
 
-    /// Says that somebody is waiting for the store, until the answer is dropped.
-    pub(crate) fn in_foreground(&self) -> Turn<'_> {
-        self.disk_priority.begin()
+    /// Says that somebody is waiting for the store, until the answer is dropped. What is done in the
+    /// background is waited for by nobody.
+    pub(crate) fn in_foreground(&self) -> Option<Turn<'_>> {
+        (!self.gives_way).then(|| self.disk_priority.begin())
     }
 
     fn give_way(&self) {

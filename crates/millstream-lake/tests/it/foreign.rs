@@ -64,6 +64,12 @@ fn sorted_rows(reader: &TableReader) -> Vec<Row> {
     found
 }
 
+/// All rows of the table, in words.
+pub fn all_rows(world: &World) -> Vec<String> {
+    let reader = TableReader::open(&world.store()).expect("the table");
+    sorted_rows(&reader).iter().map(|row| format!("{row:?}")).collect()
+}
+
 #[test]
 fn mapped_widened_and_deleted_rows_are_read() {
     let world = world();

@@ -2,6 +2,7 @@
 
 mod append;
 mod busy_cores;
+mod compact;
 mod foreign;
 mod fuzz;
 mod history;
