@@ -5,8 +5,8 @@
 //!   reads records; [`proxy`] stands in front of it and cuts connections;
 //! - [`cluster`] is three brokers that replicate, each of which can be lost and whose leaders move;
 //! - [`http_receiver`] records the requests of webhooks;
-//! - [`redis`] starts Redis and Valkey, [`cassandra`] an Apache Cassandra, [`pubsub`] a Pub/Sub,
-//!   [`bigquery`] an emulator of BigQuery;
+//! - [`redis`] starts Redis and Valkey, [`cassandra`] an Apache Cassandra, [`pulsar`] an Apache
+//!   Pulsar, [`pubsub`] a Pub/Sub, [`bigquery`] an emulator of BigQuery;
 //! - a [`passage`] stands in front of any server, and its connections can go silent;
 //! - [`cache`] keeps what is downloaded once; [`certificates`] are made anew;
 //! - [`disk_record`] records what a process does to files, and what a power cut leaves of them;
@@ -35,6 +35,7 @@ pub mod process;
 pub mod program;
 pub mod proxy;
 pub mod pubsub;
+pub mod pulsar;
 pub mod redis;
 pub mod topics;
 pub mod wait;

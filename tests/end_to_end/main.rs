@@ -64,6 +64,7 @@ mod on_error;
 mod power_cuts;
 #[cfg(feature = "gcp")]
 mod pubsub;
+mod pulsar;
 mod queries;
 mod queries_in_buckets;
 mod redis_lookup;

@@ -25,6 +25,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ),
     ("millstream-cassandra", &["millstream-store", "millstream-sql", "millstream-engine"]),
     (
+        "millstream-pulsar",
+        &["millstream-store", "millstream-sql", "millstream-engine", "millstream-formats"],
+    ),
+    (
         "millstream-connectors",
         &[
             "millstream-store",
@@ -35,6 +39,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "millstream-formats",
             "millstream-gcp",
             "millstream-kafka",
+            "millstream-pulsar",
         ],
     ),
     // Whether a table is Delta's or another's is the connectors' business: queries get files.
@@ -174,6 +179,20 @@ const MODULES: &[(&str, &[&str])] = &[
             "requests",
             "writer",
             "sink",
+        ],
+    ),
+    (
+        "millstream-pulsar",
+        &[
+            "columns",
+            "topic",
+            "protocol",
+            "error",
+            "options",
+            "client",
+            "sink",
+            "source",
+            "connector",
         ],
     ),
     ("millstream-gcp", &["credentials", "service", "pubsub", "bigquery"]),
@@ -319,6 +338,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "cassandra",
             "bigquery",
             "pubsub",
+            "pulsar",
             "cluster",
         ],
     ),

@@ -4,8 +4,8 @@
 //! without touching anything but a table whose columns are not declared, and then makes sources and
 //! sinks against the traits of `millstream-engine`; nothing here knows SQL or the micro-batch
 //! driver. [`registry`] lists what this crate has, and what are crates of their own:
-//! [`millstream_kafka`], and with the features `gcp` and `cassandra` `millstream_gcp` and
-//! `millstream_cassandra`.
+//! [`millstream_kafka`], and with the features of their names `millstream_gcp`,
+//! `millstream_cassandra` and `millstream_pulsar`.
 //!
 //! - [`rate`]: rows on a clock, for tries, demonstrations and benchmarks.
 //! - [`files`]: directories of JSON, CSV, Parquet and text, read and written.
@@ -58,6 +58,8 @@ pub fn registry(base_dir: &Path) -> Registry {
     connectors.push(Arc::new(millstream_gcp::pubsub::Pubsub::new(base_dir)));
     #[cfg(feature = "cassandra")]
     connectors.push(Arc::new(millstream_cassandra::Cassandra::new(base_dir)));
+    #[cfg(feature = "pulsar")]
+    connectors.push(Arc::new(millstream_pulsar::Pulsar::new(base_dir)));
     for format in files::Format::ALL {
         connectors.push(Arc::new(files::Files::of(format, base_dir)));
     }

@@ -12,6 +12,7 @@ const WITHIN: &[&str] = &[
     "jaas",
     "signature",
     "authorization",
+    "authparams",
     "privatekey",
     "accesskey",
     "accountkey",

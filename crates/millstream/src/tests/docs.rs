@@ -30,6 +30,7 @@ fn page(connector: &str) -> &'static str {
         "cassandra" => "docs/connectors/cassandra.md",
         "bigquery" => "docs/connectors/bigquery.md",
         "pubsub" => "docs/connectors/pubsub.md",
+        "pulsar" => "docs/connectors/pulsar.md",
         "rate" => "docs/connectors/rate.md",
         "email" => "docs/connectors/email.md",
         "webhook" => "docs/connectors/webhook.md",

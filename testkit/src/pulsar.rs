@@ -1,0 +1,275 @@
+//! A real Apache Pulsar on loopback: broker and bookie in one process.
+//!
+//! The jars come from Maven Central, once. What there is of messages is asked of Pulsar's own
+//! client, and of the broker's interface for administrators.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+use crate::kafka::free_ports;
+use crate::{cache, process, wait};
+
+/// The version that is started.
+pub const VERSION: &str = "4.2.4";
+const POM: &str = include_str!("../../tests/pulsar/pom.xml");
+const REQUIREMENTS: &str = include_str!("../../tests/pulsar/requirements.txt");
+const START_LIMIT: Duration = Duration::from_secs(180);
+/// What the JVM has to open for Pulsar and for what it is made of.
+const OPENED: [&str; 8] = [
+    "java.base/jdk.internal.loader",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/jdk.internal.misc",
+    "java.base/jdk.internal.platform",
+    "java.base/sun.net",
+    "java.management/sun.management",
+    "jdk.management/com.sun.management.internal",
+];
+
+/// A server that is stopped, and its data removed, when dropped. For tests: an error is a panic.
+pub struct Pulsar {
+    directory: Mutex<Option<TempDir>>,
+    port: u16,
+    web_port: u16,
+    child: Mutex<Option<Child>>,
+    /// What whoever asks has to show.
+    token: Option<String>,
+}
+
+/// The server that all tests of this process share, started by the first that asks.
+pub fn shared() -> &'static Pulsar {
+    SHARED.get_or_init(|| {
+        process::at_exit(stop_shared);
+        Pulsar::start()
+    })
+}
+
+static SHARED: OnceLock<Pulsar> = OnceLock::new();
+
+extern "C" fn stop_shared() {
+    if let Some(server) = SHARED.get() {
+        server.discard();
+    }
+}
+
+impl Pulsar {
+    /// Starts a server and waits until it answers.
+    pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// The same with more settings, each on a line of its own.
+    pub fn start_with(settings: &str) -> Self {
+        Self::prepare(settings, None)
+    }
+
+    /// The same, where administrators have to show a token.
+    pub fn start_with_token(settings: &str, token: &str) -> Self {
+        Self::prepare(settings, Some(token.to_owned()))
+    }
+
+    fn prepare(settings: &str, token: Option<String>) -> Self {
+        let (port, web_port) = free_ports();
+        let directory = tempfile::Builder::new().prefix("millstream-pulsar-").tempdir();
+        let directory = directory.expect("a temporary directory can be made");
+        let conf = directory.path().join("conf");
+        fs::create_dir_all(&conf).expect("the directory is writable");
+        let text = configuration(port, web_port) + settings;
+        fs::write(conf.join("standalone.conf"), text).expect("the directory is writable");
+        fs::write(conf.join("log4j2.xml"), LOGGING).expect("the directory is writable");
+        let directory = Mutex::new(Some(directory));
+        let server = Self { directory, port, web_port, child: Mutex::new(None), token };
+        server.restart();
+        server
+    }
+
+    /// What to write for `service.url`.
+    pub fn url(&self) -> String {
+        format!("pulsar://127.0.0.1:{}", self.port)
+    }
+
+    /// What Pulsar's own client prints, in lines. `arguments` are those of `tests/pulsar/client.py`
+    /// behind the address.
+    pub fn client(&self, arguments: &[&str]) -> Vec<String> {
+        let environment = cache::python("pulsar-client", REQUIREMENTS).unwrap();
+        let mut client = Command::new(environment.join("bin/python"));
+        client.arg(cache::repository().join("tests/pulsar/client.py")).arg(self.url());
+        let output = client.args(arguments).stdin(Stdio::null()).output();
+        let output = output.expect("Python is there");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "client.py {arguments:?}: {errors}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// What administrators are answered at `/admin/v2/PATH`; `Err` where that is an error.
+    pub fn admin(&self, method: &str, path: &str, body: &str) -> Result<String, String> {
+        let request = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.web_port))?;
+            stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+            let length = body.len();
+            let login = self.token.as_ref();
+            let login = login.map(|token| format!("authorization: Bearer {token}\r\n"));
+            let login = login.unwrap_or_default();
+            write!(
+                stream,
+                "{method} /admin/v2/{path} HTTP/1.0\r\nhost: x\r\n{login}content-type: \
+                 application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+            )?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        let answer = request().map_err(|error| error.to_string())?;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let is_good = head.lines().next().is_some_and(|line| line.contains(" 20"));
+        if is_good { Ok(body.to_owned()) } else { Err(answer) }
+    }
+
+    /// Makes a topic; 0 partitions mean that it has none.
+    pub fn create(&self, topic: &str, partitions: u32) {
+        let path = format!("persistent/public/default/{topic}");
+        let made = match partitions {
+            0 => self.admin("PUT", &path, ""),
+            count => self.admin("PUT", &format!("{path}/partitions"), &count.to_string()),
+        };
+        made.unwrap();
+    }
+
+    /// How many messages a topic without partitions was ever sent, aborted ones among them.
+    pub fn received(&self, topic: &str) -> u64 {
+        let path = format!("persistent/public/default/{topic}/stats");
+        let Ok(stats) = self.admin("GET", &path, "") else { return 0 };
+        let after = stats.split_once("\"msgInCounter\":").map_or("", |(_, after)| after);
+        let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or(0)
+    }
+
+    /// Ends the server at once, as a crash would.
+    pub fn kill(&self) {
+        if let Some(mut child) = self.child.lock().take() {
+            // An error here means that it had ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Starts it again on its data and ports, and waits until it answers.
+    pub fn restart(&self) {
+        self.spawn();
+        let deadline = wait::Deadline::after(START_LIMIT);
+        // The port is open long before the namespace is there.
+        while !self.admin("GET", "namespaces/public", "").is_ok_and(|it| it.contains("/default")) {
+            let ended =
+                self.child.lock().as_mut().and_then(|child| child.try_wait().ok().flatten());
+            assert!(ended.is_none(), "Pulsar ended with {ended:?}:\n{}", self.log());
+            assert!(!deadline.is_over(), "Pulsar does not answer:\n{}", self.log());
+            wait::pause(Duration::from_millis(100));
+        }
+    }
+
+    /// Lets it stand still.
+    pub fn pause(&self) {
+        process::pause(self.child.lock().as_ref().expect("it runs"));
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&self) {
+        process::go_on(self.child.lock().as_ref().expect("it runs"));
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        let directory = self.directory.lock();
+        directory.as_ref().expect("the directory stays until the end").path().to_owned()
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path().join("log")).unwrap_or_default()
+    }
+
+    fn spawn(&self) {
+        let jars = cache::jars(&format!("pulsar-{VERSION}"), POM).unwrap();
+        let directory = self.path();
+        let log = directory.join("log");
+        let log = File::options().create(true).append(true).open(log).expect("it is writable");
+        let mut java = java(&jars);
+        java.current_dir(&directory).stdin(Stdio::null());
+        java.stderr(log.try_clone().expect("a file")).stdout(log);
+        let child = process::spawn(java);
+        *self.child.lock() = Some(child.expect(cache::JAVA_REMEDY));
+    }
+
+    fn discard(&self) {
+        self.kill();
+        drop(self.directory.lock().take());
+    }
+}
+
+impl Drop for Pulsar {
+    fn drop(&mut self) {
+        self.discard();
+    }
+}
+
+fn java(jars: &Path) -> Command {
+    let mut java = Command::new("java");
+    java.args(["-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m"]);
+    java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+    java.arg("-Dio.netty.tryReflectionSetAccessible=true");
+    java.arg("-Dlog4j2.configurationFile=conf/log4j2.xml");
+    for module in OPENED {
+        java.args(["--add-opens", &format!("{module}=ALL-UNNAMED")]);
+    }
+    java.arg("-cp").arg(format!("conf:{}/*", jars.display()));
+    java.arg("org.apache.pulsar.PulsarStandaloneStarter");
+    java.args(["--config", "conf/standalone.conf", "--no-functions-worker"]);
+    java.args(["--no-stream-storage", "--metadata-dir", "data/metadata"]);
+    java.args(["--bookkeeper-dir", "data/bk", "--advertised-address", "127.0.0.1"]);
+    java
+}
+
+/// What is worth reading when a test fails, on the standard output.
+const LOGGING: &str = "<Configuration status=\"WARN\"><Appenders><Console name=\"out\">\
+    <PatternLayout pattern=\"%d %p %c{1} %m%n\"/></Console></Appenders>\
+    <Loggers><Root level=\"warn\"><AppenderRef ref=\"out\"/></Root></Loggers></Configuration>";
+
+/// Everything listens on loopback only; without `listeningInterface` the bookie would not. It is
+/// small, and has transactions. Nothing is deleted by itself.
+fn configuration(port: u16, web_port: u16) -> String {
+    format!(
+        "clusterName=standalone\n\
+         bindAddress=127.0.0.1\n\
+         advertisedAddress=127.0.0.1\n\
+         brokerServicePort={port}\n\
+         webServicePort={web_port}\n\
+         managedLedgerDefaultEnsembleSize=1\n\
+         managedLedgerDefaultWriteQuorum=1\n\
+         managedLedgerDefaultAckQuorum=1\n\
+         managedLedgerCacheSizeMB=32\n\
+         loadManagerClassName=org.apache.pulsar.broker.loadbalance.NoopLoadManager\n\
+         loadBalancerEnabled=false\n\
+         transactionCoordinatorEnabled=true\n\
+         systemTopicEnabled=true\n\
+         acknowledgmentAtBatchIndexLevelEnabled=true\n\
+         brokerDeduplicationEnabled=true\n\
+         brokerDeleteInactiveTopicsEnabled=false\n\
+         defaultRetentionTimeInMinutes=-1\n\
+         defaultRetentionSizeInMB=-1\n\
+         journalSyncData=false\n\
+         allowLoopback=true\n\
+         listeningInterface=lo\n\
+         dbStorage_writeCacheMaxSizeMb=16\n\
+         dbStorage_readAheadCacheMaxSizeMb=16\n\
+         dbStorage_rocksDB_blockCacheSize=8388608\n\
+         diskUsageThreshold=0.99\n\
+         diskUsageWarnThreshold=0.98\n"
+    )
+}
