@@ -26,7 +26,7 @@ def write(client, topic, first, count, options):
     producer = client.create_producer(
         topic,
         batching_enabled=batch > 0,
-        batching_max_messages=max(batch, 1),
+        batching_max_messages=max(batch, 2),
         batching_max_publish_delay_ms=1_000,
         compression_type=compression,
         chunking_enabled="chunked" in options,
