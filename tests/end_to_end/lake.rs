@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use crate::millstream::{Pipeline, table};
 use crate::{oracle, wait};
 
-const ENGINES: [&str; 3] = ["deltalake", "duckdb", "spark"];
+pub const ENGINES: [&str; 3] = ["deltalake", "duckdb", "spark"];
 const COLUMNS: &str = "(id BIGINT, name STRING, day DATE, at TIMESTAMP, price DECIMAL(10,2))";
 const ROWS_PER_FILE: u64 = 20;
 
 /// Files of JSON that become commits of a table, one each.
-struct Feed {
-    pipeline: Pipeline,
+pub struct Feed {
+    pub pipeline: Pipeline,
     table: PathBuf,
     files: u64,
     /// The `id` of the first row.
@@ -25,7 +25,7 @@ struct Feed {
 }
 
 impl Feed {
-    fn new(sink: &[(&str, &str)]) -> Self {
+    pub fn new(sink: &[(&str, &str)]) -> Self {
         let pipeline = Pipeline::new("");
         let table = pipeline.path("table");
         Self::into_table(pipeline, table, sink, 0)
@@ -44,12 +44,18 @@ impl Feed {
         Self { pipeline, table: path, files: 0, first }
     }
 
-    fn table(&self) -> PathBuf {
+    pub fn table(&self) -> PathBuf {
         self.table.clone()
     }
 
     /// Makes `count` commits more.
-    fn commit(&mut self, count: u64) {
+    pub fn commit(&mut self, count: u64) {
+        self.put(count);
+        self.pipeline.run(&["--trigger", "availableNow"]).expect_success();
+    }
+
+    /// Lays down files for `count` commits more.
+    pub fn put(&mut self, count: u64) {
         for file in self.files..self.files + count {
             let first = self.first + file * ROWS_PER_FILE;
             let lines: String = (first..first + ROWS_PER_FILE).map(line).collect();
@@ -59,10 +65,9 @@ impl Feed {
                 .expect("it can be renamed");
         }
         self.files += count;
-        self.pipeline.run(&["--trigger", "availableNow"]).expect_success();
     }
 
-    fn rows(&self) -> u64 {
+    pub fn rows(&self) -> u64 {
         self.files * ROWS_PER_FILE
     }
 }
@@ -99,7 +104,7 @@ fn forget_commits(table: &Path) -> u64 {
 }
 
 /// What a batch query of ours says of a table: rows, and the sum of `id`.
-fn read_here(table: &Path, pipeline: &Pipeline) -> (u64, u64) {
+pub fn read_here(table: &Path, pipeline: &Pipeline) -> (u64, u64) {
     let name = format!("{}.sql", uniquely("read"));
     let out = uniquely("out");
     let path = table.display().to_string();
@@ -126,7 +131,7 @@ fn uniquely(name: &str) -> String {
     format!("{name}_{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn sum_to(rows: u64) -> u64 {
+pub fn sum_to(rows: u64) -> u64 {
     rows * rows.saturating_sub(1) / 2
 }
 

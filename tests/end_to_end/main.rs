@@ -35,6 +35,7 @@ mod checkpoint_damage;
 mod dead_letters;
 mod delivery;
 mod delta;
+mod delta_compaction;
 mod delta_source;
 mod demo;
 mod email;

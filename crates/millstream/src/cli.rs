@@ -426,6 +426,21 @@ pub enum TableCommand {
         #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
         part_size: u64,
     },
+    /// Put small data files together, and leave out rows that deletion vectors name.
+    Optimize {
+        /// The table: a directory, or an object store's URL.
+        #[arg(value_name = "TABLE")]
+        location: String,
+        /// Only files of partitions for which this holds, for example "day < DATE '2026-01-01'".
+        #[arg(long = "where", value_name = "CONDITION")]
+        condition: Option<String>,
+        /// Files below this size are put together, to this size at most. As much memory is used.
+        #[arg(long, value_name = "BYTES", default_value = "128mb", value_parser = bytes)]
+        target_size: u64,
+        /// Only tell what would be done.
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Delete data files that no retained version needs.
     Vacuum {
         /// The table: a directory, or an object store's URL.

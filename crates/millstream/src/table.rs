@@ -3,13 +3,17 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use arrow::array::RecordBatch;
 use chrono::DateTime;
 use millstream_lake::checkpoint::{Checkpointer, Settings};
+use millstream_lake::compact::optimize::{OptimizeOptions, Partitions, optimize, partition_schema};
 use millstream_lake::describe::{Description, describe};
+use millstream_lake::error::TableError;
 use millstream_lake::history::{Version, history};
 use millstream_lake::read::TableReader;
 use millstream_lake::store::TableStore;
 use millstream_lake::vacuum::{VacuumOptions, Vacuumed, vacuum};
+use millstream_sql::plan::row_test::RowTest;
 use millstream_store::env::Env;
 use millstream_store::error::{Failure, Kind};
 use serde_json::json;
@@ -45,6 +49,10 @@ fn execute(command: TableCommand, env: &Env) -> Result<String, Failure> {
             let store = TableStore::parse(&location, env)?;
             checkpoint(&store, part_size)
         }
+        TableCommand::Optimize { location, condition, target_size, dry_run } => {
+            let store = TableStore::parse(&location, env)?;
+            optimized(&store, condition.as_deref(), (target_size, dry_run))
+        }
         TableCommand::Vacuum { location, retain, force, dry_run } => {
             let retention_ms =
                 retain.map(|kept| i64::try_from(kept.as_millis()).unwrap_or(i64::MAX));
@@ -65,6 +73,49 @@ fn checkpoint(store: &TableStore, part_rows: u64) -> Result<String, Failure> {
         human::counted(written.parts as u64, "file"),
         human::bytes(written.bytes)
     ))
+}
+
+fn optimized(
+    store: &TableStore,
+    condition: Option<&str>,
+    (target_bytes, is_dry_run): (u64, bool),
+) -> Result<String, Failure> {
+    let test = condition.map(|text| partition_test(store, text)).transpose()?;
+    let holds = test.map(|test| move |rows: &RecordBatch| test.holds(rows));
+    let partitions = holds.as_ref().map(|holds| holds as &Partitions<'_>);
+    let options = OptimizeOptions { target_bytes, partitions, condition, is_dry_run };
+    let done = optimize(store, &options)?;
+    let files = human::counted(done.files_removed, "file");
+    let bytes = human::bytes(done.bytes_removed);
+    let new = human::count(done.files_added);
+    if is_dry_run {
+        return Ok(format!("{files} of {bytes} would become {new} or fewer\n"));
+    }
+    let mut text = format!("{files} of {bytes} became {new} of {}", human::bytes(done.bytes_added));
+    let _ = writeln!(text, ", in {}", human::counted(done.commits, "commit"));
+    if done.files_given_up > 0 {
+        let left = human::counted(done.files_given_up, "file");
+        let _ = writeln!(text, "{left} left as they are: others changed some of them meanwhile");
+    }
+    Ok(text)
+}
+
+/// Which partitions are meant by the condition `text`.
+fn partition_test(store: &TableStore, text: &str) -> Result<RowTest, Failure> {
+    let schema = partition_schema(store)?;
+    let test = RowTest::new(text, &schema, "--where", store.env().now_us());
+    Ok(test.map_err(|found| {
+        let problem = found.0.into_iter().next().map(|first| first.message).unwrap_or_default();
+        let columns = match schema.fields().is_empty() {
+            true => "the table has no partition columns; leave --where out".to_owned(),
+            false => {
+                let names: Vec<_> = schema.fields().iter().map(|field| &**field.name()).collect();
+                format!("its partition columns are {}", names.join(", "))
+            }
+        };
+        let problem = format!("--where: {problem}; {columns}");
+        TableError::Condition { table: store.shown(), problem }
+    })?)
 }
 
 fn described(table: &Description) -> String {

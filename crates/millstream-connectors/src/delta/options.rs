@@ -6,6 +6,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use millstream_lake::bucket::{BUCKETS_MAX, ClusterBy, can_hash, can_name};
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
+use millstream_lake::compact::background::AutoCompact;
 use millstream_lake::file_writer::{FileCompression, FileSettings};
 use millstream_lake::store::CREDENTIALS;
 use millstream_store::secrets::credentials_in_url;
@@ -32,6 +33,7 @@ pub(super) struct WriteOptions {
     /// Whether columns that the table has not are added to it.
     pub(super) merge_schema: bool,
     pub(super) checkpoints: CheckpointSettings,
+    pub(super) compaction: Compaction,
     /// For a table that is made.
     pub(super) properties: Vec<(String, String)>,
 }
@@ -58,6 +60,7 @@ impl WriteOptions {
                 cluster_by: cluster_by(options)?,
             },
             checkpoints: checkpoints(options)?,
+            compaction: compaction(options)?,
             merge_schema: options.parse_bool("mergeSchema")?.unwrap_or(false),
             properties: properties.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         })
@@ -143,6 +146,49 @@ fn cluster_by(options: &Options) -> Result<Option<ClusterBy>, OptionError> {
             Err(OptionError::of("buckets", "'buckets' is given without 'clusterBy'", help))
         }
         (None, None) => Ok(None),
+    }
+}
+
+/// Whether small files are compacted beside the stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compaction {
+    /// `None`: as the table's property says.
+    pub(super) is_on: Option<bool>,
+    pub(super) files_min: usize,
+    pub(super) target_bytes: u64,
+}
+
+const FILES_MIN: [&str; 2] =
+    ["autoCompact.minNumFiles", "spark.databricks.delta.autoCompact.minNumFiles"];
+const FILE_BYTES_MAX: [&str; 2] =
+    ["autoCompact.maxFileSize", "spark.databricks.delta.autoCompact.maxFileSize"];
+
+fn compaction(options: &Options) -> Result<Compaction, OptionError> {
+    let default = AutoCompact::default();
+    let AutoCompact { mut files_min, mut target_bytes, .. } = default;
+    for key in FILES_MIN {
+        let wanted = "a number of files from 2";
+        match options.parse(key, wanted)? {
+            Some(files) if files >= 2 => files_min = files,
+            Some(files) => return Err(OptionError::invalid(key, &files.to_string(), wanted)),
+            None => {}
+        }
+    }
+    for key in FILE_BYTES_MAX {
+        match options.parse_bytes(key)? {
+            Some(0) => return Err(OptionError::invalid(key, "0", "a size such as 128mb")),
+            Some(bytes) => target_bytes = bytes,
+            None => {}
+        }
+    }
+    let is_on = options.parse_bool("autoCompact")?;
+    let given = FILES_MIN.iter().chain(&FILE_BYTES_MAX).find(|key| options.get(key).is_some());
+    match given {
+        Some(key) if is_on == Some(false) => {
+            let problem = format!("'{key}' is given, and 'autoCompact' is false");
+            Err(OptionError::of(key, problem, Some(format!("leave '{key}' out"))))
+        }
+        _ => Ok(Compaction { is_on, files_min, target_bytes }),
     }
 }
 
@@ -326,6 +372,32 @@ pub(super) const AT_REST: &[OptionSpec] = &[
         name: "mergeSchema",
         side: Side::Sink,
         about: "add columns that the table does not have (default false)",
+    },
+    OptionSpec {
+        name: "autoCompact",
+        side: Side::Sink,
+        about: "put small files together in the background (default: as the table's property \
+                delta.autoOptimize.autoCompact says)",
+    },
+    OptionSpec {
+        name: "autoCompact.minNumFiles",
+        side: Side::Sink,
+        about: "so many files of a size are put together (default 50)",
+    },
+    OptionSpec {
+        name: "spark.databricks.delta.autoCompact.minNumFiles",
+        side: Side::Sink,
+        about: "the same as autoCompact.minNumFiles",
+    },
+    OptionSpec {
+        name: "autoCompact.maxFileSize",
+        side: Side::Sink,
+        about: "the size of what comes of it, at most (default 128mb)",
+    },
+    OptionSpec {
+        name: "spark.databricks.delta.autoCompact.maxFileSize",
+        side: Side::Sink,
+        about: "the same as autoCompact.maxFileSize",
     },
     OptionSpec {
         name: "versionAsOf",

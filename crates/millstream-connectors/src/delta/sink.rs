@@ -15,6 +15,7 @@ use millstream_engine::api::sink::{
 };
 use millstream_lake::applications::{Application, Said};
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
+use millstream_lake::compact::background::AutoCompact;
 use millstream_lake::data_file::DataFile;
 use millstream_lake::error::TableError;
 use millstream_lake::file_writer::{FileWriter, WritePlan};
@@ -31,7 +32,7 @@ use tokio::sync::watch;
 use super::OpenTables;
 use super::error::DeltaError;
 use super::memory::{self, Known, Recorder};
-use super::options::WriteOptions;
+use super::options::{Compaction, WriteOptions};
 use crate::gather::{Destination, Gather, Pacing, RowWriter};
 
 /// The property that a table with V2 checkpoints is made with.
@@ -115,7 +116,8 @@ fn open(
         // The first part of a UUID.
         let owner = query_id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
         let checkpoints = CheckpointSettings { owner, ..options.checkpoints.clone() };
-        Ok(LiveTable::start(table, Care { checkpoints, is_off: false })?)
+        let compaction = compaction(&table, options, query_id);
+        Ok(LiveTable::start(table, Care { checkpoints, is_off: false, compaction })?)
     })?;
     let table = live.table();
     if let Some((log, known)) = remembered {
@@ -131,6 +133,19 @@ fn open(
         Some(version) => Some(published(table, query_id, version)?),
     };
     Ok((live, plan, published))
+}
+
+/// How small files are put together, if they are. Origin of the property: Databricks; `auto` and
+/// `legacy` are ways of its own to choose sizes.
+fn compaction(table: &Table, options: &WriteOptions, query_id: &str) -> Option<AutoCompact> {
+    let Compaction { is_on, files_min, target_bytes } = options.compaction;
+    let property = || table.property("delta.autoOptimize.autoCompact");
+    let is_wanted = |text: String| {
+        ["true", "auto", "legacy"].iter().any(|on| text.trim().eq_ignore_ascii_case(on))
+    };
+    let is_on = is_on.unwrap_or_else(|| property().is_some_and(is_wanted));
+    let application = query_id.to_owned();
+    is_on.then(|| AutoCompact { files_min, target_bytes, application, ..AutoCompact::default() })
 }
 
 fn create(
