@@ -14,6 +14,7 @@
 //! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
 //!   calls, and starts no engine.
 //! - [`delta_stream`] reads a Delta table as a stream.
+//! - [`compaction`] appends to a small table, with compaction beside it and without.
 //! - [`map_only`] empties a topic into a Delta table or another topic, as fast as that goes, or
 //!   measures latency at a fixed rate.
 //! - [`cassandra`] writes a stream into a Cassandra, beside the bare driver.
@@ -34,6 +35,7 @@ mod bigquery;
 mod broker;
 mod cassandra;
 mod clock;
+mod compaction;
 mod delta;
 mod delta_stream;
 mod engine;
@@ -108,6 +110,8 @@ enum Name {
     Delta(delta::Flags),
     /// Throughput and latency of a Delta table that is read as a stream
     DeltaStream(delta_stream::Flags),
+    /// Commit time of a stream into a Delta table, and files, with compaction and without
+    Compaction(compaction::Flags),
     /// Throughput from a topic into a Delta table, for each core that is kept busy
     MapOnly(map_only::Flags),
     /// Latency of micro-batches into Cassandra, beside the bare driver
@@ -195,6 +199,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::Journal(flags) => journal::run(env, &flags),
         Name::Delta(flags) => delta::run(env, &flags),
         Name::DeltaStream(flags) => delta_stream::run(env, &flags),
+        Name::Compaction(flags) => compaction::run(env, &flags),
         Name::MapOnly(flags) => map_only::run(env, &flags),
         Name::Cassandra(flags) => cassandra::run(env, &flags),
         Name::Bigquery(flags) => bigquery::run(env, &flags),

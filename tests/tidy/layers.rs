@@ -308,6 +308,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "sinks",
             "olap",
             "freshness",
+            "compaction",
             "delta",
             "delta_stream",
             "map_only",

@@ -29,7 +29,8 @@ pub enum Configuration {
 impl Configuration {
     /// For a table that writes to it: `part_rows` is the number of rows of a part.
     pub fn care(self, part_rows: u64) -> Care {
-        Care { checkpoints: self.settings(part_rows), is_off: self == Self::Off }
+        let (checkpoints, is_off) = (self.settings(part_rows), self == Self::Off);
+        Care { checkpoints, is_off, compaction: None }
     }
 
     /// For one who writes checkpoints only.

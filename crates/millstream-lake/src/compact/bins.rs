@@ -69,8 +69,8 @@ fn in_time(a: &SmallFile, b: &SmallFile) -> std::cmp::Ordering {
     (a.modified_ms, &a.file.path).cmp(&(b.modified_ms, &b.file.path))
 }
 
-/// Takes from `files`, which are of one place, a bin that is due: a tier with `files_min` files, and
-/// what is smaller; or as much as makes a file of the target size. `None` if nothing is.
+/// Takes from `files`, which are of one place, a bin that is due: a tier with `files_min` files,
+/// and what is smaller; or as much as makes a file of the target size. `None` if nothing is.
 pub(super) fn due(
     place: &Place,
     files: &mut Vec<SmallFile>,

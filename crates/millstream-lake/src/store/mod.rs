@@ -94,8 +94,8 @@ impl TableStore {
         Self { gives_way: self.local_directory().is_some(), ..self.clone() }
     }
 
-    /// Says that somebody is waiting for the store, until the answer is dropped. What is done in the
-    /// background is waited for by nobody.
+    /// Says that somebody is waiting for the store, until the answer is dropped. Nobody waits for
+    /// what is done in the background.
     pub(crate) fn in_foreground(&self) -> Option<Turn<'_>> {
         (!self.gives_way).then(|| self.disk_priority.begin())
     }
