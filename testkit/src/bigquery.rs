@@ -15,6 +15,7 @@ use crate::{cache, process, program, wait};
 
 const REQUIREMENTS: &str = include_str!("../../tests/bigquery/requirements.txt");
 const CLIENT: &str = include_str!("../../tests/bigquery/client.py");
+const EMULATOR: &str = include_str!("../../tests/bigquery/emulator.py");
 const FAKE: &str = include_str!("../../tests/bigquery/fake.py");
 /// Makes the extension part of the environment, where the emulator looks for it.
 const EXTENSION: &str =
@@ -39,9 +40,11 @@ struct Client {
 impl BigQuery {
     /// Starts the emulator, with nothing in it, and waits until it answers.
     pub fn start() -> Self {
-        Self::start_program(|home, _, rest, grpc| {
-            let mut command = Command::new(home.join("bin/bqemulator"));
-            command.args(["start", "--project", "p", "--log-level", "warning"]);
+        Self::start_program(|home, directory, rest, grpc| {
+            let file = directory.join("emulator.py");
+            fs::write(&file, EMULATOR).expect("it is writable");
+            let mut command = Command::new(home.join("bin/python"));
+            command.arg(file).args(["start", "--project", "p", "--log-level", "warning"]);
             command.args(["--rest-host", "127.0.0.1", "--rest-port", rest]);
             command.args(["--grpc-host", "127.0.0.1", "--grpc-port", grpc]);
             command

@@ -11,6 +11,9 @@ use crate::lake::{ENGINES, Feed, read_here, sum_to};
 use crate::millstream::{CRASH_AT, Finished, table};
 use crate::{delta, oracle, wait};
 
+/// The steps of a compaction.
+pub const STEPS: [&str; 2] = ["files-rewritten", "files-swapped"];
+
 const ON: [(&str, &str); 2] = [("autoCompact", "true"), ("autoCompact.minNumFiles", "2")];
 
 /// `millstream table optimize` with `flags`.
@@ -140,7 +143,7 @@ fn a_stream_of_the_table_passes_over_compactions() {
 fn a_crash_in_a_compaction_loses_and_doubles_no_row_and_leaves_nothing() {
     let mut feed = Feed::new(&ON);
     feed.commit(1);
-    for step in ["files-rewritten", "files-swapped", "files-rewritten", "files-swapped"] {
+    for step in [STEPS, STEPS].concat() {
         feed.put(4);
         let mut command = feed.pipeline.command(&["--trigger", "availableNow"]);
         command.env(CRASH_AT, step);
@@ -151,7 +154,7 @@ fn a_crash_in_a_compaction_loses_and_doubles_no_row_and_leaves_nothing() {
         oracle::light().agreed(&["deltalake", "duckdb"], &feed.table());
         feed.commit(1);
         assert_rows(&feed.table(), feed.rows());
-        let is_swapped = step == "files-swapped";
+        let is_swapped = step == STEPS[1];
         assert!(written.iter().all(|file| file.exists() == is_swapped), "{step}: {written:?}");
         assert_eq!(recorded(&feed.table()), Vec::<PathBuf>::new(), "{step}");
     }

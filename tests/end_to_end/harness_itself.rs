@@ -10,7 +10,7 @@ use crate::millstream::{CRASH_AT, Pipeline};
 use crate::redis_sink::STAGED_STEPS;
 use crate::spark::{Relay, Spark};
 use crate::topics::{Record, sorted_values};
-use crate::{cache, delta, live, oracle, process, program, wait};
+use crate::{cache, delta, delta_compaction, live, oracle, process, program, wait};
 
 #[test]
 fn records_come_back_as_they_went() {
@@ -172,7 +172,8 @@ fn every_crash_point_is_among_those_that_tests_crash_at() {
     let (_, names) = said.split_once("with STEP one of ").expect("it lists them");
     let mut names: Vec<&str> = names.lines().next().unwrap_or_default().split(", ").collect();
     let of_tests = [&live::STEPS[..], &live::STATE_STEPS, &delta::STEPS, &FILES_STEPS];
-    let mut tested: Vec<&str> = [of_tests.concat(), STAGED_STEPS.to_vec()].concat();
+    let of_others = [&STAGED_STEPS[..], &delta_compaction::STEPS];
+    let mut tested: Vec<&str> = [of_tests.concat(), of_others.concat()].concat();
     // Their tests are there only with the feature, and the names always.
     let of_bigquery = ["progress-claimed", "streams-half-flushed", "streams-flushed"];
     let of_pubsub = ["before-journal", "after-journal", "after-acknowledge", "journal-superseded"];

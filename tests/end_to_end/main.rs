@@ -65,6 +65,7 @@ mod on_error;
 mod power_cuts;
 #[cfg(feature = "gcp")]
 mod pubsub;
+#[cfg(feature = "pulsar")]
 mod pulsar;
 mod queries;
 mod queries_in_buckets;

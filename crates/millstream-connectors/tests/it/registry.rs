@@ -63,6 +63,14 @@ fn options_that_are_not_supported_are_refused_by_name() {
 }
 
 #[test]
+fn options_about_keys_are_refused_where_streams_of_redis_are_read() {
+    for (key, value) in [("key.column", "id"), ("model", "hash"), ("lookup.cache", "PARTIAL")] {
+        let error = source_error("redis", &[("stream.keys", "orders"), (key, value)]);
+        assert_eq!(error.key.as_deref(), Some(key), "{error:?}");
+    }
+}
+
+#[test]
 fn files_in_an_object_store_are_never_passed_over() {
     for key in ["ignoreCorruptFiles", "ignoreMissingFiles"] {
         let check = |value: &str| {

@@ -35,12 +35,14 @@ const REDIRECTS_MAX: usize = 20;
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// A broker, and what is behind it where it is a proxy.
+type Reached = (String, Option<String>);
+
 /// Connections to the brokers of one service. Cheap to share.
 pub(crate) struct Client {
     pub(crate) settings: Settings,
     pub(crate) env: Env,
-    /// By broker, and what is behind it where it is a proxy.
-    connections: Mutex<HashMap<(String, Option<String>), Arc<Connection>>>,
+    connections: Mutex<HashMap<Reached, Arc<Connection>>>,
     /// Which of the addresses is asked first.
     turn: AtomicUsize,
 }

@@ -61,7 +61,7 @@ impl SinkColumns {
     }
 
     fn check(&self, schema: &Schema) -> Result<(), OptionError> {
-        let wanted: [(Option<usize>, fn(&DataType) -> bool, &str); 5] = [
+        let wanted: [(_, fn(&DataType) -> _, _); 5] = [
             (Some(self.value), is_bytes, "STRING or BINARY"),
             (self.key, is_bytes, "STRING or BINARY"),
             (self.topic, is_text, "STRING"),

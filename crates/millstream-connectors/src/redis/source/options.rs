@@ -53,6 +53,18 @@ pub(in crate::redis) struct SourceOptions {
     pub(super) mode: ParseMode,
 }
 
+/// Options of tables that are written, or looked up in a join, and never read as a stream.
+const OF_KEYS: [&str; 8] = [
+    "key.column",
+    "table",
+    "model",
+    "lookup.cache",
+    "lookup.partial-cache.max-rows",
+    "lookup.partial-cache.max-bytes",
+    "lookup.partial-cache.expire-after-write",
+    "lookup.partial-cache.cache-missing-key",
+];
+
 impl SourceOptions {
     pub(super) fn parse(
         table: &Table,
@@ -68,6 +80,11 @@ impl SourceOptions {
                  stream, name the key's columns: 'key.column' = 'id'"
             );
             return Err(OptionError::table(problem, Some(help)));
+        }
+        if let Some(key) = OF_KEYS.into_iter().find(|key| options.get(key).is_some()) {
+            let problem = format!("'{key}' is about keys, and FROM STREAM reads streams");
+            let help = "leave it out; 'stream.keys' names the streams".to_owned();
+            return Err(OptionError::of(key, problem, Some(help)));
         }
         let Some(text) = options.get("stream.keys") else {
             let help = "name the streams, for example 'stream.keys' = 'orders'";

@@ -147,7 +147,7 @@ impl LookUp {
         let mut known = Known { pieces: vec![nulls], at: vec![None; asked.first.len()] };
         // Before the question: what changes meanwhile may be in the answer or not.
         let now = env.monotonic();
-        let unknown = self.from_cache(asked, &mut known, &schema, now)?;
+        let unknown = self.add_cached(asked, &mut known, &schema, now)?;
         for keys in unknown.chunks(table.keys_max().max(1)) {
             let rows = keys.iter().map(|key| asked.first[*key as usize]);
             let rows = UInt32Array::from_iter_values(rows);
@@ -160,7 +160,7 @@ impl LookUp {
                 return Err(bug(LookUpBug::Answer { table, asked, answered }));
             }
             let rows = batch(&schema, answer.rows.columns().to_vec(), answered)?;
-            self.into_cache(asked, keys, &rows, &answer.found, now)?;
+            self.remember(asked, keys, &rows, &answer.found, now)?;
             for (row, key) in keys.iter().enumerate() {
                 if answer.found.value(row) {
                     known.at[*key as usize] = Some((known.pieces.len(), row));
@@ -172,7 +172,7 @@ impl LookUp {
     }
 
     /// Adds what the cache knows to `known`; gives the distinct keys that it does not know.
-    fn from_cache(
+    fn add_cached(
         &self,
         asked: &Asked,
         known: &mut Known,
@@ -207,7 +207,7 @@ impl LookUp {
         Ok(unknown)
     }
 
-    fn into_cache(
+    fn remember(
         &self,
         asked: &Asked,
         keys: &[u32],
