@@ -296,10 +296,10 @@ async fn whole(
     patience: Duration,
     limit: Duration,
 ) -> Result<Bytes, Response> {
-    let read = timeout(limit, pieces_of(body, bytes_max, patience)).await;
-    read.unwrap_or_else(|_| {
-        Err(refusal(StatusCode::REQUEST_TIMEOUT, "the request takes too long to arrive"))
-    })
+    match timeout(limit, pieces_of(body, bytes_max, patience)).await {
+        Ok(read) => read,
+        Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "the request takes too long to arrive")),
+    }
 }
 
 /// A request's body, which has to be no longer than `bytes_max` and may not stand still for
