@@ -382,7 +382,7 @@ fn other_uses_are_refused_before_anything_runs() {
     );
     refused(
         &format!("SELECT n {stream} FULL JOIN buildings AS b ON e.building = b.id"),
-        &["needs all rows"],
+        &["would keep rows of the batch table"],
     );
     let floats = Joined::new(1, &[], "(id DOUBLE, v STRING)", LEFT_JOIN);
     let validate = floats.pipeline.bare_command(&["validate", "pipeline.sql"]);
