@@ -2,10 +2,11 @@
 //! batch at a time.
 //!
 //! Rows are due at fixed moments: those of the engine's `rate` source, or of the client's own
-//! schedule of the same rate. Each becomes an entry of a stream with the moment at which it was due,
-//! and a meter reads the stream. The client takes all rows that are due, adds them in one pipeline,
-//! waits for the answer, and takes the next. The engine writes each micro-batch with its progress
-//! by a script, exactly once. Each is a process of its own, in turns, on a server of its own.
+//! schedule of the same rate. Each becomes an entry of a stream with the moment at which it was
+//! due, and a meter reads the stream. The client takes all rows that are due, adds them in one
+//! pipeline, waits for the answer, and takes the next. The engine writes each micro-batch with its
+//! progress by a script, exactly once. Each is a process of its own, in turns, on a server of its
+//! own.
 
 use std::path::Path;
 use std::time::Duration;

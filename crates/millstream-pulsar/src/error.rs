@@ -3,8 +3,9 @@
 use millstream_store::error::{Classified, Kind};
 use thiserror::Error;
 
+use crate::protocol::answers::Said;
 use crate::protocol::frame::WireError;
-use crate::protocol::messages::{Said, code};
+use crate::protocol::messages::code;
 
 /// An error of the connector.
 #[derive(Clone, Debug, Error)]

@@ -1,7 +1,8 @@
 //! A connection to one broker: requests with their answers, and what the broker sends unasked.
 //!
 //! A task reads, another writes; both end when the connection breaks, and whoever waits for an
-//! answer or for messages hears it. A connection is never repaired: [`super::Client`] makes another.
+//! answer or for messages hears it. A connection is never repaired: [`super::Client`] makes
+//! another.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +18,11 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::settings::Settings;
 use crate::error::PulsarError;
+use crate::protocol::answers::Said;
 use crate::protocol::frame::{self, Frame};
 use crate::protocol::messages::{
     AuthData, BaseCommand, CommandAuthResponse, CommandConnect, FeatureFlags, MessageIdData,
-    Nothing, Said, kind,
+    Nothing, kind,
 };
 
 /// The version of the protocol that is spoken; transactions came with 19.

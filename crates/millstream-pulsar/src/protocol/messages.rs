@@ -5,7 +5,6 @@
 
 use prost::Message;
 
-pub(crate) use super::answers::Said;
 pub(crate) use super::numbers::{
     CUMULATIVE, access_mode, action, code, initial_position, kind, subscription_type,
 };

@@ -13,7 +13,7 @@
 //!
 //! Origin: the protocol's specification and `PulsarApi.proto` of Apache Pulsar 4.2.
 
-mod answers;
+pub(crate) mod answers;
 pub(crate) mod compression;
 pub(crate) mod crc32c;
 pub(crate) mod frame;

@@ -114,7 +114,7 @@ pub(crate) fn key_text(key: &[u8]) -> (String, bool) {
 
 /// A batch in the making.
 #[derive(Default)]
-pub(crate) struct Batch {
+pub(crate) struct MessageBatch {
     packed: Vec<u8>,
     messages: usize,
 }
@@ -129,7 +129,7 @@ pub(crate) struct Added<'a> {
     pub(crate) event_time: Option<u64>,
 }
 
-impl Batch {
+impl MessageBatch {
     /// How many messages there are.
     pub(crate) fn messages(&self) -> usize {
         self.messages

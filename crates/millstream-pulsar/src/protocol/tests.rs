@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::compression::Compression;
 use super::frame::{self, WireError};
 use super::messages::{BaseCommand, CommandFlow, CommandSend, KeyValue, MessageMetadata, kind};
-use super::payload::{self, Added, Batch};
+use super::payload::{self, Added, MessageBatch};
 
 const MAX: usize = 5 << 20;
 
@@ -100,7 +100,7 @@ proptest! {
         at in 0..Compression::ALL.len(),
     ) {
         let compression = Compression::ALL[at];
-        let mut batch = Batch::default();
+        let mut batch = MessageBatch::default();
         for (key, value, properties, time) in &messages {
             batch.add(Added {
                 key: key.as_deref().map(payload::key_text),
@@ -131,7 +131,7 @@ proptest! {
 
 #[test]
 fn fuzzed_frames() {
-    let mut batch = Batch::default();
+    let mut batch = MessageBatch::default();
     batch.add(Added { key: Some(("k".to_owned(), false)), value: Some(b"v"), ..Added::default() });
     let mut seeds = vec![frame::command(&flow(1)).to_vec()];
     for compression in Compression::ALL {

@@ -8,7 +8,7 @@ use millstream_engine::api::options::OptionError;
 use crate::columns::{EVENT_TIME, KEY, PROPERTIES, TOPIC, VALUE, is_map_of_texts, timestamp};
 use crate::error::PulsarError;
 use crate::protocol::messages::KeyValue;
-use crate::protocol::payload::{Added, Batch, key_text};
+use crate::protocol::payload::{Added, MessageBatch, key_text};
 
 /// The places of a message's parts among a query's columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl SinkRows {
 
     /// The bytes that the row takes in a batch.
     pub(crate) fn bytes(&self, row: usize) -> usize {
-        Batch::default().add(self.message(row))
+        MessageBatch::default().add(self.message(row))
     }
 
     /// The row as a message.

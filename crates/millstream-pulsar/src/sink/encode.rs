@@ -8,7 +8,7 @@ use super::columns::SinkColumns;
 use crate::error::PulsarError;
 use crate::protocol::compression::Compression;
 use crate::protocol::messages::MessageMetadata;
-use crate::protocol::payload::Batch;
+use crate::protocol::payload::MessageBatch;
 use crate::topic;
 
 /// A batch is full at so many bytes or messages: large enough that what an entry costs is shared,
@@ -89,7 +89,7 @@ impl Encoder<'_> {
         turn: &mut usize,
     ) -> Result<Vec<Entry>, PulsarError> {
         let mut entries = Vec::new();
-        let mut open: HashMap<&str, Batch> = HashMap::new();
+        let mut open: HashMap<&str, MessageBatch> = HashMap::new();
         let mut name = String::new();
         let mut last: Option<Option<String>> = None;
         for rows in rows.iter().filter(|rows| rows.num_rows() > 0) {
@@ -120,7 +120,7 @@ impl Encoder<'_> {
                 }
             }
         }
-        let mut rest: Vec<(&str, Batch)> =
+        let mut rest: Vec<(&str, MessageBatch)> =
             open.into_iter().filter(|(_, batch)| batch.messages() > 0).collect();
         // The order of a map is another in each run, which would be hard to follow.
         rest.sort_unstable_by_key(|(partition, _)| *partition);
@@ -140,7 +140,7 @@ impl Encoder<'_> {
         Err(PulsarError::TooLarge { broker: self.broker.to_owned(), bytes, max })
     }
 
-    fn entry(&self, partition: &str, batch: &mut Batch) -> Entry {
+    fn entry(&self, partition: &str, batch: &mut MessageBatch) -> Entry {
         let (metadata, payload) = batch.take(self.compression);
         Entry { partition: partition.to_owned(), metadata, payload }
     }

@@ -106,8 +106,8 @@ fn fake(keys_max: usize) -> Arc<Fake> {
     Arc::new(Fake { rows, calls, keys_max, is_away: false })
 }
 
-/// `query` over the stream `e`, the look-up table `b` and the static tables `st` and `sb`, which have
-/// the same rows.
+/// `query` over the stream `e`, the look-up table `b` and the static tables `st` and `sb`, which
+/// have the same rows.
 async fn plan(
     query: &str,
     table: &Arc<Fake>,
