@@ -37,7 +37,7 @@ const LAG_MAX_US: i64 = 500_000;
 const BATCHES_MAX: u64 = 10_000;
 /// Leases that are kept: those of micro-batches that a replay may repeat.
 const LEASES_MAX: usize = 64;
-/// A time so far ahead of the clock is told.
+/// A time so far ahead of the clock is reported.
 const AHEAD_TOLD_US: i64 = 10_000_000;
 
 /// An entry.

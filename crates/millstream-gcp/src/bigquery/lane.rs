@@ -192,7 +192,7 @@ struct Courier {
     look: Duration,
     /// Whether a token was refused since the last answer.
     has_new_token: bool,
-    /// Whether it was told that the table has changed.
+    /// Whether it was reported that the table has changed.
     is_told: bool,
 }
 

@@ -78,7 +78,7 @@ impl Entry {
         }
     }
 
-    /// What the driver is told.
+    /// What is reported to the driver.
     pub(super) fn published(&self) -> Option<Published> {
         let ends = self.offsets.clone();
         let end_offsets = EndOffsets { ends, batch_time_ms: self.batch_timestamp_ms };

@@ -31,7 +31,7 @@ use super::storage::Storage;
 
 /// Calls for streams that are under way at a time.
 const CALLS_MAX: usize = 16;
-/// When nothing was committed for so long, the log is told that all is visible: the service forgets
+/// When nothing was committed for so long, the log records that all is visible: the service forgets
 /// streams that nobody uses, and a restart should not have to ask for them.
 const QUIET: Duration = Duration::from_secs(10);
 /// How long streams may take to be ended with the run.

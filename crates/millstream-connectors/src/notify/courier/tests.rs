@@ -196,7 +196,7 @@ async fn an_attempt_under_way_is_waited_for_when_all_ends() {
     assert_eq!(rest.iter().map(|(_, note)| &*note.0).collect::<Vec<_>>(), ["b"]);
 }
 
-/// Says that an attempt has begun, and accepts it when it is told to.
+/// Says that an attempt has begun, and accepts it when the test says so.
 struct Slow {
     begun: Arc<tokio::sync::Notify>,
     go_on: Arc<tokio::sync::Notify>,

@@ -11,7 +11,7 @@
 //! A message that comes again, by its id, is not written again; its new acknowledgement is sent as
 //! any other.
 //!
-//! Ids are known until the journal is told that their acknowledgements are confirmed, and then for
+//! Ids are known until the journal knows that their acknowledgements are confirmed, and then for
 //! its window. What an earlier run left unconfirmed counts as confirmed when the first messages
 //! arrive: from then on the service may send them again. What it refuses to acknowledge, since the
 //! lease has ended, comes again as well, and so counts from the refusal.
