@@ -30,13 +30,15 @@ pub fn start(verbose: u8, screen: &Screen) -> Result<(), String> {
 /// What `-v` means. Names of crates are prefixes: `millstream` stands for all of ours. The protocol
 /// library of Delta tables logs each error that it returns, which is ours to tell, or none at all:
 /// a table that is not there yet. Ballista logs each request of a node that has failed, which a
-/// node reports once. What libraries say by way of the crate `log` comes here, too.
+/// node reports once; Cassandra's driver logs each attempt to connect, several a second, and the
+/// flow reports once that nobody answers. What libraries say by way of the crate `log` comes here,
+/// too.
 fn default_filter(verbose: u8) -> &'static str {
     match verbose {
-        0 => "warn,delta_kernel=off,ballista_executor::execution_loop=error",
+        0 => "warn,delta_kernel=off,scylla=off,ballista_executor::execution_loop=error",
         1 => {
-            "warn,delta_kernel=off,ballista_executor::execution_loop=error,millstream=info,\
-             librdkafka=info,rdkafka=info"
+            "warn,delta_kernel=off,scylla=off,ballista_executor::execution_loop=error,\
+             millstream=info,librdkafka=info,rdkafka=info"
         }
         2 => "info,delta_kernel=off,millstream=debug,librdkafka=debug,rdkafka=debug",
         _ => "debug,millstream=trace",
