@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millstream_testkit::cassandra::{Cassandra, shared};
+use millstream_testkit::passage::Passage;
 use serde_json::{Value, json};
 
 use crate::live::{crashing_at, kills, occurrences, some_time};
@@ -239,6 +240,29 @@ fn a_server_that_stands_still_or_is_killed_is_waited_for() {
     server.kill();
     let refused = upserted.pipeline.run(&["--restart", "never"]);
     assert!(!refused.says(&["cannot be connected to"]).status.success());
+}
+
+#[test]
+fn answers_that_are_late_lose_and_mix_nothing() {
+    let server = shared();
+    let passage = Passage::start(&format!("127.0.0.1:{}", server.port()));
+    let timeout = ("spark.cassandra.read.timeoutMS", "1000");
+    let upserted = Upserted::new(server, "2000", "1 millisecond", &[timeout]);
+    let through = |table| format!("{table}.spark.cassandra.connection.port={}", passage.port());
+    let (numbers, latest) = (through("numbers"), through("latest"));
+    let mut running = upserted.pipeline.start(&["--set", &numbers, "--set", &latest]);
+    for _ in 0..kills(3) {
+        upserted.wait_for_more(&mut running);
+        passage.answer_late(Duration::from_millis(300));
+        upserted.wait_for_more(&mut running);
+        // Later than it is waited for: what was done is asked for again.
+        passage.answer_late(Duration::from_millis(1500));
+        wait::pause(Duration::from_secs(5));
+        passage.answer_late(Duration::ZERO);
+    }
+    upserted.wait_for_more(&mut running);
+    running.stop().expect_success();
+    upserted.assert_exactly_once();
 }
 
 #[test]

@@ -256,6 +256,23 @@ fn a_connection_that_has_gone_silent_is_replaced() {
 }
 
 #[test]
+fn answers_that_are_late_lose_and_double_nothing() {
+    let filed = Filed::new("", &[]);
+    let passage = Passage::start(filed.server.address());
+    let endpoint = format!("source.endpoint=http://{}", passage.address());
+    let mut running = filed.pipeline.start(&["--set", &endpoint]);
+    for late_by in [300, 3000, 0] {
+        filed.publish(100, "");
+        filed.wait_for_all(&mut running);
+        passage.answer_late(Duration::from_millis(late_by));
+    }
+    filed.publish(100, "");
+    filed.wait_for_all(&mut running);
+    running.stop().expect_success();
+    filed.assert_exactly_once();
+}
+
+#[test]
 fn a_run_that_ends_does_not_take_silence_for_the_end() {
     let filed = Filed::new("", &[]);
     filed.publish(10, "");

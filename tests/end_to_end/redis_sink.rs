@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use millstream_testkit::certificates::Authority;
+use millstream_testkit::passage::Passage;
 use millstream_testkit::redis::{Cluster, Kind, Redis};
 
 use crate::live::{crashing_at, kills, occurrences, some_time};
@@ -37,9 +38,18 @@ struct Listed<'a> {
 impl<'a> Listed<'a> {
     /// So many rows a second, micro-batches so far apart.
     fn new(redis: &'a Redis, rows: &str, trigger: &str, more: &[(&str, &str)]) -> Self {
-        let port = redis.port().to_string();
+        Self::through(&redis.port().to_string(), redis, (rows, trigger), more)
+    }
+
+    /// The same, with the server behind another port.
+    fn through(
+        port: &str,
+        redis: &'a Redis,
+        (rows, trigger): (&str, &str),
+        more: &[(&str, &str)],
+    ) -> Self {
         let options: [(&str, &str); 4] =
-            [("port", &port), ("model", "list"), ("table", "numbers"), ("trigger", trigger)];
+            [("port", port), ("model", "list"), ("table", "numbers"), ("trigger", trigger)];
         let pipeline = Pipeline::new(&format!(
             "{}{}CREATE FLOW listed AS INSERT INTO target SELECT value FROM STREAM source;\n",
             table("source", "", "rate", &[("rowsPerSecond", rows)]),
@@ -162,6 +172,28 @@ fn a_server_that_stands_still_is_waited_for() {
     wait::pause(Duration::from_secs(20));
     assert!(running.is_running());
     redis.go_on();
+    listed.wait_for_more(&mut running);
+    running.stop().expect_success();
+    listed.assert_numbers();
+}
+
+#[test]
+fn answers_that_are_late_lose_and_double_nothing() {
+    let redis = Redis::start();
+    let passage = Passage::start(&format!("127.0.0.1:{}", redis.port()));
+    let port = passage.port().to_string();
+    let flow = ("2000", "1 millisecond");
+    let listed = Listed::through(&port, &redis, flow, &[("timeout", "1000")]);
+    let mut running = listed.pipeline.start(&[]);
+    for _ in 0..kills(3) {
+        listed.wait_for_more(&mut running);
+        passage.answer_late(Duration::from_millis(300));
+        listed.wait_for_more(&mut running);
+        // Later than it is waited for: what was done is asked for again.
+        passage.answer_late(Duration::from_millis(1500));
+        wait::pause(Duration::from_secs(5));
+        passage.answer_late(Duration::ZERO);
+    }
     listed.wait_for_more(&mut running);
     running.stop().expect_success();
     listed.assert_numbers();

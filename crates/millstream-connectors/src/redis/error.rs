@@ -18,15 +18,16 @@ pub(super) enum RedisProblem {
     #[error("{}: {error}", path.display())]
     Certificate { path: PathBuf, error: io::Error },
     /// The server does not answer, or not now.
-    #[error("Redis at {server} did not answer for {waited:?}: {error}")]
+    #[error("Redis at {server} did not answer for {} s: {error}", waited.as_secs())]
     Away { server: String, waited: Duration, error: RedisError },
     /// The server refuses, and will refuse again.
     #[error("Redis at {server} refuses: {error}")]
     Refused { server: String, error: RedisError },
     /// Too few replicas have the rows.
     #[error(
-        "only {found} of {wanted} replicas of Redis at {server} had the rows after {waited:?} \
-         ('wait.replicas')"
+        "only {found} of {wanted} replicas of Redis at {server} had the rows after {} ms \
+         ('wait.replicas')",
+        waited.as_millis()
     )]
     Replicas { server: String, wanted: u32, found: u32, waited: Duration },
     /// Another instance of the query has taken over.

@@ -28,7 +28,7 @@ pub(super) enum BigQueryProblem {
     #[error("BigQuery refuses to {what}: {said}{}", remedy(*code, said))]
     Refused { what: String, code: Code, said: String },
     /// The service does not answer, or not now.
-    #[error("BigQuery did not {what} for {waited:?}: {said}")]
+    #[error("BigQuery did not {what} for {} s: {said}", waited.as_secs())]
     Away { what: String, waited: Duration, said: String },
     /// A stream that rows were written to takes no more. What was not committed is written again.
     #[error(
