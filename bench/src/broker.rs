@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use millstream_testkit::admin::Admin;
-use millstream_testkit::kafka::{self, VERSION};
+use millstream_testkit::certificates::Authority;
+use millstream_testkit::kafka::{self, PASSWORD, USER, VERSION};
 use millstream_testkit::wait::Deadline;
 
 use crate::error::Error;
@@ -48,9 +49,30 @@ impl Broker {
         Ok(Self { address: address.into(), version: "external".into(), admin, _own: None })
     }
 
+    /// A broker of the benchmark's own that also speaks TLS, and the options of a client that uses
+    /// that, with a user.
+    pub fn start_secure(work: &WorkDirectory) -> Result<(Self, Vec<(String, String)>), Error> {
+        let authority = Authority::new(&work.subdirectory("authority")?)?;
+        let parent = work.subdirectory("kafka")?;
+        let (own, ports) = kafka::Broker::start_in_with_tls(&parent, &authority)?;
+        let client = [
+            ("kafka.bootstrap.servers", format!("127.0.0.1:{}", ports.password)),
+            ("kafka.security.protocol", "SASL_SSL".to_owned()),
+            ("kafka.sasl.mechanism", "SCRAM-SHA-512".to_owned()),
+            ("kafka.sasl.username", USER.to_owned()),
+            ("kafka.sasl.password", PASSWORD.to_owned()),
+            ("kafka.ssl.ca.location", authority.certificate().display().to_string()),
+        ];
+        let client = client.map(|(key, value)| (key.to_owned(), value)).to_vec();
+        Ok((Self::own(own)?, client))
+    }
+
     /// A broker of the benchmark's own.
     fn start(work: &WorkDirectory) -> Result<Self, Error> {
-        let own = kafka::Broker::start_in(&work.subdirectory("kafka")?)?;
+        Self::own(kafka::Broker::start_in(&work.subdirectory("kafka")?)?)
+    }
+
+    fn own(own: kafka::Broker) -> Result<Self, Error> {
         let (address, version) = (own.address(), format!("Apache Kafka {VERSION}"));
         let admin = Admin::new(&address)?;
         Ok(Self { address, version, admin, _own: Some(own) })

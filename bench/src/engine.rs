@@ -15,6 +15,8 @@ use crate::system::{self, Route, SystemUnderTest};
 
 const NAME: &str = "millstream run";
 const LOG: &str = "millstream.log";
+/// How records are compressed where the brokers are reached by TLS.
+const COMPRESSION: &str = "zstd";
 
 /// What the user gave with `--engine-option`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +27,9 @@ pub struct EngineOptions {
     pub set: Vec<(String, String)>,
     /// The sink table's option.
     pub delivery: Delivery,
+    /// Options of both tables that say how to reach the brokers, in place of their address; written
+    /// records are compressed as well.
+    pub client: Vec<(String, String)>,
     /// The checkpoint's location, if it is not to be in the run's directory.
     pub checkpoint: Option<String>,
 }
@@ -130,10 +135,18 @@ pub fn sql_options(own: &[(&str, &str)], given: &[(String, String)]) -> String {
 
 /// From one topic to the other, value and key as they are.
 pub fn kafka_pipeline(route: Route<'_>, options: &EngineOptions) -> String {
-    let servers = ("kafka.bootstrap.servers", route.brokers);
-    let source = [servers, ("subscribe", route.from), ("startingOffsets", "latest")];
+    let client = options.client.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let mut client: Vec<_> = client.collect();
+    let mut compression = vec![("kafka.compression.type", COMPRESSION)];
+    if client.is_empty() {
+        client.push(("kafka.bootstrap.servers", route.brokers));
+        compression.clear();
+    }
+    let source = [("subscribe", route.from), ("startingOffsets", "latest")];
+    let source = [&client[..], &source].concat();
     let delivery = report::name(&options.delivery);
-    let sink = [servers, ("topic", route.to), ("delivery", &delivery)];
+    let sink = [("topic", route.to), ("delivery", delivery.as_str())];
+    let sink = [&client[..], &sink, &compression].concat();
     format!(
         "CREATE TABLE input USING kafka OPTIONS ({});\n\
          CREATE TABLE output USING kafka OPTIONS ({});\n\

@@ -51,7 +51,10 @@ pub struct Flags {
     /// What the engine's sink promises; the meter always reads committed records
     #[arg(long, value_enum, default_value_t)]
     delivery: Delivery,
-    /// Measure only one of the two
+    /// Measure the engine by TLS, with a user by SCRAM and with zstd, too
+    #[arg(long, conflicts_with = "brokers")]
+    secure: bool,
+    /// Measure only one of them
     #[arg(long)]
     only: Option<System>,
 }
@@ -63,6 +66,8 @@ pub enum System {
     Relay,
     /// `millstream run`.
     Millstream,
+    /// The same by TLS, with a user and with compression.
+    Secure,
 }
 
 /// Fields that tell which measurements may be compared.
@@ -105,9 +110,13 @@ struct Summary {
     duplicated: u64,
     relay: Option<Medians>,
     millstream: Option<Medians>,
+    secure: Option<Medians>,
     /// Engine over relay; 1 means that the engine costs nothing.
     ratio_p50: Option<f64>,
     ratio_p99: Option<f64>,
+    /// The engine by TLS over the engine in plain text.
+    secure_ratio_p50: Option<f64>,
+    secure_ratio_p99: Option<f64>,
 }
 
 /// Runs the whole benchmark. True if no record was lost.
@@ -117,10 +126,14 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         EngineOptions { delivery: flags.delivery, ..EngineOptions::parse(&flags.engine_option)? };
     // Made before the broker and so dropped after it: nobody writes there any more.
     let work = WorkDirectory::create()?;
-    let broker = Broker::of(&work, flags.brokers.as_deref())?;
+    let (broker, client) = match flags.secure {
+        true => Broker::start_secure(&work)?,
+        false => (Broker::of(&work, flags.brokers.as_deref())?, Vec::new()),
+    };
     let bench = Bench {
         flags,
         options,
+        client,
         stage: Stage::new(env, &work, &broker),
         report: Report::new("kafka-to-kafka", Some(&broker)),
     };
@@ -148,13 +161,16 @@ impl Flags {
 
     fn systems(&self) -> impl Iterator<Item = System> {
         let systems = System::value_variants().iter().copied();
-        systems.filter(|system| self.only.is_none_or(|only| only == *system))
+        let is_asked = |system: &System| self.secure || *system != System::Secure;
+        systems.filter(is_asked).filter(|system| self.only.is_none_or(|only| only == *system))
     }
 }
 
 struct Bench<'a> {
     flags: &'a Flags,
     options: EngineOptions,
+    /// Options of a client by TLS.
+    client: Vec<(String, String)>,
     stage: Stage<'a>,
     report: Report,
 }
@@ -175,6 +191,9 @@ impl Bench<'_> {
         self.report.line("summary", &summary)?;
         if let (Some(p50), Some(p99)) = (summary.ratio_p50, summary.ratio_p99) {
             eprintln!("{rate:>8}/s  millstream / relay: p50 x{p50:.2}, p99 x{p99:.2}");
+        }
+        if let (Some(p50), Some(p99)) = (summary.secure_ratio_p50, summary.secure_ratio_p99) {
+            eprintln!("{rate:>8}/s  secure / millstream: p50 x{p50:.2}, p99 x{p99:.2}");
         }
         Ok(summary.missing == 0)
     }
@@ -212,6 +231,10 @@ impl Bench<'_> {
         match system {
             System::Relay => Box::new(Relay { transactions: false }),
             System::Millstream => Box::new(Millstream { options: self.options.clone() }),
+            System::Secure => {
+                let (client, options) = (self.client.clone(), self.options.clone());
+                Box::new(Millstream { options: EngineOptions { client, ..options } })
+            }
         }
     }
 
@@ -222,19 +245,25 @@ impl Bench<'_> {
             Medians::of(of_it.map(|line| &line.outcome))
         };
         let (relay, millstream) = (medians(System::Relay), medians(System::Millstream));
-        let ratio = |value: fn(&Medians) -> f64| {
-            let (engine, floor) = (value(millstream.as_ref()?), value(relay.as_ref()?));
-            (floor > 0.0).then(|| report::rounded(engine / floor, 3))
+        let secure = medians(System::Secure);
+        let over = |of: &Option<Medians>, floor: &Option<Medians>, value: fn(&Medians) -> f64| {
+            let (of, floor) = (value(of.as_ref()?), value(floor.as_ref()?));
+            (floor > 0.0).then(|| report::rounded(of / floor, 3))
         };
+        let (p50, p99): (fn(&Medians) -> f64, fn(&Medians) -> f64) =
+            (|medians| medians.p50_ms, |medians| medians.p99_ms);
         Summary {
             setup,
             rounds: self.flags.repeat,
             missing: lines.iter().map(|line| line.outcome.missing).sum(),
             duplicated: lines.iter().map(|line| line.outcome.duplicated).sum(),
-            ratio_p50: ratio(|medians| medians.p50_ms),
-            ratio_p99: ratio(|medians| medians.p99_ms),
+            ratio_p50: over(&millstream, &relay, p50),
+            ratio_p99: over(&millstream, &relay, p99),
+            secure_ratio_p50: over(&secure, &millstream, p50),
+            secure_ratio_p99: over(&secure, &millstream, p99),
             relay,
             millstream,
+            secure,
         }
     }
 }

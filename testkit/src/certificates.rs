@@ -39,6 +39,11 @@ impl Authority {
         Ok(authority)
     }
 
+    /// Its certificate, which clients have to trust.
+    pub fn certificate(&self) -> PathBuf {
+        self.at("ca.pem")
+    }
+
     /// A certificate for `names`, as in `IP:127.0.0.1,DNS:localhost`.
     pub fn issue(&self, names: &str) -> Result<Files, Error> {
         let extensions = self.at("names");

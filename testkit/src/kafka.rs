@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use crate::admin::Admin;
+use crate::certificates::Authority;
 use crate::error::Error;
 use crate::proxy::Proxy;
 use crate::topics::Topics;
@@ -105,6 +106,29 @@ impl Broker {
         (broker, clients)
     }
 
+    /// Starts a broker with two more listeners, which speak TLS with a certificate of `authority`:
+    /// one asks for a password, the other for a certificate of the same authority. A login counts
+    /// for some seconds only, then it has to be repeated.
+    pub fn start_with_tls(authority: &Authority) -> (Self, SecurePorts) {
+        Self::start_in_with_tls(&temp_dir(), authority).unwrap()
+    }
+
+    /// The same with its data in `parent`, for a benchmark.
+    pub fn start_in_with_tls(
+        parent: &Path,
+        authority: &Authority,
+    ) -> Result<(Self, SecurePorts), Error> {
+        let (ports, secure) = (free_ports(), SecurePorts::free());
+        let directory = temp_directory(parent)?;
+        let own = server_properties(directory.path(), ports.0, ports.1, ports.0, Node::First);
+        let more = secure.settings(ports, authority, directory.path())?;
+        let users = ["SCRAM-SHA-512", "SCRAM-SHA-256"]
+            .map(|name| format!("{name}=[name={USER},password={PASSWORD}]"));
+        let broker = Self::prepare(directory, own + &more, ports, "-Xmx512m", &users)?;
+        broker.run()?;
+        Ok((broker, secure))
+    }
+
     /// Replaces the password, from the next start on.
     pub fn set_password(&self, password: &str) {
         let path = self.directory().join("server.properties");
@@ -129,7 +153,7 @@ impl Broker {
         let directory = temp_directory(parent)?;
         let settings = server_properties(directory.path(), own_port, controller_port, port, node);
         let broker =
-            Self::prepare(directory, settings + more, (port, controller_port), "-Xmx512m")?;
+            Self::prepare(directory, settings + more, (port, controller_port), "-Xmx512m", &[])?;
         broker.run()?;
         Ok(broker)
     }
@@ -140,10 +164,11 @@ impl Broker {
         settings: String,
         (port, controller_port): (u16, u16),
         heap: &'static str,
+        users: &[String],
     ) -> Result<Self, Error> {
         let file = directory.path().join("server.properties");
         fs::write(&file, settings).map_err(Error::file("write", &file))?;
-        format_storage(directory.path())?;
+        format_storage(directory.path(), users)?;
         let admin = Admin::new(&format!("127.0.0.1:{port}"))?;
         let (directory, child) = (Mutex::new(Some(directory)), Mutex::new(None));
         let topics = OnceLock::new();
@@ -161,7 +186,7 @@ impl Broker {
         let voters = ports.iter().enumerate().map(voter).collect::<Vec<_>>().join(",");
         // The last of several lines counts.
         let more = format!("node.id={id}\ncontroller.quorum.voters={voters}\n{settings}");
-        Self::prepare(directory, own + &more, (port, controller_port), "-Xmx256m")
+        Self::prepare(directory, own + &more, (port, controller_port), "-Xmx256m", &[])
     }
 
     /// What to write for `kafka.bootstrap.servers`.
@@ -291,11 +316,15 @@ fn java(directory: &Path, heap: &str) -> Result<Command, Error> {
     Ok(java)
 }
 
-fn format_storage(directory: &Path) -> Result<(), Error> {
+/// `users` are those of SCRAM.
+fn format_storage(directory: &Path, users: &[String]) -> Result<(), Error> {
     let mut format = java(directory, "-Xmx256m")?;
     // Any cluster id will do: 16 bytes in URL-safe base64.
     format.args(["kafka.tools.StorageTool", "format", "--cluster-id", "bWlsbHN0cmVhbS10ZXN0cw"]);
     format.args(["--config", "server.properties"]);
+    for user in users {
+        format.args(["--add-scram", user]);
+    }
     program::run("formatting the broker's storage", format, cache::JAVA_REMEDY)
 }
 
@@ -320,6 +349,69 @@ enum Node {
     First,
     /// Another.
     Second,
+}
+
+/// The user of brokers with TLS.
+pub const USER: &str = "app";
+/// The password of that user.
+pub const PASSWORD: &str = "pl4nted-one";
+/// How long a login counts there, in milliseconds.
+const LOGIN_MS: u32 = 4_000;
+
+/// Where a broker speaks TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct SecurePorts {
+    /// Asks for a user and a password, by SCRAM or PLAIN.
+    pub password: u16,
+    /// Asks for a certificate.
+    pub certificate: u16,
+}
+
+impl SecurePorts {
+    fn free() -> Self {
+        let (password, certificate) = free_ports();
+        Self { password, certificate }
+    }
+
+    fn settings(
+        self,
+        (port, controller_port): (u16, u16),
+        authority: &Authority,
+        directory: &Path,
+    ) -> Result<String, Error> {
+        let files = authority.issue("IP:127.0.0.1,DNS:localhost")?;
+        let read = |path: &Path| fs::read_to_string(path).map_err(Error::file("read", path));
+        let own = directory.join("broker.pem");
+        let both = read(&files.key)? + &read(&files.cert)?;
+        fs::write(&own, both).map_err(Error::file("write", &own))?;
+        let Self { password, certificate } = self;
+        let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
+        let plain = format!(
+            "org.apache.kafka.common.security.plain.PlainLoginModule required \
+             user_{USER}=\"{PASSWORD}\";"
+        );
+        let ours = "listener.name.password";
+        Ok(format!(
+            "listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port},\
+             PASSWORD://127.0.0.1:{password},CERTIFICATE://127.0.0.1:{certificate}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{port},PASSWORD://127.0.0.1:{password},\
+             CERTIFICATE://127.0.0.1:{certificate}\n\
+             listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,\
+             PASSWORD:SASL_SSL,CERTIFICATE:SSL\n\
+             ssl.keystore.type=PEM\n\
+             ssl.keystore.location={}\n\
+             ssl.truststore.type=PEM\n\
+             ssl.truststore.location={}\n\
+             listener.name.certificate.ssl.client.auth=required\n\
+             {ours}.sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256,PLAIN\n\
+             {ours}.scram-sha-512.sasl.jaas.config={scram}\n\
+             {ours}.scram-sha-512.connections.max.reauth.ms={LOGIN_MS}\n\
+             {ours}.scram-sha-256.sasl.jaas.config={scram}\n\
+             {ours}.plain.sasl.jaas.config={plain}\n",
+            own.display(),
+            files.ca.display(),
+        ))
+    }
 }
 
 /// Settings of a listener for users with a password, beside the one that the tests use.

@@ -52,6 +52,7 @@ mod harness_itself;
 mod kafka_failures;
 mod kafka_million;
 mod kafka_operations;
+mod kafka_security;
 mod kafka_starts;
 mod kinds_of_state;
 mod lake;

@@ -164,7 +164,17 @@ const MODULES: &[(&str, &[&str])] = &[
     ("millstream-formats", &["excerpt", "text", "records", "csv", "infer", "encoder", "decoder"]),
     (
         "millstream-kafka",
-        &["offsets", "error", "protocol", "client", "sink", "source", "known_options", "connector"],
+        &[
+            "offsets",
+            "remedy",
+            "error",
+            "protocol",
+            "client",
+            "sink",
+            "source",
+            "known_options",
+            "connector",
+        ],
     ),
     (
         "millstream-cassandra",

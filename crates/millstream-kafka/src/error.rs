@@ -8,6 +8,7 @@ use rdkafka::types::RDKafkaErrorCode;
 use thiserror::Error;
 
 use crate::offsets::PartitionId;
+use crate::remedy;
 
 /// Why a source failed.
 #[derive(Debug, Error)]
@@ -15,9 +16,10 @@ pub enum SourceError {
     /// No broker answered.
     #[error(
         "no Kafka broker answered within {} s at {servers}{}. Check that the broker runs and that \
-         'kafka.bootstrap.servers' names a host and port this machine can reach",
+         'kafka.bootstrap.servers' names a host and port this machine can reach{}",
         waited.as_secs(),
-        tried(reasons)
+        tried(reasons),
+        remedy::of_silence(reasons)
     )]
     Unreachable {
         /// `kafka.bootstrap.servers`.
@@ -29,7 +31,8 @@ pub enum SourceError {
     },
     /// The brokers answered, and turned the client away.
     #[error(
-        "the Kafka brokers at {servers} refuse this client: {reason}. Check the table's 'kafka.*' options for authentication, and the permissions of the user"
+        "the Kafka brokers at {servers} refuse this client: {reason}. {}",
+        remedy::of_refusal(reason)
     )]
     Refused {
         /// `kafka.bootstrap.servers`.

@@ -16,6 +16,7 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use super::context::{Context, is_refusal};
 use super::native::ConsumerClient;
+use super::probe;
 use super::settings::ClientSettings;
 use crate::client::subscription::Subscription;
 use crate::error::SourceError;
@@ -39,6 +40,7 @@ pub struct Cluster {
     env: Env,
     client: Arc<ConsumerClient>,
     servers: String,
+    settings: ClientSettings,
 }
 
 /// What a subscription means now.
@@ -69,8 +71,8 @@ impl Cluster {
         let context = Context::new(env.clone(), purpose);
         let client: ConsumerClient =
             settings.control(group).create_with_context(context).map_err(client_error)?;
-        let servers = settings.servers().to_owned();
-        Ok(Self { env: env.clone(), client: Arc::new(client), servers })
+        let (servers, settings) = (settings.servers().to_owned(), settings.clone());
+        Ok(Self { env: env.clone(), client: Arc::new(client), servers, settings })
     }
 
     /// `kafka.bootstrap.servers`.
@@ -269,7 +271,8 @@ impl Cluster {
             }
             let servers = self.servers.clone();
             if no_answer(code) {
-                let reasons = self.context().reasons();
+                let mut reasons = self.context().reasons();
+                reasons.extend(probe::wants_tls(&self.settings));
                 return Err(SourceError::Unreachable { servers, waited, reasons });
             }
             return Err(SourceError::Question { question: question.to_owned(), servers, code });

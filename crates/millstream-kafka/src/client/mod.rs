@@ -11,5 +11,6 @@ pub mod context;
 pub mod delivery_reports;
 pub mod native;
 pub mod poller;
+mod probe;
 pub mod settings;
 pub mod subscription;

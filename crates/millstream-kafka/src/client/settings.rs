@@ -106,8 +106,8 @@ fn translation(key: &str, purpose: Use) -> Option<Translation> {
                                        is what Kafka's Java client does",
         ),
         "ssl.truststore.location" | "ssl.truststore.password" | "ssl.truststore.type" => Refuse(
-            "Use 'kafka.ssl.ca.location' with a PEM file: keytool and openssl convert a \
-                    Java truststore",
+            "Export the certificates as PEM (keytool -exportcert -rfc -keystore STORE -alias \
+             NAME -file ca.pem), and name the file in 'kafka.ssl.ca.location'",
         ),
         "ssl.truststore.certificates" => Name("ssl.ca.pem"),
         "ssl.keystore.certificate.chain" => Name("ssl.certificate.pem"),
@@ -115,6 +115,43 @@ fn translation(key: &str, purpose: Use) -> Option<Translation> {
         _ => return None,
     };
     Some(translation)
+}
+
+/// Stores of the Java client that are files in PEM. The others are its own formats, of which
+/// librdkafka reads PKCS#12 for the key.
+#[derive(Clone, Copy, Default)]
+struct PemStores {
+    trust: bool,
+    key: bool,
+}
+
+impl PemStores {
+    fn of(options: &Options) -> Self {
+        let is_pem = |key: &str| {
+            let of = |(spelled, _): &(&str, &str)| spelled.eq_ignore_ascii_case(key);
+            let found = options.iter().find(of);
+            found.is_some_and(|(_, value)| value.trim().eq_ignore_ascii_case("PEM"))
+        };
+        Self { trust: is_pem("kafka.ssl.truststore.type"), key: is_pem("kafka.ssl.keystore.type") }
+    }
+
+    /// What becomes of a setting of a store in PEM.
+    fn convert(self, key: &str, value: &str) -> Option<Converted> {
+        let several = |keys: &[&str]| {
+            let setting = |key: &&str| ((*key).to_owned(), value.to_owned());
+            Some(Converted::Several(keys.iter().map(setting).collect()))
+        };
+        match key {
+            "ssl.truststore.type" if self.trust => several(&[]),
+            "ssl.truststore.location" if self.trust => several(&["ssl.ca.location"]),
+            "ssl.keystore.type" if self.key => several(&[]),
+            // The key and its certificate are in one file.
+            "ssl.keystore.location" if self.key => {
+                several(&["ssl.key.location", "ssl.certificate.location"])
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Settings that are the connector's own business, and why.
@@ -152,6 +189,7 @@ impl ClientSettings {
     pub fn parse(options: &Options, purpose: Use) -> Result<Self, OptionError> {
         let mut parsed = Self { settings: BTreeMap::new(), transactions: Transactions::Protocol };
         let mut spellings = Vec::new();
+        let stores = PemStores::of(options);
         for (spelled, value) in options.iter() {
             let lower = spelled.to_ascii_lowercase();
             let Some(key) = lower.strip_prefix(PREFIX) else { continue };
@@ -159,7 +197,11 @@ impl ClientSettings {
                 parsed.transactions = transactions(spelled, value)?;
                 continue;
             }
-            match convert(key, spelled, value, purpose)? {
+            let converted = match stores.convert(key, value) {
+                Some(converted) => converted,
+                None => convert(key, spelled, value, purpose)?,
+            };
+            match converted {
                 Converted::Several(several) => parsed.settings.extend(several),
                 Converted::Setting(key, value) => {
                     spellings.push((key.clone(), spelled));
@@ -332,6 +374,7 @@ impl ClientSettings {
     }
 
     fn check_security(&self) -> Result<(), OptionError> {
+        self.check_mechanism()?;
         if cfg!(feature = "tls") {
             return Ok(());
         }
@@ -357,6 +400,34 @@ impl ClientSettings {
     }
 }
 
+const MECHANISM: &str = "kafka.sasl.mechanism";
+const MECHANISMS: [&str; 3] = ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"];
+
+impl ClientSettings {
+    /// librdkafka's default is GSSAPI, and that it cannot be had is an error only when the client
+    /// is made, which names no option.
+    fn check_mechanism(&self) -> Result<(), OptionError> {
+        let protocol = self.get("security.protocol").unwrap_or_default();
+        if !protocol.trim().to_ascii_lowercase().starts_with("sasl") {
+            return Ok(());
+        }
+        let known = MECHANISMS.join(", ");
+        let Some(mechanism) = self.get("sasl.mechanism").or(self.get("sasl.mechanisms")) else {
+            let help = format!("Say how the user is known to the brokers: one of {known}");
+            return Err(OptionError::missing(MECHANISM, &help));
+        };
+        if MECHANISMS.contains(&mechanism.trim().to_ascii_uppercase().as_str()) {
+            return Ok(());
+        }
+        let problem = format!("'{MECHANISM}' = '{mechanism}' is not supported");
+        let help = format!(
+            "It may be one of {known}. Brokers that ask for Kerberos, OAuth or AWS's IAM often have \
+             another listener for SCRAM, or for certificates ('kafka.security.protocol' = 'SSL')"
+        );
+        Err(OptionError::of(MECHANISM, problem, Some(help)))
+    }
+}
+
 fn transactions(spelled: &str, value: &str) -> Result<Transactions, OptionError> {
     match value.trim().to_ascii_lowercase().as_str() {
         // `own` is the name that earlier versions had for it.
@@ -379,6 +450,10 @@ fn convert(key: &str, spelled: &str, value: &str, purpose: Use) -> Result<Conver
     }
     if key == "sasl.jaas.config" {
         return jaas(spelled, value);
+    }
+    // Java's clients write nothing for none.
+    if key == "ssl.endpoint.identification.algorithm" && value.trim().is_empty() {
+        return Ok(setting(key, "none"));
     }
     Ok(match translation(key, purpose) {
         None => setting(key, value),
@@ -548,6 +623,25 @@ mod tests {
         assert_eq!(settings.get("max.poll.records"), None);
         assert_eq!(settings.get("sasl.username"), Some("ann"));
         assert_eq!(settings.get("sasl.password"), Some("a'b"));
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn javas_stores_in_pem_are_translated() {
+        let user = [
+            ("kafka.ssl.truststore.location", "/trust.pem"),
+            ("kafka.ssl.truststore.type", "pem"),
+            ("kafka.ssl.keystore.type", "PEM"),
+            ("kafka.ssl.keystore.location", "/own.pem"),
+            ("kafka.ssl.endpoint.identification.algorithm", ""),
+        ];
+        let settings = parse(&user, Use::Consumer).unwrap();
+        assert_eq!(settings.get("ssl.ca.location"), Some("/trust.pem"));
+        assert_eq!(settings.get("ssl.key.location"), Some("/own.pem"));
+        assert_eq!(settings.get("ssl.certificate.location"), Some("/own.pem"));
+        assert_eq!(settings.get("ssl.endpoint.identification.algorithm"), Some("none"));
+        let refused = error("kafka.ssl.truststore.location", "/trust.jks", Use::Consumer);
+        assert!(refused.help.unwrap().contains("keytool -exportcert"));
     }
 
     #[test]

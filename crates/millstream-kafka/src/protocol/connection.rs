@@ -2,13 +2,14 @@
 //! answers come in the order of the requests.
 
 use std::collections::VecDeque;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use super::frame::{self, Api};
 use super::read::ResponseReader;
 use super::responses::Address;
+use super::security::{Security, Transport};
 use super::write::Writer;
 
 /// How long connecting may take.
@@ -20,7 +21,9 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// A connection; of no use any more after an error.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Transport,
+    /// How long the login counts, if the broker limits that.
+    lifetime: Option<Duration>,
     client: String,
     sent: i32,
     /// Requests without their answer yet.
@@ -28,31 +31,34 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects; `client` is the name to be known by.
-    pub fn open(to: &Address, client: &str) -> io::Result<Self> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-        for address in (to.host.as_str(), to.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
-                Ok(stream) => {
-                    // Requests are small and wait for their answers; Nagle's algorithm would hold
-                    // them back.
-                    stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
-                    stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
-                    let client = client.to_owned();
-                    return Ok(Self { stream, client, sent: 0, awaited: VecDeque::new() });
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+    /// Connects, and logs in where that is asked for. `client` is the name to be known by, and
+    /// `secret` what nobody else can guess.
+    ///
+    /// # Errors
+    /// The broker is not there, or a [`Refusal`](super::security::Refusal).
+    pub fn open(to: &Address, client: &str, security: &Security, secret: &str) -> io::Result<Self> {
+        let stream = connect(to)?;
+        let (stream, lifetime) = security.begin(stream, &to.host, client, secret)?;
+        let client = client.to_owned();
+        Ok(Self { stream, lifetime, client, sent: 0, awaited: VecDeque::new() })
+    }
+
+    /// How long it may be used; `None` for any time.
+    pub fn lifetime(&self) -> Option<Duration> {
+        self.lifetime
+    }
+
+    /// True while an answer is awaited.
+    pub fn is_awaited(&self) -> bool {
+        !self.awaited.is_empty()
     }
 
     /// Sends a request.
     pub fn send(&mut self, api: Api, body: impl FnOnce(&mut Writer)) -> io::Result<()> {
         self.sent = self.sent.wrapping_add(1);
         self.awaited.push_back((self.sent, api));
-        self.stream.write_all(&frame::frame(api, self.sent, &self.client, body))
+        self.stream.write_all(&frame::frame(api, self.sent, &self.client, body))?;
+        self.stream.flush()
     }
 
     /// Waits for the answer to the earliest request that has none, and reads it.
@@ -66,14 +72,7 @@ impl Connection {
         let Some((number, api)) = self.awaited.pop_front() else {
             return Err(io::ErrorKind::NotConnected.into());
         };
-        let mut length = [0; 4];
-        self.stream.read_exact(&mut length)?;
-        let length = usize::try_from(i32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        if length > ANSWER_BYTES_MAX {
-            return Err(wrong("an answer of impossible length"));
-        }
-        let mut answer = vec![0; length];
-        self.stream.read_exact(&mut answer)?;
+        let answer = frame::read_answer(&mut self.stream, ANSWER_BYTES_MAX)?;
         let mut answer = ResponseReader::new(&answer);
         if frame::header(api, &mut answer)? != number {
             return Err(wrong("an answer to something else"));
@@ -91,4 +90,22 @@ impl Connection {
         self.send(api, body)?;
         self.receive(read)
     }
+}
+
+fn connect(to: &Address) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (to.host.as_str(), to.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+            Ok(stream) => {
+                // Requests are small and wait for their answers; Nagle's algorithm would hold
+                // them back.
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+                stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }

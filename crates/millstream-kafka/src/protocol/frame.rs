@@ -1,6 +1,9 @@
 //! Which requests there are, in which versions, and the header and length around each.
 
+use std::io::{self, Read};
+
 use super::read::ResponseReader;
+use super::security::Refusal;
 use super::write::Writer;
 
 /// A kind of request, and the version of it that is spoken here.
@@ -26,8 +29,17 @@ pub const PRODUCE: Api = Api { key: 0, version: 12 };
 /// Ends a transaction. From this version on the answer has the next epoch.
 pub const END_TXN: Api = Api { key: 26, version: 5 };
 
+/// Agrees on a mechanism of SASL. No version of it has tagged fields, in its headers neither.
+pub const SASL_HANDSHAKE: Api = Api { key: 17, version: 1 };
+/// A message of the mechanism.
+pub const SASL_AUTHENTICATE: Api = Api { key: 36, version: 2 };
+
 /// All that a broker must speak.
 pub const NEEDED: [Api; 5] = [METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, END_TXN];
+
+/// How a server of TLS answers what is not TLS: an alert, and the version's first byte. As a length
+/// it would be more than any answer has.
+const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 /// A request with its header and length.
 pub fn frame(api: Api, correlation: i32, client: &str, body: impl FnOnce(&mut Writer)) -> Vec<u8> {
@@ -40,17 +52,43 @@ pub fn frame(api: Api, correlation: i32, client: &str, body: impl FnOnce(&mut Wr
     bytes.i32(correlation);
     bytes.i16(client.len() as i16);
     bytes.raw(client.as_bytes());
-    bytes.end();
+    if api != SASL_HANDSHAKE {
+        bytes.end();
+    }
     body(&mut bytes);
     bytes.replace_i32(0, (bytes.len() - 4) as i32);
     bytes.into_bytes()
 }
 
 /// Reads an answer's header: the number of its request. What follows is the body.
-pub fn header(api: Api, answer: &mut ResponseReader<'_>) -> std::io::Result<i32> {
+pub fn header(api: Api, answer: &mut ResponseReader<'_>) -> io::Result<i32> {
     let correlation = answer.i32()?;
-    if api != API_VERSIONS {
+    if api != API_VERSIONS && api != SASL_HANDSHAKE {
         answer.end()?;
     }
     Ok(correlation)
+}
+
+/// Waits for an answer: its header and body, of `bytes_max` bytes at most.
+///
+/// # Errors
+/// The connection is lost, or what comes is not Kafka's.
+pub fn read_answer(stream: &mut impl Read, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    if length[..2] == TLS_ALERT {
+        return Err(Refusal::Protocol(
+            "the broker speaks TLS on this port: set 'kafka.security.protocol' to SSL or \
+             SASL_SSL, or connect to its port without TLS",
+        )
+        .into());
+    }
+    let length = usize::try_from(i32::from_be_bytes(length)).unwrap_or(usize::MAX);
+    if length > bytes_max {
+        let what = "an answer of impossible length";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    let mut answer = vec![0; length];
+    stream.read_exact(&mut answer)?;
+    Ok(answer)
 }

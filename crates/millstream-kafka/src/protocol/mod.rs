@@ -7,15 +7,20 @@
 //!
 //! Nothing here reads a clock or decides what an error means for a query.
 
+pub mod compression;
 pub mod connection;
 mod crc32c;
 pub mod error_code;
 pub mod frame;
+pub mod login;
 pub mod partitioner;
 mod read;
 pub mod record_batch;
 pub mod requests;
 pub mod responses;
+pub mod scram;
+pub mod security;
+pub mod tls;
 pub(crate) mod write;
 
 /// Who writes: what the brokers gave a transactional id, one epoch more for each transaction.

@@ -86,6 +86,13 @@ impl<'a> ResponseReader<'a> {
         self.text_or_null()?.ok_or_else(malformed)
     }
 
+    /// A text of an older version: its length has two bytes, and is negative for null.
+    pub fn short_text(&mut self) -> io::Result<String> {
+        let count = usize::try_from(self.i16()?).unwrap_or(0);
+        let text = std::str::from_utf8(self.take(count)?).map_err(|_| malformed())?;
+        Ok(text.to_owned())
+    }
+
     /// Elements, each read by `each`; null is none.
     pub fn list<T>(
         &mut self,

@@ -1,6 +1,7 @@
 //! A record batch, version 2: what one partition gets of one transaction, or a part of it.
 
 use super::ProducerIdentity;
+use super::compression::Compression;
 use super::crc32c::checksum;
 use super::write::{Writer, signed_len};
 
@@ -11,8 +12,8 @@ const AFTER_LENGTH: usize = 12;
 /// The place of the checksum, which covers all that follows it.
 const CHECKSUM: usize = 17;
 const MAGIC: i8 = 2;
-/// The attribute of a batch that belongs to a transaction; the lower bits say: not compressed, and
-/// timestamps of the producer.
+/// The attribute of a batch that belongs to a transaction. The lower bits say how it is compressed,
+/// and that its timestamps are the producer's.
 const TRANSACTIONAL: i16 = 1 << 4;
 
 /// A header's name and value.
@@ -67,19 +68,34 @@ impl RecordBatch {
     }
 
     /// The batch as `writer` sends it; `sequence` counts the records that the partition got in this
-    /// epoch before.
-    pub fn encode(&self, writer: ProducerIdentity, sequence: i32, timestamp_ms: i64) -> Vec<u8> {
+    /// epoch before. Records that compression would not make smaller stay as they are.
+    pub fn encode(
+        &self,
+        writer: ProducerIdentity,
+        sequence: i32,
+        timestamp_ms: i64,
+        compression: Compression,
+    ) -> Vec<u8> {
+        let plain = self.records.as_slice();
+        let compressed = match compression {
+            Compression::None => None,
+            way => way.compress(plain).ok().filter(|compressed| compressed.len() < plain.len()),
+        };
+        let (records, compression) = match &compressed {
+            Some(compressed) => (compressed.as_slice(), compression),
+            None => (plain, Compression::None),
+        };
         let mut bytes = Writer::default();
         // The base offset is the broker's to give; the length counts what follows it.
         bytes.i64(0);
-        bytes.i32((self.bytes() - AFTER_LENGTH) as i32);
+        bytes.i32((OVERHEAD + records.len() - AFTER_LENGTH) as i32);
         // The leader's epoch, which the broker sets. It stands before the checksum, so that the
         // broker can change it.
         bytes.i32(-1);
         bytes.i8(MAGIC);
         // The checksum, filled in at the end.
         bytes.i32(0);
-        bytes.i16(TRANSACTIONAL);
+        bytes.i16(TRANSACTIONAL | compression.attribute());
         // The offset of the last record relative to the first, then first and last timestamp.
         bytes.i32(self.count - 1);
         bytes.i64(timestamp_ms);
@@ -89,7 +105,7 @@ impl RecordBatch {
         bytes.i16(writer.epoch);
         bytes.i32(sequence);
         bytes.i32(self.count);
-        bytes.raw(self.records.as_slice());
+        bytes.raw(records);
         let sum = checksum(&bytes.as_slice()[CHECKSUM + 4..]);
         bytes.replace_i32(CHECKSUM, sum as i32);
         bytes.into_bytes()
@@ -128,13 +144,15 @@ fn put(writer: &mut Writer, bytes: Option<&[u8]>) {
 mod tests {
     use super::*;
 
+    const WRITER: ProducerIdentity = ProducerIdentity { id: 7, epoch: 3 };
+
     #[test]
     fn bytes_are_as_the_format_says() {
         let mut batch = RecordBatch::default();
         let headers = [("h", Some(&b"x"[..])), ("n", None)];
         batch.push(&Record { key: Some(b"k"), value: Some(b"vv"), headers: &headers });
         batch.push(&Record { key: None, value: None, headers: &[] });
-        let bytes = batch.encode(ProducerIdentity { id: 7, epoch: 3 }, 5, 1_000);
+        let bytes = batch.encode(WRITER, 5, 1_000, Compression::None);
         assert_eq!(bytes.len(), batch.bytes());
         let (head, records) = bytes.split_at(OVERHEAD);
         assert_eq!(head[8..12], ((bytes.len() - 12) as i32).to_be_bytes());
@@ -143,6 +161,27 @@ mod tests {
         assert_eq!((head[50], head[52], head[56], head[60]), (7, 3, 5, 2));
         let first = [32, 0, 0, 0, 2, b'k', 4, b'v', b'v', 4, 2, b'h', 2, b'x', 2, b'n', 1];
         assert_eq!(records, [&first[..], &[12, 0, 0, 2, 1, 1, 0]].concat());
+    }
+
+    #[test]
+    fn records_are_compressed_behind_the_header_where_that_helps() {
+        let value = [b'v'; 9_000];
+        let mut batch = RecordBatch::default();
+        batch.push(&Record { key: None, value: Some(&value), headers: &[] });
+        let plain = batch.encode(WRITER, 0, 1_000, Compression::None);
+        let ways = [Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+        for (way, bits) in ways.into_iter().zip(1..) {
+            let bytes = batch.encode(WRITER, 0, 1_000, way);
+            assert_eq!(bytes[22], 0x10 | bits);
+            assert_eq!(bytes[8..12], ((bytes.len() - 12) as i32).to_be_bytes());
+            assert_eq!(bytes[17..21], checksum(&bytes[21..]).to_be_bytes());
+            assert_eq!(bytes[23..OVERHEAD], plain[23..OVERHEAD]);
+            assert_eq!(bytes[OVERHEAD..], way.compress(&plain[OVERHEAD..]).unwrap());
+        }
+        let mut small = RecordBatch::default();
+        small.push(&Record { key: None, value: Some(b"v"), headers: &[] });
+        let plain = small.encode(WRITER, 0, 1_000, Compression::None);
+        assert_eq!(small.encode(WRITER, 0, 1_000, Compression::Gzip), plain);
     }
 
     #[test]

@@ -17,6 +17,9 @@ const FEATURE_LEVEL: i16 = 2;
 /// The tagged field of the features that are in force.
 const FINALIZED_FEATURES: u64 = 2;
 
+/// Where Kafka listens unless it is told otherwise.
+const PORT: u16 = 9092;
+
 /// Host and port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
@@ -24,6 +27,22 @@ pub struct Address {
     pub host: String,
     /// The port.
     pub port: u16,
+}
+
+impl Address {
+    /// Reads `host`, `host:port` or `[address]:port`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text.is_empty() || text.contains("//") {
+            return None;
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+            _ => (text, PORT),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Some(Self { host: host.to_owned(), port })
+    }
 }
 
 /// A broker and its number.

@@ -79,6 +79,12 @@ impl Writer {
         self.raw(text.as_bytes());
     }
 
+    /// A text of an older version: its length has two bytes.
+    pub fn short_text(&mut self, text: &str) {
+        self.i16(text.len() as i16);
+        self.raw(text.as_bytes());
+    }
+
     /// The end of a structure: no tagged fields.
     pub fn end(&mut self) {
         self.unsigned(0);

@@ -2,7 +2,7 @@
 //! what the brokers support, and on whether the topic of the record can be made.
 
 use super::opening::Opening;
-use super::protocol::{self, BrokerSupport, ProtocolSettings};
+use super::protocol::{self, BrokerSupport, NotSpoken, ProtocolSettings};
 use super::record_topic::RecordTopic;
 use crate::error::SinkError;
 
@@ -12,24 +12,33 @@ pub enum ProtocolSupport {
     Available(ProtocolSettings),
     /// It cannot write now but may later, because a broker is away.
     NotNow(String),
-    /// It cannot write, so librdkafka has to.
-    Never,
+    /// It cannot write, so librdkafka has to. Why, unless the options say so.
+    Never(Option<String>),
 }
 
 impl Opening {
     /// How the protocol client is to write, if it can. Blocks.
     pub fn protocol_support(&self) -> Result<ProtocolSupport, SinkError> {
-        let Some(settings) = ProtocolSettings::of(&self.settings) else {
-            return Ok(ProtocolSupport::Never);
+        let settings = match ProtocolSettings::of(&self.settings) {
+            Ok(settings) => settings,
+            Err(NotSpoken::Wanted) => return Ok(ProtocolSupport::Never(None)),
+            Err(NotSpoken::Setting(key)) => {
+                let reason = format!("only librdkafka has 'kafka.{key}' as it is set");
+                return Ok(ProtocolSupport::Never(Some(reason)));
+            }
         };
         match protocol::broker_support(self, &settings) {
             BrokerSupport::Yes => {}
-            BrokerSupport::Never => return Ok(ProtocolSupport::Never),
+            BrokerSupport::Never(reason) => return Ok(ProtocolSupport::Never(Some(reason))),
             BrokerSupport::NotNow(reason) => return Ok(ProtocolSupport::NotNow(reason)),
         }
         Ok(match self.make_record_topic()? {
             RecordTopic::Made => ProtocolSupport::Available(settings),
-            RecordTopic::Refused => ProtocolSupport::Never,
+            RecordTopic::Refused => ProtocolSupport::Never(Some(format!(
+                "the brokers do not let this user create the topic {}; create it with one \
+                 partition, or allow CREATE on it",
+                self.names.topic()
+            ))),
             RecordTopic::NotNow(reason) => ProtocolSupport::NotNow(reason),
         })
     }

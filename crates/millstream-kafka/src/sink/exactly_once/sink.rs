@@ -96,7 +96,17 @@ impl ExactlyOnceSink {
         let checking = move || opening.check().and_then(|()| opening.protocol_support());
         let protocol = match self.env.spawn_blocking("kafka-open", checking).join().await? {
             ProtocolSupport::Available(settings) => Some(settings),
-            ProtocolSupport::Never => None,
+            ProtocolSupport::Never(reason) => {
+                if let Some(reason) = reason {
+                    tracing::warn!(
+                        table = self.opening.table,
+                        reason,
+                        "librdkafka writes transactions, which takes several times as long; \
+                        'kafka.millstream.transactions' = 'librdkafka' says that this is meant"
+                    );
+                }
+                None
+            }
             ProtocolSupport::NotNow(reason) => {
                 tracing::warn!(
                     table = self.opening.table,

@@ -14,6 +14,7 @@ use crate::protocol::error_code::ErrorCode;
 use crate::protocol::frame::{API_VERSIONS, FIND_COORDINATOR, METADATA};
 use crate::protocol::requests;
 use crate::protocol::responses::{self, Address};
+use crate::protocol::security::Security;
 
 /// How long what is known about topics counts; they may have got more partitions.
 const METADATA_AGE_MAX: Duration = Duration::from_secs(300);
@@ -47,26 +48,46 @@ struct KnownTopic {
 pub struct Brokers {
     servers: Vec<Address>,
     client: String,
+    security: Security,
     env: Env,
     nodes: HashMap<i32, Address>,
     topics: HashMap<String, KnownTopic>,
     coordinators: HashMap<String, Address>,
-    connections: HashMap<Channel, Connection>,
+    connections: HashMap<Channel, Open>,
+}
+
+/// A connection, and when it has to be made anew, on the monotonic clock.
+struct Open {
+    connection: Connection,
+    until: Duration,
 }
 
 impl Brokers {
     /// Not connected yet.
-    pub fn new(servers: Vec<Address>, client: String, env: Env) -> Self {
-        let (nodes, topics, coordinators) = Default::default();
-        Self { servers, client, env, nodes, topics, coordinators, connections: HashMap::new() }
+    pub fn new(servers: Vec<Address>, client: String, security: Security, env: Env) -> Self {
+        let (nodes, topics, coordinators, connections) = Default::default();
+        Self { servers, client, security, env, nodes, topics, coordinators, connections }
     }
 
-    /// The connection of `channel`, made if there is none.
+    /// The connection of `channel`, made if there is none, or if its login ends soon. The brokers
+    /// would close it then, and a request would be lost.
     pub fn connection(&mut self, channel: &Channel) -> io::Result<&mut Connection> {
-        match self.connections.entry(channel.clone()) {
-            Entry::Occupied(found) => Ok(found.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(Connection::open(&channel.0, &self.client)?)),
+        let now = self.env.monotonic();
+        let is_old = |open: &Open| open.until <= now && !open.connection.is_awaited();
+        if self.connections.get(channel).is_some_and(is_old) {
+            self.connections.remove(channel);
         }
+        let open = match self.connections.entry(channel.clone()) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(place) => {
+                let secret = self.env.secret();
+                let connection =
+                    Connection::open(&channel.0, &self.client, &self.security, &secret)?;
+                let until = connection.lifetime().map(|lifetime| now + lifetime * 4 / 5);
+                place.insert(Open { connection, until: until.unwrap_or(Duration::MAX) })
+            }
+        };
+        Ok(&mut open.connection)
     }
 
     /// Uses the connection of `channel`; drops it if that fails.

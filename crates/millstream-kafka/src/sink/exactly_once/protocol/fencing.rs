@@ -19,8 +19,8 @@ use crate::sink::exactly_once::opening::{NotOpened, Opening, PAUSE, TAKE_OVER_PA
 pub enum BrokerSupport {
     /// All brokers that answer support its requests.
     Yes,
-    /// Some broker does not support them.
-    Never,
+    /// Some broker does not support them, or the client cannot speak to it, for the reason given.
+    Never(String),
     /// No broker answers at the moment, for the reason given.
     NotNow(String),
 }
@@ -36,17 +36,18 @@ pub fn broker_support(opening: &Opening, settings: &ProtocolSettings) -> BrokerS
             }
             BrokerSupport::Yes
         }
-        Ok(ApiSupport { by_all: false, .. }) => BrokerSupport::Never,
+        Ok(ApiSupport { by_all: false, .. }) => BrokerSupport::Never(
+            "a broker does not have transactions of version 2, which are those of Kafka 4"
+                .to_owned(),
+        ),
         Err(problem) if problem.may_pass() => BrokerSupport::NotNow(problem.to_string()),
-        Err(problem) => {
-            tracing::debug!(table = opening.table, %problem, "librdkafka writes transactions");
-            BrokerSupport::Never
-        }
+        Err(problem) => BrokerSupport::Never(problem.to_string()),
     }
 }
 
 fn brokers(opening: &Opening, settings: &ProtocolSettings) -> Brokers {
-    Brokers::new(settings.servers.clone(), settings.client.clone(), opening.env.clone())
+    let ProtocolSettings { servers, client, security, .. } = settings.clone();
+    Brokers::new(servers, client, security, opening.env.clone())
 }
 
 impl ProtocolClient {
@@ -62,6 +63,7 @@ impl ProtocolClient {
         let limits = Limits {
             record_bytes: settings.record_bytes_max,
             batch_bytes: settings.batch_bytes_max,
+            compression: settings.compression,
         };
         Ok(Self {
             id,

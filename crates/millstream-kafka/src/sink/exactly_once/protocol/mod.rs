@@ -51,7 +51,7 @@ pub use fencing::{BrokerSupport, broker_support};
 use produce::{Failure, Filling, Round};
 use record_batches::{Limits, Packing, PartitionBatches};
 use request_error::{RequestError, as_librdkafka};
-pub use settings::ProtocolSettings;
+pub use settings::{NotSpoken, ProtocolSettings};
 
 /// How long aborting may take at the end of a query that failed. The brokers would do it, too.
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);

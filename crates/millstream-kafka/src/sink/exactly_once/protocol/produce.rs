@@ -123,7 +123,12 @@ impl Filling<'_> {
         let mut topics: Vec<Batches<'b>> = Vec::new();
         for part in parts {
             let Some(packed) = part.batches.front() else { continue };
-            let batch = packed.batch.encode(self.writer, part.sequence, self.timestamp_ms);
+            let batch = packed.batch.encode(
+                self.writer,
+                part.sequence,
+                self.timestamp_ms,
+                self.limits.compression,
+            );
             match topics.iter_mut().find(|(topic, _)| *topic == part.topic) {
                 Some((_, partitions)) => partitions.push((part.partition, batch)),
                 None => topics.push((&part.topic, vec![(part.partition, batch)])),

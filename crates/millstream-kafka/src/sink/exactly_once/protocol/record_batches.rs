@@ -9,6 +9,7 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use crate::client::delivery_reports::explain;
 use crate::error::SinkError;
+use crate::protocol::compression::Compression;
 use crate::protocol::partitioner::partition_of;
 use crate::protocol::record_batch::{self, Record, RecordBatch};
 use crate::sink::columns::SinkRows;
@@ -42,6 +43,8 @@ pub struct Limits {
     pub record_bytes: usize,
     /// A batch of several records.
     pub batch_bytes: usize,
+    /// How a batch is compressed. Its size is limited before that.
+    pub compression: Compression,
 }
 
 /// Divides rows.

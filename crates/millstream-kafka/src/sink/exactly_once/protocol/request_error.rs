@@ -20,8 +20,11 @@ impl RequestError {
     /// True if the same request may succeed later.
     pub fn may_pass(&self) -> bool {
         match self {
-            // An answer that does not follow the protocol would come again.
-            Self::Lost(error) => error.kind() != io::ErrorKind::InvalidData,
+            // An answer that does not follow the protocol would come again, and so would a refusal.
+            Self::Lost(error) => !matches!(
+                error.kind(),
+                io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied
+            ),
             Self::Refused(code) => code.may_pass(),
         }
     }
@@ -37,6 +40,9 @@ impl RequestError {
     /// The nearest of librdkafka's errors, which the sink's own errors speak of.
     pub fn as_librdkafka(&self) -> RDKafkaErrorCode {
         match self {
+            Self::Lost(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                RDKafkaErrorCode::Authentication
+            }
             Self::Lost(_) => RDKafkaErrorCode::BrokerTransportFailure,
             Self::Refused(code) => as_librdkafka(*code),
         }

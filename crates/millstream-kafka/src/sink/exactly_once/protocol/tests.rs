@@ -13,8 +13,10 @@ use millstream_store::env::{Clock, SeededRng};
 use parking_lot::Mutex;
 
 use super::*;
+use crate::protocol::compression::Compression;
 use crate::protocol::frame::{FIND_COORDINATOR, METADATA, PRODUCE};
 use crate::protocol::responses::Address;
+use crate::protocol::security::Security;
 use crate::protocol::write::Writer;
 use crate::sink::columns::{SinkColumns, SinkRows};
 
@@ -76,9 +78,18 @@ impl Broker {
             origin: Arc::new(origin),
             contact: Arc::new(Contacts::untold(env.clone()).with("the broker".to_owned())),
             timeout: Duration::from_secs(20),
-            limits: Limits { record_bytes: 1_000, batch_bytes: 200 },
+            limits: Limits {
+                record_bytes: 1_000,
+                batch_bytes: 200,
+                compression: Compression::None,
+            },
             writer: ProducerIdentity { id: 7, epoch: 1 },
-            brokers: Brokers::new(vec![self.address.clone()], "test".to_owned(), env.clone()),
+            brokers: Brokers::new(
+                vec![self.address.clone()],
+                "test".to_owned(),
+                Security::default(),
+                env.clone(),
+            ),
             env,
             begun: Duration::ZERO,
         }
