@@ -16,9 +16,11 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rdkafka::consumer::Consumer as _;
+use tempfile::TempDir;
 
 use crate::admin::Admin;
-use crate::kafka::{Broker, free_ports};
+use crate::certificates::Authority;
+use crate::kafka::{Broker, PASSWORD, SecurePorts, USER, free_ports};
 use crate::topics::Topics;
 use crate::{process, wait};
 
@@ -42,6 +44,11 @@ const SETTINGS: &str = "default.replication.factor=3\n\
 pub struct Cluster {
     brokers: Vec<Broker>,
     ports: Vec<u16>,
+    secure: Vec<SecurePorts>,
+    /// Of the certificates.
+    authority: Authority,
+    /// Holds the authority's files.
+    _files: TempDir,
     admin: Admin,
     topics: Topics,
     taken: Mutex<()>,
@@ -66,8 +73,16 @@ extern "C" fn stop_shared() {
 impl Cluster {
     /// Starts three brokers and waits until they have found each other; an error is a panic.
     pub fn start() -> Self {
+        let files = tempfile::tempdir().expect("a temporary directory can be made");
+        let authority = Authority::new(files.path()).unwrap();
         let ports = [(); BROKERS as usize].map(|()| free_ports());
-        let one = |id| Broker::one_of(id, &ports, SETTINGS).unwrap();
+        let secure = [(); BROKERS as usize].map(|()| SecurePorts::free());
+        // Certificates are made one after the other: their files have the same names.
+        let made = Mutex::new(());
+        let one = |id: usize| {
+            let _made = made.lock();
+            Broker::one_of(id, &ports, SETTINGS, (&authority, secure[id - 1])).unwrap()
+        };
         // Each of them starts a Java or two first.
         let brokers: Vec<Broker> = std::thread::scope(|scope| {
             let starting: Vec<_> =
@@ -79,6 +94,9 @@ impl Cluster {
         let cluster = Self {
             brokers,
             ports: ports.map(|(port, _)| port).to_vec(),
+            secure: secure.to_vec(),
+            authority,
+            _files: files,
             admin: Admin::with_replicas(&servers, BROKERS).expect("clients can be made"),
             topics: Topics::with_replicas(&servers, BROKERS),
             taken: Mutex::new(()),
@@ -91,6 +109,20 @@ impl Cluster {
     pub fn address(&self) -> String {
         let addresses: Vec<String> = self.brokers.iter().map(Broker::address).collect();
         addresses.join(",")
+    }
+
+    /// Options of a client that reaches the brokers by TLS, as a user.
+    pub fn by_tls(&self) -> Vec<(&'static str, String)> {
+        let address = |ports: &SecurePorts| format!("127.0.0.1:{}", ports.password);
+        let addresses: Vec<String> = self.secure.iter().map(address).collect();
+        vec![
+            ("kafka.bootstrap.servers", addresses.join(",")),
+            ("kafka.security.protocol", "SASL_SSL".to_owned()),
+            ("kafka.sasl.mechanism", "SCRAM-SHA-512".to_owned()),
+            ("kafka.sasl.username", USER.to_owned()),
+            ("kafka.sasl.password", PASSWORD.to_owned()),
+            ("kafka.ssl.ca.location", self.authority.certificate().display().to_string()),
+        ]
     }
 
     /// Topics and records, for a test.

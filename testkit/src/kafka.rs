@@ -121,10 +121,8 @@ impl Broker {
         let (ports, secure) = (free_ports(), SecurePorts::free());
         let directory = temp_directory(parent)?;
         let own = server_properties(directory.path(), ports.0, ports.1, ports.0, Node::First);
-        let more = secure.settings(ports, authority, directory.path())?;
-        let users = ["SCRAM-SHA-512", "SCRAM-SHA-256"]
-            .map(|name| format!("{name}=[name={USER},password={PASSWORD}]"));
-        let broker = Self::prepare(directory, own + &more, ports, "-Xmx512m", &users)?;
+        let more = secure.settings(ports, authority, directory.path())? + &login_limit();
+        let broker = Self::prepare(directory, own + &more, ports, "-Xmx512m", &users())?;
         broker.run()?;
         Ok((broker, secure))
     }
@@ -176,8 +174,13 @@ impl Broker {
     }
 
     /// One of several brokers that are controllers, too: number `id`, from 1, of those whose ports
-    /// for clients and for controllers are `ports`. It is not started yet.
-    pub(crate) fn one_of(id: usize, ports: &[(u16, u16)], settings: &str) -> Result<Self, Error> {
+    /// for clients and for controllers are `ports`. It speaks TLS, too, and is not started yet.
+    pub(crate) fn one_of(
+        id: usize,
+        ports: &[(u16, u16)],
+        settings: &str,
+        (authority, secure): (&Authority, SecurePorts),
+    ) -> Result<Self, Error> {
         let parent = temp_dir();
         let directory = temp_directory(&parent)?;
         let (port, controller_port) = ports[id - 1];
@@ -185,8 +188,9 @@ impl Broker {
         let voter = |(at, (_, port)): (usize, &(u16, u16))| format!("{}@127.0.0.1:{port}", at + 1);
         let voters = ports.iter().enumerate().map(voter).collect::<Vec<_>>().join(",");
         // The last of several lines counts.
-        let more = format!("node.id={id}\ncontroller.quorum.voters={voters}\n{settings}");
-        Self::prepare(directory, own + &more, (port, controller_port), "-Xmx256m", &[])
+        let tls = secure.settings(ports[id - 1], authority, directory.path())?;
+        let more = format!("node.id={id}\ncontroller.quorum.voters={voters}\n{settings}{tls}");
+        Self::prepare(directory, own + &more, (port, controller_port), "-Xmx256m", &users())
     }
 
     /// What to write for `kafka.bootstrap.servers`.
@@ -355,8 +359,18 @@ enum Node {
 pub const USER: &str = "app";
 /// The password of that user.
 pub const PASSWORD: &str = "pl4nted-one";
-/// How long a login counts there, in milliseconds.
+/// How long a login counts at a broker by itself, in milliseconds.
 const LOGIN_MS: u32 = 4_000;
+
+fn login_limit() -> String {
+    format!("listener.name.password.scram-sha-512.connections.max.reauth.ms={LOGIN_MS}\n")
+}
+
+/// The user, for SCRAM.
+fn users() -> [String; 2] {
+    ["SCRAM-SHA-512", "SCRAM-SHA-256"]
+        .map(|name| format!("{name}=[name={USER},password={PASSWORD}]"))
+}
 
 /// Where a broker speaks TLS.
 #[derive(Clone, Copy, Debug)]
@@ -368,7 +382,8 @@ pub struct SecurePorts {
 }
 
 impl SecurePorts {
-    fn free() -> Self {
+    /// Ports that nobody listens on.
+    pub(crate) fn free() -> Self {
         let (password, certificate) = free_ports();
         Self { password, certificate }
     }
@@ -405,7 +420,6 @@ impl SecurePorts {
              listener.name.certificate.ssl.client.auth=required\n\
              {ours}.sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256,PLAIN\n\
              {ours}.scram-sha-512.sasl.jaas.config={scram}\n\
-             {ours}.scram-sha-512.connections.max.reauth.ms={LOGIN_MS}\n\
              {ours}.scram-sha-256.sasl.jaas.config={scram}\n\
              {ours}.plain.sasl.jaas.config={plain}\n",
             own.display(),

@@ -1,8 +1,9 @@
 //! Exactly once where partitions have replicas: brokers die, stand still and come back, leaders
 //! move, and a reader of committed records sees each record once, and each partition in order.
 //!
-//! Three flows read one topic side by side, so each fault is a fault for all of them: one writes to
-//! a topic without librdkafka, one with it, and one writes to a Delta table.
+//! Four flows read one topic side by side, so each fault is a fault for all of them: one writes to
+//! a topic without librdkafka, one does so by TLS, as a user and compressed, one writes with
+//! librdkafka, and one to a Delta table.
 //! `MILLSTREAM_KILLS` says how often each kind of fault happens, in turns (default 2).
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,22 +40,24 @@ impl<'a> Copies<'a> {
         let (topics, servers) = (cluster.topics(), cluster.address());
         let numbers = Numbers::new(topics, format!("{name}_in"));
         let source = numbers.source_table(&servers);
-        let to_topic = |way: &str| {
+        let to_topic = |way: &str, client: &[(&str, &str)], sink: &[(&str, &str)]| {
             let output = format!("{name}_{way}");
             topics.create(&output, PARTITIONS as usize);
-            let to = [
-                ("kafka.bootstrap.servers", servers.as_str()),
-                ("topic", &output),
-                ("delivery", "exactly-once"),
-                ("kafka.millstream.transactions", way),
-            ];
+            let from = [("subscribe", numbers.topic.as_str()), ("startingOffsets", "earliest")];
+            let to = [("topic", output.as_str()), ("delivery", "exactly-once")];
             let pipeline = Pipeline::new(&format!(
-                "{source}{}CREATE FLOW copied AS INSERT INTO target BY NAME\n\
+                "{}{}CREATE FLOW copied AS INSERT INTO target BY NAME\n\
                  SELECT value, partition FROM STREAM source;\n",
-                table("target", "", "kafka", &to),
+                table("source", "", "kafka", &[client, &from].concat()),
+                table("target", "", "kafka", &[client, &to, sink].concat()),
             ));
             Flow { output: Output::Topic(output), pipeline }
         };
+        let plain = [("kafka.bootstrap.servers", servers.as_str())];
+        let secure = cluster.by_tls();
+        let secure: Vec<(&str, &str)> =
+            secure.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        let way = |way| [("kafka.millstream.transactions", way)];
         let to = [("path", "table"), ("commitInterval", "100ms")];
         let pipeline = Pipeline::new(&format!(
             "{source}{}CREATE FLOW landed AS INSERT INTO target\n\
@@ -62,7 +65,12 @@ impl<'a> Copies<'a> {
             table("target", "", "delta", &to),
         ));
         let table = Flow { output: Output::Table, pipeline };
-        let flows = vec![to_topic("own"), to_topic("librdkafka"), table];
+        let flows = vec![
+            to_topic("own", &plain, &way("protocol")),
+            to_topic("tls", &secure, &[("kafka.compression.type", "zstd")]),
+            to_topic("librdkafka", &plain, &way("librdkafka")),
+            table,
+        ];
         Self { cluster, topics, numbers, flows }
     }
 
