@@ -177,8 +177,10 @@ const MODULES: &[(&str, &[&str])] = &[
             "write_times",
             "rows",
             "requests",
+            "opening",
             "writer",
             "sink",
+            "lookup",
         ],
     ),
     (
@@ -225,7 +227,7 @@ const MODULES: &[(&str, &[&str])] = &[
     (
         "millstream-connectors",
         &[
-            "duration", "paths", "gather", "notify", "console", "memory", "noop", "rate", "redis",
+            "paths", "places", "gather", "notify", "console", "memory", "noop", "rate", "redis",
             "stats", "delta", "files", "webhook", "email",
         ],
     ),

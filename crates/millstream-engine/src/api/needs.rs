@@ -7,8 +7,7 @@ use std::fmt;
 use std::path::Path;
 
 use arrow::datatypes::SchemaRef;
-
-use super::connector::ReadMode;
+use millstream_sql::query::prepared::ReadMode;
 
 /// How a flow uses a table.
 #[derive(Clone, Copy, Debug)]
