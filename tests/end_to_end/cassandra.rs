@@ -35,14 +35,14 @@ const STEPS: [&str; 10] = [
 const KEYS: i64 = 40;
 
 /// A keyspace that no other test uses.
-fn keyspace(server: &Cassandra) -> String {
+pub fn keyspace(server: &Cassandra) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = format!("k{}", NUMBER.fetch_add(1, Ordering::Relaxed));
     server.create_keyspace(&name);
     name
 }
 
-fn sink(server: &Cassandra, keyspace: &str, name: &str, more: &[(&str, &str)]) -> String {
+pub fn sink(server: &Cassandra, keyspace: &str, name: &str, more: &[(&str, &str)]) -> String {
     let port = server.port().to_string();
     let options = [
         ("spark.cassandra.connection.host", "127.0.0.1"),
@@ -473,7 +473,7 @@ fn tables_that_do_not_fit_are_refused_with_the_column() {
     check("keyed", "id, n", &["column ck", "part of the table's key (id, ck)"]);
     check("short", "id, n", &["column n", "INT in the query and smallint", "AS SMALLINT"]);
     check("plain", "id, n", &["column n", "no such column", "id, m"]);
-    check("viewed", "id, n AS m", &["is a materialized view", "write to plain"]);
+    check("viewed", "id, n AS m", &["is a materialized view", "use plain"]);
     check("Plain", "id, n AS m", &["has no table 'Plain'", "counted, keyed, listed, plain"]);
     let missing = ("(id INT)", "{\"id\":1}\n");
     written(server, "nowhere", missing, "id", &[]).says(&["has no keyspace 'nowhere'"]);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::http_receiver::{Answer, Receiver};
 use crate::millstream::Pipeline;
 use crate::wait;
 
@@ -26,6 +27,26 @@ fn the_demo_ends_by_itself_and_shows_alerts_and_latency() {
     let count = files.split_once('(').and_then(|(_, rest)| rest.split_once(" files"));
     let count: usize = count.expect("it has a count").0.parse().expect("a number");
     assert!(count * 2 >= leaks, "{leaks} leaks in {count} files:\n{text}");
+}
+
+#[test]
+fn the_demo_sends_alerts_to_a_webhook() {
+    let receiver = Receiver::start(|_, _| Answer::accept());
+    let pipeline = Pipeline::new("");
+    let url = format!("{}/pl4nted", receiver.address());
+    let arguments = ["demo", "--for", "6s", "--dir", "demo", "--webhook", &url];
+    let running = pipeline.spawn(pipeline.bare_command(&arguments));
+    let finished = running.wait(Duration::from_secs(60)).expect_success().without_internals();
+    let received = receiver.received();
+    assert!(received.len() >= 3, "{received:?}");
+    for request in &received {
+        assert!(request.body.contains("\"text\":\"Personal data in the log of "), "{request:?}");
+        assert!(!has_social_security_number(&request.body), "{request:?}");
+    }
+    let text = [finished.stdout, finished.stderr].concat();
+    assert!(text.contains("CREATE FLOW notify") && !text.contains("pl4nted"), "{text}");
+    let written = std::fs::read_to_string(pipeline.path("demo/notify.sql")).expect("it is there");
+    assert!(!written.contains("pl4nted"), "{written}");
 }
 
 /// Three digits, two, four, with hyphens between.

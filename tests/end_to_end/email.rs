@@ -22,7 +22,7 @@ const EACH: u64 = 20;
 const FROM: (&str, &str) = ("from", "Alerts <alerts@example.com>");
 
 /// A mail server on loopback, and the mails that it has.
-struct MailServer {
+pub struct MailServer {
     child: Child,
     port: u16,
     directory: TempDir,
@@ -30,7 +30,7 @@ struct MailServer {
 }
 
 impl MailServer {
-    fn start(settings: &[&str]) -> Self {
+    pub fn start(settings: &[&str]) -> Self {
         let directory = tempfile::Builder::new().prefix("millstream-smtp-").tempdir();
         let directory = directory.expect("a temporary directory can be made");
         let port = kafka::free_port();
@@ -50,7 +50,11 @@ impl MailServer {
         self.child = run_server(&self.directory, self.port, &self.settings);
     }
 
-    fn mails(&self) -> Vec<Value> {
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn mails(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.directory.path().join("mails")).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect()

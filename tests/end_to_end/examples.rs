@@ -4,8 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use millstream_testkit::redis::Redis;
+use serde_json::Value;
 
 use crate::cache::repository;
+use crate::email::MailServer;
 use crate::files_and_static::sorted_lines;
 use crate::http_receiver::{Answer, Receiver};
 use crate::millstream::Pipeline;
@@ -127,6 +129,77 @@ fn notify() {
     let [list] = &*bodies("/supervisor") else { panic!("one list: {received:?}") };
     assert_eq!(list.matches("emergency").count(), 3, "{list}");
     assert_eq!(list.matches("overload").count(), 1, "{list}");
+}
+
+/// Runs `notify.sql` of an example twice, the second time with nothing left to send.
+fn run_notify(name: &str, settings: &[String]) {
+    let pipeline = Pipeline::new("");
+    copy(&repository().join("examples").join(name), &pipeline.path(""));
+    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+    let arguments: Vec<&str> = ["run", "notify.sql"].into_iter().chain(settings).collect();
+    for _ in 0..2 {
+        pipeline.spawn(pipeline.bare_command(&arguments)).wait(wait::SOON).expect_success();
+    }
+}
+
+/// The texts that a webhook of `notify.sql` gets, each once and in order.
+fn texts_sent(name: &str, table: &str) -> Vec<String> {
+    let receiver = Receiver::start(|_, _| Answer::accept());
+    run_notify(name, &[format!("{table}.url={}/", receiver.address())]);
+    let text = |body: &str| {
+        let body: Value = serde_json::from_str(body).expect("it is JSON");
+        body["text"].as_str().expect("it has a text").to_owned()
+    };
+    receiver.received().iter().map(|request| text(&request.body)).collect()
+}
+
+#[test]
+fn the_security_department_is_notified() {
+    let wanted = [
+        "Unauthorised access: admin from 203.0.113.44, POST /login",
+        "Unauthorised access: root from 203.0.113.44, POST /login",
+        "Unauthorised access: lea from 198.51.100.7, GET /admin/users",
+        "Traffic spike: backup from 10.3.0.88, GET /export/customers",
+        "Unauthorised access: guest from 110.3.0.17, DELETE /invoices/2026-02",
+    ];
+    assert_eq!(texts_sent("security", "department"), wanted);
+}
+
+#[test]
+fn whoever_is_on_call_is_notified_of_a_generator() {
+    let wanted = ["Generator south has 110.0 degrees", "Generator south has 123.125 degrees"];
+    assert_eq!(texts_sent("generator-temperature", "on_call"), wanted);
+}
+
+#[test]
+fn the_owner_of_a_service_gets_a_mail_about_its_leak() {
+    let server = MailServer::start(&[]);
+    run_notify("pii-leak", &[format!("mails.port={}", server.port())]);
+    let mails = server.mails();
+    let part = |mail: &Value, key: &str| mail[key].as_str().unwrap_or_default().to_owned();
+    let subjects: Vec<String> = mails.iter().map(|mail| part(mail, "subject")).collect();
+    let wanted = [
+        "A card number in the log of billing",
+        "A social security number in the log of signup",
+        "A card number in the log of gateway",
+    ];
+    assert_eq!(subjects, wanted, "{mails:?}");
+    for (mail, to) in mails.iter().zip(["ann@", "bo@", "security@"]) {
+        assert!(mail["to"].to_string().contains(to), "{mail}");
+        assert!(!part(mail, "text").contains("4111") && part(mail, "text").contains("###"));
+    }
+}
+
+#[test]
+fn validate_says_what_an_example_needs_outside() {
+    let pipeline = Pipeline::new("");
+    copy(&repository().join("examples/security"), &pipeline.path(""));
+    let validate = pipeline.bare_command(&["validate", "notify.sql"]);
+    let shown = pipeline.spawn(validate).wait(wait::SOON).expect_success().stdout;
+    let input = format!("reads {}: its files", pipeline.path("input").display());
+    for line in ["outside     access (json)", &input, "server 127.0.0.1:8080: the receiver"] {
+        assert!(shown.contains(line), "no '{line}' in:\n{shown}");
+    }
 }
 
 #[test]

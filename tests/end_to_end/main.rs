@@ -31,6 +31,7 @@ mod bench;
 mod bigquery;
 #[cfg(feature = "cassandra")]
 mod cassandra;
+mod cassandra_lookup;
 mod checkpoint_damage;
 mod dead_letters;
 mod delivery;

@@ -187,8 +187,10 @@ const MODULES: &[(&str, &[&str])] = &[
             "write_times",
             "rows",
             "requests",
+            "opening",
             "writer",
             "sink",
+            "lookup",
         ],
     ),
     (
@@ -235,7 +237,7 @@ const MODULES: &[(&str, &[&str])] = &[
     (
         "millstream-connectors",
         &[
-            "duration", "paths", "gather", "notify", "console", "memory", "noop", "rate", "redis",
+            "paths", "places", "gather", "notify", "console", "memory", "noop", "rate", "redis",
             "stats", "delta", "files", "webhook", "email",
         ],
     ),

@@ -11,6 +11,7 @@ use scylla::errors::{
 };
 use thiserror::Error;
 
+use crate::types::read::ReadProblem;
 use crate::types::{Mismatch, ValueProblem};
 
 /// What Cassandra says when it cannot look users up now, with the code of a wrong password.
@@ -51,7 +52,7 @@ pub(crate) enum CassandraProblem {
     )]
     NoTable { server: String, keyspace: String, table: String, known: String },
     /// The name is that of a view.
-    #[error("{table} is a materialized view, which Cassandra fills itself: write to {base}")]
+    #[error("{table} is a materialized view, which Cassandra fills itself: use {base}")]
     View { table: String, base: String },
     /// A column of the query and the table do not fit.
     #[error("column {column} of {table}: {}; {}", mismatch.problem, mismatch.remedy)]
@@ -69,6 +70,19 @@ pub(crate) enum CassandraProblem {
         why(error)
     )]
     Away { server: String, table: String, waited: Duration, error: Box<ExecutionError> },
+    /// What may pass did not, of a look-up.
+    #[error(
+        "Cassandra at {server} has given no rows of {table} for {} s: {}",
+        waited.as_secs(),
+        why(error)
+    )]
+    Silent { server: String, table: String, waited: Duration, error: Box<ExecutionError> },
+    /// An answer is none.
+    #[error("the answer of Cassandra at {server} about {table} cannot be read: {problem}")]
+    Unread { server: String, table: String, problem: String },
+    /// A value that was looked up does not fit the declared column.
+    #[error("a row of {table} cannot be read: {column}: {problem}")]
+    Read { table: String, column: String, problem: ReadProblem },
     /// A row cannot be written.
     #[error("a row of {table} cannot be written: {column}: {problem}")]
     Value { table: String, column: String, problem: ValueProblem },
@@ -98,7 +112,9 @@ pub(crate) enum CassandraProblem {
 impl Classified for CassandraProblem {
     fn kind(&self) -> Kind {
         match self {
-            Self::Unconnected { .. } | Self::Away { .. } | Self::Ended => Kind::Retry,
+            Self::Unconnected { .. } | Self::Away { .. } | Self::Silent { .. } | Self::Ended => {
+                Kind::Retry
+            }
             Self::Login { .. } => Kind::Credentials,
             #[cfg(feature = "tls")]
             Self::Certificate { .. } => Kind::Config,
@@ -109,7 +125,9 @@ impl Classified for CassandraProblem {
             | Self::Column { .. }
             | Self::Refused { .. }
             | Self::Unprepared { .. } => Kind::Config,
+            Self::Unread { .. } => Kind::Bug,
             Self::Value { .. }
+            | Self::Read { .. }
             | Self::Cast { .. }
             | Self::NoKey { .. }
             | Self::KeyBytes { .. }

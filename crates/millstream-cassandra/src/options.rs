@@ -29,26 +29,36 @@ const CONCURRENT_WRITES: &str = "spark.cassandra.output.concurrent.writes";
 const SIZE_BYTES: &str = "spark.cassandra.output.batch.size.bytes";
 const SIZE_ROWS: &str = "spark.cassandra.output.batch.size.rows";
 const GROUPING_KEY: &str = "spark.cassandra.output.batch.grouping.key";
+pub(crate) const KEY_COLUMN: &str = "key.column";
+pub(crate) const READS: &str = "spark.cassandra.concurrent.reads";
 const DELETE_COLUMN: &str = "delete.column";
 
 const fn sink(name: &'static str, about: &'static str) -> OptionSpec {
     OptionSpec { name, side: Side::Sink, about }
 }
 
+const fn both(name: &'static str, about: &'static str) -> OptionSpec {
+    OptionSpec { name, side: Side::Both, about }
+}
+
+const fn looked_up(name: &'static str, about: &'static str) -> OptionSpec {
+    OptionSpec { name, side: Side::Source, about }
+}
+
 pub(crate) const OPTIONS: &[OptionSpec] = &[
-    sink("keyspace", "the keyspace"),
-    sink("table", "the table in it (default: the table's name in the pipeline file)"),
-    sink("spark.cassandra.connection.host", "nodes, separated by commas (default localhost)"),
-    sink("spark.cassandra.connection.port", "their port (default 9042)"),
-    sink("spark.cassandra.connection.localDC", "the data center that requests go to"),
-    sink("spark.cassandra.connection.timeoutMS", "milliseconds to connect (default 5000)"),
-    sink("spark.cassandra.read.timeoutMS", "milliseconds an answer may take (default 12000)"),
-    sink("spark.cassandra.auth.username", "the user"),
-    sink("spark.cassandra.auth.password", "the user's password"),
-    sink("spark.cassandra.connection.ssl.enabled", "whether there is TLS (default false)"),
-    sink("ssl.ca.location", "a file in PEM with the authorities that are trusted"),
-    sink("ssl.certificate.location", "a file in PEM with the client's own certificate"),
-    sink("ssl.key.location", "a file in PEM with its key"),
+    both("keyspace", "the keyspace"),
+    both("table", "the table in it (default: the table's name in the pipeline file)"),
+    both("spark.cassandra.connection.host", "nodes, separated by commas (default localhost)"),
+    both("spark.cassandra.connection.port", "their port (default 9042)"),
+    both("spark.cassandra.connection.localDC", "the data center that requests go to"),
+    both("spark.cassandra.connection.timeoutMS", "milliseconds to connect (default 5000)"),
+    both("spark.cassandra.read.timeoutMS", "milliseconds an answer may take (default 12000)"),
+    both("spark.cassandra.auth.username", "the user"),
+    both("spark.cassandra.auth.password", "the user's password"),
+    both("spark.cassandra.connection.ssl.enabled", "whether there is TLS (default false)"),
+    both("ssl.ca.location", "a file in PEM with the authorities that are trusted"),
+    both("ssl.certificate.location", "a file in PEM with the client's own certificate"),
+    both("ssl.key.location", "a file in PEM with its key"),
     sink("spark.cassandra.output.consistency.level", "a write's level (default LOCAL_QUORUM)"),
     sink(IGNORE_NULLS, "whether NULL leaves a column as it is (default false: it is removed)"),
     sink(TTL, "seconds until what is written expires (default: the table's)"),
@@ -57,6 +67,14 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     sink(SIZE_BYTES, "bytes of a batch, at most (default 16384)"),
     sink(SIZE_ROWS, "rows of a batch, at most (default 256)"),
     sink(GROUPING_KEY, "which rows share a batch: partition (default) or none"),
+    looked_up(KEY_COLUMN, "the key's columns, of a table that is looked up in a join"),
+    looked_up("spark.cassandra.input.consistency.level", "a read's level (default LOCAL_QUORUM)"),
+    looked_up(READS, "requests of a look-up under way at once (default 128)"),
+    looked_up("lookup.cache", "NONE (default) or PARTIAL: whether rows are kept"),
+    looked_up("lookup.partial-cache.max-rows", "keys that are kept, at most (default 10000)"),
+    looked_up("lookup.partial-cache.max-bytes", "bytes that they take, about (default 16mb)"),
+    looked_up("lookup.partial-cache.expire-after-write", "how long a row counts (default 10s)"),
+    looked_up("lookup.partial-cache.cache-missing-key", "whether missing rows count (true)"),
     sink(IF_NOT_EXISTS, "refused unless false: such a write is not exactly-once"),
     sink(TIMESTAMP, "refused: a micro-batch has a write time of its own"),
 ];
@@ -89,13 +107,7 @@ impl SinkOptions {
     ) -> Result<Self, OptionError> {
         let options = &table.options;
         refuse_what_is_not_idempotent(options)?;
-        let Some(keyspace) = options.get("keyspace").filter(|name| !name.is_empty()) else {
-            return Err(OptionError::missing("keyspace", "name the keyspace of the table"));
-        };
-        let name = options.get("table").unwrap_or(&table.name);
-        if name.is_empty() {
-            return Err(OptionError::invalid("table", "", "the name of a table"));
-        }
+        let (keyspace, name) = (keyspace(options)?, table_name(table)?);
         let batch_bytes = options.parse_bytes(SIZE_BYTES)?.unwrap_or(BATCH_BYTES);
         if batch_bytes > BATCH_BYTES_MAX {
             let wanted = "8mb or less: the server refuses larger ones";
@@ -117,6 +129,26 @@ impl SinkOptions {
     /// The table with its keyspace, for people.
     pub(crate) fn shown(&self) -> String {
         format!("{}.{}", self.keyspace, self.table)
+    }
+}
+
+/// The option `keyspace`.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn keyspace(options: &Options) -> Result<&str, OptionError> {
+    let keyspace = options.get("keyspace").filter(|name| !name.is_empty());
+    keyspace.ok_or_else(|| OptionError::missing("keyspace", "name the keyspace of the table"))
+}
+
+/// The name of a table in its keyspace.
+///
+/// # Errors
+/// It is empty.
+pub(crate) fn table_name(table: &Table) -> Result<&str, OptionError> {
+    match table.options.get("table").unwrap_or(&table.name) {
+        "" => Err(OptionError::invalid("table", "", "the name of a table")),
+        name => Ok(name),
     }
 }
 
@@ -167,7 +199,16 @@ fn delete_column(options: &Options, schema: &SchemaRef) -> Result<Option<usize>,
     Ok(Some(index))
 }
 
-fn within(options: &Options, key: &str, default: usize, max: usize) -> Result<usize, OptionError> {
+/// A number from 1 to `max`; `default` where the option is not there.
+///
+/// # Errors
+/// Another number, or none.
+pub(crate) fn within(
+    options: &Options,
+    key: &str,
+    default: usize,
+    max: usize,
+) -> Result<usize, OptionError> {
     let wanted = format!("a whole number from 1 to {max}");
     let number = options.parse::<usize>(key, &wanted)?.unwrap_or(default);
     match (1..=max).contains(&number) {

@@ -108,6 +108,28 @@ impl SerializeRow for Values<'_> {
     }
 }
 
+/// The cells of a key, of a statement that has nothing else.
+pub(crate) struct KeyCells<'a>(pub(crate) &'a [u8]);
+
+impl SerializeRow for KeyCells<'_> {
+    fn serialize(
+        &self,
+        context: &RowSerializationContext<'_>,
+        writer: &mut RowWriter<'_>,
+    ) -> Result<(), SerializationError> {
+        append_cells(self.0, writer)?;
+        let (wanted, found) = (context.columns().len(), writer.value_count());
+        match wanted == found {
+            true => Ok(()),
+            false => Err(SerializationError::new(WrongCount { wanted, found })),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        false
+    }
+}
+
 fn append_time(time: i64, writer: &mut RowWriter<'_>) -> Result<(), SerializationError> {
     let written = writer.make_cell_writer().set_value(&time.to_be_bytes());
     written.map(drop).map_err(SerializationError::new)

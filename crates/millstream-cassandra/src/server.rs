@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use millstream_engine::api::needs::Need;
 use millstream_engine::api::options::{OptionError, Options};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
@@ -18,6 +19,7 @@ const CONNECT_TIMEOUT: &str = "spark.cassandra.connection.timeoutMS";
 const REQUEST_TIMEOUT: &str = "spark.cassandra.read.timeoutMS";
 const USERNAME: &str = "spark.cassandra.auth.username";
 const PASSWORD: &str = "spark.cassandra.auth.password";
+const READ_CONSISTENCY: &str = "spark.cassandra.input.consistency.level";
 const CONSISTENCY: &str = "spark.cassandra.output.consistency.level";
 const SSL: &str = "spark.cassandra.connection.ssl.enabled";
 const AUTHORITY: &str = "ssl.ca.location";
@@ -40,6 +42,17 @@ const LEVELS: [(&str, Consistency); 9] = [
     ("ALL", Consistency::All),
     ("LOCAL_QUORUM", Consistency::LocalQuorum),
     ("EACH_QUORUM", Consistency::EachQuorum),
+    ("LOCAL_ONE", Consistency::LocalOne),
+];
+
+/// The levels that a read may ask for.
+const READ_LEVELS: [(&str, Consistency); 7] = [
+    ("ONE", Consistency::One),
+    ("TWO", Consistency::Two),
+    ("THREE", Consistency::Three),
+    ("QUORUM", Consistency::Quorum),
+    ("ALL", Consistency::All),
+    ("LOCAL_QUORUM", Consistency::LocalQuorum),
     ("LOCAL_ONE", Consistency::LocalOne),
 ];
 
@@ -81,11 +94,35 @@ impl Server {
             nodes: nodes(options)?,
             local_dc: options.get(LOCAL_DC).map(|name| name.trim().to_owned()),
             login: login(options)?,
-            consistency: consistency(options)?,
+            consistency: level(options, CONSISTENCY, &LEVELS)?,
             connect_timeout: milliseconds(CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS)?,
             request_timeout: milliseconds(REQUEST_TIMEOUT, REQUEST_TIMEOUT_MS)?,
             tls: tls(options, base_dir)?,
         })
+    }
+
+    /// The nodes, and the files of TLS.
+    pub(crate) fn needs(&self) -> Vec<Need> {
+        let purpose = "nodes that are asked first; all nodes of the cluster must be reachable, too";
+        let nodes = self.nodes.iter().map(|node| Need::server(node, purpose));
+        let files = self.tls.iter().flat_map(|tls| {
+            let own = tls.own.iter().flat_map(|(certificate, key)| [certificate, key]);
+            tls.authority.iter().chain(own)
+        });
+        let files = files.map(|path| Need::reads(path.display(), "the connection's TLS"));
+        nodes.chain(files).collect()
+    }
+
+    /// As [`Self::parse`], for requests that read.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub(crate) fn parse_for_reading(
+        options: &Options,
+        base_dir: &Path,
+    ) -> Result<Self, OptionError> {
+        let consistency = level(options, READ_CONSISTENCY, &READ_LEVELS)?;
+        Ok(Self { consistency, ..Self::parse(options, base_dir)? })
     }
 
     /// The addresses, for people.
@@ -227,14 +264,18 @@ fn login(options: &Options) -> Result<Option<(String, String)>, OptionError> {
     }
 }
 
-fn consistency(options: &Options) -> Result<Consistency, OptionError> {
-    let Some(text) = options.get(CONSISTENCY) else { return Ok(Consistency::LocalQuorum) };
+fn level(
+    options: &Options,
+    key: &str,
+    levels: &[(&str, Consistency)],
+) -> Result<Consistency, OptionError> {
+    let Some(text) = options.get(key) else { return Ok(Consistency::LocalQuorum) };
     let name = text.trim().to_ascii_uppercase();
-    if let Some((_, level)) = LEVELS.iter().find(|(of, _)| *of == name) {
+    if let Some((_, level)) = levels.iter().find(|(of, _)| *of == name) {
         return Ok(*level);
     }
-    let names: Vec<&str> = LEVELS.iter().map(|(name, _)| *name).collect();
-    Err(OptionError::invalid(CONSISTENCY, text, &format!("one of {}", names.join(", "))))
+    let names: Vec<&str> = levels.iter().map(|(name, _)| *name).collect();
+    Err(OptionError::invalid(key, text, &format!("one of {}", names.join(", "))))
 }
 
 fn tls(options: &Options, base_dir: &Path) -> Result<Option<Tls>, OptionError> {

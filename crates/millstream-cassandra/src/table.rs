@@ -110,7 +110,8 @@ fn check_whole(table: &Table) -> Result<(), Misfit> {
     }
 }
 
-fn find<'a>(
+/// The table's column called `name`, by its own name; without regard to case where that is clear.
+pub(crate) fn find<'a>(
     table: &'a Table,
     name: &str,
 ) -> Result<(&'a String, &'a scylla::cluster::metadata::Column), Misfit> {
@@ -166,7 +167,7 @@ fn remove(place: &str, key: &[String]) -> String {
 }
 
 /// A name as CQL takes it whatever its letters.
-fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

@@ -20,7 +20,8 @@ use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::error::{CassandraProblem, later_refusal, may_pass, may_prepare_later};
+use crate::error::{CassandraProblem, later_refusal, may_pass};
+use crate::opening::{OPEN_PATIENCE, Place, connect, prepare};
 use crate::options::SinkOptions;
 use crate::requests::{Request, Statement, Values};
 use crate::table::Target;
@@ -29,8 +30,6 @@ use crate::table::Target;
 const MICRO_BATCHES_MAX: usize = 8;
 /// How long a request is repeated; after that the flow is started again.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a cluster may be away at the start: a wrong address is to be reported soon.
-const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 /// Before something is repeated; each further wait is twice as long.
 const WAIT: Duration = Duration::from_millis(20);
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -69,80 +68,24 @@ impl Opening {
     /// # Errors
     /// The cluster is away, refuses the user, or has no table that takes the rows.
     async fn open(self) -> Result<(Writer, Target), CassandraProblem> {
-        let session = self.connect().await?;
+        let SinkOptions { server, keyspace, .. } = &*self.options;
+        let session = connect(server, keyspace, &self.env).await?;
         let target = self.target(&session)?;
-        let insert = self.prepare(&session, &target.insert).await?;
-        let remove = self.prepare(&session, &target.remove).await?;
+        let insert = prepare(&session, &target.insert, server, &self.env, OPEN_PATIENCE).await?;
+        let remove = prepare(&session, &target.remove, server, &self.env, OPEN_PATIENCE).await?;
         let permits = Semaphore::new(self.options.requests_max);
         let Self { options, contact, env, .. } = self;
         let writer = Writer { options, session, insert, remove, permits, contact, env };
         Ok((writer, target))
     }
 
-    async fn connect(&self) -> Result<Session, CassandraProblem> {
-        let (begun, mut wait) = (self.env.monotonic(), WAIT);
-        loop {
-            match self.options.server.connect(&self.options.keyspace).await {
-                Err(problem @ CassandraProblem::Unconnected { .. }) => {
-                    if self.env.monotonic().saturating_sub(begun) >= OPEN_PATIENCE {
-                        return Err(problem);
-                    }
-                }
-                settled => return settled,
-            }
-            self.env.sleep(wait).await;
-            wait = (wait * 2).min(WAIT_MAX);
-        }
-    }
-
     fn target(&self, session: &Session) -> Result<Target, CassandraProblem> {
-        let SinkOptions { keyspace, table, .. } = &*self.options;
-        let server = self.options.server.shown();
+        let SinkOptions { server, keyspace, table, .. } = &*self.options;
         let state = session.get_cluster_state();
-        let Some(known) = state.get_keyspace(keyspace) else {
-            return Err(CassandraProblem::NoKeyspace { server, keyspace: keyspace.clone() });
-        };
-        let Some(found) = known.tables.get(table) else {
-            if let Some(view) = known.views.get(table) {
-                let base = view.base_table_name.clone();
-                return Err(CassandraProblem::View { table: self.options.shown(), base });
-            }
-            let (keyspace, table) = (keyspace.clone(), table.clone());
-            let mut names: Vec<&str> = known.tables.keys().map(String::as_str).collect();
-            names.sort_unstable();
-            let known = match names.is_empty() {
-                true => String::new(),
-                false => format!("; its tables are {}", names.join(", ")),
-            };
-            return Err(CassandraProblem::NoTable { server, keyspace, table, known });
-        };
+        let found = Place { server, keyspace, table }.table(&state)?;
         Target::new(&self.options, &self.schema, found).map_err(|(column, mismatch)| {
             CassandraProblem::Column { table: self.options.shown(), column, mismatch }
         })
-    }
-
-    async fn prepare(
-        &self,
-        session: &Session,
-        text: &str,
-    ) -> Result<PreparedStatement, CassandraProblem> {
-        let (begun, mut wait) = (self.env.monotonic(), WAIT);
-        loop {
-            let error = match session.prepare(text).await {
-                Ok(mut prepared) => {
-                    prepared.set_is_idempotent(true);
-                    return Ok(prepared);
-                }
-                Err(error) => error,
-            };
-            let is_over = self.env.monotonic().saturating_sub(begun) >= OPEN_PATIENCE;
-            if is_over || !may_prepare_later(&error) {
-                let server = self.options.server.shown();
-                return Err(CassandraProblem::Unprepared { server, error: Box::new(error) });
-            }
-            self.env.sleep(wait).await;
-            wait = (wait * 2).min(WAIT_MAX);
-        }
     }
 }
 

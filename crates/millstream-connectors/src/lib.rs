@@ -16,7 +16,6 @@
 
 pub mod console;
 pub mod delta;
-pub mod duration;
 pub mod email;
 pub mod files;
 mod gather;
@@ -24,12 +23,15 @@ pub mod memory;
 pub mod noop;
 mod notify;
 mod paths;
+mod places;
 pub mod rate;
 pub mod redis;
 pub mod stats;
 #[cfg(test)]
 mod testing;
 pub mod webhook;
+
+pub use millstream_engine::api::duration;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
+use millstream_engine::api::needs::Need;
 use millstream_engine::api::options::{OptionError, Options};
 use millstream_store::env::Env;
 use millstream_store::error::{Classified, Kind};
@@ -28,6 +29,15 @@ pub struct Service {
     pub url: String,
     /// `None` for an emulator, which asks nobody.
     pub credentials: Option<Place>,
+}
+
+/// `HOST:PORT` of a URL; the URL itself where it has none.
+pub fn host_and_port(url: &str) -> String {
+    let parsed = url::Url::parse(url).ok();
+    let address = parsed
+        .as_ref()
+        .and_then(|url| Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?)));
+    address.unwrap_or_else(|| url.to_owned())
 }
 
 impl Service {
@@ -60,6 +70,13 @@ impl Service {
             }
         };
         Ok(Self { url, credentials })
+    }
+
+    /// The service, and what getting a token for it needs.
+    pub fn needs(&self) -> Vec<Need> {
+        let mut needs = vec![Need::server(host_and_port(&self.url), "the service")];
+        needs.extend(self.credentials.iter().flat_map(Place::needs));
+        needs
     }
 
     /// A connection, made when it is first used and made again when it breaks.

@@ -8,6 +8,7 @@ use millstream_engine::api::connector::{
     Connector, DeadLetterSupport, FlowContext, ReadMode, Table,
 };
 use millstream_engine::api::dead_letter::Payloads;
+use millstream_engine::api::needs::{Need, Role, Usage};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::{Failure, Sink};
 use millstream_engine::api::source::Source;
@@ -61,6 +62,15 @@ impl Connector for Pulsar {
         context: &FlowContext,
     ) -> Result<Box<dyn Sink>, Failure> {
         Ok(Box::new(PulsarSink::new(table, schema, &self.base_dir, context)?))
+    }
+
+    fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {
+        Ok(match usage.role {
+            Role::Read(mode) => source::needs(table, mode, &self.base_dir, usage)?,
+            Role::Written(schema) => {
+                SinkOptions::parse(table, schema, &self.base_dir)?.needs(usage)
+            }
+        })
     }
 
     fn dead_letters(&self) -> &dyn DeadLetterSupport {

@@ -383,6 +383,10 @@ pub struct DemoArguments {
     /// Where to write: a new directory. [default: a directory for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Send a request to this URL for each alert about personal data, with the service's name in
+    /// the field 'text' of a JSON object.
+    #[arg(long, value_name = "URL")]
+    pub webhook: Option<String>,
 }
 
 /// `millstream checkpoint`

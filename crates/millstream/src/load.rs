@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use millstream_engine::api::connector::Registry;
+use millstream_engine::api::connector::{Connector, Registry, Table};
+use millstream_engine::api::needs::{Need, Role, Usage};
+use millstream_engine::api::options::OptionError;
 use millstream_engine::api::references::{Lookup, Reference};
 use millstream_engine::flow::{self, FlowError, PlannedFlow, Setup};
 use millstream_engine::pipeline::{Flow, Pipeline};
@@ -46,6 +48,16 @@ pub struct Loaded {
     pub planner: Planner,
 }
 
+/// What one table of a flow needs outside.
+pub struct TableNeeds {
+    /// The table's name.
+    pub table: String,
+    /// The connector's name.
+    pub connector: &'static str,
+    /// What it needs.
+    pub needs: Vec<Need>,
+}
+
 /// Plans a flow again, as its file was when it was read.
 #[derive(Clone)]
 pub struct Planner {
@@ -55,6 +67,35 @@ pub struct Planner {
 }
 
 impl Planner {
+    /// What each table of the flow needs outside, as connectors say it: the tables that it reads,
+    /// then those that it writes to. `plan` is the flow's.
+    ///
+    /// # Errors
+    /// An option is wrong.
+    pub fn outside(&self, plan: &PlannedFlow) -> Result<Vec<TableNeeds>, OptionError> {
+        let Self { pipeline, flow, setup } = self;
+        let needs = |table: &Table, connector: &Arc<dyn Connector>, role: Role<'_>| {
+            let (base_dir, is_stream) = (setup.base_dir.as_path(), flow.is_stream);
+            let usage = Usage { flow: &flow.name, role, base_dir, is_stream };
+            let needs = connector.needs(table, &usage)?;
+            Ok(TableNeeds { table: table.name.clone(), connector: connector.name(), needs })
+        };
+        let reads = flow.reads();
+        let read = reads.iter().filter_map(|read| Some((read, pipeline.table(&read.table)?)));
+        let read = read.map(|(read, declared)| {
+            needs(&declared.table, &declared.connector, Role::Read(read.mode))
+        });
+        let schemas = plan.branches().into_iter().map(|branch| branch.schema);
+        let written =
+            flow.branches.iter().zip(schemas).map(|(branch, schema)| {
+                needs(&branch.sink, &branch.connector, Role::Written(&schema))
+            });
+        let letters = flow.dead_letters.iter().map(|letters| {
+            needs(&letters.sink, &letters.connector, Role::Written(letters.layout.schema()))
+        });
+        read.chain(written).chain(letters).collect()
+    }
+
     /// A new plan. Blocks for as long as planning takes.
     pub fn plan(&self) -> Result<PlannedFlow, Failure> {
         let planning = || flow::plan(&self.pipeline, &self.flow, &self.setup);

@@ -10,7 +10,7 @@ use millstream_sql::types::spark_schema;
 
 use crate::app::App;
 use crate::cli::ValidateArguments;
-use crate::load::{Changes, LoadError, Loaded, PipelineFile, Values};
+use crate::load::{Changes, LoadError, Loaded, PipelineFile, TableNeeds, Values};
 use crate::lookup;
 
 /// Runs the command.
@@ -19,7 +19,14 @@ pub async fn run(arguments: ValidateArguments, app: &App) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return app.not_loaded(error),
     };
-    let flows: Vec<_> = loaded.iter().map(describe).collect();
+    let mut flows = Vec::with_capacity(loaded.len());
+    for flow in &loaded {
+        match flow.planner.outside(&flow.plan) {
+            Ok(outside) => flows.push(describe(flow, &outside)),
+            // The tables passed their checks, so this is none that a flow's user can cause.
+            Err(error) => return app.not_loaded(LoadError::Wrong(error.to_string())),
+        }
+    }
     app.print(&flows.join("\n"))
 }
 
@@ -31,7 +38,7 @@ async fn load(arguments: &ValidateArguments, app: &App) -> Result<Vec<Loaded>, L
     file.load(millstream_connectors::registry(file.base_dir()), &app.env, &changes).await
 }
 
-fn describe(loaded: &Loaded) -> String {
+fn describe(loaded: &Loaded, outside: &[TableNeeds]) -> String {
     let Loaded { flow, plan, checkpoint, needs, .. } = loaded;
     let mut text = format!("flow {}\n", plan.name());
     for source in plan.sources() {
@@ -55,6 +62,9 @@ fn describe(loaded: &Loaded) -> String {
     for need in needs {
         let missing = if lookup::is_missing(need) { " (not set here)" } else { "" };
         let _ = writeln!(text, "  needs       {need}{missing}");
+    }
+    for of_table in outside.iter().filter(|of_table| !of_table.needs.is_empty()) {
+        push_needs(&mut text, of_table);
     }
     for branch in &branches {
         let of = if branches.len() > 1 { format!(" of {}", branch.table) } else { String::new() };
@@ -84,6 +94,14 @@ fn describe_trigger(trigger: &Trigger) -> String {
         Trigger::Interval(interval) => format!("every {interval:?}"),
         Trigger::Once => "once: one micro-batch with all there is".into(),
         Trigger::AvailableNow => "availableNow: what there is at the start".into(),
+    }
+}
+
+fn push_needs(text: &mut String, outside: &TableNeeds) {
+    let TableNeeds { table, connector, needs } = outside;
+    let _ = writeln!(text, "  outside     {table} ({connector})");
+    for need in needs {
+        let _ = writeln!(text, "              {need}");
     }
 }
 

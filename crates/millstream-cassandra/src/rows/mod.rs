@@ -19,7 +19,7 @@ const NULL: i32 = -1;
 /// The length that leaves a column as it is.
 const UNSET: i32 = -2;
 /// The most that a column of a key can have.
-const KEY_BYTES_MAX: usize = 0xFFFF;
+pub(crate) const KEY_BYTES_MAX: usize = 0xFFFF;
 
 /// What becomes of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]

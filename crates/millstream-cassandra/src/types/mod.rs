@@ -16,9 +16,10 @@
 //! | STRUCT | a user-defined type, field by field and by name; tuple, in order |
 //!
 //! [`fit`] decides before anything is written; [`encode`] makes bytes of values, and finds those
-//! that do not fit although their type does: text that is no UUID, say.
+//! that do not fit although their type does: text that is no UUID, say. [`read`] is the way back.
 
 mod encode;
+pub(crate) mod read;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use millstream_sql::types::spark_type;
 use scylla::frame::response::result::{CollectionType, ColumnType, NativeType};
 
 pub(crate) use self::encode::{ValueProblem, append_cell};
+pub(crate) use self::read::check_readable;
 
 /// Why a column cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,6 +25,7 @@ use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::needs::{Need, Role, Usage};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::settings::OutputMode;
 use millstream_engine::api::sink::{Failure, Sink};
@@ -36,6 +37,7 @@ use millstream_store::env::Env;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::places::{self, Access};
 use options::{ReadOptions, WriteOptions};
 use source::StreamOptions;
 
@@ -162,6 +164,14 @@ impl Connector for Delta {
         let options = WriteOptions::parse(&table.options)?;
         let sink = sink::DeltaSink::new(options, schema, Arc::clone(&self.tables), context)?;
         Ok(Box::new(sink))
+    }
+
+    fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {
+        let access = match usage.role {
+            Role::Read(_) => Access::Read,
+            Role::Written(_) => Access::Write,
+        };
+        Ok(places::needs(options::path(&table.options)?, &self.base_dir, access))
     }
 
     fn static_table(

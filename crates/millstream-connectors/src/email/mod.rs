@@ -12,6 +12,7 @@
 //! - [`sink`]: all of that as a channel of [`notify`](crate::notify), which delivers.
 
 mod mail;
+mod needs;
 mod options;
 mod sink;
 mod template;
@@ -19,6 +20,7 @@ mod transport;
 
 use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::{Connector, FlowContext, Table};
+use millstream_engine::api::needs::{Need, Role, Usage};
 use millstream_engine::api::options::{OptionError, OptionSpec, Side};
 use millstream_engine::api::sink::{Failure, Sink};
 pub use options::EmailOptions;
@@ -67,6 +69,11 @@ impl Connector for Email {
 
     fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
         EmailOptions::parse(&table.options, schema).map(|_| ())
+    }
+
+    fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {
+        let Role::Written(schema) = usage.role else { return Ok(Vec::new()) };
+        Ok(EmailOptions::parse(&table.options, schema)?.needs(usage.base_dir))
     }
 
     fn sink(

@@ -56,6 +56,7 @@ use millstream_engine::api::connector::{
     Connector, DeadLetterSupport, FlowContext, ReadMode, Table,
 };
 use millstream_engine::api::dead_letter::Payloads;
+use millstream_engine::api::needs::{Need, Role, Usage};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::settings::OutputMode;
 use millstream_engine::api::sink::{Failure, Sink};
@@ -66,6 +67,7 @@ pub use source::FilesSource;
 pub use static_table::FilesTable;
 
 use crate::paths::{check_local, is_stored};
+use crate::places::{self, Access};
 
 /// The `files` connector, or one that is named after a format.
 pub struct Files {
@@ -164,6 +166,16 @@ impl Connector for Files {
     ) -> Result<Box<dyn Sink>, Failure> {
         let options = WriteOptions::parse(&table.options, self.format)?;
         Ok(Box::new(FilesSink::new(options, schema.clone(), context)))
+    }
+
+    fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {
+        let (path, access) = match usage.role {
+            Role::Read(_) => (self.read_options(table)?.path, Access::Read),
+            Role::Written(_) => {
+                (WriteOptions::parse(&table.options, self.format)?.path, Access::Write)
+            }
+        };
+        Ok(places::needs(&path, &self.base_dir, access))
     }
 
     fn static_table(

@@ -17,6 +17,7 @@ pub mod accepted;
 pub mod courier;
 pub mod error;
 pub mod keys;
+pub mod needs;
 pub mod options;
 pub mod refused_file;
 pub mod retries;

@@ -23,6 +23,7 @@ mod error;
 mod link;
 mod lookup;
 mod memory;
+mod needs;
 mod options;
 mod record;
 mod scripts;
@@ -38,6 +39,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
 use millstream_engine::api::lookup::{LookupForm, LookupTable};
+use millstream_engine::api::needs::{Need, Usage};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::{Failure, Sink};
 use millstream_engine::api::source::Source;
@@ -104,6 +106,10 @@ impl Connector for Redis {
         context: &FlowContext,
     ) -> Result<Arc<dyn LookupTable>, Failure> {
         Ok(Arc::new(RedisLookup::new(table, &self.base_dir, context)?))
+    }
+
+    fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {
+        needs::needs(table, usage, &self.base_dir)
     }
 
     fn sink(

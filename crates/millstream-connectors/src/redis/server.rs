@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use millstream_engine::api::needs::Need;
 use millstream_engine::api::options::{OptionError, Options};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::{
@@ -62,6 +63,20 @@ impl Server {
             0 => self.addr.to_string(),
             database => format!("{} (database {database})", self.addr),
         }
+    }
+
+    /// The server itself, and what a connection needs.
+    pub(super) fn needs(&self) -> Vec<Need> {
+        let mut needs = vec![Need::server(self.addr.to_string(), "Redis")];
+        let Certificates { root, client } = &self.certificates;
+        let own = client.iter().flat_map(|(certificate, key)| [certificate, key]);
+        let files = root.iter().chain(own);
+        needs.extend(files.map(|path| Need::reads(path.display(), "the connection's TLS")));
+        if self.redis.db() != 0 {
+            let database = format!("database {}", self.redis.db());
+            needs.push(Need::rights(&["SELECT"], database, "'dbNum'"));
+        }
+        needs
     }
 
     /// How long an answer may take.
@@ -128,6 +143,11 @@ impl Server {
         let root_cert = self.certificates.root.as_ref().map(read).transpose()?;
         Ok(TlsCertificates { client_tls, root_cert })
     }
+}
+
+/// What whoever works with a cluster needs besides.
+pub(super) fn of_cluster() -> Need {
+    Need::rights(&["CLUSTER|SLOTS", "PING"], "each server", "only in a cluster")
 }
 
 fn from_url(

@@ -16,6 +16,7 @@ use thiserror::Error;
 use super::contact::Contacts;
 use super::dead_letter::{Form, Payloads};
 use super::lookup::{LookupForm, LookupTable};
+use super::needs::{Need, Usage};
 use super::options::{OptionError, OptionSpec, Options};
 use super::settings::OutputMode;
 use super::sink::{Failure, Sink};
@@ -207,6 +208,15 @@ pub trait Connector: Send + Sync {
         _context: &FlowContext,
     ) -> Result<Arc<dyn LookupTable>, Failure> {
         Err(no_lookup(self.name(), &table.name).into())
+    }
+
+    /// What a table needs outside of the process, without touching anything: nothing, unless the
+    /// connector says it. The table passed the check of its role.
+    ///
+    /// # Errors
+    /// An option is wrong.
+    fn needs(&self, _table: &Table, _usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {
+        Ok(Vec::new())
     }
 
     /// What it does about dead letters: by default its tables hold them as any other rows, and its

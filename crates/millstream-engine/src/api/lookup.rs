@@ -12,11 +12,33 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 
+use super::duration;
+use super::options::{OptionError, Options};
 use super::source::Failure;
+
+/// Whether there is a cache.
+const CACHE: &str = "lookup.cache";
+const ROWS_MAX: &str = "lookup.partial-cache.max-rows";
+const BYTES_MAX: &str = "lookup.partial-cache.max-bytes";
+const EXPIRE: &str = "lookup.partial-cache.expire-after-write";
+const MISSING: &str = "lookup.partial-cache.cache-missing-key";
+
+const ROWS_DEFAULT: usize = 10_000;
+const BYTES_DEFAULT: usize = 16 << 20;
+const EXPIRE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// A table whose rows are asked for by key. A key has one row, or none.
 #[async_trait]
 pub trait LookupTable: Send + Sync {
+    /// Makes ready to be asked, and checks what can be known only then; called once, when a run
+    /// starts.
+    ///
+    /// # Errors
+    /// The server is away, or what it has are not rows of the declared columns.
+    async fn open(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// How many keys one call may have, at most.
     fn keys_max(&self) -> usize;
 
@@ -61,4 +83,44 @@ pub struct CacheLimits {
     pub expire_after_write: Duration,
     /// Whether it is kept, too, that a key has no row.
     pub keeps_missing_keys: bool,
+}
+
+impl CacheLimits {
+    /// Reads the options `lookup.cache` and `lookup.partial-cache.*`, whose names are Flink's.
+    /// `None` without a cache.
+    ///
+    /// # Errors
+    /// A value that cannot be, or a limit without a cache.
+    pub fn parse(options: &Options) -> Result<Option<Self>, OptionError> {
+        let is_partial = match options.get(CACHE).map(|text| text.trim().to_ascii_uppercase()) {
+            None => false,
+            Some(text) if text == "NONE" => false,
+            Some(text) if text == "PARTIAL" => true,
+            Some(text) => return Err(OptionError::invalid(CACHE, &text, "NONE or PARTIAL")),
+        };
+        if !is_partial {
+            let limits = [ROWS_MAX, BYTES_MAX, EXPIRE, MISSING];
+            if let Some(limit) = limits.into_iter().find(|limit| options.get(limit).is_some()) {
+                let problem = format!("'{limit}' is given, but there is no cache");
+                let help = format!("set '{CACHE}' = 'PARTIAL'");
+                return Err(OptionError::of(limit, problem, Some(help)));
+            }
+            return Ok(None);
+        }
+        let rows_max =
+            options.parse(ROWS_MAX, "a whole number, 1 or more")?.unwrap_or(ROWS_DEFAULT);
+        if rows_max == 0 {
+            return Err(OptionError::invalid(ROWS_MAX, "0", "a whole number, 1 or more"));
+        }
+        let bytes_max = options.parse_bytes(BYTES_MAX)?;
+        let bytes_max =
+            bytes_max.map_or(BYTES_DEFAULT, |bytes| bytes.try_into().unwrap_or(usize::MAX));
+        let expire_after_write = duration::option(options, EXPIRE)?.unwrap_or(EXPIRE_DEFAULT);
+        if expire_after_write.is_zero() {
+            let wanted = "a duration such as '10s'; without a cache leave 'lookup.cache' out";
+            return Err(OptionError::invalid(EXPIRE, "0", wanted));
+        }
+        let keeps_missing_keys = options.parse_bool(MISSING)?.unwrap_or(true);
+        Ok(Some(Self { rows_max, bytes_max, expire_after_write, keeps_missing_keys }))
+    }
 }

@@ -163,6 +163,7 @@ pub(super) async fn load_tables(tables: &[AtRest], context: &FlowContext) -> Res
         if let Rows::LookedUp(planned) = &table.rows {
             let declared = &table.declared;
             let opened = declared.connector.lookup_table(&*declared.table.fresh()?, context)?;
+            opened.open().await?;
             planned.open(opened, &context.env);
         }
     }

@@ -34,6 +34,7 @@ use std::path::{Path, PathBuf};
 
 use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::{Connector, FlowContext, Table};
+use millstream_engine::api::needs::{Need, Role, Usage};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::settings::OutputMode;
 use millstream_engine::api::sink::{Failure, Sink};
@@ -69,6 +70,11 @@ impl Connector for BigQuery {
     /// Rows are only added.
     fn output_modes(&self) -> &'static [OutputMode] {
         &[OutputMode::Append]
+    }
+
+    fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {
+        let Role::Written(schema) = usage.role else { return Ok(Vec::new()) };
+        Ok(SinkOptions::parse(table, schema, &self.base_dir)?.needs())
     }
 
     fn sink(

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use millstream_engine::api::needs::Need;
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use serde::Deserialize;
 
@@ -80,6 +81,18 @@ impl Place {
             }
             (None, None, Some(file)) => Ok(Self::File(base_dir.join(file))),
             (None, None, None) => Ok(Self::of_environment()),
+        }
+    }
+
+    /// What getting a token needs.
+    pub fn needs(&self) -> Vec<Need> {
+        let token = || Need::server("oauth2.googleapis.com:443", "tokens for the account");
+        match self {
+            Self::Options { .. } => vec![token()],
+            Self::File(path) => vec![Need::reads(path.display(), "the account's key"), token()],
+            Self::Metadata { host } => {
+                vec![Need::server(format!("{host}:80"), "tokens for the machine's account")]
+            }
         }
     }
 

@@ -30,11 +30,12 @@ use std::path::{Path, PathBuf};
 
 use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::needs::{Need, Role, Usage};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::source::{Failure, Source};
 
 pub use error::PubsubError;
-use options::OPTIONS;
+use options::{OPTIONS, SourceOptions};
 use source::PubsubSource;
 
 /// The `pubsub` connector, whose relative paths are relative to a directory.
@@ -60,6 +61,11 @@ impl Connector for Pubsub {
 
     fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError> {
         PubsubSource::check(table, mode, &self.base_dir)
+    }
+
+    fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {
+        let Role::Read(mode) = usage.role else { return Ok(Vec::new()) };
+        Ok(SourceOptions::parse(table, mode, &self.base_dir)?.needs())
     }
 
     fn source(

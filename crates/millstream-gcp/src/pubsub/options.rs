@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use millstream_engine::api::connector::{ReadMode, Table};
+use millstream_engine::api::needs::Need;
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use millstream_store::journal;
 
@@ -150,6 +151,31 @@ impl SourceOptions {
         };
         let topic = self.topic.as_deref().map(|topic| full(topic, "topics")).transpose()?;
         Ok((full(&self.subscription, "subscriptions")?, topic))
+    }
+
+    /// What the table needs of the service. The project may be that of the credentials, which are
+    /// not looked at here.
+    pub(super) fn needs(&self) -> Vec<Need> {
+        let mut needs = self.service.needs();
+        if self.service.credentials.is_none() {
+            return needs;
+        }
+        let of = |name: &str, kind: &str| match &self.project {
+            Some(project) if !name.contains('/') => {
+                format!("{kind} projects/{project}/{kind}s/{name}")
+            }
+            _ => format!("{kind} {name}"),
+        };
+        let subscription = of(&self.subscription, "subscription");
+        let purpose = "reading and acknowledging; the role Pub/Sub Subscriber has it";
+        needs.push(Need::rights(&["pubsub.subscriptions.consume"], subscription, purpose));
+        if let Some(topic) = &self.topic {
+            let purpose = "only to create the subscription";
+            let attach = ["pubsub.topics.attachSubscription"];
+            needs.push(Need::rights(&attach, of(topic, "topic"), purpose));
+            needs.push(Need::rights(&["pubsub.subscriptions.create"], "the project", purpose));
+        }
+        needs
     }
 
     /// What the subscription is called in the pipeline file.

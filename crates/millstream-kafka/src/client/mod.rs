@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod context;
 pub mod delivery_reports;
 pub mod native;
+pub mod needs;
 pub mod poller;
 mod probe;
 pub mod settings;

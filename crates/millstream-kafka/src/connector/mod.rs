@@ -7,6 +7,7 @@ use millstream_engine::api::connector::{
     Connector, DeadLetterSupport, FlowContext, ReadMode, Table,
 };
 use millstream_engine::api::dead_letter::{Form, Payloads};
+use millstream_engine::api::needs::{Need, Role, Usage};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::{Failure, Sink};
 use millstream_engine::api::source::{Source, StaticTable};
@@ -64,6 +65,13 @@ impl Connector for KafkaConnector {
         let (options, rows) = source::parse(table, ReadMode::Batch)?;
         let whole = KafkaStaticTable::new(table, &options, rows.schema.clone(), context)?;
         Ok(Some(Arc::new(whole)))
+    }
+
+    fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {
+        match usage.role {
+            Role::Read(mode) => source::needs(table, mode, usage),
+            Role::Written(schema) => sink::needs(table, schema, usage),
+        }
     }
 
     fn dead_letters(&self) -> &dyn DeadLetterSupport {

@@ -7,6 +7,7 @@
 mod at_least_once;
 mod columns;
 mod exactly_once;
+mod needs;
 mod outbox;
 mod refused;
 mod topic;
@@ -24,6 +25,7 @@ use crate::client::settings::{ClientSettings, Use};
 use at_least_once::AtLeastOnceSink;
 use columns::SinkColumns;
 use exactly_once::{ExactlyOnceSink, NotOpened};
+pub use needs::needs;
 use topic::description;
 
 /// The guarantee that the table's options ask for.

@@ -7,6 +7,7 @@
 pub mod chunk;
 pub mod dead_letters;
 mod limits;
+mod needs;
 mod options;
 mod partition_watch;
 mod read_ahead;
@@ -36,6 +37,7 @@ use crate::offsets::{
     EARLIEST, LATEST, PartitionId, PerPartition, parse_initial_entry, parse_source_offset,
     to_initial_entry, to_source_offset,
 };
+pub use needs::needs;
 use options::{NoSuchTime, Place, SourceOptions};
 use partition_watch::{PartitionWatch, WatchInputs};
 use read_ahead::{More, ReadAhead};

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_engine::api::needs::Need;
 use millstream_engine::api::options::{OptionError, Options};
 use serde_json::Value;
 use tokio_rustls::TlsConnector;
@@ -89,6 +90,20 @@ impl Settings {
         let login = login(options, base_dir)?;
         let timeout = Duration::from_millis(timeout);
         Ok(Self { addresses, has_tls, login, trusted, own, timeout })
+    }
+
+    /// The brokers, and the files of the connection.
+    pub(crate) fn needs(&self) -> Vec<Need> {
+        let purpose = "brokers that are asked first; all that they name must be reachable, too";
+        let servers = self.addresses.iter().map(|address| Need::server(address, purpose));
+        let own = self.own.iter().flat_map(|(certificate, key)| [certificate, key]);
+        let files = self.trusted.iter().chain(own);
+        let files = files.map(|path| Need::reads(path.display(), "the connection's TLS"));
+        let token = match &self.login {
+            Login::TokenFile(path) => Some(Need::reads(path.display(), "the token")),
+            _ => None,
+        };
+        servers.chain(files).chain(token).collect()
     }
 
     /// The name of the way to be let in, and what is shown.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arrow::datatypes::Schema;
 use millstream_engine::api::connector::Table;
+use millstream_engine::api::needs::{Need, Usage};
 use millstream_engine::api::options::OptionError;
 
 use super::columns::SinkColumns;
@@ -85,6 +86,27 @@ impl SinkOptions {
             progress: name(PROGRESS)?,
             fails_on_loss: options.parse_bool("failOnDataLoss")?.unwrap_or(true),
         })
+    }
+
+    /// What the table needs of the service.
+    pub(crate) fn needs(&self, usage: &Usage<'_>) -> Vec<Need> {
+        let mut needs = self.settings.needs();
+        let on = match &self.topic {
+            Some(topic) => format!("topic {topic}"),
+            None => "each topic that rows name".to_owned(),
+        };
+        needs.push(Need::rights(&["produce"], on, "the rows"));
+        if self.is_exactly_once && usage.is_stream {
+            let purpose = "the query's progress; the topic is made if it is not there";
+            let topic = match &self.progress {
+                Some(topic) => format!("topic {topic}"),
+                None => format!("topics that begin with {}", self.progress_topic("")),
+            };
+            needs.push(Need::rights(&["produce", "consume"], topic, purpose));
+            let purpose = "the brokers must have transactions (transactionCoordinatorEnabled)";
+            needs.push(Need::rights(&["transactions"], "the service", purpose));
+        }
+        needs
     }
 
     /// The topic with the progress of a query: beside the topic that it writes to.

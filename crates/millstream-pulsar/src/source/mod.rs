@@ -27,6 +27,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, Memory, ReadMode, Table};
+use millstream_engine::api::needs::{Need, Usage};
 use millstream_engine::api::options::OptionError;
 use millstream_engine::api::source::{
     Beginning, Failure, InputBatch, ReadLimit, Source, SourceLog, SourceOffset, SourcePartition,
@@ -60,6 +61,19 @@ const SPLIT_ROWS: usize = 16_384;
 pub(crate) fn check(table: &Table, mode: ReadMode, base_dir: &Path) -> Result<Rows, OptionError> {
     SourceOptions::parse(table, mode, base_dir)?;
     Rows::from_table(table)
+}
+
+/// What a table needs of the service.
+///
+/// # Errors
+/// What is wrong with the table.
+pub(crate) fn needs(
+    table: &Table,
+    mode: ReadMode,
+    base_dir: &Path,
+    usage: &Usage<'_>,
+) -> Result<Vec<Need>, OptionError> {
+    Ok(SourceOptions::parse(table, mode, base_dir)?.needs(usage))
 }
 
 /// A Pulsar table that is read.

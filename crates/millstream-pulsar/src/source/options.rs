@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use millstream_engine::api::connector::{ReadMode, Table};
+use millstream_engine::api::needs::{Need, Usage};
 use millstream_engine::api::options::{OptionError, Options};
 use regex::Regex;
 use serde_json::Value;
@@ -57,6 +58,31 @@ pub(crate) struct SourceOptions {
 }
 
 impl SourceOptions {
+    /// What the table needs of the service.
+    pub(crate) fn needs(&self, usage: &Usage<'_>) -> Vec<Need> {
+        let mut needs = self.settings.needs();
+        let subscription = match &self.subscription {
+            Some(name) => format!("the subscription '{name}'"),
+            None => format!("subscriptions that begin with '{}-{}-'", self.prefix, usage.flow),
+        };
+        let of = |topic: String| {
+            let purpose = "reading, and holding what was not read yet";
+            Need::rights(&["consume"], format!("{topic}, with {subscription}"), purpose)
+        };
+        match &self.topics {
+            Topics::Named(names) => {
+                needs.extend(names.iter().map(|name| of(format!("topic {name}"))));
+            }
+            Topics::Pattern { namespace, text, .. } => {
+                let purpose = "the names of its topics";
+                let on = format!("namespace {namespace}");
+                needs.push(Need::rights(&["the list of topics"], on, purpose));
+                needs.push(of(format!("topics that match '{text}'")));
+            }
+        }
+        needs
+    }
+
     /// Checks a table.
     pub(crate) fn parse(
         table: &Table,

@@ -71,7 +71,7 @@ fn push_files(text: &mut String, directory: &Path) {
         let _ = writeln!(text, "  {name:24} {about} ({amount})");
     }
     for (name, about) in [
-        ("pii.sql, temperature.sql", "the pipeline files"),
+        ("*.sql", "the pipeline files"),
         ("checkpoints/", "where each flow continues, in Spark's own layout: metadata"),
         ("", "(the query's id), offsets/N (what micro-batch N reads), commits/N"),
         ("", "(its alerts are out), sources/ (where the source began)"),
@@ -86,7 +86,8 @@ fn push_next(text: &mut String, directory: &Path, program: &str) {
         text,
         "\nTry next\n  {program} validate {directory}/pii.sql\n      what the SQL means: schemas and \
          plans\n  {program} run {directory}/pii.sql --for 10s\n      the same flow again: it continues where it stopped, first with what became due since\n  {program} checkpoint show \
-         {directory}/checkpoints/pii\n      what there is to continue from"
+         {directory}/checkpoints/pii\n      what there is to continue from\n  {program} demo --webhook URL\n      the \
+         same, with a request to URL for each leak"
     );
 }
 
@@ -117,7 +118,7 @@ mod tests {
         for word in words {
             assert!(text.contains(word), "no {word} in\n{text}");
         }
-        assert_eq!(text.matches("  millstream ").count(), 3, "three commands in\n{text}");
+        assert_eq!(text.matches("  millstream ").count(), 4, "four commands in\n{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 }

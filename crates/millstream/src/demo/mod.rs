@@ -1,7 +1,8 @@
 //! `millstream demo`: the first minute. No broker, no set-up, ends by itself.
 //!
 //! Two ordinary pipeline files, written to a directory where they can be looked at and run again,
-//! read generated rows and write alerts to files. What is special is only that alerts are shown as
+//! read generated rows and write alerts to files; a third sends them to a webhook, if there is one.
+//! What is special is only that alerts are shown as
 //! they are published ([`alerts`]) and that the end is a summary ([`closing`]).
 
 mod alerts;
@@ -32,6 +33,13 @@ use closing::FlowResult;
 const PIPELINES: [(&str, &str); 2] =
     [("pii.sql", include_str!("pii.sql")), ("temperature.sql", include_str!("temperature.sql"))];
 
+/// The one that sends alerts to a webhook. The URL, which may be a secret, is not written to it.
+const NOTIFY: (&str, &str) = ("notify.sql", include_str!("notify.sql"));
+/// What overrides the URL in it.
+const NOTIFY_URL: &str = "hook.url";
+/// The directory that it reads, which must be there before the first alert is.
+const NOTIFY_FROM: &str = "leaks";
+
 /// Runs the command.
 pub async fn run(arguments: DemoArguments, app: &App) -> ExitCode {
     let directory = match prepare(arguments.dir, app) {
@@ -39,11 +47,12 @@ pub async fn run(arguments: DemoArguments, app: &App) -> ExitCode {
         Err(problem) => return app.wrong(&problem),
     };
     let alerts = Alerts::start(&app.env, &app.screen);
-    let loaded = match load(&directory, &alerts, app).await {
+    let webhook = arguments.webhook.as_deref();
+    let loaded = match load(&directory, &alerts, webhook, app).await {
         Ok(loaded) => loaded,
         Err(error) => return app.not_loaded(error),
     };
-    show(app, &opening(&directory, &format!("{:?}", arguments.run_for)));
+    show(app, &opening(&directory, &format!("{:?}", arguments.run_for), webhook.is_some()));
 
     let (stopper, stop) = stop_pair();
     if let Err(error) = stopping::on_signals(&app.env, stopper.clone(), app.screen.clone()) {
@@ -100,29 +109,42 @@ fn prepare(wanted: Option<PathBuf>, app: &App) -> Result<PathBuf, String> {
         ));
     }
     std::fs::create_dir_all(&directory).map_err(failed)?;
-    for (name, text) in PIPELINES {
+    for (name, text) in PIPELINES.into_iter().chain([NOTIFY]) {
         std::fs::write(directory.join(name), text).map_err(failed)?;
     }
+    std::fs::create_dir(directory.join(NOTIFY_FROM)).map_err(failed)?;
     Ok(directory)
 }
 
-async fn load(directory: &Path, alerts: &Alerts, app: &App) -> Result<Vec<Loaded>, LoadError> {
+async fn load(
+    directory: &Path,
+    alerts: &Alerts,
+    webhook: Option<&str>,
+    app: &App,
+) -> Result<Vec<Loaded>, LoadError> {
     let registry = alerts.registry(&millstream_connectors::registry(directory));
     let mut loaded = Vec::new();
     for (name, _) in PIPELINES {
         let file = PipelineFile::read(&directory.join(name)).map_err(LoadError::Failed)?;
         loaded.extend(file.load(registry.clone(), &app.env, &Changes::default()).await?);
     }
+    if let Some(url) = webhook {
+        let file = PipelineFile::read(&directory.join(NOTIFY.0)).map_err(LoadError::Failed)?;
+        let settings = vec![(NOTIFY_URL.to_owned(), url.to_owned())];
+        let changes = Changes { settings, ..Changes::default() };
+        loaded.extend(file.load(registry, &app.env, &changes).await?);
+    }
     Ok(loaded)
 }
 
-fn opening(directory: &Path, length: &str) -> String {
+fn opening(directory: &Path, length: &str, notifies: bool) -> String {
     let directory = directory.display();
     let mut text = format!(
         "Two Spark SQL pipelines run side by side for {length}: one finds personal data in log \
          lines,\none generators that are too hot. This is all they are:\n\n"
     );
-    for (_, sql) in PIPELINES {
+    let shown = PIPELINES.into_iter().chain(notifies.then_some(NOTIFY));
+    for (_, sql) in shown {
         let flow = sql.find("CREATE FLOW").expect("each pipeline has a flow");
         for line in sql[flow..].lines() {
             text.push_str(&format!("    {line}\n"));
@@ -159,7 +181,9 @@ mod tests {
 
     #[test]
     fn the_opening_shows_what_runs() {
-        let text = opening(Path::new("/there"), "20 s");
+        let text = opening(Path::new("/there"), "20 s", false);
+        assert!(!text.contains("CREATE FLOW notify"), "{text}");
+        assert!(opening(Path::new("/there"), "20 s", true).contains("CREATE FLOW notify"));
         assert!(text.contains("CREATE FLOW pii"), "{text}");
         assert!(text.contains("CREATE FLOW temperature"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

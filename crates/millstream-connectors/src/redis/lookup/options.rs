@@ -2,30 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use millstream_engine::api::connector::Table;
 use millstream_engine::api::lookup::{CacheLimits, LookupForm};
-use millstream_engine::api::options::{OptionError, Options};
+use millstream_engine::api::needs::Need;
+use millstream_engine::api::options::OptionError;
 use millstream_sql::json::{self, ParseMode};
 use millstream_sql::types::spark_type;
 
-use crate::duration;
 use crate::redis::options::{Model, key_columns, prefix};
-use crate::redis::server::Server;
+use crate::redis::server::{Server, of_cluster};
 use crate::redis::source::mode_of;
-
-/// Whether there is a cache.
-const CACHE: &str = "lookup.cache";
-const ROWS_MAX: &str = "lookup.partial-cache.max-rows";
-const BYTES_MAX: &str = "lookup.partial-cache.max-bytes";
-const EXPIRE: &str = "lookup.partial-cache.expire-after-write";
-const MISSING: &str = "lookup.partial-cache.cache-missing-key";
-
-const ROWS_DEFAULT: usize = 10_000;
-const BYTES_DEFAULT: usize = 16 << 20;
-const EXPIRE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// A table that is looked up.
 #[derive(Clone)]
@@ -40,6 +28,20 @@ pub(in crate::redis) struct LookupOptions {
 }
 
 impl LookupOptions {
+    /// What a table needs of its server.
+    pub(in crate::redis) fn needs(&self) -> Vec<Need> {
+        let commands: &[&str] = match self.model {
+            Model::Hash => &["HMGET", "HGETALL", "HLEN", "TYPE"],
+            _ => &["GET", "TYPE"],
+        };
+        let keys = format!("keys '{}:*'", self.prefix);
+        let mut needs = self.server.needs();
+        needs.push(Need::rights(commands, keys, "looking rows up"));
+        needs.push(Need::rights(&["INFO"], "the server", "whether it is part of a cluster"));
+        needs.push(of_cluster());
+        needs
+    }
+
     pub(super) fn parse(table: &Table, base_dir: &Path) -> Result<Self, OptionError> {
         let options = &table.options;
         let Some(columns) = &table.columns else {
@@ -60,7 +62,7 @@ impl LookupOptions {
         let key = key_columns(options, &schema, model, "the table")?;
         check_key(&schema, &key)?;
         check_values(&schema, &key, model)?;
-        let form = LookupForm { schema, key, cache: cache(options)? };
+        let form = LookupForm { schema, key, cache: CacheLimits::parse(options)? };
         Ok(Self {
             server: Server::parse(options, base_dir)?,
             table: table.name.clone(),
@@ -121,35 +123,4 @@ fn check_values(schema: &SchemaRef, key: &[usize], model: Model) -> Result<(), O
         })?;
     }
     Ok(())
-}
-
-fn cache(options: &Options) -> Result<Option<CacheLimits>, OptionError> {
-    let is_partial = match options.get(CACHE).map(|text| text.trim().to_ascii_uppercase()) {
-        None => false,
-        Some(text) if text == "NONE" => false,
-        Some(text) if text == "PARTIAL" => true,
-        Some(text) => return Err(OptionError::invalid(CACHE, &text, "NONE or PARTIAL")),
-    };
-    if !is_partial {
-        let limits = [ROWS_MAX, BYTES_MAX, EXPIRE, MISSING];
-        if let Some(limit) = limits.into_iter().find(|limit| options.get(limit).is_some()) {
-            let problem = format!("'{limit}' is given, but there is no cache");
-            let help = format!("set '{CACHE}' = 'PARTIAL'");
-            return Err(OptionError::of(limit, problem, Some(help)));
-        }
-        return Ok(None);
-    }
-    let rows_max = options.parse(ROWS_MAX, "a whole number, 1 or more")?.unwrap_or(ROWS_DEFAULT);
-    if rows_max == 0 {
-        return Err(OptionError::invalid(ROWS_MAX, "0", "a whole number, 1 or more"));
-    }
-    let bytes_max = options.parse_bytes(BYTES_MAX)?;
-    let bytes_max = bytes_max.map_or(BYTES_DEFAULT, |bytes| bytes.try_into().unwrap_or(usize::MAX));
-    let expire_after_write = duration::option(options, EXPIRE)?.unwrap_or(EXPIRE_DEFAULT);
-    if expire_after_write.is_zero() {
-        let wanted = "a duration such as '10s'; without a cache leave 'lookup.cache' out";
-        return Err(OptionError::invalid(EXPIRE, "0", wanted));
-    }
-    let keeps_missing_keys = options.parse_bool(MISSING)?.unwrap_or(true);
-    Ok(Some(CacheLimits { rows_max, bytes_max, expire_after_write, keeps_missing_keys }))
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use millstream_engine::api::connector::{ReadMode, Table};
+use millstream_engine::api::needs::Need;
 use millstream_engine::api::options::{OptionError, Options};
 use millstream_sql::json::ParseMode;
 
@@ -66,7 +67,17 @@ const OF_KEYS: [&str; 8] = [
 ];
 
 impl SourceOptions {
-    pub(super) fn parse(
+    /// What a table needs of its server.
+    pub(in crate::redis) fn needs(&self) -> Vec<Need> {
+        let commands = ["TYPE", "XREAD", "XRANGE", "XREVRANGE", "XINFO|STREAM"];
+        let of = |key: &String| Need::rights(&commands, format!("key '{key}'"), "reading it");
+        let mut needs = self.server.needs();
+        needs.extend(self.keys.iter().map(of));
+        needs.push(Need::rights(&["INFO"], "the server", "what it is"));
+        needs
+    }
+
+    pub(in crate::redis) fn parse(
         table: &Table,
         mode: ReadMode,
         base_dir: &Path,

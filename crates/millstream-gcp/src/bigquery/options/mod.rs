@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::Table;
+use millstream_engine::api::needs::Need;
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use millstream_sql::values::interval::parse_duration;
 
 use super::mapping;
 use crate::credentials::Place;
-use crate::service::Service;
+use crate::service::{Service, host_and_port};
 
 /// Where the service is.
 const GRPC_URL: &str = "https://bigquerystorage.googleapis.com";
@@ -188,6 +189,31 @@ impl SinkOptions {
             fails_on_loss: options.parse_bool("failOnDataLoss")?.unwrap_or(true),
             flush_counts,
         })
+    }
+}
+
+impl SinkOptions {
+    /// What the table needs of the service; an emulator asks for no rights.
+    pub(super) fn needs(&self) -> Vec<Need> {
+        let mut needs = self.service.needs();
+        needs.push(Need::server(host_and_port(&self.rest_url), "what the table looks like"));
+        if self.service.credentials.is_none() {
+            return needs;
+        }
+        let rights = ["bigquery.tables.get", "bigquery.tables.updateData"];
+        let purpose = "its columns, and the rows; the role BigQuery Data Editor has them";
+        needs.push(Need::rights(&rights, format!("table {}", self.name), purpose));
+        if self.creation.is_some() {
+            let dataset = format!("dataset {}", self.name.dataset);
+            let purpose = "'createDisposition'; the same role has it";
+            needs.push(Need::rights(&["bigquery.tables.create"], dataset, purpose));
+        }
+        if let Some(project) = &self.parent_project {
+            let purpose = "'parentProject'; the role Service Usage Consumer has it";
+            let on = format!("project {project}");
+            needs.push(Need::rights(&["serviceusage.services.use"], on, purpose));
+        }
+        needs
     }
 }
 

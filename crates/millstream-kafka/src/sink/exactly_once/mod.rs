@@ -37,6 +37,7 @@
 //! one wins and misses nothing that the former one published.
 
 mod librdkafka;
+mod needs;
 mod opening;
 mod other_queries;
 mod progress;
@@ -46,6 +47,7 @@ mod record_topic;
 mod rotation;
 mod sink;
 
+pub use needs::needs;
 pub use opening::NotOpened;
 pub use sink::ExactlyOnceSink;
 

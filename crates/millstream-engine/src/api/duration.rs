@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_engine::api::options::{OptionError, Options};
+use super::options::{OptionError, Options};
 
 /// Reads a duration: a whole number and a unit, with or without a space between; without a unit
 /// the number means seconds. `None` where the text is anything else, or too large to count in
