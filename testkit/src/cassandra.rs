@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::certificates::Authority;
 use crate::kafka::free_port;
 use crate::{cache, process, wait};
 
@@ -70,6 +71,8 @@ pub struct Cassandra {
     directory: Mutex<Option<TempDir>>,
     port: u16,
     has_passwords: bool,
+    /// The authority that its clients trust, if it speaks TLS.
+    authority: Option<PathBuf>,
     child: Mutex<Option<Child>>,
     client: Mutex<Option<Client>>,
 }
@@ -117,8 +120,33 @@ impl Cassandra {
         Self::start_with("commitlog_sync: batch\n", false)
     }
 
+    /// The same that speaks TLS only, with a certificate of `authority`.
+    pub fn start_with_tls(authority: &Authority) -> Self {
+        let files = authority.issue("IP:127.0.0.1").unwrap();
+        let read = |path: &Path| fs::read_to_string(path).expect("it was just written");
+        let both = read(&files.key) + &read(&files.cert);
+        let own = files.cert.with_file_name("cassandra.pem");
+        fs::write(&own, both).expect("it is writable");
+        let settings = format!(
+            "client_encryption_options:\n\
+             \x20 enabled: true\n\
+             \x20 optional: false\n\
+             \x20 ssl_context_factory:\n\
+             \x20   class_name: org.apache.cassandra.security.PEMBasedSslContextFactory\n\
+             \x20 keystore: {}\n\
+             \x20 truststore: {}\n",
+            own.display(),
+            files.ca.display(),
+        );
+        Self::start_by(&settings, false, Some(files.ca))
+    }
+
     /// The same with more lines of `cassandra.yaml`.
     pub fn start_with(settings: &str, has_passwords: bool) -> Self {
+        Self::start_by(settings, has_passwords, None)
+    }
+
+    fn start_by(settings: &str, has_passwords: bool, authority: Option<PathBuf>) -> Self {
         let directory = tempfile::Builder::new().prefix("millstream-cassandra-").tempdir();
         let directory = directory.expect("a temporary directory can be made");
         let (port, storage_port) = (free_port(), free_port());
@@ -136,6 +164,7 @@ impl Cassandra {
             directory: Mutex::new(Some(directory)),
             port,
             has_passwords,
+            authority,
             child: Mutex::default(),
             client: Mutex::default(),
         };
@@ -236,6 +265,9 @@ impl Cassandra {
         command.stderr(Stdio::null());
         if self.has_passwords {
             command.args(SUPERUSER);
+        }
+        if let Some(authority) = &self.authority {
+            command.env("AUTHORITY", authority);
         }
         let mut child = process::spawn(command).expect("python can start");
         let commands = child.stdin.take().expect("it is a pipe");

@@ -1,9 +1,12 @@
 """Cassandra as its own client sees it: CQL as lines of JSON, answers as lines of JSON.
 
-Arguments: the port, and a user and a password where the server asks for them.
+Arguments: the port, and a user and a password where the server asks for them. The variable AUTHORITY
+names the certificate to trust of a server that speaks TLS.
 """
 
 import json
+import os
+import ssl
 import sys
 
 from cassandra.auth import PlainTextAuthProvider
@@ -15,6 +18,10 @@ login = PlainTextAuthProvider(sys.argv[2], sys.argv[3]) if len(sys.argv) > 2 els
 profile = ExecutionProfile(
     load_balancing_policy=RoundRobinPolicy(), row_factory=tuple_factory, request_timeout=60
 )
+authority = os.environ.get("AUTHORITY")
+tls = ssl.create_default_context(cafile=authority) if authority else None
+if tls:
+    tls.check_hostname = False
 session = None
 
 
@@ -25,6 +32,7 @@ def connected():
             ["127.0.0.1"],
             port=int(sys.argv[1]),
             auth_provider=login,
+            ssl_context=tls,
             protocol_version=4,
             reconnection_policy=ConstantReconnectionPolicy(0.2, max_attempts=None),
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millstream_testkit::cassandra::{Cassandra, shared};
+use millstream_testkit::certificates::Authority;
 use millstream_testkit::passage::Passage;
 use serde_json::{Value, json};
 
@@ -263,6 +264,39 @@ fn answers_that_are_late_lose_and_mix_nothing() {
     upserted.wait_for_more(&mut running);
     running.stop().expect_success();
     upserted.assert_exactly_once();
+}
+
+#[test]
+fn a_connection_may_have_tls() {
+    let directory = tempfile::tempdir().expect("it can be made");
+    let authority = Authority::new(directory.path()).unwrap();
+    let server = Cassandra::start_with_tls(&authority);
+    let ca = authority.certificate().display().to_string();
+    let tls =
+        [("spark.cassandra.connection.ssl.enabled", "true"), ("ssl.ca.location", ca.as_str())];
+    let upserted = Upserted::new(&server, "2000", "1 millisecond", &tls);
+    // Both tables are of one server, and each says how to reach it.
+    let mut latest = Vec::new();
+    for (key, value) in tls {
+        latest.extend(["--set".to_owned(), format!("latest.{key}={value}")]);
+    }
+    let latest: Vec<&str> = latest.iter().map(String::as_str).collect();
+    let mut running = upserted.pipeline.start(&latest);
+    upserted.wait_for_more(&mut running);
+    upserted.wait_for_commits(&mut running);
+    running.stop().expect_success();
+    upserted.assert_tables();
+    // Without the authority, and without TLS.
+    let refused = |more: &[&str]| {
+        let refused = upserted.pipeline.run(&[&["--restart", "never"], more].concat());
+        assert!(!refused.status.success());
+        refused
+    };
+    let other = directory.path().join("other");
+    let stranger = Authority::new(&other).unwrap().certificate();
+    let stranger = format!("numbers.ssl.ca.location={}", stranger.display());
+    refused(&[&latest[..], &["--set", &stranger]].concat()).says(&["certificate"]);
+    refused(&[]).says(&["cannot be connected to"]);
 }
 
 #[test]

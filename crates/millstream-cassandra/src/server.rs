@@ -300,7 +300,7 @@ fn tls(options: &Options, base_dir: &Path) -> Result<Option<Tls>, OptionError> {
     }
     if cfg!(not(feature = "tls")) {
         let problem = "this build has no TLS for Cassandra";
-        let help = "build it with --features cassandra-tls, which needs OpenSSL".to_owned();
+        let help = "build it with --features cassandra-tls, which is a default".to_owned();
         return Err(OptionError::of(SSL, problem, Some(help)));
     }
     Ok(Some(tls))
