@@ -14,7 +14,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use crate::kafka::free_ports;
+use crate::certificates::Files;
+use crate::kafka::{free_port, free_ports};
 use crate::{cache, process, wait};
 
 /// The version that is started.
@@ -38,10 +39,24 @@ const OPENED: [&str; 8] = [
 pub struct Pulsar {
     directory: Mutex<Option<TempDir>>,
     port: u16,
+    /// Where connections have TLS, if it has a certificate.
+    tls_port: Option<u16>,
     web_port: u16,
     child: Mutex<Option<Child>>,
     /// What whoever asks has to show.
     token: Option<String>,
+    role: Role,
+}
+
+/// What a server is beside a broker.
+#[derive(Clone, Copy)]
+enum Role {
+    /// All that it needs.
+    Alone,
+    /// All that it and another broker need, with ZooKeeper on this port.
+    First { zookeeper: u16 },
+    /// Nothing: the other one has all.
+    Second,
 }
 
 /// The server that all tests of this process share, started by the first that asks.
@@ -68,25 +83,58 @@ impl Pulsar {
 
     /// The same with more settings, each on a line of its own.
     pub fn start_with(settings: &str) -> Self {
-        Self::prepare(settings, None)
+        Self::prepare(settings, None, None, Role::Alone)
+    }
+
+    /// Two brokers of one cluster, which divide the topics among themselves. The second one can be
+    /// killed: what it has is with the first.
+    pub fn start_two() -> (Self, Self) {
+        let zookeeper = free_port();
+        // A broker that is gone is noticed by then.
+        let settings = format!(
+            "metadataStoreUrl=zk:127.0.0.1:{zookeeper}\n\
+             configurationMetadataStoreUrl=zk:127.0.0.1:{zookeeper}\n\
+             metadataStoreSessionTimeoutMillis=5000\n\
+             loadBalancerEnabled=true\n\
+             loadManagerClassName=\
+             org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl\n"
+        );
+        let start = |role| Self::prepare(&settings, None, None, role);
+        (start(Role::First { zookeeper }), start(Role::Second))
+    }
+
+    /// A server that shows a certificate on a port of its own, and wants one of the same authority
+    /// from whoever connects there.
+    pub fn start_with_tls(files: &Files) -> Self {
+        let port = free_port();
+        let settings = format!(
+            "brokerServicePortTls={port}\ntlsCertificateFilePath={}\ntlsKeyFilePath={}\n\
+             tlsTrustCertsFilePath={}\ntlsRequireTrustedClientCertOnConnect=true\n",
+            files.cert.display(),
+            files.key.display(),
+            files.ca.display(),
+        );
+        Self::prepare(&settings, None, Some(port), Role::Alone)
     }
 
     /// The same, where administrators have to show a token.
     pub fn start_with_token(settings: &str, token: &str) -> Self {
-        Self::prepare(settings, Some(token.to_owned()))
+        Self::prepare(settings, Some(token.to_owned()), None, Role::Alone)
     }
 
-    fn prepare(settings: &str, token: Option<String>) -> Self {
+    fn prepare(settings: &str, token: Option<String>, tls_port: Option<u16>, role: Role) -> Self {
         let (port, web_port) = free_ports();
         let directory = tempfile::Builder::new().prefix("millstream-pulsar-").tempdir();
         let directory = directory.expect("a temporary directory can be made");
         let conf = directory.path().join("conf");
         fs::create_dir_all(&conf).expect("the directory is writable");
-        let text = configuration(port, web_port) + settings;
+        let balance = if matches!(role, Role::Alone) { ALONE } else { "" };
+        let text = configuration(port, web_port) + balance + settings;
         fs::write(conf.join("standalone.conf"), text).expect("the directory is writable");
         fs::write(conf.join("log4j2.xml"), LOGGING).expect("the directory is writable");
         let directory = Mutex::new(Some(directory));
-        let server = Self { directory, port, web_port, child: Mutex::new(None), token };
+        let child = Mutex::new(None);
+        let server = Self { directory, port, tls_port, web_port, child, token, role };
         server.restart();
         server
     }
@@ -94,6 +142,22 @@ impl Pulsar {
     /// What to write for `service.url`.
     pub fn url(&self) -> String {
         format!("pulsar://127.0.0.1:{}", self.port)
+    }
+
+    /// The same for connections with TLS.
+    pub fn tls_url(&self) -> String {
+        format!("pulsar+ssl://127.0.0.1:{}", self.tls_port.expect("it has a certificate"))
+    }
+
+    /// Runs Pulsar's client for Java. `arguments` are those of `tests/pulsar/Client.java` behind
+    /// the address.
+    pub fn java_client(&self, arguments: &[&str]) {
+        let mut client = source_launch(&cache::repository().join("tests/pulsar/Client.java"));
+        let output = client.arg(self.url()).args(arguments).stdin(Stdio::null()).output();
+        let output = output.expect(cache::JAVA_REMEDY);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "Client.java {arguments:?}: {errors}{text}");
     }
 
     /// What Pulsar's own client prints, in lines. `arguments` are those of `tests/pulsar/client.py`
@@ -144,9 +208,11 @@ impl Pulsar {
         made.unwrap();
     }
 
-    /// How many messages a topic without partitions was ever sent, aborted ones among them.
+    /// How many messages a topic without partitions was ever sent, aborted ones among them. One in
+    /// another namespace is `TENANT/NAMESPACE/TOPIC`.
     pub fn received(&self, topic: &str) -> u64 {
-        let path = format!("persistent/public/default/{topic}/stats");
+        let namespace = if topic.contains('/') { "" } else { "public/default/" };
+        let path = format!("persistent/{namespace}{topic}/stats");
         let Ok(stats) = self.admin("GET", &path, "") else { return 0 };
         let after = stats.split_once("\"msgInCounter\":").map_or("", |(_, after)| after);
         let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
@@ -200,7 +266,7 @@ impl Pulsar {
         let directory = self.path();
         let log = directory.join("log");
         let log = File::options().create(true).append(true).open(log).expect("it is writable");
-        let mut java = java(&jars);
+        let mut java = java(&jars, self.role);
         java.current_dir(&directory).stdin(Stdio::null());
         java.stderr(log.try_clone().expect("a file")).stdout(log);
         let child = process::spawn(java);
@@ -219,7 +285,20 @@ impl Drop for Pulsar {
     }
 }
 
-fn java(jars: &Path) -> Command {
+/// A Java program of one file, with Pulsar's client for Java; arguments come behind.
+///
+/// # Panics
+/// The jars cannot be had.
+pub fn source_launch(file: &Path) -> Command {
+    let jars = cache::jars(&format!("pulsar-{VERSION}"), POM).unwrap();
+    let mut java = Command::new("java");
+    java.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+    java.arg("--add-opens").arg("java.base/sun.net=ALL-UNNAMED");
+    java.arg("-cp").arg(format!("{}/*", jars.display())).arg(file);
+    java
+}
+
+fn java(jars: &Path, role: Role) -> Command {
     let mut java = Command::new("java");
     java.args(["-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m"]);
     java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
@@ -229,12 +308,28 @@ fn java(jars: &Path) -> Command {
         java.args(["--add-opens", &format!("{module}=ALL-UNNAMED")]);
     }
     java.arg("-cp").arg(format!("conf:{}/*", jars.display()));
+    if matches!(role, Role::Second) {
+        java.args(["org.apache.pulsar.PulsarBrokerStarter", "--broker-conf"]);
+        java.arg("conf/standalone.conf");
+        return java;
+    }
     java.arg("org.apache.pulsar.PulsarStandaloneStarter");
     java.args(["--config", "conf/standalone.conf", "--no-functions-worker"]);
-    java.args(["--no-stream-storage", "--metadata-dir", "data/metadata"]);
-    java.args(["--bookkeeper-dir", "data/bk", "--advertised-address", "127.0.0.1"]);
+    java.args(["--no-stream-storage", "--bookkeeper-dir", "data/bk"]);
+    java.args(["--advertised-address", "127.0.0.1"]);
+    if let Role::First { zookeeper } = role {
+        java.env("PULSAR_STANDALONE_USE_ZOOKEEPER", "1");
+        java.args(["--zookeeper-dir", "data/zookeeper"]);
+        java.args(["--zookeeper-port", &zookeeper.to_string()]);
+    } else {
+        java.args(["--metadata-dir", "data/metadata"]);
+    }
     java
 }
+
+/// Settings of a broker that has all topics.
+const ALONE: &str = "loadBalancerEnabled=false\n\
+    loadManagerClassName=org.apache.pulsar.broker.loadbalance.NoopLoadManager\n";
 
 /// What is worth reading when a test fails, on the standard output.
 const LOGGING: &str = "<Configuration status=\"WARN\"><Appenders><Console name=\"out\">\
@@ -242,7 +337,9 @@ const LOGGING: &str = "<Configuration status=\"WARN\"><Appenders><Console name=\
     <Loggers><Root level=\"warn\"><AppenderRef ref=\"out\"/></Root></Loggers></Configuration>";
 
 /// Everything listens on loopback only; without `listeningInterface` the bookie would not. It is
-/// small, and has transactions. Nothing is deleted by itself.
+/// small, and has transactions. Nothing is deleted by itself. Without `nettyMaxFrameSizeBytes` the
+/// bookie refuses a message of the size that the broker takes, and the broker would write it again
+/// without end, and nothing else.
 fn configuration(port: u16, web_port: u16) -> String {
     format!(
         "clusterName=standalone\n\
@@ -254,8 +351,6 @@ fn configuration(port: u16, web_port: u16) -> String {
          managedLedgerDefaultWriteQuorum=1\n\
          managedLedgerDefaultAckQuorum=1\n\
          managedLedgerCacheSizeMB=32\n\
-         loadManagerClassName=org.apache.pulsar.broker.loadbalance.NoopLoadManager\n\
-         loadBalancerEnabled=false\n\
          transactionCoordinatorEnabled=true\n\
          systemTopicEnabled=true\n\
          acknowledgmentAtBatchIndexLevelEnabled=true\n\
@@ -263,6 +358,8 @@ fn configuration(port: u16, web_port: u16) -> String {
          brokerDeleteInactiveTopicsEnabled=false\n\
          defaultRetentionTimeInMinutes=-1\n\
          defaultRetentionSizeInMB=-1\n\
+         backlogQuotaCheckIntervalInSeconds=1\n\
+         nettyMaxFrameSizeBytes=5253120\n\
          journalSyncData=false\n\
          allowLoopback=true\n\
          listeningInterface=lo\n\

@@ -7,10 +7,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use millstream_testkit::certificates::Authority;
 use millstream_testkit::pulsar::{self, Pulsar};
 
 use crate::live::{crashing_at, kills, occurrences, some_time};
-use crate::millstream::{Pipeline, Running, table};
+use crate::millstream::{self, Pipeline, Running, table};
 use crate::wait;
 
 /// Steps of a micro-batch that is one transaction.
@@ -56,12 +57,14 @@ impl<'a> Written<'a> {
     fn new(server: &'a Pulsar, source: &str, columns: &str, more: &[(&str, &str)]) -> Self {
         let (topic, url) = (new_name("out"), server.url());
         server.create(&topic, 0);
-        let options: [(&str, &str); 3] =
+        let own: [(&str, &str); 3] =
             [("service.url", &url), ("topic", &topic), ("trigger", "20 milliseconds")];
+        let options = own.into_iter().filter(|(key, _)| more.iter().all(|(other, _)| other != key));
+        let options: Vec<_> = options.chain(more.iter().copied()).collect();
         let pipeline = Pipeline::new(&format!(
             "{source}{}CREATE FLOW written AS INSERT INTO target SELECT {columns} \
              FROM STREAM source;\n",
-            table("target", "", "pulsar", &[&options, more].concat()),
+            table("target", "", "pulsar", &options),
         ));
         Self { server, topic, pipeline }
     }
@@ -166,6 +169,34 @@ fn a_broker_that_restarts_is_waited_for() {
     }
     running.stop().expect_success();
     written.assert_numbers();
+}
+
+#[test]
+fn topics_of_two_brokers_are_found_when_one_is_gone() {
+    let (first, second) = Pulsar::start_two();
+    let topic = new_name("in");
+    first.create(&topic, 8);
+    let url = format!("{},{}", second.url(), first.url().replace("pulsar://", ""));
+    let copied = copied(&first, &[("topic", &topic)], &[("service.url", &url)]);
+    let mut running = copied.pipeline.start(&["--progress", "json"]);
+    let mut written = 0_u64;
+    for round in 0..3 {
+        match round {
+            0 => {}
+            1 => second.kill(),
+            _ => second.restart(),
+        }
+        first.client(&["write", &topic, &written.to_string(), "800", "key=1"]);
+        written += 800;
+        wait::until_true("all rows", LONG, || {
+            assert!(running.is_running(), "{}", running.stderr());
+            let told = millstream::progress(&running.stdout());
+            told.iter().filter_map(|it| it["numInputRows"].as_u64()).sum::<u64>() >= written
+        });
+    }
+    running.stop().expect_success();
+    copied.pipeline.run_available().expect_success();
+    assert_eq!(sorted(copied.values()), (0..written).collect::<Vec<_>>());
 }
 
 #[test]
@@ -388,14 +419,129 @@ fn messages_that_are_lost_are_missed() {
     assert_eq!(sorted(copied.values()), (0..100).collect::<Vec<_>>());
 }
 
+/// Ten chunks a message, and four of them a micro-batch, so that most micro-batches end between the
+/// chunks of several messages.
 #[test]
-fn messages_in_chunks_are_refused() {
+fn messages_in_chunks_are_read_and_read_again_after_a_crash() {
     let server = pulsar::shared();
     let topic = new_name("in");
     server.create(&topic, 0);
-    server.client(&["write", &topic, "0", "1", "chunked=1", "bytes=6000000"]);
-    let refused = copied(server, &[("topic", &topic)], &[]).pipeline.run(&AVAILABLE);
-    assert!(!refused.says(&["in chunks"]).status.success());
+    let url = server.url();
+    let options = [
+        ("service.url", &*url),
+        ("topic", &*topic),
+        ("startingOffsets", "earliest"),
+        ("maxBytesPerTrigger", "4k"),
+    ];
+    let source = table("source", "(all STRING)", "pulsar", &[&options[..], &[RAW]].concat());
+    let columns = "concat(substring_index(all, 'x', 1), ':', length(all)) AS value";
+    let copied = Written::new(server, &source, columns, &[]);
+    let mut written = 0_u64;
+    for round in 0..occurrences(0).len() as u64 {
+        server.java_client(&["chunks", &topic, &written.to_string(), "30", "10"]);
+        written += 30;
+        for (at, step) in STEPS.iter().enumerate() {
+            let nth = 1 + (at as u64 + 7 * round) % 6;
+            crashing_at(&copied.pipeline, step, nth).wait(LONG).expect_crash(step);
+        }
+    }
+    copied.pipeline.run_available().expect_success();
+    let mut found = copied.values();
+    found.sort_by_key(|value| value.split(':').next().and_then(|it| it.parse::<u64>().ok()));
+    let expected = (0..written).map(|number| format!("{number}:{}", 9_500 + digits(number)));
+    assert_eq!(found, expected.collect::<Vec<_>>());
+}
+
+const RAW: (&str, &str) = ("value.format", "raw");
+
+fn digits(number: u64) -> usize {
+    number.to_string().len()
+}
+
+#[test]
+fn a_message_that_is_larger_than_an_entry_is_read() {
+    let server = pulsar::shared();
+    let topic = new_name("in");
+    server.create(&topic, 0);
+    server.client(&["write", &topic, "0", "2", "chunked=1", "bytes=6000000"]);
+    let lz4 = ["chunked=1", "bytes=6000000", "compression=LZ4"];
+    server.client(&[&["write", &topic, "2", "2"], &lz4[..]].concat());
+    let url = server.url();
+    let options = [("service.url", &*url), ("topic", &topic), ("startingOffsets", "earliest"), RAW];
+    let source = table("source", "(all STRING)", "pulsar", &options);
+    let columns = "concat(substring(all, 1, 2), length(all)) AS value";
+    let written = Written::new(server, &source, columns, &[]);
+    written.pipeline.run_available().expect_success();
+    assert_eq!(written.values(), ["0x6000001", "1x6000001", "2x6000001", "3x6000001"]);
+}
+
+#[test]
+fn a_topic_that_is_full_is_waited_for() {
+    let server = pulsar::shared();
+    let namespace = new_name("full");
+    server.admin("PUT", &format!("namespaces/public/{namespace}"), "{}").unwrap();
+    let path = format!("public/{namespace}/out");
+    let topic = format!("persistent://{path}");
+    server.admin("PUT", &format!("persistent/{path}"), "").unwrap();
+    server.client(&["subscribe", &topic, "reader"]);
+    let quota = format!("namespaces/public/{namespace}/backlogQuota");
+    let few = r#"{"limitSize":20000,"policy":"producer_exception"}"#;
+    server.admin("POST", &quota, few).unwrap();
+    let url = server.url();
+    let options = [("service.url", &*url), ("topic", &*topic), ("trigger", "20 milliseconds")];
+    let pipeline = Pipeline::new(&format!(
+        "{}{}CREATE FLOW written AS INSERT INTO target SELECT CAST(value AS STRING) AS value \
+         FROM STREAM source;\n",
+        table("source", "", "rate", &[("rowsPerSecond", "1000")]),
+        table("target", "", "pulsar", &options),
+    ));
+    let received = || server.received(&path);
+    let mut running = pipeline.start(&[]);
+    running.wait_while_running("the first rows", || received() > 0);
+    // Full is where nothing more comes for longer than a look of the broker takes.
+    let mut before = 0;
+    running.wait_while_running("the topic is full", || {
+        let last = std::mem::replace(&mut before, received());
+        wait::pause(Duration::from_secs(3));
+        last == before && last == received()
+    });
+    server.admin("DELETE", &quota, "").unwrap();
+    running.wait_while_running("more rows", || received() > before);
+    running.stop().expect_success();
+    let found = server.client(&["read", &topic]);
+    assert!(found.iter().enumerate().all(|(at, number)| number.parse::<usize>() == Ok(at)));
+}
+
+#[test]
+fn brokers_with_tls_and_clients_with_certificates_know_each_other() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let authority = Authority::new(directory.path()).expect("OpenSSL works");
+    let files = authority.issue("IP:127.0.0.1").expect("OpenSSL works");
+    let other = directory.path().join("other");
+    let other = Authority::new(&other).expect("OpenSSL works");
+    let stranger = other.issue("IP:127.0.0.1").expect("OpenSSL works");
+    let server = Pulsar::start_with_tls(&files);
+    let url = server.tls_url();
+    let text = |path: &std::path::Path| path.to_str().expect("it is UTF-8").to_owned();
+    let (ca, cert, key) = (text(&files.ca), text(&files.cert), text(&files.key));
+    let (other_cert, other_key) = (text(&stranger.cert), text(&stranger.key));
+    let address = ("service.url", &*url);
+    let trusted = ("pulsar.client.tlsTrustCertsFilePath", &*ca);
+    let own = |cert, key| {
+        [("pulsar.client.tlsCertificateFilePath", cert), ("pulsar.client.tlsKeyFilePath", key)]
+    };
+    let with = |more: &[(&str, &str)]| Written::numbers(&server, "1000", more);
+    let all = [&[address, trusted], &own(&*cert, &*key)[..]].concat();
+    let written = with(&all);
+    written.run_briefly();
+    written.assert_numbers();
+    let unknown = with(&[address]).pipeline.run(&[]);
+    assert!(!unknown.says(&["tlsTrustCertsFilePath"]).status.success());
+    let anonymous = with(&[address, trusted]).pipeline.run(&["--restart", "never"]);
+    assert!(!anonymous.says(&["tlsCertificateFilePath"]).status.success());
+    let foreign = [&[address, trusted], &own(&*other_cert, &*other_key)[..]].concat();
+    let foreign = with(&foreign).pipeline.run(&["--restart", "never"]);
+    assert!(!foreign.says(&["tlsCertificateFilePath"]).status.success());
 }
 
 #[test]

@@ -9,8 +9,8 @@
 //! Progress is part of the transaction with the rows; the others are not part of any. A start takes
 //! the topic for itself, which closes any other instance of the query out, writes a barrier, and
 //! reads until it meets it: readers stop in front of open transactions, so by then each transaction
-//! before it has ended. Those that a crash left open are aborted by their number; without it they
-//! would end after their time. An instance that has to do so again, after a connection was lost,
+//! before it that has progress has ended. Those that were left open are aborted by their number;
+//! without it they would end after their time. An instance that has to do so again, after a connection was lost,
 //! stops if it meets the barrier of another one behind its own records.
 //!
 //! A durable subscription holds the last progress, and lets go of what is before it.
@@ -214,6 +214,11 @@ impl ProgressTopic {
                     let (table, topic) = (self.table.clone(), self.topic.clone());
                     return Err(PulsarError::Fenced { table, topic });
                 }
+                // Their rows stand in the way of the readers of other topics. None of them can be
+                // committed any more: progress that is not before the barrier is never stored.
+                for open in begun {
+                    abort(opening.client, open).await;
+                }
                 return Ok(published);
             }
             match record.by == self.instance {
@@ -353,8 +358,8 @@ async fn subscribe(opening: &Opening<'_>) -> Result<Consumer, PulsarError> {
     }
 }
 
-/// Aborts a transaction that a crash may have left open.
-async fn abort(client: &Client, id: TransactionId) {
+/// Aborts a transaction that may have been left open.
+pub(super) async fn abort(client: &Client, id: TransactionId) {
     let aborted = async { Coordinator::at(client, id.most).await?.abort(id).await };
     // Most have ended long ago, which is an error; those that cannot be aborted end by themselves.
     if let Err(error) = aborted.await {
