@@ -174,28 +174,41 @@ impl Pulsar {
         text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
-    /// What administrators are answered at `/admin/v2/PATH`; `Err` where that is an error.
+    /// What administrators are answered at `/admin/v2/PATH`, by the broker that has to answer it;
+    /// `Err` where that is an error.
     pub fn admin(&self, method: &str, path: &str, body: &str) -> Result<String, String> {
-        let request = || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect(("127.0.0.1", self.web_port))?;
-            stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-            let length = body.len();
-            let login = self.token.as_ref();
-            let login = login.map(|token| format!("authorization: Bearer {token}\r\n"));
-            let login = login.unwrap_or_default();
-            write!(
-                stream,
-                "{method} /admin/v2/{path} HTTP/1.0\r\nhost: x\r\n{login}content-type: \
-                 application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-            )?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        };
-        let answer = request().map_err(|error| error.to_string())?;
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let is_good = head.lines().next().is_some_and(|line| line.contains(" 20"));
-        if is_good { Ok(body.to_owned()) } else { Err(answer) }
+        let (mut port, mut path) = (self.web_port, format!("/admin/v2/{path}"));
+        loop {
+            let answer = self.asked(port, method, &path, body).map_err(|it| it.to_string())?;
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+            let status = head.split(' ').nth(1).unwrap_or_default();
+            if status.starts_with("20") {
+                return Ok(body.to_owned());
+            }
+            let place = head.lines().find_map(|line| line.strip_prefix("Location: http://"));
+            let place = place.filter(|_| status == "307").and_then(|place| place.split_once('/'));
+            let Some((host, rest)) = place else { return Err(answer) };
+            let (_, number) = host.rsplit_once(':').ok_or_else(|| answer.clone())?;
+            port = number.parse().map_err(|_| answer.clone())?;
+            path = format!("/{rest}");
+        }
+    }
+
+    fn asked(&self, port: u16, method: &str, path: &str, body: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        let length = body.len();
+        let login = self.token.as_ref();
+        let login = login.map(|token| format!("authorization: Bearer {token}\r\n"));
+        let login = login.unwrap_or_default();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.0\r\nhost: x\r\n{login}content-type: \
+             application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 
     /// Makes a topic; 0 partitions mean that it has none.

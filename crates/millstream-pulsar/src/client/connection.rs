@@ -401,8 +401,8 @@ fn away(address: &str, error: std::io::Error) -> PulsarError {
     }
 }
 
-/// Whether the other side ends a connection because of what we have shown it, which it says only
-/// after the handshake.
+/// Whether the other side ends a connection because of what we have shown it, which it may say only
+/// after the handshake. Brokers call it an internal error of theirs that there was nothing.
 fn is_about_our_certificate(error: &std::io::Error) -> bool {
     use tokio_rustls::rustls::{AlertDescription, Error};
     let error = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
@@ -417,6 +417,8 @@ fn is_about_our_certificate(error: &std::io::Error) -> bool {
                 | AlertDescription::CertificateUnknown
                 | AlertDescription::UnknownCA
                 | AlertDescription::AccessDenied
+                | AlertDescription::HandshakeFailure
+                | AlertDescription::InternalError
         ))
     )
 }
