@@ -48,15 +48,13 @@ pub struct Pulsar {
     role: Role,
 }
 
-/// What a server is beside a broker.
-#[derive(Clone, Copy)]
+/// What is started.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// All that it needs.
+    /// All that a broker needs, and the broker.
     Alone,
-    /// All that it and another broker need, with ZooKeeper on this port.
-    First { zookeeper: u16 },
-    /// Nothing: the other one has all.
-    Second,
+    /// A broker whose store is somewhere else.
+    Broker,
 }
 
 /// The server that all tests of this process share, started by the first that asks.
@@ -83,24 +81,53 @@ impl Pulsar {
 
     /// The same with more settings, each on a line of its own.
     pub fn start_with(settings: &str) -> Self {
-        Self::prepare(settings, None, None, Role::Alone)
+        Self::prepare(settings, None, None, Role::Alone).started()
     }
 
-    /// Two brokers of one cluster, which divide the topics among themselves. The second one can be
-    /// killed: what it has is with the first.
-    pub fn start_two() -> (Self, Self) {
-        let zookeeper = free_port();
-        // A broker that is gone is noticed by then.
+    /// A broker whose store is somewhere else, as `settings` say. It is not waited for.
+    pub(crate) fn begin_broker(settings: &str) -> Self {
+        let server = Self::prepare(settings, None, None, Role::Broker);
+        server.spawn();
+        server
+    }
+
+    /// The same with more settings, each on a line of its own.
+    pub fn start_with(settings: &str) -> Self {
+        Self::prepare(settings, None, None, Role::Alone).started()
+    }
+
+    /// A broker whose store is somewhere else, as `settings` say. It is not waited for.
+    pub(crate) fn begin_broker(settings: &str) -> Self {
+        let server = Self::prepare(settings, None, None, Role::Broker);
+        server.spawn();
+        server
+    }
+
+    /// The same, with a certificate that it shows on a port of its own; whoever connects there has
+    /// to show one of the same authority.
+    pub fn start_with_tls(files: &Files, settings: &str, token: &str) -> Self {
+        let port = free_port();
         let settings = format!(
-            "metadataStoreUrl=zk:127.0.0.1:{zookeeper}\n\
-             configurationMetadataStoreUrl=zk:127.0.0.1:{zookeeper}\n\
-             metadataStoreSessionTimeoutMillis=5000\n\
-             loadBalancerEnabled=true\n\
-             loadManagerClassName=\
-             org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl\n"
+            "{settings}brokerServicePortTls={port}\ntlsCertificateFilePath={}\n\
+             tlsKeyFilePath={}\ntlsTrustCertsFilePath={}\n\
+             tlsRequireTrustedClientCertOnConnect=true\n",
+            files.cert.display(),
+            files.key.display(),
+            files.ca.display(),
         );
-        let start = |role| Self::prepare(&settings, None, None, role);
-        (start(Role::First { zookeeper }), start(Role::Second))
+        Self::prepare(&settings, Some(token.to_owned()), Some(port), Role::Alone).started()
+    }
+
+    /// The same with more settings, each on a line of its own.
+    pub fn start_with(settings: &str) -> Self {
+        Self::prepare(settings, None, None, Role::Alone).started()
+    }
+
+    /// A broker whose store is somewhere else, as `settings` say. It is not waited for.
+    pub(crate) fn begin_broker(settings: &str) -> Self {
+        let server = Self::prepare(settings, None, None, Role::Broker);
+        server.spawn();
+        server
     }
 
     /// A server that shows a certificate on a port of its own, and wants one of the same authority
@@ -114,29 +141,26 @@ impl Pulsar {
             files.key.display(),
             files.ca.display(),
         );
-        Self::prepare(&settings, None, Some(port), Role::Alone)
+        Self::prepare(&settings, None, Some(port), Role::Alone).started()
     }
 
     /// The same, where administrators have to show a token.
     pub fn start_with_token(settings: &str, token: &str) -> Self {
-        Self::prepare(settings, Some(token.to_owned()), None, Role::Alone)
+        Self::prepare(settings, Some(token.to_owned()), None, Role::Alone).started()
     }
 
     fn prepare(settings: &str, token: Option<String>, tls_port: Option<u16>, role: Role) -> Self {
         let (port, web_port) = free_ports();
-        let directory = tempfile::Builder::new().prefix("millstream-pulsar-").tempdir();
-        let directory = directory.expect("a temporary directory can be made");
-        let conf = directory.path().join("conf");
-        fs::create_dir_all(&conf).expect("the directory is writable");
-        let balance = if matches!(role, Role::Alone) { ALONE } else { "" };
-        let text = configuration(port, web_port) + balance + settings;
-        fs::write(conf.join("standalone.conf"), text).expect("the directory is writable");
-        fs::write(conf.join("log4j2.xml"), LOGGING).expect("the directory is writable");
+        let balance = if role == Role::Alone { ALONE } else { "" };
+        let directory = directory_with(&(configuration(port, web_port) + balance + settings));
         let directory = Mutex::new(Some(directory));
         let child = Mutex::new(None);
-        let server = Self { directory, port, tls_port, web_port, child, token, role };
-        server.restart();
-        server
+        Self { directory, port, tls_port, web_port, child, token, role }
+    }
+
+    fn started(self) -> Self {
+        self.restart();
+        self
     }
 
     /// What to write for `service.url`.
@@ -166,6 +190,9 @@ impl Pulsar {
         let environment = cache::python("pulsar-client", REQUIREMENTS).unwrap();
         let mut client = Command::new(environment.join("bin/python"));
         client.arg(cache::repository().join("tests/pulsar/client.py")).arg(self.url());
+        if let Some(token) = &self.token {
+            client.env("PULSAR_TOKEN", token);
+        }
         let output = client.args(arguments).stdin(Stdio::null()).output();
         let output = output.expect("Python is there");
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -244,6 +271,10 @@ impl Pulsar {
     /// Starts it again on its data and ports, and waits until it answers.
     pub fn restart(&self) {
         self.spawn();
+        self.wait_until_it_answers();
+    }
+
+    pub(crate) fn wait_until_it_answers(&self) {
         let deadline = wait::Deadline::after(START_LIMIT);
         // The port is open long before the namespace is there.
         while !self.admin("GET", "namespaces/public", "").is_ok_and(|it| it.contains("/default")) {
@@ -275,15 +306,7 @@ impl Pulsar {
     }
 
     fn spawn(&self) {
-        let jars = cache::jars(&format!("pulsar-{VERSION}"), POM).unwrap();
-        let directory = self.path();
-        let log = directory.join("log");
-        let log = File::options().create(true).append(true).open(log).expect("it is writable");
-        let mut java = java(&jars, self.role);
-        java.current_dir(&directory).stdin(Stdio::null());
-        java.stderr(log.try_clone().expect("a file")).stdout(log);
-        let child = process::spawn(java);
-        *self.child.lock() = Some(child.expect(cache::JAVA_REMEDY));
+        *self.child.lock() = Some(start(&self.path(), program(self.role), false));
     }
 
     fn discard(&self) {
@@ -311,7 +334,22 @@ pub fn source_launch(file: &Path) -> Command {
     java
 }
 
-fn java(jars: &Path, role: Role) -> Command {
+/// A directory with what [`start`] needs.
+pub(crate) fn directory_with(configuration: &str) -> TempDir {
+    let directory = tempfile::Builder::new().prefix("millstream-pulsar-").tempdir();
+    let directory = directory.expect("a temporary directory can be made");
+    let conf = directory.path().join("conf");
+    fs::create_dir_all(&conf).expect("the directory is writable");
+    fs::write(conf.join("standalone.conf"), configuration).expect("the directory is writable");
+    fs::write(conf.join("log4j2.xml"), LOGGING).expect("the directory is writable");
+    directory
+}
+
+/// Starts a program of Pulsar in `directory`; what it prints goes to the file `log` there.
+pub(crate) fn start(directory: &Path, arguments: &[&str], uses_zookeeper: bool) -> Child {
+    let jars = cache::jars(&format!("pulsar-{VERSION}"), POM).unwrap();
+    let log = directory.join("log");
+    let log = File::options().create(true).append(true).open(log).expect("it is writable");
     let mut java = Command::new("java");
     java.args(["-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m"]);
     java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
@@ -320,24 +358,34 @@ fn java(jars: &Path, role: Role) -> Command {
     for module in OPENED {
         java.args(["--add-opens", &format!("{module}=ALL-UNNAMED")]);
     }
-    java.arg("-cp").arg(format!("conf:{}/*", jars.display()));
-    if matches!(role, Role::Second) {
-        java.args(["org.apache.pulsar.PulsarBrokerStarter", "--broker-conf"]);
-        java.arg("conf/standalone.conf");
-        return java;
-    }
-    java.arg("org.apache.pulsar.PulsarStandaloneStarter");
-    java.args(["--config", "conf/standalone.conf", "--no-functions-worker"]);
-    java.args(["--no-stream-storage", "--bookkeeper-dir", "data/bk"]);
-    java.args(["--advertised-address", "127.0.0.1"]);
-    if let Role::First { zookeeper } = role {
+    java.arg("-cp").arg(format!("conf:{}/*", jars.display())).args(arguments);
+    if uses_zookeeper {
         java.env("PULSAR_STANDALONE_USE_ZOOKEEPER", "1");
-        java.args(["--zookeeper-dir", "data/zookeeper"]);
-        java.args(["--zookeeper-port", &zookeeper.to_string()]);
-    } else {
-        java.args(["--metadata-dir", "data/metadata"]);
     }
-    java
+    java.current_dir(directory).stdin(Stdio::null());
+    java.stderr(log.try_clone().expect("a file")).stdout(log);
+    process::spawn(java).expect(cache::JAVA_REMEDY)
+}
+
+fn program(role: Role) -> &'static [&'static str] {
+    match role {
+        Role::Broker => {
+            &["org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", "conf/standalone.conf"]
+        }
+        Role::Alone => &[
+            "org.apache.pulsar.PulsarStandaloneStarter",
+            "--config",
+            "conf/standalone.conf",
+            "--no-functions-worker",
+            "--no-stream-storage",
+            "--metadata-dir",
+            "data/metadata",
+            "--bookkeeper-dir",
+            "data/bk",
+            "--advertised-address",
+            "127.0.0.1",
+        ],
+    }
 }
 
 /// Settings of a broker that has all topics.
@@ -353,7 +401,7 @@ const LOGGING: &str = "<Configuration status=\"WARN\"><Appenders><Console name=\
 /// small, and has transactions. Nothing is deleted by itself. Without `nettyMaxFrameSizeBytes` the
 /// bookie refuses a message of the size that the broker takes, and the broker would write it again
 /// without end, and nothing else.
-fn configuration(port: u16, web_port: u16) -> String {
+pub(crate) fn configuration(port: u16, web_port: u16) -> String {
     format!(
         "clusterName=standalone\n\
          bindAddress=127.0.0.1\n\

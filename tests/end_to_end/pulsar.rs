@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use millstream_testkit::certificates::Authority;
 use millstream_testkit::pulsar::{self, Pulsar};
+use millstream_testkit::pulsar_pair::PulsarPair;
 
 use crate::live::{crashing_at, kills, occurrences, some_time};
 use crate::millstream::{self, Pipeline, Running, table};
@@ -175,11 +176,12 @@ fn a_broker_that_restarts_is_waited_for() {
 
 #[test]
 fn topics_of_two_brokers_are_found_when_one_is_gone() {
-    let (first, second) = Pulsar::start_two();
+    let pair = PulsarPair::start();
+    let [first, second] = &pair.brokers;
     let topic = new_name("in");
     first.create(&topic, 8);
     let url = format!("{},{}", second.url(), first.url().replace("pulsar://", ""));
-    let copied = copied(&first, &[("topic", &topic)], &[("service.url", &url)]);
+    let copied = copied(first, &[("topic", &topic)], &[("service.url", &url)]);
     let mut running = copied.pipeline.start(&["--progress", "json"]);
     let mut written = 0_u64;
     for round in 0..3 {
@@ -524,7 +526,7 @@ fn brokers_with_tls_and_clients_with_certificates_know_each_other() {
     let other = directory.path().join("other");
     let other = Authority::new(&other).expect("OpenSSL works");
     let stranger = other.issue("IP:127.0.0.1").expect("OpenSSL works");
-    let server = Pulsar::start_with_tls(&files);
+    let server = Pulsar::start_with_tls(&files, &who_may_enter(), TOKEN);
     let url = server.tls_url();
     let text = |path: &std::path::Path| path.to_str().expect("it is UTF-8").to_owned();
     let (ca, cert, key) = (text(&files.ca), text(&files.cert), text(&files.key));
@@ -534,32 +536,29 @@ fn brokers_with_tls_and_clients_with_certificates_know_each_other() {
     let own = |cert, key| {
         [("pulsar.client.tlsCertificateFilePath", cert), ("pulsar.client.tlsKeyFilePath", key)]
     };
+    let plugin = ("pulsar.client.authPluginClassName", "AuthenticationTls");
     let with = |more: &[(&str, &str)]| Written::numbers(&server, "1000", more);
-    let all = [&[address, trusted], &own(&*cert, &*key)[..]].concat();
-    let written = with(&all);
+    let shown = [&[address, trusted], &own(&*cert, &*key)[..]].concat();
+    let written = with(&[&shown[..], &[plugin]].concat());
     written.run_briefly();
     written.assert_numbers();
-    let unknown = with(&[address]).pipeline.run(&[]);
-    assert!(!unknown.says(&["tlsTrustCertsFilePath"]).status.success());
-    let anonymous = with(&[address, trusted]).pipeline.run(&["--restart", "never"]);
-    assert!(!anonymous.says(&["tlsCertificateFilePath"]).status.success());
-    let foreign = [&[address, trusted], &own(&*other_cert, &*other_key)[..]].concat();
-    let foreign = with(&foreign).pipeline.run(&["--restart", "never"]);
-    assert!(!foreign.says(&["tlsCertificateFilePath"]).status.success());
+    let refused = |options: &[(&str, &str)], said: &str| {
+        let finished = with(options).pipeline.run(&["--restart", "never"]);
+        assert!(!finished.says(&[said]).status.success());
+    };
+    refused(&[address, plugin], "tlsCertificateFilePath");
+    refused(&[address], "tlsTrustCertsFilePath");
+    refused(&[address, trusted], "tlsCertificateFilePath");
+    let foreign = own(&*other_cert, &*other_key);
+    refused(&[&[address, trusted], &foreign[..]].concat(), "tlsCertificateFilePath");
+    // The certificate is good, and nothing says that it is to let the client in.
+    refused(&shown, "authPluginClassName");
 }
 
 #[test]
 fn a_broker_without_transactions_and_a_wrong_token_are_told() {
-    let secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC0xMg==";
-    let broker = "org.apache.pulsar.broker";
-    let settings = format!(
-        "transactionCoordinatorEnabled=false\nbrokerDeduplicationEnabled=false\n\
-         authenticationEnabled=true\n\
-         authenticationProviders={broker}.authentication.AuthenticationProviderToken\n\
-         tokenSecretKey=data:;base64,{secret}\n\
-         brokerClientAuthenticationPlugin=org.apache.pulsar.client.impl.auth.AuthenticationToken\n\
-         brokerClientAuthenticationParameters=token:{TOKEN}\n"
-    );
+    let settings = "transactionCoordinatorEnabled=false\nbrokerDeduplicationEnabled=false\n";
+    let settings = settings.to_owned() + &who_may_enter();
     let server = Pulsar::start_with_token(&settings, TOKEN);
     let plugin = ("pulsar.client.authPluginClassName", "AuthenticationToken");
     let with = |token: &'static str, delivery: &'static str| {
@@ -572,6 +571,20 @@ fn a_broker_without_transactions_and_a_wrong_token_are_told() {
     let refused = with(TOKEN, "exactly-once").pipeline.run(&[]);
     assert!(!refused.says(&["no transactions", "at-least-once"]).status.success());
     with(TOKEN, "at-least-once").run_briefly();
+}
+
+/// Settings of a broker that wants to be shown a token or a certificate.
+fn who_may_enter() -> String {
+    let secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC0xMg==";
+    let broker = "org.apache.pulsar.broker";
+    format!(
+        "authenticationEnabled=true\n\
+         authenticationProviders={broker}.authentication.AuthenticationProviderToken,\
+         {broker}.authentication.AuthenticationProviderTls\n\
+         tokenSecretKey=data:;base64,{secret}\n\
+         brokerClientAuthenticationPlugin=org.apache.pulsar.client.impl.auth.AuthenticationToken\n\
+         brokerClientAuthenticationParameters=token:{TOKEN}\n"
+    )
 }
 
 /// Of the user `admin`, signed by the key above.
