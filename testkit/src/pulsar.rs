@@ -84,23 +84,9 @@ impl Pulsar {
         Self::prepare(settings, None, None, Role::Alone).started()
     }
 
-    /// A broker whose store is somewhere else, as `settings` say. It is not waited for.
-    pub(crate) fn begin_broker(settings: &str) -> Self {
-        let server = Self::prepare(settings, None, None, Role::Broker);
-        server.spawn();
-        server
-    }
-
-    /// The same with more settings, each on a line of its own.
-    pub fn start_with(settings: &str) -> Self {
-        Self::prepare(settings, None, None, Role::Alone).started()
-    }
-
-    /// A broker whose store is somewhere else, as `settings` say. It is not waited for.
-    pub(crate) fn begin_broker(settings: &str) -> Self {
-        let server = Self::prepare(settings, None, None, Role::Broker);
-        server.spawn();
-        server
+    /// The same, where administrators have to show a token.
+    pub fn start_with_token(settings: &str, token: &str) -> Self {
+        Self::prepare(settings, Some(token.to_owned()), None, Role::Alone).started()
     }
 
     /// The same, with a certificate that it shows on a port of its own; whoever connects there has
@@ -118,35 +104,11 @@ impl Pulsar {
         Self::prepare(&settings, Some(token.to_owned()), Some(port), Role::Alone).started()
     }
 
-    /// The same with more settings, each on a line of its own.
-    pub fn start_with(settings: &str) -> Self {
-        Self::prepare(settings, None, None, Role::Alone).started()
-    }
-
     /// A broker whose store is somewhere else, as `settings` say. It is not waited for.
     pub(crate) fn begin_broker(settings: &str) -> Self {
         let server = Self::prepare(settings, None, None, Role::Broker);
         server.spawn();
         server
-    }
-
-    /// A server that shows a certificate on a port of its own, and wants one of the same authority
-    /// from whoever connects there.
-    pub fn start_with_tls(files: &Files) -> Self {
-        let port = free_port();
-        let settings = format!(
-            "brokerServicePortTls={port}\ntlsCertificateFilePath={}\ntlsKeyFilePath={}\n\
-             tlsTrustCertsFilePath={}\ntlsRequireTrustedClientCertOnConnect=true\n",
-            files.cert.display(),
-            files.key.display(),
-            files.ca.display(),
-        );
-        Self::prepare(&settings, None, Some(port), Role::Alone).started()
-    }
-
-    /// The same, where administrators have to show a token.
-    pub fn start_with_token(settings: &str, token: &str) -> Self {
-        Self::prepare(settings, Some(token.to_owned()), None, Role::Alone).started()
     }
 
     fn prepare(settings: &str, token: Option<String>, tls_port: Option<u16>, role: Role) -> Self {
