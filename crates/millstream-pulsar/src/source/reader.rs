@@ -41,6 +41,15 @@ pub(super) struct Reader {
     reading: Option<Reading>,
 }
 
+/// What an entry completes.
+struct Completed {
+    messages: usize,
+    /// What they are made of.
+    payload: Bytes,
+    /// The first entry of what is not complete.
+    from: Option<(u64, u64)>,
+}
+
 struct Reading {
     consumer: Consumer,
     /// The entry that has to be the first.
@@ -107,7 +116,7 @@ impl Reader {
         if let Some(anchor) = anchor.filter(|anchor| id > *anchor) {
             self.lost(anchor, format!("the next one is {}:{}", id.0, id.1))?;
         }
-        let (messages, payload, from) = self.unchunked(id, &metadata, payload)?;
+        let Completed { messages, payload, from } = self.complete(id, &metadata, payload)?;
         let skip = match self.position {
             // The rest of an entry in whose middle the query begins.
             Position::After { ledger, entry, index: Some(index), .. } if id == (ledger, entry) => {
@@ -122,14 +131,12 @@ impl Reader {
         Ok(Some(Entry { id, metadata, payload, messages, skip, from, arrival_us }))
     }
 
-    /// How many messages are complete with an entry, what they are made of, and the first entry
-    /// of those that are not.
-    fn unchunked(
+    fn complete(
         &mut self,
         id: (u64, u64),
         metadata: &MessageMetadata,
         payload: Bytes,
-    ) -> Result<(usize, Bytes, Option<(u64, u64)>), PulsarError> {
+    ) -> Result<Completed, PulsarError> {
         let chunks = &mut self.reading.as_mut().ok_or(PulsarError::NotOpen)?.chunks;
         let given_up = chunks.reach(metadata.publish_time);
         if given_up > 0 {
@@ -141,13 +148,14 @@ impl Reader {
             );
         }
         if !chunks::is_chunk(metadata) {
-            return Ok((payload::count(metadata), payload, chunks.first()));
+            let (messages, from) = (payload::count(metadata), chunks.first());
+            return Ok(Completed { messages, payload, from });
         }
         let whole = chunks.take(id, metadata, &payload);
         let whole = whole.map_err(|error| self.unreadable(id, error))?;
         let chunks = &self.reading.as_ref().ok_or(PulsarError::NotOpen)?.chunks;
-        let messages = usize::from(whole.is_some());
-        Ok((messages, whole.unwrap_or_default(), chunks.first()))
+        let (messages, from) = (usize::from(whole.is_some()), chunks.first());
+        Ok(Completed { messages, payload: whole.unwrap_or_default(), from })
     }
 
     fn unreadable(&self, id: (u64, u64), error: ChunkError) -> PulsarError {
