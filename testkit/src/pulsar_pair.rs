@@ -1,6 +1,6 @@
 //! Two brokers of Apache Pulsar, which divide topics among themselves, and in a third process what
-//! they store them in: ZooKeeper and a bookie. A server that is started alone would not do: it takes
-//! itself for a proxy.
+//! they store them in: ZooKeeper and a bookie. A server that is started alone would not do: it
+//! takes itself for a proxy.
 
 use std::process::Child;
 

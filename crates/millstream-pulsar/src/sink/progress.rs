@@ -10,8 +10,8 @@
 //! the topic for itself, which closes any other instance of the query out, writes a barrier, and
 //! reads until it meets it: readers stop in front of open transactions, so by then each transaction
 //! before it that has progress has ended. Those that were left open are aborted by their number;
-//! without it they would end after their time. An instance that has to do so again, after a connection was lost,
-//! stops if it meets the barrier of another one behind its own records.
+//! without it they would end after their time. An instance that has to do so again, after a
+//! connection was lost, stops if it meets the barrier of another one behind its own records.
 //!
 //! A durable subscription holds the last progress, and lets go of what is before it.
 
@@ -183,9 +183,7 @@ impl ProgressTopic {
                 }
                 opening.contact.unanswered(began_ms);
                 if env.monotonic().saturating_sub(began) > patience {
-                    let broker = self.producer.broker().to_owned();
-                    let problem = format!("a transaction in {} does not end", self.topic);
-                    return Err(PulsarError::Away { broker, problem });
+                    return Err(self.blocked());
                 }
                 continue;
             };
@@ -195,9 +193,7 @@ impl ProgressTopic {
                 consumer.allow(READ_AHEAD - allowed).await?;
                 allowed = READ_AHEAD;
             }
-            if let Some((most, least)) = record.begin {
-                begun.insert(TransactionId { most, least });
-            }
+            begun.extend(record.begin.map(|(most, least)| TransactionId { most, least }));
             if let Some(progress) = record.progress {
                 if let Some(transaction) = transaction {
                     begun.remove(&transaction);
@@ -226,6 +222,12 @@ impl ProgressTopic {
                 false => is_lost |= has_own && record.barrier.is_some(),
             }
         }
+    }
+
+    fn blocked(&self) -> PulsarError {
+        let broker = self.producer.broker().to_owned();
+        let problem = format!("a transaction in {} does not end", self.topic);
+        PulsarError::Away { broker, problem }
     }
 
     /// What an entry says, and the transaction that it was part of.

@@ -320,8 +320,8 @@ impl ExactlyOnce {
     }
 }
 
-/// Aborts a transaction, if that does not take long: it would end by itself. The connections that it
-/// was written with may be broken.
+/// Aborts a transaction, if that does not take long: it would end by itself. The connections that
+/// it was written with may be broken.
 async fn abort(client: &Client, id: TransactionId) {
     tokio::select! {
         () = progress::abort(client, id) => {}
