@@ -16,6 +16,7 @@ use std::time::Duration;
 use millstream_store::env::{Env, Thread};
 use millstream_testkit::program::Process;
 use millstream_testkit::pulsar::{self, Pulsar};
+use millstream_testkit::wait;
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -163,7 +164,7 @@ impl Bench<'_> {
         let topic = format!("{}-{delivery}-{rate}-{round}", configuration(writer));
         self.server.create(&topic, 0);
         let directory = self.work.subdirectory(&topic)?;
-        let (mut meter, tally) = self.start_meter(&topic, &directory)?;
+        let (tally, mut meter) = self.start_meter(&topic, &directory)?;
         self.wait_for(&mut meter, &tally, |tally| tally.is_ready)?;
         let mut process = self.start(writer, delivery, rate, &topic, &directory)?;
         self.wait_for(&mut process, &tally, |tally| tally.next > 0)?;
@@ -211,7 +212,7 @@ impl Bench<'_> {
         Ok(Process::start("the client", command, &directory.join("client.log"))?)
     }
 
-    fn start_meter(&self, topic: &str, directory: &Path) -> Result<(Process, Metered), Error> {
+    fn start_meter(&self, topic: &str, directory: &Path) -> Result<(Metered, Process), Error> {
         let mut command = self.client();
         command.args(["meter", topic]);
         let log = directory.join("meter.log");
@@ -219,7 +220,7 @@ impl Bench<'_> {
         let tally: Arc<Mutex<Tally>> = Arc::default();
         let theirs = Arc::clone(&tally);
         let thread = self.env.thread("bench-meter", move || read(output, &theirs));
-        Ok((process, Metered { tally, _thread: thread }))
+        Ok((Metered { tally, _thread: thread }, process))
     }
 
     fn client(&self) -> Command {
@@ -236,7 +237,7 @@ impl Bench<'_> {
     ) -> Result<(), Error> {
         let begun_us = self.clock.now_us();
         while !is_there(&tally.lock()) {
-            self.env.block_on_cores(self.env.sleep(LOOK));
+            wait::pause(LOOK);
             process.check()?;
             let waited_us = self.clock.now_us() - begun_us;
             if waited_us > i64::try_from(START_MAX.as_micros()).expect("a minute") {
@@ -251,7 +252,7 @@ impl Bench<'_> {
     }
 
     fn pause(&self, seconds: u64, process: &mut Process) -> Result<(), Error> {
-        self.env.block_on_cores(self.env.sleep(Duration::from_secs(seconds)));
+        wait::pause(Duration::from_secs(seconds));
         Ok(process.check()?)
     }
 }

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! - [`options`]: what a table's options say. [`position`]: offsets.
-//! - [`reader`]: one partition, without gaps. [`chunks`]: messages of several entries. [`hold`]:
-//!   what the broker keeps until it is published.
+//! - [`reader`]: one partition, without gaps. [`permits`]: how much the broker may send.
+//!   [`chunks`]: messages of several entries. [`hold`]: what the broker keeps until it is published.
 //! - [`buffer`]: entries that wait for the driver. [`discovery`]: which partitions there are.
 //! - [`rows`]: messages as columns. [`split`]: a part of a micro-batch.
 //! - [`PulsarSource`]: what the driver sees.
@@ -16,6 +16,7 @@ mod chunks;
 mod discovery;
 mod hold;
 mod options;
+mod permits;
 mod position;
 mod reader;
 mod rows;

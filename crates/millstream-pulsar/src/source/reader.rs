@@ -12,6 +12,7 @@ use millstream_engine::api::contact::ContactWith;
 
 use super::buffer::Entry;
 use super::chunks::{self, ChunkError, Chunks};
+use super::permits::Permits;
 use super::position::{Position, last_entry};
 use crate::client::consumer::{Consumer, Subscription};
 use crate::client::{Client, Pauses};
@@ -21,10 +22,6 @@ use crate::protocol::messages::{
     MessageIdData, MessageMetadata, initial_position, subscription_type,
 };
 use crate::protocol::payload;
-
-/// Messages that may be on their way, at first; later as many as their size allows.
-const ALLOWED_FIRST: u32 = 64;
-const ALLOWED_MAX: usize = 10_000;
 
 /// What reads one partition.
 pub(super) struct Reader {
@@ -54,11 +51,7 @@ struct Reading {
     consumer: Consumer,
     /// The entry that has to be the first.
     anchor: Option<(u64, u64)>,
-    /// Messages that may still come; less than none after an entry with more than were allowed.
-    allowed: i64,
-    /// The average of entries so far, for how many may be on their way.
-    messages: u64,
-    bytes: u64,
+    permits: Permits,
     chunks: Chunks,
 }
 
@@ -111,7 +104,10 @@ impl Reader {
         let Some(id) = last_entry(&id) else { return Ok(None) };
         let arrival_us = self.client.env.now_us();
         let (metadata, payload) = parse(&self.partition, id, entry)?;
-        reading.counts(payload::count(&metadata), payload.len(), share).await?;
+        let messages = payload::count(&metadata);
+        if let Some(more) = reading.permits.arrived(messages, payload.len(), share) {
+            reading.consumer.allow(more).await?;
+        }
         let anchor = reading.anchor.take();
         if let Some(anchor) = anchor.filter(|anchor| id > *anchor) {
             self.lost(anchor, format!("the next one is {}:{}", id.0, id.1))?;
@@ -213,9 +209,9 @@ impl Reader {
                 anchor = None;
             }
         }
-        consumer.allow(ALLOWED_FIRST).await?;
-        let (allowed, chunks) = (i64::from(ALLOWED_FIRST), Chunks::default());
-        Ok(Reading { consumer, anchor, allowed, messages: 0, bytes: 0, chunks })
+        let (permits, first) = Permits::first();
+        consumer.allow(first).await?;
+        Ok(Reading { consumer, anchor, permits, chunks: Chunks::default() })
     }
 
     fn lost(&self, (ledger, entry): (u64, u64), found: String) -> Result<(), PulsarError> {
@@ -230,35 +226,6 @@ impl Reader {
             return Err(error);
         }
         tracing::warn!(%error, "going on with what is left");
-        Ok(())
-    }
-}
-
-impl Reading {
-    /// An entry has arrived: as many more may come as leave about `share` bytes on their way.
-    async fn counts(
-        &mut self,
-        messages: usize,
-        bytes: usize,
-        share: usize,
-    ) -> Result<(), PulsarError> {
-        let messages = u32::try_from(messages).unwrap_or(u32::MAX);
-        // The broker counts so, too.
-        self.allowed -= i64::from(messages);
-        self.messages += u64::from(messages);
-        self.bytes += bytes as u64;
-        // Old messages say little about the size of new ones.
-        if self.messages > 100_000 {
-            (self.messages, self.bytes) = (self.messages / 2, self.bytes / 2);
-        }
-        let average = (self.bytes / self.messages.max(1)).max(1);
-        let fits = (share as u64 / average).clamp(1, ALLOWED_MAX as u64);
-        let fits = i64::try_from(fits).unwrap_or(1);
-        if self.allowed <= fits / 2 {
-            let more = u32::try_from(fits - self.allowed).unwrap_or(u32::MAX);
-            self.consumer.allow(more).await?;
-            self.allowed += i64::from(more);
-        }
         Ok(())
     }
 }
