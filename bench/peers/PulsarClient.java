@@ -49,7 +49,9 @@ public class BareClient {
         Producer<byte[]> producer = client.newProducer()
                 .topic(topic)
                 .sendTimeout(0, TimeUnit.SECONDS)
-                .batchingMaxPublishDelay(1, TimeUnit.SECONDS)
+                // A message of a transaction becomes part of a batch later than it is sent, when the
+                // topic takes part, and would miss the flush.
+                .batchingMaxPublishDelay(1, TimeUnit.MILLISECONDS)
                 .batchingMaxMessages(ROWS_MAX)
                 .maxPendingMessages(2 * ROWS_MAX)
                 .blockIfQueueFull(true)

@@ -6,7 +6,8 @@
 //!
 //! - [`options`]: what a table's options say. [`position`]: offsets.
 //! - [`reader`]: one partition, without gaps. [`permits`]: how much the broker may send.
-//!   [`chunks`]: messages of several entries. [`hold`]: what the broker keeps until it is published.
+//!   [`chunks`]: messages of several entries. [`hold`]: what the broker keeps until it is
+//!   published.
 //! - [`buffer`]: entries that wait for the driver. [`discovery`]: which partitions there are.
 //! - [`rows`]: messages as columns. [`split`]: a part of a micro-batch.
 //! - [`PulsarSource`]: what the driver sees.
