@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use millstream_store::env::Env;
 use millstream_testkit::cassandra::Cassandra;
+use millstream_testkit::wait;
 use scylla::client::session_builder::SessionBuilder;
 use serde::Serialize;
 
@@ -163,7 +164,7 @@ fn engine(
     );
     let clock = Clock::new(env);
     let mut engine = engine::start_telling(env, &clock, &pipeline, &options, directory)?;
-    env.block_on_cores(env.sleep(Duration::from_secs(flags.seconds)));
+    wait::pause(Duration::from_secs(flags.seconds));
     let status = engine.process.stop()?;
     if !status.success() {
         let (process, log) = (engine.process.name().to_owned(), engine.process.log_tail());

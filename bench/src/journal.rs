@@ -155,7 +155,7 @@ async fn measure_file(
         let mut number = 0;
         while number < count {
             let early = (start + due(number, rate)).saturating_sub(env.monotonic());
-            env.block_on_cores(env.sleep(early));
+            env.block_on_cores(async { env.sleep(early).await });
             // All that is due by now is written at once, as a journal does.
             let first = number;
             while number < count && start + due(number, rate) <= env.monotonic() {

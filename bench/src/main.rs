@@ -20,6 +20,7 @@
 //! - [`cassandra`] writes a stream into a Cassandra, beside the bare driver.
 //! - [`bigquery`] empties a topic into a fake of BigQuery; likewise.
 //! - [`redis`] writes rows into a stream of Redis, beside a bare client.
+//! - [`pulsar`] writes rows into a topic of Pulsar; likewise.
 //! - [`windowed`] counts or gathers its messages by key and window, into a Delta table; likewise.
 //! - [`nexmark`] runs the queries of a suite that others publish figures of.
 //! - [`sinks`] writes a small stream into each sink for a long time, and tells what grows.
@@ -58,6 +59,7 @@ mod payload;
 mod peers;
 mod plot;
 mod progress;
+mod pulsar;
 mod quantiles;
 mod rate_to_stats;
 mod read_back;
@@ -118,6 +120,8 @@ enum Name {
     Cassandra(cassandra::Flags),
     /// Throughput from a topic into a table of BigQuery, for each core that is kept busy
     Bigquery(bigquery::Flags),
+    /// Latency of generated rows into Pulsar, beside a bare client
+    Pulsar(pulsar::Flags),
     /// Latency of generated rows into Redis, beside a bare client
     Redis(redis::Flags),
     /// Throughput of an aggregation by key and window, from a topic into a Delta table
@@ -203,6 +207,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::MapOnly(flags) => map_only::run(env, &flags),
         Name::Cassandra(flags) => cassandra::run(env, &flags),
         Name::Bigquery(flags) => bigquery::run(env, &flags),
+        Name::Pulsar(flags) => pulsar::run(env, &flags),
         Name::Redis(flags) => redis::run(env, &flags),
         Name::Windowed(flags) => windowed::run(env, &flags),
         Name::Nexmark(flags) => nexmark::run(env, &flags),

@@ -6,7 +6,8 @@
 //! - [`cluster`] is three brokers that replicate, each of which can be lost and whose leaders move;
 //! - [`http_receiver`] records the requests of webhooks;
 //! - [`redis`] starts Redis and Valkey, [`cassandra`] an Apache Cassandra, [`pulsar`] an Apache
-//!   Pulsar, [`pubsub`] a Pub/Sub, [`bigquery`] an emulator of BigQuery;
+//!   Pulsar and [`pulsar_pair`] two brokers of it, [`pubsub`] a Pub/Sub, [`bigquery`] an emulator
+//!   of BigQuery;
 //! - a [`passage`] stands in front of any server, and its connections can go silent;
 //! - [`cache`] keeps what is downloaded once; [`certificates`] are made anew;
 //! - [`disk_record`] records what a process does to files, and what a power cut leaves of them;
@@ -36,6 +37,7 @@ pub mod program;
 pub mod proxy;
 pub mod pubsub;
 pub mod pulsar;
+pub mod pulsar_pair;
 pub mod redis;
 pub mod topics;
 pub mod wait;

@@ -14,7 +14,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use crate::kafka::free_ports;
+use crate::certificates::Files;
+use crate::kafka::{free_port, free_ports};
 use crate::{cache, process, wait};
 
 /// The version that is started.
@@ -38,10 +39,22 @@ const OPENED: [&str; 8] = [
 pub struct Pulsar {
     directory: Mutex<Option<TempDir>>,
     port: u16,
+    /// Where connections have TLS, if it has a certificate.
+    tls_port: Option<u16>,
     web_port: u16,
     child: Mutex<Option<Child>>,
     /// What whoever asks has to show.
     token: Option<String>,
+    role: Role,
+}
+
+/// What is started.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// All that a broker needs, and the broker.
+    Alone,
+    /// A broker whose store is somewhere else.
+    Broker,
 }
 
 /// The server that all tests of this process share, started by the first that asks.
@@ -68,32 +81,69 @@ impl Pulsar {
 
     /// The same with more settings, each on a line of its own.
     pub fn start_with(settings: &str) -> Self {
-        Self::prepare(settings, None)
+        Self::prepare(settings, None, None, Role::Alone).started()
     }
 
     /// The same, where administrators have to show a token.
     pub fn start_with_token(settings: &str, token: &str) -> Self {
-        Self::prepare(settings, Some(token.to_owned()))
+        Self::prepare(settings, Some(token.to_owned()), None, Role::Alone).started()
     }
 
-    fn prepare(settings: &str, token: Option<String>) -> Self {
-        let (port, web_port) = free_ports();
-        let directory = tempfile::Builder::new().prefix("millstream-pulsar-").tempdir();
-        let directory = directory.expect("a temporary directory can be made");
-        let conf = directory.path().join("conf");
-        fs::create_dir_all(&conf).expect("the directory is writable");
-        let text = configuration(port, web_port) + settings;
-        fs::write(conf.join("standalone.conf"), text).expect("the directory is writable");
-        fs::write(conf.join("log4j2.xml"), LOGGING).expect("the directory is writable");
-        let directory = Mutex::new(Some(directory));
-        let server = Self { directory, port, web_port, child: Mutex::new(None), token };
-        server.restart();
+    /// The same, with a certificate that it shows on a port of its own; whoever connects there has
+    /// to show one of the same authority.
+    pub fn start_with_tls(files: &Files, settings: &str, token: &str) -> Self {
+        let port = free_port();
+        let settings = format!(
+            "{settings}brokerServicePortTls={port}\ntlsCertificateFilePath={}\n\
+             tlsKeyFilePath={}\ntlsTrustCertsFilePath={}\n\
+             tlsRequireTrustedClientCertOnConnect=true\n",
+            files.cert.display(),
+            files.key.display(),
+            files.ca.display(),
+        );
+        Self::prepare(&settings, Some(token.to_owned()), Some(port), Role::Alone).started()
+    }
+
+    /// A broker whose store is somewhere else, as `settings` say. It is not waited for.
+    pub(crate) fn begin_broker(settings: &str) -> Self {
+        let server = Self::prepare(settings, None, None, Role::Broker);
+        server.spawn();
         server
+    }
+
+    fn prepare(settings: &str, token: Option<String>, tls_port: Option<u16>, role: Role) -> Self {
+        let (port, web_port) = free_ports();
+        let balance = if role == Role::Alone { ALONE } else { "" };
+        let directory = directory_with(&(configuration(port, web_port) + balance + settings));
+        let directory = Mutex::new(Some(directory));
+        let child = Mutex::new(None);
+        Self { directory, port, tls_port, web_port, child, token, role }
+    }
+
+    fn started(self) -> Self {
+        self.restart();
+        self
     }
 
     /// What to write for `service.url`.
     pub fn url(&self) -> String {
         format!("pulsar://127.0.0.1:{}", self.port)
+    }
+
+    /// The same for connections with TLS.
+    pub fn tls_url(&self) -> String {
+        format!("pulsar+ssl://127.0.0.1:{}", self.tls_port.expect("it has a certificate"))
+    }
+
+    /// Runs Pulsar's client for Java. `arguments` are those of `tests/pulsar/Client.java` behind
+    /// the address.
+    pub fn java_client(&self, arguments: &[&str]) {
+        let mut client = source_launch(&cache::repository().join("tests/pulsar/Client.java"));
+        let output = client.arg(self.url()).args(arguments).stdin(Stdio::null()).output();
+        let output = output.expect(cache::JAVA_REMEDY);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "Client.java {arguments:?}: {errors}{text}");
     }
 
     /// What Pulsar's own client prints, in lines. `arguments` are those of `tests/pulsar/client.py`
@@ -102,6 +152,9 @@ impl Pulsar {
         let environment = cache::python("pulsar-client", REQUIREMENTS).unwrap();
         let mut client = Command::new(environment.join("bin/python"));
         client.arg(cache::repository().join("tests/pulsar/client.py")).arg(self.url());
+        if let Some(token) = &self.token {
+            client.env("PULSAR_TOKEN", token);
+        }
         let output = client.args(arguments).stdin(Stdio::null()).output();
         let output = output.expect("Python is there");
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -110,28 +163,41 @@ impl Pulsar {
         text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
-    /// What administrators are answered at `/admin/v2/PATH`; `Err` where that is an error.
+    /// What administrators are answered at `/admin/v2/PATH`, by the broker that has to answer it;
+    /// `Err` where that is an error.
     pub fn admin(&self, method: &str, path: &str, body: &str) -> Result<String, String> {
-        let request = || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect(("127.0.0.1", self.web_port))?;
-            stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-            let length = body.len();
-            let login = self.token.as_ref();
-            let login = login.map(|token| format!("authorization: Bearer {token}\r\n"));
-            let login = login.unwrap_or_default();
-            write!(
-                stream,
-                "{method} /admin/v2/{path} HTTP/1.0\r\nhost: x\r\n{login}content-type: \
-                 application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-            )?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        };
-        let answer = request().map_err(|error| error.to_string())?;
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let is_good = head.lines().next().is_some_and(|line| line.contains(" 20"));
-        if is_good { Ok(body.to_owned()) } else { Err(answer) }
+        let (mut port, mut path) = (self.web_port, format!("/admin/v2/{path}"));
+        loop {
+            let answer = self.asked(port, method, &path, body).map_err(|it| it.to_string())?;
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+            let status = head.split(' ').nth(1).unwrap_or_default();
+            if status.starts_with("20") {
+                return Ok(body.to_owned());
+            }
+            let place = head.lines().find_map(|line| line.strip_prefix("Location: http://"));
+            let place = place.filter(|_| status == "307").and_then(|place| place.split_once('/'));
+            let Some((host, rest)) = place else { return Err(answer) };
+            let (_, number) = host.rsplit_once(':').ok_or_else(|| answer.clone())?;
+            port = number.parse().map_err(|_| answer.clone())?;
+            path = format!("/{rest}");
+        }
+    }
+
+    fn asked(&self, port: u16, method: &str, path: &str, body: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        let length = body.len();
+        let login = self.token.as_ref();
+        let login = login.map(|token| format!("authorization: Bearer {token}\r\n"));
+        let login = login.unwrap_or_default();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.0\r\nhost: x\r\n{login}content-type: \
+             application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 
     /// Makes a topic; 0 partitions mean that it has none.
@@ -144,9 +210,11 @@ impl Pulsar {
         made.unwrap();
     }
 
-    /// How many messages a topic without partitions was ever sent, aborted ones among them.
+    /// How many messages a topic without partitions was ever sent, aborted ones among them. One in
+    /// another namespace is `TENANT/NAMESPACE/TOPIC`.
     pub fn received(&self, topic: &str) -> u64 {
-        let path = format!("persistent/public/default/{topic}/stats");
+        let namespace = if topic.contains('/') { "" } else { "public/default/" };
+        let path = format!("persistent/{namespace}{topic}/stats");
         let Ok(stats) = self.admin("GET", &path, "") else { return 0 };
         let after = stats.split_once("\"msgInCounter\":").map_or("", |(_, after)| after);
         let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
@@ -165,6 +233,10 @@ impl Pulsar {
     /// Starts it again on its data and ports, and waits until it answers.
     pub fn restart(&self) {
         self.spawn();
+        self.wait_until_it_answers();
+    }
+
+    pub(crate) fn wait_until_it_answers(&self) {
         let deadline = wait::Deadline::after(START_LIMIT);
         // The port is open long before the namespace is there.
         while !self.admin("GET", "namespaces/public", "").is_ok_and(|it| it.contains("/default")) {
@@ -196,15 +268,7 @@ impl Pulsar {
     }
 
     fn spawn(&self) {
-        let jars = cache::jars(&format!("pulsar-{VERSION}"), POM).unwrap();
-        let directory = self.path();
-        let log = directory.join("log");
-        let log = File::options().create(true).append(true).open(log).expect("it is writable");
-        let mut java = java(&jars);
-        java.current_dir(&directory).stdin(Stdio::null());
-        java.stderr(log.try_clone().expect("a file")).stdout(log);
-        let child = process::spawn(java);
-        *self.child.lock() = Some(child.expect(cache::JAVA_REMEDY));
+        *self.child.lock() = Some(start(&self.path(), program(self.role), false));
     }
 
     fn discard(&self) {
@@ -219,7 +283,35 @@ impl Drop for Pulsar {
     }
 }
 
-fn java(jars: &Path) -> Command {
+/// A Java program of one file, with Pulsar's client for Java; arguments come behind.
+///
+/// # Panics
+/// The jars cannot be had.
+pub fn source_launch(file: &Path) -> Command {
+    let jars = cache::jars(&format!("pulsar-{VERSION}"), POM).unwrap();
+    let mut java = Command::new("java");
+    java.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+    java.arg("--add-opens").arg("java.base/sun.net=ALL-UNNAMED");
+    java.arg("-cp").arg(format!("{}/*", jars.display())).arg(file);
+    java
+}
+
+/// A directory with what [`start`] needs.
+pub(crate) fn directory_with(configuration: &str) -> TempDir {
+    let directory = tempfile::Builder::new().prefix("millstream-pulsar-").tempdir();
+    let directory = directory.expect("a temporary directory can be made");
+    let conf = directory.path().join("conf");
+    fs::create_dir_all(&conf).expect("the directory is writable");
+    fs::write(conf.join("standalone.conf"), configuration).expect("the directory is writable");
+    fs::write(conf.join("log4j2.xml"), LOGGING).expect("the directory is writable");
+    directory
+}
+
+/// Starts a program of Pulsar in `directory`; what it prints goes to the file `log` there.
+pub(crate) fn start(directory: &Path, arguments: &[&str], uses_zookeeper: bool) -> Child {
+    let jars = cache::jars(&format!("pulsar-{VERSION}"), POM).unwrap();
+    let log = directory.join("log");
+    let log = File::options().create(true).append(true).open(log).expect("it is writable");
     let mut java = Command::new("java");
     java.args(["-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m"]);
     java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
@@ -228,13 +320,39 @@ fn java(jars: &Path) -> Command {
     for module in OPENED {
         java.args(["--add-opens", &format!("{module}=ALL-UNNAMED")]);
     }
-    java.arg("-cp").arg(format!("conf:{}/*", jars.display()));
-    java.arg("org.apache.pulsar.PulsarStandaloneStarter");
-    java.args(["--config", "conf/standalone.conf", "--no-functions-worker"]);
-    java.args(["--no-stream-storage", "--metadata-dir", "data/metadata"]);
-    java.args(["--bookkeeper-dir", "data/bk", "--advertised-address", "127.0.0.1"]);
-    java
+    java.arg("-cp").arg(format!("conf:{}/*", jars.display())).args(arguments);
+    if uses_zookeeper {
+        java.env("PULSAR_STANDALONE_USE_ZOOKEEPER", "1");
+    }
+    java.current_dir(directory).stdin(Stdio::null());
+    java.stderr(log.try_clone().expect("a file")).stdout(log);
+    process::spawn(java).expect(cache::JAVA_REMEDY)
 }
+
+fn program(role: Role) -> &'static [&'static str] {
+    match role {
+        Role::Broker => {
+            &["org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", "conf/standalone.conf"]
+        }
+        Role::Alone => &[
+            "org.apache.pulsar.PulsarStandaloneStarter",
+            "--config",
+            "conf/standalone.conf",
+            "--no-functions-worker",
+            "--no-stream-storage",
+            "--metadata-dir",
+            "data/metadata",
+            "--bookkeeper-dir",
+            "data/bk",
+            "--advertised-address",
+            "127.0.0.1",
+        ],
+    }
+}
+
+/// Settings of a broker that has all topics.
+const ALONE: &str = "loadBalancerEnabled=false\n\
+    loadManagerClassName=org.apache.pulsar.broker.loadbalance.NoopLoadManager\n";
 
 /// What is worth reading when a test fails, on the standard output.
 const LOGGING: &str = "<Configuration status=\"WARN\"><Appenders><Console name=\"out\">\
@@ -242,8 +360,10 @@ const LOGGING: &str = "<Configuration status=\"WARN\"><Appenders><Console name=\
     <Loggers><Root level=\"warn\"><AppenderRef ref=\"out\"/></Root></Loggers></Configuration>";
 
 /// Everything listens on loopback only; without `listeningInterface` the bookie would not. It is
-/// small, and has transactions. Nothing is deleted by itself.
-fn configuration(port: u16, web_port: u16) -> String {
+/// small, and has transactions. Nothing is deleted by itself. Without `nettyMaxFrameSizeBytes` the
+/// bookie refuses a message of the size that the broker takes, and the broker would write it again
+/// without end, and nothing else.
+pub(crate) fn configuration(port: u16, web_port: u16) -> String {
     format!(
         "clusterName=standalone\n\
          bindAddress=127.0.0.1\n\
@@ -254,8 +374,6 @@ fn configuration(port: u16, web_port: u16) -> String {
          managedLedgerDefaultWriteQuorum=1\n\
          managedLedgerDefaultAckQuorum=1\n\
          managedLedgerCacheSizeMB=32\n\
-         loadManagerClassName=org.apache.pulsar.broker.loadbalance.NoopLoadManager\n\
-         loadBalancerEnabled=false\n\
          transactionCoordinatorEnabled=true\n\
          systemTopicEnabled=true\n\
          acknowledgmentAtBatchIndexLevelEnabled=true\n\
@@ -263,6 +381,8 @@ fn configuration(port: u16, web_port: u16) -> String {
          brokerDeleteInactiveTopicsEnabled=false\n\
          defaultRetentionTimeInMinutes=-1\n\
          defaultRetentionSizeInMB=-1\n\
+         backlogQuotaCheckIntervalInSeconds=1\n\
+         nettyMaxFrameSizeBytes=5253120\n\
          journalSyncData=false\n\
          allowLoopback=true\n\
          listeningInterface=lo\n\

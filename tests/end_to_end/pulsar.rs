@@ -7,10 +7,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use millstream_testkit::certificates::Authority;
 use millstream_testkit::pulsar::{self, Pulsar};
+use millstream_testkit::pulsar_pair::PulsarPair;
 
 use crate::live::{crashing_at, kills, occurrences, some_time};
-use crate::millstream::{Pipeline, Running, table};
+use crate::millstream::{self, Pipeline, Running, table};
 use crate::wait;
 
 /// Steps of a micro-batch that is one transaction.
@@ -27,6 +29,8 @@ const STEPS: [&str; 11] = [
     "before-commit-entry",
     "after-commit-entry",
 ];
+/// Columns of `rate`, of which a message has no second one.
+const NOT_THERE: &str = "CAST(value AS STRING) AS value, timestamp";
 /// What a start may have to wait for after a broker was gone.
 const LONG: Duration = Duration::from_secs(120);
 
@@ -56,12 +60,14 @@ impl<'a> Written<'a> {
     fn new(server: &'a Pulsar, source: &str, columns: &str, more: &[(&str, &str)]) -> Self {
         let (topic, url) = (new_name("out"), server.url());
         server.create(&topic, 0);
-        let options: [(&str, &str); 3] =
+        let own: [(&str, &str); 3] =
             [("service.url", &url), ("topic", &topic), ("trigger", "20 milliseconds")];
+        let options = own.into_iter().filter(|(key, _)| more.iter().all(|(other, _)| other != key));
+        let options: Vec<_> = options.chain(more.iter().copied()).collect();
         let pipeline = Pipeline::new(&format!(
             "{source}{}CREATE FLOW written AS INSERT INTO target SELECT {columns} \
              FROM STREAM source;\n",
-            table("target", "", "pulsar", &[&options, more].concat()),
+            table("target", "", "pulsar", &options),
         ));
         Self { server, topic, pipeline }
     }
@@ -169,6 +175,35 @@ fn a_broker_that_restarts_is_waited_for() {
 }
 
 #[test]
+fn topics_of_two_brokers_are_found_when_one_is_gone() {
+    let pair = PulsarPair::start();
+    let [first, second] = &pair.brokers;
+    let topic = new_name("in");
+    first.create(&topic, 8);
+    let url = format!("{},{}", second.url(), first.url().replace("pulsar://", ""));
+    let copied = copied(first, &[("topic", &topic)], &[("service.url", &url)]);
+    let mut running = copied.pipeline.start(&["--progress", "json"]);
+    let mut written = 0_u64;
+    for round in 0..3 {
+        match round {
+            0 => {}
+            1 => second.kill(),
+            _ => second.restart(),
+        }
+        first.client(&["write", &topic, &written.to_string(), "800", "key=1"]);
+        written += 800;
+        wait::until_true("all rows", LONG, || {
+            assert!(running.is_running(), "{}", running.stderr());
+            let told = millstream::progress(&running.stdout());
+            told.iter().filter_map(|it| it["numInputRows"].as_u64()).sum::<u64>() >= written
+        });
+    }
+    running.stop().expect_success();
+    copied.pipeline.run_available().expect_success();
+    assert_eq!(sorted(copied.values()), (0..written).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_second_instance_takes_over_and_the_first_says_so() {
     let written = Written::numbers(pulsar::shared(), "1000", &[]);
     written.run_briefly();
@@ -199,12 +234,14 @@ fn what_is_wrong_is_said() {
     let source = table("source", "", "pulsar", &[("service.url", &url), ("topic", &nowhere)]);
     let refused = Written::new(server, &source, "value", &[]).pipeline.run(&[]);
     assert!(!refused.says(&["there is no topic", &nowhere]).status.success());
-    let pipeline = Pipeline::new(&format!(
-        "{}{}CREATE FLOW f AS INSERT INTO target SELECT value, timestamp FROM STREAM source;\n",
-        table("source", "", "rate", &[]),
-        table("target", "", "pulsar", &[("service.url", &url), ("topic", "x")]),
-    ));
-    assert!(!pipeline.run(&[]).says(&["STRING or BINARY"]).status.success());
+    for (columns, said) in [("value", "STRING or BINARY"), (NOT_THERE, "no 'timestamp'")] {
+        let pipeline = Pipeline::new(&format!(
+            "{}{}CREATE FLOW f AS INSERT INTO target SELECT {columns} FROM STREAM source;\n",
+            table("source", "", "rate", &[]),
+            table("target", "", "pulsar", &[("service.url", &url), ("topic", "x")]),
+        ));
+        assert!(!pipeline.run(&[]).says(&[said]).status.success());
+    }
 }
 
 #[test]
@@ -388,28 +425,140 @@ fn messages_that_are_lost_are_missed() {
     assert_eq!(sorted(copied.values()), (0..100).collect::<Vec<_>>());
 }
 
+/// Ten chunks a message, and four of them a micro-batch, so that most micro-batches end between the
+/// chunks of several messages.
 #[test]
-fn messages_in_chunks_are_refused() {
+fn messages_in_chunks_are_read_and_read_again_after_a_crash() {
     let server = pulsar::shared();
     let topic = new_name("in");
     server.create(&topic, 0);
-    server.client(&["write", &topic, "0", "1", "chunked=1", "bytes=6000000"]);
-    let refused = copied(server, &[("topic", &topic)], &[]).pipeline.run(&AVAILABLE);
-    assert!(!refused.says(&["in chunks"]).status.success());
+    let url = server.url();
+    let options = [
+        ("service.url", &*url),
+        ("topic", &*topic),
+        ("startingOffsets", "earliest"),
+        ("maxBytesPerTrigger", "4k"),
+    ];
+    let source = table("source", "(line STRING)", "pulsar", &[&options[..], &[RAW]].concat());
+    let columns = "concat(substring_index(line, 'x', 1), ':', length(line)) AS value";
+    let copied = Written::new(server, &source, columns, &[]);
+    let mut written = 0_u64;
+    for round in 0..occurrences(0).len() as u64 {
+        server.java_client(&["chunks", &topic, &written.to_string(), "30", "10"]);
+        written += 30;
+        for (at, step) in STEPS.iter().enumerate() {
+            let nth = 1 + (at as u64 + 7 * round) % 6;
+            crashing_at(&copied.pipeline, step, nth).wait(LONG).expect_crash(step);
+        }
+    }
+    copied.pipeline.run_available().expect_success();
+    let mut found = copied.values();
+    found.sort_by_key(|value| value.split(':').next().and_then(|it| it.parse::<u64>().ok()));
+    let expected = (0..written).map(|number| format!("{number}:{}", 9_500 + digits(number)));
+    assert_eq!(found, expected.collect::<Vec<_>>());
+}
+
+const RAW: (&str, &str) = ("value.format", "raw");
+
+fn digits(number: u64) -> usize {
+    number.to_string().len()
+}
+
+#[test]
+fn a_message_that_is_larger_than_an_entry_is_read() {
+    let server = pulsar::shared();
+    let topic = new_name("in");
+    server.create(&topic, 0);
+    server.client(&["write", &topic, "0", "2", "chunked=1", "bytes=6000000"]);
+    let lz4 = ["chunked=1", "bytes=6000000", "compression=LZ4"];
+    server.client(&[&["write", &topic, "2", "2"], &lz4[..]].concat());
+    let url = server.url();
+    let options = [("service.url", &*url), ("topic", &topic), ("startingOffsets", "earliest"), RAW];
+    let source = table("source", "(line STRING)", "pulsar", &options);
+    let columns = "concat(substring(line, 1, 2), length(line)) AS value";
+    let written = Written::new(server, &source, columns, &[]);
+    written.pipeline.run_available().expect_success();
+    assert_eq!(written.values(), ["0x6000001", "1x6000001", "2x6000001", "3x6000001"]);
+}
+
+#[test]
+fn a_topic_that_is_full_is_waited_for() {
+    let server = pulsar::shared();
+    let namespace = new_name("full");
+    server.admin("PUT", &format!("namespaces/public/{namespace}"), "{}").unwrap();
+    let path = format!("public/{namespace}/out");
+    let topic = format!("persistent://{path}");
+    server.admin("PUT", &format!("persistent/{path}"), "").unwrap();
+    server.client(&["subscribe", &topic, "reader"]);
+    let quota = format!("namespaces/public/{namespace}/backlogQuota");
+    let few = r#"{"limitSize":20000,"policy":"producer_exception"}"#;
+    server.admin("POST", &quota, few).unwrap();
+    let url = server.url();
+    let options = [("service.url", &*url), ("topic", &*topic), ("trigger", "20 milliseconds")];
+    let pipeline = Pipeline::new(&format!(
+        "{}{}CREATE FLOW written AS INSERT INTO target SELECT CAST(value AS STRING) AS value \
+         FROM STREAM source;\n",
+        table("source", "", "rate", &[("rowsPerSecond", "1000")]),
+        table("target", "", "pulsar", &options),
+    ));
+    let received = || server.received(&path);
+    let mut running = pipeline.start(&[]);
+    running.wait_while_running("the first rows", || received() > 0);
+    // Full is where nothing more comes for longer than a look of the broker takes.
+    let mut before = 0;
+    running.wait_while_running("the topic is full", || {
+        let last = std::mem::replace(&mut before, received());
+        wait::pause(Duration::from_secs(3));
+        last == before && last == received()
+    });
+    server.admin("DELETE", &quota, "").unwrap();
+    running.wait_while_running("more rows", || received() > before);
+    running.stop().expect_success();
+    let found = server.client(&["read", &topic]);
+    assert!(found.iter().enumerate().all(|(at, number)| number.parse::<usize>() == Ok(at)));
+}
+
+#[test]
+fn brokers_with_tls_and_clients_with_certificates_know_each_other() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let authority = Authority::new(directory.path()).expect("OpenSSL works");
+    let files = authority.issue("IP:127.0.0.1").expect("OpenSSL works");
+    let other = directory.path().join("other");
+    let other = Authority::new(&other).expect("OpenSSL works");
+    let stranger = other.issue("IP:127.0.0.1").expect("OpenSSL works");
+    let server = Pulsar::start_with_tls(&files, &who_may_enter(), TOKEN);
+    let url = server.tls_url();
+    let text = |path: &std::path::Path| path.to_str().expect("it is UTF-8").to_owned();
+    let (ca, cert, key) = (text(&files.ca), text(&files.cert), text(&files.key));
+    let (other_cert, other_key) = (text(&stranger.cert), text(&stranger.key));
+    let address = ("service.url", &*url);
+    let trusted = ("pulsar.client.tlsTrustCertsFilePath", &*ca);
+    let own = |cert, key| {
+        [("pulsar.client.tlsCertificateFilePath", cert), ("pulsar.client.tlsKeyFilePath", key)]
+    };
+    let plugin = ("pulsar.client.authPluginClassName", "AuthenticationTls");
+    let with = |more: &[(&str, &str)]| Written::numbers(&server, "1000", more);
+    let shown = [&[address, trusted], &own(&*cert, &*key)[..]].concat();
+    let written = with(&[&shown[..], &[plugin]].concat());
+    written.run_briefly();
+    written.assert_numbers();
+    let refused = |options: &[(&str, &str)], said: &str| {
+        let finished = with(options).pipeline.run(&["--restart", "never"]);
+        assert!(!finished.says(&[said]).status.success());
+    };
+    refused(&[address, plugin], "tlsCertificateFilePath");
+    refused(&[address], "tlsTrustCertsFilePath");
+    refused(&[address, trusted], "tlsCertificateFilePath");
+    let foreign = own(&*other_cert, &*other_key);
+    refused(&[&[address, trusted], &foreign[..]].concat(), "tlsCertificateFilePath");
+    // The certificate is good, and nothing says that it is to let the client in.
+    refused(&shown, "authPluginClassName");
 }
 
 #[test]
 fn a_broker_without_transactions_and_a_wrong_token_are_told() {
-    let secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC0xMg==";
-    let broker = "org.apache.pulsar.broker";
-    let settings = format!(
-        "transactionCoordinatorEnabled=false\nbrokerDeduplicationEnabled=false\n\
-         authenticationEnabled=true\n\
-         authenticationProviders={broker}.authentication.AuthenticationProviderToken\n\
-         tokenSecretKey=data:;base64,{secret}\n\
-         brokerClientAuthenticationPlugin=org.apache.pulsar.client.impl.auth.AuthenticationToken\n\
-         brokerClientAuthenticationParameters=token:{TOKEN}\n"
-    );
+    let settings = "transactionCoordinatorEnabled=false\nbrokerDeduplicationEnabled=false\n";
+    let settings = settings.to_owned() + &who_may_enter();
     let server = Pulsar::start_with_token(&settings, TOKEN);
     let plugin = ("pulsar.client.authPluginClassName", "AuthenticationToken");
     let with = |token: &'static str, delivery: &'static str| {
@@ -422,6 +571,20 @@ fn a_broker_without_transactions_and_a_wrong_token_are_told() {
     let refused = with(TOKEN, "exactly-once").pipeline.run(&[]);
     assert!(!refused.says(&["no transactions", "at-least-once"]).status.success());
     with(TOKEN, "at-least-once").run_briefly();
+}
+
+/// Settings of a broker that wants to be shown a token or a certificate.
+fn who_may_enter() -> String {
+    let secret = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldC0xMg==";
+    let broker = "org.apache.pulsar.broker";
+    format!(
+        "authenticationEnabled=true\n\
+         authenticationProviders={broker}.authentication.AuthenticationProviderToken,\
+         {broker}.authentication.AuthenticationProviderTls\n\
+         tokenSecretKey=data:;base64,{secret}\n\
+         brokerClientAuthenticationPlugin=org.apache.pulsar.client.impl.auth.AuthenticationToken\n\
+         brokerClientAuthenticationParameters=token:{TOKEN}\n"
+    )
 }
 
 /// Of the user `admin`, signed by the key above.

@@ -5,8 +5,11 @@ client.py URL write TOPIC FROM COUNT [OPTION=VALUE ...]
     writes numbers from FROM on; options: batch (messages of one), compression (LZ4, ZLib, ZSTD,
     SNAPPY), chunked=1, bytes (of padding), key=1
 client.py URL subscribe TOPIC NAME    makes a subscription at the beginning
+
+A token is taken from PULSAR_TOKEN.
 """
 
+import os
 import sys
 
 import pulsar
@@ -50,7 +53,9 @@ def write(client, topic, first, count, options):
 def main():
     url, command, topic, *rest = sys.argv[1:]
     logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-    client = pulsar.Client(url, logger=logger)
+    token = os.environ.get("PULSAR_TOKEN")
+    authentication = pulsar.AuthenticationToken(token) if token else None
+    client = pulsar.Client(url, authentication=authentication, logger=logger)
     if command == "read":
         read(client, topic)
     elif command == "write":

@@ -28,6 +28,13 @@ pub(crate) enum PulsarError {
          certificate in 'pulsar.client.tlsTrustCertsFilePath'"
     )]
     Untrusted { broker: String, problem: String },
+    /// A broker does not accept the certificate of this client, or that there is none.
+    #[error(
+        "Pulsar at {broker} does not accept this client: {problem}. Name a certificate that it \
+         trusts in 'pulsar.client.tlsCertificateFilePath', and its key in \
+         'pulsar.client.tlsKeyFilePath'"
+    )]
+    Certificate { broker: String, problem: String },
     /// A file that the options name cannot be used.
     #[error("{option}: the file {path} {problem}")]
     File { option: &'static str, path: String, problem: String },
@@ -136,6 +143,7 @@ impl Classified for PulsarError {
                 // A broker that starts, is full, or hands a topic over.
                 _ => Kind::Retry,
             },
+            Self::Certificate { .. } => Kind::Credentials,
             Self::Frame { .. }
             | Self::Untrusted { .. }
             | Self::File { .. }

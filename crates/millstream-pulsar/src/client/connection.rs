@@ -5,6 +5,7 @@
 //! another.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use millstream_store::env::{Env, Task};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::settings::Settings;
 use crate::error::PulsarError;
@@ -83,7 +84,8 @@ struct Shared {
     timeout: Duration,
     settings: Settings,
     state: Mutex<State>,
-    is_broken: Notify,
+    /// Says so to the tasks, wherever they are.
+    is_broken: watch::Sender<bool>,
     outgoing: mpsc::Sender<Bytes>,
     ids: AtomicU64,
     /// The largest message that the broker takes.
@@ -123,6 +125,9 @@ impl Connection {
                 let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
                 let name = host.try_into().map_err(std::io::Error::other).map_err(away)?;
                 let stream = tls.connect(name, stream).await.map_err(|error| {
+                    if is_about_our_certificate(&error) {
+                        return self::away(address, error);
+                    }
                     // Trying again would not help against a certificate.
                     let is_about_trust = error.kind() == std::io::ErrorKind::InvalidData;
                     let (broker, problem) = (address.to_owned(), error.to_string());
@@ -170,7 +175,7 @@ impl Connection {
             timeout: settings.timeout,
             settings: settings.clone(),
             state: Mutex::new(State { heard: env.monotonic(), ..State::default() }),
-            is_broken: Notify::new(),
+            is_broken: watch::Sender::new(false),
             outgoing,
             ids: AtomicU64::new(1),
             message_bytes_max,
@@ -242,9 +247,11 @@ impl Connection {
     /// Sends a frame, as soon as those before it are on their way.
     ///
     /// # Errors
-    /// The connection is broken.
+    /// The connection is broken, or the broker takes nothing for as long as an answer may take.
     pub(crate) async fn send(&self, frame: Bytes) -> Result<(), PulsarError> {
-        self.shared.outgoing.send(frame).await.map_err(|_| self.shared.why_broken())
+        let shared = &self.shared;
+        let sending = async { shared.outgoing.send(frame).await.map_err(|_| shared.why_broken()) };
+        within(&shared.env, shared.timeout, &shared.broker, "what was sent", sending).await
     }
 
     /// Sends a frame if that need not wait, else not at all.
@@ -295,6 +302,12 @@ impl Drop for Connection {
 }
 
 impl Shared {
+    /// Completes when the connection is broken, also where it is already.
+    async fn breaking(&self) {
+        // The sender lives as long as this, so that waiting does not fail.
+        let _ = self.is_broken.subscribe().wait_for(|is_broken| *is_broken).await;
+    }
+
     fn why_broken(&self) -> PulsarError {
         let problem = self.state.lock().broken.clone();
         let problem = problem.unwrap_or_else(|| "the connection ends".to_owned());
@@ -313,7 +326,7 @@ impl Shared {
             let _ = producer.send(ToProducer::Closed);
         }
         drop(state);
-        self.is_broken.notify_waiters();
+        self.is_broken.send_replace(true);
     }
 
     /// Hands on what arrived.
@@ -381,7 +394,33 @@ impl Shared {
 }
 
 fn away(address: &str, error: std::io::Error) -> PulsarError {
-    PulsarError::Away { broker: address.to_owned(), problem: error.to_string() }
+    let (broker, problem) = (address.to_owned(), error.to_string());
+    match is_about_our_certificate(&error) {
+        true => PulsarError::Certificate { broker, problem },
+        false => PulsarError::Away { broker, problem },
+    }
+}
+
+/// Whether the other side ends a connection because of what we have shown it, which it may say only
+/// after the handshake. Brokers call it an internal error of theirs that there was nothing.
+fn is_about_our_certificate(error: &std::io::Error) -> bool {
+    use tokio_rustls::rustls::{AlertDescription, Error};
+    let error = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+    matches!(
+        error,
+        Some(Error::AlertReceived(
+            AlertDescription::CertificateRequired
+                | AlertDescription::BadCertificate
+                | AlertDescription::UnsupportedCertificate
+                | AlertDescription::CertificateRevoked
+                | AlertDescription::CertificateExpired
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::UnknownCA
+                | AlertDescription::AccessDenied
+                | AlertDescription::HandshakeFailure
+                | AlertDescription::InternalError
+        ))
+    )
 }
 
 fn hello(settings: &Settings, behind: Option<&str>) -> Result<BaseCommand, PulsarError> {
@@ -433,11 +472,12 @@ async fn next(
 }
 
 async fn read(shared: Arc<Shared>, mut reader: impl AsyncRead + Unpin, mut received: BytesMut) {
+    let mut breaking = pin!(shared.breaking());
     loop {
         let max = shared.message_bytes_max;
         let frame = tokio::select! {
             frame = next(&mut reader, &mut received, max, &shared.broker) => frame,
-            () = shared.is_broken.notified() => return,
+            () = &mut breaking => return,
         };
         match frame {
             Ok(frame) => {
@@ -457,29 +497,35 @@ async fn read(shared: Arc<Shared>, mut reader: impl AsyncRead + Unpin, mut recei
 
 async fn write(
     shared: Arc<Shared>,
+    writer: impl AsyncWrite + Unpin,
+    waiting: mpsc::Receiver<Bytes>,
+) {
+    // A broker that stands still takes nothing, so that a write may wait until the connection is
+    // given up.
+    tokio::select! {
+        error = write_all(writer, waiting) => {
+            if let Err(error) = error {
+                shared.breaks(error.to_string());
+            }
+        }
+        () = shared.breaking() => {}
+    }
+}
+
+/// Writes frames until nobody sends any more.
+async fn write_all(
     mut writer: impl AsyncWrite + Unpin,
     mut waiting: mpsc::Receiver<Bytes>,
-) {
-    loop {
-        let frame = tokio::select! {
-            frame = waiting.recv() => frame,
-            () = shared.is_broken.notified() => None,
-        };
-        let Some(frame) = frame else { return };
-        let mut written = writer.write_all(&frame).await;
+) -> std::io::Result<()> {
+    while let Some(frame) = waiting.recv().await {
+        writer.write_all(&frame).await?;
         // What waits goes along before anything is flushed.
-        while written.is_ok()
-            && let Ok(frame) = waiting.try_recv()
-        {
-            written = writer.write_all(&frame).await;
+        while let Ok(frame) = waiting.try_recv() {
+            writer.write_all(&frame).await?;
         }
-        if written.is_ok() {
-            written = writer.flush().await;
-        }
-        if let Err(error) = written {
-            return shared.breaks(error.to_string());
-        }
+        writer.flush().await?;
     }
+    Ok(())
 }
 
 async fn ping(shared: Arc<Shared>) {

@@ -31,7 +31,7 @@ pub(crate) struct Subscription {
     pub(crate) makes_topic: bool,
 }
 
-/// A subscription in use. Dropping it leaves the consumer to the end of the connection.
+/// A subscription in use, until it is dropped.
 pub(crate) struct Consumer {
     pub(crate) connection: Arc<Connection>,
     topic: String,
@@ -51,11 +51,16 @@ impl Consumer {
     ) -> Result<Self, PulsarError> {
         let id = connection.new_id();
         let entries = connection.add_consumer(id);
+        let topic = topic.to_owned();
+        // Made before the broker has answered: an answer that nobody waits for any more would
+        // leave a subscription in use for as long as the connection lasts.
+        let consumer = Self { connection, topic, id, entries };
+        let (connection, topic) = (&consumer.connection, &consumer.topic);
         let asked = connection.ask(
             || format!("the subscription {} of {topic}", subscription.name),
             |request_id| BaseCommand {
                 subscribe: Some(CommandSubscribe {
-                    topic: topic.to_owned(),
+                    topic: topic.clone(),
                     subscription: subscription.name.clone(),
                     sub_type: subscription.kind,
                     consumer_id: id,
@@ -69,11 +74,8 @@ impl Consumer {
                 ..BaseCommand::of(kind::SUBSCRIBE)
             },
         );
-        if let Err(error) = asked.await {
-            connection.remove_consumer(id);
-            return Err(error);
-        }
-        Ok(Self { connection, topic: topic.to_owned(), id, entries })
+        asked.await?;
+        Ok(consumer)
     }
 
     /// Allows so many more messages; an entry has at least one, and comes as a whole.

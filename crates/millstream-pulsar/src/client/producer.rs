@@ -60,11 +60,18 @@ impl Producer {
             Access::Shared => (access_mode::SHARED, None),
             Access::Alone(epoch) => (access_mode::EXCLUSIVE_WITH_FENCING, epoch),
         };
+        let topic = topic.to_owned();
+        let (name, next, under_way) = (String::new(), 0, 0);
+        // Made before the broker has answered: an answer that nobody waits for any more would
+        // leave a producer there for as long as the connection lasts.
+        let mut producer =
+            Self { connection, topic, id, name, epoch: None, next, under_way, last: None, answers };
+        let (connection, topic) = (&producer.connection, &producer.topic);
         let asked = connection.ask(
             || format!("to write to {topic}"),
             |request_id| BaseCommand {
                 producer: Some(CommandProducer {
-                    topic: topic.to_owned(),
+                    topic: topic.clone(),
                     producer_id: id,
                     request_id,
                     producer_name: None,
@@ -76,16 +83,10 @@ impl Producer {
                 ..BaseCommand::of(kind::PRODUCER)
             },
         );
-        let answer = match asked.await {
-            Ok(answer) => answer.producer_success.unwrap_or_default(),
-            Err(error) => {
-                connection.remove_producer(id);
-                return Err(error);
-            }
-        };
-        let (name, epoch) = (answer.producer_name, answer.topic_epoch);
-        let (topic, last) = (topic.to_owned(), None);
-        Ok(Self { connection, topic, id, name, epoch, next: 0, under_way: 0, last, answers })
+        let answer = asked.await?.producer_success.unwrap_or_default();
+        producer.name = answer.producer_name;
+        producer.epoch = answer.topic_epoch;
+        Ok(producer)
     }
 
     /// `HOST:PORT` of its broker.
@@ -110,6 +111,10 @@ impl Producer {
     ) -> Result<(), PulsarError> {
         while self.under_way >= UNDER_WAY_MAX {
             self.next_stored().await?;
+        }
+        // A broker that has closed the producer and is sent something closes the connection.
+        while let Ok(answer) = self.answers.try_recv() {
+            self.take(answer)?;
         }
         let sequence_id = self.next;
         let messages = metadata.num_messages_in_batch.unwrap_or(1);
@@ -150,16 +155,25 @@ impl Producer {
         let what = format!("a message to {}", self.topic);
         let answers = &mut self.answers;
         let answer = async { Ok(answers.recv().await.unwrap_or(ToProducer::Closed)) };
-        match within(&env, patience, &broker, &what, answer).await? {
+        let answer = within(&env, patience, &broker, &what, answer).await?;
+        self.take(answer)
+    }
+
+    fn take(&mut self, answer: ToProducer) -> Result<(), PulsarError> {
+        let broker = || self.connection.broker().to_owned();
+        match answer {
             ToProducer::Stored(place) => {
-                self.under_way -= 1;
+                self.under_way = self.under_way.saturating_sub(1);
                 self.last = place;
                 Ok(())
             }
-            ToProducer::Refused(said) => Err(PulsarError::Refused { broker, what, said }),
+            ToProducer::Refused(said) => {
+                let what = format!("a message to {}", self.topic);
+                Err(PulsarError::Refused { broker: broker(), what, said })
+            }
             ToProducer::Closed => {
                 let problem = format!("the broker has closed {}", self.topic);
-                Err(PulsarError::Away { broker, problem })
+                Err(PulsarError::Away { broker: broker(), problem })
             }
         }
     }

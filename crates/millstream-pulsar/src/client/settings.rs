@@ -47,6 +47,8 @@ enum Login {
     TokenFile(PathBuf),
     /// `USER:PASSWORD`.
     Basic(String),
+    /// The client's certificate, which the connection shows.
+    Certificate,
 }
 
 impl std::fmt::Debug for Login {
@@ -69,7 +71,14 @@ impl Settings {
             return Err(OptionError::invalid(TIMEOUT, "0", wanted));
         }
         let path = |key: &str| options.get(key).map(|path| base_dir.join(path));
+        let (login, shown) = login(options, base_dir)?;
         let own = match (path(CERTIFICATE), path(KEY)) {
+            (None, None) if shown.is_some() => shown,
+            (None, None) if matches!(login, Login::Certificate) => {
+                let help = "name the client's certificate, and its key in \
+                            'pulsar.client.tlsKeyFilePath'";
+                return Err(OptionError::missing(CERTIFICATE, help));
+            }
             (None, None) => None,
             (Some(certificate), Some(key)) => Some((certificate, key)),
             _ => {
@@ -87,7 +96,6 @@ impl Settings {
             let help = "begin 'service.url' with pulsar+ssl://".to_owned();
             return Err(OptionError::of(URL, problem, Some(help)));
         }
-        let login = login(options, base_dir)?;
         let timeout = Duration::from_millis(timeout);
         Ok(Self { addresses, has_tls, login, trusted, own, timeout })
     }
@@ -123,6 +131,7 @@ impl Settings {
                 Some(("token", token.trim().to_owned().into_bytes()))
             }
             Login::Basic(pair) => Some(("basic", pair.clone().into_bytes())),
+            Login::Certificate => Some(("tls", Vec::new())),
         })
     }
 
@@ -212,7 +221,11 @@ pub(crate) fn addresses(url: &str) -> Result<(Vec<String>, bool), OptionError> {
     Ok((addresses, has_tls))
 }
 
-fn login(options: &Options, base_dir: &Path) -> Result<Login, OptionError> {
+/// How to be let in, and a certificate with its key where the parameters name one.
+fn login(
+    options: &Options,
+    base_dir: &Path,
+) -> Result<(Login, Option<(PathBuf, PathBuf)>), OptionError> {
     let (plugin, params) = (options.get(PLUGIN), options.get(PARAMS));
     let class = plugin.map(|name| name.rsplit('.').next().unwrap_or(name).trim());
     let Some(class) = class else {
@@ -220,7 +233,7 @@ fn login(options: &Options, base_dir: &Path) -> Result<Login, OptionError> {
             let help = "for a token write org.apache.pulsar.client.impl.auth.AuthenticationToken";
             return Err(OptionError::missing(PLUGIN, help));
         }
-        return Ok(Login::None);
+        return Ok((Login::None, None));
     };
     let params = params.unwrap_or_default().trim();
     let object: Option<Value> = serde_json::from_str(params).ok().filter(Value::is_object);
@@ -231,7 +244,7 @@ fn login(options: &Options, base_dir: &Path) -> Result<Login, OptionError> {
             let help = "write 'token:...', or 'file:///PATH' of a file that has it".to_owned();
             if let Some(path) = params.strip_prefix("file:") {
                 let path = path.strip_prefix("//").unwrap_or(path);
-                return Ok(Login::TokenFile(base_dir.join(path)));
+                return Ok((Login::TokenFile(base_dir.join(path)), None));
             }
             let token = field("token").unwrap_or_else(|| {
                 params.strip_prefix("token:").unwrap_or(params).trim().to_owned()
@@ -239,22 +252,30 @@ fn login(options: &Options, base_dir: &Path) -> Result<Login, OptionError> {
             if token.is_empty() || token.starts_with('{') {
                 return Err(OptionError::of(PARAMS, wrong, Some(help)));
             }
-            Ok(Login::Token(token))
+            Ok((Login::Token(token), None))
         }
         "authenticationbasic" | "basic" => {
             let pair = field("userId").zip(field("password"));
             let pair = pair.map(|(user, password)| format!("{user}:{password}"));
-            pair.map(Login::Basic).ok_or_else(|| {
+            pair.map(|pair| (Login::Basic(pair), None)).ok_or_else(|| {
                 let problem = "'pulsar.client.authParams' has no user and password";
                 let help = "write '{\"userId\":\"...\",\"password\":\"...\"}'".to_owned();
                 OptionError::of(PARAMS, problem, Some(help))
             })
         }
-        "authenticationdisabled" => Ok(Login::None),
+        "authenticationtls" | "tls" => {
+            let named = |name: &str| {
+                let mut pairs = params.split(',').filter_map(|pair| pair.split_once(':'));
+                let found = pairs.find(|(key, _)| key.trim() == name);
+                let path = field(name).or_else(|| found.map(|(_, path)| path.trim().to_owned()));
+                path.map(|path| base_dir.join(path))
+            };
+            Ok((Login::Certificate, named("tlsCertFile").zip(named("tlsKeyFile"))))
+        }
+        "authenticationdisabled" => Ok((Login::None, None)),
         _ => {
             let problem = format!("there is no way '{class}' here to be let in");
-            let help = "AuthenticationToken and AuthenticationBasic are known; a client's \
-                        certificate needs no plugin, only 'pulsar.client.tlsCertificateFilePath'";
+            let help = "AuthenticationToken, AuthenticationBasic and AuthenticationTls are known";
             Err(OptionError::of(PLUGIN, problem, Some(help.to_owned())))
         }
     }
@@ -298,6 +319,22 @@ mod tests {
         assert!(parse(&[url, (PARAMS, "abc")]).is_err());
         assert!(parse(&[url, (PLUGIN, "x.AuthenticationSasl")]).is_err());
         assert!(!format!("{:?}", parse(&[url, token, (PARAMS, "abc")])).contains("abc"));
+    }
+
+    #[test]
+    fn a_certificate_can_be_what_lets_in() {
+        let url = (URL, "pulsar+ssl://a");
+        let plugin = (PLUGIN, "org.apache.pulsar.client.impl.auth.AuthenticationTls");
+        let json = r#"{"tlsCertFile":"own.pem","tlsKeyFile":"own.key"}"#;
+        let wanted = (PathBuf::from("/base/own.pem"), PathBuf::from("/base/own.key"));
+        for params in ["tlsCertFile:own.pem,tlsKeyFile:own.key", json] {
+            let settings = parse(&[url, plugin, (PARAMS, params)]).expect("it is one");
+            assert_eq!(settings.credentials().unwrap(), Some(("tls", Vec::new())));
+            assert_eq!(settings.own.as_ref(), Some(&wanted));
+        }
+        let named = [url, plugin, (CERTIFICATE, "own.pem"), (KEY, "own.key")];
+        assert_eq!(parse(&named).expect("it is one").own, Some(wanted));
+        assert!(parse(&[url, plugin]).is_err(), "there is no certificate");
     }
 
     #[test]

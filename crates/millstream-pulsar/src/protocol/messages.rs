@@ -72,8 +72,16 @@ pub(crate) struct MessageMetadata {
     pub(crate) highest_sequence_id: Option<u64>,
     #[prost(bool, optional, tag = "25")]
     pub(crate) null_value: Option<bool>,
+    /// What the chunks of one message have in common.
+    #[prost(string, optional, tag = "26")]
+    pub(crate) uuid: Option<String>,
     #[prost(int32, optional, tag = "27")]
     pub(crate) num_chunks_from_msg: Option<i32>,
+    /// Bytes of all chunks together, compressed as they are.
+    #[prost(int32, optional, tag = "28")]
+    pub(crate) total_chunk_msg_size: Option<i32>,
+    #[prost(int32, optional, tag = "29")]
+    pub(crate) chunk_id: Option<i32>,
 }
 
 /// What stands before each message of a batch.

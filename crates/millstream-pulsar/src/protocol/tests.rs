@@ -93,6 +93,9 @@ fn what_cannot_be_unpacked_says_why() {
 type Parts = (Option<Vec<u8>>, Option<Vec<u8>>, Vec<(String, String)>, Option<u64>);
 
 proptest! {
+    // Compression without optimization takes its time.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn batches_come_back(
         messages in proptest::collection::vec(

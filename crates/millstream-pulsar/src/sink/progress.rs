@@ -9,9 +9,9 @@
 //! Progress is part of the transaction with the rows; the others are not part of any. A start takes
 //! the topic for itself, which closes any other instance of the query out, writes a barrier, and
 //! reads until it meets it: readers stop in front of open transactions, so by then each transaction
-//! before it has ended. Those that a crash left open are aborted by their number; without it they
-//! would end after their time. An instance that has to do so again, after a connection was lost,
-//! stops if it meets the barrier of another one behind its own records.
+//! before it that has progress has ended. Those that were left open are aborted by their number;
+//! without it they would end after their time. An instance that has to do so again, after a
+//! connection was lost, stops if it meets the barrier of another one behind its own records.
 //!
 //! A durable subscription holds the last progress, and lets go of what is before it.
 
@@ -183,9 +183,7 @@ impl ProgressTopic {
                 }
                 opening.contact.unanswered(began_ms);
                 if env.monotonic().saturating_sub(began) > patience {
-                    let broker = self.producer.broker().to_owned();
-                    let problem = format!("a transaction in {} does not end", self.topic);
-                    return Err(PulsarError::Away { broker, problem });
+                    return Err(self.blocked());
                 }
                 continue;
             };
@@ -195,9 +193,7 @@ impl ProgressTopic {
                 consumer.allow(READ_AHEAD - allowed).await?;
                 allowed = READ_AHEAD;
             }
-            if let Some((most, least)) = record.begin {
-                begun.insert(TransactionId { most, least });
-            }
+            begun.extend(record.begin.map(|(most, least)| TransactionId { most, least }));
             if let Some(progress) = record.progress {
                 if let Some(transaction) = transaction {
                     begun.remove(&transaction);
@@ -214,6 +210,11 @@ impl ProgressTopic {
                     let (table, topic) = (self.table.clone(), self.topic.clone());
                     return Err(PulsarError::Fenced { table, topic });
                 }
+                // Their rows stand in the way of the readers of other topics. None of them can be
+                // committed any more: progress that is not before the barrier is never stored.
+                for open in begun {
+                    abort(opening.client, open).await;
+                }
                 return Ok(published);
             }
             match record.by == self.instance {
@@ -221,6 +222,12 @@ impl ProgressTopic {
                 false => is_lost |= has_own && record.barrier.is_some(),
             }
         }
+    }
+
+    fn blocked(&self) -> PulsarError {
+        let broker = self.producer.broker().to_owned();
+        let problem = format!("a transaction in {} does not end", self.topic);
+        PulsarError::Away { broker, problem }
     }
 
     /// What an entry says, and the transaction that it was part of.
@@ -353,8 +360,8 @@ async fn subscribe(opening: &Opening<'_>) -> Result<Consumer, PulsarError> {
     }
 }
 
-/// Aborts a transaction that a crash may have left open.
-async fn abort(client: &Client, id: TransactionId) {
+/// Aborts a transaction that may have been left open.
+pub(super) async fn abort(client: &Client, id: TransactionId) {
     let aborted = async { Coordinator::at(client, id.most).await?.abort(id).await };
     // Most have ended long ago, which is an error; those that cannot be aborted end by themselves.
     if let Err(error) = aborted.await {

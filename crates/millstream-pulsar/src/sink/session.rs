@@ -1,5 +1,8 @@
 //! One transaction after the other, as long as nothing goes wrong. After any failure the session is
 //! given up, and the next one finds out what was published.
+//!
+//! While a transaction is committed the next one begins, with the topics that this one has: both
+//! take a broker about as long as the rest. One that nothing was written to stands in nobody's way.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +15,7 @@ use millstream_store::crash_points::{self, Step};
 
 use super::encode::{self, Encoder, Entry, Partitions};
 use super::options::SinkOptions;
-use super::progress::{Opening, ProgressTopic};
+use super::progress::{self, Opening, ProgressTopic};
 use crate::client::Client;
 use crate::client::producer::{Access, Producer};
 use crate::client::transaction::{Coordinator, TransactionId};
@@ -20,6 +23,8 @@ use crate::error::PulsarError;
 
 /// A topic may get more partitions; they are looked for so often.
 const PARTITIONS_AGE: Duration = Duration::from_secs(30);
+/// How long the end of a transaction is waited for that is not needed.
+const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 /// Producers that are kept; with more, rows choose among more topics than are worth it.
 const PRODUCERS_MAX: usize = 1_000;
 
@@ -49,6 +54,18 @@ struct ExactlyOnce {
     coordinator: Coordinator,
     progress: ProgressTopic,
     lifetime: Duration,
+    begun: Option<Begun>,
+    /// When the last transaction began to be committed, on the monotonic clock.
+    committed_at: Option<Duration>,
+}
+
+/// A transaction that nothing was written to yet.
+struct Begun {
+    id: TransactionId,
+    /// The topics that take part, in order.
+    partitions: Vec<String>,
+    /// On the monotonic clock.
+    at: Duration,
 }
 
 /// What one transaction publishes: rows of one or several micro-batches, of which the last one is
@@ -90,7 +107,9 @@ impl Session {
             let (progress, found) = ProgressTopic::open(opening).await?;
             published = found;
             let lifetime = options.lifetime;
-            exactly_once = Some(ExactlyOnce { coordinator, progress, lifetime });
+            let (begun, committed_at) = (None, None);
+            exactly_once =
+                Some(ExactlyOnce { coordinator, progress, lifetime, begun, committed_at });
         }
         let mut session = Self {
             client: Arc::clone(client),
@@ -126,31 +145,42 @@ impl Session {
     ) -> Result<(), PulsarError> {
         let entries = self.encode(options, work.rows).await?;
         crash_points::reached(Step::BeforeBegin);
-        let Some(exactly_once) = &self.exactly_once else {
+        let now = self.client.env.monotonic();
+        let Some(exactly_once) = &mut self.exactly_once else {
             self.send(entries, None).await?;
             crash_points::reached(Step::AfterProduce);
             return self.stored().await;
         };
-        let id = exactly_once.coordinator.begin(exactly_once.lifetime).await?;
+        let mut partitions: Vec<String> =
+            entries.iter().map(|entry| entry.partition.clone()).collect();
+        partitions.push(exactly_once.progress.topic.clone());
+        partitions.sort_unstable();
+        partitions.dedup();
+        let id = exactly_once.begin(&partitions, now).await?;
         let written = self.write(id, &work, entries).await;
         let exactly_once = self.exactly_once.as_mut().ok_or(PulsarError::NotOpen)?;
         let place = match written {
             Ok(place) => place,
             Err(error) => {
-                // Readers need not wait until it ends by itself; nor does anybody for this.
-                let aborted = exactly_once.coordinator.abort(id);
-                tokio::select! {
-                    _ = aborted => {}
-                    () = self.client.env.sleep(Duration::from_secs(1)) => {}
-                }
+                // Readers need not wait until it ends by itself.
+                abort(&self.client, id).await;
                 return Err(error);
             }
         };
         crash_points::reached(Step::BeforeCommit);
-        exactly_once.coordinator.commit(id).await?;
+        exactly_once.commit(id, partitions, self.client.env.monotonic()).await?;
         crash_points::reached(Step::AfterCommit);
         exactly_once.progress.is_published(place).await;
         Ok(())
+    }
+
+    /// Ends what has begun and is not needed.
+    pub(super) async fn close(mut self) {
+        if let Some(exactly_once) = &mut self.exactly_once
+            && let Some(begun) = exactly_once.begun.take()
+        {
+            abort(&self.client, begun.id).await;
+        }
     }
 
     async fn encode(
@@ -210,14 +240,6 @@ impl Session {
         work: &Work<'_>,
         entries: Vec<Entry>,
     ) -> Result<Option<crate::protocol::messages::MessageIdData>, PulsarError> {
-        let mut partitions: Vec<String> =
-            entries.iter().map(|entry| entry.partition.clone()).collect();
-        partitions.sort_unstable();
-        partitions.dedup();
-        let exactly_once = self.exactly_once.as_mut().ok_or(PulsarError::NotOpen)?;
-        partitions.push(exactly_once.progress.topic.clone());
-        exactly_once.progress.begins(id).await?;
-        exactly_once.coordinator.add(id, partitions).await?;
         self.send(entries, Some(id)).await?;
         crash_points::reached(Step::AfterProduce);
         let exactly_once = self.exactly_once.as_mut().ok_or(PulsarError::NotOpen)?;
@@ -247,4 +269,76 @@ impl Session {
         }
         Ok(())
     }
+}
+
+impl ExactlyOnce {
+    /// A transaction in which `partitions` take part, which are in order.
+    async fn begin(
+        &mut self,
+        partitions: &[String],
+        now: Duration,
+    ) -> Result<TransactionId, PulsarError> {
+        // One that is old might end by itself before it is committed.
+        let begun = self.begun.take();
+        let begun = begun.filter(|begun| now.saturating_sub(begun.at) < self.lifetime / 2);
+        let Some(begun) = begun else {
+            let (coordinator, progress) = (&self.coordinator, &mut self.progress);
+            let partitions = partitions.to_vec();
+            return Ok(begin(coordinator, progress, partitions, self.lifetime, now).await?.id);
+        };
+        let is_missing = |partition: &&String| begun.partitions.binary_search(partition).is_err();
+        let missing: Vec<String> = partitions.iter().filter(is_missing).cloned().collect();
+        if !missing.is_empty() {
+            self.coordinator.add(begun.id, missing).await?;
+        }
+        Ok(begun.id)
+    }
+
+    /// Makes all of a transaction visible, and begins the next one with the same topics if one is
+    /// likely to come soon.
+    async fn commit(
+        &mut self,
+        id: TransactionId,
+        partitions: Vec<String>,
+        now: Duration,
+    ) -> Result<(), PulsarError> {
+        let before = self.committed_at.replace(now);
+        let is_busy = before.is_some_and(|before| now.saturating_sub(before) < self.lifetime / 4);
+        if !is_busy {
+            return self.coordinator.commit(id).await;
+        }
+        let (coordinator, progress) = (&self.coordinator, &mut self.progress);
+        let next = begin(coordinator, progress, partitions, self.lifetime, now);
+        let (committed, next) = tokio::join!(coordinator.commit(id), next);
+        committed?;
+        match next {
+            Ok(begun) => self.begun = Some(begun),
+            // The next one that is needed says it, if it lasts.
+            Err(error) => tracing::debug!(%error, "no transaction begins ahead"),
+        }
+        Ok(())
+    }
+}
+
+/// Aborts a transaction, if that does not take long: it would end by itself. The connections that
+/// it was written with may be broken.
+async fn abort(client: &Client, id: TransactionId) {
+    tokio::select! {
+        () = progress::abort(client, id) => {}
+        () = client.env.sleep(ABORT_PATIENCE) => {}
+    }
+}
+
+/// Begins a transaction, and says so where a start looks for it.
+async fn begin(
+    coordinator: &Coordinator,
+    progress: &mut ProgressTopic,
+    partitions: Vec<String>,
+    lifetime: Duration,
+    now: Duration,
+) -> Result<Begun, PulsarError> {
+    let id = coordinator.begin(lifetime).await?;
+    progress.begins(id).await?;
+    coordinator.add(id, partitions.clone()).await?;
+    Ok(Begun { id, partitions, at: now })
 }

@@ -74,7 +74,9 @@ impl Sink for PulsarSink {
 
     async fn ready(&mut self) -> Result<(), Failure> {
         let (sender, _) = self.running.as_ref().ok_or(PulsarError::NotOpen)?;
-        sender.reserve().await.map(drop).map_err(|_| PulsarError::Ended.into())
+        // The acknowledgements say why it has ended.
+        let _ = sender.reserve().await;
+        Ok(())
     }
 
     async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
@@ -83,7 +85,8 @@ impl Sink for PulsarSink {
         let rows: Vec<RecordBatch> = partitions.into_iter().flatten().collect();
         let (done, is_done) = oneshot::channel();
         let request = Request { batch_id, end_offsets, rows, done };
-        sender.send(request).await.map_err(|_| PulsarError::Ended)?;
+        // If it is not taken, `done` is dropped and the acknowledgement fails.
+        let _ = sender.send(request).await;
         Ok(Acknowledgement::Later(Box::pin(async move {
             is_done.await.unwrap_or_else(|_| Err(PulsarError::Ended.into()))
         })))

@@ -171,7 +171,9 @@ impl Writer {
             }
         }
         self.record().await;
-        self.session = None;
+        if let Some(session) = self.session.take() {
+            session.close().await;
+        }
         self.client.close();
     }
 

@@ -19,10 +19,12 @@ pub(super) struct Entry {
     pub(super) id: (u64, u64),
     pub(super) metadata: MessageMetadata,
     pub(super) payload: Bytes,
-    /// Messages that are in it.
+    /// Messages that are in it; none in a chunk, but for the last one, which has the whole message.
     pub(super) messages: usize,
     /// How many of those were read before.
     pub(super) skip: usize,
+    /// The first entry of the oldest message in chunks that is not complete behind this entry.
+    pub(super) from: Option<(u64, u64)>,
     /// Microseconds since the epoch.
     pub(super) arrival_us: i64,
 }
@@ -218,7 +220,7 @@ impl Waiting {
             && (taken.is_empty() || bytes + entry.bytes() <= bytes_max)
         {
             bytes += entry.bytes();
-            self.taken = Position::after(entry.id);
+            self.taken = Position::with_incomplete(entry.id, entry.from);
             taken.extend(self.entries.pop_front());
         }
         self.bytes -= bytes;
@@ -244,6 +246,7 @@ mod tests {
             payload: Bytes::from_static(&[0; 488]),
             messages: 1,
             skip: 0,
+            from: None,
             arrival_us: 0,
         }
     }

@@ -135,7 +135,8 @@ impl Hold {
                 continue;
             }
             // An entry that was read in part is needed as a whole.
-            if let Position::After { ledger, entry, index: None } = position
+            if let Position::After { index: None, .. } = position
+                && let Some((ledger, entry)) = position.needed()
                 && let Some(before) = entry.checked_sub(1)
             {
                 self.add(&partition, EARLIEST).await?;

@@ -5,16 +5,19 @@
 //! ```
 //!
 //! - [`options`]: what a table's options say. [`position`]: offsets.
-//! - [`reader`]: one partition, without gaps. [`hold`]: what the broker keeps until it is
+//! - [`reader`]: one partition, without gaps. [`permits`]: how much the broker may send.
+//!   [`chunks`]: messages of several entries. [`hold`]: what the broker keeps until it is
 //!   published.
 //! - [`buffer`]: entries that wait for the driver. [`discovery`]: which partitions there are.
 //! - [`rows`]: messages as columns. [`split`]: a part of a micro-batch.
 //! - [`PulsarSource`]: what the driver sees.
 
 mod buffer;
+mod chunks;
 mod discovery;
 mod hold;
 mod options;
+mod permits;
 mod position;
 mod reader;
 mod rows;
@@ -193,7 +196,8 @@ impl PulsarSource {
         for (partition, entries) in entries {
             let partition: Arc<str> = partition.into();
             let (mut group, mut rows) = (Vec::new(), 0);
-            for entry in entries {
+            // The chunks before the last one have moved the position, and are nothing else.
+            for entry in entries.into_iter().filter(|entry| entry.messages > 0) {
                 rows += entry.rows();
                 group.push(entry);
                 if rows >= SPLIT_ROWS {

@@ -6,7 +6,8 @@
 //!
 //! A position is the last message that was read, as its ledger and its entry. An entry of several
 //! messages is read as a whole, except where a query begins in the middle of one: then the index of
-//! the message follows.
+//! the message follows. Where messages in chunks are not complete there, the first chunk of the
+//! oldest of them follows: `12:40 from 12:35`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,21 +25,34 @@ pub(super) enum Position {
     /// Nothing was read yet.
     Earliest,
     /// All up to a message, and that too.
-    After { ledger: u64, entry: u64, index: Option<u32> },
+    After {
+        ledger: u64,
+        entry: u64,
+        index: Option<u32>,
+        /// The first entry that is needed still, for messages that are not complete.
+        from: Option<(u64, u64)>,
+    },
 }
 
 /// By the full name of each partition.
 pub(super) type Positions = BTreeMap<String, Position>;
 
 const EARLIEST: &str = "earliest";
+const FROM: &str = " from ";
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Earliest => f.write_str(EARLIEST),
-            Self::After { ledger, entry, index: None } => write!(f, "{ledger}:{entry}"),
-            Self::After { ledger, entry, index: Some(index) } => {
-                write!(f, "{ledger}:{entry}:{index}")
+            Self::After { ledger, entry, index, from } => {
+                write!(f, "{ledger}:{entry}")?;
+                if let Some(index) = index {
+                    write!(f, ":{index}")?;
+                }
+                match from {
+                    Some((ledger, entry)) => write!(f, "{FROM}{ledger}:{entry}"),
+                    None => Ok(()),
+                }
             }
         }
     }
@@ -53,9 +67,22 @@ impl Position {
         }
     }
 
+    /// The first entry that is needed to read on, as far as it is known: with it reading begins.
+    pub(super) fn needed(self) -> Option<(u64, u64)> {
+        match self {
+            Self::After { from: Some(from), .. } => Some(from),
+            other => other.entry(),
+        }
+    }
+
     /// Behind a whole entry.
-    pub(super) fn after((ledger, entry): (u64, u64)) -> Self {
-        Self::After { ledger, entry, index: None }
+    pub(super) fn after(entry: (u64, u64)) -> Self {
+        Self::with_incomplete(entry, None)
+    }
+
+    /// Behind a whole entry, where messages are not complete of which the first begins with `from`.
+    pub(super) fn with_incomplete((ledger, entry): (u64, u64), from: Option<(u64, u64)>) -> Self {
+        Self::After { ledger, entry, index: None, from }
     }
 
     /// Behind the last message of a topic; an entry of -1 means that there is none.
@@ -70,14 +97,21 @@ impl Position {
         if text == EARLIEST {
             return Some(Self::Earliest);
         }
+        let (text, from) = match text.split_once(FROM) {
+            None => (text, None),
+            Some((text, from)) => {
+                let (ledger, entry) = from.split_once(':')?;
+                (text, Some((number(ledger)?, number(entry)?)))
+            }
+        };
         let mut parts = text.split(':');
         let (ledger, entry) = (number(parts.next()?)?, number(parts.next()?)?);
         let index = match parts.next() {
             None => None,
             Some(index) => Some(u32::try_from(number(index)?).ok()?),
         };
-        let is_all = parts.next().is_none();
-        is_all.then_some(Self::After { ledger, entry, index })
+        let is_all = parts.next().is_none() && from.is_none_or(|from| from <= (ledger, entry));
+        is_all.then_some(Self::After { ledger, entry, index, from })
     }
 
     /// A position that a person writes: as here, or as Spark does, the bytes of a message id.
@@ -94,7 +128,7 @@ impl Position {
         let id = MessageIdData::decode(&*bytes.collect::<Option<Vec<u8>>>()?).ok()?;
         let (ledger, entry) = last_entry(&id)?;
         let index = id.batch_index.and_then(|index| u32::try_from(index).ok());
-        Some(Self::After { ledger, entry, index })
+        Some(Self::After { ledger, entry, index, from: None })
     }
 }
 
@@ -146,13 +180,17 @@ mod tests {
         let positions = Positions::from([
             ("a".to_owned(), Position::Earliest),
             ("b".to_owned(), Position::after((12, 0))),
-            ("c".to_owned(), Position::After { ledger: 3, entry: 4, index: Some(5) }),
+            ("c".to_owned(), Position::After { ledger: 3, entry: 4, index: Some(5), from: None }),
+            ("d".to_owned(), Position::with_incomplete((12, 40), Some((11, 5)))),
         ]);
         let offset = to_offset(&positions);
-        assert_eq!(offset.as_str(), r#"{"a":"earliest","b":"12:0","c":"3:4:5"}"#);
+        let text = r#"{"a":"earliest","b":"12:0","c":"3:4:5","d":"12:40 from 11:5"}"#;
+        assert_eq!(offset.as_str(), text);
         assert_eq!(parse_offset(offset.as_str()).unwrap(), positions);
         for wrong in
             ["", "[]", r#"{"a":1}"#, r#"{"a":"1"}"#, r#"{"a":"1:+2"}"#, r#"{"a":"1:2:3:4"}"#]
+                .into_iter()
+                .chain([r#"{"a":"1:2 from 1"}"#, r#"{"a":"1:2 from 1:3"}"#])
         {
             assert!(parse_offset(wrong).is_err(), "{wrong}");
         }
@@ -168,14 +206,15 @@ mod tests {
         };
         let signed: Vec<i8> = id.encode_to_vec().into_iter().map(u8::cast_signed).collect();
         let position = Position::parse_written(&json!(signed));
-        assert_eq!(position, Some(Position::After { ledger: 300, entry: 7, index: Some(2) }));
+        let index = Some(2);
+        assert_eq!(position, Some(Position::After { ledger: 300, entry: 7, index, from: None }));
         assert_eq!(Position::parse_written(&json!("1:2")), Some(Position::after((1, 2))));
         assert_eq!(Position::parse_written(&json!([1, 2, 3_000])), None);
     }
 
     #[test]
     fn fuzzed_offsets() {
-        let seed = br#"{"a":"earliest","b":"12:0","c":"3:4:5"}"#;
+        let seed = br#"{"a":"earliest","b":"12:0","c":"3:4:5","d":"12:40 from 11:5"}"#;
         Target::text("pulsar_offsets").seeds([seed.to_vec()]).run(|bytes| {
             let text = String::from_utf8_lossy(bytes);
             let read = parse_offset(&text);

@@ -11,17 +11,17 @@ use bytes::Bytes;
 use millstream_engine::api::contact::ContactWith;
 
 use super::buffer::Entry;
+use super::chunks::{self, ChunkError, Chunks};
+use super::permits::Permits;
 use super::position::{Position, last_entry};
 use crate::client::consumer::{Consumer, Subscription};
 use crate::client::{Client, Pauses};
 use crate::error::PulsarError;
 use crate::protocol::frame;
-use crate::protocol::messages::{MessageIdData, initial_position, subscription_type};
+use crate::protocol::messages::{
+    MessageIdData, MessageMetadata, initial_position, subscription_type,
+};
 use crate::protocol::payload;
-
-/// Messages that may be on their way, at first; later as many as their size allows.
-const ALLOWED_FIRST: u32 = 64;
-const ALLOWED_MAX: usize = 10_000;
 
 /// What reads one partition.
 pub(super) struct Reader {
@@ -38,15 +38,21 @@ pub(super) struct Reader {
     reading: Option<Reading>,
 }
 
+/// What an entry completes.
+struct Completed {
+    messages: usize,
+    /// What they are made of.
+    payload: Bytes,
+    /// The first entry of what is not complete.
+    from: Option<(u64, u64)>,
+}
+
 struct Reading {
     consumer: Consumer,
     /// The entry that has to be the first.
     anchor: Option<(u64, u64)>,
-    /// Messages that may still come.
-    allowed: u32,
-    /// The average of entries so far, for how many may be on their way.
-    messages: u64,
-    bytes: u64,
+    permits: Permits,
+    chunks: Chunks,
 }
 
 impl Reader {
@@ -72,7 +78,7 @@ impl Reader {
         loop {
             match self.try_next(share).await {
                 Ok(Some(entry)) => {
-                    self.position = Position::after(entry.id);
+                    self.position = Position::with_incomplete(entry.id, entry.from);
                     return Ok(entry);
                 }
                 Ok(None) => {}
@@ -97,32 +103,79 @@ impl Reader {
         let (id, entry) = reading.consumer.next().await?;
         let Some(id) = last_entry(&id) else { return Ok(None) };
         let arrival_us = self.client.env.now_us();
-        let mut entry = parse(&self.partition, id, entry, arrival_us)?;
-        reading.counts(&entry, share).await?;
-        let skip = match (reading.anchor.take(), self.position) {
-            (Some(anchor), _) if id == anchor => match self.position {
-                // The rest of an entry in whose middle the query begins.
-                Position::After { index: Some(index), .. } => index as usize + 1,
-                _ => return Ok(None),
-            },
-            (Some(anchor), _) if id > anchor => {
-                let found = format!("the next one is {}:{}", id.0, id.1);
-                self.lost(anchor, found)?;
-                0
+        let (metadata, payload) = parse(&self.partition, id, entry)?;
+        let messages = payload::count(&metadata);
+        if let Some(more) = reading.permits.arrived(messages, payload.len(), share) {
+            reading.consumer.allow(more).await?;
+        }
+        let anchor = reading.anchor.take();
+        if let Some(anchor) = anchor.filter(|anchor| id > *anchor) {
+            self.lost(anchor, format!("the next one is {}:{}", id.0, id.1))?;
+        }
+        let Completed { messages, payload, from } = self.complete(id, &metadata, payload)?;
+        let skip = match self.position {
+            // The rest of an entry in whose middle the query begins.
+            Position::After { ledger, entry, index: Some(index), .. } if id == (ledger, entry) => {
+                index as usize + 1
             }
-            _ if self.position.entry().is_some_and(|last| id <= last) => return Ok(None),
+            position if position.entry().is_some_and(|last| id <= last) => return Ok(None),
             _ => 0,
         };
-        if skip >= entry.messages {
+        if messages > 0 && skip >= messages {
             return Ok(None);
         }
-        entry.skip = skip;
-        Ok(Some(entry))
+        Ok(Some(Entry { id, metadata, payload, messages, skip, from, arrival_us }))
+    }
+
+    fn complete(
+        &mut self,
+        id: (u64, u64),
+        metadata: &MessageMetadata,
+        payload: Bytes,
+    ) -> Result<Completed, PulsarError> {
+        let chunks = &mut self.reading.as_mut().ok_or(PulsarError::NotOpen)?.chunks;
+        let given_up = chunks.reach(metadata.publish_time);
+        if given_up > 0 {
+            tracing::warn!(
+                partition = self.partition,
+                messages = given_up,
+                "messages in chunks were not completed by their producers within an hour, and \
+                 are left out"
+            );
+        }
+        if !chunks::is_chunk(metadata) {
+            let (messages, from) = (payload::count(metadata), chunks.first());
+            return Ok(Completed { messages, payload, from });
+        }
+        let whole = chunks.take(id, metadata, &payload);
+        let whole = whole.map_err(|error| self.unreadable(id, error))?;
+        let chunks = &self.reading.as_ref().ok_or(PulsarError::NotOpen)?.chunks;
+        let (messages, from) = (usize::from(whole.is_some()), chunks.first());
+        Ok(Completed { messages, payload: whole.unwrap_or_default(), from })
+    }
+
+    fn unreadable(&self, id: (u64, u64), error: ChunkError) -> PulsarError {
+        let (what, remedy) = match error {
+            ChunkError::TooLarge => (
+                "a chunk, and messages in chunks that are not complete have more than 256 MB there",
+                "Let producers send smaller messages, or send fewer of them at a time",
+            ),
+            ChunkError::TooMany => (
+                "a chunk, and more than 1000 messages in chunks are not complete there",
+                "Let producers complete their messages",
+            ),
+            ChunkError::Inconsistent => (
+                "a chunk that does not fit to what its producer says of it",
+                "Correct its producer",
+            ),
+        };
+        let (topic, position) = (self.partition.clone(), format!("{}:{}", id.0, id.1));
+        PulsarError::Unreadable { topic, position, what, remedy }
     }
 
     async fn begin(&self) -> Result<Reading, PulsarError> {
         let connection = self.client.to_topic(&self.partition).await?;
-        let anchor = self.position.entry();
+        let anchor = self.position.needed();
         // An index asks for the message itself, and not for what is behind it.
         let start = match anchor {
             None => MessageIdData {
@@ -156,8 +209,9 @@ impl Reader {
                 anchor = None;
             }
         }
-        consumer.allow(ALLOWED_FIRST).await?;
-        Ok(Reading { consumer, anchor, allowed: ALLOWED_FIRST, messages: 0, bytes: 0 })
+        let (permits, first) = Permits::first();
+        consumer.allow(first).await?;
+        Ok(Reading { consumer, anchor, permits, chunks: Chunks::default() })
     }
 
     fn lost(&self, (ledger, entry): (u64, u64), found: String) -> Result<(), PulsarError> {
@@ -176,36 +230,12 @@ impl Reader {
     }
 }
 
-impl Reading {
-    /// An entry has arrived: as many more may come as leave about `share` bytes on their way.
-    async fn counts(&mut self, entry: &Entry, share: usize) -> Result<(), PulsarError> {
-        let messages = u32::try_from(entry.messages).unwrap_or(u32::MAX);
-        self.allowed = self.allowed.saturating_sub(messages);
-        self.messages += u64::from(messages);
-        self.bytes += entry.payload.len() as u64;
-        // Old messages say little about the size of new ones.
-        if self.messages > 100_000 {
-            (self.messages, self.bytes) = (self.messages / 2, self.bytes / 2);
-        }
-        let average = (self.bytes / self.messages.max(1)).max(1);
-        let fits = (share as u64 / average).clamp(1, ALLOWED_MAX as u64);
-        let fits = u32::try_from(fits).unwrap_or(1);
-        if self.allowed <= fits / 2 {
-            let more = fits - self.allowed;
-            self.consumer.allow(more).await?;
-            self.allowed += more;
-        }
-        Ok(())
-    }
-}
-
 /// An entry, without unpacking it.
 fn parse(
     partition: &str,
     id: (u64, u64),
     entry: Bytes,
-    arrival_us: i64,
-) -> Result<Entry, PulsarError> {
+) -> Result<(MessageMetadata, Bytes), PulsarError> {
     let position = || format!("{}:{}", id.0, id.1);
     let topic = || partition.to_owned();
     let parsed = frame::entry(entry);
@@ -214,21 +244,10 @@ fn parse(
         position: position(),
         error,
     })?;
-    let unreadable = |what, remedy| PulsarError::Unreadable {
-        topic: topic(),
-        position: position(),
-        what,
-        remedy,
-    };
-    if metadata.num_chunks_from_msg.is_some_and(|chunks| chunks > 1) {
-        let remedy = "Let its producer send without chunks: a message may have maxMessageSize \
-                      bytes, which brokers can raise";
-        return Err(unreadable("part of a message in chunks", remedy));
-    }
     if !metadata.encryption_keys.is_empty() {
+        let what = "encrypted by its producer";
         let remedy = "Encryption end to end is not supported; use TLS";
-        return Err(unreadable("encrypted by its producer", remedy));
+        return Err(PulsarError::Unreadable { topic: topic(), position: position(), what, remedy });
     }
-    let messages = payload::count(&metadata);
-    Ok(Entry { id, metadata, payload, messages, skip: 0, arrival_us })
+    Ok((metadata, payload))
 }
