@@ -197,6 +197,11 @@ fn validate_says_what_an_example_needs_outside() {
     let validate = pipeline.bare_command(&["validate", "notify.sql"]);
     let shown = pipeline.spawn(validate).wait(wait::SOON).expect_success().stdout;
     let input = format!("reads {}: its files", pipeline.path("input").display());
+    let secret = "department.signingSecret=${file:not-there}";
+    let arguments = ["validate", "notify.sql", "--set", secret];
+    let signed = pipeline.spawn(pipeline.bare_command(&arguments)).wait(wait::SOON);
+    let signed = signed.expect_success().stdout;
+    assert!(signed.contains("the signature on POST requests to 127.0.0.1:8080"), "{signed}");
     for line in ["outside     access (json)", &input, "server 127.0.0.1:8080: the receiver"] {
         assert!(shown.contains(line), "no '{line}' in:\n{shown}");
     }

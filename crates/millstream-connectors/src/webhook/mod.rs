@@ -21,8 +21,9 @@ mod transport;
 use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::{Connector, FlowContext, Table};
 use millstream_engine::api::needs::{Need, Role, Usage};
-use millstream_engine::api::options::{OptionError, OptionSpec, Side};
+use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use millstream_engine::api::sink::{Failure, Sink};
+use options::SIGNING_SECRET;
 pub use options::{BodyKind, WebhookOptions};
 
 use crate::notify::sink::NotifySink;
@@ -62,6 +63,13 @@ const OPTIONS: &[OptionSpec] = &[
     option("proxy", "'environment' (default): the usual variables, 'none', or a URL"),
 ];
 
+/// What can be checked of options: a secret whose place was not looked at has no form yet.
+fn checkable(options: &Options) -> Options {
+    let is_unread =
+        |key: &str| key.eq_ignore_ascii_case(SIGNING_SECRET) && options.is_unread(SIGNING_SECRET);
+    options.only(|key| !is_unread(key))
+}
+
 impl Connector for Webhook {
     fn name(&self) -> &'static str {
         "webhook"
@@ -72,12 +80,14 @@ impl Connector for Webhook {
     }
 
     fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
-        WebhookOptions::parse(&table.options, schema).map(|_| ())
+        WebhookOptions::parse(&checkable(&table.options), schema).map(|_| ())
     }
 
     fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {
         let Role::Written(schema) = usage.role else { return Ok(Vec::new()) };
-        Ok(WebhookOptions::parse(&table.options, schema)?.needs(usage.base_dir))
+        let is_signed = table.options.get(SIGNING_SECRET).is_some();
+        let options = WebhookOptions::parse(&checkable(&table.options), schema)?;
+        Ok(options.needs(is_signed, usage.base_dir))
     }
 
     fn sink(

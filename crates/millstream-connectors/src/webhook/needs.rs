@@ -13,8 +13,9 @@ use crate::notify::needs::files;
 const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
 impl WebhookOptions {
-    /// The receiver, a proxy, and files; relative paths are relative to `base_dir`.
-    pub(super) fn needs(&self, base_dir: &Path) -> Vec<Need> {
+    /// The receiver, a proxy, and files; relative paths are relative to `base_dir`. `is_signed` is
+    /// known where the secret itself is not.
+    pub(super) fn needs(&self, is_signed: bool, base_dir: &Path) -> Vec<Need> {
         let mut needs = vec![Need::server(address(&self.url), "the receiver of requests")];
         match &self.proxy {
             Proxy::Environment => {
@@ -33,7 +34,7 @@ impl WebhookOptions {
                 needs.push(Need::rights(&["the user"], on(), "'user' and 'password'"));
             }
         }
-        if self.signing.is_some() {
+        if is_signed {
             let purpose = "'signingSecret', which the receiver has to know";
             needs.push(Need::rights(&["the signature"], on(), purpose));
         }

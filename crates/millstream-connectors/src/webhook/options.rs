@@ -13,6 +13,8 @@ use super::signature::SigningSecrets;
 use crate::notify::options::{count, file, interval, time};
 use crate::notify::retries::Retries;
 
+/// The secret of signatures.
+pub(super) const SIGNING_SECRET: &str = "signingSecret";
 const HEADER_PREFIX: &str = "header.";
 /// Headers that are made for each request, or by the connection.
 const OWN_HEADERS: &[&str] = &[
@@ -111,7 +113,7 @@ impl WebhookOptions {
         encoder.check(schema)?;
         let body = body(options)?;
         let order_by = order_by(options, schema, body)?;
-        let signing = options.get("signingSecret").map(SigningSecrets::parse).transpose();
+        let signing = options.get(SIGNING_SECRET).map(SigningSecrets::parse).transpose();
         Ok(Self {
             url: url(options)?,
             method: method(options)?,
@@ -120,7 +122,7 @@ impl WebhookOptions {
             headers: headers(options)?,
             authorization: authorization(options)?,
             // The value must not be in the message.
-            signing: signing.map_err(|problem| OptionError::of("signingSecret", problem, None))?,
+            signing: signing.map_err(|problem| OptionError::of(SIGNING_SECRET, problem, None))?,
             request_timeout: time(options, "requestTimeout", Duration::from_secs(30))?,
             connect_timeout: time(options, "connectTimeout", Duration::from_secs(10))?,
             in_flight_max: count(options, "maxRequestsInFlight", 1, IN_FLIGHT_MAX)?,

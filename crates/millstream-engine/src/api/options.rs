@@ -111,6 +111,16 @@ impl Options {
         Ok(fresh)
     }
 
+    /// True for an option whose value stands elsewhere and was not looked at, as in a file that is
+    /// only checked: what there is of it is its reference.
+    pub fn is_unread(&self, key: &str) -> bool {
+        let mut entries = self.entries.iter();
+        let entry = entries.find(|entry| entry.key.eq_ignore_ascii_case(key));
+        entry.is_some_and(|entry| {
+            entry.template.as_ref().is_some_and(|template| template.written() == entry.value)
+        })
+    }
+
     /// Those of the options that `keep` says.
     pub fn only(&self, keep: impl Fn(&str) -> bool) -> Self {
         let entries = self.entries.iter().filter(|entry| keep(&entry.key)).cloned();

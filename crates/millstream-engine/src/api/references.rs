@@ -116,6 +116,11 @@ impl Template {
         Ok(Self { written: written.to_owned(), parts })
     }
 
+    /// The value as it is written.
+    pub fn written(&self) -> &str {
+        &self.written
+    }
+
     /// Where parts of the value are.
     pub fn references(&self) -> impl Iterator<Item = &Reference> {
         self.parts.iter().filter_map(|part| match part {
