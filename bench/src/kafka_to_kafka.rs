@@ -250,8 +250,8 @@ impl Bench<'_> {
             let (of, floor) = (value(of.as_ref()?), value(floor.as_ref()?));
             (floor > 0.0).then(|| report::rounded(of / floor, 3))
         };
-        let (p50, p99): (fn(&Medians) -> f64, fn(&Medians) -> f64) =
-            (|medians| medians.p50_ms, |medians| medians.p99_ms);
+        let p50 = |medians: &Medians| medians.p50_ms;
+        let p99 = |medians: &Medians| medians.p99_ms;
         Summary {
             setup,
             rounds: self.flags.repeat,

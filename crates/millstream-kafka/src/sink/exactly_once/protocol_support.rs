@@ -9,7 +9,7 @@ use crate::error::SinkError;
 /// Whether the protocol client writes.
 pub enum ProtocolSupport {
     /// It writes, with these settings.
-    Available(ProtocolSettings),
+    Available(Box<ProtocolSettings>),
     /// It cannot write now but may later, because a broker is away.
     NotNow(String),
     /// It cannot write, so librdkafka has to. Why, unless the options say so.
@@ -33,7 +33,7 @@ impl Opening {
             BrokerSupport::NotNow(reason) => return Ok(ProtocolSupport::NotNow(reason)),
         }
         Ok(match self.make_record_topic()? {
-            RecordTopic::Made => ProtocolSupport::Available(settings),
+            RecordTopic::Made => ProtocolSupport::Available(Box::new(settings)),
             RecordTopic::Refused => ProtocolSupport::Never(Some(format!(
                 "the brokers do not let this user create the topic {}; create it with one \
                  partition, or allow CREATE on it",

@@ -95,7 +95,7 @@ impl ExactlyOnceSink {
         let opening = self.opening.clone();
         let checking = move || opening.check().and_then(|()| opening.protocol_support());
         let protocol = match self.env.spawn_blocking("kafka-open", checking).join().await? {
-            ProtocolSupport::Available(settings) => Some(settings),
+            ProtocolSupport::Available(settings) => Some(*settings),
             ProtocolSupport::Never(reason) => {
                 if let Some(reason) = reason {
                     tracing::warn!(
@@ -145,7 +145,7 @@ impl ExactlyOnceSink {
                 let asking = move || opening.protocol_support();
                 let support = env.spawn_blocking("kafka-protocol-watch", asking).join().await;
                 if let Ok(ProtocolSupport::Available(settings)) = support {
-                    *task_found.lock() = Some(settings);
+                    *task_found.lock() = Some(*settings);
                     return;
                 }
             }
