@@ -219,6 +219,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "history",
             "compact",
             "maintenance",
+            "merge",
             "vacuum",
         ],
     ),
