@@ -50,7 +50,19 @@ pub(super) fn open(
         refuses_repeated: is_batch,
         files: options.files.clone(),
     };
-    Merger::open(live, schema, &settings)
+    let merger = Merger::open(live, schema, &settings)?;
+    let (indexed, files) = merger.files_indexed();
+    if indexed < files {
+        let table = live.table().store().shown();
+        tracing::warn!(
+            table,
+            indexed,
+            files,
+            "'merge.indexMemory' is not enough for the keys of all files; those of the others are \
+             read with each commit"
+        );
+    }
+    Ok(merger)
 }
 
 /// The table as a destination of commits.

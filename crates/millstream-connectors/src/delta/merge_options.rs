@@ -64,7 +64,8 @@ impl MergeOptions {
                 return Err(OptionError::of(KEYS, format!("'keys' has {name} twice"), None));
             }
             if !can_be_key(field.data_type()) {
-                let problem = format!("{name} is {}, which cannot be a key: {NO_KEY}", field.data_type());
+                let problem =
+                    format!("{name} is {}, which cannot be a key: {NO_KEY}", field.data_type());
                 let help = format!("select it as one of them, CAST({name} AS STRING) for example");
                 return Err(OptionError::of(KEYS, problem, Some(help)));
             }

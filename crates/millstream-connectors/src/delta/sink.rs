@@ -145,9 +145,7 @@ fn open(
     }
     let way = match &options.merge {
         None => Way::Append(WritePlan::new(table, written, options.files.clone())?),
-        Some(merge) => {
-            Way::Merge(Box::new(merge::open(&live, schema, (options, merge), merges)?))
-        }
+        Some(merge) => Way::Merge(Box::new(merge::open(&live, schema, (options, merge), merges)?)),
     };
     let published = match table.last_published(query_id)? {
         None => None,
@@ -300,8 +298,7 @@ impl Sink for DeltaSink {
             let remembered = log.as_ref().zip(known.as_ref());
             open(&store, &tables, (&options, &schema), merges, (&query_id, remembered))
         };
-        let (table, way, published) =
-            self.env.spawn_blocking("delta-open", opening).join().await?;
+        let (table, way, published) = self.env.spawn_blocking("delta-open", opening).join().await?;
         if let Some(log) = self.log.clone() {
             let live = Arc::clone(&table);
             self.recorder = Some(Recorder::start(log, live, recalled, &self.env).await?);

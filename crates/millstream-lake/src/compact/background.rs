@@ -6,7 +6,8 @@
 //!
 //! A commit waits for none of this but the swap, which holds the table for one request. So the swap
 //! follows a commit at once: where commits come at intervals it is over before the next one. It is
-//! made by a thread of ordinary priority, since a commit may wait for it.
+//! made by a thread of ordinary priority, since a commit may wait for it. Beside merges it follows
+//! nothing: the next commit may change one of the files, and the swap would be in vain.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -141,6 +142,7 @@ impl Compactor {
             candidates: BTreeMap::new(),
             removed: HashMap::new(),
             swaps: Swaps { jobs, published },
+            sees_merges: false,
             last_scan: None,
             scanned: 0,
             settings,
@@ -159,7 +161,11 @@ impl Compactor {
     pub(crate) fn merged(&self, application: &str, version: u64, files: MergedFiles) {
         let MergedFiles { added, changed } = files;
         let added = added.into_iter().map(Arrived::Written);
-        self.shared.add(application, version, added.chain(changed.into_iter().map(Arrived::Changed)));
+        self.shared.add(
+            application,
+            version,
+            added.chain(changed.into_iter().map(Arrived::Changed)),
+        );
     }
 
     /// What was done so far.
@@ -230,6 +236,8 @@ struct Worker {
     /// What others have removed since the last scan. A file that this process has added may come to
     /// be looked at after that, so it is kept.
     removed: HashMap<String, u64>,
+    /// Whether rows are merged into the table: a commit may then change any file.
+    sees_merges: bool,
     /// On the monotonic clock.
     last_scan: Option<Duration>,
     /// The version that was scanned: what was added up to it is known from the scan.
@@ -301,9 +309,11 @@ impl Worker {
             match file {
                 Arrived::Written(file) => self.keep(SmallFile::written(&file, version)),
                 Arrived::Changed(file) => {
-                    newest.extend(SmallFile::changed(&file, version).map(|file| {
-                        (file.file.path.clone(), file)
-                    }));
+                    self.sees_merges = true;
+                    newest.extend(
+                        SmallFile::changed(&file, version)
+                            .map(|file| (file.file.path.clone(), file)),
+                    );
                 }
             }
         }
@@ -403,7 +413,9 @@ impl Worker {
         let owner = owner(&self.settings.application);
         let rewritten = rewriter.rewrite(bins, &owner, parameters)?;
         let took = self.env().monotonic().saturating_sub(began);
-        self.wait_for_append();
+        if !self.sees_merges {
+            self.wait_for_append();
+        }
         let replacement = Arc::clone(rewritten.replacement());
         let published = self.swaps.publish(&replacement);
         rewritten.settle(&self.store, &published);

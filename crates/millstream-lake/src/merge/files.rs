@@ -18,6 +18,8 @@ pub(super) struct LiveFile {
     pub(super) rows: Option<u64>,
     /// Rows that are deleted; `None` as long as its deletion vector is not read.
     pub(super) deleted: Option<RoaringTreemap>,
+    /// Rows that were deleted before others changed that. The index does not have their keys.
+    pub(super) former: Option<RoaringTreemap>,
     /// Whether the index has its keys.
     pub(super) is_indexed: bool,
 }
@@ -26,7 +28,7 @@ impl LiveFile {
     pub(super) fn new(row: Value) -> Self {
         let rows = records(&row);
         let deleted = row["deletionVector"].is_null().then(RoaringTreemap::new);
-        Self { row: Arc::new(row), rows, deleted, is_indexed: false }
+        Self { row: Arc::new(row), rows, deleted, former: None, is_indexed: false }
     }
 
     /// As the log has it.
@@ -39,9 +41,19 @@ impl LiveFile {
         self.deleted.as_ref().is_some_and(|deleted| deleted.contains(u64::from(row)))
     }
 
+    /// Whether rows that were deleted are rows of the table again, as after a `RESTORE`.
+    pub(super) fn has_undeleted(&self) -> bool {
+        let (former, deleted) = (self.former.as_ref(), self.deleted.as_ref());
+        former.zip(deleted).is_some_and(|(former, deleted)| !former.is_subset(deleted))
+    }
+
     /// Gives it a deletion vector that names `deleted`. What is told of its rows is then no more
     /// than bounds.
-    pub(super) fn set_vector(&mut self, vector: &DeletionVectorDescriptor, deleted: RoaringTreemap) {
+    pub(super) fn set_vector(
+        &mut self,
+        vector: &DeletionVectorDescriptor,
+        deleted: RoaringTreemap,
+    ) {
         let mut row = self.described();
         row["deletionVector"] = vectors::to_json(vector);
         let mut statistics = statistics(&row);

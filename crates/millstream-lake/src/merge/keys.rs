@@ -99,15 +99,16 @@ impl KeyColumns {
         let converter = RowConverter::new(sorts.collect());
         let converter = converter.map_err(|error| mismatch(error.to_string()))?;
         let schema = Arc::new(Schema::new(fields));
-        let is_key = |field: &&Arc<Field>| names.iter().any(|key| key.eq_ignore_ascii_case(field.name()));
-        let in_query: Vec<usize> = (0..query.fields().len())
-            .filter(|index| is_key(&&query.fields()[*index]))
-            .collect();
+        let is_key =
+            |field: &&Arc<Field>| names.iter().any(|key| key.eq_ignore_ascii_case(field.name()));
+        let in_query: Vec<usize> =
+            (0..query.fields().len()).filter(|index| is_key(&&query.fields()[*index])).collect();
         if in_query.len() != names.len() {
             return Err(mismatch("the query does not have each column of 'keys' once".to_owned()));
         }
         let narrow = query.project(&in_query).expect("they are columns of it");
-        let of_query = ColumnMap::new(&narrow, &schema).map_err(|misfit| mismatch(misfit.to_string()))?;
+        let of_query =
+            ColumnMap::new(&narrow, &schema).map_err(|misfit| mismatch(misfit.to_string()))?;
         let env = table.store().env();
         let seeds = [env.random_u64(), env.random_u64()];
         Ok(Self { schema, in_partition, in_query, of_query, converter, seeds })
@@ -201,4 +202,5 @@ pub fn can_be_key(kind: &DataType) -> bool {
 }
 
 /// Which types those are, in words.
-pub const NO_KEY: &str = "keys are whole numbers, decimals, texts, dates, times, BOOLEAN and BINARY";
+pub const NO_KEY: &str =
+    "keys are whole numbers, decimals, texts, dates, times, BOOLEAN and BINARY";

@@ -108,7 +108,8 @@ fn scan(engine: &KernelEngine, snapshot: &SnapshotRef) -> KernelResult<Vec<Value
         let mut lines = LineDelimitedWriter::new(Vec::new());
         lines.write(&live_rows(&metadata?)?)?;
         lines.finish()?;
-        for line in lines.into_inner().split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in lines.into_inner().split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+        {
             found.push(serde_json::from_slice(line).map_err(|error| {
                 KernelError::generic(format!("a file's facts are no JSON: {error}"))
             })?);

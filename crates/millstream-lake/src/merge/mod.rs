@@ -131,6 +131,12 @@ impl Merger {
         self.has_vectors
     }
 
+    /// How many files the index has the keys of, and how many there are.
+    pub fn files_indexed(&self) -> (usize, usize) {
+        let indexed = self.files.iter().filter(|(_, file)| file.is_indexed).count();
+        (indexed, self.files.iter().count())
+    }
+
     /// Publishes `rows` in one commit, as micro-batch `append`, whose files are not looked at.
     /// Gives `None` if the query has published it, or a later one, before: then nothing is done.
     pub fn commit(
@@ -149,11 +155,7 @@ impl Merger {
     }
 }
 
-fn plan(
-    table: &Table,
-    query: &Schema,
-    settings: &MergeSettings,
-) -> Result<MergePlan, TableError> {
+fn plan(table: &Table, query: &Schema, settings: &MergeSettings) -> Result<MergePlan, TableError> {
     let mismatch = |problem| TableError::Mismatch { table: table.store().shown(), problem };
     let is_it = |name: &str| query.fields().iter().position(|field| field.name() == name);
     let delete = match settings.delete_column.as_deref() {
@@ -186,7 +188,8 @@ fn parameters(keys: &KeyColumns, delete: Option<&str>) -> Vec<(&'static str, Str
     let mut matched = vec![json!({ "actionType": "update" })];
     let mut not_matched = json!({ "actionType": "insert" });
     if let Some(delete) = delete {
-        matched.insert(0, json!({ "actionType": "delete", "predicate": format!("source.{delete}") }));
+        matched
+            .insert(0, json!({ "actionType": "delete", "predicate": format!("source.{delete}") }));
         not_matched["predicate"] = json!(format!("NOT source.{delete}"));
     }
     vec![

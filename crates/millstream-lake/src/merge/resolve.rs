@@ -8,6 +8,7 @@ use millstream_store::crash_points::{self, Step};
 use roaring::RoaringTreemap;
 use serde_json::Value;
 
+use super::Merger;
 use super::files::LiveFile;
 use super::index::Place;
 use super::keys::{Key, KeyHasher};
@@ -15,7 +16,6 @@ use super::rewrite::Rewriter;
 use super::scan::KeyScan;
 use super::vectors::VectorFile;
 use super::writer::MergeRows;
-use super::Merger;
 use crate::data_file::DataFile;
 use crate::error::TableError;
 use crate::table::merge::{ChangedFile, FileChanges, MergedFiles};
@@ -120,12 +120,12 @@ impl Merger {
         if others.is_empty() {
             return Ok(());
         }
-        let keys: HashSet<Key, KeyHasher> =
-            rows.kept().chain(rows.gone.iter().copied()).collect();
-        let facts: Vec<Value> =
-            others.values().map(|number| self.files.get(*number).expect("it is there")).map(|file| {
-                file.row.as_ref().clone()
-            }).collect();
+        let keys: HashSet<Key, KeyHasher> = rows.kept().chain(rows.gone.iter().copied()).collect();
+        let facts: Vec<Value> = others
+            .values()
+            .map(|number| self.files.get(*number).expect("it is there"))
+            .map(|file| file.row.as_ref().clone())
+            .collect();
         let table = Arc::clone(self.live.table());
         let failed = |error| table.kernel_error("read", error);
         let predicate = rows.bounds.predicate();

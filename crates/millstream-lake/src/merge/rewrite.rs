@@ -99,8 +99,9 @@ impl<'a> Rewriter<'a> {
             let settings = FileSettings { target_bytes: u64::MAX, compression, cluster_by };
             WritePlan::of_files(self.table, self.snapshot, settings)
         };
-        let cluster_by =
-            bucket.as_ref().map(|found| ClusterBy { column: found.column.clone(), buckets: found.of });
+        let cluster_by = bucket
+            .as_ref()
+            .map(|found| ClusterBy { column: found.column.clone(), buckets: found.of });
         let (plan, number) = match plan(cluster_by) {
             Ok(plan) => (plan, bucket.map(|found| found.number)),
             // The column is gone. Without a bucket in its name a file is right in any case.

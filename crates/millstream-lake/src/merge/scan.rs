@@ -66,9 +66,8 @@ impl<'a> KeyScan<'a> {
         file: &ScanFile,
         mut found: impl FnMut(u32, Key),
     ) -> Result<u64, TableError> {
-        self.read_file(file, &mut found).map_err(|error| {
-            explained(self.store, &self.scan, &file.path, self.version, error)
-        })
+        self.read_file(file, &mut found)
+            .map_err(|error| explained(self.store, &self.scan, &file.path, self.version, error))
     }
 
     fn read_file(&self, file: &ScanFile, found: &mut impl FnMut(u32, Key)) -> KernelResult<u64> {

@@ -43,7 +43,9 @@ impl Merger {
 
     /// What all commits since the last known version come to, where they are not to be had.
     fn reload(&mut self, snapshot: &SnapshotRef) -> Result<(), TableError> {
-        let added = log::all(&self.engine, snapshot)?;
+        // A scan gives the newest files first, and files are numbered by age.
+        let mut added = log::all(&self.engine, snapshot)?;
+        added.reverse();
         let name = |row: &Value| self.live.table().file_name(row["path"].as_str().unwrap_or(""));
         let there: HashSet<String> = added.iter().map(name).collect();
         for gone in self.files.names().into_iter().filter(|name| !there.contains(name)) {
@@ -72,7 +74,9 @@ impl Merger {
             let before = self.files.get_mut(number).expect("it has a number");
             let of = |file: &LiveFile| vectors::identity(&file.row["deletionVector"]);
             if of(&file) == of(before) {
-                file.deleted = before.deleted.take();
+                (file.deleted, file.former) = (before.deleted.take(), before.former.take());
+            } else {
+                file.former = before.former.take().or(before.deleted.take());
             }
             file.rows = file.rows.or(before.rows);
             file.is_indexed = before.is_indexed;
@@ -91,10 +95,20 @@ impl Merger {
 
     /// Reads the deletion vectors of files in the index that others have changed.
     fn read_vectors(&mut self, snapshot: &SnapshotRef) -> Result<(), TableError> {
-        let is_unread = |file: &LiveFile| file.is_indexed && file.deleted.is_none();
-        let unread: Vec<u32> =
-            self.files.iter().filter(|(_, file)| is_unread(file)).map(|(number, _)| number).collect();
-        unread.into_iter().try_for_each(|number| self.read_vector(snapshot, number))
+        let is_changed =
+            |file: &LiveFile| file.is_indexed && (file.deleted.is_none() || file.former.is_some());
+        let changed = self.files.iter().filter(|(_, file)| is_changed(file));
+        let changed: Vec<u32> = changed.map(|(number, _)| number).collect();
+        for number in changed {
+            self.read_vector(snapshot, number)?;
+            let file = self.files.get_mut(number).expect("it is there");
+            if file.has_undeleted() {
+                file.is_indexed = false;
+                self.fresh.push(number);
+            }
+            file.former = None;
+        }
+        Ok(())
     }
 
     pub(super) fn read_vector(
@@ -112,9 +126,10 @@ impl Merger {
             Some(vector) => vectors::read(vector, &self.engine, snapshot.table_root()),
         };
         let version = snapshot.version();
-        file.deleted = Some(deleted.map_err(|error| {
-            vectors::explained(&self.store, (file.path(), version), error)
-        })?);
+        file.deleted = Some(
+            deleted
+                .map_err(|error| vectors::explained(&self.store, (file.path(), version), error))?,
+        );
         Ok(())
     }
 

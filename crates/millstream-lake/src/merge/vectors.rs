@@ -15,9 +15,7 @@
 
 use bytes::Bytes;
 use delta_kernel::KernelResult;
-use delta_kernel::actions::deletion_vector::{
-    DeletionVectorDescriptor, DeletionVectorStorageType,
-};
+use delta_kernel::actions::deletion_vector::{DeletionVectorDescriptor, DeletionVectorStorageType};
 use delta_kernel::actions::deletion_vector_writer::{
     DeletionVector, StreamingDeletionVectorWriter,
 };

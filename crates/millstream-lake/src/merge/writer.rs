@@ -58,7 +58,8 @@ impl MergePlan {
         let flags = rows.column(delete).as_boolean();
         // NULL is not true.
         let is_gone: BooleanArray = flags.iter().map(|flag| Some(flag == Some(true))).collect();
-        let mut rows = filter_record_batch(rows, &not(&is_gone).map_err(failed)?).map_err(failed)?;
+        let mut rows =
+            filter_record_batch(rows, &not(&is_gone).map_err(failed)?).map_err(failed)?;
         rows.remove_column(delete);
         Ok((self.plan.apply(&rows)?, Some(is_gone)))
     }
@@ -183,10 +184,7 @@ impl MergeWriter {
         let before = self.last.insert(key, last);
         if before.is_some() && self.plan.refuses_repeated {
             let keys: Vec<&str> = self.plan.keys.names().collect();
-            return Err(TableError::Repeated {
-                table: self.store.shown(),
-                keys: keys.join(", "),
-            });
+            return Err(TableError::Repeated { table: self.store.shown(), keys: keys.join(", ") });
         }
         match before {
             Some(Last::Held(..)) => self.held_last -= 1,
@@ -316,8 +314,7 @@ impl MergeWriter {
     /// Forgets what was not finished.
     pub fn abandon(&mut self) {
         self.files.abandon();
-        let names: Vec<String> =
-            self.written.drain(..).map(|(_, keyed)| keyed.file.name).collect();
+        let names: Vec<String> = self.written.drain(..).map(|(_, keyed)| keyed.file.name).collect();
         // A file that stays is no part of the table; vacuum finds it.
         let _ = self.store.delete_many(&names);
         (self.held, self.last) = (Vec::new(), HashMap::default());

@@ -144,8 +144,9 @@ pub(crate) fn scan_rows(rows: &[Value]) -> KernelResult<Option<RecordBatch>> {
     }
     let mut lines = Vec::new();
     for row in rows {
-        serde_json::to_writer(&mut lines, row)
-            .map_err(|error| KernelError::generic(format!("a file's facts are no JSON: {error}")))?;
+        serde_json::to_writer(&mut lines, row).map_err(|error| {
+            KernelError::generic(format!("a file's facts are no JSON: {error}"))
+        })?;
         lines.push(b'\n');
     }
     let schema = Arc::new(Schema::try_from_kernel(scan_row_schema().as_ref())?);
