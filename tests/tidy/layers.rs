@@ -310,6 +310,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "olap",
             "freshness",
             "compaction",
+            "merge",
             "delta",
             "delta_stream",
             "map_only",

@@ -1,4 +1,4 @@
-//! `'mode' = 'merge'`: a table as a destination of rows that take the place of those with their key.
+//! `'mode' = 'merge'`: a table as a destination of rows that replace those with their key.
 //!
 //! Of what is gathered for one commit the last row of each key counts; which rows of the table it
 //! replaces is found out with the commit ([`millstream_lake::merge`]).
@@ -19,8 +19,8 @@ use tokio::sync::watch;
 
 use super::error::DeltaError;
 use super::merge_options::MergeOptions;
+use super::note::note;
 use super::options::WriteOptions;
-use super::sink::note;
 use crate::gather::{Destination, RowWriter};
 
 /// Memory of the index where nothing says how much there is.

@@ -16,6 +16,7 @@ mod error;
 mod memory;
 mod merge;
 mod merge_options;
+mod note;
 mod options;
 mod sink;
 mod source;

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, Memory};
 use millstream_engine::api::sink::{
     Acknowledgement, BatchId, Delivery, EndOffsets, Failure, OtherQuery, Output, PieceWriter,
-    Published, RefusedRow, Sink, SourceOffset,
+    Published, RefusedRow, Sink,
 };
 use millstream_lake::applications::{Application, Said};
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
@@ -28,13 +28,13 @@ use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use millstream_store::sink_log::SinkLog;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::OpenTables;
 use super::error::DeltaError;
 use super::memory::{self, Known, Recorder};
 use super::merge::{self, Merges};
+use super::note::{Note, note};
 use super::options::{Compaction, WriteOptions};
 use crate::gather::{Destination, Gather, Pacing, RowWriter};
 
@@ -242,36 +242,6 @@ fn queries(table: &Table) -> Result<Vec<OtherQuery>, Failure> {
         is_id.then_some(OtherQuery { query_id: id, flow, batch_id, at_ms })
     };
     Ok(table.applications()?.into_iter().filter_map(query).collect())
-}
-
-/// What a commit says in its `userMetadata`.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Note {
-    batch_id: u64,
-    /// The flow's name; earlier versions did not tell.
-    #[serde(default)]
-    flow: Option<String>,
-    batch_timestamp_ms: i64,
-    /// Where each source stood after it, exclusive.
-    offsets: Vec<Option<SourceOffset>>,
-}
-
-impl Note {
-    fn end_offsets(self) -> EndOffsets {
-        EndOffsets { ends: self.offsets, batch_time_ms: self.batch_timestamp_ms }
-    }
-}
-
-/// The words of a commit that takes the query of `flow` to `end_offsets`.
-pub(super) fn note(flow: &str, batch_id: BatchId, end_offsets: &EndOffsets) -> String {
-    let note = Note {
-        batch_id: batch_id.0,
-        flow: Some(flow.to_owned()),
-        batch_timestamp_ms: end_offsets.batch_time_ms,
-        offsets: end_offsets.ends.clone(),
-    };
-    serde_json::to_string(&note).expect("numbers and text")
 }
 
 #[async_trait]
