@@ -14,6 +14,7 @@
 //! - [`delta`] appends to a large Delta table, with checkpoints and without. It calls what the sink
 //!   calls, and starts no engine.
 //! - [`delta_stream`] reads a Delta table as a stream.
+//! - [`merge`] merges rows by key into a table of a million keys.
 //! - [`compaction`] appends to a small table, with compaction beside it and without.
 //! - [`map_only`] empties a topic into a Delta table or another topic, as fast as that goes, or
 //!   measures latency at a fixed rate.
@@ -49,6 +50,7 @@ mod kafka_to_kafka;
 mod live;
 mod log_length;
 mod map_only;
+mod merge;
 mod messages;
 mod meter;
 mod nexmark;
@@ -114,6 +116,8 @@ enum Name {
     DeltaStream(delta_stream::Flags),
     /// Commit time of a stream into a Delta table, and files, with compaction and without
     Compaction(compaction::Flags),
+    /// Commit time of rows that are merged into a Delta table by key
+    Merge(merge::Flags),
     /// Throughput from a topic into a Delta table, for each core that is kept busy
     MapOnly(map_only::Flags),
     /// Latency of micro-batches into Cassandra, beside the bare driver
@@ -204,6 +208,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::Delta(flags) => delta::run(env, &flags),
         Name::DeltaStream(flags) => delta_stream::run(env, &flags),
         Name::Compaction(flags) => compaction::run(env, &flags),
+        Name::Merge(flags) => merge::run(env, &flags),
         Name::MapOnly(flags) => map_only::run(env, &flags),
         Name::Cassandra(flags) => cassandra::run(env, &flags),
         Name::Bigquery(flags) => bigquery::run(env, &flags),

@@ -37,6 +37,7 @@ mod dead_letters;
 mod delivery;
 mod delta;
 mod delta_compaction;
+mod delta_merge;
 mod delta_source;
 mod demo;
 mod email;

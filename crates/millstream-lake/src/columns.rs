@@ -81,6 +81,11 @@ impl ColumnMap {
         Ok(Self { target: Arc::clone(table), sources: sources.collect::<Result<_, _>>()? })
     }
 
+    /// The table's columns.
+    pub(crate) fn target(&self) -> &SchemaRef {
+        &self.target
+    }
+
     /// The rows as the table has them. Errors: which column breaks which rule.
     pub fn apply(&self, rows: &RecordBatch) -> Result<RecordBatch, String> {
         let columns = self.target.fields().iter().zip(&self.sources).map(|(wanted, source)| {

@@ -22,7 +22,7 @@ pub enum TableError {
     Unsupported {
         /// The table's location.
         table: String,
-        /// `read`, `written` or `compacted`.
+        /// `read`, `written`, `compacted` or `merged into`.
         action: &'static str,
         /// The feature and why.
         problem: String,
@@ -42,6 +42,30 @@ pub enum TableError {
         table: String,
         /// Which rule.
         problem: String,
+    },
+    /// A result that is to be merged has two rows of one key, and nothing says which comes last.
+    #[error(
+        "the result has several rows with the same {keys}, and a batch query does not say which of \
+         them is to be in the table {table}; make it one row of each (GROUP BY {keys}, with max_by \
+         for the other columns)"
+    )]
+    Repeated {
+        /// The table's location.
+        table: String,
+        /// The key columns.
+        keys: String,
+    },
+    /// More rows are to be merged in one commit than there is memory for.
+    #[error(
+        "one commit into the table {table} would have more than {keys_max} keys; raise \
+         'merge.indexMemory', make 'commitInterval' shorter, or load the first rows without \
+         'mode' = 'merge'"
+    )]
+    TooManyKeys {
+        /// The table's location.
+        table: String,
+        /// How many it may have.
+        keys_max: usize,
     },
     /// The log cannot be read.
     #[error("the log of the table {table} is damaged: {problem}")]
@@ -203,7 +227,8 @@ impl Classified for TableError {
             Self::Missing { .. } | Self::Unsupported { .. } | Self::Mismatch { .. } => Kind::Config,
             Self::NotReadable { .. } | Self::NoColumn { .. } => Kind::Config,
             Self::Retention { .. } | Self::Condition { .. } => Kind::Config,
-            Self::Gone { .. } => Kind::Data,
+            Self::Gone { .. } | Self::Repeated { .. } => Kind::Data,
+            Self::TooManyKeys { .. } => Kind::Config,
             Self::Row { .. } | Self::Damaged { .. } | Self::Irreplaceable { .. } => Kind::Data,
             Self::FileMissing { .. } | Self::FileDamaged { .. } => Kind::Data,
             Self::Fenced { .. } => Kind::Fenced,

@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
 use arrow::error::ArrowError;
 use bytes::Bytes;
 use delta_kernel::engine::arrow_conversion::TryFromKernel;
@@ -211,17 +211,65 @@ impl WritePlan {
         FileKey { partition, bucket }
     }
 
-    /// Columns of files, under their names there.
-    pub(crate) fn physical(&self) -> &SchemaRef {
-        &self.inner.physical
+    /// Rows that were read from a file, as the plan writes them.
+    pub(crate) fn physical_of(&self, rows: &RecordBatch) -> Result<RecordBatch, KernelError> {
+        let physical = &self.inner.physical;
+        let columns = physical.fields().iter().map(|field| {
+            let column = rows.column_by_name(field.name());
+            let column = column.ok_or_else(|| KernelError::missing_column(field.name()))?;
+            Ok(retyped(column, field.data_type())?)
+        });
+        let columns = columns.collect::<Result<Vec<_>, KernelError>>()?;
+        Ok(RecordBatch::try_new(Arc::clone(physical), columns)?)
+    }
+
+    /// The table's columns.
+    pub(crate) fn columns(&self) -> &SchemaRef {
+        self.inner.columns.target()
+    }
+
+    /// Rows of the query as the table has them. Errors: the rule that one breaks.
+    pub(crate) fn apply(&self, rows: &RecordBatch) -> Result<RecordBatch, String> {
+        self.inner.columns.apply(rows)
+    }
+
+    /// Rows as the table has them by partition and bucket, with the numbers that they had among
+    /// `rows`; `None` where all of them are of one, in order.
+    pub(crate) fn parts(&self, rows: &RecordBatch) -> Result<Vec<NumberedPart>, String> {
+        let plan = &self.inner;
+        if plan.partitions.is_empty() && plan.cluster_by.is_none() {
+            let key = FileKey { partition: PartitionKey::default(), bucket: None };
+            return Ok(vec![(key, rows.clone(), None)]);
+        }
+        let count = u32::try_from(rows.num_rows()).map_err(|error| error.to_string())?;
+        let number = Field::new("", DataType::UInt32, false);
+        let schema = rows.schema();
+        let fields = schema.fields().iter().cloned().chain([Arc::new(number)]);
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..count));
+        let columns = rows.columns().iter().cloned().chain([numbers]).collect();
+        let numbered = RecordBatch::try_new(schema, columns).map_err(|error| error.to_string())?;
+        let parts = plan.split(numbered)?.into_iter().map(|(key, mut rows)| {
+            let numbers = rows.remove_column(rows.num_columns() - 1);
+            let numbers = numbers.as_primitive::<UInt32Type>().values().to_vec();
+            (key, rows, Some(numbers))
+        });
+        Ok(parts.collect())
     }
 }
+
+/// Rows of one file, and which rows of those that were split they are.
+pub(crate) type NumberedPart = (FileKey, RecordBatch, Option<Vec<u32>>);
 
 impl PlanInner {
     /// Rows of the query as the table has them, by partition and bucket. Errors: the rule that one
     /// breaks.
     fn parts(&self, rows: &RecordBatch) -> Result<Vec<(FileKey, RecordBatch)>, String> {
-        let rows = self.columns.apply(rows)?;
+        self.split(self.columns.apply(rows)?)
+    }
+
+    /// Rows as the table has them, by partition and bucket.
+    fn split(&self, rows: RecordBatch) -> Result<Vec<(FileKey, RecordBatch)>, String> {
         let parts = match self.partitions.as_slice() {
             [] => vec![(PartitionKey::default(), rows)],
             partitions => partition::split(&rows, partitions)?,
@@ -325,7 +373,8 @@ impl FileWriter {
         Ok(())
     }
 
-    fn write_to(&mut self, key: FileKey, rows: &RecordBatch) -> Result<(), TableError> {
+    /// Takes rows as the table has them, all of them for `key`.
+    pub(crate) fn write_to(&mut self, key: FileKey, rows: &RecordBatch) -> Result<(), TableError> {
         let physical = self.plan.inner.physical_rows(rows).map_err(|error| {
             let (table, cause) = (self.store.shown(), error.to_string());
             TableError::Encoding { table, cause }

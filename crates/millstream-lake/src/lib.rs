@@ -9,6 +9,7 @@
 //!   stream. [`applications`]: who has published to a table.
 //! - [`checkpoint`]: the log's checkpoints, and what keeps the log in order.
 //! - [`compact`]: small files become large ones, on request and beside the stream.
+//! - [`merge`]: rows of a stream take the place of those with the same key.
 //! - [`stream`]: the log as a stream, file by file, version by version.
 //! - [`read`]: tables as rows. [`history`], [`describe`], [`vacuum`]: what `millstream table` does.
 //! - [`store`]: where a table's files are. [`error`]: what can go wrong.
@@ -31,6 +32,7 @@ pub mod history;
 #[doc(hidden)]
 pub mod kernel;
 pub mod maintenance;
+pub mod merge;
 mod parquet_file;
 mod partition;
 pub mod read;

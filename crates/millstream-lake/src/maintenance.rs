@@ -24,6 +24,7 @@ use crate::compact::background::{AutoCompact, Compactions, Compactor};
 use crate::error::TableError;
 use crate::kernel::KernelEngine;
 use crate::store::TableStore;
+use crate::table::merge::{FileChanges, MergedFiles};
 use crate::table::{Append, Appended, Table};
 
 /// Commits between checkpoints where the table does not say; Spark's default.
@@ -143,6 +144,27 @@ impl LiveTable {
             compactor.appended(append.application, appended.version, append.files);
         }
         Ok(Some(appended))
+    }
+
+    /// [`Table::merge`], and tells the thread of it.
+    pub(crate) fn merge(
+        &self,
+        append: &Append<'_>,
+        parameters: &[(&'static str, String)],
+        changes: impl FnMut(&SnapshotRef) -> Result<FileChanges, TableError>,
+    ) -> Result<Option<Appended>, TableError> {
+        let merged = self.table.merge(append, parameters, changes)?;
+        let Some((merged, snapshot)) = merged else { return Ok(None) };
+        self.shared.state.lock().newest = Some(snapshot);
+        self.shared.wake.notify_all();
+        Ok(Some(merged))
+    }
+
+    /// Says which files the merge `version` of `application` has made what they are.
+    pub(crate) fn merged(&self, application: &str, version: u64, files: MergedFiles) {
+        if let Some(compactor) = &self.compactor {
+            compactor.merged(application, version, files);
+        }
     }
 
     /// What was compacted.

@@ -52,6 +52,8 @@ pub enum Step {
     FilesRewritten,
     /// The new ones are.
     FilesSwapped,
+    /// The deletion vectors of a merge are written, and no version of the table names them.
+    VectorsWritten,
     /// The files of a commit have the names that readers look at.
     FilesNamed,
     /// The manifest of their directory lists them.
@@ -79,7 +81,7 @@ pub enum Step {
 impl Step {
     /// All steps, in the order of a micro-batch of a transactional sink, then those of tables,
     /// directories, Redis, BigQuery and the journal.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::AfterTake,
         Self::AfterRun,
         Self::BeforeBegin,
@@ -99,6 +101,7 @@ impl Step {
         Self::CheckpointHinted,
         Self::FilesRewritten,
         Self::FilesSwapped,
+        Self::VectorsWritten,
         Self::FilesNamed,
         Self::FilesListed,
         Self::RowsStaged,
@@ -134,6 +137,7 @@ impl Step {
             Self::CheckpointHinted => "checkpoint-hinted",
             Self::FilesRewritten => "files-rewritten",
             Self::FilesSwapped => "files-swapped",
+            Self::VectorsWritten => "vectors-written",
             Self::FilesNamed => "files-named",
             Self::FilesListed => "files-listed",
             Self::RowsStaged => "rows-staged",

@@ -14,6 +14,9 @@
 
 mod error;
 mod memory;
+mod merge;
+mod merge_options;
+mod note;
 mod options;
 mod sink;
 mod source;
@@ -118,8 +121,17 @@ impl Connector for Delta {
         "delta"
     }
 
-    fn output_modes(&self) -> &'static [OutputMode] {
-        &[OutputMode::Append]
+    fn output_modes(&self, table: &Table) -> &'static [OutputMode] {
+        match WriteOptions::parse(&table.options) {
+            Ok(WriteOptions { merge: Some(_), .. }) => &[OutputMode::Append, OutputMode::Update],
+            _ => &[OutputMode::Append],
+        }
+    }
+
+    fn output_mode_help(&self) -> &'static str {
+        "leave outputMode out: rows are appended; or, for outputMode 'update', write 'mode' = \
+         'merge' and 'keys' in the table's OPTIONS: a row then takes the place of the one with its \
+         keys"
     }
 
     fn options(&self) -> &'static [OptionSpec] {

@@ -1,5 +1,6 @@
 //! What may stand in the OPTIONS of a Delta table.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -11,6 +12,7 @@ use millstream_lake::file_writer::{FileCompression, FileSettings};
 use millstream_lake::store::CREDENTIALS;
 use millstream_store::secrets::credentials_in_url;
 
+use super::merge_options::MergeOptions;
 use crate::duration;
 
 /// A table gets a commit a second: fresh enough for people and dashboards, and 86,400 files a day
@@ -34,6 +36,8 @@ pub(super) struct WriteOptions {
     pub(super) merge_schema: bool,
     pub(super) checkpoints: CheckpointSettings,
     pub(super) compaction: Compaction,
+    /// Rows take the place of those with the same key; `None`: they are appended.
+    pub(super) merge: Option<MergeOptions>,
     /// For a table that is made.
     pub(super) properties: Vec<(String, String)>,
 }
@@ -61,6 +65,7 @@ impl WriteOptions {
             },
             checkpoints: checkpoints(options)?,
             compaction: compaction(options)?,
+            merge: MergeOptions::parse(options)?,
             merge_schema: options.parse_bool("mergeSchema")?.unwrap_or(false),
             properties: properties.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         })
@@ -68,6 +73,24 @@ impl WriteOptions {
 
     /// Checks rows of `schema` as far as that goes without looking at the table.
     pub(super) fn check(&self, schema: &SchemaRef) -> Result<(), OptionError> {
+        if let Some(merge) = &self.merge {
+            merge.check(schema)?;
+        }
+        self.check_written(&self.written(schema))
+    }
+
+    /// The columns that are written of the query's.
+    pub(super) fn written(&self, schema: &SchemaRef) -> SchemaRef {
+        let delete = self.merge.as_ref().and_then(|merge| merge.delete_column.as_deref());
+        let is_written =
+            |name: &str| delete.is_none_or(|delete| !delete.eq_ignore_ascii_case(name));
+        let written: Vec<usize> = (0..schema.fields().len())
+            .filter(|index| is_written(schema.field(*index).name()))
+            .collect();
+        Arc::new(schema.project(&written).expect("they are columns of it"))
+    }
+
+    fn check_written(&self, schema: &SchemaRef) -> Result<(), OptionError> {
         for name in &self.partition_by {
             let found =
                 schema.fields().iter().find(|field| field.name().eq_ignore_ascii_case(name));
@@ -372,6 +395,26 @@ pub(super) const AT_REST: &[OptionSpec] = &[
         name: "mergeSchema",
         side: Side::Sink,
         about: "add columns that the table does not have (default false)",
+    },
+    OptionSpec {
+        name: "mode",
+        side: Side::Sink,
+        about: "append (default), or merge: a row takes the place of the one with the same keys",
+    },
+    OptionSpec {
+        name: "keys",
+        side: Side::Sink,
+        about: "with 'mode' = 'merge': the columns that are a row's key",
+    },
+    OptionSpec {
+        name: "delete.column",
+        side: Side::Sink,
+        about: "with 'mode' = 'merge': a BOOLEAN column, where it is true the row is deleted",
+    },
+    OptionSpec {
+        name: "merge.indexMemory",
+        side: Side::Sink,
+        about: "with 'mode' = 'merge': memory to know in which file each key is (default 256mb)",
     },
     OptionSpec {
         name: "autoCompact",

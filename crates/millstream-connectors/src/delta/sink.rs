@@ -8,10 +8,10 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use millstream_engine::api::connector::FlowContext;
+use millstream_engine::api::connector::{FlowContext, Memory};
 use millstream_engine::api::sink::{
     Acknowledgement, BatchId, Delivery, EndOffsets, Failure, OtherQuery, Output, PieceWriter,
-    Published, RefusedRow, Sink, SourceOffset,
+    Published, RefusedRow, Sink,
 };
 use millstream_lake::applications::{Application, Said};
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
@@ -20,18 +20,21 @@ use millstream_lake::data_file::DataFile;
 use millstream_lake::error::TableError;
 use millstream_lake::file_writer::{FileWriter, WritePlan};
 use millstream_lake::maintenance::{Care, LiveTable};
+use millstream_lake::merge::Merger;
 use millstream_lake::store::TableStore;
 use millstream_lake::table::{Append, NewTable, Table};
 use millstream_store::checkpoint::is_query_id;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use millstream_store::sink_log::SinkLog;
-use serde::{Deserialize, Serialize};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::OpenTables;
 use super::error::DeltaError;
 use super::memory::{self, Known, Recorder};
+use super::merge::{self, Merges};
+use super::note::{Note, note};
 use super::options::{Compaction, WriteOptions};
 use crate::gather::{Destination, Gather, Pacing, RowWriter};
 
@@ -52,6 +55,9 @@ pub(super) struct DeltaSink {
     query_id: String,
     flow: String,
     env: Env,
+    memory: Option<Memory>,
+    /// Whether the query runs once, over tables at rest.
+    is_batch: bool,
     log: Option<SinkLog>,
     recorder: Option<Recorder>,
     gather: Option<Gather>,
@@ -69,8 +75,9 @@ impl DeltaSink {
         let env = context.env.clone();
         let store = super::store(&options.path, &context.base_dir, &env)?;
         let schema = Arc::clone(schema);
-        let query_id = match context.query_id.is_empty() {
-            // A query that runs once, over tables at rest: each run is one of its own.
+        let (memory, is_batch) = (context.memory, context.query_id.is_empty());
+        let query_id = match is_batch {
+            // Each run is one of its own.
             true => format!("{BATCH_RUN}{}", env.random_uuid()),
             false => context.query_id.clone(),
         };
@@ -84,6 +91,8 @@ impl DeltaSink {
             query_id,
             flow,
             env,
+            memory,
+            is_batch,
             log,
             recorder,
             gather,
@@ -96,20 +105,27 @@ impl DeltaSink {
     }
 }
 
+/// How rows come into the table.
+enum Way {
+    Append(WritePlan),
+    Merge(Box<Merger>),
+}
+
 /// What happens in `open`, on a thread that may block.
 fn open(
     store: &TableStore,
     tables: &OpenTables,
-    options: &WriteOptions,
-    schema: &SchemaRef,
+    (options, schema): (&WriteOptions, &SchemaRef),
+    merges: (Option<Memory>, bool),
     (query_id, remembered): (&str, Option<(&SinkLog, &Known)>),
-) -> Result<(Arc<LiveTable>, WritePlan, Option<Published>), Failure> {
+) -> Result<(Arc<LiveTable>, Way, Option<Published>), Failure> {
+    let written = &options.written(schema);
     let live = tables.get(store, || {
         let table = match (Table::open(store), remembered) {
-            (Err(TableError::Missing { .. }), None) => create(store, options, schema)?,
+            (Err(TableError::Missing { .. }), None) => create(store, options, written)?,
             (Err(TableError::Missing { .. }), Some((log, known))) => {
                 known.check(store, None, log)?;
-                create(store, options, schema)?
+                create(store, options, written)?
             }
             (opened, _) => opened?,
         };
@@ -125,14 +141,17 @@ fn open(
     }
     check_layout(table, options)?;
     if options.merge_schema {
-        table.add_columns(schema)?;
+        table.add_columns(written)?;
     }
-    let plan = WritePlan::new(table, schema, options.files.clone())?;
+    let way = match &options.merge {
+        None => Way::Append(WritePlan::new(table, written, options.files.clone())?),
+        Some(merge) => Way::Merge(Box::new(merge::open(&live, schema, (options, merge), merges)?)),
+    };
     let published = match table.last_published(query_id)? {
         None => None,
         Some(version) => Some(published(table, query_id, version)?),
     };
-    Ok((live, plan, published))
+    Ok((live, way, published))
 }
 
 /// How small files are put together, if they are. Origin of the property: Databricks; `auto` and
@@ -158,6 +177,10 @@ fn create(
     let known = |(key, _): &(String, String)| key.eq_ignore_ascii_case(V2_CHECKPOINTS);
     if options.checkpoints.layout == LayoutChoice::V2 && !properties.iter().any(known) {
         properties.push((V2_CHECKPOINTS.to_owned(), "supported".to_owned()));
+    }
+    let known = |(key, _): &(String, String)| key.eq_ignore_ascii_case(merge::DELETION_VECTORS);
+    if options.merge.is_some() && !properties.iter().any(known) {
+        properties.push((merge::DELETION_VECTORS.to_owned(), "true".to_owned()));
     }
     Table::create(store, &NewTable { schema, partition_by, properties: &properties })
 }
@@ -221,36 +244,6 @@ fn queries(table: &Table) -> Result<Vec<OtherQuery>, Failure> {
     Ok(table.applications()?.into_iter().filter_map(query).collect())
 }
 
-/// What a commit says in its `userMetadata`.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Note {
-    batch_id: u64,
-    /// The flow's name; earlier versions did not tell.
-    #[serde(default)]
-    flow: Option<String>,
-    batch_timestamp_ms: i64,
-    /// Where each source stood after it, exclusive.
-    offsets: Vec<Option<SourceOffset>>,
-}
-
-impl Note {
-    fn end_offsets(self) -> EndOffsets {
-        EndOffsets { ends: self.offsets, batch_time_ms: self.batch_timestamp_ms }
-    }
-}
-
-/// The words of a commit that takes the query of `flow` to `end_offsets`.
-fn note(flow: &str, batch_id: BatchId, end_offsets: &EndOffsets) -> String {
-    let note = Note {
-        batch_id: batch_id.0,
-        flow: Some(flow.to_owned()),
-        batch_timestamp_ms: end_offsets.batch_time_ms,
-        offsets: end_offsets.ends.clone(),
-    };
-    serde_json::to_string(&note).expect("numbers and text")
-}
-
 #[async_trait]
 impl Sink for DeltaSink {
     fn description(&self) -> String {
@@ -270,12 +263,12 @@ impl Sink for DeltaSink {
             None => None,
         };
         let recalled = known.clone();
+        let merges = (self.memory, self.is_batch);
         let opening = move || {
             let remembered = log.as_ref().zip(known.as_ref());
-            open(&store, &tables, &options, &schema, (&query_id, remembered))
+            open(&store, &tables, (&options, &schema), merges, (&query_id, remembered))
         };
-        let (table, plan, published) =
-            self.env.spawn_blocking("delta-open", opening).join().await?;
+        let (table, way, published) = self.env.spawn_blocking("delta-open", opening).join().await?;
         if let Some(log) = self.log.clone() {
             let live = Arc::clone(&table);
             self.recorder = Some(Recorder::start(log, live, recalled, &self.env).await?);
@@ -283,8 +276,19 @@ impl Sink for DeltaSink {
         self.live = Some(Arc::clone(&table));
         let (application, flow) = (self.query_id.clone(), self.flow.clone());
         let commits = self.tables.commits(&self.store);
-        let destination = Arc::new(Commits { table, plan, application, flow, commits });
-        self.gather = Some(Gather::start(destination, self.pacing(), &self.env));
+        let (pacing, env) = (self.pacing(), &self.env);
+        self.gather = Some(match way {
+            Way::Append(plan) => {
+                let destination = Commits { table, plan, application, flow, commits };
+                Gather::start(Arc::new(destination), pacing, env)
+            }
+            Way::Merge(merger) => {
+                let plan = merger.plan().clone();
+                let merger = Mutex::new(*merger);
+                let destination = Merges { table, plan, merger, application, flow, commits };
+                Gather::start(Arc::new(destination), pacing, env)
+            }
+        });
         Ok(published)
     }
 

@@ -130,7 +130,7 @@ impl Connector for Files {
         self.format.map_or("files", Format::name)
     }
 
-    fn output_modes(&self) -> &'static [OutputMode] {
+    fn output_modes(&self, _: &Table) -> &'static [OutputMode] {
         &[OutputMode::Append]
     }
 

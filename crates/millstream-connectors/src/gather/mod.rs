@@ -77,6 +77,8 @@ pub(crate) trait Destination: Send + Sync + 'static {
 
     /// What its threads are called: the gatherer, a writer, the committer.
     const THREADS: [&'static str; 3];
+    /// Whether the order of rows counts. Then one writer gets all of them.
+    const IS_ORDERED: bool = false;
 
     /// Another writer.
     fn writer(&self) -> Self::Writer;
@@ -339,6 +341,7 @@ impl<D: Destination> Gatherer<D> {
         let committer =
             Committer { destination: Arc::clone(&destination), env: clock, lead: lead.clone() };
         let thread = env.thread(D::THREADS[2], move || committer.run(to_commit));
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             destination,
             pacing,
@@ -346,7 +349,7 @@ impl<D: Destination> Gatherer<D> {
             messages,
             writers: Vec::new(),
             has_failed,
-            writers_max: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            writers_max: if D::IS_ORDERED { 1 } else { cores() },
             commits: Some(commits),
             committer: Some(thread),
             waiting: Vec::new(),

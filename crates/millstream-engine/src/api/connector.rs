@@ -102,7 +102,8 @@ impl FlowContext {
 }
 
 /// How a flow's `memoryLimit` is divided: half of it is for the state, an eighth for what sources
-/// have read ahead and their clients hold back. The rest is for the micro-batch in hand: as many
+/// have read ahead and their clients hold back, an eighth for what a sink keeps in mind of its
+/// table, where it has to. The rest is for the micro-batch in hand: as many
 /// bytes as a source reads ahead, what they are decoded, and what comes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
@@ -128,6 +129,11 @@ impl Memory {
     pub fn read_ahead(self) -> usize {
         let share = self.bytes / 16 / self.sources;
         usize::try_from(share).unwrap_or(usize::MAX).max(READ_AHEAD_MIN)
+    }
+
+    /// For what a sink keeps in mind of the table that it writes to.
+    pub fn index(self) -> u64 {
+        self.bytes / 8
     }
 
     /// For what a source's client has received and not handed on.
@@ -156,9 +162,14 @@ pub trait Connector: Send + Sync {
         Err(no_sink(self.name()))
     }
 
-    /// The output modes whose rows a table can take.
-    fn output_modes(&self) -> &'static [OutputMode] {
+    /// The output modes whose rows the table can take.
+    fn output_modes(&self, _table: &Table) -> &'static [OutputMode] {
         &[OutputMode::Append, OutputMode::Update, OutputMode::Complete]
+    }
+
+    /// What to do about an output mode whose rows a table cannot take.
+    fn output_mode_help(&self) -> &'static str {
+        "leave outputMode out: rows are appended; or write to Kafka"
     }
 
     /// Makes a source. The table passed `check_source`.

@@ -308,10 +308,10 @@ impl PlannedFlow {
         computed: Vec<Option<Computed>>,
     ) -> Result<StreamPlan, FlowError> {
         let mode = self.flow.writer.output_mode;
-        if !branch.connector.output_modes().contains(&mode) {
+        if !branch.connector.output_modes(&branch.sink).contains(&mode) {
             let (connector, mode) = (branch.connector.name(), mode.name());
             let message = format!("a {connector} table cannot be written in outputMode '{mode}'");
-            let help = "leave outputMode out: rows are appended; or write to Kafka";
+            let help = branch.connector.output_mode_help();
             return Err(FlowError::Sql(branch.query.refused(message, help)));
         }
         if !stages::has_state(&logical, STREAM_PREFIX) {

@@ -68,7 +68,7 @@ impl Connector for BigQuery {
     }
 
     /// Rows are only added.
-    fn output_modes(&self) -> &'static [OutputMode] {
+    fn output_modes(&self, _: &Table) -> &'static [OutputMode] {
         &[OutputMode::Append]
     }
 

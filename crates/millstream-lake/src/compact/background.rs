@@ -6,9 +6,10 @@
 //!
 //! A commit waits for none of this but the swap, which holds the table for one request. So the swap
 //! follows a commit at once: where commits come at intervals it is over before the next one. It is
-//! made by a thread of ordinary priority, since a commit may wait for it.
+//! made by a thread of ordinary priority, since a commit may wait for it. Beside merges it follows
+//! nothing: the next commit may change one of the files, and the swap would be in vain.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::error::TableError;
 use crate::kernel::KernelEngine;
 use crate::store::TableStore;
 use crate::table::Table;
+use crate::table::merge::{ChangedFile, MergedFiles};
 use crate::table::replace::{Replaced, Replacement};
 
 /// Between two looks: a swap is in the way of few commits, however many there are.
@@ -96,8 +98,8 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Files that were added since the last look, with their versions.
-    added: Vec<(u64, DataFile)>,
+    /// Files that were added or changed since the last look, with their versions.
+    added: Vec<(u64, Arrived)>,
     /// Counts appends.
     appends: u64,
     /// Whether the query that opened the table has published something.
@@ -107,6 +109,15 @@ struct State {
     is_working: bool,
     /// Nothing is compacted any more.
     is_over: bool,
+}
+
+/// A file that this process has made what it is.
+#[derive(Debug)]
+enum Arrived {
+    /// It is new.
+    Written(DataFile),
+    /// It got another deletion vector.
+    Changed(ChangedFile),
 }
 
 impl Compactor {
@@ -129,8 +140,9 @@ impl Compactor {
             names: names.clone(),
             shared: Arc::clone(&shared),
             candidates: BTreeMap::new(),
-            removed: HashSet::new(),
+            removed: HashMap::new(),
             swaps: Swaps { jobs, published },
+            sees_merges: false,
             last_scan: None,
             scanned: 0,
             settings,
@@ -141,7 +153,19 @@ impl Compactor {
 
     /// Says that `application` has added `files` with `version`.
     pub(crate) fn appended(&self, application: &str, version: u64, files: &[DataFile]) {
-        self.shared.add(application, version, files);
+        self.shared.add(application, version, files.iter().cloned().map(Arrived::Written));
+    }
+
+    /// Says that `application` has added files with `version`, and given others another deletion
+    /// vector.
+    pub(crate) fn merged(&self, application: &str, version: u64, files: MergedFiles) {
+        let MergedFiles { added, changed } = files;
+        let added = added.into_iter().map(Arrived::Written);
+        self.shared.add(
+            application,
+            version,
+            added.chain(changed.into_iter().map(Arrived::Changed)),
+        );
     }
 
     /// What was done so far.
@@ -184,7 +208,7 @@ struct Swaps {
 }
 
 impl Shared {
-    fn add(&self, application: &str, version: u64, files: &[DataFile]) {
+    fn add(&self, application: &str, version: u64, files: impl Iterator<Item = Arrived>) {
         let mut state = self.state.lock();
         if state.is_over {
             return;
@@ -192,7 +216,7 @@ impl Shared {
         state.appends += 1;
         state.has_published |= self.application == application;
         let room = FILES_MAX.saturating_sub(state.added.len());
-        state.added.extend(files.iter().take(room).map(|file| (version, file.clone())));
+        state.added.extend(files.take(room).map(|file| (version, file)));
         drop(state);
         self.wake.notify_all();
     }
@@ -211,7 +235,9 @@ struct Worker {
     swaps: Swaps,
     /// What others have removed since the last scan. A file that this process has added may come to
     /// be looked at after that, so it is kept.
-    removed: HashSet<String>,
+    removed: HashMap<String, u64>,
+    /// Whether rows are merged into the table: a commit may then change any file.
+    sees_merges: bool,
     /// On the monotonic clock.
     last_scan: Option<Duration>,
     /// The version that was scanned: what was added up to it is known from the scan.
@@ -246,7 +272,7 @@ impl Worker {
     }
 
     /// What was added, when it is time to look at it; `None` at the end.
-    fn next(&self, pause: Duration) -> Option<Vec<(u64, DataFile)>> {
+    fn next(&self, pause: Duration) -> Option<Vec<(u64, Arrived)>> {
         let due = self.env().monotonic() + pause;
         let mut state = self.shared.state.lock();
         state.is_working = false;
@@ -271,16 +297,29 @@ impl Worker {
         }
     }
 
-    fn look(&mut self, added: Vec<(u64, DataFile)>) -> Result<(), TableError> {
+    fn look(&mut self, added: Vec<(u64, Arrived)>) -> Result<(), TableError> {
         self.removed.extend(self.table.take_removals());
         if self.is_scan_due() || self.removed.len() > REMOVALS_MAX {
             self.scan()?;
         }
-        for (version, file) in added {
-            if version > self.scanned {
-                self.keep(SmallFile::written(&file));
+        // A file that a merge has changed came here once for each time.
+        let mut newest = HashMap::new();
+        let scanned = self.scanned;
+        for (version, file) in added.into_iter().filter(|(version, _)| *version > scanned) {
+            match file {
+                Arrived::Written(file) => self.keep(SmallFile::written(&file, version)),
+                Arrived::Changed(file) => {
+                    self.sees_merges = true;
+                    newest.extend(
+                        SmallFile::changed(&file, version)
+                            .map(|file| (file.file.path.clone(), file)),
+                    );
+                }
             }
         }
+        // Before their newest forms come: with each change a file was removed as it had been.
+        self.forget_removed();
+        newest.into_values().for_each(|file| self.keep(file));
         // Last: a file may be removed by others before it is looked at for the first time.
         self.forget_removed();
         let bins = self.due();
@@ -337,7 +376,11 @@ impl Worker {
             return;
         }
         for files in self.candidates.values_mut() {
-            files.retain(|file| !removed.contains(&table.file_name(&file.file.path)));
+            let is_there = |file: &SmallFile| {
+                let removed = removed.get(&table.file_name(&file.file.path));
+                removed.is_none_or(|removed| *removed <= file.file.since)
+            };
+            files.retain(is_there);
         }
         self.candidates.retain(|_, files| !files.is_empty());
     }
@@ -370,7 +413,9 @@ impl Worker {
         let owner = owner(&self.settings.application);
         let rewritten = rewriter.rewrite(bins, &owner, parameters)?;
         let took = self.env().monotonic().saturating_sub(began);
-        self.wait_for_append();
+        if !self.sees_merges {
+            self.wait_for_append();
+        }
         let replacement = Arc::clone(rewritten.replacement());
         let published = self.swaps.publish(&replacement);
         rewritten.settle(&self.store, &published);
@@ -384,7 +429,8 @@ impl Worker {
             compactions.files_removed += swap.removed.len() as u64;
             compactions.files_added += swap.added.len() as u64;
             compactions.bytes_added += swap.added.iter().map(|file| file.size).sum::<u64>();
-            swap.added.iter().for_each(|file| self.keep(SmallFile::written(file)));
+            let written = |file| SmallFile::written(file, replaced.version);
+            swap.added.iter().map(written).for_each(|file| self.keep(file));
         }
         if replaced.swaps.len() < bins.len() {
             // Somebody else is at work: some of the files of the others are there still.

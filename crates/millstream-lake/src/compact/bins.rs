@@ -125,7 +125,7 @@ mod tests {
 
     fn file(day: &str, number: usize, size: u64) -> SmallFile {
         let path = format!("day={day}/{number:03}.parquet");
-        SmallFile::written(&DataFile {
+        let file = DataFile {
             name: path.clone(),
             path,
             partition_values: vec![("day".to_owned(), Some(day.to_owned()))],
@@ -133,7 +133,8 @@ mod tests {
             modified_ms: 1_000 - i64::try_from(number).expect("few"),
             rows: 1,
             statistics: json!({}),
-        })
+        };
+        SmallFile::written(&file, 0)
     }
 
     fn files(sizes: &[u64]) -> Vec<SmallFile> {

@@ -11,7 +11,7 @@ use arrow::array::RecordBatch;
 use delta_kernel::engine::arrow_data::ArrowEngineData;
 use delta_kernel::scan::Scan;
 use delta_kernel::table_features::TableFeature;
-use delta_kernel::{Engine, FileMeta, KernelError, KernelResult, SnapshotRef};
+use delta_kernel::{Engine, FileMeta, KernelResult, SnapshotRef};
 use millstream_store::crash_points::{self, Step};
 
 use super::bins::Bin;
@@ -19,7 +19,6 @@ use super::left_behind::{PUBLISHED_WITHIN_MS, Record};
 use super::small_files::SmallFile;
 use crate::bucket::ClusterBy;
 use crate::checkpoint::PartFileNames;
-use crate::columns::retyped;
 use crate::data_file::DataFile;
 use crate::error::TableError;
 use crate::file_writer::{FileCompression, FileKey, FileSettings, FileWriter, WritePlan};
@@ -205,13 +204,7 @@ impl<'a> Rewriter<'a> {
     ) -> KernelResult<RecordBatch> {
         let rows = ArrowEngineData::try_from_engine_data(rows?)?;
         let rows = without_deleted(rows.record_batch().clone(), kept)?;
-        let columns = plan.physical().fields().iter().map(|field| {
-            let column = rows.column_by_name(field.name());
-            let column = column.ok_or_else(|| KernelError::missing_column(field.name()))?;
-            Ok(retyped(column, field.data_type())?)
-        });
-        let columns = columns.collect::<KernelResult<Vec<_>>>()?;
-        Ok(RecordBatch::try_new(Arc::clone(plan.physical()), columns)?)
+        plan.physical_of(&rows)
     }
 }
 

@@ -9,11 +9,13 @@ use delta_kernel::engine::arrow_data::ArrowEngineData;
 use delta_kernel::scan::ScanMetadata;
 use delta_kernel::scan::state::{DvInfo, ScanFile};
 use delta_kernel::{KernelError, KernelResult, SnapshotRef};
+use serde_json::Value;
 
 use crate::bucket::Bucket;
 use crate::data_file::DataFile;
 use crate::error::TableError;
 use crate::kernel::KernelEngine;
+use crate::table::merge::ChangedFile;
 use crate::table::replace::{FileFacts, RemovedFile};
 
 /// Of a file with a larger share of deleted rows a new one is written, whatever its size; Spark's
@@ -47,14 +49,15 @@ impl Place {
 }
 
 impl SmallFile {
-    /// A file that this process has written.
-    pub(super) fn written(file: &DataFile) -> Self {
+    /// A file that this process has added with version `since`.
+    pub(super) fn written(file: &DataFile, since: u64) -> Self {
         let values = file.partition_values.iter();
         let values = values.filter_map(|(name, value)| Some((name.clone(), value.clone()?)));
         let removed = RemovedFile {
             path: file.path.clone(),
             size: file.size,
             has_vector: false,
+            since,
             facts: FileFacts::Written(Arc::new(file.clone())),
         };
         Self {
@@ -65,11 +68,36 @@ impl SmallFile {
         }
     }
 
-    /// A file that a scan of the log has found, with its row. `None` for a negative size.
-    fn found(file: ScanFile, facts: FileFacts) -> Option<Self> {
+    /// A file that got another deletion vector here, with version `since`.
+    pub(super) fn changed(file: &ChangedFile, since: u64) -> Option<Self> {
+        let ChangedFile { row, vector } = file;
+        let path = row["path"].as_str()?.to_owned();
+        let values = row["fileConstantValues"]["partitionValues"].as_object();
+        let value = |(name, value): (&String, &Value)| {
+            Some((name.clone(), value.as_str().filter(|text| !text.is_empty())?.to_owned()))
+        };
+        let values = values.map(|values| values.iter().filter_map(value).collect());
+        let removed = RemovedFile {
+            size: row["size"].as_u64()?,
+            has_vector: true,
+            since,
+            facts: FileFacts::Changed(Arc::clone(row)),
+            path,
+        };
+        Some(Self {
+            place: Place::new(values.unwrap_or_default(), &removed.path),
+            file: removed,
+            modified_ms: row["modificationTime"].as_i64().unwrap_or_default(),
+            vector: DvInfo::from(vector.clone()),
+        })
+    }
+
+    /// A file that a scan of the log at version `since` has found, with its row. `None` for a
+    /// negative size.
+    fn found(file: ScanFile, facts: FileFacts, since: u64) -> Option<Self> {
         let place = Place::new(stated(&file), &file.path);
         let (size, has_vector) = (u64::try_from(file.size).ok()?, file.dv_info.has_vector());
-        let removed = RemovedFile { path: file.path, size, has_vector, facts };
+        let removed = RemovedFile { path: file.path, size, has_vector, since, facts };
         let modified_ms = file.modification_time;
         Some(Self { place, file: removed, modified_ms, vector: file.dv_info })
     }
@@ -112,7 +140,7 @@ fn scan(
     let scan = Arc::clone(snapshot).scan_builder().build()?;
     let mut found = Vec::new();
     for metadata in scan.scan_metadata(engine)? {
-        found.extend(wanted.of(&metadata?)?);
+        found.extend(wanted.of(&metadata?, snapshot.version())?);
         if found.len() >= wanted.files_max {
             found.truncate(wanted.files_max);
             break;
@@ -123,7 +151,7 @@ fn scan(
 
 impl Wanted<'_> {
     /// The wanted files of some rows of a scan. The others' rows are let go.
-    fn of(&self, metadata: &ScanMetadata) -> KernelResult<Vec<SmallFile>> {
+    fn of(&self, metadata: &ScanMetadata, version: u64) -> KernelResult<Vec<SmallFile>> {
         let files = metadata.visit_scan_files(Vec::new(), |files, file| files.push(file))?;
         let data = metadata.scan_files.data().any_ref();
         let Some(data) = data.downcast_ref::<ArrowEngineData>() else {
@@ -150,7 +178,7 @@ impl Wanted<'_> {
         let rows = take_record_batch(rows, &UInt64Array::from(indices))?;
         let numbered = chosen.into_iter().enumerate();
         let facts = |row| FileFacts::Read(rows.slice(row, 1));
-        Ok(numbered.filter_map(|(row, file)| SmallFile::found(file, facts(row))).collect())
+        Ok(numbered.filter_map(|(row, file)| SmallFile::found(file, facts(row), version)).collect())
     }
 
     fn wants(&self, file: &ScanFile) -> KernelResult<bool> {

@@ -94,7 +94,7 @@ impl Predicate {
     }
 
     /// The library's predicate, as strong as can be; `None` if it would hold for every row.
-    pub(super) fn to_kernel(&self, schema: &StructType) -> Option<PredicateRef> {
+    pub(crate) fn to_kernel(&self, schema: &StructType) -> Option<PredicateRef> {
         self.weakened(schema, false).map(PredicateRef::new)
     }
 

@@ -22,9 +22,10 @@
 //! place of others ([`replace`]) conflicts with whoever has removed one of them.
 
 mod commit;
+pub(crate) mod merge;
 pub(crate) mod replace;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, StringArray};
@@ -58,8 +59,9 @@ pub struct Table {
     store: TableStore,
     engine: KernelEngine,
     state: Mutex<State>,
-    /// The names of files that others have removed, while somebody wants to know.
-    removals: Mutex<Option<HashSet<String>>>,
+    /// The names of files that others, or merges here, have removed, and the last version that has,
+    /// while somebody wants to know.
+    removals: Mutex<Option<HashMap<String, u64>>>,
 }
 
 struct State {
@@ -443,8 +445,8 @@ impl Table {
                 state.changed = Some((version, what));
             }
             let is_ours = mark.is_some() && entry.mark.as_deref() == mark;
-            if !is_ours && let Some(removals) = &mut *self.removals.lock() {
-                removals.extend(entry.removed.iter().map(|path| self.file_name(path)));
+            if !is_ours {
+                self.note_removals(entry.removed.iter().map(|path| self.file_name(path)), version);
             }
             for (application, published) in entry.applications {
                 if !is_ours && state.published.contains_key(&application) {

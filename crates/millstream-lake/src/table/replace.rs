@@ -9,24 +9,22 @@
 //! one of ours follows it, and leaves the names of the files it removed
 //! ([`Table::watch_removals`]).
 
-use std::collections::HashSet;
-use std::io::Cursor;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema};
-use arrow_json::ReaderBuilder;
 use delta_kernel::committer::FileSystemCommitter;
-use delta_kernel::engine::arrow_conversion::{TryFromKernel, TryIntoKernel};
+use delta_kernel::engine::arrow_conversion::TryIntoKernel;
 use delta_kernel::engine::arrow_data::ArrowEngineData;
 use delta_kernel::engine_data::FilteredEngineData;
-use delta_kernel::scan::scan_row_schema;
 use delta_kernel::schema::StructType;
 use delta_kernel::transaction::{CommitResult, UpdateTableOperation};
-use delta_kernel::{KernelError, KernelResult, SnapshotRef};
+use delta_kernel::{KernelResult, SnapshotRef};
 use serde_json::{Value, json};
 
+use super::merge::scan_rows;
 use super::{ENGINE, State, Table};
 use crate::data_file::{self, DataFile};
 use crate::entry;
@@ -41,6 +39,8 @@ pub(crate) struct RemovedFile {
     pub(crate) size: u64,
     /// Whether it has a deletion vector.
     pub(crate) has_vector: bool,
+    /// A version at which it was there, with this deletion vector.
+    pub(crate) since: u64,
     /// What the log says of it.
     pub(crate) facts: FileFacts,
 }
@@ -52,6 +52,8 @@ pub(crate) enum FileFacts {
     Read(RecordBatch),
     /// As this process has written it.
     Written(Arc<DataFile>),
+    /// As this process has changed it: a row of a scan, in JSON.
+    Changed(Arc<Value>),
 }
 
 /// Files that take the place of others, all or nothing.
@@ -86,14 +88,21 @@ pub(crate) struct Replaced {
 }
 
 impl Table {
-    /// From now on, what others remove is remembered.
+    /// From now on, what others remove is remembered, and what merges here replace.
     pub(crate) fn watch_removals(&self) {
-        self.removals.lock().get_or_insert_with(HashSet::new);
+        self.removals.lock().get_or_insert_with(HashMap::new);
     }
 
-    /// What others have removed since this was called last.
-    pub(crate) fn take_removals(&self) -> HashSet<String> {
+    /// What was removed since this was called last, each with the last version that has.
+    pub(crate) fn take_removals(&self) -> HashMap<String, u64> {
         self.removals.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Remembers that `version` has removed the files `names`, if somebody wants to know.
+    pub(super) fn note_removals(&self, names: impl IntoIterator<Item = String>, version: u64) {
+        if let Some(removals) = &mut *self.removals.lock() {
+            removals.extend(names.into_iter().map(|name| (name, version)));
+        }
     }
 
     /// The name of the file that the log calls `path`, by which removals are compared: writers
@@ -108,7 +117,7 @@ impl Table {
         &self,
         replacement: &Replacement,
     ) -> Result<Option<Replaced>, TableError> {
-        let names: Vec<Vec<String>> =
+        let names: Vec<Vec<(String, u64)>> =
             replacement.swaps.iter().map(|swap| self.names(swap)).collect();
         let mut state = self.state.lock();
         let _turn = self.store.in_foreground();
@@ -126,15 +135,16 @@ impl Table {
         Ok(committed.map(|committed| Replaced { version: committed.version, swaps: chosen }))
     }
 
-    fn names(&self, swap: &Swap) -> Vec<String> {
-        swap.removed.iter().map(|file| self.file_name(&file.path)).collect()
+    fn names(&self, swap: &Swap) -> Vec<(String, u64)> {
+        swap.removed.iter().map(|file| (self.file_name(&file.path), file.since)).collect()
     }
 
     /// The swaps of which nobody has removed a file.
-    fn unremoved(&self, names: &[Vec<String>]) -> Vec<usize> {
+    fn unremoved(&self, names: &[Vec<(String, u64)>]) -> Vec<usize> {
         let removals = self.removals.lock();
+        let removed = |name: &String| removals.as_ref()?.get(name).copied();
         let is_there =
-            |name: &String| removals.as_ref().is_none_or(|removals| !removals.contains(name));
+            |(name, since): &(String, u64)| removed(name).is_none_or(|removed| removed <= *since);
         (0..names.len()).filter(|index| names[*index].iter().all(is_there)).collect()
     }
 
@@ -192,28 +202,20 @@ fn removed_rows(swaps: &[&Swap]) -> KernelResult<Vec<RecordBatch>> {
     for file in swaps.iter().flat_map(|swap| &swap.removed) {
         match &file.facts {
             FileFacts::Read(row) => read.push(row),
-            FileFacts::Written(file) => {
-                serde_json::to_writer(&mut written, &scan_row(file)).map_err(|error| {
-                    KernelError::generic(format!("a file's facts are no JSON: {error}"))
-                })?;
-                written.push(b'\n');
-            }
+            FileFacts::Written(file) => written.push(scan_row(file)),
+            FileFacts::Changed(row) => written.push(row.as_ref().clone()),
         }
     }
     let mut rows = Vec::new();
     if let Some(first) = read.first() {
         rows.push(concat_batches(&first.schema(), read)?);
     }
-    if !written.is_empty() {
-        let schema = Arc::new(Schema::try_from_kernel(scan_row_schema().as_ref())?);
-        let reader = ReaderBuilder::new(schema).build(Cursor::new(written))?;
-        rows.extend(reader.collect::<Result<Vec<_>, _>>()?);
-    }
+    rows.extend(scan_rows(&written)?);
     Ok(rows)
 }
 
 /// A file of ours as a scan of the log gives it.
-fn scan_row(file: &DataFile) -> Value {
+pub(crate) fn scan_row(file: &DataFile) -> Value {
     let values = file.partition_values.iter();
     let values = values.map(|(column, value)| (column.clone(), Value::from(value.clone())));
     json!({

@@ -8,6 +8,7 @@ mod fuzz;
 mod history;
 mod live;
 mod log;
+mod merge;
 mod moving_table;
 mod proxy_store;
 mod reading;
