@@ -9,8 +9,11 @@
 //! A message is read where its last chunk stands: b, c, a. So a query that has read up to entry 13
 //! has read b and c, and has to begin with entry 10 again. What becomes of a message depends only
 //! on the entries from its first chunk on, so that reading them again ends in the same. Chunks of
-//! one message have a name in common and come in order. What its producer has not completed is
-//! given up by the times of later entries, not by a clock of ours.
+//! one message have a name in common and come in order.
+//!
+//! What its producer has not completed is given up once much has come since: entries, chunks, bytes
+//! of chunks. That is no matter of time: clocks of producers differ, and what a replication brings
+//! later has old times. And it bounds the memory, whatever producers send.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -19,21 +22,21 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::protocol::messages::MessageMetadata;
 
-/// What the incomplete messages of a partition may have together, bytes; so one message, too.
-const BYTES_MAX: usize = 256 << 20;
-/// Incomplete messages of a partition.
-const INCOMPLETE_MAX: usize = 1_000;
-/// A message whose last chunk was sent so much earlier than a later entry, milliseconds, is not
-/// completed any more: its producer has ended.
-const GIVEN_UP_MS: u64 = 3_600_000;
+/// Bytes of chunks that may come from the first chunk of a message on until it is complete; so a
+/// message has no more, and neither have all incomplete ones of a partition together.
+const BYTES_MAX: u64 = 256 << 20;
+/// Messages in chunks that may begin after a message until it is complete.
+const BEGUN_MAX: u64 = 1_000;
+/// Entries that may come after a chunk until the next of its message does.
+const ENTRIES_MAX: u64 = 100_000;
+/// Bytes of the name that chunks of a message have in common.
+const UUID_MAX: usize = 1 << 10;
 
 /// Why chunks cannot be put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChunkError {
-    /// There is more of incomplete messages than is held.
+    /// The message is larger than what is held of messages.
     TooLarge,
-    /// Too many messages are incomplete.
-    TooMany,
     /// The chunks are not what they say of themselves.
     Inconsistent,
 }
@@ -43,7 +46,17 @@ pub(super) enum ChunkError {
 pub(super) struct Chunks {
     /// By their first entries.
     incomplete: BTreeMap<(u64, u64), Incomplete>,
-    bytes: usize,
+    come: Come,
+}
+
+/// What has come since the reading began.
+#[derive(Clone, Copy, Default)]
+struct Come {
+    entries: u64,
+    /// First chunks.
+    begun: u64,
+    /// Bytes of chunks.
+    bytes: u64,
 }
 
 struct Incomplete {
@@ -54,8 +67,18 @@ struct Incomplete {
     /// Bytes of all chunks together.
     size: usize,
     payload: BytesMut,
-    /// When the last chunk was sent, milliseconds since the epoch.
-    sent_ms: u64,
+    /// What had come before its first chunk.
+    first: Come,
+    /// Entries that had come with its last one.
+    last: u64,
+}
+
+impl Incomplete {
+    fn is_given_up(&self, come: Come) -> bool {
+        come.entries - self.last > ENTRIES_MAX
+            || come.begun - self.first.begun > BEGUN_MAX
+            || come.bytes - self.first.bytes > BYTES_MAX
+    }
 }
 
 /// Whether an entry is a chunk.
@@ -69,18 +92,15 @@ impl Chunks {
         self.incomplete.first_key_value().map(|(first, _)| *first)
     }
 
-    /// An entry of any kind, sent at `sent_ms`, is about to be read. Gives how many messages are
-    /// given up.
-    pub(super) fn reach(&mut self, sent_ms: u64) -> usize {
-        let before = self.incomplete.len();
-        let bytes = &mut self.bytes;
-        self.incomplete.retain(|_, message| {
-            let stays = message.sent_ms.saturating_add(GIVEN_UP_MS) >= sent_ms;
-            if !stays {
-                *bytes -= message.payload.len();
-            }
-            stays
-        });
+    /// An entry of any kind is about to be read, with `bytes` of payload. Gives how many messages
+    /// are given up.
+    pub(super) fn reach(&mut self, metadata: &MessageMetadata, bytes: usize) -> usize {
+        self.come.entries += 1;
+        if is_chunk(metadata) {
+            self.come.bytes += bytes as u64;
+        }
+        let (before, come) = (self.incomplete.len(), self.come);
+        self.incomplete.retain(|_, message| !message.is_given_up(come));
         before - self.incomplete.len()
     }
 
@@ -89,7 +109,7 @@ impl Chunks {
     /// nothing.
     ///
     /// # Errors
-    /// [`ChunkError`]
+    /// [`ChunkError`]. The message is given up then.
     pub(super) fn take(
         &mut self,
         id: (u64, u64),
@@ -98,7 +118,7 @@ impl Chunks {
     ) -> Result<Option<Bytes>, ChunkError> {
         let chunk = metadata.chunk_id.unwrap_or(0);
         if chunk == 0 {
-            self.begin(id, metadata)?;
+            self.begin(id, metadata, payload)?;
         }
         let uuid = metadata.uuid.as_deref().unwrap_or_default();
         let found = self.incomplete.iter_mut().find(|(_, message)| message.uuid == uuid);
@@ -112,15 +132,12 @@ impl Chunks {
             return Ok(None);
         }
         if message.payload.len() + payload.len() > message.size {
+            self.remove(first);
             return Err(ChunkError::Inconsistent);
-        }
-        self.bytes += payload.len();
-        if self.bytes > BYTES_MAX {
-            return Err(ChunkError::TooLarge);
         }
         message.payload.put_slice(payload);
         message.next += 1;
-        message.sent_ms = metadata.publish_time;
+        message.last = self.come.entries;
         if message.next < message.count {
             return Ok(None);
         }
@@ -129,7 +146,13 @@ impl Chunks {
         if is_whole { Ok(Some(payload)) } else { Err(ChunkError::Inconsistent) }
     }
 
-    fn begin(&mut self, id: (u64, u64), metadata: &MessageMetadata) -> Result<(), ChunkError> {
+    fn begin(
+        &mut self,
+        id: (u64, u64),
+        metadata: &MessageMetadata,
+        payload: &Bytes,
+    ) -> Result<(), ChunkError> {
+        self.come.begun += 1;
         let uuid = metadata.uuid.clone().unwrap_or_default();
         // A producer that begins a message again has not ended it before.
         let before = self.incomplete.iter().find(|(_, message)| message.uuid == uuid);
@@ -137,28 +160,21 @@ impl Chunks {
             self.remove(first);
         }
         let size = metadata.total_chunk_msg_size.and_then(|size| usize::try_from(size).ok());
-        let size = size.ok_or(ChunkError::Inconsistent)?;
-        if size > BYTES_MAX {
+        let size = size.filter(|_| uuid.len() <= UUID_MAX).ok_or(ChunkError::Inconsistent)?;
+        if size as u64 > BYTES_MAX {
             return Err(ChunkError::TooLarge);
         }
-        if self.incomplete.len() >= INCOMPLETE_MAX {
-            return Err(ChunkError::TooMany);
-        }
-        let message = Incomplete {
-            uuid,
-            next: 0,
-            count: metadata.num_chunks_from_msg.unwrap_or(1),
-            size,
-            payload: BytesMut::new(),
-            sent_ms: metadata.publish_time,
-        };
+        let Come { entries, begun, bytes } = self.come;
+        let first = Come { entries, begun, bytes: bytes.saturating_sub(payload.len() as u64) };
+        let count = metadata.num_chunks_from_msg.unwrap_or(1);
+        let payload = BytesMut::new();
+        let message = Incomplete { uuid, next: 0, count, size, payload, first, last: entries };
         self.incomplete.insert(id, message);
         Ok(())
     }
 
     fn remove(&mut self, first: (u64, u64)) -> Bytes {
         let Some(mut message) = self.incomplete.remove(&first) else { return Bytes::new() };
-        self.bytes -= message.payload.len();
         mem::take(&mut message.payload).freeze()
     }
 }
@@ -200,7 +216,7 @@ mod tests {
         assert_eq!(take(&mut chunks, 5, &chunk("a", 2, 3, 6), "aa"), Ok(Some("aaAAaa".into())));
         assert_eq!(chunks.first(), Some((1, 2)));
         assert_eq!(take(&mut chunks, 6, &chunk("b", 1, 2, 3), "B"), Ok(Some("bbB".into())));
-        assert_eq!((chunks.first(), chunks.bytes), (None, 0));
+        assert_eq!(chunks.first(), None);
     }
 
     #[test]
@@ -222,26 +238,42 @@ mod tests {
     #[test]
     fn a_message_that_is_not_completed_is_given_up_by_later_entries() {
         let mut chunks = Chunks::default();
+        // Times of producers do not count.
+        let other = MessageMetadata { publish_time: u64::MAX, ..MessageMetadata::default() };
         assert_eq!(take(&mut chunks, 1, &chunk("a", 0, 2, 2), "a"), Ok(None));
-        assert_eq!(chunks.reach(1_000 + GIVEN_UP_MS), 0);
-        assert_eq!(chunks.reach(1_001 + GIVEN_UP_MS), 1);
-        assert_eq!((chunks.first(), chunks.bytes), (None, 0));
+        for _ in 0..ENTRIES_MAX {
+            assert_eq!(chunks.reach(&other, 1 << 20), 0);
+        }
+        assert_eq!(chunks.reach(&other, 1), 1);
+        assert_eq!(chunks.first(), None);
         assert_eq!(take(&mut chunks, 2, &chunk("a", 1, 2, 2), "a"), Ok(None));
     }
 
     #[test]
     fn memory_has_a_limit() {
         let mut chunks = Chunks::default();
-        let large = take(&mut chunks, 1, &chunk("a", 0, 2, BYTES_MAX + 1), "a");
-        assert_eq!(large, Err(ChunkError::TooLarge));
+        let large = usize::try_from(BYTES_MAX).expect("it is small") + 1;
+        let refused = take(&mut chunks, 1, &chunk("a", 0, 2, large), "a");
+        assert_eq!(refused, Err(ChunkError::TooLarge));
         let longer = take(&mut chunks, 1, &chunk("a", 0, 2, 2), "aaa");
-        assert_eq!(longer, Err(ChunkError::Inconsistent));
+        assert_eq!((longer, chunks.first()), (Err(ChunkError::Inconsistent), None));
+        let name = "u".repeat(UUID_MAX + 1);
+        let named = take(&mut chunks, 1, &chunk(&name, 0, 2, 2), "a");
+        assert_eq!(named, Err(ChunkError::Inconsistent));
+        // The oldest of many goes.
         let mut chunks = Chunks::default();
-        for number in 0..1_000 {
-            let uuid = number.to_string();
-            assert_eq!(take(&mut chunks, number, &chunk(&uuid, 0, 2, 2), "a"), Ok(None));
+        for number in 0..=BEGUN_MAX {
+            let metadata = chunk(&number.to_string(), 0, 2, 2);
+            assert_eq!(chunks.reach(&metadata, 1), 0);
+            assert_eq!(take(&mut chunks, number, &metadata, "a"), Ok(None));
         }
-        let many = take(&mut chunks, 1_000, &chunk("a", 0, 2, 2), "a");
-        assert_eq!(many, Err(ChunkError::TooMany));
+        assert_eq!(take(&mut chunks, 2_000, &chunk("n", 0, 2, 2), "a"), Ok(None));
+        assert_eq!(chunks.reach(&MessageMetadata::default(), 1), 1);
+        assert_eq!(chunks.first(), Some((1, 1)));
+        // So does what waits while many bytes of others come.
+        let half = usize::try_from(BYTES_MAX / 2).expect("it is small");
+        assert_eq!(chunks.reach(&chunk("x", 1, 2, half), half), 0);
+        assert_ne!(chunks.reach(&chunk("x", 1, 2, half), half), 0);
+        assert_eq!(chunks.first(), None);
     }
 }

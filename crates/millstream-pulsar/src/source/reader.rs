@@ -116,7 +116,8 @@ impl Reader {
         let skip = match self.position {
             // The rest of an entry in whose middle the query begins.
             Position::After { ledger, entry, index: Some(index), .. } if id == (ledger, entry) => {
-                index as usize + 1
+                // A chunk that is not the last of its message has nothing to skip.
+                (index as usize + 1).min(messages)
             }
             position if position.entry().is_some_and(|last| id <= last) => return Ok(None),
             _ => 0,
@@ -134,21 +135,30 @@ impl Reader {
         payload: Bytes,
     ) -> Result<Completed, PulsarError> {
         let chunks = &mut self.reading.as_mut().ok_or(PulsarError::NotOpen)?.chunks;
-        let given_up = chunks.reach(metadata.publish_time);
+        let given_up = chunks.reach(metadata, payload.len());
         if given_up > 0 {
             tracing::warn!(
                 partition = self.partition,
                 messages = given_up,
-                "messages in chunks were not completed by their producers within an hour, and \
-                 are left out"
+                "messages in chunks were not completed by their producers, though much has come \
+                 since, and are left out"
             );
         }
         if !chunks::is_chunk(metadata) {
             let (messages, from) = (payload::count(metadata), chunks.first());
             return Ok(Completed { messages, payload, from });
         }
-        let whole = chunks.take(id, metadata, &payload);
-        let whole = whole.map_err(|error| self.unreadable(id, error))?;
+        let whole = match chunks.take(id, metadata, &payload) {
+            Ok(whole) => whole,
+            Err(error) => {
+                let error = self.unreadable(id, error);
+                if self.fails_on_loss {
+                    return Err(error);
+                }
+                tracing::warn!(%error, "going on without this message");
+                None
+            }
+        };
         let chunks = &self.reading.as_ref().ok_or(PulsarError::NotOpen)?.chunks;
         let (messages, from) = (usize::from(whole.is_some()), chunks.first());
         Ok(Completed { messages, payload: whole.unwrap_or_default(), from })
@@ -157,16 +167,14 @@ impl Reader {
     fn unreadable(&self, id: (u64, u64), error: ChunkError) -> PulsarError {
         let (what, remedy) = match error {
             ChunkError::TooLarge => (
-                "a chunk, and messages in chunks that are not complete have more than 256 MB there",
-                "Let producers send smaller messages, or send fewer of them at a time",
-            ),
-            ChunkError::TooMany => (
-                "a chunk, and more than 1000 messages in chunks are not complete there",
-                "Let producers complete their messages",
+                "the beginning of a message in chunks that has more than 256 MB",
+                "Let producers send smaller messages; to go on without this one, set \
+                 'failOnDataLoss' = 'false'",
             ),
             ChunkError::Inconsistent => (
                 "a chunk that does not fit to what its producer says of it",
-                "Correct its producer",
+                "Correct its producer; to go on without this message, set 'failOnDataLoss' = \
+                 'false'",
             ),
         };
         let (topic, position) = (self.partition.clone(), format!("{}:{}", id.0, id.1));
