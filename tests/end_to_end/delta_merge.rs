@@ -20,6 +20,8 @@ use crate::queries::query;
 
 /// Keys in each partition.
 const KEYS: u64 = 40;
+/// A step of a merge beside those of other commits.
+pub const MERGE_STEPS: [&str; 1] = ["vectors-written"];
 const OFTEN: [(&str, &str); 2] = [("commitInterval", "30ms"), ("delta.checkpointInterval", "3")];
 const MERGE: [(&str, &str); 2] = [("mode", "merge"), ("keys", "partition, k")];
 const DELETING: (&str, &str) = ("delete.column", "gone");
@@ -107,7 +109,7 @@ fn the_last_row_of_each_key_is_there_and_all_engines_see_it() {
 #[test]
 fn a_crash_at_any_step_leaves_the_last_row_of_each_key() {
     let merged = Merged::new("merge_steps", LATEST, &[&OFTEN[..], &[DELETING]].concat());
-    let steps = [&delta::STEPS[..10], &["vectors-written"]].concat();
+    let steps = [&delta::STEPS[..10], &MERGE_STEPS].concat();
     merged.numbers.crash_at_steps(&merged.pipeline, &steps, &occurrences(12));
     merged.assert_exactly_once();
 }

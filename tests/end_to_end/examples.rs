@@ -125,7 +125,8 @@ fn notify() {
     ];
     let guards = bodies("/guards");
     assert_eq!(guards.len(), wanted.len(), "each once: {guards:?}");
-    assert!(wanted.iter().zip(&guards).all(|(place, body)| body.contains(&text(place))));
+    let is_told = |place: &&str| guards.iter().any(|body| body.contains(&text(place)));
+    assert!(wanted.iter().all(is_told), "{guards:?}");
     let [list] = &*bodies("/supervisor") else { panic!("one list: {received:?}") };
     assert_eq!(list.matches("emergency").count(), 3, "{list}");
     assert_eq!(list.matches("overload").count(), 1, "{list}");
@@ -142,7 +143,7 @@ fn run_notify(name: &str, settings: &[String]) {
     }
 }
 
-/// The texts that a webhook of `notify.sql` gets, each once and in order.
+/// The texts that a webhook of `notify.sql` gets, sorted: several are under way at once.
 fn texts_sent(name: &str, table: &str) -> Vec<String> {
     let receiver = Receiver::start(|_, _| Answer::accept());
     run_notify(name, &[format!("{table}.url={}/", receiver.address())]);
@@ -150,17 +151,20 @@ fn texts_sent(name: &str, table: &str) -> Vec<String> {
         let body: Value = serde_json::from_str(body).expect("it is JSON");
         body["text"].as_str().expect("it has a text").to_owned()
     };
-    receiver.received().iter().map(|request| text(&request.body)).collect()
+    let mut texts: Vec<String> =
+        receiver.received().iter().map(|request| text(&request.body)).collect();
+    texts.sort_unstable();
+    texts
 }
 
 #[test]
 fn the_security_department_is_notified() {
     let wanted = [
-        "Unauthorised access: admin from 203.0.113.44, POST /login",
-        "Unauthorised access: root from 203.0.113.44, POST /login",
-        "Unauthorised access: lea from 198.51.100.7, GET /admin/users",
         "Traffic spike: backup from 10.3.0.88, GET /export/customers",
+        "Unauthorised access: admin from 203.0.113.44, POST /login",
         "Unauthorised access: guest from 110.3.0.17, DELETE /invoices/2026-02",
+        "Unauthorised access: lea from 198.51.100.7, GET /admin/users",
+        "Unauthorised access: root from 203.0.113.44, POST /login",
     ];
     assert_eq!(texts_sent("security", "department"), wanted);
 }
@@ -175,16 +179,18 @@ fn whoever_is_on_call_is_notified_of_a_generator() {
 fn the_owner_of_a_service_gets_a_mail_about_its_leak() {
     let server = MailServer::start(&[]);
     run_notify("pii-leak", &[format!("mails.port={}", server.port())]);
-    let mails = server.mails();
     let part = |mail: &Value, key: &str| mail[key].as_str().unwrap_or_default().to_owned();
+    let mut mails = server.mails();
+    // Several are under way at once.
+    mails.sort_by_key(|mail| part(mail, "subject"));
     let subjects: Vec<String> = mails.iter().map(|mail| part(mail, "subject")).collect();
     let wanted = [
         "A card number in the log of billing",
-        "A social security number in the log of signup",
         "A card number in the log of gateway",
+        "A social security number in the log of signup",
     ];
     assert_eq!(subjects, wanted, "{mails:?}");
-    for (mail, to) in mails.iter().zip(["ann@", "bo@", "security@"]) {
+    for (mail, to) in mails.iter().zip(["ann@", "security@", "bo@"]) {
         assert!(mail["to"].to_string().contains(to), "{mail}");
         assert!(!part(mail, "text").contains("4111") && part(mail, "text").contains("###"));
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::bad_input::{Shortage, SmallDisk};
+use crate::delta_merge::MERGE_STEPS;
 use crate::files_exactly_once::FILES_STEPS;
 use crate::kafka::{self, Broker};
 use crate::millstream::{CRASH_AT, Pipeline};
@@ -172,7 +173,7 @@ fn every_crash_point_is_among_those_that_tests_crash_at() {
     let (_, names) = said.split_once("with STEP one of ").expect("it lists them");
     let mut names: Vec<&str> = names.lines().next().unwrap_or_default().split(", ").collect();
     let of_tests = [&live::STEPS[..], &live::STATE_STEPS, &delta::STEPS, &FILES_STEPS];
-    let of_others = [&STAGED_STEPS[..], &delta_compaction::STEPS];
+    let of_others = [&STAGED_STEPS[..], &delta_compaction::STEPS, &MERGE_STEPS];
     let mut tested: Vec<&str> = [of_tests.concat(), of_others.concat()].concat();
     // Their tests are there only with the feature, and the names always.
     let of_bigquery = ["progress-claimed", "streams-half-flushed", "streams-flushed"];
