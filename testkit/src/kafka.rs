@@ -363,7 +363,9 @@ pub const PASSWORD: &str = "pl4nted-one";
 const LOGIN_MS: u32 = 4_000;
 
 fn login_limit() -> String {
-    format!("listener.name.password.scram-sha-512.connections.max.reauth.ms={LOGIN_MS}\n")
+    ["scram-sha-512", "scram-sha-256", "plain"]
+        .map(|name| format!("listener.name.password.{name}.connections.max.reauth.ms={LOGIN_MS}\n"))
+        .concat()
 }
 
 /// The user, for SCRAM.

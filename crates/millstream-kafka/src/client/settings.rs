@@ -109,6 +109,10 @@ fn translation(key: &str, purpose: Use) -> Option<Translation> {
             "Export the certificates as PEM (keytool -exportcert -rfc -keystore STORE -alias \
              NAME -file ca.pem), and name the file in 'kafka.ssl.ca.location'",
         ),
+        "ssl.keystore.type" => Refuse(
+            "Convert the keystore (keytool -importkeystore -srckeystore STORE -destkeystore \
+             STORE.p12 -deststoretype PKCS12), and set the type to PKCS12",
+        ),
         "ssl.truststore.certificates" => Name("ssl.ca.pem"),
         "ssl.keystore.certificate.chain" => Name("ssl.certificate.pem"),
         "ssl.keystore.key" => Name("ssl.key.pem"),
@@ -145,6 +149,7 @@ impl PemStores {
             "ssl.truststore.type" if self.trust => several(&[]),
             "ssl.truststore.location" if self.trust => several(&["ssl.ca.location"]),
             "ssl.keystore.type" if self.key => several(&[]),
+            "ssl.keystore.type" if value.trim().eq_ignore_ascii_case("PKCS12") => several(&[]),
             // The key and its certificate are in one file.
             "ssl.keystore.location" if self.key => {
                 several(&["ssl.key.location", "ssl.certificate.location"])
@@ -342,6 +347,13 @@ impl ClientSettings {
         config.set("transactional.id", id);
         let timeout = self.transaction_timeout();
         config.set(TRANSACTION_TIMEOUT, timeout.as_millis().to_string());
+        // The client refuses a record that may wait longer than its transaction lives.
+        for key in ["message.timeout.ms", "delivery.timeout.ms"] {
+            let given = self.get(key).and_then(|text| text.trim().parse::<u128>().ok());
+            if given.is_some_and(|given| given == 0 || given > timeout.as_millis()) {
+                config.set(key, timeout.as_millis().to_string());
+            }
+        }
         if self.get("retry.backoff.ms").is_none() {
             // How soon a broker that is busy with the end of a transaction is asked again.
             config.set("retry.backoff.ms", "5");

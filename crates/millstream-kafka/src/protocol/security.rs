@@ -27,8 +27,9 @@ pub enum Transport {
     Tls(Box<StreamOwned<rustls::ClientConnection, TcpStream>>),
 }
 
-/// Why a connection may not be used, whoever tries again. It travels inside an
-/// [`io::Error`] of the kind `PermissionDenied`.
+/// Why a connection may not be used. It travels inside an [`io::Error`], whose kind is
+/// `PermissionDenied` for a login: trying again does not help then, and may lock the user out.
+/// Certificates are replaced while a flow runs, one file after the other.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The broker does not take the user.
@@ -53,7 +54,11 @@ impl std::error::Error for Refusal {}
 
 impl From<Refusal> for io::Error {
     fn from(refusal: Refusal) -> Self {
-        Self::new(io::ErrorKind::PermissionDenied, refusal)
+        let kind = match refusal {
+            Refusal::Login(_) => io::ErrorKind::PermissionDenied,
+            Refusal::Tls(_) | Refusal::Protocol(_) => io::ErrorKind::Other,
+        };
+        Self::new(kind, refusal)
     }
 }
 
@@ -106,3 +111,7 @@ impl Write for Transport {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "security_tests.rs"]
+mod tests;

@@ -11,11 +11,12 @@ use std::sync::{Arc, OnceLock};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
-    SignatureScheme, StreamOwned,
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct,
+    RootCertStore, SignatureScheme, StreamOwned,
 };
 
 use super::security::Refusal;
@@ -23,7 +24,8 @@ use super::security::Refusal;
 /// Certificates or a key, in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Pem {
-    /// In a file, or of certificates in all files of a directory.
+    /// In a file, or certificates in a directory as OpenSSL has them: under the hashes of their
+    /// names, as in `9d66eef0.0`.
     At(PathBuf),
     /// As it is. Not shown, since it may be a key.
     Text(String),
@@ -85,6 +87,14 @@ pub fn refusal(error: io::Error) -> io::Error {
         )
         .into(),
         rustls::Error::InvalidCertificate(reason) => Refusal::Tls(untrusted(reason)).into(),
+        rustls::Error::PeerIncompatible(reason) => Refusal::Tls(format!(
+            "the broker speaks no version or cipher that is safe ({reason:?}): it needs TLS 1.2 or \
+             1.3"
+        ))
+        .into(),
+        rustls::Error::AlertReceived(AlertDescription::ProtocolVersion) => {
+            Refusal::Tls("the broker does not speak TLS 1.2 or 1.3".to_owned()).into()
+        }
         rustls::Error::AlertReceived(alert) => Refusal::Tls(format!(
             "the broker ends the connection ({alert:?}); where it asks for a certificate of its \
              clients, set 'kafka.ssl.certificate.location' and 'kafka.ssl.key.location'"
@@ -96,16 +106,24 @@ pub fn refusal(error: io::Error) -> io::Error {
 
 fn untrusted(reason: &CertificateError) -> String {
     match reason {
-        CertificateError::UnknownIssuer => "the broker's certificate is from an authority that is \
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "the broker's certificate is from an authority that is \
              not trusted: name its certificate in 'kafka.ssl.ca.location'"
-            .to_owned(),
+                .to_owned()
+        }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!(
                 "{reason}; where that is meant to be, set \
                  'kafka.ssl.endpoint.identification.algorithm' to none"
             )
         }
-        other => format!("the broker's certificate is refused: {other}"),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            format!("the broker's certificate is refused: {reason}; it has to be renewed")
+        }
+        other => format!(
+            "the broker's certificate is refused: {other}; it has to be one of X.509 version 3 \
+             for the broker alone, with its names as subjectAltName, and not the authority's own"
+        ),
     }
 }
 
@@ -140,10 +158,16 @@ impl Tls {
     }
 
     fn lenient(&self, checks_certificates: bool) -> Result<Arc<Lenient>, String> {
-        let roots = if checks_certificates { self.roots()? } else { system_roots() };
-        let verifier = WebPkiServerVerifier::builder(roots).build();
-        let verifier = verifier.map_err(|error| format!("authorities: {error}"))?;
-        Ok(Arc::new(Lenient { verifier, checks_certificates }))
+        let verifier = match checks_certificates {
+            false => None,
+            true => {
+                let verifier = WebPkiServerVerifier::builder(self.roots()?).build();
+                Some(verifier.map_err(|error| format!("authorities: {error}"))?)
+            }
+        };
+        let algorithms = rustls::crypto::ring::default_provider();
+        let algorithms = algorithms.signature_verification_algorithms;
+        Ok(Arc::new(Lenient { verifier, algorithms }))
     }
 }
 
@@ -196,19 +220,30 @@ fn texts(pem: &Pem) -> Result<Vec<(String, Vec<u8>)>, String> {
     let failed = |error| format!("{}: {error}", path.display());
     let mut all = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.is_file() {
-            all.push(read(&path)?);
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().to_str().is_some_and(is_hash) {
+            all.push(read(&entry.path())?);
         }
     }
     Ok(all)
 }
 
+/// Whether OpenSSL would look at a file of this name in a directory of authorities.
+fn is_hash(name: &str) -> bool {
+    name.split_once('.').is_some_and(|(hash, number)| {
+        hash.len() == 8
+            && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && !number.is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
 /// Certificates for any name, or any certificate at all, as the options ask for.
 #[derive(Debug)]
 struct Lenient {
-    verifier: Arc<WebPkiServerVerifier>,
-    checks_certificates: bool,
+    /// What checks all but the name; `None` if any certificate will do.
+    verifier: Option<Arc<WebPkiServerVerifier>>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl ServerCertVerifier for Lenient {
@@ -220,11 +255,9 @@ impl ServerCertVerifier for Lenient {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if !self.checks_certificates {
-            return Ok(ServerCertVerified::assertion());
-        }
+        let Some(verifier) = &self.verifier else { return Ok(ServerCertVerified::assertion()) };
         // The name is checked last, once all else is right.
-        match self.verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
+        match verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -238,7 +271,7 @@ impl ServerCertVerifier for Lenient {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier.verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -247,10 +280,10 @@ impl ServerCertVerifier for Lenient {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier.verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verifier.supported_verify_schemes()
+        self.algorithms.supported_schemes()
     }
 }

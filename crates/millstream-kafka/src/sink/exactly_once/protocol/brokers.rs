@@ -19,6 +19,10 @@ use crate::protocol::security::Security;
 /// How long what is known about topics counts; they may have got more partitions.
 const METADATA_AGE_MAX: Duration = Duration::from_secs(300);
 
+/// A connection that was not used for that long is made anew: what is between here and the broker
+/// may have forgotten it, and a request would wait in vain for its answer.
+const IDLE_MAX: Duration = Duration::from_secs(180);
+
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
@@ -60,6 +64,8 @@ pub struct Brokers {
 struct Open {
     connection: Connection,
     until: Duration,
+    /// When it was used last.
+    used: Duration,
 }
 
 impl Brokers {
@@ -69,11 +75,14 @@ impl Brokers {
         Self { servers, client, security, env, nodes, topics, coordinators, connections }
     }
 
-    /// The connection of `channel`, made if there is none, or if its login ends soon. The brokers
-    /// would close it then, and a request would be lost.
+    /// The connection of `channel`, made if there is none, or none that is fresh, or if its login
+    /// ends soon. The brokers would close it then, and a request would be lost.
     pub fn connection(&mut self, channel: &Channel) -> io::Result<&mut Connection> {
         let now = self.env.monotonic();
-        let is_old = |open: &Open| open.until <= now && !open.connection.is_awaited();
+        let is_old = |open: &Open| {
+            let is_idle = now.saturating_sub(open.used) > IDLE_MAX;
+            (open.until <= now || is_idle) && !open.connection.is_awaited()
+        };
         if self.connections.get(channel).is_some_and(is_old) {
             self.connections.remove(channel);
         }
@@ -84,9 +93,11 @@ impl Brokers {
                 let connection =
                     Connection::open(&channel.0, &self.client, &self.security, &secret)?;
                 let until = connection.lifetime().map(|lifetime| now + lifetime * 4 / 5);
-                place.insert(Open { connection, until: until.unwrap_or(Duration::MAX) })
+                let until = until.unwrap_or(Duration::MAX);
+                place.insert(Open { connection, until, used: now })
             }
         };
+        open.used = now;
         Ok(&mut open.connection)
     }
 

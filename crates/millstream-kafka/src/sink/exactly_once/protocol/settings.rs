@@ -43,7 +43,7 @@ const READ: [&str; 21] = [
 ];
 /// Settings of how librdkafka gathers records, keeps connections and repeats requests. The protocol
 /// client has a micro-batch as a whole, and needs none of that.
-const WITHOUT_EFFECT: [&str; 28] = [
+const WITHOUT_EFFECT: [&str; 27] = [
     "linger.ms",
     "queue.buffering.max.ms",
     "queue.buffering.max.messages",
@@ -60,7 +60,6 @@ const WITHOUT_EFFECT: [&str; 28] = [
     "request.timeout.ms",
     "message.timeout.ms",
     "delivery.timeout.ms",
-    "socket.timeout.ms",
     "socket.keepalive.enable",
     "socket.nagle.disable",
     "socket.send.buffer.bytes",
