@@ -171,14 +171,15 @@ fn tls(settings: &ClientSettings) -> Tls {
     let authorities = pem("ssl.ca.pem", "ssl.ca.location");
     let authorities = authorities.filter(|pem| *pem != Pem::At("probe".into()));
     let certificate = pem("ssl.certificate.pem", "ssl.certificate.location");
-    let is = |key, value: &str| {
-        settings.get(key).is_some_and(|text| text.trim().eq_ignore_ascii_case(value))
+    let is = |key, values: &[&str]| {
+        let text = settings.get(key).map(|text| text.trim().to_ascii_lowercase());
+        text.is_some_and(|text| values.contains(&text.as_str()))
     };
     Tls {
         authorities,
         own: certificate.zip(pem("ssl.key.pem", "ssl.key.location")),
-        checks_names: !is("ssl.endpoint.identification.algorithm", "none"),
-        checks_certificates: !is("enable.ssl.certificate.verification", "false"),
+        checks_names: !is("ssl.endpoint.identification.algorithm", &["none"]),
+        checks_certificates: !is("enable.ssl.certificate.verification", &["false", "f", "0"]),
     }
 }
 
