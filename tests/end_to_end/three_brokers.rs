@@ -16,6 +16,9 @@ use crate::millstream::{Pipeline, Running, table};
 use crate::topics::Topics;
 use crate::wait;
 
+/// How long a flow may take to end after brokers were away.
+const STOP_LIMIT: Duration = Duration::from_secs(240);
+
 /// Where a flow writes to.
 enum Output {
     Topic(String),
@@ -246,8 +249,12 @@ fn a_broker_that_dies_is_done_without_and_used_again_when_it_is_back() {
         copies.wait_for_more_of_all(&mut running);
         alone.restore();
     });
+    for running in &running {
+        running.interrupt();
+    }
     for (flow, running) in copies.flows.iter().zip(running) {
-        let finished = running.stop().expect_success();
+        // A coordinator that has just come back takes its time for librdkafka's last transactions.
+        let finished = running.wait(STOP_LIMIT).expect_success();
         // librdkafka may give a transaction up, and the flow then starts again.
         if !matches!(&flow.output, Output::Topic(topic) if topic.ends_with("librdkafka")) {
             finished.says_not(&["starts again in", "librdkafka writes transactions"]);
