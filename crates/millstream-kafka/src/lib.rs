@@ -14,8 +14,8 @@
 //!
 //! ## Modules, each knowing only those before it
 //!
-//! - [`error`], [`offsets`]: what can go wrong, and the [`remedy`] of a refusal; offsets by partition
-//!   and their JSON.
+//! - [`error`], [`offsets`]: what can go wrong, and the [`remedy`] of a refusal; offsets by
+//!   partition and their JSON.
 //! - [`protocol`]: as much of Kafka's protocol as transactions need, as bytes.
 //! - [`client`]: librdkafka, its settings, and questions to the brokers.
 //! - [`sink`] writes exactly once, through transactions, or at least once; [`source`] reads.

@@ -4,9 +4,10 @@
 use super::settings::ClientSettings;
 use crate::protocol::connection::Connection;
 use crate::protocol::frame::API_VERSIONS;
+use crate::protocol::refusal::Refusal;
 use crate::protocol::requests;
 use crate::protocol::responses::{self, Address};
-use crate::protocol::security::{Refusal, Security};
+use crate::protocol::security::Security;
 
 const CLIENT: &str = "millstream";
 /// Asks the first server that can be connected to in plain text, and gives what speaks for a port

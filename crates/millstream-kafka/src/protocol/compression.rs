@@ -1,8 +1,9 @@
-//! How the records of a batch are compressed, in the forms that Kafka's Java client reads and writes.
+//! How the records of a batch are compressed, in the forms that Kafka's Java client reads and
+//! writes.
 //!
-//! The whole of a batch's records is compressed, behind its header. Sources: KIP-98 (the attributes'
-//! lowest three bits), KIP-57 (LZ4 in the frame format, with independent blocks), and the framing of
-//! Snappy that Java's `SnappyOutputStream` writes.
+//! The whole of a batch's records is compressed, behind its header. Sources: KIP-98 (the
+//! attributes' lowest three bits), KIP-57 (LZ4 in the frame format, with independent blocks), and
+//! the framing of Snappy that Java's `SnappyOutputStream` writes.
 
 use std::io::{self, Write as _};
 

@@ -35,7 +35,7 @@ impl Connection {
     /// `secret` what nobody else can guess.
     ///
     /// # Errors
-    /// The broker is not there, or a [`Refusal`](super::security::Refusal).
+    /// The broker is not there, or a [`Refusal`](super::refusal::Refusal).
     pub fn open(to: &Address, client: &str, security: &Security, secret: &str) -> io::Result<Self> {
         let stream = connect(to)?;
         let (stream, lifetime) = security.begin(stream, &to.host, client, secret)?;

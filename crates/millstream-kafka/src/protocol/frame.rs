@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use super::read::ResponseReader;
-use super::security::Refusal;
+use super::refusal::Refusal;
 use super::write::Writer;
 
 /// A kind of request, and the version of it that is spoken here.

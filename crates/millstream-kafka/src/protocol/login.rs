@@ -1,5 +1,5 @@
-//! A login by SASL, as KIP-43 and KIP-152 describe it: the mechanism is agreed on, then its messages
-//! travel in requests of their own.
+//! A login by SASL, as KIP-43 and KIP-152 describe it: the mechanism is agreed on, then its
+//! messages travel in requests of their own.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::frame::{self, Api, SASL_AUTHENTICATE, SASL_HANDSHAKE};
 use super::read::ResponseReader;
+use super::refusal::Refusal;
 use super::scram::{self, Hash};
-use super::security::Refusal;
 use super::write::Writer;
 
 /// No answer of a login is longer.

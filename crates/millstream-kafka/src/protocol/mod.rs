@@ -16,6 +16,7 @@ pub mod login;
 pub mod partitioner;
 mod read;
 pub mod record_batch;
+pub mod refusal;
 pub mod requests;
 pub mod responses;
 pub mod scram;

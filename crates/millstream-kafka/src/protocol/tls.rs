@@ -19,7 +19,7 @@ use rustls::{
     RootCertStore, SignatureScheme, StreamOwned,
 };
 
-use super::security::Refusal;
+use super::refusal::Refusal;
 
 /// Certificates or a key, in PEM.
 #[derive(Clone, PartialEq, Eq)]
