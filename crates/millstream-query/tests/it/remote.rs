@@ -394,13 +394,13 @@ const LONG: &str = "SELECT sum(a.amount * b.amount) AS n FROM parquet.`events` a
 
 /// Waits until something is so, for as long as a cancelled query may take to be ended.
 async fn soon(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..200 {
+    for _ in 0..400 {
         if is_so() {
             return;
         }
         Env::real().sleep(Duration::from_millis(100)).await;
     }
-    panic!("not so after 20 s: {what}");
+    panic!("not so after 40 s: {what}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
