@@ -33,6 +33,7 @@
 //! A benchmark does not tune the system under test: the engine runs with its defaults, unless the
 //! user says otherwise, and every line names what was changed.
 
+mod beside_client;
 mod bigquery;
 mod broker;
 mod cassandra;

@@ -28,7 +28,7 @@ use crate::work_directory::WorkDirectory;
 const APPLICATION: &str = "millstream-bench";
 /// Rows of a commit while the table gets its keys.
 const LOADED_ROWS: i64 = 250_000;
-/// Commits at the beginning and at the end that are held against each other.
+/// Commits at the beginning and at the end that are compared with each other.
 const EDGE: u64 = 50;
 const INDEX_BYTES: usize = 256 << 20;
 

@@ -16,13 +16,12 @@ use millstream_testkit::program::Process;
 use millstream_testkit::redis::Redis;
 use redis::streams::StreamReadReply;
 use redis::{Client, Connection, Pipeline, cmd};
-use serde::Serialize;
 
+use crate::beside_client::{Line, Round, Setup, Tally, Used, Writer};
 use crate::clock::Clock;
 use crate::engine::{self, EngineOptions, sql_options};
 use crate::error::Error;
-use crate::quantiles::{Latencies, Quantiles};
-use crate::report::{self, Report};
+use crate::report::Report;
 use crate::system;
 use crate::work_directory::WorkDirectory;
 
@@ -70,80 +69,24 @@ pub struct ClientFlags {
     rate: u64,
 }
 
-/// What writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Writer {
-    Client,
-    Millstream,
-}
-
-/// One result line.
-#[derive(Clone, Debug, Serialize)]
-struct RedisLine {
-    configuration: Writer,
-    round: u32,
-    rate: u64,
-    seconds: u64,
-    engine_options: Vec<String>,
-    /// Entries that latency was measured on.
-    records: u64,
-    /// Of all rows up to the last one that was read, those that were not there.
-    missing: u64,
-    /// Entries beyond a row's first.
-    duplicated: u64,
-    /// Receipt minus the time a row was due.
-    #[serde(flatten)]
-    latency: Quantiles,
-    cpu_seconds: f64,
-    peak_rss_mb: f64,
-}
-
-/// The medians of a rate's rounds.
-#[derive(Clone, Debug, Serialize)]
-struct Summary {
-    rate: u64,
-    rounds: u32,
-    client_p50_ms: f64,
-    client_p99_ms: f64,
-    millstream_p50_ms: f64,
-    millstream_p99_ms: f64,
-    /// The engine's over the client's.
-    ratio_p50: f64,
-    ratio_p99: f64,
-}
-
 /// Runs the whole benchmark. True if every row was there once.
 pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
-    if flags.rate.is_empty() || flags.rate.contains(&0) || flags.seconds == 0 || flags.repeat == 0 {
-        let problem = "--rate, --seconds and --repeat must be at least 1".to_owned();
-        return Err(Error::Flags { problem });
-    }
+    let setup = flags.setup();
+    setup.check()?;
     let bench = Bench {
         clock: Clock::new(env),
         flags,
         options: EngineOptions::parse(&flags.engine_option)?,
         work: WorkDirectory::create()?,
     };
-    let report = Report::new(NAME, None);
-    eprintln!("{}", table_head());
-    let mut is_whole = true;
-    for &rate in &flags.rate {
-        let mut lines = Vec::new();
-        for round in 1..=flags.repeat {
-            for writer in [Writer::Client, Writer::Millstream] {
-                let line = bench.round(writer, rate, round)?;
-                report.line("round", &line)?;
-                eprintln!("{}", table_row(&line));
-                is_whole &= line.missing == 0 && line.duplicated == 0;
-                lines.push(line);
-            }
-        }
-        let summary = summary(&lines, flags.repeat);
-        report.line("summary", &summary)?;
-        eprintln!("{rate:>9}/s  p50 {:.2} times that of the client", summary.ratio_p50);
+    setup.run(&Report::new(NAME, None), &[None], |round| bench.round(round))
+}
+
+impl Flags {
+    fn setup(&self) -> Setup<'_> {
+        let Self { rate, seconds, repeat, engine_option, .. } = self;
+        Setup { rates: rate, seconds: *seconds, repeat: *repeat, engine_options: engine_option }
     }
-    Ok(is_whole)
 }
 
 struct Bench<'a> {
@@ -154,16 +97,17 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn round(&self, writer: Writer, rate: u64, round: u32) -> Result<RedisLine, Error> {
+    fn round(&self, round: Round) -> Result<Line, Error> {
+        let Round { writer, rate, number, .. } = round;
         let server = Redis::start();
         let mut connection = connect(server.port())?;
-        let name = format!("{}-{rate}-{round}", configuration(writer));
+        let name = format!("{}-{rate}-{number}", writer.name());
         let directory = self.work.subdirectory(&name)?;
         let mut process = self.start(writer, rate, server.port(), &directory)?;
-        let mut tally = Tally::default();
+        let mut read = Read::default();
         let begun_us = self.clock.now_us();
-        while tally.next == 0 {
-            self.read(&mut connection, &mut tally)?;
+        while read.tally.next == 0 {
+            self.read(&mut connection, &mut read)?;
             process.check()?;
             if self.clock.now_us() - begun_us > micros(START_MAX) {
                 return Err(Error::Behind {
@@ -175,30 +119,20 @@ impl Bench<'_> {
         }
         let second = |seconds: u64| micros(Duration::from_secs(seconds));
         let from_us = self.clock.now_us() + second(self.flags.warmup);
-        self.read_until(from_us, &mut connection, &mut tally, &mut process)?;
+        self.read_until(from_us, &mut connection, &mut read, &mut process)?;
         let before = process.usage();
-        tally.from_us = Some(from_us);
+        read.tally.from_us = Some(from_us);
         let until_us = from_us + second(self.flags.seconds);
-        self.read_until(until_us, &mut connection, &mut tally, &mut process)?;
+        self.read_until(until_us, &mut connection, &mut read, &mut process)?;
         let after = process.usage();
         let status = process.stop()?;
         if writer == Writer::Millstream && !status.success() {
             let (process, log) = (process.name().to_owned(), process.log_tail());
             return Err(Error::Unclean { process, status, log });
         }
-        Ok(RedisLine {
-            configuration: writer,
-            round,
-            rate,
-            seconds: self.flags.seconds,
-            engine_options: self.flags.engine_option.clone(),
-            records: tally.latencies.count(),
-            missing: tally.missing,
-            duplicated: tally.duplicated,
-            latency: tally.latencies.quantiles(),
-            cpu_seconds: report::rounded(after.cpu_seconds - before.cpu_seconds, 2),
-            peak_rss_mb: report::rounded(after.peak_rss_mb, 1),
-        })
+        let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
+        let used = Used { cpu_seconds, peak_rss_mb: after.peak_rss_mb };
+        Ok(read.tally.line(round, &self.flags.setup(), used))
     }
 
     fn start(
@@ -221,66 +155,44 @@ impl Bench<'_> {
         &self,
         until_us: i64,
         connection: &mut Connection,
-        tally: &mut Tally,
+        read: &mut Read,
         process: &mut Process,
     ) -> Result<(), Error> {
         while self.clock.now_us() < until_us {
-            self.read(connection, tally)?;
+            self.read(connection, read)?;
             process.check()?;
         }
         Ok(())
     }
 
     /// Reads what has come, or waits some time for the first of it.
-    fn read(&self, connection: &mut Connection, tally: &mut Tally) -> Result<(), Error> {
-        let mut read = cmd("XREAD");
-        read.arg("COUNT").arg(ENTRIES_MAX).arg("BLOCK").arg(BLOCK_MS);
-        read.arg("STREAMS").arg(STREAM).arg(&tally.last_id);
-        let answer: Option<StreamReadReply> = read.query(connection).map_err(failed("reading"))?;
+    fn read(&self, connection: &mut Connection, read: &mut Read) -> Result<(), Error> {
+        let mut ask = cmd("XREAD");
+        ask.arg("COUNT").arg(ENTRIES_MAX).arg("BLOCK").arg(BLOCK_MS);
+        ask.arg("STREAMS").arg(STREAM).arg(&read.last_id);
+        let answer: Option<StreamReadReply> = ask.query(connection).map_err(failed("reading"))?;
         let now_us = self.clock.now_us();
         for entry in answer.into_iter().flat_map(|answer| answer.keys).flat_map(|key| key.ids) {
             let (Some(due_us), Some(number)) = (entry.get("due"), entry.get("n")) else {
                 let problem = format!("the entry {} is not one of those written", entry.id);
                 return Err(Error::Fill { problem });
             };
-            tally.add(number, due_us, now_us);
-            tally.last_id = entry.id;
+            read.tally.add(number, due_us, now_us);
+            read.last_id = entry.id;
         }
         Ok(())
     }
 }
 
-/// What the meter has seen.
-struct Tally {
+/// What was read of the stream.
+struct Read {
     last_id: String,
-    /// The number of the row that is to come.
-    next: u64,
-    missing: u64,
-    duplicated: u64,
-    /// Rows that are due from then on count.
-    from_us: Option<i64>,
-    latencies: Latencies,
+    tally: Tally,
 }
 
-impl Default for Tally {
+impl Default for Read {
     fn default() -> Self {
-        let (last_id, latencies) = ("0".to_owned(), Latencies::new());
-        Self { last_id, next: 0, missing: 0, duplicated: 0, from_us: None, latencies }
-    }
-}
-
-impl Tally {
-    /// Rows come in the order of their numbers.
-    fn add(&mut self, number: u64, due_us: i64, now_us: i64) {
-        if number < self.next {
-            self.duplicated += 1;
-            return;
-        }
-        self.missing += number - self.next;
-        self.next = number + 1;
-        if self.from_us.is_some_and(|from_us| due_us >= from_us) {
-            self.latencies.add(now_us - due_us);
-        }
+        Self { last_id: "0".to_owned(), tally: Tally::default() }
     }
 }
 
@@ -336,82 +248,4 @@ fn pipeline(rate: u64, port: u16, options: &EngineOptions) -> String {
         sql_options(&[("rowsPerSecond", &rate)], &options.source),
         sql_options(&sink, &[]),
     )
-}
-
-fn configuration(writer: Writer) -> &'static str {
-    match writer {
-        Writer::Client => "client",
-        Writer::Millstream => "millstream",
-    }
-}
-
-fn summary(lines: &[RedisLine], rounds: u32) -> Summary {
-    let of = |writer: Writer, value: fn(&Quantiles) -> f64| {
-        let lines = lines.iter().filter(|line| line.configuration == writer);
-        report::median(lines.map(|line| value(&line.latency)))
-    };
-    let p50 = |writer| of(writer, |latency| latency.p50_ms);
-    let p99 = |writer| of(writer, |latency| latency.p99_ms);
-    let rate = lines.first().map_or(0, |line| line.rate);
-    let (client, engine) = (Writer::Client, Writer::Millstream);
-    Summary {
-        rate,
-        rounds,
-        client_p50_ms: report::rounded(p50(client), 3),
-        client_p99_ms: report::rounded(p99(client), 3),
-        millstream_p50_ms: report::rounded(p50(engine), 3),
-        millstream_p99_ms: report::rounded(p99(engine), 3),
-        ratio_p50: report::rounded(p50(engine) / p50(client), 3),
-        ratio_p99: report::rounded(p99(engine) / p99(client), 3),
-    }
-}
-
-fn table_head() -> String {
-    format!(
-        "{:>9}    {:<12}{:>6} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>7} {:>8}",
-        "rate",
-        "",
-        "round",
-        "p50 ms",
-        "p99 ms",
-        "p99.9 ms",
-        "max ms",
-        "missing",
-        "doubled",
-        "CPU s",
-        "RSS MB"
-    )
-}
-
-fn table_row(line: &RedisLine) -> String {
-    let latency = &line.latency;
-    format!(
-        "{:>9}/s  {:<12}{:>6} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>8} {:>8} {:>7.2} {:>8.1}",
-        line.rate,
-        configuration(line.configuration),
-        line.round,
-        latency.p50_ms,
-        latency.p99_ms,
-        latency.p999_ms,
-        latency.max_ms,
-        line.missing,
-        line.duplicated,
-        line.cpu_seconds,
-        line.peak_rss_mb
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_that_are_missing_or_repeated_are_counted() {
-        let mut tally = Tally { from_us: Some(100), ..Tally::default() };
-        for (number, due_us) in [(0, 50), (1, 100), (3, 120), (3, 120), (2, 110), (4, 130)] {
-            tally.add(number, due_us, due_us + 7);
-        }
-        assert_eq!((tally.missing, tally.duplicated, tally.next), (1, 2, 5));
-        assert_eq!((tally.latencies.count(), tally.latencies.quantiles().max_ms), (3, 0.007));
-    }
 }

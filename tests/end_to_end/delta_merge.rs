@@ -259,6 +259,27 @@ fn what_is_wrong_with_a_merge_is_found_before_anything_is_touched() {
     check(&[merge, keys], "SELECT 1.5D AS k FROM STREAM source", &["cannot be a key", "CAST(k"]);
     check(&[update], groups, &["outputMode 'update'", "'mode' = 'merge'"]);
     check(&[update, merge, keys], groups, &[]);
+    check(&[merge, keys, ("targetFileSize", "1mb")], rows, &["'targetFileSize'", "leave it out"]);
+    // Several groups with the same keys.
+    let place = "would take each other's place";
+    let of = |select: &str, by: &str| format!("SELECT {select} FROM STREAM source GROUP BY {by}");
+    let both = ("keys", "k, id");
+    let by_id = of("k, id, count(*) AS c", "k, id");
+    check(&[update, merge, keys], &by_id, &[place, "groups by", "id", "'keys'"]);
+    check(&[update, merge, both], &by_id, &[]);
+    check(&[update, merge, keys], &of("k, count(*) AS c", "k, id"), &[place]);
+    check(&[update, merge, keys], &of("k % 10 AS k, count(*) AS c", "k"), &[place]);
+    check(&[update, merge, keys], &of("k % 10 AS k, count(*) AS c", "k % 10"), &[]);
+    let windows = |select: &str| {
+        let by = "window(timestamp_seconds(id), '1 minute'), k";
+        of(&format!("{select}, count(*) AS c"), by)
+    };
+    let started = ("keys", "k, began");
+    check(&[update, merge, started], &windows("k, window.start AS began"), &[]);
+    check(&[update, merge, started], &windows("k, window.end AS began"), &[]);
+    check(&[update, merge, keys], &windows("k, window.start AS began"), &[place, "window"]);
+    // Without groups the last row of a key counts.
+    check(&[update, merge, keys], rows, &[]);
     check(&[merge, keys, DELETING], rows, &[]);
 }
 

@@ -182,6 +182,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "types",
             "error",
             "server",
+            "repeat",
             "options",
             "table",
             "write_times",

@@ -27,6 +27,7 @@ mod error;
 mod lookup;
 mod opening;
 mod options;
+mod repeat;
 mod requests;
 mod rows;
 mod server;

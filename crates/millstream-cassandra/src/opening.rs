@@ -9,14 +9,11 @@ use scylla::cluster::metadata::Table;
 use scylla::statement::prepared::PreparedStatement;
 
 use crate::error::{CassandraProblem, may_prepare_later};
+use crate::repeat::Waits;
 use crate::server::Server;
 
 /// How long a cluster may be away at the start: a wrong address is to be reported soon.
 pub(crate) const OPEN_PATIENCE: Duration = Duration::from_secs(5);
-/// Before something is repeated; each further wait is twice as long.
-const WAIT: Duration = Duration::from_millis(20);
-const WAIT_MAX: Duration = Duration::from_secs(1);
-
 /// Connects, and reads what the cluster says of `keyspace`.
 ///
 /// # Errors
@@ -26,18 +23,17 @@ pub(crate) async fn connect(
     keyspace: &str,
     env: &Env,
 ) -> Result<Session, CassandraProblem> {
-    let (begun, mut wait) = (env.monotonic(), WAIT);
+    let mut waits = Waits::begin(env);
     loop {
         match server.connect(keyspace).await {
             Err(problem @ CassandraProblem::Unconnected { .. }) => {
-                if env.monotonic().saturating_sub(begun) >= OPEN_PATIENCE {
+                if waits.waited() >= OPEN_PATIENCE {
                     return Err(problem);
                 }
             }
             settled => return settled,
         }
-        env.sleep(wait).await;
-        wait = (wait * 2).min(WAIT_MAX);
+        waits.pause().await;
     }
 }
 
@@ -87,7 +83,7 @@ pub(crate) async fn prepare(
     env: &Env,
     patience: Duration,
 ) -> Result<PreparedStatement, CassandraProblem> {
-    let (begun, mut wait) = (env.monotonic(), WAIT);
+    let mut waits = Waits::begin(env);
     loop {
         let error = match session.prepare(text).await {
             Ok(mut prepared) => {
@@ -96,14 +92,12 @@ pub(crate) async fn prepare(
             }
             Err(error) => error,
         };
-        let is_over = env.monotonic().saturating_sub(begun) >= patience;
-        if is_over || !may_prepare_later(&error) {
+        if waits.waited() >= patience || !may_prepare_later(&error) {
             return Err(CassandraProblem::Unprepared {
                 server: server.shown(),
                 error: Box::new(error),
             });
         }
-        env.sleep(wait).await;
-        wait = (wait * 2).min(WAIT_MAX);
+        waits.pause().await;
     }
 }

@@ -96,11 +96,7 @@ impl SerializeRow for Values<'_> {
                 append_time(self.time + 1, writer)?;
             }
         }
-        let (wanted, found) = (context.columns().len(), writer.value_count());
-        match wanted == found {
-            true => Ok(()),
-            false => Err(SerializationError::new(WrongCount { wanted, found })),
-        }
+        check_count(context, writer)
     }
 
     fn is_empty(&self) -> bool {
@@ -118,15 +114,22 @@ impl SerializeRow for KeyCells<'_> {
         writer: &mut RowWriter<'_>,
     ) -> Result<(), SerializationError> {
         append_cells(self.0, writer)?;
-        let (wanted, found) = (context.columns().len(), writer.value_count());
-        match wanted == found {
-            true => Ok(()),
-            false => Err(SerializationError::new(WrongCount { wanted, found })),
-        }
+        check_count(context, writer)
     }
 
     fn is_empty(&self) -> bool {
         false
+    }
+}
+
+fn check_count(
+    context: &RowSerializationContext<'_>,
+    writer: &RowWriter<'_>,
+) -> Result<(), SerializationError> {
+    let (wanted, found) = (context.columns().len(), writer.value_count());
+    match wanted == found {
+        true => Ok(()),
+        false => Err(SerializationError::new(WrongCount { wanted, found })),
     }
 }
 

@@ -32,7 +32,7 @@ const REQUEST_TIMEOUT_MS: u64 = 12_000;
 /// Between two questions whether a connection that says nothing is still there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// The levels that a write may ask for.
+/// The levels that there are.
 const LEVELS: [(&str, Consistency); 9] = [
     ("ANY", Consistency::Any),
     ("ONE", Consistency::One),
@@ -45,16 +45,8 @@ const LEVELS: [(&str, Consistency); 9] = [
     ("LOCAL_ONE", Consistency::LocalOne),
 ];
 
-/// The levels that a read may ask for.
-const READ_LEVELS: [(&str, Consistency); 7] = [
-    ("ONE", Consistency::One),
-    ("TWO", Consistency::Two),
-    ("THREE", Consistency::Three),
-    ("QUORUM", Consistency::Quorum),
-    ("ALL", Consistency::All),
-    ("LOCAL_QUORUM", Consistency::LocalQuorum),
-    ("LOCAL_ONE", Consistency::LocalOne),
-];
+/// The levels that only a write may ask for.
+const OF_WRITES: [Consistency; 2] = [Consistency::Any, Consistency::EachQuorum];
 
 /// The cluster that a table's options name. Nothing is connected yet.
 #[derive(Clone)]
@@ -94,7 +86,7 @@ impl Server {
             nodes: nodes(options)?,
             local_dc: options.get(LOCAL_DC).map(|name| name.trim().to_owned()),
             login: login(options)?,
-            consistency: level(options, CONSISTENCY, &LEVELS)?,
+            consistency: level(options, CONSISTENCY, &[])?,
             connect_timeout: milliseconds(CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS)?,
             request_timeout: milliseconds(REQUEST_TIMEOUT, REQUEST_TIMEOUT_MS)?,
             tls: tls(options, base_dir)?,
@@ -121,7 +113,7 @@ impl Server {
         options: &Options,
         base_dir: &Path,
     ) -> Result<Self, OptionError> {
-        let consistency = level(options, READ_CONSISTENCY, &READ_LEVELS)?;
+        let consistency = level(options, READ_CONSISTENCY, &OF_WRITES)?;
         Ok(Self { consistency, ..Self::parse(options, base_dir)? })
     }
 
@@ -264,17 +256,19 @@ fn login(options: &Options) -> Result<Option<(String, String)>, OptionError> {
     }
 }
 
+/// The level that an option asks for, which is none of `refused`.
 fn level(
     options: &Options,
     key: &str,
-    levels: &[(&str, Consistency)],
+    refused: &[Consistency],
 ) -> Result<Consistency, OptionError> {
     let Some(text) = options.get(key) else { return Ok(Consistency::LocalQuorum) };
     let name = text.trim().to_ascii_uppercase();
-    if let Some((_, level)) = levels.iter().find(|(of, _)| *of == name) {
+    let levels = LEVELS.iter().filter(|(_, level)| !refused.contains(level));
+    if let Some((_, level)) = levels.clone().find(|(of, _)| *of == name) {
         return Ok(*level);
     }
-    let names: Vec<&str> = levels.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = levels.map(|(name, _)| *name).collect();
     Err(OptionError::invalid(key, text, &format!("one of {}", names.join(", "))))
 }
 

@@ -5,7 +5,6 @@
 //! changes nothing.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use futures::future::BoxFuture;
@@ -20,19 +19,15 @@ use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::error::{CassandraProblem, later_refusal, may_pass};
+use crate::error::CassandraProblem;
 use crate::opening::{OPEN_PATIENCE, Place, connect, prepare};
 use crate::options::SinkOptions;
+use crate::repeat::Asking;
 use crate::requests::{Request, Statement, Values};
 use crate::table::Target;
 
 /// Micro-batches under way; while there are more, the next one grows.
 const MICRO_BATCHES_MAX: usize = 8;
-/// How long a request is repeated; after that the flow is started again.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Before something is repeated; each further wait is twice as long.
-const WAIT: Duration = Duration::from_millis(20);
-const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The requests of a micro-batch.
 pub(crate) struct Work {
@@ -156,35 +151,15 @@ impl Writer {
     async fn write(&self, request: Request, time: i64) -> Result<(), CassandraProblem> {
         let _permit = self.permits.acquire().await.expect("the semaphore is never closed");
         let values = request.values(time);
-        let (begun, begun_ms) = (self.env.monotonic(), self.env.now_ms());
-        let mut wait = WAIT;
-        loop {
-            let error = match self.send(&values).await {
-                Ok(()) => {
-                    self.contact.answered();
-                    return Ok(());
-                }
-                Err(error) => error,
-            };
-            let server = self.options.server.shown();
-            if let Some(reason) = later_refusal(&error) {
-                return Err(CassandraProblem::Login { server, reason });
-            }
-            let error = Box::new(error);
-            if !may_pass(&error) {
-                let what = "write rows";
-                return Err(CassandraProblem::Refused { server, what, error });
-            }
-            let waited = self.env.monotonic().saturating_sub(begun);
-            if waited >= PATIENCE {
-                let table = self.options.shown();
-                return Err(CassandraProblem::Away { server, table, waited, error });
-            }
-            tracing::debug!(server, %error, "rows are sent to Cassandra again");
-            self.contact.unanswered(begun_ms);
-            self.env.sleep(wait).await;
-            wait = (wait * 2).min(WAIT_MAX);
-        }
+        let (server, contact, env) = (&self.options.server, &self.contact, &self.env);
+        let asking = Asking { server, contact, env, what: "write rows" };
+        let silent = |waited, error| CassandraProblem::Away {
+            server: server.shown(),
+            table: self.options.shown(),
+            waited,
+            error,
+        };
+        asking.until_answered(|| self.send(&values), silent).await
     }
 
     async fn send(&self, values: &[Values<'_>]) -> Result<(), ExecutionError> {

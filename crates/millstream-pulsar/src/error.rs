@@ -122,6 +122,10 @@ fn remedy(said: &Said) -> &'static str {
         }
         code::AUTHORIZATION => ". Let the role produce and consume there",
         code::TOPIC_NOT_FOUND => ". Create the topic, or correct its name",
+        code::INVALID_TRANSACTION_STATUS | code::TRANSACTION_NOT_FOUND => {
+            ". It may have been open for too long: raise 'transactionTimeoutMs', of which one that \
+             was begun ahead has half, or make micro-batches smaller"
+        }
         _ => "",
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::ArrayRef;
 use arrow::buffer::BooleanBuffer;
@@ -16,16 +15,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::options::LookupOptions;
 use super::table::Source;
-use crate::error::{CassandraProblem, later_refusal, may_pass};
+use crate::error::CassandraProblem;
 use crate::opening::{Place, connect, prepare};
+use crate::repeat::{Asking, PATIENCE};
 use crate::requests::KeyCells;
 use crate::types::read;
-
-/// How long a request is repeated; after that the flow is started again.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Before something is repeated; each further wait is twice as long.
-const WAIT: Duration = Duration::from_millis(20);
-const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Keys, in the order of the declared key, and which other columns of their rows are wanted.
 pub(super) struct Question {
@@ -147,34 +141,17 @@ impl Asker {
         key: Option<Vec<u8>>,
     ) -> Result<Values, CassandraProblem> {
         let Some(key) = key else { return Ok(None) };
-        let (begun, begun_ms) = (self.env.monotonic(), self.env.now_ms());
-        let mut wait = WAIT;
-        loop {
-            let error = match self.session.execute_unpaged(statement, KeyCells(&key)).await {
-                Ok(answer) => {
-                    self.contact.answered();
-                    return self.first_row(answer);
-                }
-                Err(error) => error,
-            };
-            let server = self.options.server.shown();
-            if let Some(reason) = later_refusal(&error) {
-                return Err(CassandraProblem::Login { server, reason });
-            }
-            let error = Box::new(error);
-            if !may_pass(&error) {
-                return Err(CassandraProblem::Refused { server, what: "read rows", error });
-            }
-            let waited = self.env.monotonic().saturating_sub(begun);
-            if waited >= PATIENCE {
-                let table = self.options.shown();
-                return Err(CassandraProblem::Silent { server, table, waited, error });
-            }
-            tracing::debug!(server, %error, "a row is asked for again");
-            self.contact.unanswered(begun_ms);
-            self.env.sleep(wait).await;
-            wait = (wait * 2).min(WAIT_MAX);
-        }
+        let (server, contact, env) = (&self.options.server, &self.contact, &self.env);
+        let asking = Asking { server, contact, env, what: "read rows" };
+        let key = KeyCells(&key);
+        let ask = || self.session.execute_unpaged(statement, &key);
+        let silent = |waited, error| CassandraProblem::Silent {
+            server: server.shown(),
+            table: self.options.shown(),
+            waited,
+            error,
+        };
+        self.first_row(asking.until_answered(ask, silent).await?)
     }
 
     fn first_row(

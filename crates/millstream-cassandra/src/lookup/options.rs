@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema};
 use millstream_engine::api::connector::Table;
-use millstream_engine::api::lookup::{CacheLimits, LookupForm};
+use millstream_engine::api::lookup::{CacheLimits, LookupForm, declared_columns};
 use millstream_engine::api::options::{OptionError, Options};
 use millstream_sql::types::spark_type;
 
@@ -34,15 +34,7 @@ impl LookupOptions {
     /// An option that does not read, or columns that cannot be looked up.
     pub(crate) fn parse(table: &Table, base_dir: &Path) -> Result<Self, OptionError> {
         let options = &table.options;
-        let Some(columns) = &table.columns else {
-            let help = "declare the key and the columns, for example (id STRING, address STRING)";
-            let problem = "the columns of a table that is looked up must be declared";
-            return Err(OptionError::table(problem, Some(help.to_owned())));
-        };
-        // What Cassandra lacks is NULL.
-        let nullable = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
-        let fields: Vec<Field> = columns.fields().iter().map(nullable).collect();
-        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let schema = declared_columns(table.columns.as_ref())?;
         let key = key(options, &schema)?;
         Ok(Self {
             server: Server::parse_for_reading(options, base_dir)?,

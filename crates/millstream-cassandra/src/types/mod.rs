@@ -274,24 +274,34 @@ fn refused(found: &DataType, wanted: &ColumnType<'_>) -> Mismatch {
     Mismatch::new(problem, remedy(wanted))
 }
 
-fn remedy(wanted: &ColumnType<'_>) -> String {
+/// The type of Spark whose values are those of `native`; `None` where there is none.
+fn spark_name(native: &NativeType) -> Option<&'static str> {
     use NativeType as Cql;
+    Some(match native {
+        Cql::Boolean => "BOOLEAN",
+        Cql::TinyInt => "TINYINT",
+        Cql::SmallInt => "SMALLINT",
+        Cql::Int => "INT",
+        Cql::BigInt | Cql::Time => "BIGINT",
+        Cql::Varint => "DECIMAL(38,0)",
+        Cql::Decimal => "DECIMAL(38,18)",
+        Cql::Float => "FLOAT",
+        Cql::Double => "DOUBLE",
+        Cql::Text | Cql::Ascii | Cql::Uuid | Cql::Timeuuid | Cql::Inet => "STRING",
+        Cql::Blob => "BINARY",
+        Cql::Date => "DATE",
+        Cql::Timestamp => "TIMESTAMP",
+        _ => return None,
+    })
+}
+
+fn remedy(wanted: &ColumnType<'_>) -> String {
     let spark = match wanted {
-        ColumnType::Native(native) => match native {
-            Cql::Boolean => "BOOLEAN",
-            Cql::TinyInt => "TINYINT",
-            Cql::SmallInt => "SMALLINT",
-            Cql::Int => "INT",
-            Cql::BigInt | Cql::Time => "BIGINT",
-            Cql::Varint => "DECIMAL(38,0)",
-            Cql::Decimal => "DECIMAL(38,18)",
-            Cql::Float => "FLOAT",
-            Cql::Double => "DOUBLE",
-            Cql::Text | Cql::Ascii | Cql::Uuid | Cql::Timeuuid | Cql::Inet => "STRING",
-            Cql::Blob => "BINARY",
-            Cql::Date => "DATE",
-            Cql::Timestamp => "TIMESTAMP",
-            _ => return "leave the column out; values of that type cannot be written".to_owned(),
+        ColumnType::Native(native) => match spark_name(native) {
+            Some(name) => name,
+            None => {
+                return "leave the column out; values of that type cannot be written".to_owned();
+            }
         },
         ColumnType::Collection { typ: CollectionType::Map(..), .. } => {
             return "select a MAP with keys and values of the column's types".to_owned();

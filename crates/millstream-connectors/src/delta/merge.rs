@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::Memory;
-use millstream_engine::api::sink::{BatchId, EndOffsets, Failure, RefusedRow};
+use millstream_engine::api::sink::{BatchId, EndOffsets, Failure};
 use millstream_lake::error::TableError;
 use millstream_lake::maintenance::LiveTable;
 use millstream_lake::merge::{MergePlan, MergeRows, MergeSettings, MergeWriter, Merger};
@@ -21,6 +21,7 @@ use super::error::DeltaError;
 use super::merge_options::MergeOptions;
 use super::note::note;
 use super::options::WriteOptions;
+use super::sink::not_written;
 use crate::gather::{Destination, RowWriter};
 
 /// Memory of the index where nothing says how much there is.
@@ -123,12 +124,9 @@ impl RowWriter for Rows {
     type File = MergeRows;
 
     fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
-        self.0.write(rows).map_err(|error| match error {
-            TableError::Row { .. } => {
-                let plan = self.0.plan().clone();
-                RefusedRow::new(error, move |rows| plan.refuses(rows)).into()
-            }
-            other => other.into(),
+        self.0.write(rows).map_err(|error| {
+            let plan = self.0.plan().clone();
+            not_written(error, move |rows| plan.refuses(rows))
         })
     }
 

@@ -1,13 +1,16 @@
 //! What may stand in the OPTIONS of a table that rows are merged into.
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use millstream_engine::api::connector::ReplacingKeys;
 use millstream_engine::api::options::{OptionError, Options};
 use millstream_lake::merge::{NO_KEY, can_be_key};
+use millstream_sql::types::spark_type;
 
 const MODE: &str = "mode";
 const KEYS: &str = "keys";
 const DELETE_COLUMN: &str = "delete.column";
 const INDEX_MEMORY: &str = "merge.indexMemory";
+const TARGET_FILE_SIZE: &str = "targetFileSize";
 const KEYS_HELP: &str = "write 'keys' = 'id', or with several columns 'keys' = 'a, b'";
 /// Less than this holds no index that is worth it.
 const INDEX_BYTES_MIN: u64 = 1 << 20;
@@ -41,6 +44,12 @@ impl MergeOptions {
         if !mode.eq_ignore_ascii_case("merge") {
             return Err(OptionError::invalid(MODE, mode, "append or merge"));
         }
+        if options.get(TARGET_FILE_SIZE).is_some() {
+            let problem = format!("'{TARGET_FILE_SIZE}' has no effect with 'mode' = 'merge'");
+            let help = "leave it out: a commit writes one file for each partition, and \
+                        'autoCompact' = 'true' puts files together";
+            return Err(OptionError::of(TARGET_FILE_SIZE, problem, Some(help.to_owned())));
+        }
         let keys = options.get(KEYS).unwrap_or_default().split(',').map(str::trim);
         let keys: Vec<String> = keys.filter(|name| !name.is_empty()).map(str::to_owned).collect();
         if keys.is_empty() {
@@ -56,6 +65,14 @@ impl MergeOptions {
         }
     }
 
+    /// Where the keys are among columns of `schema`.
+    pub(super) fn replacing(&self, schema: &SchemaRef) -> ReplacingKeys {
+        let is_key =
+            |field: &&FieldRef| self.keys.iter().any(|key| key.eq_ignore_ascii_case(field.name()));
+        let columns = schema.fields().iter().enumerate().filter(|(_, field)| is_key(field));
+        ReplacingKeys { option: KEYS, columns: columns.map(|(index, _)| index).collect() }
+    }
+
     /// Checks rows of `schema` as far as that goes without looking at the table.
     pub(super) fn check(&self, schema: &SchemaRef) -> Result<(), OptionError> {
         for (index, name) in self.keys.iter().enumerate() {
@@ -64,8 +81,8 @@ impl MergeOptions {
                 return Err(OptionError::of(KEYS, format!("'keys' has {name} twice"), None));
             }
             if !can_be_key(field.data_type()) {
-                let problem =
-                    format!("{name} is {}, which cannot be a key: {NO_KEY}", field.data_type());
+                let found = spark_type(field.data_type());
+                let problem = format!("{name} is {found}, which cannot be a key: {NO_KEY}");
                 let help = format!("select it as one of them, CAST({name} AS STRING) for example");
                 return Err(OptionError::of(KEYS, problem, Some(help)));
             }

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
-use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, Table};
+use millstream_engine::api::connector::{Connector, FlowContext, ReadMode, ReplacingKeys, Table};
 use millstream_engine::api::needs::{Need, Role, Usage};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::settings::OutputMode;
@@ -126,6 +126,10 @@ impl Connector for Delta {
             Ok(WriteOptions { merge: Some(_), .. }) => &[OutputMode::Append, OutputMode::Update],
             _ => &[OutputMode::Append],
         }
+    }
+
+    fn replacing_keys(&self, table: &Table, schema: &SchemaRef) -> Option<ReplacingKeys> {
+        Some(WriteOptions::parse(&table.options).ok()?.merge?.replacing(schema))
     }
 
     fn output_mode_help(&self) -> &'static str {

@@ -391,6 +391,17 @@ impl Destination for Commits {
     }
 }
 
+/// Why rows were not written: one of them, which `refuses` finds among others, or the store.
+pub(super) fn not_written(
+    error: TableError,
+    refuses: impl Fn(&RecordBatch) -> bool + Send + Sync + 'static,
+) -> Failure {
+    match error {
+        TableError::Row { .. } => RefusedRow::new(error, refuses).into(),
+        other => other.into(),
+    }
+}
+
 /// Encodes rows into files of the table.
 struct TableWriter(FileWriter);
 
@@ -398,12 +409,9 @@ impl RowWriter for TableWriter {
     type File = DataFile;
 
     fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
-        self.0.write(rows).map_err(|error| match error {
-            TableError::Row { .. } => {
-                let plan = self.0.plan().clone();
-                RefusedRow::new(error, move |rows| plan.refuses(rows)).into()
-            }
-            other => other.into(),
+        self.0.write(rows).map_err(|error| {
+            let plan = self.0.plan().clone();
+            not_written(error, move |rows| plan.refuses(rows))
         })
     }
 

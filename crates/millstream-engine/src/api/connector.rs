@@ -67,6 +67,15 @@ impl Classified for ValueGone {
     }
 }
 
+/// By which columns rows replace each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplacingKeys {
+    /// The option that names them.
+    pub option: &'static str,
+    /// Their indices in the query's rows.
+    pub columns: Vec<usize>,
+}
+
 /// A flow's own facts, for connectors that name things after it.
 #[derive(Clone, Debug)]
 pub struct FlowContext {
@@ -165,6 +174,13 @@ pub trait Connector: Send + Sync {
     /// The output modes whose rows the table can take.
     fn output_modes(&self, _table: &Table) -> &'static [OutputMode] {
         &[OutputMode::Append, OutputMode::Update, OutputMode::Complete]
+    }
+
+    /// The columns of `schema` by which a row takes the place of an earlier one, if rows do that
+    /// and nothing else tells which of two is the later one. With output mode `update` each
+    /// group has to have keys of its own. The table passed `check_sink`.
+    fn replacing_keys(&self, _table: &Table, _schema: &SchemaRef) -> Option<ReplacingKeys> {
+        None
     }
 
     /// What to do about an output mode whose rows a table cannot take.

@@ -5,11 +5,12 @@
 //! gathered, each once, and asked for in calls of several; the rows are those that the table has
 //! at that moment.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
 
 use super::duration;
@@ -70,6 +71,22 @@ pub struct LookupForm {
     pub key: Vec<usize>,
     /// Whether rows are kept for later micro-batches, and for how long.
     pub cache: Option<CacheLimits>,
+}
+
+/// The declared columns of a table that is looked up, each of which may be NULL: what the other
+/// side lacks is.
+///
+/// # Errors
+/// None are declared.
+pub fn declared_columns(columns: Option<&SchemaRef>) -> Result<SchemaRef, OptionError> {
+    let Some(columns) = columns else {
+        let help = "declare the key and the columns, for example (id STRING, address STRING)";
+        let problem = "the columns of a table that is looked up must be declared";
+        return Err(OptionError::table(problem, Some(help.to_owned())));
+    };
+    let nullable = |field: &FieldRef| field.as_ref().clone().with_nullable(true);
+    let fields: Vec<Field> = columns.fields().iter().map(nullable).collect();
+    Ok(Arc::new(Schema::new(fields)))
 }
 
 /// How much of a look-up table is kept in memory, by each join with it.

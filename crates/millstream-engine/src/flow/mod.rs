@@ -231,6 +231,30 @@ pub async fn plan(
     Ok(planned)
 }
 
+/// Refuses groups whose rows would take each other's place in the sink.
+fn check_groups(branch: &Branch, mode: OutputMode, logical: &LogicalPlan) -> Result<(), FlowError> {
+    if mode != OutputMode::Update {
+        return Ok(());
+    }
+    let (table, schema) = (&branch.sink, Arc::clone(logical.schema().inner()));
+    let Some(keys) = branch.connector.replacing_keys(table, &schema) else { return Ok(()) };
+    let beside = stages::groups_beside(logical, keys.columns);
+    if beside.is_empty() {
+        return Ok(());
+    }
+    let (beside, option) = (beside.join(", "), keys.option);
+    let message = format!(
+        "rows of different groups would take each other's place in {}: the query groups by \
+         {beside}, which '{option}' does not have",
+        table.name
+    );
+    let help = format!(
+        "select all that the query groups by, of a window its start, as columns of their own, and \
+         name them in '{option}'; or group by the columns in '{option}' alone"
+    );
+    Err(FlowError::Sql(branch.query.refused(message, help)))
+}
+
 impl PlannedFlow {
     fn add_read(&mut self, pipeline: &Pipeline, read: &TableRead) -> Result<(), Diagnostic> {
         let declared = pipeline.table(&read.table).expect("the query was resolved against it");
@@ -314,6 +338,7 @@ impl PlannedFlow {
             let help = branch.connector.output_mode_help();
             return Err(FlowError::Sql(branch.query.refused(message, help)));
         }
+        check_groups(branch, mode, &logical)?;
         if !stages::has_state(&logical, STREAM_PREFIX) {
             if mode == OutputMode::Complete {
                 let error = stages::CutError::NothingToComplete;

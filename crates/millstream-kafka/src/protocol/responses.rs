@@ -17,7 +17,7 @@ const FEATURE_LEVEL: i16 = 2;
 /// The tagged field of the features that are in force.
 const FINALIZED_FEATURES: u64 = 2;
 
-/// Where Kafka listens unless it is told otherwise.
+/// Kafka's default port.
 const PORT: u16 = 9092;
 
 /// Host and port.

@@ -111,13 +111,15 @@ struct State {
     is_over: bool,
 }
 
-/// A file that this process has made what it is.
+/// What is to be known of a commit of this process.
 #[derive(Debug)]
 enum Arrived {
-    /// It is new.
+    /// A file is new.
     Written(DataFile),
-    /// It got another deletion vector.
+    /// A file got another deletion vector.
     Changed(ChangedFile),
+    /// Rows were merged.
+    Merge,
 }
 
 impl Compactor {
@@ -164,7 +166,9 @@ impl Compactor {
         self.shared.add(
             application,
             version,
-            added.chain(changed.into_iter().map(Arrived::Changed)),
+            std::iter::once(Arrived::Merge)
+                .chain(added)
+                .chain(changed.into_iter().map(Arrived::Changed)),
         );
     }
 
@@ -308,8 +312,8 @@ impl Worker {
         for (version, file) in added.into_iter().filter(|(version, _)| *version > scanned) {
             match file {
                 Arrived::Written(file) => self.keep(SmallFile::written(&file, version)),
+                Arrived::Merge => self.sees_merges = true,
                 Arrived::Changed(file) => {
-                    self.sees_merges = true;
                     newest.extend(
                         SmallFile::changed(&file, version)
                             .map(|file| (file.file.path.clone(), file)),

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, UInt64Array};
+use arrow::array::UInt64Array;
 use arrow::compute::take_record_batch;
-use delta_kernel::engine::arrow_data::ArrowEngineData;
 use delta_kernel::scan::ScanMetadata;
 use delta_kernel::scan::state::{DvInfo, ScanFile};
 use delta_kernel::{KernelError, KernelResult, SnapshotRef};
@@ -15,6 +14,7 @@ use crate::bucket::Bucket;
 use crate::data_file::DataFile;
 use crate::error::TableError;
 use crate::kernel::KernelEngine;
+use crate::kernel::scanned::{is_file, scanned_rows};
 use crate::table::merge::ChangedFile;
 use crate::table::replace::{FileFacts, RemovedFile};
 
@@ -153,17 +153,8 @@ impl Wanted<'_> {
     /// The wanted files of some rows of a scan. The others' rows are let go.
     fn of(&self, metadata: &ScanMetadata, version: u64) -> KernelResult<Vec<SmallFile>> {
         let files = metadata.visit_scan_files(Vec::new(), |files, file| files.push(file))?;
-        let data = metadata.scan_files.data().any_ref();
-        let Some(data) = data.downcast_ref::<ArrowEngineData>() else {
-            return Err(KernelError::generic("a scan gives rows that are not Arrow's"));
-        };
-        let (rows, selected) = (data.record_batch(), metadata.scan_files.selection_vector());
-        let Some(paths) = rows.column_by_name("path") else {
-            return Err(KernelError::missing_column("path"));
-        };
-        let paths = paths.as_string::<i32>();
-        let is_file =
-            |row: &usize| selected.get(*row).copied().unwrap_or(true) && paths.is_valid(*row);
+        let (rows, paths) = scanned_rows(metadata)?;
+        let is_file = |row: &usize| is_file(metadata, paths, *row);
         let (mut chosen, mut indices) = (Vec::new(), Vec::new());
         for (file, row) in files.into_iter().zip((0..rows.num_rows()).filter(is_file)) {
             if file.path != paths.value(row) {

@@ -8,6 +8,7 @@ mod json;
 mod parquet;
 pub mod probe;
 mod read_ahead;
+pub(crate) mod scanned;
 mod snapshot;
 mod storage;
 

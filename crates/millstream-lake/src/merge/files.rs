@@ -47,8 +47,8 @@ impl LiveFile {
         former.zip(deleted).is_some_and(|(former, deleted)| !former.is_subset(deleted))
     }
 
-    /// Gives it a deletion vector that names `deleted`. What is told of its rows is then no more
-    /// than bounds.
+    /// Gives it a deletion vector that names `deleted`. The least and greatest values in its
+    /// statistics are then bounds, since the rows that had them may be deleted.
     pub(super) fn set_vector(
         &mut self,
         vector: &DeletionVectorDescriptor,

@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow_json::LineDelimitedWriter;
-use delta_kernel::engine::arrow_data::ArrowEngineData;
 use delta_kernel::scan::ScanMetadata;
 use delta_kernel::{KernelError, KernelResult, SnapshotRef};
 use serde::Deserialize;
@@ -17,6 +16,7 @@ use serde_json::{Value, json};
 use crate::entry;
 use crate::error::TableError;
 use crate::kernel::KernelEngine;
+use crate::kernel::scanned::{is_file, scanned_rows};
 use crate::store::TableStore;
 
 /// What a commit does to files.
@@ -120,18 +120,8 @@ fn scan(engine: &KernelEngine, snapshot: &SnapshotRef) -> KernelResult<Vec<Value
 
 /// The rows of live files among those of a scan.
 fn live_rows(metadata: &ScanMetadata) -> KernelResult<RecordBatch> {
-    let data = metadata.scan_files.data().any_ref();
-    let Some(data) = data.downcast_ref::<ArrowEngineData>() else {
-        return Err(KernelError::generic("a scan gives rows that are not Arrow's"));
-    };
-    let (rows, selected) = (data.record_batch(), metadata.scan_files.selection_vector());
-    let Some(paths) = rows.column_by_name("path") else {
-        return Err(KernelError::missing_column("path"));
-    };
-    let paths = paths.as_string::<i32>();
-    let is_live = |row: usize| {
-        selected.get(row).copied().unwrap_or(true) && arrow::array::Array::is_valid(paths, row)
-    };
-    let flags: BooleanArray = (0..rows.num_rows()).map(|row| Some(is_live(row))).collect();
+    let (rows, paths) = scanned_rows(metadata)?;
+    let flags: BooleanArray =
+        (0..rows.num_rows()).map(|row| Some(is_file(metadata, paths, row))).collect();
     Ok(filter_record_batch(rows, &flags)?)
 }

@@ -6,7 +6,7 @@
 //!    files ([`writer`]);
 //! 2. an [index](index) in memory says in which rows of which files the keys are. It follows the
 //!    log: what each commit, of whomever, has added and removed ([`log`], [`files`]). Of new files
-//!    the key columns are read ([`scan`]); those of this process are known;
+//!    the key columns are read ([`scan`]), but for those of this flow's rows, which are known;
 //! 3. these rows are named in deletion vectors ([`vectors`]), or, where the table has none, their
 //!    files are written anew without them ([`rewrite`]);
 //! 4. one commit adds the new files, changes the old ones, and moves the query's progress on
@@ -83,8 +83,10 @@ pub struct Merger {
     parameters: Vec<(&'static str, String)>,
     /// The version that files and index are of.
     synced: Option<u64>,
-    /// Files that are new and not in the index yet.
+    /// Files that are not in the index yet: new ones, and those that there was no room for.
     fresh: Vec<u32>,
+    /// Whether files were removed since entries of rows that are gone were let go.
+    has_gone: bool,
     /// What the commit under way changes, and the version before it.
     pending: Option<(u64, Resolved)>,
 }
@@ -115,6 +117,7 @@ impl Merger {
             plan,
             synced: None,
             fresh: Vec::new(),
+            has_gone: false,
             pending: None,
         };
         merger.sync(&table.snapshot())?;

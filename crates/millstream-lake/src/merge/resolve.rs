@@ -203,6 +203,7 @@ impl Merger {
         for number in resolved.removed {
             let name = self.files.get(number).map(|file| table.file_name(file.path()));
             name.into_iter().for_each(|name| self.files.remove(&name));
+            self.has_gone = true;
         }
         let descriptors = resolved.vector_file.into_iter().flat_map(|file| file.vectors);
         for ((number, deleted), vector) in resolved.vectors.into_iter().zip(descriptors) {

@@ -50,6 +50,7 @@ impl Merger {
         let there: HashSet<String> = added.iter().map(name).collect();
         for gone in self.files.names().into_iter().filter(|name| !there.contains(name)) {
             self.files.remove(&gone);
+            self.has_gone = true;
         }
         self.apply(FileActions { removed: Vec::new(), added });
         Ok(())
@@ -89,6 +90,7 @@ impl Merger {
             };
             if live.is_some_and(is_it) {
                 self.files.remove(&name);
+                self.has_gone = true;
             }
         }
     }
@@ -133,20 +135,43 @@ impl Merger {
         Ok(())
     }
 
-    /// Reads the keys of new files into the index, the newest first, as long as there is room.
+    /// Reads the keys of new files into the index, the newest first, as long as there is room. What
+    /// does not fit comes again with the next commit: entries of rows that are gone, as those of
+    /// files that were just compacted, make room once they are let go.
     fn index_fresh(&mut self, snapshot: &SnapshotRef) -> Result<(), TableError> {
+        let mut too_large = Vec::new();
         while let Some(number) = self.fresh.pop() {
             let Some(file) = self.files.get(number).filter(|file| !file.is_indexed) else {
                 continue;
             };
             let rows = usize::try_from(file.rows.unwrap_or(0)).unwrap_or(usize::MAX);
-            let wanted = KeyIndex::bytes_of(rows).saturating_add(self.index.bytes());
-            if wanted <= self.index_bytes - self.index_bytes / FREED {
+            if !self.has_room_for(rows) {
+                self.let_go_of_gone();
+            }
+            if self.has_room_for(rows) {
                 self.read_vector(snapshot, number)?;
                 self.index_file(snapshot, number)?;
+            } else {
+                too_large.push(number);
             }
         }
+        too_large.reverse();
+        self.fresh = too_large;
         Ok(())
+    }
+
+    fn has_room_for(&self, rows: usize) -> bool {
+        let wanted = KeyIndex::bytes_of(rows).saturating_add(self.index.bytes());
+        wanted <= self.index_bytes - self.index_bytes / FREED
+    }
+
+    /// Lets go of entries of rows that are gone, if files were removed since that was done last:
+    /// it costs a look at all of the index.
+    fn let_go_of_gone(&mut self) {
+        if std::mem::take(&mut self.has_gone) {
+            let files = &self.files;
+            self.index.retain(|place| files.has(place));
+        }
     }
 
     fn index_file(&mut self, snapshot: &SnapshotRef, number: u32) -> Result<(), TableError> {
@@ -185,8 +210,9 @@ impl Merger {
                 ),
             });
         }
-        let files = &self.files;
-        self.index.retain(|place| files.has(place));
+        // Rows that were deleted are gone, too, whether files were removed or not.
+        self.has_gone = true;
+        self.let_go_of_gone();
         let wanted = self.index_bytes - self.index_bytes / FREED;
         if facts + self.index.bytes() <= wanted {
             return Ok(());

@@ -166,7 +166,7 @@ pub(super) fn explained(
     }
 }
 
-/// By which two vectors of one file are told apart.
+/// What identifies a vector among those that one file has had.
 pub(super) fn identity(vector: &Value) -> String {
     let part = |name: &str| vector[name].to_string();
     format!("{}{}{}", part("storageType"), part("pathOrInlineDv"), part("offset"))

@@ -318,5 +318,8 @@ impl MergeWriter {
         // A file that stays is no part of the table; vacuum finds it.
         let _ = self.store.delete_many(&names);
         (self.held, self.last) = (Vec::new(), HashMap::default());
+        (self.held_rows, self.held_bytes, self.held_last) = (0, 0, 0);
+        self.replaced.clear();
+        self.bounds = Bounds::default();
     }
 }

@@ -21,9 +21,8 @@ use delta_kernel::transaction::{CommitResult, UpdateTableOperation};
 use delta_kernel::{KernelError, KernelResult, SnapshotRef};
 use serde_json::Value;
 
-use super::{Append, Appended, ENGINE, State, Table, commit_info};
+use super::{Append, Appended, ENGINE, Table, commit_info};
 use crate::data_file::{self, DataFile};
-use crate::entry;
 use crate::error::TableError;
 
 /// What a commit changes in a table's files. Files that are there are rows of a scan of the log, in
@@ -75,25 +74,12 @@ impl Table {
         parameters: &[(&'static str, String)],
         mut changes: impl FnMut(&SnapshotRef) -> Result<FileChanges, TableError>,
     ) -> Result<Option<(Appended, SnapshotRef)>, TableError> {
-        let mut state = self.state.lock();
-        if self.last_in(&mut state, append.application)? >= Some(append.version) {
-            return Ok(None);
-        }
-        let _turn = self.store.in_foreground();
-        let mark = self.store.env().random_uuid().to_string();
-        let note = entry::marked(append.note, &mark);
-        let mut touched = Vec::new();
-        let attempt = |state: &State| {
-            self.check_valid(state, append)?;
-            self.check_is_there(state)?;
-            let changes = changes(&state.snapshot)?;
-            touched = changes.touched().map(|path| self.file_name(path)).collect();
-            Ok(Some(self.attempt_to_merge(&state.snapshot, append, (&note, parameters), changes)))
-        };
-        let merged = self.commit(&mut state, &mark, attempt)?.expect("it is never given up");
-        state.published.insert(append.application.to_owned(), Some(append.version));
-        self.note_removals(touched, merged.version);
-        Ok(Some((merged, Arc::clone(&state.snapshot))))
+        self.publish(append, |snapshot, note| {
+            let changes = changes(snapshot)?;
+            let touched = changes.touched().map(|path| self.file_name(path)).collect();
+            let said = (note, parameters);
+            Ok((self.attempt_to_merge(snapshot, append, said, changes), touched))
+        })
     }
 
     fn attempt_to_merge(

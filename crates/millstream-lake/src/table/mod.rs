@@ -64,6 +64,9 @@ pub struct Table {
     removals: Mutex<Option<HashMap<String, u64>>>,
 }
 
+/// What became of an attempt to commit, and the names of the files that it changes.
+type Attempted = (Result<CommitResult, KernelError>, Vec<String>);
+
 struct State {
     snapshot: SnapshotRef,
     /// The last version that each application published, as far as it was asked for.
@@ -322,6 +325,20 @@ impl Table {
         &self,
         append: &Append<'_>,
     ) -> Result<Option<(Appended, SnapshotRef)>, TableError> {
+        self.publish(append, |snapshot, note| {
+            Ok((self.attempt(snapshot, append, note), Vec::new()))
+        })
+    }
+
+    /// Publishes the micro-batch of `append` by one commit, unless the application has published
+    /// it, or a later one. `attempt` makes the commit on top of a version, with the note that it is
+    /// given, and names the files that are then not as they were; it is asked again after each
+    /// commit by others.
+    fn publish(
+        &self,
+        append: &Append<'_>,
+        mut attempt: impl FnMut(&SnapshotRef, &str) -> Result<Attempted, TableError>,
+    ) -> Result<Option<(Appended, SnapshotRef)>, TableError> {
         let mut state = self.state.lock();
         if self.last_in(&mut state, append.application)? >= Some(append.version) {
             return Ok(None);
@@ -329,13 +346,17 @@ impl Table {
         let _turn = self.store.in_foreground();
         let mark = self.store.env().random_uuid().to_string();
         let note = entry::marked(append.note, &mark);
+        let mut touched = Vec::new();
         let attempt = |state: &State| {
             self.check_valid(state, append)?;
             self.check_is_there(state)?;
-            Ok(Some(self.attempt(&state.snapshot, append, &note)))
+            let (result, files) = attempt(&state.snapshot, &note)?;
+            touched = files;
+            Ok(Some(result))
         };
         let appended = self.commit(&mut state, &mark, attempt)?.expect("it is never given up");
         state.published.insert(append.application.to_owned(), Some(append.version));
+        self.note_removals(touched, appended.version);
         Ok(Some((appended, Arc::clone(&state.snapshot))))
     }
 

@@ -1,4 +1,4 @@
-//! Rows merged by key, held against a map in memory.
+//! Rows merged by key, compared with a map in memory.
 
 use std::collections::BTreeMap;
 use std::fs;

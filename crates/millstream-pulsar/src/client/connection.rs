@@ -128,13 +128,7 @@ impl Connection {
                     if is_about_our_certificate(&error) {
                         return self::away(address, error);
                     }
-                    // Trying again would not help against a certificate.
-                    let is_about_trust = error.kind() == std::io::ErrorKind::InvalidData;
-                    let (broker, problem) = (address.to_owned(), error.to_string());
-                    match is_about_trust {
-                        true => PulsarError::Untrusted { broker, problem },
-                        false => PulsarError::Away { broker, problem },
-                    }
+                    not_shaken(address, &error)
                 })?;
                 Self::greet(stream, address, behind, settings, env).await
             }
@@ -398,6 +392,23 @@ fn away(address: &str, error: std::io::Error) -> PulsarError {
     match is_about_our_certificate(&error) {
         true => PulsarError::Certificate { broker, problem },
         false => PulsarError::Away { broker, problem },
+    }
+}
+
+/// Why a handshake failed that was not about our certificate.
+fn not_shaken(address: &str, error: &std::io::Error) -> PulsarError {
+    use tokio_rustls::rustls::Error;
+    let (broker, problem) = (address.to_owned(), error.to_string());
+    match error.get_ref().and_then(|error| error.downcast_ref::<Error>()) {
+        // Trying again would not help against a certificate.
+        Some(Error::InvalidCertificate(_)) => PulsarError::Untrusted { broker, problem },
+        Some(Error::InvalidMessage(_)) => {
+            let problem = format!(
+                "{problem}; the port may be one without TLS: that of pulsar+ssl:// is 6651 mostly"
+            );
+            PulsarError::Away { broker, problem }
+        }
+        _ => PulsarError::Away { broker, problem },
     }
 }
 

@@ -51,7 +51,9 @@ pub(crate) mod code {
     pub(crate) const TOPIC_TERMINATED: i32 = 15;
     pub(crate) const INVALID_TOPIC_NAME: i32 = 17;
     pub(crate) const INCOMPATIBLE_SCHEMA: i32 = 18;
+    pub(crate) const INVALID_TRANSACTION_STATUS: i32 = 21;
     pub(crate) const NOT_ALLOWED: i32 = 22;
+    pub(crate) const TRANSACTION_NOT_FOUND: i32 = 24;
     pub(crate) const PRODUCER_FENCED: i32 = 25;
 }
 

@@ -19,6 +19,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt as _};
 use millstream_engine::api::contact::ContactWith;
 use millstream_engine::api::sink::{BatchId, EndOffsets, Published, SourceOffset};
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,9 @@ const SUBSCRIPTION: &str = "millstream";
 const READ_AHEAD: u32 = 1_000;
 /// A start that hears nothing for so long takes it that an open transaction is in its way.
 const QUIET: Duration = Duration::from_millis(100);
+/// Transactions that are aborted at once, and how long a start takes for all of them.
+const ABORTS: usize = 16;
+const ABORTS_PATIENCE: Duration = Duration::from_secs(30);
 /// Micro-batches after which the subscription lets go of what is before the last one.
 const LET_GO_EVERY: u32 = 100;
 /// How long an instance that was killed may seem to be connected.
@@ -178,9 +182,7 @@ impl ProgressTopic {
                 () = env.sleep(QUIET) => None,
             };
             let Some((id, entry)) = next else {
-                for open in begun.drain() {
-                    abort(opening.client, open).await;
-                }
+                abort_all(opening.client, begun.drain()).await;
                 opening.contact.unanswered(began_ms);
                 if env.monotonic().saturating_sub(began) > patience {
                     return Err(self.blocked());
@@ -212,9 +214,7 @@ impl ProgressTopic {
                 }
                 // Their rows stand in the way of the readers of other topics. None of them can be
                 // committed any more: progress that is not before the barrier is never stored.
-                for open in begun {
-                    abort(opening.client, open).await;
-                }
+                abort_all(opening.client, begun.into_iter()).await;
                 return Ok(published);
             }
             match record.by == self.instance {
@@ -357,6 +357,17 @@ async fn subscribe(opening: &Opening<'_>) -> Result<Consumer, PulsarError> {
             }
             subscribed => return subscribed,
         }
+    }
+}
+
+/// Aborts transactions that may have been left open, for some time at the most: those that are not
+/// reached end by themselves. After a day of failures there may be thousands, and a broker of theirs
+/// may be away.
+async fn abort_all(client: &Client, open: impl Iterator<Item = TransactionId>) {
+    let aborts = stream::iter(open).for_each_concurrent(ABORTS, |id| abort(client, id));
+    tokio::select! {
+        () = aborts => {}
+        () = client.env.sleep(ABORTS_PATIENCE) => {}
     }
 }
 

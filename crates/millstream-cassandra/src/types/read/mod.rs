@@ -17,7 +17,7 @@ use scylla::cluster::metadata::{CollectionType, ColumnType, NativeType};
 use scylla::value::CqlValue;
 use thiserror::Error;
 
-use super::{Mismatch, shown};
+use super::{Mismatch, shown, spark_name};
 
 /// A value that the declared type cannot hold.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -103,23 +103,11 @@ fn reads_native(declared: &DataType, found: &NativeType) -> bool {
 }
 
 fn remedy(found: &ColumnType<'_>) -> String {
-    use NativeType as Cql;
     let spark = match found {
-        ColumnType::Native(native) => match native {
-            Cql::Boolean => "BOOLEAN",
-            Cql::TinyInt => "TINYINT",
-            Cql::SmallInt => "SMALLINT",
-            Cql::Int => "INT",
-            Cql::BigInt | Cql::Time => "BIGINT",
-            Cql::Varint => "DECIMAL(38,0)",
-            Cql::Decimal => "DECIMAL(38,18), or another scale",
-            Cql::Float => "FLOAT",
-            Cql::Double => "DOUBLE",
-            Cql::Text | Cql::Ascii | Cql::Uuid | Cql::Timeuuid | Cql::Inet => "STRING",
-            Cql::Blob => "BINARY",
-            Cql::Date => "DATE",
-            Cql::Timestamp => "TIMESTAMP",
-            _ => return "leave the column out; that type cannot be read".to_owned(),
+        ColumnType::Native(NativeType::Decimal) => "DECIMAL(38,18), or another scale",
+        ColumnType::Native(native) => match spark_name(native) {
+            Some(name) => name,
+            None => return "leave the column out; that type cannot be read".to_owned(),
         },
         ColumnType::Collection { typ: CollectionType::Map(..), .. } => "a MAP of its types",
         ColumnType::Collection { .. } | ColumnType::Vector { .. } => {

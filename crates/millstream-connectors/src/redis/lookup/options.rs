@@ -1,11 +1,10 @@
 //! What the options of a table that is looked up say.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use millstream_engine::api::connector::Table;
-use millstream_engine::api::lookup::{CacheLimits, LookupForm};
+use millstream_engine::api::lookup::{CacheLimits, LookupForm, declared_columns};
 use millstream_engine::api::needs::Need;
 use millstream_engine::api::options::OptionError;
 use millstream_sql::json::{self, ParseMode};
@@ -44,21 +43,13 @@ impl LookupOptions {
 
     pub(super) fn parse(table: &Table, base_dir: &Path) -> Result<Self, OptionError> {
         let options = &table.options;
-        let Some(columns) = &table.columns else {
-            let help = "declare the key and the fields, for example (id STRING, address STRING)";
-            let problem = "the columns of a table that is looked up must be declared";
-            return Err(OptionError::table(problem, Some(help.to_owned())));
-        };
+        let schema = declared_columns(table.columns.as_ref())?;
         let model = Model::parse(options)?;
         if !matches!(model, Model::Hash | Model::String | Model::Json) {
             let problem = format!("a {} has no row for each key", model.name());
             let help = "rows are looked up in 'model' = 'hash', 'string' or 'json'".to_owned();
             return Err(OptionError::of("model", problem, Some(help)));
         }
-        // What Redis lacks is NULL.
-        let nullable = |field: &FieldRef| field.as_ref().clone().with_nullable(true);
-        let fields: Vec<Field> = columns.fields().iter().map(nullable).collect();
-        let schema: SchemaRef = Arc::new(Schema::new(fields));
         let key = key_columns(options, &schema, model, "the table")?;
         check_key(&schema, &key)?;
         check_values(&schema, &key, model)?;

@@ -12,6 +12,7 @@
 mod aggregate;
 mod computed_times;
 mod deduplicate;
+mod group_keys;
 mod join;
 mod lineage;
 
@@ -32,6 +33,7 @@ use crate::state::aggregate::spec::TimeKey;
 pub use aggregate::PartialAggregate;
 pub use computed_times::{ComputedTime, computed_time};
 pub use deduplicate::{Deduplication, is_within_watermark};
+pub use group_keys::groups_beside;
 pub use join::{JoinSide, StreamedJoin};
 pub use lineage::{EventTime, Lineage};
 
