@@ -9,6 +9,7 @@ use crate::files_exactly_once::FILES_STEPS;
 use crate::kafka::{self, Broker};
 use crate::millstream::{CRASH_AT, Pipeline};
 use crate::redis_sink::STAGED_STEPS;
+use crate::refused_messages::REFUSED_STEPS;
 use crate::spark::{Relay, Spark};
 use crate::topics::{Record, sorted_values};
 use crate::{cache, delta, delta_compaction, live, oracle, process, program, wait};
@@ -173,7 +174,7 @@ fn every_crash_point_is_among_those_that_tests_crash_at() {
     let (_, names) = said.split_once("with STEP one of ").expect("it lists them");
     let mut names: Vec<&str> = names.lines().next().unwrap_or_default().split(", ").collect();
     let of_tests = [&live::STEPS[..], &live::STATE_STEPS, &delta::STEPS, &FILES_STEPS];
-    let of_others = [&STAGED_STEPS[..], &delta_compaction::STEPS, &MERGE_STEPS];
+    let of_others = [&STAGED_STEPS[..], &delta_compaction::STEPS, &MERGE_STEPS, &REFUSED_STEPS];
     let mut tested: Vec<&str> = [of_tests.concat(), of_others.concat()].concat();
     // Their tests are there only with the feature, and the names always.
     let of_bigquery = ["progress-claimed", "streams-half-flushed", "streams-flushed"];

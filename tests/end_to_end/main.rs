@@ -75,6 +75,7 @@ mod queries_in_buckets;
 mod redis_lookup;
 mod redis_sink;
 mod redis_source;
+mod refused_messages;
 mod refused_rows;
 mod renamed;
 mod runners;

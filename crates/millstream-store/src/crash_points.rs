@@ -32,6 +32,10 @@ pub enum Step {
     BeforeState,
     /// What it changed in the query's state is written.
     AfterState,
+    /// Its sink is done with it, and rows of it that were refused are in no table yet.
+    RowsRefused,
+    /// The refused rows are in the table of dead letters, and nobody was told.
+    LettersPublished,
     /// Its entry in the offset log is about to be written.
     BeforeIntent,
     /// Its entry in the offset log is written.
@@ -81,7 +85,7 @@ pub enum Step {
 impl Step {
     /// All steps, in the order of a micro-batch of a transactional sink, then those of tables,
     /// directories, Redis, BigQuery and the journal.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::AfterTake,
         Self::AfterRun,
         Self::BeforeBegin,
@@ -91,6 +95,8 @@ impl Step {
         Self::AfterCommit,
         Self::BeforeState,
         Self::AfterState,
+        Self::RowsRefused,
+        Self::LettersPublished,
         Self::BeforeIntent,
         Self::AfterIntent,
         Self::BeforeCommitEntry,
@@ -127,6 +133,8 @@ impl Step {
             Self::AfterCommit => "after-commit",
             Self::BeforeState => "before-state",
             Self::AfterState => "after-state",
+            Self::RowsRefused => "rows-refused",
+            Self::LettersPublished => "letters-published",
             Self::BeforeIntent => "before-intent",
             Self::AfterIntent => "after-intent",
             Self::BeforeCommitEntry => "before-commit-entry",

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use arrow::array::RecordBatch;
+use bytes::Bytes;
 use lettre::message::header::{ContentType, HeaderName, HeaderValue, MIME_VERSION_1_0};
 use lettre::message::{Mailbox, Mailboxes};
 use lettre::{Address, Message as Letter};
@@ -16,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::options::{EmailOptions, MailKind, Recipients};
 use crate::notify::Message;
 use crate::notify::error::DeliveryError;
-use crate::notify::keys::{Digest, Keys, digest_of};
+use crate::notify::keys::Keys;
 use crate::notify::rows::objects;
 
 /// A subject is cut behind so many characters: servers refuse lines of a thousand.
@@ -32,8 +33,8 @@ pub struct Mail {
     to: String,
     subject: String,
     text: String,
-    /// Digests of the rows in it.
-    rows: Vec<Digest>,
+    /// The rows in it.
+    rows: Vec<Bytes>,
 }
 
 impl Message for Mail {
@@ -41,7 +42,7 @@ impl Message for Mail {
         &self.key
     }
 
-    fn rows(&self) -> &[Digest] {
+    fn rows(&self) -> &[Bytes] {
         &self.rows
     }
 
@@ -52,7 +53,7 @@ impl Message for Mail {
 
 /// A row on its way into a mail.
 struct Row {
-    digest: Digest,
+    object: Bytes,
     values: Map<String, Value>,
 }
 
@@ -75,10 +76,10 @@ pub fn mails<'a>(
         objects_of_all.sort_unstable();
     }
     let rows = objects_of_all.iter().map(|object| Row {
-        digest: digest_of(object),
+        object: object.clone(),
         values: serde_json::from_slice(object).unwrap_or_default(),
     });
-    let mut mail = |to: &To, subject: String, text: String, rows: Vec<Digest>| {
+    let mut mail = |to: &To, subject: String, text: String, rows: Vec<Bytes>| {
         let (subject, text) = (one_line(&subject), plain(&text));
         let key = keys.next(format!("{}\0{subject}\0{text}", to.0).as_bytes());
         let letter = to
@@ -91,7 +92,7 @@ pub fn mails<'a>(
         let mails = rows.map(|row| {
             let subject = options.subject.render(&row.values);
             let text = options.text.render(&row.values);
-            mail(&recipients(options, &row), subject, text, vec![row.digest])
+            mail(&recipients(options, &row), subject, text, vec![row.object.clone()])
         });
         return Ok(mails.collect());
     };
@@ -101,8 +102,8 @@ pub fn mails<'a>(
             let count = Map::from_iter([("count".to_owned(), json!(rows.len()))]);
             let texts = rows.iter().map(|row| options.text.render(&row.values));
             let text = texts.map(ended).collect();
-            let digests = rows.iter().map(|row| row.digest).collect();
-            mails.push(mail(&to, options.subject.render(&count), text, digests));
+            let objects = rows.iter().map(|row| row.object.clone()).collect();
+            mails.push(mail(&to, options.subject.render(&count), text, objects));
         }
     }
     Ok(mails)

@@ -25,6 +25,7 @@ use millstream_engine::api::options::{OptionError, OptionSpec, Side};
 use millstream_engine::api::sink::{Failure, Sink};
 pub use options::EmailOptions;
 
+use crate::notify::options::REFUSED_PATH;
 use crate::notify::sink::NotifySink;
 
 /// The `email` connector.
@@ -55,7 +56,7 @@ const OPTIONS: &[OptionSpec] = &[
     option("maxRetries", "attempts after the first (default: as many as it takes)"),
     option("retryBackoff", "the wait after the first attempt; doubled each time (default 500ms)"),
     option("retryBackoffMax", "the longest wait (default 30s)"),
-    option("refusedPath", "the file for mails that are refused (default: they fail the query)"),
+    option(REFUSED_PATH, "the file for mails that are refused (default: dead letters, or the query fails)"),
 ];
 
 impl Connector for Email {
@@ -69,6 +70,11 @@ impl Connector for Email {
 
     fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
         EmailOptions::parse(&table.options, schema).map(|_| ())
+    }
+
+    fn has_refused_rows(&self, table: &Table) -> bool {
+        // A file for them is what was asked for.
+        table.options.get(REFUSED_PATH).is_none()
     }
 
     fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {

@@ -8,7 +8,7 @@ use millstream_engine::api::options::{OptionError, Options};
 use millstream_formats::RecordEncoder;
 
 use super::template::Template;
-use crate::notify::options::{count, file, interval, time};
+use crate::notify::options::{REFUSED_PATH, count, file, interval, time};
 use crate::notify::retries::Retries;
 
 /// The place in a digest's subject for the number of its rows.
@@ -121,7 +121,7 @@ impl EmailOptions {
             send_timeout: time(options, "sendTimeout", Duration::from_secs(60))?,
             interval: interval(options, "maxMailsPerMinute", Duration::from_secs(60))?,
             retries: Retries::parse(options)?,
-            refused_path: file(options, "refusedPath")?,
+            refused_path: file(options, REFUSED_PATH)?,
         })
     }
 }

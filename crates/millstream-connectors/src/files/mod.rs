@@ -196,6 +196,10 @@ impl Connector for Files {
 }
 
 impl DeadLetterSupport for Files {
+    fn takes_several_writers(&self) -> bool {
+        false
+    }
+
     fn readable(&self, table: &Table, columns: &SchemaRef) -> Table {
         // Found out from text, a payload would be what stands for its bytes.
         Table { columns: Some(columns.clone()), ..table.clone() }

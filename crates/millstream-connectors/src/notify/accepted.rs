@@ -86,11 +86,18 @@ impl Accepted {
         rest
     }
 
-    /// The receiver has accepted a message.
+    /// The receiver has accepted a message, or it is kept elsewhere for good.
     pub fn add(&mut self, batch_id: BatchId, key: &str) {
         if let Some(begun) = self.begun.get_mut(&batch_id.0) {
-            begun.left -= 1;
             begun.keys.insert(key.to_owned());
+        }
+        self.settle(batch_id);
+    }
+
+    /// A message is done with, and is to be sent again if its micro-batch comes again.
+    pub fn settle(&mut self, batch_id: BatchId) {
+        if let Some(begun) = self.begun.get_mut(&batch_id.0) {
+            begun.left -= 1;
             self.forget_whole();
         }
     }
@@ -133,7 +140,8 @@ impl Accepted {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::keys::Digest;
+    use bytes::Bytes;
+
     use super::*;
 
     struct Note(&'static str);
@@ -143,7 +151,7 @@ mod tests {
             self.0
         }
 
-        fn rows(&self) -> &[Digest] {
+        fn rows(&self) -> &[Bytes] {
             &[]
         }
 

@@ -5,7 +5,7 @@
 //!    delivers one message after the other; a message that waits holds back those behind it.
 //! 3. One attempt is the [`Transport`]'s: it says what came of it ([`Outcome`]).
 //! 4. What may work later is tried again, after a wait that grows ([`retries`]). What is refused
-//!    for good goes to a file ([`refused_file`]), or fails the query.
+//!    for good is put [`aside`], in a file or as dead letters, or fails the query.
 //!
 //! A connector says what its messages are and how they travel ([`Channel`](sink::Channel)); the
 //! [`NotifySink`](sink::NotifySink) is the same for all.
@@ -14,6 +14,7 @@
 //! restart only which messages of such a range are accepted already ([`accepted`]).
 
 pub mod accepted;
+pub mod aside;
 pub mod courier;
 pub mod error;
 pub mod keys;
@@ -27,6 +28,7 @@ pub mod sink;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use error::DeliveryError;
 
 /// What is delivered in one attempt.
@@ -34,8 +36,8 @@ pub trait Message: Send + Sync + 'static {
     /// The same for every attempt and every replay, and another one for every other message.
     fn key(&self) -> &str;
 
-    /// Digests of the rows that it was made of.
-    fn rows(&self) -> &[keys::Digest];
+    /// The rows that it was made of, each as a JSON object.
+    fn rows(&self) -> &[Bytes];
 
     /// What is kept of it where it is refused, as a JSON value.
     fn content(&self) -> serde_json::Value;

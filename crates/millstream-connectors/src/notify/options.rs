@@ -6,6 +6,9 @@ use millstream_engine::api::options::{OptionError, Options};
 
 use crate::{duration, paths};
 
+/// The file for what is refused.
+pub const REFUSED_PATH: &str = "refusedPath";
+
 /// The option `key` as a local file; relative to the pipeline's base directory.
 pub fn file(options: &Options, key: &str) -> Result<Option<String>, OptionError> {
     let Some(path) = options.get(key) else { return Ok(None) };

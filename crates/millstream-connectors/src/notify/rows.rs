@@ -7,7 +7,6 @@ use millstream_formats::RecordEncoder;
 
 use super::courier::Undelivered;
 use super::error::DeliveryError;
-use super::keys::digest_of;
 
 /// Each row as a JSON object.
 pub fn objects(encoder: &RecordEncoder, rows: &RecordBatch) -> Result<Vec<Bytes>, DeliveryError> {
@@ -39,7 +38,7 @@ pub fn failure(encoder: &RecordEncoder, undelivered: Undelivered) -> Failure {
     let encoder = encoder.clone();
     let is_among = move |batch: &RecordBatch| {
         let objects = objects(&encoder, batch).unwrap_or_default();
-        objects.iter().any(|object| rows.contains(&digest_of(object)))
+        objects.iter().any(|object| rows.contains(object))
     };
     RefusedRow::new(error, is_among).into()
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use millstream_engine::api::connector::FlowContext;
 use millstream_engine::api::contact::Contacts;
+use millstream_engine::api::refusals::Refusals;
 use millstream_engine::api::sink::{
     Acknowledgement, Delivery, Ending, Failure, Output, Published, Sink,
 };
@@ -15,6 +16,7 @@ use millstream_store::sink_log::SinkLog;
 
 use super::Transport;
 use super::accepted::Accepted;
+use super::aside::Aside;
 use super::courier::{Courier, Settings};
 use super::error::DeliveryError;
 use super::keys::Keys;
@@ -80,6 +82,8 @@ pub struct NotifySink<C: Channel> {
     env: Env,
     /// Where it is remembered what was delivered; a query that runs once never continues.
     log: Option<SinkLog>,
+    /// Where rows go whose messages are refused.
+    refusals: Option<Refusals>,
     courier: Option<Courier<C::Transport>>,
 }
 
@@ -93,7 +97,8 @@ impl<C: Channel> NotifySink<C> {
         };
         let (table, base_dir) = (table.to_owned(), context.base_dir.clone());
         let (contacts, log) = (context.contacts.clone(), context.sink_log.clone());
-        Self { channel, table, query_id, base_dir, contacts, env, log, courier: None }
+        let refusals = context.refusals.clone();
+        Self { channel, table, query_id, base_dir, contacts, env, log, refusals, courier: None }
     }
 }
 
@@ -110,11 +115,15 @@ impl<C: Channel> Sink for NotifySink<C> {
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
         let Terms { retries, in_flight_max, interval, refused_path } = self.channel.terms();
-        let resolved = refused_path.map(|path| paths::resolve(&self.base_dir, path));
-        let refused = resolved.map(|path| RefusedFile::new(path, self.env.clone()));
-        if let Some(file) = &refused {
-            file.check().await?;
-        }
+        let refused = match refused_path {
+            Some(path) => {
+                let path = paths::resolve(&self.base_dir, path);
+                let file = RefusedFile::new(path, self.env.clone());
+                file.check().await?;
+                Some(Aside::File(file))
+            }
+            None => self.refusals.clone().map(Aside::Letters),
+        };
         let settings = Settings { retries, lanes: in_flight_max, interval, refused };
         let transport = self.channel.transport(&self.base_dir, &self.env)?;
         let contact = self.contacts.with(transport.receiver().to_owned());

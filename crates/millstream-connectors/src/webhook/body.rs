@@ -8,7 +8,7 @@ use millstream_formats::RecordEncoder;
 use super::options::BodyKind;
 use crate::notify::Message;
 use crate::notify::error::DeliveryError;
-use crate::notify::keys::{Digest, Keys, digest_of};
+use crate::notify::keys::{Keys, digest_of};
 use crate::notify::rows::objects;
 
 /// A request that is to be sent.
@@ -18,8 +18,8 @@ pub struct Request {
     pub key: String,
     /// JSON.
     pub body: Bytes,
-    /// Digests of the rows in it.
-    rows: Vec<Digest>,
+    /// The rows in it.
+    rows: Vec<Bytes>,
 }
 
 impl Message for Request {
@@ -27,7 +27,7 @@ impl Message for Request {
         &self.key
     }
 
-    fn rows(&self) -> &[Digest] {
+    fn rows(&self) -> &[Bytes] {
         &self.rows
     }
 
@@ -53,7 +53,7 @@ pub fn requests<'a>(
     }
     let BodyKind::Array(rows_max) = kind else {
         let request = |(order, body): (Option<u64>, Bytes)| {
-            let (key, rows) = (keys.next(&body), vec![digest_of(&body)]);
+            let (key, rows) = (keys.next(&body), vec![body.clone()]);
             (order, Request { key, body, rows })
         };
         return Ok(all.into_iter().map(request).collect());
@@ -61,9 +61,8 @@ pub fn requests<'a>(
     // A replay may have the rows in another order: only sorted they make the same arrays.
     all.sort_unstable_by(|(_, one), (_, other)| one.cmp(other));
     let arrays = all.chunks(rows_max).map(|rows| {
-        let objects: Vec<&[u8]> = rows.iter().map(|(_, object)| &**object).collect();
-        let body = [b"[", &*objects.join(&b","[..]), b"]"].concat();
-        let rows = objects.into_iter().map(digest_of).collect();
+        let rows: Vec<Bytes> = rows.iter().map(|(_, object)| object.clone()).collect();
+        let body = [b"[", &*rows.join(&b","[..]), b"]"].concat();
         (None, Request { key: keys.next(&body), body: body.into(), rows })
     });
     Ok(arrays.collect())

@@ -26,6 +26,7 @@ use millstream_engine::api::sink::{Failure, Sink};
 use options::SIGNING_SECRET;
 pub use options::{BodyKind, WebhookOptions};
 
+use crate::notify::options::REFUSED_PATH;
 use crate::notify::sink::NotifySink;
 
 /// The `webhook` connector.
@@ -57,7 +58,7 @@ const OPTIONS: &[OptionSpec] = &[
     option("maxRetries", "attempts after the first (default: as many as it takes)"),
     option("retryBackoff", "the wait after the first attempt; doubled each time (default 500ms)"),
     option("retryBackoffMax", "the longest wait (default 30s)"),
-    option("refusedPath", "the file for requests that are refused (default: they fail the query)"),
+    option(REFUSED_PATH, "the file for requests that are refused (default: dead letters, or the query fails)"),
     option("followRedirects", "whether 307 and 308 to the same host are followed (default false)"),
     option("tls.caFile", "certificates of authorities to trust besides the system's, in PEM"),
     option("proxy", "'environment' (default): the usual variables, 'none', or a URL"),
@@ -81,6 +82,11 @@ impl Connector for Webhook {
 
     fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
         WebhookOptions::parse(&checkable(&table.options), schema).map(|_| ())
+    }
+
+    fn has_refused_rows(&self, table: &Table) -> bool {
+        // A file for them is what was asked for.
+        table.options.get(REFUSED_PATH).is_none()
     }
 
     fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {

@@ -10,7 +10,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use super::signature::SigningSecrets;
-use crate::notify::options::{count, file, interval, time};
+use crate::notify::options::{REFUSED_PATH, count, file, interval, time};
 use crate::notify::retries::Retries;
 
 /// The secret of signatures.
@@ -129,7 +129,7 @@ impl WebhookOptions {
             order_by,
             interval: interval(options, "maxRequestsPerSecond", Duration::from_secs(1))?,
             retries: Retries::parse(options)?,
-            refused_path: file(options, "refusedPath")?,
+            refused_path: file(options, REFUSED_PATH)?,
             follow_redirects: options.parse_bool("followRedirects")?.unwrap_or(false),
             ca_file: file(options, "tls.caFile")?,
             proxy: proxy(options)?,

@@ -18,6 +18,7 @@ use super::dead_letter::{Form, Payloads};
 use super::lookup::{LookupForm, LookupTable};
 use super::needs::{Need, Usage};
 use super::options::{OptionError, OptionSpec, Options};
+use super::refusals::Refusals;
 use super::settings::OutputMode;
 use super::sink::{Failure, Sink};
 use super::source::{Classified, Kind, Source, StaticTable};
@@ -93,6 +94,9 @@ pub struct FlowContext {
     pub memory: Option<Memory>,
     /// For a sink, its private part of the checkpoint; a query that runs once has none.
     pub sink_log: Option<SinkLog>,
+    /// For a sink that says it has [refused rows](Connector::has_refused_rows), where to put them.
+    /// Without it they fail the query.
+    pub refusals: Option<Refusals>,
 }
 
 impl FlowContext {
@@ -106,6 +110,7 @@ impl FlowContext {
             contacts: Contacts::untold(env.clone()),
             memory: None,
             sink_log: None,
+            refusals: None,
         }
     }
 }
@@ -181,6 +186,12 @@ pub trait Connector: Send + Sync {
     /// group has to have keys of its own. The table passed `check_sink`.
     fn replacing_keys(&self, _table: &Table, _schema: &SchemaRef) -> Option<ReplacingKeys> {
         None
+    }
+
+    /// Whether its sink learns from a receiver that single rows are refused, and can go on without
+    /// them: it puts them where [`FlowContext::refusals`] says. The table passed `check_sink`.
+    fn has_refused_rows(&self, _table: &Table) -> bool {
+        false
     }
 
     /// What to do about an output mode whose rows a table cannot take.
@@ -277,6 +288,11 @@ pub trait DeadLetterSupport: Send + Sync {
     /// What rows of dead letters look like in its tables.
     fn form(&self) -> Form {
         Form::Table
+    }
+
+    /// Whether several queries may write to one of its tables.
+    fn takes_several_writers(&self) -> bool {
+        true
     }
 
     /// A dead-letter table as one that is read whole, with the columns that its rows were written

@@ -16,6 +16,7 @@ pub mod needs;
 pub mod options;
 pub mod progress;
 pub mod references;
+pub mod refusals;
 pub mod settings;
 pub mod sink;
 pub mod snapshot;

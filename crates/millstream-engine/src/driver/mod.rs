@@ -49,6 +49,7 @@ mod refused;
 mod results;
 mod run_all;
 pub mod side_outputs;
+pub mod sink_with_letters;
 pub mod snapshots;
 pub mod start;
 mod startup;

@@ -3,9 +3,11 @@
 use millstream_store::checkpoint::Checkpoint;
 
 use super::{Body, Failure, FlowContext, PlannedFlow, StreamRead};
+use crate::api::refusals::Refusals;
 use crate::constraints::{Checks, Remedy};
 use crate::driver::dead_letter_sinks::{DeadLetterSink, DeadLetterSinks};
 use crate::driver::side_outputs::{DecodingRoute, ExpressionRoutes, Rejections};
+use crate::pipeline::Branch;
 use crate::pipeline::dead_letters::DeadLetterTable;
 
 impl PlannedFlow {
@@ -34,9 +36,28 @@ impl PlannedFlow {
             expressions: self.expression_routes(place),
             checks: checks.map(|checks| checks.with_tables(place)),
         };
-        let sinks = used.iter().map(|table| dead_letter_sink(&tables[*table], context, checkpoint));
+        let sinks = used.iter().map(|table| {
+            let table = &tables[*table];
+            dead_letter_sink(table, &table.id(), context, checkpoint)
+        });
         let sinks = sinks.collect::<Result<_, _>>()?;
         Ok(Some(DeadLetterSinks::new(&self.flow.name, rejections, sinks)))
+    }
+
+    /// Where rows go that the receiver of `branch` refuses, as the sink of `context` learns; `None`
+    /// where they fail the query.
+    pub(super) fn letters_of_sink(
+        &self,
+        branch: &Branch,
+        context: &FlowContext,
+        checkpoint: Option<&Checkpoint>,
+    ) -> Result<Option<(Refusals, DeadLetterSink)>, Failure> {
+        let gets = |table: &&DeadLetterTable| table.refusals.contains(&branch.sink.name);
+        let Some(letters) = self.flow.dead_letters.iter().find(gets) else { return Ok(None) };
+        // The table knows this writer from the one of the flow's other letters.
+        let id = format!("{}-of-{}", letters.id(), branch.id());
+        let letters = dead_letter_sink(letters, &id, context, checkpoint)?;
+        Ok(Some((Refusals::default(), letters)))
     }
 
     /// By stream, where its malformed records go; a table that is read twice is two sources, the
@@ -87,15 +108,17 @@ impl PlannedFlow {
     }
 }
 
+/// The sink of a table of dead letters, which knows this writer as `id`.
 fn dead_letter_sink(
     letters: &DeadLetterTable,
+    id: &str,
     context: &FlowContext,
     checkpoint: Option<&Checkpoint>,
 ) -> Result<DeadLetterSink, Failure> {
     let mut context = context.clone();
-    context.sink_log = checkpoint.map(|checkpoint| checkpoint.sink_log(&letters.id()));
+    context.sink_log = checkpoint.map(|checkpoint| checkpoint.sink_log(id));
     if !context.query_id.is_empty() {
-        context.query_id = format!("{}-{}", context.query_id, letters.id());
+        context.query_id = format!("{}-{id}", context.query_id);
     }
     let (sink, layout) = (letters.sink.fresh()?, letters.layout.clone());
     let sink = letters.connector.sink(&sink, layout.schema(), &context)?;

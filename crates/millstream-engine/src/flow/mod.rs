@@ -49,6 +49,7 @@ use crate::api::source::{Failure, Source};
 use crate::constraints::Checks;
 use crate::driver::branches::Branches;
 use crate::driver::checked_once::CheckedOnce;
+use crate::driver::sink_with_letters::SinkWithLetters;
 use crate::driver::start::Start;
 use crate::driver::stop::Stop;
 use crate::driver::{self, Finished, Query, batch_query};
@@ -549,7 +550,14 @@ impl PlannedFlow {
             if index > 0 && !context.query_id.is_empty() {
                 context.query_id = format!("{}-{}", context.query_id, branch.id());
             }
-            branch.connector.sink(&*branch.sink.fresh()?, &planned.output_schema, &context)
+            let letters = self.letters_of_sink(branch, &context, checkpoint)?;
+            context.refusals = letters.as_ref().map(|(refusals, _)| refusals.clone());
+            let (table, schema) = (branch.sink.fresh()?, &planned.output_schema);
+            let sink = branch.connector.sink(&table, schema, &context)?;
+            let Some((refusals, letters)) = letters else { return Ok(sink) };
+            let flow = &self.flow.name;
+            let sink = SinkWithLetters::new(sink, refusals, flow, letters, &self.env);
+            Ok(Box::new(sink) as Box<dyn Sink>)
         };
         branches.map(make).collect()
     }

@@ -499,6 +499,8 @@ impl<'a> Loader<'a> {
             |branch: &&Branch| branch.sink.options.get(super::options::ON_ERROR).is_some();
         let sink = &branches.iter().find(has_on_error).unwrap_or(&branches[0]).declared;
         found.take(surroundings.take_failing_records(writer, sink, &mut letters, (&reads, &sinks)));
+        let declared: Vec<_> = branches.iter().map(|branch| &*branch.declared).collect();
+        found.take(surroundings.take_refused_rows(&declared, &mut letters));
         found.into_result()?;
         Ok((letters, constraints))
     }

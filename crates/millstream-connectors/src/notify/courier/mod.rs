@@ -2,12 +2,12 @@
 //!
 //! A lane is a task that delivers one message after the other, each until the receiver has accepted
 //! it. Messages of one lane are in order, across micro-batches and retries; those of several lanes
-//! are not. A micro-batch is acknowledged when all of its messages are accepted, or are in the file
-//! of refused ones.
+//! are not. A micro-batch is acknowledged when all of its messages are accepted, or are put aside.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::{join_all, try_join_all};
 use millstream_engine::api::contact::ContactWith;
 use millstream_engine::api::sink::{Acknowledgement, BatchId, Ending, Failure};
@@ -17,9 +17,8 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::accepted::Accepted;
+use super::aside::{Aside, Kept};
 use super::error::DeliveryError;
-use super::keys::Digest;
-use super::refused_file::RefusedFile;
 use super::retries::Retries;
 use super::{Message as _, Outcome, Transport};
 
@@ -44,15 +43,15 @@ pub struct Settings {
     /// The time between the beginnings of two attempts, at least.
     pub interval: Duration,
     /// Where refused messages go; without it they fail the query.
-    pub refused: Option<RefusedFile>,
+    pub refused: Option<Aside>,
 }
 
 /// A message that fails the query.
 pub struct Undelivered {
     /// Why.
     pub error: DeliveryError,
-    /// Digests of the rows of a message that was refused; empty where it is not about the message.
-    pub rows: Vec<Digest>,
+    /// The rows of a message that was refused; empty where it is not about the message.
+    pub rows: Vec<Bytes>,
 }
 
 impl From<DeliveryError> for Undelivered {
@@ -225,13 +224,16 @@ impl<T: Transport> Shared<T> {
         while let Some(Parcel { batch_id, messages, done }) = parcels.recv().await {
             let mut outcome = Ok(());
             for message in &messages {
-                outcome = self.deliver(message).await;
-                if outcome.is_err() {
-                    // Nothing may overtake it.
-                    parcels.close();
-                    break;
+                match self.deliver(batch_id, message).await {
+                    Ok(Kept::Now) => self.accepted.lock().add(batch_id, message.key()),
+                    Ok(Kept::WithMicroBatch) => self.accepted.lock().settle(batch_id),
+                    Err(undelivered) => {
+                        // Nothing may overtake it.
+                        parcels.close();
+                        outcome = Err(undelivered);
+                        break;
+                    }
                 }
-                self.accepted.lock().add(batch_id, message.key());
                 crash_points::reached(Step::AfterProduce);
                 self.queued.send_modify(|queued| *queued -= 1);
             }
@@ -247,8 +249,12 @@ impl<T: Transport> Shared<T> {
         }
     }
 
-    /// Tries until the message is accepted or in the file of refused ones.
-    async fn deliver(&self, message: &T::Message) -> Result<(), Undelivered> {
+    /// Tries until the message is accepted or put aside.
+    async fn deliver(
+        &self,
+        batch_id: BatchId,
+        message: &T::Message,
+    ) -> Result<Kept, Undelivered> {
         self.wait_for_turn().await?;
         let (begun, asked_ms) = (self.env.monotonic(), self.env.now_ms());
         let mut failed = 0;
@@ -257,11 +263,11 @@ impl<T: Transport> Shared<T> {
             let (problem, asked_wait) = match self.attempt(message, asked_ms).await {
                 Outcome::Accepted => {
                     self.contact.answered();
-                    return Ok(());
+                    return Ok(Kept::Now);
                 }
                 Outcome::Refused(answer) => {
                     self.contact.answered();
-                    return self.refuse(message, answer).await;
+                    return self.refuse(batch_id, message, answer).await;
                 }
                 Outcome::Failed(error) => return Err(error.into()),
                 Outcome::Later { problem, wait } => (problem, wait),
@@ -273,7 +279,7 @@ impl<T: Transport> Shared<T> {
                     yet; it is tried again");
             }
             if self.settings.retries.max.is_some_and(|max| failed > max) {
-                return self.give_up(message, failed, problem).await;
+                return self.give_up(batch_id, message, failed, problem).await;
             }
             let wait = self.settings.retries.wait(failed, asked_wait, &self.env);
             self.wait_to_retry(begun, wait, asked_ms, &problem).await?;
@@ -373,26 +379,33 @@ impl<T: Transport> Shared<T> {
         }
     }
 
-    async fn refuse(&self, message: &T::Message, answer: String) -> Result<(), Undelivered> {
-        if let Some(file) = &self.settings.refused {
-            return Ok(file.add(message, &answer).await?);
+    async fn refuse(
+        &self,
+        batch_id: BatchId,
+        message: &T::Message,
+        answer: String,
+    ) -> Result<Kept, Undelivered> {
+        let (receiver, key) = (self.transport.receiver().to_owned(), message.key().to_owned());
+        let error = DeliveryError::Refused { receiver, answer: answer.clone(), key };
+        match &self.settings.refused {
+            Some(aside) => Ok(aside.keep(batch_id, message, &error, &answer).await?),
+            None => Err(Undelivered { error, rows: message.rows().to_vec() }),
         }
-        let receiver = self.transport.receiver().to_owned();
-        let error = DeliveryError::Refused { receiver, answer, key: message.key().to_owned() };
-        Err(Undelivered { error, rows: message.rows().to_vec() })
     }
 
     async fn give_up(
         &self,
+        batch_id: BatchId,
         message: &T::Message,
         attempts: u32,
         problem: String,
-    ) -> Result<(), Undelivered> {
-        if let Some(file) = &self.settings.refused {
-            return Ok(file.add(message, &problem).await?);
-        }
+    ) -> Result<Kept, Undelivered> {
         let receiver = self.transport.receiver().to_owned();
-        Err(DeliveryError::GivenUp { receiver, attempts, problem }.into())
+        let error = DeliveryError::GivenUp { receiver, attempts, problem: problem.clone() };
+        match &self.settings.refused {
+            Some(aside) => Ok(aside.keep(batch_id, message, &error, &problem).await?),
+            None => Err(error.into()),
+        }
     }
 }
 

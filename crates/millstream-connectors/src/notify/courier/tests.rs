@@ -5,6 +5,7 @@ use millstream_engine::api::contact::Contacts;
 
 use super::*;
 use crate::notify::Message;
+use crate::notify::refused_file::RefusedFile;
 
 struct Note(String);
 
@@ -13,7 +14,7 @@ impl Message for Note {
         &self.0
     }
 
-    fn rows(&self) -> &[Digest] {
+    fn rows(&self) -> &[Bytes] {
         &[]
     }
 
@@ -50,7 +51,7 @@ fn later() -> Outcome {
 fn courier(
     answers: Vec<Outcome>,
     max: Option<u32>,
-    refused: Option<RefusedFile>,
+    refused: Option<Aside>,
 ) -> (Courier<Scripted>, Arc<Mutex<Vec<String>>>) {
     let env = Env::real();
     let backoff = Duration::from_millis(1);
@@ -102,7 +103,7 @@ async fn tries_are_counted_and_what_is_given_up_goes_to_the_file() {
     let path = directory.path().join("refused");
     let file = RefusedFile::new(path.clone(), Env::real());
     let answers = vec![later(), later(), Outcome::Accepted, Outcome::Refused("no".to_owned())];
-    let (mut with_file, _) = courier(answers, Some(1), Some(file));
+    let (mut with_file, _) = courier(answers, Some(1), Some(Aside::File(file)));
     accepted(&mut with_file, &["a", "b", "c", "d"]).await.unwrap();
     let text = std::fs::read_to_string(path).unwrap();
     let lines: Vec<serde_json::Value> =

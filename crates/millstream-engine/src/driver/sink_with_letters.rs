@@ -1,0 +1,287 @@
+//! A sink and the table of the rows that it could not deliver.
+//!
+//! For the driver both are one sink. A micro-batch goes to the sink first. When that has
+//! acknowledged it, the rows that it has put aside ([`Refusals`]) are published to the table, under
+//! the same number, and only then the micro-batch counts as accepted. Micro-batches take this way
+//! in order, in a task of its own, so that the next ones are under way meanwhile; without refused
+//! rows nothing waits for anything.
+//!
+//! After a crash the same micro-batch comes again, with the same rows. What the table has of it, it
+//! has because the sink was done with it: then the sink does not get it again, whose receiver might
+//! answer otherwise this time. Where the table has nothing of it yet, it is delivered again and its
+//! refused rows are found again. So each of them is in the table once, as far as the table is
+//! exactly-once. A sink that acknowledges without rows coming again ([`Delivery::Transactional`])
+//! would lose letters here, and is not for this.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
+use millstream_store::crash_points::{self, Step};
+use millstream_store::env::{Env, Task};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::dead_letter_sinks::DeadLetterSink;
+use crate::api::dead_letter::{Group, Layout, Letter, Stamp};
+use crate::api::refusals::{Refusal, Refusals};
+use crate::api::sink::{
+    Acknowledgement, BatchId, Classified, Delivery, EndOffsets, Ending, Failure, Kind, OtherQuery,
+    Output, Published, Sink,
+};
+
+/// A sink whose refused rows become dead letters.
+pub struct SinkWithLetters {
+    sink: Box<dyn Sink>,
+    letters: Letters,
+    env: Env,
+    /// What the letters' table delivers; known once it is open.
+    delivery: Option<Delivery>,
+    /// The last micro-batch that the table has letters of.
+    published: Option<BatchId>,
+    running: Option<Running>,
+}
+
+/// The table, until the task takes it.
+struct Letters {
+    sink: Option<Box<dyn Sink>>,
+    maker: LetterMaker,
+}
+
+/// What makes letters of refused rows.
+#[derive(Clone)]
+struct LetterMaker {
+    refusals: Refusals,
+    layout: Layout,
+    flow: Arc<str>,
+}
+
+/// The task that publishes letters.
+struct Running {
+    delivered: mpsc::UnboundedSender<Delivered>,
+    ending: watch::Sender<Option<Ending>>,
+    task: Task<Result<(), Failure>>,
+}
+
+/// A micro-batch that the sink has got.
+struct Delivered {
+    batch_id: BatchId,
+    end_offsets: EndOffsets,
+    acknowledgement: Acknowledgement,
+    accepted: oneshot::Sender<Result<i64, Failure>>,
+}
+
+/// A micro-batch before this one has failed, or the run has ended.
+#[derive(Debug, thiserror::Error)]
+#[error("a micro-batch before this one was not acknowledged")]
+struct Ended;
+
+impl Classified for Ended {
+    fn kind(&self) -> Kind {
+        Kind::Retry
+    }
+}
+
+impl SinkWithLetters {
+    /// `sink`, which puts the refused rows of the flow `flow` into `refusals`, and the table
+    /// `letters` that gets them.
+    pub fn new(
+        sink: Box<dyn Sink>,
+        refusals: Refusals,
+        flow: &str,
+        letters: DeadLetterSink,
+        env: &Env,
+    ) -> Self {
+        let maker = LetterMaker { refusals, layout: letters.layout, flow: flow.into() };
+        let letters = Letters { sink: Some(letters.sink), maker };
+        Self { sink, letters, env: env.clone(), delivery: None, published: None, running: None }
+    }
+
+}
+
+#[async_trait]
+impl Sink for SinkWithLetters {
+    fn description(&self) -> String {
+        self.sink.description()
+    }
+
+    fn delivery(&self) -> Delivery {
+        match (self.sink.delivery(), self.delivery) {
+            // What the table has of a micro-batch says something of it only if it is the same.
+            (Delivery::AtLeastOnce, Some(Delivery::Idempotent | Delivery::Transactional)) => {
+                Delivery::Idempotent
+            }
+            (delivery, _) => delivery,
+        }
+    }
+
+    async fn open(&mut self) -> Result<Option<Published>, Failure> {
+        let published = self.sink.open().await?;
+        let mut letters = self.letters.sink.take().expect("a sink is opened once");
+        self.published = letters.open().await?.map(|published| published.batch_id);
+        self.delivery = Some(letters.delivery());
+        let (delivered, inbox) = mpsc::unbounded_channel();
+        let (ending, endings) = watch::channel(None);
+        let env = self.env.clone();
+        let publisher = Publisher { letters, maker: self.letters.maker.clone(), endings, env };
+        let task = self.env.spawn("dead-letters", publisher.run(inbox));
+        self.running = Some(Running { delivered, ending, task });
+        Ok(published)
+    }
+
+    async fn other_queries(&mut self) -> Result<Vec<OtherQuery>, Failure> {
+        self.sink.other_queries().await
+    }
+
+    async fn ready(&mut self) -> Result<(), Failure> {
+        self.sink.ready().await
+    }
+
+    async fn room(&mut self) -> Result<(), Failure> {
+        self.sink.room().await
+    }
+
+    async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
+        let batch_id = output.batch_id;
+        if self.published >= Some(batch_id) {
+            return Ok(Acknowledgement::Done);
+        }
+        let end_offsets = output.end_offsets.clone();
+        let acknowledgement = self.sink.publish(output).await?;
+        let (accepted, told) = oneshot::channel();
+        let delivered = Delivered { batch_id, end_offsets, acknowledgement, accepted };
+        // A task that has ended drops it, and with it the sender that is waited for.
+        let running = self.running.as_ref().expect("the driver opens a sink before it uses it");
+        let _ = running.delivered.send(delivered);
+        Ok(Acknowledgement::Later(Box::pin(async move {
+            told.await.unwrap_or_else(|_| Err(Ended.into()))
+        })))
+    }
+
+    fn micro_batches_in_flight_max(&self) -> Option<usize> {
+        self.sink.micro_batches_in_flight_max()
+    }
+
+    async fn flush(&mut self) {
+        self.sink.flush().await;
+    }
+
+    async fn end(&mut self, ending: Ending) {
+        self.sink.end(ending).await;
+        if let Some(running) = &self.running {
+            running.ending.send_replace(Some(ending));
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Failure> {
+        let closed = self.sink.close().await;
+        let Some(Running { delivered, ending, task }) = self.running.take() else { return closed };
+        // Whatever is not acknowledged by now is not waited for.
+        ending.send_replace(Some(Ending::Stopped));
+        drop(delivered);
+        closed.and(task.join().await)
+    }
+}
+
+/// Publishes letters, micro-batch after micro-batch.
+struct Publisher {
+    letters: Box<dyn Sink>,
+    maker: LetterMaker,
+    endings: watch::Receiver<Option<Ending>>,
+    env: Env,
+}
+
+impl Publisher {
+    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Delivered>) -> Result<(), Failure> {
+        while let Some(delivered) = inbox.recv().await {
+            let Delivered { batch_id, end_offsets, acknowledgement, accepted } = delivered;
+            let outcome = self.settle(batch_id, end_offsets, acknowledgement).await;
+            let has_failed = outcome.is_err();
+            // Nobody listens where the query has ended.
+            let _ = accepted.send(outcome);
+            if has_failed {
+                // No micro-batch may count as accepted behind one that does not.
+                inbox.close();
+                break;
+            }
+        }
+        self.letters.close().await
+    }
+
+    /// Waits until the sink has accepted a micro-batch, and has its letters in the table. Gives the
+    /// moment, microseconds since the epoch.
+    async fn settle(
+        &mut self,
+        batch_id: BatchId,
+        end_offsets: EndOffsets,
+        acknowledgement: Acknowledgement,
+    ) -> Result<i64, Failure> {
+        let accepted_us = acknowledgement.accepted().await?;
+        let now_us = || self.env.now_us();
+        let rows = self.maker.rows(batch_id, end_offsets.batch_time_ms);
+        if rows.is_empty() {
+            return Ok(accepted_us.unwrap_or_else(now_us));
+        }
+        crash_points::reached(Step::RowsRefused);
+        self.wait_for_room().await?;
+        let partitions = vec![rows];
+        let acknowledgement =
+            self.letters.publish(Output { batch_id, partitions, end_offsets }).await?;
+        let accepted_us = self.until_accepted(acknowledgement).await?;
+        crash_points::reached(Step::LettersPublished);
+        Ok(accepted_us.unwrap_or_else(|| self.env.now_us()))
+    }
+
+    /// Waits until the table takes letters at once, or the run is stopped.
+    async fn wait_for_room(&mut self) -> Result<(), Failure> {
+        let stopped = async |endings: &mut watch::Receiver<Option<Ending>>| {
+            let is_stopped = |ending: &Option<Ending>| *ending == Some(Ending::Stopped);
+            // The sender is gone only when the run has ended.
+            let _ = endings.wait_for(is_stopped).await;
+        };
+        tokio::select! {
+            biased;
+            room = self.letters.room() => room,
+            () = stopped(&mut self.endings) => Ok(()),
+        }
+    }
+
+    /// Waits for the table's acknowledgement. A run that ends does not wait for the table's next
+    /// commit, and one that is stopped does not wait for ever.
+    async fn until_accepted(
+        &mut self,
+        acknowledgement: Acknowledgement,
+    ) -> Result<Option<i64>, Failure> {
+        let mut accepted = std::pin::pin!(acknowledgement.accepted());
+        let mut known = *self.endings.borrow_and_update();
+        loop {
+            if let Some(ending) = known {
+                self.letters.end(ending).await;
+            }
+            tokio::select! {
+                biased;
+                accepted = &mut accepted => return accepted,
+                changed = self.endings.changed() => match changed {
+                    Ok(()) => known = *self.endings.borrow_and_update(),
+                    Err(_) => {
+                        self.letters.end(Ending::Stopped).await;
+                        return accepted.await;
+                    }
+                },
+            }
+        }
+    }
+}
+
+impl LetterMaker {
+    /// What was refused of a micro-batch, as rows of the table; `found_ms` is its time.
+    fn rows(&self, batch_id: BatchId, found_ms: i64) -> Vec<RecordBatch> {
+        let letters = self.refusals.take(batch_id).into_iter().map(|Refusal { row, error }| {
+            Letter { payload: Some(row), error, ..Letter::default() }
+        });
+        let group = Group { letters: letters.collect(), ..Group::default() };
+        if group.letters.is_empty() {
+            return Vec::new();
+        }
+        self.layout.rows(&[group], Stamp { flow: &self.flow, found_ms })
+    }
+}
