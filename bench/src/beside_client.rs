@@ -1,5 +1,5 @@
-//! A sink beside a bare client that writes the same rows, in turns: what benchmarks of sinks have in
-//! common, whose meters read what was written.
+//! A sink beside a bare client that writes the same rows, in turns: what benchmarks of sinks have
+//! in common, whose meters read what was written.
 
 use serde::Serialize;
 

@@ -47,6 +47,9 @@ fn number(row: &Value) -> u64 {
     row["n"].as_u64().expect("it has a number")
 }
 
+/// A number, behind its partition.
+type Row = (u64, u64);
+
 /// A flow from a topic of numbers to a receiver that refuses some.
 struct Told<'a> {
     numbers: Numbers<'a>,
@@ -89,7 +92,7 @@ impl Told<'_> {
     }
 
     /// The rows that were accepted, and those that are letters, each with its partition.
-    fn outcome(&self) -> (BTreeSet<(u64, u64)>, Vec<(u64, u64)>) {
+    fn outcome(&self) -> (BTreeSet<Row>, Vec<Row>) {
         self.numbers.run_the_rest(&self.pipeline, "target");
         let of = |row: &Value| (row["partition"].as_u64().expect("a number"), number(row));
         let received = self.receiver.received();
@@ -103,7 +106,7 @@ impl Told<'_> {
         (accepted.map(|row: Value| of(&row)).collect(), letters)
     }
 
-    fn expected(&self, wanted: impl Fn(&u64) -> bool) -> Vec<(u64, u64)> {
+    fn expected(&self, wanted: impl Fn(&u64) -> bool) -> Vec<Row> {
         let numbers = || (0..self.numbers.produced()).filter(|n| n % EACH == 0).filter(&wanted);
         (0..2).flat_map(|partition| numbers().map(move |n| (partition, n))).collect()
     }
@@ -197,12 +200,9 @@ fn of_file(url: &str, sink: &[(&str, &str)], bad: &str) -> Pipeline {
 #[test]
 fn rows_of_a_refused_array_and_of_a_request_that_is_given_up_are_letters() {
     let receiver = Receiver::start(|request, _| match request.body.as_str() {
-        body if body.contains("\"n\":2}") => Answer::Status(
-            422,
-            Vec::new(),
-            "no such guard",
-            Duration::ZERO,
-        ),
+        body if body.contains("\"n\":2}") => {
+            Answer::Status(422, Vec::new(), "no such guard", Duration::ZERO)
+        }
         body if body.contains("\"n\":7}") => Answer::status(503),
         _ => Answer::accept(),
     });
@@ -215,10 +215,8 @@ fn rows_of_a_refused_array_and_of_a_request_that_is_given_up_are_letters() {
     assert!(are_whole);
     assert_eq!(found.iter().map(number).collect::<Vec<_>>(), [2, 3, 6, 7]);
     assert_eq!(receiver.accepted(), 3);
-    let errors = oracle::light().query(
-        &pipeline.path("bad"),
-        "SELECT min(error) AS first, max(error) AS last FROM TABLE",
-    );
+    let errors = oracle::light()
+        .query(&pipeline.path("bad"), "SELECT min(error) AS first, max(error) AS last FROM TABLE");
     let said = errors.to_string();
     for part in ["422 Unprocessable Entity: no such guard", "key is", "in 3 attempts", "503"] {
         assert!(said.contains(part), "{part}: {said}");

@@ -329,6 +329,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "map_only",
             "cassandra",
             "bigquery",
+            "beside_client",
             "redis",
             "pulsar",
             "windowed",

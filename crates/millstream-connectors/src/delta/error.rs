@@ -1,6 +1,7 @@
 //! What can go wrong with what a table and its query know of each other.
 
-use millstream_engine::api::sink::{BatchId, Classified, Kind};
+use arrow::array::RecordBatch;
+use millstream_engine::api::sink::{BatchId, Classified, Failure, Kind, RefusedRow};
 use millstream_lake::error::TableError;
 use thiserror::Error;
 
@@ -105,5 +106,16 @@ impl Classified for DeltaError {
             Self::Version { .. } | Self::Gone { .. } | Self::Record { .. } => Kind::Data,
             Self::Taken { .. } => Kind::Fenced,
         }
+    }
+}
+
+/// Why rows were not written: one of them, which `refuses` finds among others, or the store.
+pub(super) fn not_written(
+    error: TableError,
+    refuses: impl Fn(&RecordBatch) -> bool + Send + Sync + 'static,
+) -> Failure {
+    match error {
+        TableError::Row { .. } => RefusedRow::new(error, refuses).into(),
+        other => other.into(),
     }
 }

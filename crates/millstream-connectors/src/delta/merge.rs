@@ -17,11 +17,10 @@ use millstream_store::crash_points::{self, Step};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::error::DeltaError;
+use super::error::{DeltaError, not_written};
 use super::merge_options::MergeOptions;
 use super::note::note;
 use super::options::WriteOptions;
-use super::sink::not_written;
 use crate::gather::{Destination, RowWriter};
 
 /// Memory of the index where nothing says how much there is.

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use millstream_engine::api::connector::{FlowContext, Memory};
 use millstream_engine::api::sink::{
     Acknowledgement, BatchId, Delivery, EndOffsets, Failure, OtherQuery, Output, PieceWriter,
-    Published, RefusedRow, Sink,
+    Published, Sink,
 };
 use millstream_lake::applications::{Application, Said};
 use millstream_lake::checkpoint::{LayoutChoice, Settings as CheckpointSettings};
@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::OpenTables;
-use super::error::DeltaError;
+use super::error::{DeltaError, not_written};
 use super::memory::{self, Known, Recorder};
 use super::merge::{self, Merges};
 use super::note::{Note, note};
@@ -388,17 +388,6 @@ impl Destination for Commits {
         self.commits.send_replace(version);
         tracing::debug!(version, conflicts, files = files.len(), "committed");
         Ok(())
-    }
-}
-
-/// Why rows were not written: one of them, which `refuses` finds among others, or the store.
-pub(super) fn not_written(
-    error: TableError,
-    refuses: impl Fn(&RecordBatch) -> bool + Send + Sync + 'static,
-) -> Failure {
-    match error {
-        TableError::Row { .. } => RefusedRow::new(error, refuses).into(),
-        other => other.into(),
     }
 }
 

@@ -56,7 +56,10 @@ const OPTIONS: &[OptionSpec] = &[
     option("maxRetries", "attempts after the first (default: as many as it takes)"),
     option("retryBackoff", "the wait after the first attempt; doubled each time (default 500ms)"),
     option("retryBackoffMax", "the longest wait (default 30s)"),
-    option(REFUSED_PATH, "the file for mails that are refused (default: dead letters, or the query fails)"),
+    option(
+        REFUSED_PATH,
+        "the file for mails that are refused (default: dead letters, or the query fails)",
+    ),
 ];
 
 impl Connector for Email {

@@ -45,8 +45,7 @@ impl Aside {
                 Ok(Kept::Now)
             }
             Self::Letters(refusals) => {
-                let refusal =
-                    |row: &Bytes| Refusal { row: row.to_vec(), error: error.to_string() };
+                let refusal = |row: &Bytes| Refusal { row: row.to_vec(), error: error.to_string() };
                 refusals.add(batch_id, message.rows().iter().map(refusal));
                 Ok(Kept::WithMicroBatch)
             }

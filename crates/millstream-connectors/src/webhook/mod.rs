@@ -58,7 +58,10 @@ const OPTIONS: &[OptionSpec] = &[
     option("maxRetries", "attempts after the first (default: as many as it takes)"),
     option("retryBackoff", "the wait after the first attempt; doubled each time (default 500ms)"),
     option("retryBackoffMax", "the longest wait (default 30s)"),
-    option(REFUSED_PATH, "the file for requests that are refused (default: dead letters, or the query fails)"),
+    option(
+        REFUSED_PATH,
+        "the file for requests that are refused (default: dead letters, or the query fails)",
+    ),
     option("followRedirects", "whether 307 and 308 to the same host are followed (default false)"),
     option("tls.caFile", "certificates of authorities to trust besides the system's, in PEM"),
     option("proxy", "'environment' (default): the usual variables, 'none', or a URL"),

@@ -2,13 +2,14 @@ use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
+use bytes::Bytes;
 use millstream_engine::api::options::Options;
 use millstream_engine::api::sink::BatchId;
 
 use super::body::{Request, requests};
 use super::*;
 use crate::notify::Message as _;
-use crate::notify::keys::{Keys, digest_of};
+use crate::notify::keys::Keys;
 
 fn schema() -> Schema {
     Schema::new(vec![

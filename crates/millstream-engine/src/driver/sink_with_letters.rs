@@ -95,7 +95,6 @@ impl SinkWithLetters {
         let letters = Letters { sink: Some(letters.sink), maker };
         Self { sink, letters, env: env.clone(), delivery: None, published: None, running: None }
     }
-
 }
 
 #[async_trait]

@@ -8,6 +8,7 @@
 //! letters.
 
 mod at_rest;
+mod check_groups;
 mod computed_watermark;
 mod dry_run;
 mod letters;
@@ -37,6 +38,7 @@ use millstream_store::log_writer::Settings;
 use thiserror::Error;
 
 use self::at_rest::{AtRest, Rows, load_tables, open_tables};
+use self::check_groups::check_groups;
 use self::computed_watermark::{Computed, watermarked};
 pub use self::settings::RunSettings;
 use crate::api::connector::{FlowContext, Memory, ReadMode, Registry};
@@ -230,30 +232,6 @@ pub async fn plan(
     found.forget_repeats();
     found.into_result()?;
     Ok(planned)
-}
-
-/// Refuses groups whose rows would take each other's place in the sink.
-fn check_groups(branch: &Branch, mode: OutputMode, logical: &LogicalPlan) -> Result<(), FlowError> {
-    if mode != OutputMode::Update {
-        return Ok(());
-    }
-    let (table, schema) = (&branch.sink, Arc::clone(logical.schema().inner()));
-    let Some(keys) = branch.connector.replacing_keys(table, &schema) else { return Ok(()) };
-    let beside = stages::groups_beside(logical, keys.columns);
-    if beside.is_empty() {
-        return Ok(());
-    }
-    let (beside, option) = (beside.join(", "), keys.option);
-    let message = format!(
-        "rows of different groups would take each other's place in {}: the query groups by \
-         {beside}, which '{option}' does not have",
-        table.name
-    );
-    let help = format!(
-        "select all that the query groups by, of a window its start, as columns of their own, and \
-         name them in '{option}'; or group by the columns in '{option}' alone"
-    );
-    Err(FlowError::Sql(branch.query.refused(message, help)))
 }
 
 impl PlannedFlow {

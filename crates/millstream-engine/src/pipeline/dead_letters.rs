@@ -172,8 +172,7 @@ impl Surroundings<'_> {
             if !sink.connector.has_refused_rows(&sink.table) {
                 continue;
             }
-            let mut with_records =
-                tables.iter_mut().filter(|table| !table.expressions.is_empty());
+            let mut with_records = tables.iter_mut().filter(|table| !table.expressions.is_empty());
             let Some(letters) = with_records.next() else { continue };
             let wrong = |problem: String, help: &str| {
                 let error = OptionError::of(ON_ERROR, problem, Some(help.to_owned()));

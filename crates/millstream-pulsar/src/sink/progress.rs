@@ -361,8 +361,8 @@ async fn subscribe(opening: &Opening<'_>) -> Result<Consumer, PulsarError> {
 }
 
 /// Aborts transactions that may have been left open, for some time at the most: those that are not
-/// reached end by themselves. After a day of failures there may be thousands, and a broker of theirs
-/// may be away.
+/// reached end by themselves. After a day of failures there may be thousands, and a broker of
+/// theirs may be away.
 async fn abort_all(client: &Client, open: impl Iterator<Item = TransactionId>) {
     let aborts = stream::iter(open).for_each_concurrent(ABORTS, |id| abort(client, id));
     tokio::select! {

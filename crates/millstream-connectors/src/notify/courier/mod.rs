@@ -250,11 +250,7 @@ impl<T: Transport> Shared<T> {
     }
 
     /// Tries until the message is accepted or put aside.
-    async fn deliver(
-        &self,
-        batch_id: BatchId,
-        message: &T::Message,
-    ) -> Result<Kept, Undelivered> {
+    async fn deliver(&self, batch_id: BatchId, message: &T::Message) -> Result<Kept, Undelivered> {
         self.wait_for_turn().await?;
         let (begun, asked_ms) = (self.env.monotonic(), self.env.now_ms());
         let mut failed = 0;

@@ -6,15 +6,18 @@
 
 use std::collections::BTreeSet;
 
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use arrow::datatypes::DataType;
+use datafusion::common::{Column, DFSchema};
+use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan};
 
 /// A window as a whole follows from either of these parts of it, since all windows of an
 /// expression have one length.
 const ENDS: [&str; 2] = ["start", "end"];
 
 /// The columns that `plan` groups by and that do not follow from its columns `keys`, by name. None
-/// for a plan whose rows are no groups. Only columns as they are, and windows by their ends, are
-/// followed: another expression may have one value for several groups.
+/// for a plan whose rows are no groups. What is followed are columns as they are, casts that keep
+/// values apart, and windows by their ends: another expression may have one value for several
+/// groups.
 pub fn groups_beside(plan: &LogicalPlan, keys: impl IntoIterator<Item = usize>) -> Vec<String> {
     beside(plan, &keys.into_iter().collect())
 }
@@ -27,7 +30,7 @@ fn beside(plan: &LogicalPlan, keys: &BTreeSet<usize>) -> Vec<String> {
             .collect(),
         LogicalPlan::Projection(node) => {
             let below = keys.iter().filter_map(|index| {
-                let column = determined(node.expr.get(*index)?)?;
+                let column = determined(node.expr.get(*index)?, node.input.schema())?;
                 node.input.schema().maybe_index_of_column(column)
             });
             beside(&node.input, &below.collect())
@@ -38,11 +41,17 @@ fn beside(plan: &LogicalPlan, keys: &BTreeSet<usize>) -> Vec<String> {
     }
 }
 
-/// The column that has one value for each value of `expr`.
-fn determined(expr: &Expr) -> Option<&datafusion::common::Column> {
+/// The column that has one value for each value of `expr`, which is over columns of `schema`.
+fn determined<'a>(expr: &'a Expr, schema: &DFSchema) -> Option<&'a Column> {
+    let cast = |inner: &'a Expr| {
+        let (from, to) = (inner.get_type(schema).ok()?, expr.get_type(schema).ok()?);
+        if keeps_apart(&from, &to) { determined(inner, schema) } else { None }
+    };
     match expr {
         Expr::Column(column) => Some(column),
-        Expr::Alias(alias) => determined(&alias.expr),
+        Expr::Alias(alias) => determined(&alias.expr, schema),
+        Expr::Cast(of) => cast(&of.expr),
+        Expr::ScalarFunction(call) if call.name() == "spark_cast" => cast(call.args.first()?),
         Expr::ScalarFunction(call) if call.name() == "get_field" => {
             let [Expr::Column(column), Expr::Literal(field, _)] = &call.args[..] else {
                 return None;
@@ -51,5 +60,17 @@ fn determined(expr: &Expr) -> Option<&datafusion::common::Column> {
             ENDS.contains(&field).then_some(column)
         }
         _ => None,
+    }
+}
+
+/// Whether a cast gives different values for different ones. A number that does not fit is an
+/// error; the text of a timestamp may be that of another hour, where clocks are set back.
+fn keeps_apart(from: &DataType, to: &DataType) -> bool {
+    let is_text = matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    match from {
+        _ if from == to => true,
+        from if from.is_integer() => to.is_integer() || is_text,
+        DataType::Boolean | DataType::Date32 => is_text,
+        _ => false,
     }
 }
