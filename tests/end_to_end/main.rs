@@ -29,6 +29,8 @@ mod batch_memory;
 mod bench;
 #[cfg(feature = "gcp")]
 mod bigquery;
+#[cfg(feature = "gcp")]
+mod bigquery_letters;
 #[cfg(feature = "cassandra")]
 mod cassandra;
 mod cassandra_lookup;

@@ -152,6 +152,30 @@ fn kills_at_random_moments_lose_and_double_no_letter() {
 }
 
 #[test]
+fn letters_in_a_topic_are_neither_lost_nor_doubled() {
+    let broker = kafka::shared();
+    let topic = "refused_letters";
+    broker.topics().create(topic, 2);
+    let told = Told::new("refused_topic", refuses_some, &SOON);
+    let servers = broker.address();
+    let options =
+        [("kafka.bootstrap.servers", &*servers), ("topic", topic), ("delivery", "exactly-once")];
+    let delta = table("bad", "", "delta", &[&[("path", "bad")], &SOON[..]].concat());
+    let sql = std::fs::read_to_string(told.pipeline.path("pipeline.sql")).expect("it is there");
+    assert!(sql.contains(&delta));
+    told.pipeline.rewrite(&sql.replace(&delta, &table("bad", "", "kafka", &options)));
+    let steps = [&webhook::STEPS[..2], &REFUSED_STEPS, &REFUSED_STEPS].concat();
+    told.numbers.crash_at_steps(&told.pipeline, &steps, &[1, 4]);
+    told.numbers.run_the_rest(&told.pipeline, "target");
+    let of = |row: Value| (row["partition"].as_u64().expect("a number"), number(&row));
+    let records = broker.topics().read(topic);
+    let rows = records.iter().map(|record| serde_json::from_str(record.value()).expect("JSON"));
+    let mut letters: Vec<Row> = rows.map(of).collect();
+    letters.sort_unstable();
+    assert!(letters == told.expected(|n| n % REFUSED == 0), "{} letters", letters.len());
+}
+
+#[test]
 fn stops_at_random_moments_lose_and_double_no_letter() {
     // The table's next commit is far away: a run that is stopped does not wait for it.
     let told = Told::new("refused_stopped", refuses_some, &[("commitInterval", "20s")]);

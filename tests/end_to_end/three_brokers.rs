@@ -285,8 +285,11 @@ fn two_lost_brokers_of_three_are_reported_and_waited_for() {
         alone.restore();
         copies.wait_for_more_of_all(&mut running);
     });
+    for running in &running {
+        running.interrupt();
+    }
     for running in running {
-        running.stop().expect_success().says(&["answered again after"]);
+        running.wait(STOP_LIMIT).expect_success().says(&["answered again after"]);
     }
     copies.assert_exactly_once();
 }

@@ -1,7 +1,7 @@
 //! Where messages go that are not delivered, and that the query goes on without.
 
 use bytes::Bytes;
-use millstream_engine::api::refusals::{Refusal, Refusals};
+use millstream_engine::api::refusals::{Refusal, Refusals, RefusedRows};
 use millstream_engine::api::sink::BatchId;
 
 use super::Message;
@@ -46,7 +46,8 @@ impl Aside {
             }
             Self::Letters(refusals) => {
                 let refusal = |row: &Bytes| Refusal { row: row.to_vec(), error: error.to_string() };
-                refusals.add(batch_id, message.rows().iter().map(refusal));
+                let rows = message.rows().iter().map(refusal).collect();
+                refusals.add(RefusedRows { batch_id, found_ms: 0, rows });
                 Ok(Kept::WithMicroBatch)
             }
         }

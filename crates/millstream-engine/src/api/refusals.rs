@@ -3,10 +3,15 @@
 //!
 //! A sink learns of them long after the query has computed them, from the answer of its receiver.
 //! It puts each row here before it acknowledges the row's micro-batch; whoever awaits the
-//! acknowledgement takes them out, and has them in the table of dead letters before the micro-batch
-//! counts as done.
+//! acknowledgement has them in the table of dead letters before the micro-batch counts as done, and
+//! takes them out then.
+//!
+//! A sink that gets a micro-batch again after a crash finds its refused rows again. One that does
+//! not, since the micro-batch is published, keeps the rows with its own record of that
+//! ([`unpublished`](Refusals::unpublished)), and puts them here again when it is opened.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use millstream_store::offset::BatchId;
@@ -21,23 +26,54 @@ pub struct Refusal {
     pub error: String,
 }
 
+/// The refused rows of one micro-batch, or of several that are acknowledged together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRows {
+    /// The last of the micro-batches.
+    pub batch_id: BatchId,
+    /// Its time, milliseconds since the epoch; 0 where whoever awaits the acknowledgement knows it.
+    pub found_ms: i64,
+    /// The rows.
+    pub rows: Vec<Refusal>,
+}
+
 /// Where a sink puts refused rows. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Refusals {
-    by_micro_batch: Arc<Mutex<BTreeMap<BatchId, Vec<Refusal>>>>,
+    unpublished: Arc<Mutex<BTreeMap<BatchId, RefusedRows>>>,
 }
 
 impl Refusals {
-    /// Puts rows of micro-batch `batch_id` aside, which is not acknowledged yet.
-    pub fn add(&self, batch_id: BatchId, rows: impl IntoIterator<Item = Refusal>) {
-        self.by_micro_batch.lock().entry(batch_id).or_default().extend(rows);
+    /// Puts rows of a micro-batch aside that is not acknowledged yet, or of one that was published
+    /// before a crash.
+    pub fn add(&self, refused: RefusedRows) {
+        if refused.rows.is_empty() {
+            return;
+        }
+        match self.unpublished.lock().entry(refused.batch_id) {
+            Entry::Vacant(entry) => {
+                entry.insert(refused);
+            }
+            Entry::Occupied(mut known) => known.get_mut().rows.extend(refused.rows),
+        }
     }
 
-    /// What was put aside of micro-batch `batch_id`, which comes once and is handed over again
-    /// from the beginning where it fails. In an order of its own: a sink delivers side by side.
-    pub(crate) fn take(&self, batch_id: BatchId) -> Vec<Refusal> {
-        let mut refused = self.by_micro_batch.lock().remove(&batch_id).unwrap_or_default();
-        refused.sort_by(|one, other| one.row.cmp(&other.row));
-        refused
+    /// What is not in the table of dead letters yet, in the order of the micro-batches.
+    pub fn unpublished(&self) -> Vec<RefusedRows> {
+        self.unpublished.lock().values().cloned().collect()
+    }
+
+    /// What was put aside of micro-batch `batch_id`, in an order of its own: a sink delivers side
+    /// by side.
+    pub(crate) fn of(&self, batch_id: BatchId) -> Vec<Refusal> {
+        let unpublished = self.unpublished.lock();
+        let mut rows = unpublished.get(&batch_id).map(|refused| refused.rows.clone());
+        rows.iter_mut().for_each(|rows| rows.sort_by(|one, other| one.row.cmp(&other.row)));
+        rows.unwrap_or_default()
+    }
+
+    /// The rows of micro-batch `batch_id` are in the table.
+    pub(crate) fn published(&self, batch_id: BatchId) {
+        self.unpublished.lock().remove(&batch_id);
     }
 }

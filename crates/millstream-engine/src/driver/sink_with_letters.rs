@@ -9,9 +9,9 @@
 //! After a crash the same micro-batch comes again, with the same rows. What the table has of it, it
 //! has because the sink was done with it: then the sink does not get it again, whose receiver might
 //! answer otherwise this time. Where the table has nothing of it yet, it is delivered again and its
-//! refused rows are found again. So each of them is in the table once, as far as the table is
-//! exactly-once. A sink that acknowledges without rows coming again ([`Delivery::Transactional`])
-//! would lose letters here, and is not for this.
+//! refused rows are found again. A sink that does not get it again, since it has published it
+//! ([`Delivery::Transactional`]), has kept the refused rows, and gives them when it is opened. So
+//! each of them is in the table once, as far as the table is exactly-once.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::dead_letter_sinks::DeadLetterSink;
 use crate::api::dead_letter::{Group, Layout, Letter, Stamp};
-use crate::api::refusals::{Refusal, Refusals};
+use crate::api::refusals::{Refusal, Refusals, RefusedRows};
 use crate::api::sink::{
     Acknowledgement, BatchId, Classified, Delivery, EndOffsets, Ending, Failure, Kind, OtherQuery,
     Output, Published, Sink,
@@ -120,8 +120,9 @@ impl Sink for SinkWithLetters {
         self.delivery = Some(letters.delivery());
         let (delivered, inbox) = mpsc::unbounded_channel();
         let (ending, endings) = watch::channel(None);
-        let env = self.env.clone();
-        let publisher = Publisher { letters, maker: self.letters.maker.clone(), endings, env };
+        let (env, maker) = (self.env.clone(), self.letters.maker.clone());
+        let mut publisher = Publisher { letters, maker, endings, env };
+        publisher.publish_kept(self.published).await?;
         let task = self.env.spawn("dead-letters", publisher.run(inbox));
         self.running = Some(Running { delivered, ending, task });
         Ok(published)
@@ -206,6 +207,23 @@ impl Publisher {
         self.letters.close().await
     }
 
+    /// Publishes what the sink has kept of micro-batches that it has published before a crash. The
+    /// table has letters up to the micro-batch `last`.
+    async fn publish_kept(&mut self, last: Option<BatchId>) -> Result<(), Failure> {
+        for RefusedRows { batch_id, found_ms, .. } in self.maker.refusals.unpublished() {
+            let rows = self.maker.rows(batch_id, found_ms);
+            if Some(batch_id) > last && !rows.is_empty() {
+                let end_offsets = EndOffsets { batch_time_ms: found_ms, ..EndOffsets::default() };
+                let output = Output { batch_id, partitions: vec![rows], end_offsets };
+                let acknowledgement = self.letters.publish(output).await?;
+                self.letters.flush().await;
+                acknowledgement.accepted().await?;
+            }
+            self.maker.refusals.published(batch_id);
+        }
+        Ok(())
+    }
+
     /// Waits until the sink has accepted a micro-batch, and has its letters in the table. Gives the
     /// moment, microseconds since the epoch.
     async fn settle(
@@ -226,6 +244,7 @@ impl Publisher {
         let acknowledgement =
             self.letters.publish(Output { batch_id, partitions, end_offsets }).await?;
         let accepted_us = self.until_accepted(acknowledgement).await?;
+        self.maker.refusals.published(batch_id);
         crash_points::reached(Step::LettersPublished);
         Ok(accepted_us.unwrap_or_else(|| self.env.now_us()))
     }
@@ -274,8 +293,10 @@ impl Publisher {
 impl LetterMaker {
     /// What was refused of a micro-batch, as rows of the table; `found_ms` is its time.
     fn rows(&self, batch_id: BatchId, found_ms: i64) -> Vec<RecordBatch> {
-        let letters = self.refusals.take(batch_id).into_iter().map(|Refusal { row, error }| {
-            Letter { payload: Some(row), error, ..Letter::default() }
+        let letters = self.refusals.of(batch_id).into_iter().map(|Refusal { row, error }| Letter {
+            payload: Some(row),
+            error,
+            ..Letter::default()
         });
         let group = Group { letters: letters.collect(), ..Group::default() };
         if group.letters.is_empty() {

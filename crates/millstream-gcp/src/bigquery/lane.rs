@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use googleapis_tonic_google_cloud_bigquery_storage_v1::google::cloud::bigquery::storage::v1;
+use millstream_engine::api::refusals::Refusal;
 use millstream_engine::api::sink::{Failure, RefusedRow};
 use millstream_store::env::Task;
 use parking_lot::Mutex;
@@ -18,6 +19,7 @@ use tonic::Code;
 use v1::append_rows_request::{ArrowData, Rows};
 use v1::append_rows_response::Response;
 
+use super::aside::Aside;
 use super::error::{Answer, BigQueryProblem, Verdict};
 use super::message::{self, Message};
 use super::storage::{ANSWER_PATIENCE, Appending, Attempts, LOOKED_AT, Storage};
@@ -33,6 +35,17 @@ pub(super) struct Freight {
     pub(super) trace_id: String,
     /// The table, for messages.
     pub(super) table: String,
+    /// Where rows go that are not taken; without it they fail the query.
+    pub(super) aside: Option<Arc<Aside>>,
+}
+
+/// Rows of a lane that the service does not take.
+#[derive(Debug, Default)]
+struct NotTaken {
+    /// Each with the place of its message among the rows that were handed over, in order.
+    rows: VecDeque<(i64, Refusal)>,
+    /// How many were part of earlier commits.
+    committed: i64,
 }
 
 /// What went wrong in a lane, for whoever reports it.
@@ -80,6 +93,7 @@ pub(super) struct Lane {
     pub(super) rows: i64,
     inbox: mpsc::UnboundedSender<Waiting>,
     reached: watch::Receiver<Reached>,
+    not_taken: Arc<Mutex<NotTaken>>,
     _task: Task<()>,
 }
 
@@ -90,11 +104,20 @@ pub(super) struct LaneMark {
     /// Rows that were handed over.
     pub(super) rows: i64,
     reached: watch::Receiver<Reached>,
+    not_taken: Arc<Mutex<NotTaken>>,
 }
 
 /// A message with its place in the stream.
 struct Waiting {
+    /// Its place among the rows that were handed over.
+    place: i64,
+    /// So many of these rows are done with once it is: with it, and where the service has taken
+    /// others before their turn.
+    rows: i64,
+    /// Its place in the stream, which lacks rows that were not taken.
     offset: i64,
+    /// Whether the service has it, though it is not its turn.
+    is_taken: bool,
     message: Message,
     /// How often it was sent.
     tries: u32,
@@ -114,6 +137,7 @@ impl Lane {
     ) -> Self {
         let (inbox, messages) = mpsc::unbounded_channel();
         let (reach, reached) = watch::channel(Reached::default());
+        let not_taken = Arc::<Mutex<NotTaken>>::default();
         let env = storage.env.clone();
         let courier = Courier {
             stream: stream.clone(),
@@ -124,6 +148,9 @@ impl Lane {
             reach,
             waiting: VecDeque::new(),
             sent: 0,
+            not_taken: Arc::clone(&not_taken),
+            left_out: 0,
+            answered: None,
             appending: None,
             attempts: Attempts::begin(&env),
             asked: Duration::ZERO,
@@ -138,15 +165,17 @@ impl Lane {
                 courier.reach.send_modify(|reached| reached.has_failed = true);
             }
         });
-        Self { stream, rows: 0, inbox, reached, _task: task }
+        Self { stream, rows: 0, inbox, reached, not_taken, _task: task }
     }
 
     /// Hands a message over, with a share of the memory for what is under way.
     pub(super) fn send(&mut self, message: Message, bytes: Arc<OwnedSemaphorePermit>) {
-        let (offset, rows) = (self.rows, message.rows.num_rows() as i64);
+        let (place, rows) = (self.rows, message.rows.num_rows() as i64);
         self.rows += rows;
+        let (offset, is_taken, tries) = (place, false, 0);
+        let waiting = Waiting { place, rows, offset, is_taken, message, tries, _bytes: bytes };
         // It fails only after a failure that was kept.
-        let _ = self.inbox.send(Waiting { offset, message, tries: 0, _bytes: bytes });
+        let _ = self.inbox.send(waiting);
     }
 
     /// Whether the service has all that was handed over.
@@ -158,7 +187,15 @@ impl Lane {
     /// What was handed over so far.
     pub(super) fn mark(&self) -> LaneMark {
         let (stream, reached) = (self.stream.clone(), self.reached.clone());
-        LaneMark { stream, rows: self.rows, reached }
+        let not_taken = Arc::clone(&self.not_taken);
+        LaneMark { stream, rows: self.rows, reached, not_taken }
+    }
+}
+
+impl NotTaken {
+    /// All rows that were left out so far.
+    fn total(&self) -> i64 {
+        self.committed + self.rows.len() as i64
     }
 }
 
@@ -168,6 +205,18 @@ impl LaneMark {
         let rows = self.rows;
         let reached = self.reached.wait_for(|reached| reached.rows >= rows || reached.has_failed);
         reached.await.is_ok_and(|reached| reached.rows >= rows)
+    }
+
+    /// How many rows the stream has of what was handed over, and those that it lacks since the mark
+    /// before. Once the mark is reached, and of one mark after the other.
+    pub(super) fn settle(&self) -> (i64, Vec<Refusal>) {
+        let mut not_taken = self.not_taken.lock();
+        let mut refused = Vec::new();
+        while let Some((_, row)) = not_taken.rows.pop_front_if(|(place, _)| *place < self.rows) {
+            refused.push(row);
+        }
+        not_taken.committed += refused.len() as i64;
+        (self.rows - not_taken.committed, refused)
     }
 }
 
@@ -183,6 +232,13 @@ struct Courier {
     waiting: VecDeque<Waiting>,
     /// How many of them were sent over the present connection.
     sent: usize,
+    not_taken: Arc<Mutex<NotTaken>>,
+    /// Rows of the stream that were left out, of all that was handed over.
+    left_out: i64,
+    /// After the service has refused rows: how many of the messages that were sent are answered
+    /// and still wait. Nothing is sent until all of them are, since those behind the refused one
+    /// may have other places now.
+    answered: Option<usize>,
     appending: Option<Appending>,
     /// Since when the first of those that wait does, and how often it was sent in vain.
     attempts: Attempts,
@@ -210,7 +266,8 @@ impl Courier {
         while is_open || !self.waiting.is_empty() {
             self.send_waiting().await?;
             match self.next(&mut inbox, is_open).await {
-                Event::Handed(Some(message)) => {
+                Event::Handed(Some(mut message)) => {
+                    message.offset -= self.left_out;
                     if self.waiting.is_empty() {
                         self.attempts = Attempts::begin(&self.storage.env);
                     }
@@ -262,7 +319,7 @@ impl Courier {
 
     /// Sends what was not sent over the present connection; makes one if there is none.
     async fn send_waiting(&mut self) -> Result<(), Failure> {
-        while self.sent < self.waiting.len() {
+        while self.answered.is_none() && self.sent < self.waiting.len() {
             let is_first = self.appending.is_none();
             let request = self.request(self.sent, is_first);
             self.waiting[self.sent].tries += 1;
@@ -317,6 +374,9 @@ impl Courier {
                                    the flow is started again"
             );
         }
+        if self.answered.is_some() || (!response.row_errors.is_empty() && self.puts_aside()) {
+            return self.take_beside_refused(&response);
+        }
         if let Some(refused) = self.refused_row(&response) {
             return Err(refused);
         }
@@ -333,6 +393,86 @@ impl Courier {
             }
             None => self.broken(Answer::nothing("an empty answer")).await,
         }
+    }
+
+    fn puts_aside(&self) -> bool {
+        self.freight.aside.is_some() && self.sent > 0
+    }
+
+    /// Takes the answer to a message of which rows are refused, or to one behind it.
+    fn take_beside_refused(&mut self, response: &v1::AppendRowsResponse) -> Result<(), Failure> {
+        let index = self.answered.unwrap_or(0);
+        if !response.row_errors.is_empty() {
+            self.leave_out(index, &response.row_errors)?;
+        } else if let Some(Response::AppendResult(result)) = &response.response {
+            if self.has_offsets {
+                let answer = format!("rows behind refused ones are at {:?}", result.offset);
+                return Err(BigQueryProblem::Answer { answer }.into());
+            }
+            self.waiting[index].is_taken = true;
+        }
+        // Any other answer comes again when the message is sent again.
+        self.asked = self.storage.env.monotonic();
+        self.storage.answered();
+        self.answered = Some(index + 1);
+        if index + 1 == self.sent {
+            self.close_ranks();
+        }
+        Ok(())
+    }
+
+    /// Leaves out the rows of a message that the service refuses.
+    fn leave_out(&mut self, index: usize, errors: &[v1::RowError]) -> Result<(), Failure> {
+        let aside = Arc::clone(self.freight.aside.as_ref().expect("the caller looked"));
+        let errors: Vec<(usize, String)> = errors
+            .iter()
+            .map(|error| {
+                (usize::try_from(error.index).unwrap_or(usize::MAX), error.message.clone())
+            })
+            .collect();
+        let waiting = &mut self.waiting[index];
+        let unexpected = || BigQueryProblem::Answer { answer: format!("refused rows: {errors:?}") };
+        let (rows, mut refused) =
+            aside.without(&waiting.message.rows, &errors).ok_or_else(unexpected)?;
+        waiting.message = match aside.messages(rows.clone(), &mut refused).pop() {
+            Some(message) => message,
+            None => Message { rows: rows.slice(0, 0), bytes: bytes::Bytes::new() },
+        };
+        let place = waiting.place;
+        let mut not_taken = self.not_taken.lock();
+        let at = not_taken.rows.partition_point(|(known, _)| *known <= place);
+        for row in refused.into_iter().rev() {
+            not_taken.rows.insert(at, (place, row));
+        }
+        Ok(())
+    }
+
+    /// All that was sent is answered: what the service has is done with, and what it has not is
+    /// sent again, at its new place.
+    fn close_ranks(&mut self) {
+        let (mut done, mut offset) = (0, self.waiting.front().map_or(0, |head| head.offset));
+        let before: i64 = self.waiting.iter().map(|waiting| waiting.rows).sum();
+        let mut left = VecDeque::with_capacity(self.waiting.len());
+        for mut waiting in std::mem::take(&mut self.waiting) {
+            let rows = waiting.message.rows.num_rows() as i64;
+            if waiting.is_taken || rows == 0 {
+                done += waiting.rows;
+                continue;
+            }
+            waiting.rows += std::mem::take(&mut done);
+            (waiting.offset, waiting.tries) = (offset, 0);
+            offset += rows;
+            left.push_back(waiting);
+        }
+        match left.back_mut() {
+            Some(last) => last.rows += done,
+            None => self.reach.send_modify(|reached| reached.rows += done),
+        }
+        debug_assert!(left.is_empty() || before == left.iter().map(|one| one.rows).sum::<i64>());
+        self.waiting = left;
+        self.left_out = self.not_taken.lock().total();
+        (self.sent, self.answered) = (0, None);
+        self.attempts = Attempts::begin(&self.storage.env);
     }
 
     fn refused_row(&self, response: &v1::AppendRowsResponse) -> Option<Failure> {
@@ -366,8 +506,7 @@ impl Courier {
         self.asked = self.storage.env.monotonic();
         self.has_new_token = false;
         self.storage.answered();
-        let rows = head.message.rows.num_rows() as i64;
-        self.reach.send_modify(|reached| reached.rows += rows);
+        self.reach.send_modify(|reached| reached.rows += head.rows);
         Ok(())
     }
 
@@ -380,6 +519,14 @@ impl Courier {
     /// Gives up the connection, and waits before there is another.
     async fn broken(&mut self, answer: Answer) -> Result<(), Failure> {
         self.appending = None;
+        if self.answered.is_some() {
+            if self.has_offsets {
+                // What is on its way might still arrive, at a place that others have now.
+                let (stream, said) = (self.stream.clone(), answer.to_string());
+                return Err(BigQueryProblem::StreamLost { stream, said }.into());
+            }
+            self.close_ranks();
+        }
         self.sent = 0;
         // The service ends connections that have nothing to do.
         if self.waiting.is_empty() {

@@ -17,6 +17,7 @@
 //! - [`progress`]: the entries. [`writer`]: when rows go out, and when they count.
 //! - [`sink`]: what the driver sees.
 
+mod aside;
 mod columns;
 mod error;
 mod lane;
@@ -70,6 +71,10 @@ impl Connector for BigQuery {
     /// Rows are only added.
     fn output_modes(&self, _: &Table) -> &'static [OutputMode] {
         &[OutputMode::Append]
+    }
+
+    fn has_refused_rows(&self, _: &Table) -> bool {
+        true
     }
 
     fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {

@@ -3,7 +3,9 @@
 //! ```text
 //! sinks/<name>/<N>   {"version":1,"table":"projects/p/datasets/d/tables/t","batchId":12,
 //!                     "batchTimestampMs":1700000000000,"offsets":[{"rows":4000}],
-//!                     "streams":[{"name":"projects/.../streams/a1","rows":4000}],"flushed":false}
+//!                     "streams":[{"name":"projects/.../streams/a1","rows":4000}],"flushed":false,
+//!                     "refused":[{"batchId":12,"batchTimestampMs":1700000000000,
+//!                                 "rows":[{"row":"{\"n\":1}","error":"..."}]}]}
 //! ```
 //!
 //! Rows are appended to streams of BigQuery that show nothing by themselves, and the entry that
@@ -12,11 +14,15 @@
 //! the entry leaves rows that nobody sees and that are never made visible; after a crash behind it
 //! the next start makes visible what is not yet.
 //!
+//! Rows that the service does not take are in the entry too, until they are among the dead letters:
+//! nobody gives them again.
+//!
 //! An entry is only written behind the one that was read or written before, so of two processes
 //! with the same checkpoint one is refused. Where the writing of an entry fails, it may be there
 //! all the same; so before the next one it is looked at. Each process has a name of its own in its
 //! entries, by which it knows them.
 
+use millstream_engine::api::refusals::{Refusal, Refusals, RefusedRows};
 use millstream_engine::api::sink::{BatchId, EndOffsets, Failure, Published, SourceOffset};
 use millstream_store::error::Kind;
 use millstream_store::sink_log::SinkLog;
@@ -45,9 +51,56 @@ pub(super) struct Entry {
     pub(super) streams: Vec<StreamRows>,
     /// Whether all of those rows are known to be visible.
     pub(super) flushed: bool,
+    /// Rows up to there that the service does not take, and that may not be among the dead letters
+    /// yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) refused: Vec<KeptRows>,
     /// The process that has written it.
     #[serde(default)]
     writer: String,
+}
+
+/// Refused rows of micro-batches that are published together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct KeptRows {
+    /// The last of the micro-batches.
+    batch_id: u64,
+    batch_timestamp_ms: i64,
+    rows: Vec<KeptRow>,
+}
+
+/// A refused row as JSON, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptRow {
+    row: String,
+    error: String,
+}
+
+impl From<RefusedRows> for KeptRows {
+    fn from(refused: RefusedRows) -> Self {
+        let RefusedRows { batch_id, found_ms, rows } = refused;
+        let row = |Refusal { row, error }| KeptRow {
+            row: String::from_utf8(row).unwrap_or_default(),
+            error,
+        };
+        let rows = rows.into_iter().map(row).collect();
+        Self { batch_id: batch_id.0, batch_timestamp_ms: found_ms, rows }
+    }
+}
+
+impl From<KeptRows> for RefusedRows {
+    fn from(kept: KeptRows) -> Self {
+        let row = |KeptRow { row, error }| Refusal { row: row.into_bytes(), error };
+        let rows = kept.rows.into_iter().map(row).collect();
+        Self { batch_id: BatchId(kept.batch_id), found_ms: kept.batch_timestamp_ms, rows }
+    }
+}
+
+/// What is refused and not among the dead letters yet, for an entry.
+pub(super) fn kept(refusals: Option<&Refusals>) -> Vec<KeptRows> {
+    let unpublished = refusals.map(Refusals::unpublished).unwrap_or_default();
+    unpublished.into_iter().map(KeptRows::from).collect()
 }
 
 /// A stream of BigQuery, and how many of its rows are published.
@@ -74,6 +127,7 @@ impl Entry {
             offsets: end_offsets.ends.clone(),
             streams,
             flushed: false,
+            refused: Vec::new(),
             writer: String::new(),
         }
     }
@@ -188,16 +242,21 @@ impl ProgressLog {
         Ok(())
     }
 
-    /// Records that all rows of the last entry are visible, if those are the rows of `streams`.
+    /// Records that all rows of the last entry are visible, if those are the rows of `streams`, and
+    /// which refused rows are not among the dead letters yet.
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub(super) async fn write_flushed(&mut self, streams: &[StreamRows]) -> Result<(), Failure> {
+    pub(super) async fn write_flushed(
+        &mut self,
+        streams: &[StreamRows],
+        refused: Vec<KeptRows>,
+    ) -> Result<(), Failure> {
         self.settle().await?;
         if self.entry.flushed || self.entry.streams != streams {
             return Ok(());
         }
-        self.append(Entry { flushed: true, ..self.entry.clone() }).await
+        self.append(Entry { flushed: true, refused, ..self.entry.clone() }).await
     }
 
     /// Checks that no other instance has taken over.
@@ -244,7 +303,8 @@ mod tests {
         fs::rename(&place, &away).expect("it is there");
         fs::write(&place, b"no directory").expect("writable");
         let streams = log.entry.streams.clone();
-        let failure = log.write_flushed(&streams).await.expect_err("there is no place for it");
+        let failure =
+            log.write_flushed(&streams, Vec::new()).await.expect_err("there is no place for it");
         assert_ne!(failure.kind(), Kind::Fenced, "{failure}");
         fs::remove_file(&place).expect("it is there");
         fs::rename(away, &place).expect("it is there");
@@ -286,9 +346,9 @@ mod tests {
         let next = Entry { writer: "one".to_owned(), ..entry(2, 9) };
         fs::write(directory.path().join("sinks/t/1"), next.bytes()).expect("writable");
         log.is_unsettled = true;
-        log.write_flushed(&visible).await.expect("nothing is to be done");
+        log.write_flushed(&visible, Vec::new()).await.expect("nothing is to be done");
         assert_eq!((log.entry.flushed, &log.entry.streams), (false, &next.streams));
-        log.write_flushed(&next.streams).await.expect("written");
+        log.write_flushed(&next.streams, Vec::new()).await.expect("written");
         assert!(log.entry.flushed);
     }
 }

@@ -18,6 +18,7 @@ use millstream_store::sink_log::SinkLog;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tonic::Code;
 
+use super::aside::Aside;
 use super::columns::Column;
 use super::error::BigQueryProblem;
 use super::mapping::{self, Mapping, Mismatch};
@@ -262,7 +263,11 @@ impl Opening {
         storage.has_table_of_age(age);
         storage.is_patient();
         let memory = context.memory.map(|memory| memory.read_ahead());
+        let aside = |refusals| {
+            Arc::new(Aside { refusals, mapping: mapping.clone(), table: resource.clone() })
+        };
         let terms = Terms {
+            aside: self.context.refusals.clone().map(aside),
             table: resource,
             mapping,
             lanes_max: options.streams_max,
@@ -331,7 +336,10 @@ impl Opening {
                 }
                 tracing::warn!(%failure, "going on");
             }
-            log.write_flushed(&entry.streams).await?;
+            log.write_flushed(&entry.streams, entry.refused.clone()).await?;
+        }
+        if let Some(refusals) = &self.context.refusals {
+            entry.refused.into_iter().for_each(|kept| refusals.add(kept.into()));
         }
         writer::finalize(storage, &entry.streams).await;
         Ok(log)

@@ -17,16 +17,18 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use futures::future::{self, FutureExt as _};
 use googleapis_tonic_google_cloud_bigquery_storage_v1::google::cloud::bigquery::storage::v1;
+use millstream_engine::api::refusals::{Refusal, Refusals, RefusedRows};
 use millstream_engine::api::sink::{BatchId, EndOffsets, Failure, Kind, RefusedRow};
 use millstream_store::crash_points::{self, Step};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use v1::write_stream::Type;
 
+use super::aside::Aside;
 use super::error::{BigQueryProblem, Unflushed};
 use super::lane::{Fault, Freight, Lane, LaneMark};
 use super::mapping::Mapping;
 use super::message::{self, Message};
-use super::progress::{Entry, ProgressLog, StreamRows};
+use super::progress::{self, Entry, ProgressLog, StreamRows};
 use super::storage::Storage;
 
 /// Calls for streams that are under way at a time.
@@ -78,11 +80,15 @@ pub(super) struct Terms {
     /// Bytes of rows and of their messages that are under way, at most.
     pub(super) bytes_max: usize,
     pub(super) trace_id: String,
+    /// Where rows go that are not taken; without it they fail the query.
+    pub(super) aside: Option<Arc<Aside>>,
 }
 
 /// Everything that is committed together.
 struct Commit {
     marks: Vec<LaneMark>,
+    /// Rows of it that cannot be sent.
+    refused: Vec<Refusal>,
     newest: Option<(BatchId, EndOffsets)>,
     done: Vec<oneshot::Sender<Result<i64, Failure>>>,
 }
@@ -101,6 +107,8 @@ pub(super) struct Writer {
     /// Rows that are not with a lane yet, and their bytes.
     rows: Vec<RecordBatch>,
     bytes: usize,
+    /// Rows since the last commit that cannot be sent.
+    refused: Vec<Refusal>,
     /// Micro-batches since the last commit.
     done: Vec<oneshot::Sender<Result<i64, Failure>>>,
     newest: Option<(BatchId, EndOffsets)>,
@@ -131,12 +139,14 @@ pub(super) async fn run(
         guarantee,
         fault: fault.clone(),
         flushed: Vec::new(),
+        refusals: terms.aside.as_ref().map(|aside| aside.refusals.clone()),
     };
     let committer = env.spawn("bigquery-commit", committer.run(to_commit));
     let freight = Freight {
         schema: message::schema(&terms.mapping.sent),
         trace_id: terms.trace_id.clone(),
         table: terms.table.clone(),
+        aside: terms.aside.clone(),
     };
     let under_way = Arc::new(Semaphore::new(terms.bytes_max));
     let writer = Writer {
@@ -151,6 +161,7 @@ pub(super) async fn run(
         commits,
         rows: Vec::new(),
         bytes: 0,
+        refused: Vec::new(),
         done: Vec::new(),
         newest: None,
         due: None,
@@ -245,8 +256,14 @@ impl Writer {
         Ok(())
     }
 
-    fn messages(&self, group: &[RecordBatch]) -> Result<Vec<Message>, Failure> {
-        message::messages(&self.terms.mapping, group).map_err(|problem| {
+    fn messages(&mut self, group: &[RecordBatch]) -> Result<Vec<Message>, Failure> {
+        let messages = message::messages(&self.terms.mapping, group);
+        if let (Err(_), Some(aside)) = (&messages, &self.terms.aside) {
+            let refused = &mut self.refused;
+            let messages = group.iter().flat_map(|rows| aside.messages(rows.clone(), refused));
+            return Ok(messages.collect());
+        }
+        messages.map_err(|problem| {
             let (table, mapping) = (self.terms.table.clone(), self.terms.mapping.clone());
             let problem = BigQueryProblem::Row { table, problem };
             RefusedRow::new(problem, move |rows| message::refuses(&mapping, rows)).into()
@@ -290,7 +307,8 @@ impl Writer {
         self.committed = Some(self.storage.env.monotonic());
         let marks = self.lanes.iter().map(Lane::mark).collect();
         let done = std::mem::take(&mut self.done);
-        let commit = Commit { marks, newest: self.newest.take(), done };
+        let refused = std::mem::take(&mut self.refused);
+        let commit = Commit { marks, refused, newest: self.newest.take(), done };
         let sent = self.commits.send(commit).await;
         sent.map_err(|_| BigQueryProblem::Ended.into())
     }
@@ -304,6 +322,8 @@ struct Committer {
     fault: Fault,
     /// How far the streams are visible.
     flushed: Vec<StreamRows>,
+    /// Where rows go that are not taken.
+    refusals: Option<Refusals>,
 }
 
 impl Committer {
@@ -351,7 +371,8 @@ impl Committer {
         if self.flushed.is_empty() {
             return false;
         }
-        let written = log.write_flushed(&self.flushed).await;
+        let refused = progress::kept(self.refusals.as_ref());
+        let written = log.write_flushed(&self.flushed, refused).await;
         if let Err(failure) = &written {
             tracing::warn!(%failure, "{what} was not recorded");
         }
@@ -359,17 +380,24 @@ impl Committer {
     }
 
     async fn commit(&mut self, commit: Commit) -> Result<(), Failure> {
-        let Commit { mut marks, newest, .. } = commit;
+        let Commit { mut marks, mut refused, newest, .. } = commit;
         for mark in &mut marks {
             if !mark.reached().await {
                 return Err(self.explained(self.fault.take()).await);
             }
         }
         let mut streams = Vec::with_capacity(marks.len());
-        for LaneMark { stream: name, rows, .. } in marks {
+        for mark in marks {
+            let (rows, not_taken) = mark.settle();
+            refused.extend(not_taken);
             if rows > 0 {
-                streams.push(StreamRows { name, rows });
+                streams.push(StreamRows { name: mark.stream, rows });
             }
+        }
+        if let (Some(refusals), Some((batch_id, end_offsets))) = (&self.refusals, &newest) {
+            // With the last of them: all micro-batches of a commit are acknowledged together.
+            let (batch_id, found_ms) = (*batch_id, end_offsets.batch_time_ms);
+            refusals.add(RefusedRows { batch_id, found_ms, rows: refused });
         }
         crash_points::reached(Step::AfterProduce);
         match &mut self.guarantee {
@@ -377,7 +405,8 @@ impl Committer {
             Guarantee::InOneStep => self.commit_at_once(streams).await,
             Guarantee::ExactlyOnce(log) => {
                 let (batch_id, end_offsets) = newest.expect("a commit has a micro-batch");
-                let entry = Entry::new(&self.table, batch_id, &end_offsets, streams.clone());
+                let mut entry = Entry::new(&self.table, batch_id, &end_offsets, streams.clone());
+                entry.refused = progress::kept(self.refusals.as_ref());
                 crash_points::reached(Step::BeforeCommit);
                 log.write(entry).await?;
                 crash_points::reached(Step::AfterCommit);
