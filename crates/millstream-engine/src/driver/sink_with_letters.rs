@@ -53,6 +53,8 @@ struct LetterMaker {
     refusals: Refusals,
     layout: Layout,
     flow: Arc<str>,
+    /// The table's name, for messages.
+    table: Arc<str>,
 }
 
 /// The task that publishes letters.
@@ -91,8 +93,9 @@ impl SinkWithLetters {
         letters: DeadLetterSink,
         env: &Env,
     ) -> Self {
-        let maker = LetterMaker { refusals, layout: letters.layout, flow: flow.into() };
-        let letters = Letters { sink: Some(letters.sink), maker };
+        let DeadLetterSink { name, sink: table, layout } = letters;
+        let maker = LetterMaker { refusals, layout, flow: flow.into(), table: name.into() };
+        let letters = Letters { sink: Some(table), maker };
         Self { sink, letters, env: env.clone(), delivery: None, published: None, running: None }
     }
 }
@@ -121,7 +124,7 @@ impl Sink for SinkWithLetters {
         let (delivered, inbox) = mpsc::unbounded_channel();
         let (ending, endings) = watch::channel(None);
         let (env, maker) = (self.env.clone(), self.letters.maker.clone());
-        let mut publisher = Publisher { letters, maker, endings, env };
+        let mut publisher = Publisher { letters, maker, endings, env, is_told: false };
         publisher.publish_kept(self.published).await?;
         let task = self.env.spawn("dead-letters", publisher.run(inbox));
         self.running = Some(Running { delivered, ending, task });
@@ -188,6 +191,8 @@ struct Publisher {
     maker: LetterMaker,
     endings: watch::Receiver<Option<Ending>>,
     env: Env,
+    /// Whether it was said in this run that there are such rows.
+    is_told: bool,
 }
 
 impl Publisher {
@@ -239,6 +244,12 @@ impl Publisher {
             return Ok(accepted_us.unwrap_or_else(now_us));
         }
         crash_points::reached(Step::RowsRefused);
+        if !std::mem::replace(&mut self.is_told, true) {
+            let (flow, table) = (&self.maker.flow, &self.maker.table);
+            let first = self.maker.refusals.of(batch_id).swap_remove(0).error;
+            tracing::warn!(%flow, %table, %first, "rows are refused and go to the table of dead \
+                letters; further ones are not reported in this run");
+        }
         self.wait_for_room().await?;
         let partitions = vec![rows];
         let acknowledgement =
