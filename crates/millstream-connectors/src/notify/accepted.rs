@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use millstream_engine::api::refusals::Refusals;
 use millstream_engine::api::sink::{BatchId, Failure};
 use millstream_store::sink_log::SinkLog;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,8 @@ pub struct Accepted {
     /// Whether there were any, which are to be forgotten.
     has_recalled: bool,
     begun: BTreeMap<u64, Begun>,
+    /// Refused rows: a micro-batch that has some is not acknowledged before they are letters.
+    refusals: Option<Refusals>,
 }
 
 /// A micro-batch that was handed over.
@@ -49,17 +52,23 @@ impl Accepted {
     ///
     /// # Errors
     /// The log cannot be read.
-    pub async fn recall(log: Option<&SinkLog>) -> Result<Self, Failure> {
-        let Some(log) = log else { return Ok(Self::default()) };
-        let Some((_, bytes)) = log.last().await? else { return Ok(Self::default()) };
-        Ok(Self::from_entry(&bytes))
+    pub async fn recall(
+        log: Option<&SinkLog>,
+        refusals: Option<Refusals>,
+    ) -> Result<Self, Failure> {
+        let last = match log {
+            Some(log) => log.last().await?,
+            None => None,
+        };
+        let recalled = last.map_or_else(Self::default, |(_, bytes)| Self::from_entry(&bytes));
+        Ok(Self { refusals, ..recalled })
     }
 
     fn from_entry(bytes: &[u8]) -> Self {
         // One that cannot be read says nothing; the next one replaces it.
         let recalled: Keys = serde_json::from_slice(bytes).unwrap_or_default();
         let has_recalled = !recalled.batches.is_empty();
-        Self { recalled, has_recalled, begun: BTreeMap::new() }
+        Self { recalled, has_recalled, begun: BTreeMap::new(), refusals: None }
     }
 
     /// What the run that follows knows.
@@ -102,10 +111,12 @@ impl Accepted {
         }
     }
 
-    /// Forgets micro-batches that are accepted as a whole, with all before them: these are
+    /// Forgets micro-batches that are done with as a whole, with all before them: these are
     /// acknowledged.
     fn forget_whole(&mut self) {
-        while self.begun.first_key_value().is_some_and(|(_, begun)| begun.left == 0) {
+        while let Some((batch_id, Begun { left: 0, .. })) = self.begun.first_key_value()
+            && !self.refusals.as_ref().is_some_and(|refused| refused.has(BatchId(*batch_id)))
+        {
             self.begun.pop_first();
         }
     }
@@ -120,7 +131,8 @@ impl Accepted {
         }
     }
 
-    fn into_entry(self) -> Option<Vec<u8>> {
+    fn into_entry(mut self) -> Option<Vec<u8>> {
+        self.forget_whole();
         let mut batches = self.recalled.batches;
         batches.extend(self.begun.into_iter().map(|(batch_id, begun)| (batch_id, begun.keys)));
         batches.retain(|_, keys| !keys.is_empty());

@@ -127,7 +127,7 @@ impl<C: Channel> Sink for NotifySink<C> {
         let settings = Settings { retries, lanes: in_flight_max, interval, refused };
         let transport = self.channel.transport(&self.base_dir, &self.env)?;
         let contact = self.contacts.with(transport.receiver().to_owned());
-        let accepted = Accepted::recall(self.log.as_ref()).await?;
+        let accepted = Accepted::recall(self.log.as_ref(), self.refusals.clone()).await?;
         self.courier = Some(Courier::start(transport, settings, accepted, contact, &self.env));
         Ok(None)
     }

@@ -72,6 +72,11 @@ impl Refusals {
         rows.unwrap_or_default()
     }
 
+    /// Whether rows of micro-batch `batch_id` are not in the table of dead letters yet.
+    pub fn has(&self, batch_id: BatchId) -> bool {
+        self.unpublished.lock().contains_key(&batch_id)
+    }
+
     /// The rows of micro-batch `batch_id` are in the table.
     pub(crate) fn published(&self, batch_id: BatchId) {
         self.unpublished.lock().remove(&batch_id);

@@ -3,8 +3,9 @@
 //! For the driver both are one sink. A micro-batch goes to the sink first. When that has
 //! acknowledged it, the rows that it has put aside ([`Refusals`]) are published to the table, under
 //! the same number, and only then the micro-batch counts as accepted. Micro-batches take this way
-//! in order, in a task of its own, so that the next ones are under way meanwhile; without refused
-//! rows nothing waits for anything.
+//! in order, in a task of its own, so that the next ones are under way meanwhile. While letters of
+//! one wait for the table, those behind it do, so a table that gathers is not left to its interval
+//! then.
 //!
 //! After a crash the same micro-batch comes again, with the same rows. What the table has of it, it
 //! has because the sink was done with it: then the sink does not get it again, whose receiver might
@@ -12,8 +13,13 @@
 //! refused rows are found again. A sink that does not get it again, since it has published it
 //! ([`Delivery::Transactional`]), has kept the refused rows, and gives them when it is opened. So
 //! each of them is in the table once, as far as the table is exactly-once.
+//!
+//! The table's record is part of what the sink says when it is opened, and so recovery compares it
+//! with the logs: a checkpoint that was restored from an older copy would give other rows under the
+//! numbers that the table has.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
@@ -26,8 +32,12 @@ use crate::api::dead_letter::{Group, Layout, Letter, Stamp};
 use crate::api::refusals::{Refusal, Refusals, RefusedRows};
 use crate::api::sink::{
     Acknowledgement, BatchId, Classified, Delivery, EndOffsets, Ending, Failure, Kind, OtherQuery,
-    Output, Published, Sink,
+    Output, Published, RefusedRow, Sink,
 };
+
+/// While letters wait for the table: how often it is looked whether other micro-batches wait for
+/// them.
+const LOOKED_AT: Duration = Duration::from_millis(50);
 
 /// A sink whose refused rows become dead letters.
 pub struct SinkWithLetters {
@@ -64,12 +74,48 @@ struct Running {
     task: Task<Result<(), Failure>>,
 }
 
-/// A micro-batch that the sink has got.
-struct Delivered {
+/// What the sink has got, micro-batch after micro-batch.
+type Inbox = mpsc::UnboundedReceiver<Delivered>;
+
+/// A micro-batch, and where the query stands after it.
+#[derive(Clone)]
+struct Place {
     batch_id: BatchId,
     end_offsets: EndOffsets,
+}
+
+/// A micro-batch that the sink has got.
+struct Delivered {
+    place: Place,
     acknowledgement: Acknowledgement,
     accepted: oneshot::Sender<Result<i64, Failure>>,
+}
+
+/// Why letters cannot be written.
+#[derive(Debug, thiserror::Error)]
+enum LettersError {
+    /// The table refuses a letter.
+    #[error(
+        "the table of dead letters {table} refuses a letter: {refused}. Make the table take it, or \
+         name another one in 'deadLetter'"
+    )]
+    Refused { table: Arc<str>, refused: RefusedRow },
+    /// The table has letters of what the sink has not published.
+    #[error(
+        "the table of dead letters {table} has letters up to micro-batch {letters}, but {sink} has \
+         published no more than {published}. Was the checkpoint restored from a copy? Restore the \
+         newer one, or give the flow another table in 'deadLetter'"
+    )]
+    Ahead { table: Arc<str>, letters: BatchId, sink: String, published: String },
+}
+
+impl Classified for LettersError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Refused { refused, .. } => refused.kind(),
+            Self::Ahead { .. } => Kind::Data,
+        }
+    }
 }
 
 /// A micro-batch before this one has failed, or the run has ended.
@@ -98,6 +144,22 @@ impl SinkWithLetters {
         let letters = Letters { sink: Some(table), maker };
         Self { sink, letters, env: env.clone(), delivery: None, published: None, running: None }
     }
+
+    /// What is known to be published: what the sink says, or, where it cannot say it, what the
+    /// table of letters does. The sink was done with that.
+    fn known(&self, of_sink: Option<Published>) -> Result<Option<Published>, Failure> {
+        let Some(letters) = self.published else { return Ok(of_sink) };
+        if self.sink.delivery() != Delivery::Transactional {
+            return Ok(of_sink.or(Some(Published { batch_id: letters, end_offsets: None })));
+        }
+        let last = of_sink.as_ref().map(|published| published.batch_id);
+        if last >= Some(letters) {
+            return Ok(of_sink);
+        }
+        let published = last.map_or("nothing".to_owned(), |last| format!("micro-batch {last}"));
+        let (table, sink) = (Arc::clone(&self.letters.maker.table), self.sink.description());
+        Err(LettersError::Ahead { table, letters, sink, published }.into())
+    }
 }
 
 #[async_trait]
@@ -121,11 +183,12 @@ impl Sink for SinkWithLetters {
         let mut letters = self.letters.sink.take().expect("a sink is opened once");
         self.published = letters.open().await?.map(|published| published.batch_id);
         self.delivery = Some(letters.delivery());
+        let published = self.known(published)?;
         let (delivered, inbox) = mpsc::unbounded_channel();
         let (ending, endings) = watch::channel(None);
         let (env, maker) = (self.env.clone(), self.letters.maker.clone());
-        let mut publisher = Publisher { letters, maker, endings, env, is_told: false };
-        publisher.publish_kept(self.published).await?;
+        let last = self.published;
+        let publisher = Publisher { letters, maker, endings, env, last, is_told: false };
         let task = self.env.spawn("dead-letters", publisher.run(inbox));
         self.running = Some(Running { delivered, ending, task });
         Ok(published)
@@ -151,7 +214,8 @@ impl Sink for SinkWithLetters {
         let end_offsets = output.end_offsets.clone();
         let acknowledgement = self.sink.publish(output).await?;
         let (accepted, told) = oneshot::channel();
-        let delivered = Delivered { batch_id, end_offsets, acknowledgement, accepted };
+        let place = Place { batch_id, end_offsets };
+        let delivered = Delivered { place, acknowledgement, accepted };
         // A task that has ended drops it, and with it the sender that is waited for.
         let running = self.running.as_ref().expect("the driver opens a sink before it uses it");
         let _ = running.delivered.send(delivered);
@@ -191,15 +255,25 @@ struct Publisher {
     maker: LetterMaker,
     endings: watch::Receiver<Option<Ending>>,
     env: Env,
+    /// The last micro-batch that the table had letters of when it was opened.
+    last: Option<BatchId>,
     /// Whether it was said in this run that there are such rows.
     is_told: bool,
 }
 
 impl Publisher {
-    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Delivered>) -> Result<(), Failure> {
+    async fn run(mut self, mut inbox: Inbox) -> Result<(), Failure> {
+        let mut kept = self.publish_kept(&inbox).await;
+        if let Err(failure) = &kept {
+            let (flow, table) = (&self.maker.flow, &self.maker.table);
+            tracing::warn!(%flow, %table, %failure, "dead letters of the run before are not written");
+        }
         while let Some(delivered) = inbox.recv().await {
-            let Delivered { batch_id, end_offsets, acknowledgement, accepted } = delivered;
-            let outcome = self.settle(batch_id, end_offsets, acknowledgement).await;
+            let outcome = match std::mem::replace(&mut kept, Ok(())) {
+                Ok(()) => self.settle(&delivered.place, delivered.acknowledgement, &inbox).await,
+                Err(failure) => Err(failure),
+            };
+            let accepted = delivered.accepted;
             let has_failed = outcome.is_err();
             // Nobody listens where the query has ended.
             let _ = accepted.send(outcome);
@@ -209,20 +283,16 @@ impl Publisher {
                 break;
             }
         }
-        self.letters.close().await
+        let closed = self.letters.close().await;
+        kept.and(closed)
     }
 
-    /// Publishes what the sink has kept of micro-batches that it has published before a crash. The
-    /// table has letters up to the micro-batch `last`.
-    async fn publish_kept(&mut self, last: Option<BatchId>) -> Result<(), Failure> {
+    /// Publishes what the sink has kept of micro-batches that it had published before it was opened.
+    async fn publish_kept(&mut self, inbox: &Inbox) -> Result<(), Failure> {
         for RefusedRows { batch_id, found_ms, .. } in self.maker.refusals.unpublished() {
-            let rows = self.maker.rows(batch_id, found_ms);
-            if Some(batch_id) > last && !rows.is_empty() {
+            if Some(batch_id) > self.last {
                 let end_offsets = EndOffsets { batch_time_ms: found_ms, ..EndOffsets::default() };
-                let output = Output { batch_id, partitions: vec![rows], end_offsets };
-                let acknowledgement = self.letters.publish(output).await?;
-                self.letters.flush().await;
-                acknowledgement.accepted().await?;
+                self.publish(&Place { batch_id, end_offsets }, inbox).await?;
             }
             self.maker.refusals.published(batch_id);
         }
@@ -233,31 +303,51 @@ impl Publisher {
     /// moment, microseconds since the epoch.
     async fn settle(
         &mut self,
-        batch_id: BatchId,
-        end_offsets: EndOffsets,
+        place: &Place,
         acknowledgement: Acknowledgement,
+        inbox: &Inbox,
     ) -> Result<i64, Failure> {
-        let accepted_us = acknowledgement.accepted().await?;
-        let now_us = || self.env.now_us();
-        let rows = self.maker.rows(batch_id, end_offsets.batch_time_ms);
-        if rows.is_empty() {
-            return Ok(accepted_us.unwrap_or_else(now_us));
+        let mut accepted_us = acknowledgement.accepted().await?;
+        if self.maker.refusals.has(place.batch_id) {
+            crash_points::reached(Step::RowsRefused);
+            self.tell(place.batch_id);
+            accepted_us = self.publish(place, inbox).await?;
+            self.maker.refusals.published(place.batch_id);
+            crash_points::reached(Step::LettersPublished);
         }
-        crash_points::reached(Step::RowsRefused);
-        if !std::mem::replace(&mut self.is_told, true) {
-            let (flow, table) = (&self.maker.flow, &self.maker.table);
-            let first = self.maker.refusals.of(batch_id).swap_remove(0).error;
-            tracing::warn!(%flow, %table, %first, "rows are refused and go to the table of dead \
-                letters; further ones are not reported in this run");
-        }
-        self.wait_for_room().await?;
-        let partitions = vec![rows];
-        let acknowledgement =
-            self.letters.publish(Output { batch_id, partitions, end_offsets }).await?;
-        let accepted_us = self.until_accepted(acknowledgement).await?;
-        self.maker.refusals.published(batch_id);
-        crash_points::reached(Step::LettersPublished);
         Ok(accepted_us.unwrap_or_else(|| self.env.now_us()))
+    }
+
+    /// Says once in a run that rows are refused.
+    fn tell(&mut self, batch_id: BatchId) {
+        if std::mem::replace(&mut self.is_told, true) {
+            return;
+        }
+        let (flow, table) = (&self.maker.flow, &self.maker.table);
+        if let Some(Refusal { error, .. }) = self.maker.refusals.of(batch_id).first() {
+            tracing::warn!(%flow, %table, first = error, "rows are refused and go to the table of \
+                dead letters; further ones are not reported in this run");
+        }
+    }
+
+    /// Publishes the letters of a micro-batch, and waits until the table has them. Gives the moment,
+    /// microseconds since the epoch, as acknowledgements do.
+    async fn publish(&mut self, place: &Place, inbox: &Inbox) -> Result<Option<i64>, Failure> {
+        let Place { batch_id, end_offsets } = place.clone();
+        let partitions = vec![self.maker.rows(batch_id, end_offsets.batch_time_ms)];
+        self.wait_for_room().await?;
+        let published = self.letters.publish(Output { batch_id, partitions, end_offsets }).await;
+        let accepted = match published {
+            Ok(acknowledgement) => self.until_accepted(acknowledgement, inbox).await,
+            Err(failure) => Err(failure),
+        };
+        accepted.map_err(|failure| match failure.downcast::<RefusedRow>() {
+            // It is no row of the sink's: nothing is to be looked for among those.
+            Ok(refused) => {
+                LettersError::Refused { table: Arc::clone(&self.maker.table), refused }.into()
+            }
+            Err(other) => other,
+        })
     }
 
     /// Waits until the table takes letters at once, or the run is stopped.
@@ -274,11 +364,12 @@ impl Publisher {
         }
     }
 
-    /// Waits for the table's acknowledgement. A run that ends does not wait for the table's next
-    /// commit, and one that is stopped does not wait for ever.
+    /// Waits for the table's acknowledgement. Neither a run that ends nor another micro-batch waits
+    /// for the table's next commit, and a run that is stopped does not wait for ever.
     async fn until_accepted(
         &mut self,
         acknowledgement: Acknowledgement,
+        inbox: &Inbox,
     ) -> Result<Option<i64>, Failure> {
         let mut accepted = std::pin::pin!(acknowledgement.accepted());
         let mut known = *self.endings.borrow_and_update();
@@ -296,6 +387,11 @@ impl Publisher {
                         return accepted.await;
                     }
                 },
+                () = self.env.sleep(LOOKED_AT), if known.is_none() => {
+                    if !inbox.is_empty() {
+                        self.letters.flush().await;
+                    }
+                }
             }
         }
     }

@@ -2,13 +2,14 @@
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
+use millstream_engine::api::options::OptionError;
 use millstream_engine::api::refusals::{Refusal, Refusals};
 use millstream_formats::RecordEncoder;
 
 use super::error::BigQueryProblem;
 use super::mapping::Mapping;
 use super::message::{self, Message};
-use super::rows::RowProblem;
 
 /// Where refused rows go, and what makes messages of the others.
 pub(super) struct Aside {
@@ -24,7 +25,9 @@ impl Aside {
         match message::messages(&self.mapping, std::slice::from_ref(&rows)) {
             Ok(messages) => messages,
             Err(problem) if rows.num_rows() == 1 => {
-                refused.extend(self.refused(&rows, problem));
+                let problem = BigQueryProblem::Row { table: self.table.clone(), problem };
+                let row = json(&rows).expect("the columns were checked");
+                refused.push(Refusal { row, error: problem.to_string() });
                 Vec::new()
             }
             Err(_) => {
@@ -35,11 +38,6 @@ impl Aside {
                 messages
             }
         }
-    }
-
-    fn refused(&self, row: &RecordBatch, problem: RowProblem) -> Option<Refusal> {
-        let problem = BigQueryProblem::Row { table: self.table.clone(), problem };
-        Some(Refusal { row: json(row)?, error: problem.to_string() })
     }
 
     /// `rows` without those that the service refuses: `errors` has their places and what the
@@ -66,11 +64,21 @@ impl Aside {
     }
 }
 
+/// What makes JSON of refused rows.
+const ENCODER: RecordEncoder = RecordEncoder::Json { ignore_null_fields: true };
+
+/// Whether rows of `schema` can be put aside.
+///
+/// # Errors
+/// A column that cannot be written as JSON.
+pub(super) fn check(schema: &SchemaRef) -> Result<(), OptionError> {
+    ENCODER.check(schema)
+}
+
 /// A row as a JSON object.
 fn json(row: &RecordBatch) -> Option<Vec<u8>> {
-    let encoder = RecordEncoder::Json { ignore_null_fields: true };
     let mut line = Vec::new();
-    encoder.write(row, &mut line).ok()?;
+    ENCODER.write(row, &mut line).ok()?;
     line.truncate(line.trim_ascii_end().len());
     Some(line)
 }

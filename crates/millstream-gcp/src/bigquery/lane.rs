@@ -402,6 +402,13 @@ impl Courier {
     /// Takes the answer to a message of which rows are refused, or to one behind it.
     fn take_beside_refused(&mut self, response: &v1::AppendRowsResponse) -> Result<(), Failure> {
         let index = self.answered.unwrap_or(0);
+        // What an earlier connection has taken on its way might still arrive, at a place that
+        // others will have.
+        if self.has_offsets && self.waiting.iter().take(self.sent).skip(1).any(|one| one.tries > 1)
+        {
+            let (stream, said) = (self.stream.clone(), "rows are refused".to_owned());
+            return Err(BigQueryProblem::StreamLost { stream, said }.into());
+        }
         if !response.row_errors.is_empty() {
             self.leave_out(index, &response.row_errors)?;
         } else if let Some(Response::AppendResult(result)) = &response.response {
@@ -411,6 +418,7 @@ impl Courier {
             }
             self.waiting[index].is_taken = true;
         }
+        self.has_new_token = false;
         // Any other answer comes again when the message is sent again.
         self.asked = self.storage.env.monotonic();
         self.storage.answered();
@@ -434,7 +442,11 @@ impl Courier {
         let unexpected = || BigQueryProblem::Answer { answer: format!("refused rows: {errors:?}") };
         let (rows, mut refused) =
             aside.without(&waiting.message.rows, &errors).ok_or_else(unexpected)?;
-        waiting.message = match aside.messages(rows.clone(), &mut refused).pop() {
+        let mut messages = aside.messages(rows.clone(), &mut refused);
+        if messages.len() > 1 {
+            return Err(unexpected().into());
+        }
+        waiting.message = match messages.pop() {
             Some(message) => message,
             None => Message { rows: rows.slice(0, 0), bytes: bytes::Bytes::new() },
         };

@@ -250,10 +250,13 @@ impl ProgressLog {
     pub(super) async fn write_flushed(
         &mut self,
         streams: &[StreamRows],
-        refused: Vec<KeptRows>,
+        mut refused: Vec<KeptRows>,
     ) -> Result<(), Failure> {
         self.settle().await?;
-        if self.entry.flushed || self.entry.streams != streams {
+        // Those of a commit whose entry was not written are found again with its micro-batches.
+        refused.retain(|kept| Some(kept.batch_id) <= self.entry.batch_id);
+        let is_known = self.entry.flushed && self.entry.refused == refused;
+        if is_known || self.entry.streams != streams {
             return Ok(());
         }
         self.append(Entry { flushed: true, refused, ..self.entry.clone() }).await
@@ -348,7 +351,13 @@ mod tests {
         log.is_unsettled = true;
         log.write_flushed(&visible, Vec::new()).await.expect("nothing is to be done");
         assert_eq!((log.entry.flushed, &log.entry.streams), (false, &next.streams));
-        log.write_flushed(&next.streams, Vec::new()).await.expect("written");
+        let rows = |batch_id| KeptRows { batch_id, batch_timestamp_ms: 0, rows: Vec::new() };
+        // The rows of a commit that is not published are none of the entry's.
+        log.write_flushed(&next.streams, vec![rows(2), rows(3)]).await.expect("written");
         assert!(log.entry.flushed);
+        assert_eq!(log.entry.refused, [rows(2)]);
+        // Once they are among the dead letters, they are not given again.
+        log.write_flushed(&next.streams, Vec::new()).await.expect("written");
+        assert_eq!(log.entry.refused, []);
     }
 }

@@ -18,7 +18,7 @@ use millstream_store::sink_log::SinkLog;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tonic::Code;
 
-use super::aside::Aside;
+use super::aside::{self, Aside};
 use super::columns::Column;
 use super::error::BigQueryProblem;
 use super::mapping::{self, Mapping, Mismatch};
@@ -80,6 +80,9 @@ impl BigQuerySink {
         context: &FlowContext,
     ) -> Result<Self, Failure> {
         let options = SinkOptions::parse(table, schema, base_dir)?;
+        if context.refusals.is_some() {
+            aside::check(schema)?;
+        }
         Ok(Self { options, schema: Arc::clone(schema), context: context.clone(), running: None })
     }
 

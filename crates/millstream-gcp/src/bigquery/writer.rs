@@ -351,28 +351,35 @@ impl Committer {
 
     /// The next commit. A quiet time before it is used.
     async fn next(&mut self, commits: &mut mpsc::Receiver<Commit>) -> Option<Commit> {
-        if let Guarantee::ExactlyOnce(log) = &self.guarantee
-            && !log.entry.flushed
+        while let Guarantee::ExactlyOnce(log) = &self.guarantee
+            && (!log.entry.flushed || !log.entry.refused.is_empty())
         {
             tokio::select! {
                 biased;
                 commit = commits.recv() => return commit,
                 () = self.storage.env.sleep(QUIET) => {}
             }
-            self.record_flushed("a quiet time").await;
+            if !self.record_flushed("a quiet time").await {
+                break;
+            }
         }
         commits.recv().await
     }
 
     /// Records that all is visible, if it is: then a restart need not ask for streams that may be
-    /// ended by then. That it fails is only told; what is written next finds out what became of it.
+    /// ended by then. And which refused rows are not among the dead letters yet. That it fails is
+    /// only told; what is written next finds out what became of it.
     async fn record_flushed(&mut self, what: &str) -> bool {
         let Guarantee::ExactlyOnce(log) = &mut self.guarantee else { return false };
-        if self.flushed.is_empty() {
-            return false;
-        }
         let refused = progress::kept(self.refusals.as_ref());
-        let written = log.write_flushed(&self.flushed, refused).await;
+        // Before the first commit of a run all of the entry is visible, and a commit of which no row
+        // was taken has no streams. Rows whose flush has failed are not visible.
+        let streams = match self.flushed.is_empty() {
+            true if log.entry.flushed || log.entry.streams.is_empty() => log.entry.streams.clone(),
+            true => return false,
+            false => self.flushed.clone(),
+        };
+        let written = log.write_flushed(&streams, refused).await;
         if let Err(failure) = &written {
             tracing::warn!(%failure, "{what} was not recorded");
         }

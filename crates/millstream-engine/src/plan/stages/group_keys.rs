@@ -66,9 +66,13 @@ fn determined<'a>(expr: &'a Expr, schema: &DFSchema) -> Option<&'a Column> {
 /// Whether a cast gives different values for different ones. A number that does not fit is an
 /// error; the text of a timestamp may be that of another hour, where clocks are set back.
 fn keeps_apart(from: &DataType, to: &DataType) -> bool {
-    let is_text = matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let of_text =
+        |of: &DataType| matches!(of, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let is_text = of_text(to);
     match from {
         _ if from == to => true,
+        from if of_text(from) => is_text,
+        DataType::Float32 => *to == DataType::Float64,
         from if from.is_integer() => to.is_integer() || is_text,
         DataType::Boolean | DataType::Date32 => is_text,
         _ => false,
