@@ -12,6 +12,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -332,13 +333,22 @@ fn format_storage(directory: &Path, users: &[String]) -> Result<(), Error> {
     program::run("formatting the broker's storage", format, cache::JAVA_REMEDY)
 }
 
-/// Two ports nobody listens on. Somebody could take them before the broker does, but the kernel
-/// hands out others first.
+/// Two ports nobody listens on. They are below those that the kernel hands out by itself: a server
+/// may need half a minute to take its port, and many connections begin in that time.
 pub(crate) fn free_ports() -> (u16, u16) {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
-    let [first, second] =
-        listeners.each_ref().map(|listener| listener.local_addr().expect("it is bound").port());
-    (first, second)
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 22_000;
+    // Other processes with tests begin elsewhere.
+    let start = std::process::id().wrapping_mul(997);
+    let free = || loop {
+        let number = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT;
+        let port = u16::try_from(FIRST + number).expect("it is below 32,000");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    };
+    (free(), free())
 }
 
 /// A port of loopback that nobody listens on.

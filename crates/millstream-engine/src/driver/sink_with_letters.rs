@@ -287,7 +287,8 @@ impl Publisher {
         kept.and(closed)
     }
 
-    /// Publishes what the sink has kept of micro-batches that it had published before it was opened.
+    /// Publishes what the sink has kept of micro-batches that it had published before it was
+    /// opened.
     async fn publish_kept(&mut self, inbox: &Inbox) -> Result<(), Failure> {
         for RefusedRows { batch_id, found_ms, .. } in self.maker.refusals.unpublished() {
             if Some(batch_id) > self.last {
@@ -330,8 +331,8 @@ impl Publisher {
         }
     }
 
-    /// Publishes the letters of a micro-batch, and waits until the table has them. Gives the moment,
-    /// microseconds since the epoch, as acknowledgements do.
+    /// Publishes the letters of a micro-batch, and waits until the table has them. Gives the
+    /// moment, microseconds since the epoch, as acknowledgements do.
     async fn publish(&mut self, place: &Place, inbox: &Inbox) -> Result<Option<i64>, Failure> {
         let Place { batch_id, end_offsets } = place.clone();
         let partitions = vec![self.maker.rows(batch_id, end_offsets.batch_time_ms)];

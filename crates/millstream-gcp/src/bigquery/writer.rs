@@ -372,8 +372,8 @@ impl Committer {
     async fn record_flushed(&mut self, what: &str) -> bool {
         let Guarantee::ExactlyOnce(log) = &mut self.guarantee else { return false };
         let refused = progress::kept(self.refusals.as_ref());
-        // Before the first commit of a run all of the entry is visible, and a commit of which no row
-        // was taken has no streams. Rows whose flush has failed are not visible.
+        // Before the first commit of a run all of the entry is visible, and a commit of which no
+        // row was taken has no streams. Rows whose flush has failed are not visible.
         let streams = match self.flushed.is_empty() {
             true if log.entry.flushed || log.entry.streams.is_empty() => log.entry.streams.clone(),
             true => return false,
