@@ -153,8 +153,9 @@ impl Pacing {
 /// How long before the end of an interval a commit begins, so that its rows are there at the end.
 ///
 /// It is twice what commits take, since one may take longer than usual and somebody has yet to
-/// read them; but at most a tenth of the interval, so that a slow store is not given many more
-/// commits than were asked for.
+/// read them, and the time between two micro-batches: rows that come after the last one before a
+/// commit wait for that, too. But it is at most a tenth of the interval, so that a slow store is
+/// not given many more commits than were asked for.
 #[derive(Clone, Default)]
 struct Lead {
     /// What commits take, microseconds: the newest counts an eighth.
@@ -169,9 +170,10 @@ impl Lead {
         self.commit_us.store(usual, Ordering::Relaxed);
     }
 
-    fn within(&self, interval: Duration) -> Duration {
+    /// Before the end of `interval`, where micro-batches are `spacing` apart.
+    fn within(&self, interval: Duration, spacing: Duration) -> Duration {
         let usual = Duration::from_micros(self.commit_us.load(Ordering::Relaxed));
-        usual.saturating_mul(2).min(interval / 10)
+        (usual.saturating_mul(2) + spacing).min(interval / 10)
     }
 }
 
@@ -406,7 +408,8 @@ impl<D: Destination> Gatherer<D> {
         self.end_offsets = work.end_offsets;
         let now = self.env.monotonic();
         let interval = self.pacing.interval;
-        let next = self.committed.map_or(now, |last| last + interval - self.lead.within(interval));
+        let lead = self.lead.within(interval, self.pacing.spacing());
+        let next = self.committed.map_or(now, |last| last + interval - lead);
         let due = *self.due.get_or_insert(next.max(now));
         if due <= now { self.commit_unless_small() } else { true }
     }

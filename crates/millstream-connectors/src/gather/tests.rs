@@ -137,13 +137,16 @@ async fn small_files_wait_until_they_have_grown_and_not_for_ever() {
 #[test]
 fn a_commit_begins_earlier_by_what_commits_take() {
     let (lead, second) = (Lead::default(), Duration::from_secs(1));
-    assert_eq!(lead.within(second), Duration::ZERO);
+    assert_eq!(lead.within(second, Duration::ZERO), Duration::ZERO);
     lead.has_taken(Duration::from_millis(20));
-    assert_eq!(lead.within(second), Duration::from_millis(40));
+    assert_eq!(lead.within(second, Duration::ZERO), Duration::from_millis(40));
     // One that took long changes little, and a slow store is not given twice as many commits.
     lead.has_taken(Duration::from_millis(100));
-    assert_eq!(lead.within(second), Duration::from_millis(60));
+    assert_eq!(lead.within(second, Duration::ZERO), Duration::from_millis(60));
     lead.has_taken(Duration::from_secs(5));
-    assert_eq!(lead.within(second), Duration::from_millis(100));
-    assert_eq!(lead.within(Duration::ZERO), Duration::ZERO);
+    assert_eq!(lead.within(second, Duration::ZERO), Duration::from_millis(100));
+    assert_eq!(lead.within(Duration::ZERO, Duration::ZERO), Duration::ZERO);
+    let (lead, spacing) = (Lead::default(), Duration::from_millis(15));
+    lead.has_taken(Duration::from_millis(4));
+    assert_eq!(lead.within(second, spacing), Duration::from_millis(23), "what comes in between");
 }
