@@ -153,6 +153,10 @@ fn at_least_once_no_row_is_lost_and_a_letter_is_there_once() {
     let (mut rows, letters) = sorted.outcome();
     rows.dedup();
     let all = (rows.len() + letters.len()) as u64;
+    let last = rows.last().copied().max(letters.last().copied()).unwrap_or(0);
+    let is_there = |n: &u64| rows.binary_search(n).is_ok() || letters.contains(n);
+    let missing: Vec<u64> = (0..=last).filter(|n| !is_there(n)).collect();
+    assert!(missing.is_empty(), "{missing:?} of {last}");
     let expected = (0..all).filter(|n| n % EACH == REFUSED);
     assert!(letters.iter().copied().eq(expected), "{} letters of {all}", letters.len());
     assert_eq!(rows.last().copied().max(letters.last().copied()), Some(all - 1));

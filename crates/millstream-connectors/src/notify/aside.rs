@@ -47,7 +47,7 @@ impl Aside {
             Self::Letters(refusals) => {
                 let refusal = |row: &Bytes| Refusal { row: row.to_vec(), error: error.to_string() };
                 let rows = message.rows().iter().map(refusal).collect();
-                refusals.add(RefusedRows { batch_id, found_ms: 0, rows });
+                refusals.add(RefusedRows { first: batch_id, batch_id, found_ms: 0, rows });
                 Ok(Kept::WithMicroBatch)
             }
         }

@@ -29,7 +29,9 @@ pub struct Refusal {
 /// The refused rows of one micro-batch, or of several that are acknowledged together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedRows {
-    /// The last of the micro-batches.
+    /// The first of the micro-batches.
+    pub first: BatchId,
+    /// The last of them.
     pub batch_id: BatchId,
     /// Its time, milliseconds since the epoch; 0 where whoever awaits the acknowledgement knows it.
     pub found_ms: i64,
@@ -63,22 +65,31 @@ impl Refusals {
         self.unpublished.lock().values().cloned().collect()
     }
 
-    /// What was put aside of micro-batch `batch_id`, in an order of its own: a sink delivers side
-    /// by side.
-    pub(crate) fn of(&self, batch_id: BatchId) -> Vec<Refusal> {
+    /// What was put aside of micro-batch `batch_id`, alone or with others, in an order of its own: a
+    /// sink delivers side by side.
+    pub(crate) fn of(&self, batch_id: BatchId) -> Option<RefusedRows> {
         let unpublished = self.unpublished.lock();
-        let mut rows = unpublished.get(&batch_id).map(|refused| refused.rows.clone());
-        rows.iter_mut().for_each(|rows| rows.sort_by(|one, other| one.row.cmp(&other.row)));
-        rows.unwrap_or_default()
+        let mut refused = containing(&unpublished, batch_id)?.clone();
+        refused.rows.sort_by(|one, other| one.row.cmp(&other.row));
+        Some(refused)
     }
 
     /// Whether rows of micro-batch `batch_id` are not in the table of dead letters yet.
     pub fn has(&self, batch_id: BatchId) -> bool {
-        self.unpublished.lock().contains_key(&batch_id)
+        containing(&self.unpublished.lock(), batch_id).is_some()
     }
 
-    /// The rows of micro-batch `batch_id` are in the table.
+    /// The rows of which micro-batch `batch_id` is the last are in the table.
     pub(crate) fn published(&self, batch_id: BatchId) {
         self.unpublished.lock().remove(&batch_id);
     }
+}
+
+/// The rows of micro-batch `batch_id`, which are under the last micro-batch that they are of.
+fn containing(
+    unpublished: &BTreeMap<BatchId, RefusedRows>,
+    batch_id: BatchId,
+) -> Option<&RefusedRows> {
+    let (_, refused) = unpublished.range(batch_id..).next()?;
+    (refused.first <= batch_id).then_some(refused)
 }

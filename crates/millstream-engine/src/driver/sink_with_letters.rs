@@ -78,7 +78,6 @@ struct Running {
 type Inbox = mpsc::UnboundedReceiver<Delivered>;
 
 /// A micro-batch, and where the query stands after it.
-#[derive(Clone)]
 struct Place {
     batch_id: BatchId,
     end_offsets: EndOffsets,
@@ -270,7 +269,7 @@ impl Publisher {
         }
         while let Some(delivered) = inbox.recv().await {
             let outcome = match std::mem::replace(&mut kept, Ok(())) {
-                Ok(()) => self.settle(&delivered.place, delivered.acknowledgement, &inbox).await,
+                Ok(()) => self.settle(delivered.place, delivered.acknowledgement, &inbox).await,
                 Err(failure) => Err(failure),
             };
             let accepted = delivered.accepted;
@@ -291,9 +290,11 @@ impl Publisher {
     /// opened.
     async fn publish_kept(&mut self, inbox: &Inbox) -> Result<(), Failure> {
         for RefusedRows { batch_id, found_ms, .. } in self.maker.refusals.unpublished() {
-            if Some(batch_id) > self.last {
+            if Some(batch_id) > self.last
+                && let Some(refused) = self.maker.refusals.of(batch_id)
+            {
                 let end_offsets = EndOffsets { batch_time_ms: found_ms, ..EndOffsets::default() };
-                self.publish(&Place { batch_id, end_offsets }, inbox).await?;
+                self.publish(refused, end_offsets, inbox).await?;
             }
             self.maker.refusals.published(batch_id);
         }
@@ -302,30 +303,35 @@ impl Publisher {
 
     /// Waits until the sink has accepted a micro-batch, and has its letters in the table. Gives the
     /// moment, microseconds since the epoch.
+    ///
+    /// Where a sink accepts several micro-batches at once, the letters of all of them are under the
+    /// last one's number, and are written before the first one counts: were only that one logged,
+    /// nobody would give its letters again.
     async fn settle(
         &mut self,
-        place: &Place,
+        place: Place,
         acknowledgement: Acknowledgement,
         inbox: &Inbox,
     ) -> Result<i64, Failure> {
         let mut accepted_us = acknowledgement.accepted().await?;
-        if self.maker.refusals.has(place.batch_id) {
+        if let Some(refused) = self.maker.refusals.of(place.batch_id) {
             crash_points::reached(Step::RowsRefused);
-            self.tell(place.batch_id);
-            accepted_us = self.publish(place, inbox).await?;
-            self.maker.refusals.published(place.batch_id);
+            self.tell(&refused);
+            let last = refused.batch_id;
+            accepted_us = self.publish(refused, place.end_offsets, inbox).await?;
+            self.maker.refusals.published(last);
             crash_points::reached(Step::LettersPublished);
         }
         Ok(accepted_us.unwrap_or_else(|| self.env.now_us()))
     }
 
     /// Says once in a run that rows are refused.
-    fn tell(&mut self, batch_id: BatchId) {
+    fn tell(&mut self, refused: &RefusedRows) {
         if std::mem::replace(&mut self.is_told, true) {
             return;
         }
         let (flow, table) = (&self.maker.flow, &self.maker.table);
-        if let Some(Refusal { error, .. }) = self.maker.refusals.of(batch_id).first() {
+        if let Some(Refusal { error, .. }) = refused.rows.first() {
             tracing::warn!(%flow, %table, first = error, "rows are refused and go to the table of \
                 dead letters; further ones are not reported in this run");
         }
@@ -333,9 +339,14 @@ impl Publisher {
 
     /// Publishes the letters of a micro-batch, and waits until the table has them. Gives the
     /// moment, microseconds since the epoch, as acknowledgements do.
-    async fn publish(&mut self, place: &Place, inbox: &Inbox) -> Result<Option<i64>, Failure> {
-        let Place { batch_id, end_offsets } = place.clone();
-        let partitions = vec![self.maker.rows(batch_id, end_offsets.batch_time_ms)];
+    async fn publish(
+        &mut self,
+        refused: RefusedRows,
+        end_offsets: EndOffsets,
+        inbox: &Inbox,
+    ) -> Result<Option<i64>, Failure> {
+        let batch_id = refused.batch_id;
+        let partitions = vec![self.maker.rows(refused, end_offsets.batch_time_ms)];
         self.wait_for_room().await?;
         let published = self.letters.publish(Output { batch_id, partitions, end_offsets }).await;
         let accepted = match published {
@@ -399,17 +410,14 @@ impl Publisher {
 }
 
 impl LetterMaker {
-    /// What was refused of a micro-batch, as rows of the table; `found_ms` is its time.
-    fn rows(&self, batch_id: BatchId, found_ms: i64) -> Vec<RecordBatch> {
-        let letters = self.refusals.of(batch_id).into_iter().map(|Refusal { row, error }| Letter {
+    /// Refused rows as rows of the table; `found_ms` is the micro-batch's time.
+    fn rows(&self, refused: RefusedRows, found_ms: i64) -> Vec<RecordBatch> {
+        let letters = refused.rows.into_iter().map(|Refusal { row, error }| Letter {
             payload: Some(row),
             error,
             ..Letter::default()
         });
         let group = Group { letters: letters.collect(), ..Group::default() };
-        if group.letters.is_empty() {
-            return Vec::new();
-        }
         self.layout.rows(&[group], Stamp { flow: &self.flow, found_ms })
     }
 }

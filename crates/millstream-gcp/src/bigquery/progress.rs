@@ -79,7 +79,7 @@ struct KeptRow {
 
 impl From<RefusedRows> for KeptRows {
     fn from(refused: RefusedRows) -> Self {
-        let RefusedRows { batch_id, found_ms, rows } = refused;
+        let RefusedRows { batch_id, found_ms, rows, .. } = refused;
         let row = |Refusal { row, error }| KeptRow {
             row: String::from_utf8(row).unwrap_or_default(),
             error,
@@ -93,7 +93,9 @@ impl From<KeptRows> for RefusedRows {
     fn from(kept: KeptRows) -> Self {
         let row = |KeptRow { row, error }| Refusal { row: row.into_bytes(), error };
         let rows = kept.rows.into_iter().map(row).collect();
-        Self { batch_id: BatchId(kept.batch_id), found_ms: kept.batch_timestamp_ms, rows }
+        // All of them are published: it does not matter any more which is the first.
+        let batch_id = BatchId(kept.batch_id);
+        Self { first: batch_id, batch_id, found_ms: kept.batch_timestamp_ms, rows }
     }
 }
 

@@ -89,6 +89,7 @@ struct Commit {
     marks: Vec<LaneMark>,
     /// Rows of it that cannot be sent.
     refused: Vec<Refusal>,
+    oldest: Option<BatchId>,
     newest: Option<(BatchId, EndOffsets)>,
     done: Vec<oneshot::Sender<Result<i64, Failure>>>,
 }
@@ -111,6 +112,7 @@ pub(super) struct Writer {
     refused: Vec<Refusal>,
     /// Micro-batches since the last commit.
     done: Vec<oneshot::Sender<Result<i64, Failure>>>,
+    oldest: Option<BatchId>,
     newest: Option<(BatchId, EndOffsets)>,
     /// When the next commit is due, on the monotonic clock; `None` while nothing waits for it.
     due: Option<Duration>,
@@ -163,6 +165,7 @@ pub(super) async fn run(
         bytes: 0,
         refused: Vec::new(),
         done: Vec::new(),
+        oldest: None,
         newest: None,
         due: None,
         committed: None,
@@ -210,6 +213,7 @@ impl Writer {
     async fn take(&mut self, work: Work) -> Result<(), Failure> {
         let Work { batch_id, end_offsets, rows, done } = work;
         self.done.push(done);
+        self.oldest.get_or_insert(batch_id);
         self.newest = Some((batch_id, end_offsets));
         self.add(rows).await?;
         let now = self.storage.env.monotonic();
@@ -308,7 +312,8 @@ impl Writer {
         let marks = self.lanes.iter().map(Lane::mark).collect();
         let done = std::mem::take(&mut self.done);
         let refused = std::mem::take(&mut self.refused);
-        let commit = Commit { marks, refused, newest: self.newest.take(), done };
+        let (oldest, newest) = (self.oldest.take(), self.newest.take());
+        let commit = Commit { marks, refused, oldest, newest, done };
         let sent = self.commits.send(commit).await;
         sent.map_err(|_| BigQueryProblem::Ended.into())
     }
@@ -387,7 +392,7 @@ impl Committer {
     }
 
     async fn commit(&mut self, commit: Commit) -> Result<(), Failure> {
-        let Commit { mut marks, mut refused, newest, .. } = commit;
+        let Commit { mut marks, mut refused, oldest, newest, .. } = commit;
         for mark in &mut marks {
             if !mark.reached().await {
                 return Err(self.explained(self.fault.take()).await);
@@ -402,9 +407,10 @@ impl Committer {
             }
         }
         if let (Some(refusals), Some((batch_id, end_offsets))) = (&self.refusals, &newest) {
-            // With the last of them: all micro-batches of a commit are acknowledged together.
+            // Which micro-batch of the commit a row is of is not known. The service has all of them.
             let (batch_id, found_ms) = (*batch_id, end_offsets.batch_time_ms);
-            refusals.add(RefusedRows { batch_id, found_ms, rows: refused });
+            let first = oldest.unwrap_or(batch_id);
+            refusals.add(RefusedRows { first, batch_id, found_ms, rows: refused });
         }
         crash_points::reached(Step::AfterProduce);
         match &mut self.guarantee {
