@@ -65,8 +65,8 @@ impl Refusals {
         self.unpublished.lock().values().cloned().collect()
     }
 
-    /// What was put aside of micro-batch `batch_id`, alone or with others, in an order of its own: a
-    /// sink delivers side by side.
+    /// What was put aside of micro-batch `batch_id`, alone or with others, in an order of its own:
+    /// a sink delivers side by side.
     pub(crate) fn of(&self, batch_id: BatchId) -> Option<RefusedRows> {
         let unpublished = self.unpublished.lock();
         let mut refused = containing(&unpublished, batch_id)?.clone();

@@ -407,7 +407,8 @@ impl Committer {
             }
         }
         if let (Some(refusals), Some((batch_id, end_offsets))) = (&self.refusals, &newest) {
-            // Which micro-batch of the commit a row is of is not known. The service has all of them.
+            // Which micro-batch of the commit a row is of is not known. The service has all of
+            // them.
             let (batch_id, found_ms) = (*batch_id, end_offsets.batch_time_ms);
             let first = oldest.unwrap_or(batch_id);
             refusals.add(RefusedRows { first, batch_id, found_ms, rows: refused });
