@@ -6,6 +6,10 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::quantiles::{Latencies, Quantiles};
 use crate::report::{self, Report};
+use crate::round::{self, Shown};
+
+/// Characters of a writer and a delivery.
+const NAME_WIDTH: usize = 24;
 
 /// What writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -61,6 +65,15 @@ pub struct Line {
     latency: Quantiles,
     cpu_seconds: f64,
     peak_rss_mb: f64,
+}
+
+impl Line {
+    fn table_row(&self) -> String {
+        let name = [self.configuration.name(), self.delivery.unwrap_or_default()].join(" ");
+        let Self { latency, missing, duplicated, cpu_seconds, peak_rss_mb, .. } = *self;
+        let shown = Shown { latency, missing, duplicated, cpu_seconds, peak_rss_mb };
+        round::table_row(&name, NAME_WIDTH, self.rate, self.round, &shown)
+    }
 }
 
 /// The medians of the rounds of a rate.
@@ -171,7 +184,7 @@ impl Setup<'_> {
         deliveries: &[Option<&'static str>],
         mut measure: impl FnMut(Round) -> Result<Line, Error>,
     ) -> Result<bool, Error> {
-        eprintln!("{}", table_head());
+        eprintln!("{}", round::table_head(NAME_WIDTH));
         let mut is_whole = true;
         for &delivery in deliveries {
             for &rate in self.rates {
@@ -180,7 +193,7 @@ impl Setup<'_> {
                     for writer in [Writer::Client, Writer::Millstream] {
                         let line = measure(Round { writer, delivery, rate, number })?;
                         report.line("round", &line)?;
-                        eprintln!("{}", table_row(&line));
+                        eprintln!("{}", line.table_row());
                         is_whole &= line.missing == 0 && line.duplicated == 0;
                         lines.push(line);
                     }
@@ -213,43 +226,6 @@ impl Setup<'_> {
             ratio_p99: report::rounded(p99(engine) / p99(client), 3),
         }
     }
-}
-
-fn table_head() -> String {
-    format!(
-        "{:>9}    {:<12}{:<15}{:>6} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>7} {:>8}",
-        "rate",
-        "",
-        "",
-        "round",
-        "p50 ms",
-        "p99 ms",
-        "p99.9 ms",
-        "max ms",
-        "missing",
-        "doubled",
-        "CPU s",
-        "RSS MB"
-    )
-}
-
-fn table_row(line: &Line) -> String {
-    let latency = &line.latency;
-    format!(
-        "{:>9}/s  {:<12}{:<15}{:>6} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>8} {:>8} {:>7.2} {:>8.1}",
-        line.rate,
-        line.configuration.name(),
-        line.delivery.unwrap_or_default(),
-        line.round,
-        latency.p50_ms,
-        latency.p99_ms,
-        latency.p999_ms,
-        latency.max_ms,
-        line.missing,
-        line.duplicated,
-        line.cpu_seconds,
-        line.peak_rss_mb
-    )
 }
 
 #[cfg(test)]

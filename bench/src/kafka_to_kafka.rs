@@ -183,7 +183,10 @@ impl Bench<'_> {
                 let line = self.round(system, rate, round)?;
                 self.report.line("round", &line)?;
                 let name = &line.configuration;
-                eprintln!("{}", round::table_row(name, NAME_WIDTH, rate, round, &line.outcome));
+                eprintln!(
+                    "{}",
+                    round::table_row(name, NAME_WIDTH, rate, round, &line.outcome.shown())
+                );
                 lines.push(line);
             }
         }

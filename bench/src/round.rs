@@ -102,6 +102,29 @@ pub struct RoundOutcome {
     pub peak_rss_mb: f64,
 }
 
+/// What a line of a table says of a round.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// Receipt minus the time a record was due.
+    pub latency: Quantiles,
+    /// Records that never came.
+    pub missing: u64,
+    /// Receipts beyond a record's first.
+    pub duplicated: u64,
+    /// Processor time in the measured seconds.
+    pub cpu_seconds: f64,
+    /// The most memory, units of 1,000,000 bytes.
+    pub peak_rss_mb: f64,
+}
+
+impl RoundOutcome {
+    /// What a line of a table says of it.
+    pub fn shown(&self) -> Shown {
+        let Self { latency, missing, duplicated, cpu_seconds, peak_rss_mb, .. } = *self;
+        Shown { latency, missing, duplicated, cpu_seconds, peak_rss_mb }
+    }
+}
+
 /// Where rounds are run.
 pub struct Stage<'a> {
     env: &'a Env,
@@ -355,14 +378,8 @@ pub fn table_head(width: usize) -> String {
 }
 
 /// A line below it.
-pub fn table_row(
-    name: &str,
-    width: usize,
-    rate: u64,
-    round: u32,
-    outcome: &RoundOutcome,
-) -> String {
-    let latency = &outcome.latency;
+pub fn table_row(name: &str, width: usize, rate: u64, round: u32, shown: &Shown) -> String {
+    let latency = &shown.latency;
     format!(
         "{rate:>8}/s  {name:<width$}{round:>6} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>8} {:>8} \
          {:>7.2} {:>8.1}",
@@ -371,9 +388,9 @@ pub fn table_row(
         latency.p99_ms,
         latency.p999_ms,
         latency.max_ms,
-        outcome.missing,
-        outcome.duplicated,
-        outcome.cpu_seconds,
-        outcome.peak_rss_mb
+        shown.missing,
+        shown.duplicated,
+        shown.cpu_seconds,
+        shown.peak_rss_mb
     )
 }

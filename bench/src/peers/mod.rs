@@ -203,7 +203,7 @@ impl Bench<'_> {
         let label = format!("{configuration}-{rate}-{round}");
         let load = self.flags.load(rate);
         let outcome = self.stage.run(system.as_ref(), load, &label, round)?;
-        eprintln!("{}", round::table_row(configuration, NAME_WIDTH, rate, round, &outcome));
+        eprintln!("{}", round::table_row(configuration, NAME_WIDTH, rate, round, &outcome.shown()));
         let Load { size, partitions, seconds, warmup, .. } = load;
         let line =
             PeerLine { configuration, round, rate, size, partitions, seconds, warmup, outcome };

@@ -14,6 +14,7 @@ use crate::server::Server;
 
 /// How long a cluster may be away at the start: a wrong address is to be reported soon.
 pub(crate) const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Connects, and reads what the cluster says of `keyspace`.
 ///
 /// # Errors

@@ -34,7 +34,7 @@ pub enum Step {
     AfterState,
     /// Its sink is done with it, and rows of it that were refused are in no table yet.
     RowsRefused,
-    /// The refused rows are in the table of dead letters, and nobody was told.
+    /// The refused rows are in the table of dead letters, and the micro-batch does not count yet.
     LettersPublished,
     /// Its entry in the offset log is about to be written.
     BeforeIntent,

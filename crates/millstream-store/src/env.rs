@@ -273,6 +273,13 @@ impl Env {
         let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
         Thread { handle: Some(spawned.expect("the operating system can start a thread")) }
     }
+
+    /// Runs `work` on a thread of its own that nobody waits for: for a call that may never come
+    /// back.
+    pub fn detached_thread(&self, name: &str, work: impl FnOnce() + Send + 'static) {
+        let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+        drop(spawned.expect("the operating system can start a thread"));
+    }
 }
 
 /// Threads for what blocks, of tasks that share one otherwise.

@@ -42,19 +42,15 @@ const LOOKED_AT: Duration = Duration::from_millis(50);
 /// A sink whose refused rows become dead letters.
 pub struct SinkWithLetters {
     sink: Box<dyn Sink>,
-    letters: Letters,
+    /// The table's sink, until the task takes it.
+    letters: Option<Box<dyn Sink>>,
+    maker: LetterMaker,
     env: Env,
     /// What the letters' table delivers; known once it is open.
     delivery: Option<Delivery>,
     /// The last micro-batch that the table has letters of.
     published: Option<BatchId>,
     running: Option<Running>,
-}
-
-/// The table, until the task takes it.
-struct Letters {
-    sink: Option<Box<dyn Sink>>,
-    maker: LetterMaker,
 }
 
 /// What makes letters of refused rows.
@@ -138,10 +134,10 @@ impl SinkWithLetters {
         letters: DeadLetterSink,
         env: &Env,
     ) -> Self {
-        let DeadLetterSink { name, sink: table, layout } = letters;
+        let DeadLetterSink { name, sink: letters, layout } = letters;
         let maker = LetterMaker { refusals, layout, flow: flow.into(), table: name.into() };
-        let letters = Letters { sink: Some(table), maker };
-        Self { sink, letters, env: env.clone(), delivery: None, published: None, running: None }
+        let (letters, env) = (Some(letters), env.clone());
+        Self { sink, letters, maker, env, delivery: None, published: None, running: None }
     }
 
     /// What is known to be published: what the sink says, or, where it cannot say it, what the
@@ -156,7 +152,7 @@ impl SinkWithLetters {
             return Ok(of_sink);
         }
         let published = last.map_or("nothing".to_owned(), |last| format!("micro-batch {last}"));
-        let (table, sink) = (Arc::clone(&self.letters.maker.table), self.sink.description());
+        let (table, sink) = (Arc::clone(&self.maker.table), self.sink.description());
         Err(LettersError::Ahead { table, letters, sink, published }.into())
     }
 }
@@ -179,13 +175,13 @@ impl Sink for SinkWithLetters {
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
         let published = self.sink.open().await?;
-        let mut letters = self.letters.sink.take().expect("a sink is opened once");
+        let mut letters = self.letters.take().expect("a sink is opened once");
         self.published = letters.open().await?.map(|published| published.batch_id);
         self.delivery = Some(letters.delivery());
         let published = self.known(published)?;
         let (delivered, inbox) = mpsc::unbounded_channel();
         let (ending, endings) = watch::channel(None);
-        let (env, maker) = (self.env.clone(), self.letters.maker.clone());
+        let (env, maker) = (self.env.clone(), self.maker.clone());
         let last = self.published;
         let publisher = Publisher { letters, maker, endings, env, last, is_told: false };
         let task = self.env.spawn("dead-letters", publisher.run(inbox));

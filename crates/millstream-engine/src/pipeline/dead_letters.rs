@@ -161,44 +161,6 @@ impl Surroundings<'_> {
         Ok(())
     }
 
-    /// Assigns the rows that receivers of `sinks` refuse to one of `tables`: the one that gets the
-    /// records that the query cannot compute.
-    pub(super) fn take_refused_rows(
-        &self,
-        sinks: &[&DeclaredTable],
-        tables: &mut [DeadLetterTable],
-    ) -> Result<(), Diagnostics> {
-        for sink in sinks {
-            if !sink.connector.has_refused_rows(&sink.table) {
-                continue;
-            }
-            let mut with_records = tables.iter_mut().filter(|table| !table.expressions.is_empty());
-            let Some(letters) = with_records.next() else { continue };
-            let wrong = |problem: String, help: &str| {
-                let error = OptionError::of(ON_ERROR, problem, Some(help.to_owned()));
-                Diagnostics::from(sink.blame(error, sink.span))
-            };
-            let (own, name) = (&sink.table.name, &letters.sink.name);
-            if let Some(other) = with_records.next() {
-                let problem = format!(
-                    "rows that the receiver of `{own}` refuses could go to `{name}` and to `{}`",
-                    other.sink.name
-                );
-                return Err(wrong(problem, "name one table in 'deadLetter' beside 'onError'"));
-            }
-            if !letters.connector.dead_letters().takes_several_writers() {
-                let problem = format!(
-                    "rows that the receiver of `{own}` refuses cannot go to `{name}`: a directory \
-                     of files belongs to one writer, and it gets other dead letters already"
-                );
-                let help = "name a table of Delta or Kafka for dead letters";
-                return Err(wrong(problem, help));
-            }
-            letters.refusals.push(own.clone());
-        }
-        Ok(())
-    }
-
     /// The table `name`; `wrong` makes an error of a problem and what to do about it.
     fn table(
         &self,
@@ -270,6 +232,43 @@ impl Surroundings<'_> {
         let mut columns = declaration.columns.iter().flatten();
         columns.find(|known| known.name.text == column).map(|known| known.name.span)
     }
+}
+
+/// Assigns the rows that receivers of `sinks` refuse to one of `tables`: the one that gets the
+/// records that the query cannot compute.
+pub(super) fn take_refused_rows(
+    sinks: &[&DeclaredTable],
+    tables: &mut [DeadLetterTable],
+) -> Result<(), Diagnostics> {
+    for sink in sinks {
+        if !sink.connector.has_refused_rows(&sink.table) {
+            continue;
+        }
+        let mut with_records = tables.iter_mut().filter(|table| !table.expressions.is_empty());
+        let Some(letters) = with_records.next() else { continue };
+        let wrong = |problem: String, help: &str| {
+            let error = OptionError::of(ON_ERROR, problem, Some(help.to_owned()));
+            Diagnostics::from(sink.blame(error, sink.span))
+        };
+        let (own, name) = (&sink.table.name, &letters.sink.name);
+        if let Some(other) = with_records.next() {
+            let problem = format!(
+                "rows that the receiver of `{own}` refuses could go to `{name}` and to `{}`",
+                other.sink.name
+            );
+            return Err(wrong(problem, "name one table in 'deadLetter' beside 'onError'"));
+        }
+        if !letters.connector.dead_letters().takes_several_writers() {
+            let problem = format!(
+                "rows that the receiver of `{own}` refuses cannot go to `{name}`: a directory \
+                 of files belongs to one writer, and it gets other dead letters already"
+            );
+            let help = "name a table of Delta or Kafka for dead letters";
+            return Err(wrong(problem, help));
+        }
+        letters.refusals.push(own.clone());
+    }
+    Ok(())
 }
 
 fn read_at_rest(read: &TableRead, letters: &str) -> Diagnostic {

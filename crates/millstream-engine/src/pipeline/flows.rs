@@ -30,7 +30,7 @@ use crate::api::references::Lookup;
 use super::branches::{OTHER_STREAM, OTHER_STREAM_HELP};
 use super::checkpoints::{self, Placed};
 use super::constraints::{self, ConstraintDeclaration, Planned};
-use super::dead_letters::{DeadLetterTable, Surroundings};
+use super::dead_letters::{DeadLetterTable, Surroundings, take_refused_rows};
 use super::declarations::{
     BranchDeclaration, FlowDeclaration, Statement, TableDeclaration, ViewDeclaration,
 };
@@ -500,7 +500,7 @@ impl<'a> Loader<'a> {
         let sink = &branches.iter().find(has_on_error).unwrap_or(&branches[0]).declared;
         found.take(surroundings.take_failing_records(writer, sink, &mut letters, (&reads, &sinks)));
         let declared: Vec<_> = branches.iter().map(|branch| &*branch.declared).collect();
-        found.take(surroundings.take_refused_rows(&declared, &mut letters));
+        found.take(take_refused_rows(&declared, &mut letters));
         found.into_result()?;
         Ok((letters, constraints))
     }

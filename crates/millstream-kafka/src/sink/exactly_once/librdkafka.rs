@@ -5,14 +5,22 @@
 //! a restart finds out what is published. Some mean that the brokers refuse this id: because
 //! another instance has taken it over, or because the transaction was open for too long. The time
 //! since its beginning distinguishes the two.
+//!
+//! And one call may never come back: while librdkafka looks for the coordinator of a group it does
+//! not keep its limit of time, and may wait for an event that does not come
+//! ([5456](https://github.com/confluentinc/librdkafka/issues/5456),
+//! [5511](https://github.com/confluentinc/librdkafka/issues/5511)). Then the client is given up. A
+//! new one takes its id over, which aborts the transaction, and fills it again.
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use millstream_engine::api::contact::ContactWith;
 use millstream_store::crash_points::{self, Step};
 use millstream_store::env::Env;
 use parking_lot::Mutex;
+use rdkafka::consumer::ConsumerGroupMetadata;
 use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -30,12 +38,16 @@ use crate::client::poller::Poller;
 use crate::error::SinkError;
 use crate::sink::outbox::Outbox;
 
+/// The step that puts the record of progress into a transaction, for messages.
+const RECORD: &str = "the record of progress";
 /// One call to the brokers; it is repeated while that may help.
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// How long aborting may take at the end of a query that failed. The brokers would do it, too.
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 /// How soon a full queue is looked at again.
 const SPACE_INTERVAL: Duration = Duration::from_millis(1);
+/// How long a call may last that has a limit of [`ATTEMPT`], before its client is given up.
+const CALL_PATIENCE: Duration = Duration::from_secs(20);
 /// How long the commit of a transaction may be without an answer, beyond the transaction's life.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -52,6 +64,8 @@ pub struct Recorder {
 /// A client with a transactional id.
 pub struct TransactionalClient {
     id: String,
+    /// What it was opened by, and its number: for one that takes its place.
+    opened_by: (Opening, usize),
     outbox: Outbox,
     topic: Option<Arc<str>>,
     recorder: Recorder,
@@ -84,8 +98,34 @@ impl TransactionalClient {
         let client = Arc::new(client);
         let (groups, origin) = (groups.clone(), opening.origin.clone());
         let record = Recorder { groups, origin, contact: opening.contact.clone() };
-        let client = Self::new(id, client, timeout, topic, record, &opening.env);
+        let poller =
+            Poller::start(&opening.env, "kafka-reports", client.clone(), record.contact.clone());
+        let client = Self {
+            id,
+            opened_by: (opening.clone(), index),
+            outbox: Outbox::new(client),
+            topic,
+            recorder: record,
+            env: opening.env.clone(),
+            timeout,
+            begun: Duration::ZERO,
+            _poller: poller,
+        };
         client.taken_over(opening)
+    }
+
+    /// Puts another client in the place of this one, whose transaction is aborted by that.
+    fn renew(&mut self) -> Result<(), SinkError> {
+        let (opening, index) = &self.opened_by;
+        let opened = Self::open(opening, *index, &self.recorder.groups);
+        let mut client = opened.map_err(|not_opened| match not_opened {
+            NotOpened::NotAllowed(error) | NotOpened::Failed(error) => error,
+        })?;
+        if let Some(topic) = &self.topic {
+            client.outbox.prepare(topic)?;
+        }
+        *self = client;
+        Ok(())
     }
 
     fn taken_over(mut self, opening: &Opening) -> Result<Self, NotOpened> {
@@ -114,21 +154,6 @@ impl TransactionalClient {
         }
     }
 
-    /// For a client whose `transactional.id` is `id` and whose transactions live for `timeout`.
-    /// `topic` is the table's option.
-    pub fn new(
-        id: String,
-        client: Arc<ProducerClient>,
-        timeout: Duration,
-        topic: Option<Arc<str>>,
-        recorder: Recorder,
-        env: &Env,
-    ) -> Self {
-        let poller = Poller::start(env, "kafka-reports", client.clone(), recorder.contact.clone());
-        let (outbox, env, begun) = (Outbox::new(client), env.clone(), Duration::ZERO);
-        Self { id, outbox, topic, recorder, env, timeout, begun, _poller: poller }
-    }
-
     /// Where rows go, and the client behind it.
     pub fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
@@ -140,25 +165,38 @@ impl TransactionalClient {
     }
 }
 
+/// Why a transaction was not filled.
+enum NotFilled {
+    /// For this reason.
+    Failed(SinkError),
+    /// A call does not come back.
+    Unanswered,
+}
+
+impl From<SinkError> for NotFilled {
+    fn from(error: SinkError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 impl Transactor for TransactionalClient {
     fn fill(&mut self, content: &Content) -> Result<(), SinkError> {
-        crash_points::reached(Step::BeforeBegin);
-        self.begun = self.env.monotonic();
-        self.client().begin_transaction().map_err(|error| self.failed("its beginning", &error))?;
-        let (pending, outcome) = Pending::with_outcome(&self.env);
-        let put = self.put(content, &pending);
-        // This function's own reference: the outcome comes when the last record has given its
-        // reference back.
-        drop(pending);
-        put?;
-        crash_points::reached(Step::AfterProduce);
-        self.record(content)?;
-        crash_points::reached(Step::AfterOffsets);
-        match outcome.blocking_recv() {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(self.turned_away().unwrap_or(error)),
-            Err(_) => Err(SinkError::AfterFailure),
+        let mut filled = self.fill_once(content);
+        if let Err(NotFilled::Unanswered) = filled {
+            tracing::warn!(
+                id = self.id,
+                "librdkafka does not come back from a call; another client takes its place"
+            );
+            self.renew()?;
+            filled = self.fill_once(content);
         }
+        filled.map_err(|not_filled| match not_filled {
+            NotFilled::Failed(error) => error,
+            NotFilled::Unanswered => {
+                let reason = format!("librdkafka has not answered for {CALL_PATIENCE:?}, twice");
+                self.explain(RECORD, RDKafkaErrorCode::OperationTimedOut, reason)
+            }
+        })
     }
 
     fn commit(&mut self) -> Result<(), SinkError> {
@@ -187,6 +225,26 @@ impl Transactor for TransactionalClient {
 }
 
 impl TransactionalClient {
+    fn fill_once(&mut self, content: &Content) -> Result<(), NotFilled> {
+        crash_points::reached(Step::BeforeBegin);
+        self.begun = self.env.monotonic();
+        self.client().begin_transaction().map_err(|error| self.failed("its beginning", &error))?;
+        let (pending, outcome) = Pending::with_outcome(&self.env);
+        let put = self.put(content, &pending);
+        // This function's own reference: the outcome comes when the last record has given its
+        // reference back.
+        drop(pending);
+        put?;
+        crash_points::reached(Step::AfterProduce);
+        self.record(content)?;
+        crash_points::reached(Step::AfterOffsets);
+        match outcome.blocking_recv() {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.turned_away().unwrap_or(error).into()),
+            Err(_) => Err(SinkError::AfterFailure.into()),
+        }
+    }
+
     fn put(&mut self, content: &Content, pending: &Arc<Pending>) -> Result<(), SinkError> {
         for rows in &content.rows {
             let mut row = 0;
@@ -202,29 +260,38 @@ impl TransactionalClient {
     }
 
     /// Puts the record of the query's progress into the transaction.
-    fn record(&self, content: &Content) -> Result<(), SinkError> {
+    fn record(&self, content: &Content) -> Result<(), NotFilled> {
         let Recorder { groups, origin, .. } = &self.recorder;
-        let mut groups = groups.lock();
         for (index, piece) in progress::encode(&content.end_offsets, origin).iter().enumerate() {
-            let group = groups.get(index)?;
+            let group = groups.lock().get(index)?;
             let mut offsets = TopicPartitionList::with_capacity(1);
             let mut element = offsets.add_partition(carrier(self.topic.as_deref()), 0);
             let number = i64::try_from(content.batch_id.0).expect("numbers stay far below 2^63");
             let set = element.set_offset(Offset::Offset(number));
             element.set_metadata(piece);
-            set.map_err(|error| self.failed("the record of progress", &error))?;
-            loop {
-                let Err(error) =
-                    self.client().send_offsets_to_transaction(&offsets, group, ATTEMPT)
-                else {
-                    break;
-                };
+            set.map_err(|error| self.failed(RECORD, &error))?;
+            while let Err(error) = self.send_offsets(&offsets, &group)? {
                 if !is_retriable(&error) || self.open_for() > self.timeout {
-                    return Err(self.failed("the record of progress", &error));
+                    return Err(self.failed(RECORD, &error).into());
                 }
             }
         }
         Ok(())
+    }
+
+    /// One attempt to put offsets into the transaction, on a thread that may be left behind.
+    fn send_offsets(
+        &self,
+        offsets: &TopicPartitionList,
+        group: &Arc<ConsumerGroupMetadata>,
+    ) -> Result<Result<(), KafkaError>, NotFilled> {
+        let (told, sent) = channel();
+        let (client, offsets, group) = (self.client().clone(), offsets.clone(), group.clone());
+        self.env.detached_thread("kafka-offsets", move || {
+            // Nobody listens any more where it took too long.
+            let _ = told.send(client.send_offsets_to_transaction(&offsets, &group, ATTEMPT));
+        });
+        sent.recv_timeout(CALL_PATIENCE).map_err(|_| NotFilled::Unanswered)
     }
 
     fn client(&self) -> &Arc<ProducerClient> {

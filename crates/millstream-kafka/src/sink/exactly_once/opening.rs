@@ -175,22 +175,22 @@ impl Opening {
 /// records are of one piece.
 pub struct Groups {
     opening: Opening,
-    made: Vec<ConsumerGroupMetadata>,
+    made: Vec<Arc<ConsumerGroupMetadata>>,
 }
 
 impl Groups {
     /// With the group of the first piece.
     pub fn new(opening: Opening) -> Result<Self, SinkError> {
-        let made = vec![opening.group(0)?];
+        let made = vec![Arc::new(opening.group(0)?)];
         Ok(Self { opening, made })
     }
 
     /// The group of piece `piece`.
-    pub fn get(&mut self, piece: usize) -> Result<&ConsumerGroupMetadata, SinkError> {
+    pub fn get(&mut self, piece: usize) -> Result<Arc<ConsumerGroupMetadata>, SinkError> {
         while self.made.len() <= piece {
-            self.made.push(self.opening.group(self.made.len())?);
+            self.made.push(Arc::new(self.opening.group(self.made.len())?));
         }
-        Ok(&self.made[piece])
+        Ok(Arc::clone(&self.made[piece]))
     }
 }
 
