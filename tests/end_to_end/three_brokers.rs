@@ -17,7 +17,7 @@ use crate::topics::Topics;
 use crate::wait;
 
 /// How long a flow may take to end after brokers were away.
-const STOP_LIMIT: Duration = Duration::from_secs(400);
+const STOP_LIMIT: Duration = Duration::from_secs(240);
 
 /// Where a flow writes to.
 enum Output {

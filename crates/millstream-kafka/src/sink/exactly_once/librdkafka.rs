@@ -47,7 +47,7 @@ const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 /// How soon a full queue is looked at again.
 const SPACE_INTERVAL: Duration = Duration::from_millis(1);
 /// How long a call may last that has a limit of [`ATTEMPT`], before its client is given up.
-const CALL_PATIENCE: Duration = Duration::from_secs(20);
+const CALL_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the commit of a transaction may be without an answer, beyond the transaction's life.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -355,4 +355,62 @@ impl TransactionalClient {
 
 fn is_retriable(error: &KafkaError) -> bool {
     matches!(error, KafkaError::Transaction(error) if error.is_retriable())
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_engine::api::contact::Contacts;
+    use millstream_engine::api::options::Options;
+    use rdkafka::mocking::{MockCluster, MockCoordinator};
+    use rdkafka::producer::DefaultProducerContext;
+
+    use super::super::Names;
+    use super::super::testing::content;
+    use super::*;
+    use crate::client::settings::{ClientSettings, Use};
+
+    /// Puts the group of the record at one broker, and the transactions at another.
+    fn opening(
+        cluster: &MockCluster<'_, DefaultProducerContext>,
+        group_at: i32,
+        transactions_at: i32,
+    ) -> Opening {
+        let env = Env::real();
+        let servers = ("kafka.bootstrap.servers".to_owned(), cluster.bootstrap_servers());
+        let settings = ClientSettings::parse(&Options::new([servers]), Use::Producer).unwrap();
+        let names = Names::new("flow", "0a1b2c3d-0000-4000-8000-000000000000");
+        let id = names.transactional_id(0);
+        cluster.create_topic("rows", 1, 1).unwrap();
+        cluster.coordinator(MockCoordinator::Group(names.group(0)), group_at).unwrap();
+        cluster.coordinator(MockCoordinator::Transaction(id), transactions_at).unwrap();
+        let (query, flow, table) = ("q".to_owned(), "flow".to_owned(), "t".to_owned());
+        let origin = Arc::new(Origin { query, flow, topic: None, table: table.clone() });
+        let contact = Arc::new(Contacts::untold(env.clone()).with("the brokers".to_owned()));
+        let topic = Some("rows".into());
+        Opening { settings, names, table, topic, origin, contact, env }
+    }
+
+    #[test]
+    fn a_client_that_does_not_come_back_from_a_call_is_given_up() {
+        let cluster = MockCluster::new(3).unwrap();
+        let opening = opening(&cluster, 2, 1);
+        let groups = Arc::new(Mutex::new(Groups::new(opening.clone()).unwrap()));
+        let open = || match TransactionalClient::open(&opening, 0, &groups) {
+            Ok(client) => client,
+            Err(NotOpened::NotAllowed(error) | NotOpened::Failed(error)) => panic!("{error}"),
+        };
+        let mut client = open();
+        // No rows: such a cluster does not always take those of a transaction.
+        let rows = content(&[]);
+        client.fill(&rows).unwrap();
+        client.commit().unwrap();
+        cluster.broker_down(2).unwrap();
+        let error = client.fill(&rows).unwrap_err();
+        let twice = "librdkafka has not answered for 10s, twice";
+        assert!(error.to_string().contains(twice), "{error}");
+        cluster.broker_up(2).unwrap();
+        let mut client = open();
+        client.fill(&rows).unwrap();
+        client.commit().unwrap();
+    }
 }

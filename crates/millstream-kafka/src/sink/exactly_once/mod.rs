@@ -46,6 +46,8 @@ mod protocol_support;
 mod record_topic;
 mod rotation;
 mod sink;
+#[cfg(test)]
+mod testing;
 
 pub use needs::needs;
 pub use opening::NotOpened;

@@ -5,10 +5,8 @@ use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
-use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use futures::future::BoxFuture;
 use millstream_engine::api::contact::Contacts;
-use millstream_engine::api::sink::{BatchId, EndOffsets};
 use millstream_store::env::{Clock, SeededRng};
 use parking_lot::Mutex;
 
@@ -18,7 +16,7 @@ use crate::protocol::frame::{FIND_COORDINATOR, METADATA, PRODUCE};
 use crate::protocol::responses::Address;
 use crate::protocol::security::Security;
 use crate::protocol::write::Writer;
-use crate::sink::columns::{SinkColumns, SinkRows};
+use crate::sink::exactly_once::testing::content;
 
 /// Where the sequence of its first record stands in a record batch.
 const SEQUENCE_AT: usize = 53;
@@ -282,21 +280,6 @@ fn end_txn(request: &mut Request<'_>, answer: &mut Writer, asked: &Mutex<Asked>)
     answer.i64(id);
     answer.i16(epoch + 1);
     answer.end();
-}
-
-/// Rows with these topics, partitions and values.
-fn rows(all: &[(&str, i32, &str)]) -> SinkRows {
-    let topics: ArrayRef = Arc::new(StringArray::from_iter_values(all.iter().map(|row| row.0)));
-    let partitions: ArrayRef = Arc::new(Int32Array::from_iter_values(all.iter().map(|row| row.1)));
-    let values: ArrayRef = Arc::new(StringArray::from_iter_values(all.iter().map(|row| row.2)));
-    let columns = [("topic", topics), ("partition", partitions), ("value", values)];
-    let rows = RecordBatch::try_from_iter(columns).unwrap();
-    SinkColumns::find(&rows.schema(), false).unwrap().of(&rows).unwrap()
-}
-
-fn content(all: &[(&str, i32, &str)]) -> Content {
-    let end_offsets = EndOffsets::default();
-    Content { batch_id: BatchId(12), rows: vec![rows(all)], end_offsets }
 }
 
 fn has(batch: &Batch, value: &str) -> bool {
