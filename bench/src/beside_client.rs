@@ -124,6 +124,11 @@ impl Tally {
         }
     }
 
+    /// Counts rows that were told of and are not there.
+    pub fn missed(&mut self, rows: u64) {
+        self.missing += rows;
+    }
+
     /// What came of a round, whose process used `cpu_seconds` while it was measured.
     pub fn line(&self, round: Round, setup: &Setup<'_>, used: Used) -> Line {
         Line {

@@ -1,220 +1,308 @@
-//! `millstream-bench cassandra`: how soon a micro-batch counts as written, beside the bare driver.
+//! `millstream-bench cassandra`: the Cassandra sink beside the bare driver, which writes the same
+//! rows, one batch at a time.
 //!
-//! Rows of the `rate` source go into a table of a Cassandra on this machine. What the engine tells
-//! of each micro-batch is taken: from the moment it began until the server had acknowledged all of
-//! it, its intent and its write time being durable before. Then the driver alone writes as many
-//! rows as the median micro-batch had, so many times, each with a request of its own, and waits for
-//! all of them before it writes the next. The engine tells whole milliseconds, cut off.
+//! Rows are due at fixed moments: those of the engine's `rate` source, or of the client's own
+//! schedule of the same rate. Each becomes a row of a table. The client takes all rows that are
+//! due, writes each with a request, waits for the answers, and takes the next. The engine writes
+//! each micro-batch after its intent and its write time are durable. A row has been received when
+//! the client has the last answer of its batch, or when the engine has told of its micro-batch, a
+//! pipe later. Each is a process of its own, in turns.
 //!
 //! What every round wrote is counted: each row must be there.
 
+use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::time::Duration;
 
 use futures::future::try_join_all;
 use millstream_store::env::Env;
 use millstream_testkit::cassandra::Cassandra;
+use millstream_testkit::program::Process;
 use millstream_testkit::wait;
 use scylla::client::session_builder::SessionBuilder;
-use serde::Serialize;
 
+use crate::beside_client::{Line, Round, Setup, Tally, Used, Writer};
 use crate::clock::Clock;
 use crate::engine::{self, EngineOptions, sql_options};
 use crate::error::Error;
-use crate::progress::Told;
-use crate::quantiles::{Latencies, Quantiles};
-use crate::report::{Report, median};
+use crate::report::Report;
+use crate::system;
 use crate::work_directory::WorkDirectory;
 
-/// Part of the micro-batches that are warm-up: connections, prepared statements, Java's compiler.
-const WARM_UP: usize = 4;
+const NAME: &str = "cassandra";
+/// How long the first row may take: starting a process.
+const START_MAX: Duration = Duration::from_secs(60);
+/// Rows of one of the client's batches.
+const BATCH_MAX: u64 = 1_000;
 
 /// Flags of `millstream-bench cassandra`.
 #[derive(Debug, clap::Args)]
 pub struct Flags {
-    /// Rows a second
-    #[arg(long, default_value_t = 1_000)]
-    rate: u64,
-    /// Seconds of each round, of which the first quarter is warm-up
-    #[arg(long, default_value_t = 20)]
+    /// Rows a second; several rates are measured one after the other
+    #[arg(long, value_delimiter = ',', default_value = "1000")]
+    rate: Vec<u64>,
+    /// Seconds measured in each run
+    #[arg(long, default_value_t = 15)]
     seconds: u64,
-    /// Rounds
+    /// Seconds at the same rate before that, from the first row on: connections, Java's compiler
+    #[arg(long, default_value_t = 5)]
+    warmup: u64,
+    /// Runs of each at each rate
     #[arg(long, default_value_t = 3)]
     repeat: u32,
-    /// Option of the engine, handed to `run --set`
+    /// Option of the engine: `source.NAME=V` stands in the pipeline's source table, anything else
+    /// is handed to `run --set`
     #[arg(long, value_name = "K=V")]
     engine_option: Vec<String>,
 }
 
-/// One result line.
-#[derive(Clone, Debug, Serialize)]
-struct Line {
-    configuration: &'static str,
-    round: u32,
+/// Flags of the bare client's process.
+#[derive(Debug, clap::Args)]
+pub struct ClientFlags {
+    /// Port of the server
+    #[arg(long)]
+    port: u16,
+    /// The table, with its keyspace
+    #[arg(long)]
+    table: String,
+    /// Rows a second
+    #[arg(long)]
     rate: u64,
-    seconds: u64,
-    micro_batches: usize,
-    /// Of the median micro-batch.
+    /// Rows in all
+    #[arg(long)]
     rows: u64,
-    #[serde(flatten)]
-    latency: Quantiles,
-    missing: i64,
 }
 
-/// Runs all rounds. True if every row was written.
+/// Runs the whole benchmark. True if every row was there once.
 pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
-    if flags.rate == 0 || flags.seconds == 0 || flags.repeat == 0 {
-        let problem = "--rate, --seconds and --repeat must be at least 1".to_owned();
-        return Err(Error::Flags { problem });
-    }
-    let server = Cassandra::start();
-    server.create_keyspace("bench");
-    let (work, report) = (WorkDirectory::create()?, Report::new("cassandra", None));
-    let mut all_there = true;
-    for round in 1..=flags.repeat {
-        let table = format!("engine_{round}");
-        create(&server, &table);
-        let directory = work.subdirectory(&table)?;
-        let told = engine(env, flags, &server, &table, &directory)?;
-        let rows = median(told.iter().map(|told| told.rows_out as f64)) as u64;
-        let mut latencies = Latencies::new();
-        told.iter().for_each(|told| latencies.add(told.took_us));
-        let written: u64 = told.iter().map(|told| told.rows_all).max().unwrap_or(0);
-        let missing = written.cast_signed() - count(&server, &table);
-        let line = flags.line("millstream", round, told.len(), rows, &latencies, missing);
-        all_there &= tell(&report, &line)?;
-
-        let table = format!("driver_{round}");
-        create(&server, &table);
-        let times = told.len();
-        let latencies = driver(env, &server, &table, rows, times)?;
-        let missing = rows.cast_signed() * times as i64 - count(&server, &table);
-        let line = flags.line("driver", round, times, rows, &latencies, missing);
-        all_there &= tell(&report, &line)?;
-    }
-    Ok(all_there)
+    let setup = flags.setup();
+    setup.check()?;
+    let bench = Bench {
+        env,
+        clock: Clock::new(env),
+        flags,
+        options: EngineOptions::parse(&flags.engine_option)?,
+        server: Cassandra::start(),
+        work: WorkDirectory::create()?,
+    };
+    bench.server.create_keyspace("bench");
+    setup.run(&Report::new(NAME, None), &[None], |round| bench.round(round))
 }
 
 impl Flags {
-    fn line(
-        &self,
-        configuration: &'static str,
-        round: u32,
-        micro_batches: usize,
-        rows: u64,
-        latencies: &Latencies,
-        missing: i64,
-    ) -> Line {
-        let (rate, seconds, latency) = (self.rate, self.seconds, latencies.quantiles());
-        Line { configuration, round, rate, seconds, micro_batches, rows, latency, missing }
+    fn setup(&self) -> Setup<'_> {
+        let Self { rate, seconds, repeat, engine_option, .. } = self;
+        Setup { rates: rate, seconds: *seconds, repeat: *repeat, engine_options: engine_option }
     }
 }
 
-/// Whether all rows are there.
-fn tell(report: &Report, line: &Line) -> Result<bool, Error> {
-    report.line("round", line)?;
-    let Quantiles { p50_ms, p90_ms, p99_ms, max_ms, .. } = line.latency;
-    eprintln!(
-        "{:10} round {}: p50 {p50_ms:.1}, p90 {p90_ms:.1}, p99 {p99_ms:.1}, max {max_ms:.1} ms; \
-         {} micro-batches of {} rows; {} missing",
-        line.configuration, line.round, line.micro_batches, line.rows, line.missing
-    );
-    Ok(line.missing == 0)
+/// Rows up to the end of a batch, from the first, and when they were received.
+type Received = (u64, i64);
+
+struct Bench<'a> {
+    env: &'a Env,
+    clock: Clock,
+    flags: &'a Flags,
+    options: EngineOptions,
+    server: Cassandra,
+    work: WorkDirectory,
 }
 
-fn create(server: &Cassandra, table: &str) {
-    server.ask(&format!("CREATE TABLE bench.{table} (id bigint PRIMARY KEY, words text)"));
+impl Bench<'_> {
+    fn round(&self, round: Round) -> Result<Line, Error> {
+        let Round { writer, rate, number, .. } = round;
+        let table = format!("{}_{rate}_{number}", writer.name());
+        let columns = "(id bigint PRIMARY KEY, due bigint)";
+        self.server.ask(&format!("CREATE TABLE bench.{table} {columns}"));
+        let directory = self.work.subdirectory(&table)?;
+        let written = match writer {
+            Writer::Client => self.client(rate, &table, &directory)?,
+            Writer::Millstream => self.engine(rate, &table, &directory)?,
+        };
+        let mut tally = Tally::default();
+        tally.from_us = Some(written.from_us);
+        for &(rows, received_us) in &written.received {
+            for row in tally.next..rows {
+                tally.add(row, written.begun_us + due_us(row, rate), received_us);
+            }
+        }
+        let there = self.server.ask(&format!("SELECT id FROM bench.{table}")).len() as u64;
+        // What came behind the last that was told of is there as well.
+        tally.missed(tally.next.saturating_sub(there));
+        Ok(tally.line(round, &self.flags.setup(), written.used))
+    }
+
+    fn engine(&self, rate: u64, table: &str, directory: &Path) -> Result<Written, Error> {
+        let pipeline = pipeline(rate, self.server.port(), table, &self.options);
+        let (env, clock) = (self.env, &self.clock);
+        let mut engine = engine::start_telling(env, clock, &pipeline, &self.options, directory)?;
+        let waits_until_us = self.clock.now_us() + micros(START_MAX);
+        while engine.progress.look(|told| told.iter().all(|told| told.rows_out == 0)) {
+            engine.process.check()?;
+            if self.clock.now_us() > waits_until_us {
+                let (process, log) = (engine.process.name().to_owned(), engine.process.log_tail());
+                return Err(Error::Behind { process, waited_s: START_MAX.as_secs(), log });
+            }
+            wait::pause(Duration::from_millis(10));
+        }
+        let (from_us, used) = self.measured(&engine.process);
+        let status = engine.process.stop()?;
+        if !status.success() {
+            let (process, log) = (engine.process.name().to_owned(), engine.process.log_tail());
+            return Err(Error::Unclean { process, status, log });
+        }
+        let mut rows = 0;
+        let told = engine.progress.finish()?;
+        let received = told.iter().map(|told| {
+            rows += told.rows_out;
+            (rows, told.told_us)
+        });
+        let received = received.collect();
+        Ok(Written { begun_us: created_us(directory)?, from_us, received, used })
+    }
+
+    fn client(&self, rate: u64, table: &str, directory: &Path) -> Result<Written, Error> {
+        let rows = rate * (self.flags.warmup + self.flags.seconds + 1);
+        let mut command = system::this_program()?;
+        command.args(["cassandra-client", "--port", &self.server.port().to_string()]);
+        command.args(["--table", &format!("bench.{table}"), "--rate", &rate.to_string()]);
+        command.args(["--rows", &rows.to_string()]);
+        let log = directory.join("client.log");
+        let (process, mut output) = Process::start_piped("the client", command, &log)?;
+        // It says when it begins, and the rest at its end.
+        let mut begun_us = [0; 8];
+        let failed = || Error::Fill { problem: format!("the client: {}", process.log_tail()) };
+        output.read_exact(&mut begun_us).map_err(|_| failed())?;
+        let (from_us, used) = self.measured(&process);
+        let mut rest = Vec::new();
+        output.read_to_end(&mut rest).map_err(|_| failed())?;
+        let received: Vec<Received> = numbers(&rest).collect();
+        if received.last().is_none_or(|(written, _)| *written != rows) {
+            return Err(failed());
+        }
+        Ok(Written { begun_us: i64::from_le_bytes(begun_us), from_us, received, used })
+    }
+
+    /// Lets the warm-up and what is measured pass. Gives when the latter began.
+    fn measured(&self, process: &Process) -> (i64, Used) {
+        wait::pause(Duration::from_secs(self.flags.warmup));
+        let (from_us, before) = (self.clock.now_us(), process.usage());
+        wait::pause(Duration::from_secs(self.flags.seconds));
+        let after = process.usage();
+        let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
+        (from_us, Used { cpu_seconds, peak_rss_mb: after.peak_rss_mb })
+    }
 }
 
-fn count(server: &Cassandra, table: &str) -> i64 {
-    let rows = server.ask(&format!("SELECT id FROM bench.{table}"));
-    rows.len() as i64
+/// What a process has written.
+struct Written {
+    /// When row 0 was due, microseconds since the epoch.
+    begun_us: i64,
+    /// Rows that are due from then on count.
+    from_us: i64,
+    received: Vec<Received>,
+    used: Used,
 }
 
-/// A micro-batch behind the warm-up.
-struct Measured {
-    rows_out: u64,
-    /// From its beginning until it was acknowledged.
-    took_us: i64,
-    /// Rows up to its end, from the first.
-    rows_all: u64,
+/// When a row is due, microseconds after the first.
+fn due_us(number: u64, rate: u64) -> i64 {
+    let offset_us = u128::from(number) * 1_000_000 / u128::from(rate);
+    i64::try_from(offset_us).expect("a run ends")
 }
 
-fn engine(
-    env: &Env,
-    flags: &Flags,
-    server: &Cassandra,
-    table: &str,
-    directory: &std::path::Path,
-) -> Result<Vec<Measured>, Error> {
-    let options = EngineOptions::parse(&flags.engine_option)?;
-    let (rate, port) = (flags.rate.to_string(), server.port().to_string());
-    let own = [
+/// When row 0 of the `rate` source was due: its checkpoint keeps it.
+fn created_us(directory: &Path) -> Result<i64, Error> {
+    let file = directory.join("checkpoint/sources/0/0");
+    let text = std::fs::read_to_string(&file).unwrap_or_default();
+    let created_ms = text.lines().nth(1).and_then(|ms| ms.trim().parse::<i64>().ok());
+    let problem = || format!("{} has no time of creation: {text:?}", file.display());
+    created_ms.map(|ms| ms * 1_000).ok_or_else(|| Error::Fill { problem: problem() })
+}
+
+/// Pairs of numbers of eight bytes.
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = Received> {
+    let number = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    let pairs = bytes.chunks_exact(16);
+    pairs.map(move |pair| (number(&pair[..8]).unsigned_abs(), number(&pair[8..])))
+}
+
+/// The bare client: writes rows that are due, one batch after the other. Its output is when the
+/// first is due and, for each batch, the rows up to its end and when it was acknowledged.
+pub fn run_client(env: &Env, flags: &ClientFlags) -> Result<(), Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::Fill { problem: error.to_string() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed(&error))?;
+    let clock = Clock::new(env);
+    let mut acknowledged: Vec<u8> = Vec::new();
+    runtime.block_on(async {
+        let node = format!("127.0.0.1:{}", flags.port);
+        let session = SessionBuilder::new().known_node(node).build().await;
+        let session = session.map_err(|error| failed(&error))?;
+        let text = format!("INSERT INTO {} (id, due) VALUES (?, ?)", flags.table);
+        let insert = session.prepare(text).await.map_err(|error| failed(&error))?;
+        let begun_us = clock.now_us();
+        let mut output = std::io::stdout();
+        let told = output.write_all(&begun_us.to_le_bytes()).and_then(|()| output.flush());
+        told.map_err(|error| failed(&error))?;
+        let mut written = 0;
+        while written < flags.rows {
+            let now_us = clock.now_us();
+            let due = |row: &u64| begun_us + due_us(*row, flags.rate) <= now_us;
+            let batch = (written..flags.rows).take_while(due).take(BATCH_MAX as usize);
+            let rows = batch.map(|row| (row.cast_signed(), begun_us + due_us(row, flags.rate)));
+            let writes: Vec<_> = rows.map(|row| session.execute_unpaged(&insert, row)).collect();
+            if writes.is_empty() {
+                let wait_us = begun_us + due_us(written, flags.rate) - now_us;
+                std::thread::sleep(Duration::from_micros(wait_us.unsigned_abs()));
+                continue;
+            }
+            written += writes.len() as u64;
+            try_join_all(writes).await.map_err(|error| failed(&error))?;
+            acknowledged.extend(written.to_le_bytes());
+            acknowledged.extend(clock.now_us().to_le_bytes());
+        }
+        output
+            .write_all(&acknowledged)
+            .and_then(|()| output.flush())
+            .map_err(|error| failed(&error))
+    })
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).expect("a benchmark ends")
+}
+
+/// Rows of the rate source as rows of the table.
+fn pipeline(rate: u64, port: u16, table: &str, options: &EngineOptions) -> String {
+    let (rate, port) = (rate.to_string(), port.to_string());
+    let sink = [
         ("spark.cassandra.connection.host", "127.0.0.1"),
         ("spark.cassandra.connection.port", &*port),
         ("keyspace", "bench"),
         ("table", table),
     ];
-    let pipeline = format!(
+    format!(
         "CREATE TABLE input USING rate OPTIONS ({});\n\
          CREATE TABLE output USING cassandra OPTIONS ({});\n\
          CREATE FLOW measure AS INSERT INTO output\n\
-         SELECT value AS id, CAST(timestamp AS STRING) AS words FROM STREAM input;\n",
+         SELECT value AS id, unix_micros(timestamp) AS due FROM STREAM input;\n",
         sql_options(&[("rowsPerSecond", &rate)], &options.source),
-        sql_options(&own, &[]),
-    );
-    let clock = Clock::new(env);
-    let mut engine = engine::start_telling(env, &clock, &pipeline, &options, directory)?;
-    wait::pause(Duration::from_secs(flags.seconds));
-    let status = engine.process.stop()?;
-    if !status.success() {
-        let (process, log) = (engine.process.name().to_owned(), engine.process.log_tail());
-        return Err(Error::Unclean { process, status, log });
-    }
-    let told: Vec<Told> = engine.progress.finish()?;
-    let mut rows_all = 0;
-    let measured = told.iter().map(|told| {
-        rows_all += told.rows_out;
-        let took_us = told.published_us - told.fired_us;
-        Measured { rows_out: told.rows_out, took_us, rows_all }
-    });
-    let measured: Vec<Measured> = measured.filter(|it| it.rows_out > 0).collect();
-    let warm_up = measured.len() / WARM_UP;
-    Ok(measured.into_iter().skip(warm_up).collect())
+        sql_options(&sink, &[]),
+    )
 }
 
-/// The driver alone, one batch of rows after the other, behind a warm-up.
-fn driver(
-    env: &Env,
-    server: &Cassandra,
-    table: &str,
-    rows: u64,
-    times: usize,
-) -> Result<Latencies, Error> {
-    let failed = |error: &dyn std::fmt::Display| Error::InProcess { problem: error.to_string() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed(&error))?;
-    runtime.block_on(async {
-        let node = format!("127.0.0.1:{}", server.port());
-        let session = SessionBuilder::new().known_node(node).build().await;
-        let session = session.map_err(|error| failed(&error))?;
-        let text = format!("INSERT INTO bench.{table} (id, words) VALUES (?, ?)");
-        let insert = session.prepare(text).await.map_err(|error| failed(&error))?;
-        let words = "2026-01-01 10:15:00.123456";
-        let mut latencies = Latencies::new();
-        let warm_up = times / WARM_UP;
-        for nth in 0..times + warm_up {
-            // The warm-up writes the rows of the first batch, again and again.
-            let batch = nth.saturating_sub(warm_up);
-            let first = batch as i64 * rows.cast_signed();
-            let ids = first..first + rows.cast_signed();
-            let began = env.monotonic();
-            let writes = ids.map(|id| session.execute_unpaged(&insert, (id, words)));
-            try_join_all(writes).await.map_err(|error| failed(&error))?;
-            let took = env.monotonic() - began;
-            if nth >= warm_up {
-                latencies.add(i64::try_from(took.as_micros()).expect("not so long"));
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_client_has_written_is_read_back() {
+        let mut bytes = Vec::new();
+        for (rows, received_us) in [(3_u64, 70_i64), (9, 80)] {
+            bytes.extend(rows.to_le_bytes());
+            bytes.extend(received_us.to_le_bytes());
         }
-        Ok(latencies)
-    })
+        assert_eq!(numbers(&bytes).collect::<Vec<_>>(), [(3, 70), (9, 80)]);
+        assert_eq!((due_us(0, 3), due_us(1, 3), due_us(3, 3)), (0, 333_333, 1_000_000));
+    }
 }

@@ -146,6 +146,9 @@ enum Name {
     /// The engine that `--source in-process` starts
     #[command(hide = true)]
     InProcess(in_process::child::Flags),
+    /// The client that cassandra starts
+    #[command(hide = true)]
+    CassandraClient(cassandra::ClientFlags),
     /// The client that redis starts
     #[command(hide = true)]
     RedisClient(redis::ClientFlags),
@@ -223,6 +226,7 @@ fn dispatch(env: &Env, name: Name) -> Result<bool, Error> {
         Name::Peers(flags) => peers::run(env, &flags),
         Name::Plot(flags) => plot::run(&flags).map(|()| true),
         Name::InProcess(flags) => in_process::child::run(env, &flags).map(|()| true),
+        Name::CassandraClient(flags) => cassandra::run_client(env, &flags).map(|()| true),
         Name::RedisClient(flags) => redis::run_client(env, &flags).map(|()| true),
         Name::Relay(flags) => relay::run(&flags).map(|()| true),
     }

@@ -21,6 +21,11 @@ pub trait Clock: Send + Sync {
     fn monotonic(&self) -> Duration;
     /// Completes `duration` from now.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+
+    /// True where time passes as the operating system says, so that its timers may be used.
+    fn is_real(&self) -> bool {
+        false
+    }
 }
 
 /// Where chance comes from.
@@ -95,6 +100,11 @@ impl Env {
     /// Completes `duration` from now.
     pub fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         self.clock.sleep(duration)
+    }
+
+    /// True where time passes as the operating system says.
+    pub fn has_real_clock(&self) -> bool {
+        self.clock.is_real()
     }
 
     /// 64 random bits.
@@ -409,6 +419,10 @@ impl Clock for SystemClock {
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn is_real(&self) -> bool {
+        true
     }
 }
 

@@ -45,3 +45,4 @@ pub mod source_log;
 pub mod state_log;
 pub mod storage;
 mod time_text;
+pub mod timer;

@@ -16,6 +16,7 @@ use millstream_engine::api::source::{
     SourceOffset, Split, Traced,
 };
 use millstream_store::env::Env;
+use millstream_store::timer::Timer;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -30,8 +31,7 @@ const RECORD_BATCH_ROWS: u64 = 8_192;
 const TAKE_ROWS_MAX: u64 = 1 << 20;
 /// A time and a number.
 const ROW_BYTES: u64 = 16;
-/// Rows that come faster than this are handed over in ticks. Waking for each would be spinning, and
-/// tokio's timer rounds every sleep up to a whole millisecond, so that a tick takes one to two.
+/// Rows that come faster than this are handed over in ticks: waking for each would be spinning.
 const TICK_US: i64 = 500;
 /// The clock is looked at again at least this often, in case somebody set it.
 const SLEEP_US_MAX: i64 = 1_000_000;
@@ -91,6 +91,7 @@ fn rows_of(offset: &SourceOffset) -> Result<u64, RateError> {
 pub struct RateSource {
     options: RateOptions,
     env: Env,
+    timer: Timer,
     /// When row 0 is due, microseconds since the epoch.
     created_us: i64,
     /// Rows handed over so far.
@@ -107,7 +108,8 @@ impl RateSource {
     pub fn new(options: RateOptions, env: Env) -> Self {
         let now = env.now_us();
         let (taken_at_us, rows_max) = (i64::MIN, TAKE_ROWS_MAX);
-        Self { options, env, created_us: now, taken: 0, taken_at_us, end: None, rows_max }
+        let timer = Timer::new(env.clone());
+        Self { options, env, timer, created_us: now, taken: 0, taken_at_us, end: None, rows_max }
     }
 
     /// The same, where a limit of memory has `bytes` for a micro-batch's rows.
@@ -247,7 +249,7 @@ impl Source for RateSource {
                 return;
             }
             let wait_us = wait_us.min(SLEEP_US_MAX).unsigned_abs();
-            self.env.sleep(Duration::from_micros(wait_us)).await;
+            self.timer.sleep(Duration::from_micros(wait_us)).await;
         }
     }
 
