@@ -72,6 +72,7 @@ const MODULES: &[(&str, &[&str])] = &[
         &[
             "error",
             "env",
+            "timer",
             "codec",
             "crash_points",
             "directory_name",
@@ -327,9 +328,9 @@ const MODULES: &[(&str, &[&str])] = &[
             "delta",
             "delta_stream",
             "map_only",
-            "cassandra",
             "bigquery",
             "beside_client",
+            "cassandra",
             "redis",
             "pulsar",
             "windowed",

@@ -1,9 +1,9 @@
 //! Waiting for less than a millisecond.
 //!
-//! Timers of tokio have steps of a millisecond and round up, so a wait of 100 microseconds takes one
-//! to two milliseconds: more than the rest of a micro-batch. On Linux a [`Timer`] is a `timerfd`,
-//! which wakes the thread that waits for sockets anyway, some ten microseconds after its moment.
-//! Elsewhere, and where the clock is a test's, it sleeps as everything else does.
+//! Timers of tokio have steps of a millisecond and round up, so a wait of 100 microseconds takes
+//! one to two milliseconds: more than the rest of a micro-batch. On Linux a [`Timer`] is a
+//! `timerfd`, which wakes the thread that waits for sockets anyway, some ten microseconds after its
+//! moment. Elsewhere, and where the clock is a test's, it sleeps as everything else does.
 
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ mod linux {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
