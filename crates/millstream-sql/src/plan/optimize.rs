@@ -13,6 +13,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::analyzer::function_rewrite::ApplyFunctionRewrites;
+use datafusion::optimizer::common_subexpr_eliminate::CommonSubexprEliminate;
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::short_circuit;
@@ -39,7 +40,17 @@ pub fn analyze(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
 
 /// Analyzes and optimizes `plan`, and lets AND and OR compute no more than Spark does.
 pub fn optimize(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
-    short_circuit::plan(optimized(state, plan)?)
+    short_circuit::plan(computed_once(state, optimized(state, plan)?)?)
+}
+
+/// Gives each expression that occurs several times in a node a column of its own.
+///
+/// DataFusion does so, too, but then moves fields of structs down to where these are made. So of
+/// `SELECT o.a, o.b FROM (SELECT from_json(value, ...) AS o ...)` each field would parse the text
+/// again.
+fn computed_once(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+    let rule: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(CommonSubexprEliminate::new());
+    Ok(apply(&rule, plan, state)?.data)
 }
 
 fn optimized(state: &SessionState, plan: &LogicalPlan) -> Result<LogicalPlan> {
@@ -113,4 +124,32 @@ fn levels(plan: &LogicalPlan) -> Result<usize> {
         })
     })?;
     Ok(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::functions::core::expr_fn::get_field;
+    use datafusion::logical_expr::{LogicalPlanBuilder, Volatility, col, create_udf, table_scan};
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    #[test]
+    fn a_struct_is_made_once_for_all_its_fields() {
+        let fields = ["a", "b", "c"].map(|name| Field::new(name, DataType::Utf8, true));
+        let made = DataType::Struct(fields.into_iter().collect());
+        let never = Arc::new(|_: &[_]| unreachable!("nothing is computed"));
+        let types = vec![DataType::Utf8];
+        let parse = create_udf("parse", types, made, Volatility::Immutable, never);
+        let rows = Schema::new(vec![Field::new("value", DataType::Utf8, true)]);
+        let parsed = parse.call(vec![col("value")]).alias("o");
+        let inner = table_scan(Some("t"), &rows, None).and_then(|scan| scan.project([parsed]));
+        let all = ["a", "b", "c"].map(|name| get_field(col("o"), name));
+        let outer = inner.and_then(|inner| inner.project(all));
+        let plan = outer.and_then(LogicalPlanBuilder::build).expect("it is valid");
+        let plan = optimize(&SessionContext::new().state(), &plan).expect("it can be optimized");
+        let text = plan.display_indent().to_string();
+        assert_eq!(text.matches("parse(t.value)").count(), 1, "{text}");
+    }
 }
