@@ -55,6 +55,12 @@ impl Pubsub {
         self.post(&format!("/publish?topic={}{more}", topic(name)), &lines.join("\n"));
     }
 
+    /// Lets streams of any subscription get so many messages, as fast as they take them: `lines` in
+    /// turn.
+    pub fn flood(&self, messages: u64, lines: &[String]) {
+        self.post(&format!("/flood?messages={messages}"), &lines.join("\n"));
+    }
+
     /// Deletes the subscription `name`.
     pub fn delete(&self, name: &str) {
         self.post(&format!("/delete?subscription=projects/p/subscriptions/{name}"), "");

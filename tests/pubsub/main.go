@@ -9,6 +9,8 @@
 //	POST /delete?subscription=S
 //	POST /advance?seconds=N                         moves the clock: deadlines pass
 //	POST /fault?kind=KIND&count=N                   the next N calls of a kind fail, see fails
+//	POST /flood?messages=N                          streams get N messages, the lines of the body in
+//	                                                turn, as fast as they take them, see flood
 //	GET  /state                                     counts, as JSON
 //
 // It prints two lines, the addresses of gRPC and of HTTP, and ends with its standard input.
@@ -16,6 +18,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,6 +39,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 type front struct {
@@ -47,6 +51,75 @@ type front struct {
 	current     map[string]string
 	exactlyOnce map[string]bool
 	counts      map[string]int
+	flood       *flood
+}
+
+// flood is what streams get instead of messages that were published, which the fake hands out too
+// slowly to measure who takes them. Nothing is kept of them but how many there are.
+type flood struct {
+	mu        sync.Mutex
+	changed   *sync.Cond
+	published *timestamppb.Timestamp
+	lines     [][]byte
+	messages  int
+	sent      int
+	acked     int
+}
+
+const (
+	// Messages of an answer: about 100 kB.
+	floodAnswer = 100
+	// What a stream may have that is not acknowledged, where it does not say.
+	floodOutstanding = 10_000
+)
+
+// send gives a stream its messages.
+func (w *flood) send(stream pb.Subscriber_StreamingPullServer) error {
+	asked, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	most := int(asked.MaxOutstandingMessages)
+	if most == 0 {
+		most = floodOutstanding
+	}
+	go func() {
+		for err == nil {
+			_, err = stream.Recv()
+		}
+	}()
+	for {
+		w.mu.Lock()
+		for w.sent == w.messages || w.sent-w.acked >= most {
+			if stream.Context().Err() != nil {
+				w.mu.Unlock()
+				return stream.Context().Err()
+			}
+			w.changed.Wait()
+		}
+		first, last := w.sent, min(w.sent+floodAnswer, w.messages)
+		w.sent = last
+		w.mu.Unlock()
+		answer := &pb.StreamingPullResponse{}
+		for number := first; number < last; number++ {
+			id := strconv.Itoa(number)
+			message := &pb.PubsubMessage{
+				Data: w.lines[number%len(w.lines)], MessageId: id, PublishTime: w.published,
+			}
+			received := &pb.ReceivedMessage{AckId: id, Message: message}
+			answer.ReceivedMessages = append(answer.ReceivedMessages, received)
+		}
+		if err := stream.Send(answer); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *flood) acknowledge(count int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.acked += count
+	w.changed.Broadcast()
 }
 
 // fails says whether this call is one of those that a test lets fail.
@@ -76,6 +149,10 @@ func (f *front) Acknowledge(
 	ctx context.Context, request *pb.AcknowledgeRequest,
 ) (*emptypb.Empty, error) {
 	f.count("acknowledgeCalls", 1)
+	if f.flood != nil {
+		f.flood.acknowledge(len(request.AckIds))
+		return &emptypb.Empty{}, nil
+	}
 	if f.fails("ack-unavailable") {
 		return nil, status.Error(codes.Unavailable, "try again")
 	}
@@ -147,11 +224,17 @@ func (f *front) ModifyAckDeadline(
 	ctx context.Context, request *pb.ModifyAckDeadlineRequest,
 ) (*emptypb.Empty, error) {
 	f.count("extended", len(request.AckIds))
+	if f.flood != nil {
+		return &emptypb.Empty{}, nil
+	}
 	return f.SubscriberServer.ModifyAckDeadline(ctx, request)
 }
 
 func (f *front) StreamingPull(stream pb.Subscriber_StreamingPullServer) error {
 	f.count("streams", 1)
+	if f.flood != nil {
+		return f.flood.send(stream)
+	}
 	for kind, code := range map[string]codes.Code{
 		"unavailable":     codes.Unavailable,
 		"unauthenticated": codes.Unauthenticated,
@@ -285,6 +368,20 @@ func (c *control) fault(_ http.ResponseWriter, request *http.Request) {
 	c.front.faults[request.FormValue("kind")] = number(request, "count")
 }
 
+func (c *control) flood(_ http.ResponseWriter, request *http.Request) {
+	messages := number(request, "messages")
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		panic(err)
+	}
+	flood := &flood{
+		published: timestamppb.Now(), lines: bytes.Split(bytes.TrimSpace(body), []byte("\n")),
+		messages: messages,
+	}
+	flood.changed = sync.NewCond(&flood.mu)
+	c.front.flood = flood
+}
+
 func (c *control) state(answer http.ResponseWriter, _ *http.Request) {
 	state := map[string]int{"published": 0, "acked": 0, "unacked": 0, "deliveries": 0}
 	for _, message := range c.server.Messages() {
@@ -295,6 +392,11 @@ func (c *control) state(answer http.ResponseWriter, _ *http.Request) {
 		} else {
 			state["unacked"]++
 		}
+	}
+	if flood := c.front.flood; flood != nil {
+		flood.mu.Lock()
+		state["acked"] += flood.acked
+		flood.mu.Unlock()
 	}
 	c.front.mu.Lock()
 	defer c.front.mu.Unlock()
@@ -337,6 +439,7 @@ func main() {
 	paths.HandleFunc("POST /delete", c.delete)
 	paths.HandleFunc("POST /advance", c.advance)
 	paths.HandleFunc("POST /fault", c.fault)
+	paths.HandleFunc("POST /flood", c.flood)
 	paths.HandleFunc("GET /state", c.state)
 	go func() { panic(http.Serve(httpListener, paths)) }()
 	fmt.Println(grpcListener.Addr())
