@@ -7,7 +7,7 @@
 //! for the engine: the rate on the clock is that of the fakes more than that of the engine, and
 //! with Pub/Sub the end of a run waits a second for more. There is no TLS and no distance.
 //!
-//! What every round wrote is counted: each message must be there once.
+//! What every round wrote is counted: there must be as many rows as messages.
 
 use millstream_store::env::Env;
 use millstream_testkit::bigquery::BigQuery;
@@ -74,7 +74,7 @@ struct Summary {
     medians: Medians,
 }
 
-/// Runs the whole benchmark. True if every message was written once in every round.
+/// Runs the whole benchmark. True if every round wrote as many rows as there are messages.
 pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
     if flags.messages == 0 {
         return Err(Error::Flags { problem: "--messages must be at least 1".to_owned() });

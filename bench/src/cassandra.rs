@@ -5,8 +5,8 @@
 //! schedule of the same rate. Each becomes a row of a table. The client takes all rows that are
 //! due, writes each with a request, waits for the answers, and takes the next. The engine writes
 //! each micro-batch after its intent and its write time are durable. A row has been received when
-//! the client has the last answer of its batch, or when the engine has told of its micro-batch, a
-//! pipe later. Each is a process of its own, in turns.
+//! the last answer of its batch has come. Client and engine both tell that of themselves. Each is a
+//! process of its own, in turns.
 //!
 //! What every round wrote is counted: each row must be there.
 
@@ -32,6 +32,8 @@ use crate::work_directory::WorkDirectory;
 const NAME: &str = "cassandra";
 /// How long the first row may take: starting a process.
 const START_MAX: Duration = Duration::from_secs(60);
+/// How long rows are written behind those that are measured.
+const BEHIND: Duration = Duration::from_secs(2);
 /// Rows of one of the client's batches.
 const BATCH_MAX: u64 = 1_000;
 
@@ -121,14 +123,19 @@ impl Bench<'_> {
         };
         let mut tally = Tally::default();
         tally.from_us = Some(written.from_us);
+        let until_us = written.from_us + micros(Duration::from_secs(self.flags.seconds));
         for &(rows, received_us) in &written.received {
             for row in tally.next..rows {
-                tally.add(row, written.begun_us + due_us(row, rate), received_us);
+                let due_us = written.begun_us + due_us(row, rate);
+                if due_us >= until_us {
+                    tally.from_us = None;
+                }
+                tally.add(row, due_us, received_us);
             }
         }
-        let there = self.server.ask(&format!("SELECT id FROM bench.{table}")).len() as u64;
-        // What came behind the last that was told of is there as well.
-        tally.missed(tally.next.saturating_sub(there));
+        let all = self.server.ask(&format!("SELECT id FROM bench.{table}"));
+        let told = all.iter().filter_map(|row| row[0].as_u64()).filter(|id| *id < tally.next);
+        tally.missed(tally.next - told.count() as u64);
         Ok(tally.line(round, &self.flags.setup(), written.used))
     }
 
@@ -153,16 +160,18 @@ impl Bench<'_> {
         }
         let mut rows = 0;
         let told = engine.progress.finish()?;
+        let begun_us = created_us(directory)?;
         let received = told.iter().map(|told| {
+            // That of its first row.
+            let received_us = begun_us + due_us(rows, rate) + told.latency_us;
             rows += told.rows_out;
-            (rows, told.told_us)
+            (rows, received_us)
         });
-        let received = received.collect();
-        Ok(Written { begun_us: created_us(directory)?, from_us, received, used })
+        Ok(Written { begun_us, from_us, received: received.collect(), used })
     }
 
     fn client(&self, rate: u64, table: &str, directory: &Path) -> Result<Written, Error> {
-        let rows = rate * (self.flags.warmup + self.flags.seconds + 1);
+        let rows = rate * (self.flags.warmup + self.flags.seconds + BEHIND.as_secs());
         let mut command = system::this_program()?;
         command.args(["cassandra-client", "--port", &self.server.port().to_string()]);
         command.args(["--table", &format!("bench.{table}"), "--rate", &rate.to_string()]);
@@ -183,12 +192,14 @@ impl Bench<'_> {
         Ok(Written { begun_us: i64::from_le_bytes(begun_us), from_us, received, used })
     }
 
-    /// Lets the warm-up and what is measured pass. Gives when the latter began.
+    /// Lets the warm-up and what is measured pass, and some time in which the last rows of that are
+    /// written. Gives when the latter began.
     fn measured(&self, process: &Process) -> (i64, Used) {
         wait::pause(Duration::from_secs(self.flags.warmup));
         let (from_us, before) = (self.clock.now_us(), process.usage());
         wait::pause(Duration::from_secs(self.flags.seconds));
         let after = process.usage();
+        wait::pause(BEHIND);
         let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
         (from_us, Used { cpu_seconds, peak_rss_mb: after.peak_rss_mb })
     }

@@ -34,6 +34,9 @@ pub struct Told {
     pub computed_us: i64,
     /// When the sink had acknowledged them.
     pub published_us: i64,
+    /// From the moment that its first row was due, or had arrived, until the sink had acknowledged
+    /// all of it, microseconds.
+    pub latency_us: i64,
     /// When the line was read here. With state, its changes have survived by then.
     pub told_us: i64,
     /// The watermark that it ran with, milliseconds since the epoch.
@@ -110,6 +113,7 @@ fn read(output: impl Read, clock: &Clock, shared: &Mutex<Shared>) {
 struct Object {
     timestamp: String,
     batch_duration: i64,
+    latency_ms: f64,
     num_input_rows: u64,
     duration_ms: DurationMs,
     event_time: Option<EventTime>,
@@ -166,6 +170,7 @@ fn parse(line: &str, told_us: i64) -> Result<Told, String> {
         fired_us: fired_ms * 1_000,
         computed_us: computed_ms * 1_000 + CUT_OFF_US,
         published_us: published_ms * 1_000 + CUT_OFF_US,
+        latency_us: (object.latency_ms * 1_000.0).round() as i64,
         told_us,
         watermark_ms,
         ends: object.sources.first().map(|source| ends(&source.end_offset)).unwrap_or_default(),
@@ -207,7 +212,7 @@ mod tests {
             "numRowsRemoved":0,"memoryUsedBytes":100,"spilledBytes":50,"numRowsDroppedByWatermark":2}],
         "sources":[{"description":"KafkaV2[Subscribe[in]]","startOffset":null,
             "endOffset":{"in":{"0":23,"3":4,"2":9,"1":17}},"latestOffset":null,"numInputRows":7}],
-        "sink":{"description":"s","numOutputRows":2}
+        "sink":{"description":"s","numOutputRows":2},"latencyMs":41.25
     }"#;
     /// 2026-01-01T00:00:00Z.
     const NEW_YEAR_US: i64 = 1_767_225_600_000_000;
@@ -221,6 +226,7 @@ mod tests {
             fired_us: NEW_YEAR_US + 1_500_000,
             computed_us: NEW_YEAR_US + 1_511_000,
             published_us: NEW_YEAR_US + 1_541_000,
+            latency_us: 41_250,
             told_us: 5,
             watermark_ms: Some(NEW_YEAR_US / 1_000 + 250),
             ends: vec![23, 17, 9, 4],

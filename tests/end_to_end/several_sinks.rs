@@ -286,7 +286,7 @@ fn progress_tells_of_each_sink() {
     assert_eq!((rows(0), rows(1)), (5 * PARTITIONS as u64, 50 * PARTITIONS as u64));
     // Which of the two is first at the end of a run is for chance to say.
     let tells = |line: &serde_json::Value| {
-        (0..2).all(|sink| line["sinks"][sink]["latencyMs"].as_u64().is_some())
+        (0..2).all(|sink| line["sinks"][sink]["latencyMs"].as_f64().is_some())
     };
     assert!(progress.iter().all(tells), "{progress:?}");
 }

@@ -51,10 +51,11 @@ type front struct {
 	current     map[string]string
 	exactlyOnce map[string]bool
 	counts      map[string]int
-	flood       *flood
+	// For benchmarks; nil otherwise.
+	flood atomic.Pointer[flood]
 }
 
-// flood is what streams get instead of messages that were published, which the fake hands out too
+// flood is what all streams together get instead of messages that were published, which the fake hands out too
 // slowly to measure who takes them. Nothing is kept of them but how many there are.
 type flood struct {
 	mu        sync.Mutex
@@ -149,8 +150,8 @@ func (f *front) Acknowledge(
 	ctx context.Context, request *pb.AcknowledgeRequest,
 ) (*emptypb.Empty, error) {
 	f.count("acknowledgeCalls", 1)
-	if f.flood != nil {
-		f.flood.acknowledge(len(request.AckIds))
+	if flood := f.flood.Load(); flood != nil {
+		flood.acknowledge(len(request.AckIds))
 		return &emptypb.Empty{}, nil
 	}
 	if f.fails("ack-unavailable") {
@@ -224,7 +225,7 @@ func (f *front) ModifyAckDeadline(
 	ctx context.Context, request *pb.ModifyAckDeadlineRequest,
 ) (*emptypb.Empty, error) {
 	f.count("extended", len(request.AckIds))
-	if f.flood != nil {
+	if f.flood.Load() != nil {
 		return &emptypb.Empty{}, nil
 	}
 	return f.SubscriberServer.ModifyAckDeadline(ctx, request)
@@ -232,8 +233,8 @@ func (f *front) ModifyAckDeadline(
 
 func (f *front) StreamingPull(stream pb.Subscriber_StreamingPullServer) error {
 	f.count("streams", 1)
-	if f.flood != nil {
-		return f.flood.send(stream)
+	if flood := f.flood.Load(); flood != nil {
+		return flood.send(stream)
 	}
 	for kind, code := range map[string]codes.Code{
 		"unavailable":     codes.Unavailable,
@@ -379,7 +380,7 @@ func (c *control) flood(_ http.ResponseWriter, request *http.Request) {
 		messages: messages,
 	}
 	flood.changed = sync.NewCond(&flood.mu)
-	c.front.flood = flood
+	c.front.flood.Store(flood)
 }
 
 func (c *control) state(answer http.ResponseWriter, _ *http.Request) {
@@ -393,7 +394,7 @@ func (c *control) state(answer http.ResponseWriter, _ *http.Request) {
 			state["unacked"]++
 		}
 	}
-	if flood := c.front.flood; flood != nil {
+	if flood := c.front.flood.Load(); flood != nil {
 		flood.mu.Lock()
 		state["acked"] += flood.acked
 		flood.mu.Unlock()

@@ -286,9 +286,15 @@ impl Env {
 
     /// Runs `work` on a thread of its own that nobody waits for: for a call that may never come
     /// back.
-    pub fn detached_thread(&self, name: &str, work: impl FnOnce() + Send + 'static) {
-        let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-        drop(spawned.expect("the operating system can start a thread"));
+    ///
+    /// # Errors
+    /// The operating system has no thread, as where too many calls did not come back.
+    pub fn detached_thread(
+        &self,
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<()> {
+        std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
     }
 }
 

@@ -32,7 +32,7 @@ const TAKE_ROWS_MAX: u64 = 1 << 20;
 /// A time and a number.
 const ROW_BYTES: u64 = 16;
 /// Rows that come faster than this are handed over in ticks: waking for each would be spinning.
-const TICK_US: i64 = 500;
+const TICK_US: i64 = 200;
 /// The clock is looked at again at least this often, in case somebody set it.
 const SLEEP_US_MAX: i64 = 1_000_000;
 

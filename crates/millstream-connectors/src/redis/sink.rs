@@ -1,4 +1,4 @@
-//! The sink: rows become pieces as they come, and a thread of its own writes them, one script at a
+//! The sink: rows become pieces as they come, and a task of its own writes them, one script at a
 //! time. Micro-batches that come meanwhile are written together, as one.
 
 use std::path::Path;
@@ -38,7 +38,7 @@ pub(super) struct RedisSink {
     running: Option<Running>,
 }
 
-/// The writer's thread.
+/// The writer's task.
 struct Running {
     requests: mpsc::Sender<Request>,
     task: Task<()>,
@@ -114,7 +114,9 @@ impl Sink for RedisSink {
         let (requests, inbox) = mpsc::channel(WAITING_MAX);
         let (opened, opening) = oneshot::channel();
         let serving = serve(Writer::new(writing, link), opened, inbox, env.clone(), self.is_once());
-        let task = env.spawn_on_own_thread("redis-writer", serving);
+        // On the flow's own thread: it mostly waits for the server, and handing a small micro-batch
+        // to another thread and back takes longer than writing it.
+        let task = env.spawn("redis-writer", serving);
         let published = opening.await.unwrap_or_else(|_| Err(RedisProblem::Ended.into()))?;
         let place = self.keys.record.clone();
         let recorder = log.map(|log| Recorder::start(log, place, acknowledged, &env));

@@ -86,7 +86,7 @@ fn culprit_of(node: &Arc<dyn ExecutionPlan>, given: &[RecordBatch]) -> Option<Cu
         let smallest = smallest(failing, rows);
         Some(Culprit {
             operation: operation_of(&smallest, rows),
-            leaves: leaves_of(&smallest),
+            leaves: leaves_of(&smallest, node),
             values: values_of(&smallest, rows),
             text: smallest.to_string(),
         })
@@ -178,13 +178,24 @@ fn operation_of(expression: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Opera
     }
 }
 
-/// Names of columns, and constants, of which an expression is made.
-fn leaves_of(expression: &Arc<dyn PhysicalExpr>) -> Vec<String> {
+/// Names of columns, and constants, of which an expression of `node` is made. What the planner
+/// computes beforehand, in the node below, is taken apart as well.
+fn leaves_of(expression: &Arc<dyn PhysicalExpr>, node: &Arc<dyn ExecutionPlan>) -> Vec<String> {
+    let children = node.children();
+    let below = children.first().and_then(|below| below.downcast_ref::<ProjectionExec>());
+    let made = |column: &Column| {
+        let column = below?.expr().get(column.index())?;
+        column.alias.starts_with("__common_expr").then(|| Arc::clone(&column.expr))
+    };
     let mut leaves = Vec::new();
     let mut rest = vec![Arc::clone(expression)];
     while let Some(part) = rest.pop() {
         if let Some(column) = part.downcast_ref::<Column>() {
-            leaves.push(column.name().to_owned());
+            match made(column) {
+                // Columns in it are those of its own input.
+                Some(made) => leaves.extend(leaves_of(&made, children[0])),
+                None => leaves.push(column.name().to_owned()),
+            }
         } else if let Some(literal) = part.downcast_ref::<Literal>() {
             leaves.push(literal.value().to_string());
         }

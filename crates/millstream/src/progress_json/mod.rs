@@ -156,6 +156,7 @@ struct StreamingQueryProgress<'a> {
     state_operators: Vec<StateOperator>,
     sources: Vec<Source<'a>>,
     sink: Sink<'a>,
+    latency_ms: f64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sinks: Vec<OneSink<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -237,7 +238,7 @@ struct Sink<'a> {
 struct OneSink<'a> {
     description: &'a str,
     num_output_rows: u64,
-    latency_ms: u64,
+    latency_ms: f64,
 }
 
 /// A constraint of the flow; ours too.
@@ -265,6 +266,7 @@ impl<'a> StreamingQueryProgress<'a> {
             state_operators: progress.state.iter().map(StateOperator::new).collect(),
             sources: progress.sources.iter().map(|source| Source::new(source, progress)).collect(),
             sink: Sink { description: &progress.sink, num_output_rows: progress.rows_out },
+            latency_ms: precise_ms(progress.latency),
             sinks: progress.sinks.iter().map(OneSink::new).collect(),
             constraints: progress.constraints.iter().map(OneConstraint::new).collect(),
         }
@@ -290,7 +292,7 @@ impl<'a> OneSink<'a> {
         Self {
             description: &sink.description,
             num_output_rows: sink.rows,
-            latency_ms: whole_ms(sink.latency),
+            latency_ms: precise_ms(sink.latency),
         }
     }
 }
@@ -343,6 +345,11 @@ fn whole_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Milliseconds to the microsecond.
+fn precise_ms(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1_000.0
+}
+
 /// An offset as a JSON value; text that is no JSON becomes a string.
 fn offset(offset: Option<&SourceOffset>) -> Value {
     let Some(offset) = offset else { return Value::Null };
@@ -384,7 +391,7 @@ mod tests {
             r#""endOffset":{"in":{"0":7}},"latestOffset":{"in":{"0":9,"1":4}},"numInputRows":7,"#,
             r#""inputRowsPerSecond":14.0,"processedRowsPerSecond":350.0,"#,
             r#""metrics":{"avgOffsetsBehindLatest":"3.0","maxOffsetsBehindLatest":"4"}}],"#,
-            r#""sink":{"description":"noop","numOutputRows":3}}"#,
+            r#""sink":{"description":"noop","numOutputRows":3},"latencyMs":4.0}"#,
             "\n"
         );
         assert_eq!(String::from_utf8(line).unwrap(), expected);

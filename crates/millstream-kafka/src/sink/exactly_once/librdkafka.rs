@@ -9,8 +9,9 @@
 //! And one call may never come back: while librdkafka looks for the coordinator of a group it does
 //! not keep its limit of time, and may wait for an event that does not come
 //! ([5456](https://github.com/confluentinc/librdkafka/issues/5456),
-//! [5511](https://github.com/confluentinc/librdkafka/issues/5511)). Then the client is given up. A
-//! new one takes its id over, which aborts the transaction, and fills it again.
+//! [5511](https://github.com/confluentinc/librdkafka/issues/5511)). Then the client is given up, and
+//! the flow starts again. Only that takes all ids over and then reads the record: a client that
+//! took this one id alone could take it from another instance that has gone on meanwhile.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -22,7 +23,7 @@ use millstream_store::env::Env;
 use parking_lot::Mutex;
 use rdkafka::consumer::ConsumerGroupMetadata;
 use rdkafka::error::KafkaError;
-use rdkafka::producer::Producer as _;
+use rdkafka::producer::{Producer as _, PurgeConfig};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
@@ -46,8 +47,11 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 /// How soon a full queue is looked at again.
 const SPACE_INTERVAL: Duration = Duration::from_millis(1);
-/// How long a call may last that has a limit of [`ATTEMPT`], before its client is given up.
-const CALL_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a pause of this process counts as at most, while a call lasts.
+const SECOND: Duration = Duration::from_secs(1);
+/// How long a call may last that has a limit of [`ATTEMPT`], before its client is given up: so many
+/// seconds in which this process was not paused.
+const CALL_SECONDS: u64 = 10;
 /// How long the commit of a transaction may be without an answer, beyond the transaction's life.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -64,8 +68,6 @@ pub struct Recorder {
 /// A client with a transactional id.
 pub struct TransactionalClient {
     id: String,
-    /// What it was opened by, and its number: for one that takes its place.
-    opened_by: (Opening, usize),
     outbox: Outbox,
     topic: Option<Arc<str>>,
     recorder: Recorder,
@@ -73,7 +75,7 @@ pub struct TransactionalClient {
     timeout: Duration,
     /// When the transaction began, on the monotonic clock.
     begun: Duration,
-    _poller: Poller,
+    poller: Arc<Poller>,
 }
 
 impl TransactionalClient {
@@ -102,30 +104,15 @@ impl TransactionalClient {
             Poller::start(&opening.env, "kafka-reports", client.clone(), record.contact.clone());
         let client = Self {
             id,
-            opened_by: (opening.clone(), index),
             outbox: Outbox::new(client),
             topic,
             recorder: record,
             env: opening.env.clone(),
             timeout,
             begun: Duration::ZERO,
-            _poller: poller,
+            poller: Arc::new(poller),
         };
         client.taken_over(opening)
-    }
-
-    /// Puts another client in the place of this one, whose transaction is aborted by that.
-    fn renew(&mut self) -> Result<(), SinkError> {
-        let (opening, index) = &self.opened_by;
-        let opened = Self::open(opening, *index, &self.recorder.groups);
-        let mut client = opened.map_err(|not_opened| match not_opened {
-            NotOpened::NotAllowed(error) | NotOpened::Failed(error) => error,
-        })?;
-        if let Some(topic) = &self.topic {
-            client.outbox.prepare(topic)?;
-        }
-        *self = client;
-        Ok(())
     }
 
     fn taken_over(mut self, opening: &Opening) -> Result<Self, NotOpened> {
@@ -165,38 +152,25 @@ impl TransactionalClient {
     }
 }
 
-/// Why a transaction was not filled.
-enum NotFilled {
-    /// For this reason.
-    Failed(SinkError),
-    /// A call does not come back.
-    Unanswered,
-}
-
-impl From<SinkError> for NotFilled {
-    fn from(error: SinkError) -> Self {
-        Self::Failed(error)
-    }
-}
-
 impl Transactor for TransactionalClient {
     fn fill(&mut self, content: &Content) -> Result<(), SinkError> {
-        let mut filled = self.fill_once(content);
-        if let Err(NotFilled::Unanswered) = filled {
-            tracing::warn!(
-                id = self.id,
-                "librdkafka does not come back from a call; another client takes its place"
-            );
-            self.renew()?;
-            filled = self.fill_once(content);
+        crash_points::reached(Step::BeforeBegin);
+        self.begun = self.env.monotonic();
+        self.client().begin_transaction().map_err(|error| self.failed("its beginning", &error))?;
+        let (pending, outcome) = Pending::with_outcome(&self.env);
+        let put = self.put(content, &pending);
+        // This function's own reference: the outcome comes when the last record has given its
+        // reference back.
+        drop(pending);
+        put?;
+        crash_points::reached(Step::AfterProduce);
+        self.record(content)?;
+        crash_points::reached(Step::AfterOffsets);
+        match outcome.blocking_recv() {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.turned_away().unwrap_or(error)),
+            Err(_) => Err(SinkError::AfterFailure),
         }
-        filled.map_err(|not_filled| match not_filled {
-            NotFilled::Failed(error) => error,
-            NotFilled::Unanswered => {
-                let reason = format!("librdkafka has not answered for {CALL_PATIENCE:?}, twice");
-                self.explain(RECORD, RDKafkaErrorCode::OperationTimedOut, reason)
-            }
-        })
     }
 
     fn commit(&mut self) -> Result<(), SinkError> {
@@ -225,26 +199,6 @@ impl Transactor for TransactionalClient {
 }
 
 impl TransactionalClient {
-    fn fill_once(&mut self, content: &Content) -> Result<(), NotFilled> {
-        crash_points::reached(Step::BeforeBegin);
-        self.begun = self.env.monotonic();
-        self.client().begin_transaction().map_err(|error| self.failed("its beginning", &error))?;
-        let (pending, outcome) = Pending::with_outcome(&self.env);
-        let put = self.put(content, &pending);
-        // This function's own reference: the outcome comes when the last record has given its
-        // reference back.
-        drop(pending);
-        put?;
-        crash_points::reached(Step::AfterProduce);
-        self.record(content)?;
-        crash_points::reached(Step::AfterOffsets);
-        match outcome.blocking_recv() {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(self.turned_away().unwrap_or(error).into()),
-            Err(_) => Err(SinkError::AfterFailure.into()),
-        }
-    }
-
     fn put(&mut self, content: &Content, pending: &Arc<Pending>) -> Result<(), SinkError> {
         for rows in &content.rows {
             let mut row = 0;
@@ -260,7 +214,7 @@ impl TransactionalClient {
     }
 
     /// Puts the record of the query's progress into the transaction.
-    fn record(&self, content: &Content) -> Result<(), NotFilled> {
+    fn record(&self, content: &Content) -> Result<(), SinkError> {
         let Recorder { groups, origin, .. } = &self.recorder;
         for (index, piece) in progress::encode(&content.end_offsets, origin).iter().enumerate() {
             let group = groups.lock().get(index)?;
@@ -272,7 +226,7 @@ impl TransactionalClient {
             set.map_err(|error| self.failed(RECORD, &error))?;
             while let Err(error) = self.send_offsets(&offsets, &group)? {
                 if !is_retriable(&error) || self.open_for() > self.timeout {
-                    return Err(self.failed(RECORD, &error).into());
+                    return Err(self.failed(RECORD, &error));
                 }
             }
         }
@@ -284,14 +238,24 @@ impl TransactionalClient {
         &self,
         offsets: &TopicPartitionList,
         group: &Arc<ConsumerGroupMetadata>,
-    ) -> Result<Result<(), KafkaError>, NotFilled> {
+    ) -> Result<Result<(), KafkaError>, SinkError> {
         let (told, sent) = channel();
         let (client, offsets, group) = (self.client().clone(), offsets.clone(), group.clone());
-        self.env.detached_thread("kafka-offsets", move || {
+        // What the client says until then still has to be taken.
+        let poller = self.poller.clone();
+        let call = move || {
             // Nobody listens any more where it took too long.
             let _ = told.send(client.send_offsets_to_transaction(&offsets, &group, ATTEMPT));
-        });
-        sent.recv_timeout(CALL_PATIENCE).map_err(|_| NotFilled::Unanswered)
+            drop(poller);
+        };
+        let left = |reason| self.explain(RECORD, RDKafkaErrorCode::OperationTimedOut, reason);
+        let begun = self.env.detached_thread("kafka-offsets", call);
+        begun.map_err(|error| left(format!("there is no thread for it: {error}")))?;
+        let answer = (0..CALL_SECONDS).find_map(|_| sent.recv_timeout(SECOND).ok());
+        answer.ok_or_else(|| {
+            self.client().purge(PurgeConfig::default().queue().inflight().non_blocking());
+            left(format!("librdkafka does not come back from a call, after {CALL_SECONDS} seconds"))
+        })
     }
 
     fn client(&self) -> &Arc<ProducerClient> {
@@ -361,6 +325,7 @@ fn is_retriable(error: &KafkaError) -> bool {
 mod tests {
     use millstream_engine::api::contact::Contacts;
     use millstream_engine::api::options::Options;
+    use millstream_engine::api::source::{Classified as _, Kind};
     use rdkafka::mocking::{MockCluster, MockCoordinator};
     use rdkafka::producer::DefaultProducerContext;
 
@@ -406,8 +371,8 @@ mod tests {
         client.commit().unwrap();
         cluster.broker_down(2).unwrap();
         let error = client.fill(&rows).unwrap_err();
-        let twice = "librdkafka has not answered for 10s, twice";
-        assert!(error.to_string().contains(twice), "{error}");
+        assert!(error.to_string().contains("does not come back from a call"), "{error}");
+        assert_eq!(error.kind(), Kind::Retry);
         cluster.broker_up(2).unwrap();
         let mut client = open();
         client.fill(&rows).unwrap();
