@@ -9,9 +9,9 @@
 //! And one call may never come back: while librdkafka looks for the coordinator of a group it does
 //! not keep its limit of time, and may wait for an event that does not come
 //! ([5456](https://github.com/confluentinc/librdkafka/issues/5456),
-//! [5511](https://github.com/confluentinc/librdkafka/issues/5511)). Then the client is given up, and
-//! the flow starts again. Only that takes all ids over and then reads the record: a client that
-//! took this one id alone could take it from another instance that has gone on meanwhile.
+//! [5511](https://github.com/confluentinc/librdkafka/issues/5511)). Then the client is given up,
+//! and the flow starts again. Only that takes all ids over and then reads the record: a client
+//! that took this one id alone could take it from another instance that has gone on meanwhile.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
