@@ -114,9 +114,14 @@ impl Sink for RedisSink {
         let (requests, inbox) = mpsc::channel(WAITING_MAX);
         let (opened, opening) = oneshot::channel();
         let serving = serve(Writer::new(writing, link), opened, inbox, env.clone(), self.is_once());
-        // On the flow's own thread: it mostly waits for the server, and handing a small micro-batch
-        // to another thread and back takes longer than writing it.
-        let task = env.spawn("redis-writer", serving);
+        let task = match self.is_once() {
+            // Nobody closes the sink of a query that runs once and fails: what it leaves on the
+            // server is removed all the same.
+            true => env.spawn_on_own_thread("redis-writer", serving),
+            // On the flow's own thread: it mostly waits for the server, and handing a small
+            // micro-batch to another thread and back takes longer than writing it.
+            false => env.spawn("redis-writer", serving),
+        };
         let published = opening.await.unwrap_or_else(|_| Err(RedisProblem::Ended.into()))?;
         let place = self.keys.record.clone();
         let recorder = log.map(|log| Recorder::start(log, place, acknowledged, &env));
