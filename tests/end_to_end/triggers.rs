@@ -145,6 +145,8 @@ fn progress_objects_have_the_keys_of_spark() {
         "stateOperators",
         "sources",
         "sink",
+        // Not one of Spark's.
+        "latencyMs",
     ];
     assert_eq!(keys(second), expected);
     let without_rate: Vec<_> =

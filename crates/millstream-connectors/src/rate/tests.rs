@@ -118,14 +118,14 @@ async fn arrived_waits_for_the_next_row_or_the_next_tick() {
 
     let mut fast = opened(&clock, &[("rowsPerSecond", "1000000")], &log).await;
     fast.poll(ReadLimit::Configured).unwrap().unwrap();
-    clock.advance_us(499);
+    clock.advance_us(199);
     assert!(
         fast.data_available().now_or_never().is_none(),
         "rows are due, but the tick is not over"
     );
     clock.advance_us(1);
     assert!(fast.data_available().now_or_never().is_some());
-    assert_eq!(fast.poll(ReadLimit::Configured).unwrap().unwrap().rows, 500);
+    assert_eq!(fast.poll(ReadLimit::Configured).unwrap().unwrap().rows, 200);
 }
 
 #[tokio::test]
