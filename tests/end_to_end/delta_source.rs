@@ -86,10 +86,9 @@ fn killed(format: &str) {
     let writing = copied.writer.start(&[]);
     for round in 0..kills(3) {
         let mut running = copied.reader.start(&[]);
-        let log = copied.reader.path("checkpoint/offsets");
-        let logged = || std::fs::read_dir(&log).map_or(0, Iterator::count);
-        let before = logged();
-        running.wait_while_running("micro-batches", || logged() > before);
+        let checkpoint = copied.reader.checkpoint();
+        let before = checkpoint.latest("offsets");
+        running.wait_while_running("micro-batches", || checkpoint.latest("offsets") > before);
         some_time(round, 200);
         running.kill();
     }

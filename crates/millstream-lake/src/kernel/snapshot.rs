@@ -1,6 +1,7 @@
 //! Snapshots, read past checkpoints that are damaged.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use delta_kernel::snapshot::IncrementalReplay;
 use delta_kernel::{KernelError, Snapshot, SnapshotRef};
@@ -13,9 +14,14 @@ use crate::error::TableError;
 /// versions follow from each commit without reading.
 const CHECKSUM_REPLAY: IncrementalReplay = IncrementalReplay::UpToCommits(20);
 
+/// How often a log is listed in which a version is missing, and the time between two listings.
+const LISTINGS_MAX: u32 = 10;
+const BETWEEN_LISTINGS: Duration = Duration::from_millis(20);
+
 impl KernelEngine {
     /// The snapshot of `version`, or the newest one.
     pub(crate) fn snapshot(&self, version: Option<u64>) -> Result<SnapshotRef, TableError> {
+        let mut listings = 1;
         loop {
             let mut builder = Snapshot::builder_for(self.store.url().as_str())
                 .with_incremental_crc_replay(CHECKSUM_REPLAY);
@@ -24,6 +30,10 @@ impl KernelEngine {
             }
             match builder.build(self).and_then(complete) {
                 Ok(snapshot) => return Ok(snapshot),
+                Err(error) if lacks_a_version(&error) && listings < LISTINGS_MAX => {
+                    listings += 1;
+                    std::thread::sleep(BETWEEN_LISTINGS);
+                }
                 Err(error) => self.pass_over(version, error)?,
             }
         }
@@ -33,6 +43,7 @@ impl KernelEngine {
     pub(crate) fn newer(&self, snapshot: &SnapshotRef) -> Result<SnapshotRef, TableError> {
         match Snapshot::builder_from(Arc::clone(snapshot)).build(self) {
             Ok(snapshot) => Ok(snapshot),
+            Err(error) if lacks_a_version(&error) => self.snapshot(None),
             Err(error) => {
                 self.pass_over(None, error)?;
                 self.snapshot(None)
@@ -86,6 +97,16 @@ fn complete(snapshot: SnapshotRef) -> Result<SnapshotRef, KernelError> {
             Err(KernelError::InvalidCheckpoint(problem))
         }
         _ => Ok(snapshot),
+    }
+}
+
+/// A directory that is listed while others write may show a file and not one that was made before
+/// it, if both were made meanwhile (readdir(3)). So a version that is missing may be there.
+fn lacks_a_version(error: &KernelError) -> bool {
+    match error {
+        KernelError::Backtraced { source, .. } => lacks_a_version(source),
+        KernelError::MissingVersion(_) => true,
+        _ => false,
     }
 }
 

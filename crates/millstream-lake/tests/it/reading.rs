@@ -68,6 +68,24 @@ fn id_compared(comparison: Comparison, value: i64) -> Predicate {
 }
 
 #[test]
+fn a_version_that_a_listing_has_missed_is_looked_for_again() {
+    let world = World::new();
+    appended(&world, 5);
+    let (missed, aside) = (log_file(&world, "00000000000000000003.json"), log_file(&world, "3"));
+    fs::rename(&missed, &aside).expect("moved away");
+    let error = TableReader::open(&world.store()).map(drop).expect_err("a version is missing");
+    assert!(error.to_string().contains("version 3 is missing"), "{error}");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(60));
+            fs::rename(&aside, &missed).expect("moved back");
+        });
+        let reader = TableReader::open(&world.store()).expect("the table");
+        assert_eq!(ids(&reader, None).0, (0..50).collect::<Vec<_>>());
+    });
+}
+
+#[test]
 fn what_was_appended_is_read() {
     let world = World::new();
     appended(&world, 20);
