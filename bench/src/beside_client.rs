@@ -1,12 +1,16 @@
 //! A sink beside a bare client that writes the same rows, in turns: what benchmarks of sinks have
 //! in common, whose meters read what was written.
 
+use std::time::Duration;
+
+use millstream_testkit::program::Process;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::quantiles::{Latencies, Quantiles};
 use crate::report::{self, Report};
 use crate::round::{self, Shown};
+use crate::system;
 
 /// Characters of a writer and a delivery.
 const NAME_WIDTH: usize = 24;
@@ -29,6 +33,25 @@ impl Writer {
             Self::Millstream => "millstream",
         }
     }
+
+    /// Stops its process. Errors if it is the engine and did not end well; the client just ends.
+    pub fn stop(self, process: &mut Process) -> Result<(), Error> {
+        match self {
+            Self::Client => process.stop().map(drop).map_err(Error::from),
+            Self::Millstream => system::stop(process),
+        }
+    }
+}
+
+/// When a row is due, microseconds after the first, at `rate` rows a second.
+pub fn due_us(number: u64, rate: u64) -> i64 {
+    let offset_us = u128::from(number) * 1_000_000 / u128::from(rate);
+    i64::try_from(offset_us).expect("a run ends")
+}
+
+/// Microseconds.
+pub fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).expect("a benchmark ends")
 }
 
 /// What is measured in one round.
@@ -124,8 +147,8 @@ impl Tally {
         }
     }
 
-    /// Counts rows that were told of and are not there.
-    pub fn missed(&mut self, rows: u64) {
+    /// Counts so many rows as missing, which a look at the target did not find.
+    pub fn lacks(&mut self, rows: u64) {
         self.missing += rows;
     }
 
@@ -236,6 +259,11 @@ impl Setup<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_are_due_at_their_rate() {
+        assert_eq!([0, 1, 3].map(|row| due_us(row, 3)), [0, 333_333, 1_000_000]);
+    }
 
     #[test]
     fn rows_that_are_missing_or_repeated_are_counted() {

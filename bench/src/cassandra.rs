@@ -21,7 +21,7 @@ use millstream_testkit::program::Process;
 use millstream_testkit::wait;
 use scylla::client::session_builder::SessionBuilder;
 
-use crate::beside_client::{Line, Round, Setup, Tally, Used, Writer};
+use crate::beside_client::{Line, Round, Setup, Tally, Used, Writer, due_us, micros};
 use crate::clock::Clock;
 use crate::engine::{self, EngineOptions, sql_options};
 use crate::error::Error;
@@ -135,7 +135,10 @@ impl Bench<'_> {
         }
         let all = self.server.ask(&format!("SELECT id FROM bench.{table}"));
         let told = all.iter().filter_map(|row| row[0].as_u64()).filter(|id| *id < tally.next);
-        tally.missed(tally.next - told.count() as u64);
+        tally.lacks(tally.next - told.count() as u64);
+        let due = |row: &u64| written.begun_us + due_us(*row, rate) < until_us;
+        // Time enough has passed for these, too.
+        tally.lacks((tally.next..).take_while(due).count() as u64);
         Ok(tally.line(round, &self.flags.setup(), written.used))
     }
 
@@ -147,17 +150,12 @@ impl Bench<'_> {
         while engine.progress.look(|told| told.iter().all(|told| told.rows_out == 0)) {
             engine.process.check()?;
             if self.clock.now_us() > waits_until_us {
-                let (process, log) = (engine.process.name().to_owned(), engine.process.log_tail());
-                return Err(Error::Behind { process, waited_s: START_MAX.as_secs(), log });
+                return Err(system::behind(&engine.process, START_MAX));
             }
             wait::pause(Duration::from_millis(10));
         }
         let (from_us, used) = self.measured(&engine.process);
-        let status = engine.process.stop()?;
-        if !status.success() {
-            let (process, log) = (engine.process.name().to_owned(), engine.process.log_tail());
-            return Err(Error::Unclean { process, status, log });
-        }
+        system::stop(&mut engine.process)?;
         let mut rows = 0;
         let told = engine.progress.finish()?;
         let begun_us = created_us(directory)?;
@@ -213,12 +211,6 @@ struct Written {
     from_us: i64,
     received: Vec<Received>,
     used: Used,
-}
-
-/// When a row is due, microseconds after the first.
-fn due_us(number: u64, rate: u64) -> i64 {
-    let offset_us = u128::from(number) * 1_000_000 / u128::from(rate);
-    i64::try_from(offset_us).expect("a run ends")
 }
 
 /// When row 0 of the `rate` source was due: its checkpoint keeps it.
@@ -279,10 +271,6 @@ pub fn run_client(env: &Env, flags: &ClientFlags) -> Result<(), Error> {
     })
 }
 
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).expect("a benchmark ends")
-}
-
 /// Rows of the rate source as rows of the table.
 fn pipeline(rate: u64, port: u16, table: &str, options: &EngineOptions) -> String {
     let (rate, port) = (rate.to_string(), port.to_string());
@@ -314,6 +302,5 @@ mod tests {
             bytes.extend(received_us.to_le_bytes());
         }
         assert_eq!(numbers(&bytes).collect::<Vec<_>>(), [(3, 70), (9, 80)]);
-        assert_eq!((due_us(0, 3), due_us(1, 3), due_us(3, 3)), (0, 333_333, 1_000_000));
     }
 }

@@ -109,11 +109,7 @@ impl Bench<'_> {
         self.pause(self.flags.seconds, &mut process)?;
         let after = process.usage();
         let seen = std::mem::take(&mut *tally.lock());
-        let status = process.stop()?;
-        if writer == Writer::Millstream && !status.success() {
-            let (process, log) = (process.name().to_owned(), process.log_tail());
-            return Err(Error::Unclean { process, status, log });
-        }
+        writer.stop(&mut process)?;
         let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
         let used = Used { cpu_seconds, peak_rss_mb: after.peak_rss_mb };
         Ok(seen.tally.line(round, &self.flags.setup(), used))
@@ -165,11 +161,7 @@ impl Bench<'_> {
             process.check()?;
             let waited_us = self.clock.now_us() - begun_us;
             if waited_us > i64::try_from(START_MAX.as_micros()).expect("a minute") {
-                return Err(Error::Behind {
-                    process: process.name().to_owned(),
-                    waited_s: START_MAX.as_secs(),
-                    log: process.log_tail(),
-                });
+                return Err(system::behind(process, START_MAX));
             }
         }
         Ok(())

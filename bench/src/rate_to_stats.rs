@@ -17,6 +17,7 @@ use crate::engine::{self, EngineOptions, sql_options};
 use crate::error::Error;
 use crate::quantiles::Quantiles;
 use crate::report::{self, Report};
+use crate::system;
 use crate::work_directory::WorkDirectory;
 
 /// How long an interval may be overdue: starting the process, or an engine that cannot keep up.
@@ -178,11 +179,7 @@ pub(super) fn measure(
     let before = process.usage();
     let lines = intervals(env, &report, warm_up_intervals + 1, limit, &mut process)?;
     let after = process.usage();
-    let status = process.stop()?;
-    if !status.success() {
-        let (process, log) = (process.name().to_owned(), process.log_tail());
-        return Err(Error::Unclean { process, status, log });
-    }
+    system::stop(&mut process)?;
     let usage = Usage { cpu_seconds: after.cpu_seconds - before.cpu_seconds, ..after };
     let start = took.saturating_sub(Duration::from_secs_f64(first));
     Ok(Measured { stats: lines[warm_up_intervals].clone(), usage, start })

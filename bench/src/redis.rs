@@ -17,7 +17,7 @@ use millstream_testkit::redis::Redis;
 use redis::streams::StreamReadReply;
 use redis::{Client, Connection, Pipeline, cmd};
 
-use crate::beside_client::{Line, Round, Setup, Tally, Used, Writer};
+use crate::beside_client::{Line, Round, Setup, Tally, Used, Writer, due_us, micros};
 use crate::clock::Clock;
 use crate::engine::{self, EngineOptions, sql_options};
 use crate::error::Error;
@@ -110,11 +110,7 @@ impl Bench<'_> {
             self.read(&mut connection, &mut read)?;
             process.check()?;
             if self.clock.now_us() - begun_us > micros(START_MAX) {
-                return Err(Error::Behind {
-                    process: process.name().to_owned(),
-                    waited_s: START_MAX.as_secs(),
-                    log: process.log_tail(),
-                });
+                return Err(system::behind(&process, START_MAX));
             }
         }
         let second = |seconds: u64| micros(Duration::from_secs(seconds));
@@ -125,11 +121,7 @@ impl Bench<'_> {
         let until_us = from_us + second(self.flags.seconds);
         self.read_until(until_us, &mut connection, &mut read, &mut process)?;
         let after = process.usage();
-        let status = process.stop()?;
-        if writer == Writer::Millstream && !status.success() {
-            let (process, log) = (process.name().to_owned(), process.log_tail());
-            return Err(Error::Unclean { process, status, log });
-        }
+        writer.stop(&mut process)?;
         let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
         let used = Used { cpu_seconds, peak_rss_mb: after.peak_rss_mb };
         Ok(read.tally.line(round, &self.flags.setup(), used))
@@ -201,10 +193,7 @@ pub fn run_client(env: &Env, flags: &ClientFlags) -> Result<(), Error> {
     let clock = Clock::new(env);
     let mut connection = connect(flags.port)?;
     let (begun_us, mut written) = (clock.now_us(), 0);
-    let due_us = |number: u64| {
-        let offset_us = u128::from(number) * 1_000_000 / u128::from(flags.rate);
-        begun_us + i64::try_from(offset_us).expect("a run ends")
-    };
+    let due_us = |number: u64| begun_us + due_us(number, flags.rate);
     loop {
         let now_us = clock.now_us();
         let mut batch = Pipeline::new();
@@ -230,10 +219,6 @@ fn connect(port: u16) -> Result<Connection, Error> {
 
 fn failed(what: &'static str) -> impl Fn(redis::RedisError) -> Error {
     move |error| Error::Fill { problem: format!("{what} to Redis, or from it: {error}") }
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).expect("a benchmark ends")
 }
 
 /// Rows of the rate source as entries of the stream.

@@ -28,7 +28,7 @@ use crate::payload;
 use crate::quantiles::Quantiles;
 use crate::report;
 use crate::schedule::Schedule;
-use crate::system::{Route, SystemUnderTest};
+use crate::system::{self, Route, SystemUnderTest};
 use crate::work_directory::WorkDirectory;
 
 /// A Java program on a busy machine takes half a minute from its start to its first record.
@@ -187,10 +187,10 @@ impl<'a> Stage<'a> {
         let sending = Sending::start(env, generator, schedule);
         let (sent, usage) = self.watch(sending, start_us + warmup_us, &mut process)?;
         self.wait_until_received(&meter, sent.records, &mut process)?;
-        let status = process.stop()?;
-        if system.ends_well() && !status.success() {
-            let (process, log) = (process.name().to_owned(), process.log_tail());
-            return Err(Error::Unclean { process, status, log });
+        if system.ends_well() {
+            system::stop(&mut process)?;
+        } else {
+            process.stop()?;
         }
         Ok(outcome(started_in, sent, usage, meter.finish(sent.records)?))
     }

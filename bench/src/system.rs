@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use millstream_testkit::program::Process;
 
@@ -60,6 +61,22 @@ pub fn millstream() -> Result<Command, Error> {
         return Ok(Command::new(program));
     }
     Err(Error::NoEngine { path: program })
+}
+
+/// Stops an engine. Errors if it did not end well.
+pub fn stop(process: &mut Process) -> Result<(), Error> {
+    let status = process.stop()?;
+    if status.success() {
+        return Ok(());
+    }
+    let (name, log) = (process.name().to_owned(), process.log_tail());
+    Err(Error::Unclean { process: name, status, log })
+}
+
+/// The error for an engine that has published nothing for so long.
+pub fn behind(process: &Process, waited: Duration) -> Error {
+    let (name, log) = (process.name().to_owned(), process.log_tail());
+    Error::Behind { process: name, waited_s: waited.as_secs(), log }
 }
 
 fn this_file() -> Result<PathBuf, Error> {

@@ -55,8 +55,8 @@ type front struct {
 	flood atomic.Pointer[flood]
 }
 
-// flood is what all streams together get instead of messages that were published, which the fake hands out too
-// slowly to measure who takes them. Nothing is kept of them but how many there are.
+// flood is what all streams together get instead of messages that were published, which the fake
+// hands out too slowly to measure who takes them. Nothing is kept of them but how many there are.
 type flood struct {
 	mu        sync.Mutex
 	changed   *sync.Cond
@@ -67,23 +67,16 @@ type flood struct {
 	acked     int
 }
 
-const (
-	// Messages of an answer: about 100 kB.
-	floodAnswer = 100
-	// What a stream may have that is not acknowledged, where it does not say.
-	floodOutstanding = 10_000
-)
+// Messages of an answer: about 100 kB.
+const floodAnswer = 100
 
-// send gives a stream its messages.
+// send gives a stream its messages, as many as may be unacknowledged by what it asks first.
 func (w *flood) send(stream pb.Subscriber_StreamingPullServer) error {
 	asked, err := stream.Recv()
 	if err != nil {
 		return err
 	}
 	most := int(asked.MaxOutstandingMessages)
-	if most == 0 {
-		most = floodOutstanding
-	}
 	go func() {
 		for err == nil {
 			_, err = stream.Recv()
@@ -393,11 +386,6 @@ func (c *control) state(answer http.ResponseWriter, _ *http.Request) {
 		} else {
 			state["unacked"]++
 		}
-	}
-	if flood := c.front.flood.Load(); flood != nil {
-		flood.mu.Lock()
-		state["acked"] += flood.acked
-		flood.mu.Unlock()
 	}
 	c.front.mu.Lock()
 	defer c.front.mu.Unlock()

@@ -22,6 +22,7 @@ use crate::progress::Told;
 use crate::quantiles::{Latencies, Quantiles};
 use crate::report;
 use crate::sender::Sender;
+use crate::system;
 use crate::testbed::TestBed;
 use plan::Plan;
 
@@ -227,19 +228,14 @@ impl Live<'_> {
             if lines != last.0 {
                 last = (lines, env.monotonic());
             } else if env.monotonic() - last.1 > limit {
-                let (process, log) = (engine.process.name().to_owned(), engine.process.log_tail());
-                return Err(Error::Behind { process, waited_s: limit.as_secs(), log });
+                return Err(system::behind(&engine.process, limit));
             }
             std::thread::sleep(LOOK_AGAIN);
         }
     }
 
     fn stop(&self, mut engine: Telling) -> Result<Vec<Told>, Error> {
-        let status = engine.process.stop()?;
-        if !status.success() {
-            let (process, log) = (engine.process.name().to_owned(), engine.process.log_tail());
-            return Err(Error::Unclean { process, status, log });
-        }
+        system::stop(&mut engine.process)?;
         engine.progress.finish()
     }
 }

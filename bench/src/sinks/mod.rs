@@ -20,6 +20,7 @@ use crate::broker::Broker;
 use crate::engine::{self, EngineOptions};
 use crate::error::Error;
 use crate::report::{self, Report};
+use crate::system;
 use crate::work_directory::WorkDirectory;
 use kinds::Kind;
 
@@ -132,11 +133,7 @@ pub fn run(env: &Env, flags: &Flags) -> Result<bool, Error> {
         }
     }
     for sink in &mut sinks {
-        let status = sink.process.stop()?;
-        if !status.success() {
-            let (process, log) = (sink.process.name().to_owned(), sink.process.log_tail());
-            return Err(Error::Unclean { process, status, log });
-        }
+        system::stop(&mut sink.process)?;
         report.line("summary", &sink.summary(flags))?;
     }
     Ok(true)

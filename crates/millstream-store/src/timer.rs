@@ -28,6 +28,9 @@ impl Timer {
     }
 
     /// Completes `duration` from now. May be given up before that.
+    ///
+    /// # Panics
+    /// On a runtime that does not wait for sockets; those of [`Env`] do.
     pub async fn sleep(&mut self, duration: Duration) {
         #[cfg(target_os = "linux")]
         if self.env.has_real_clock() && self.alarmed(duration).await.is_ok() {
