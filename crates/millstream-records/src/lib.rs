@@ -5,6 +5,7 @@
 //! malformed half way leaves nothing behind: its row is cut off again ([`columns`]), and the rows
 //! before and after it are whole. The other way, rows become records.
 //!
+//! - [`types`]: names of types, for messages.
 //! - [`columns`]: columns under construction that can be cut back to a row.
 //! - [`avro`]: Apache Avro's binary encoding.
 //! - [`protobuf`]: Protocol Buffers' wire format, by descriptors.
@@ -15,3 +16,4 @@
 pub mod avro;
 pub mod columns;
 pub mod protobuf;
+pub mod types;
