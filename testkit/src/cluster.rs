@@ -9,7 +9,6 @@
 //! ([`Cluster::alone`]).
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -21,13 +20,13 @@ use tempfile::TempDir;
 use crate::admin::Admin;
 use crate::certificates::Authority;
 use crate::kafka::{Broker, PASSWORD, SecurePorts, USER, free_ports};
+use crate::requests::{Api, ask, put_text};
 use crate::topics::Topics;
 use crate::{process, wait};
 
 /// How many there are; the replicas of each partition, too.
 const BROKERS: i32 = 3;
 const METADATA_LIMIT: Duration = Duration::from_secs(5);
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// What differs from a broker by itself. A lost broker is noticed in three seconds, not nine.
 const SETTINGS: &str = "default.replication.factor=3\n\
      min.insync.replicas=2\n\
@@ -257,8 +256,6 @@ impl Drop for Alone<'_> {
     }
 }
 
-/// API numbers and versions, from Kafka's protocol guide, as the messages below.
-type Api = (i16, i16);
 const REASSIGN: Api = (45, 0);
 const ELECT: Api = (43, 2);
 
@@ -283,27 +280,4 @@ fn election(topic: &str, partition: i32) -> Vec<u8> {
     body.extend(10_000_i32.to_be_bytes());
     body.push(0);
     body
-}
-
-fn put_text(body: &mut Vec<u8>, text: &str) {
-    let length = u8::try_from(text.len() + 1).ok().filter(|length| *length < 128);
-    body.push(length.expect("names of topics in tests are short"));
-    body.extend(text.as_bytes());
-}
-
-/// Sends a request, and waits for an answer; whether it did anything shows elsewhere.
-fn ask(port: u16, (api, version): Api, body: &[u8]) -> io::Result<()> {
-    let mut request = [api.to_be_bytes(), version.to_be_bytes()].concat();
-    request.extend([0, 0, 0, 1]); // its number
-    request.extend([0, 4]);
-    request.extend(b"test\0"); // the client, and no tagged fields
-    request.extend(body);
-    let mut broker = TcpStream::connect(("127.0.0.1", port))?;
-    broker.set_read_timeout(Some(ANSWER_LIMIT))?;
-    let length = i32::try_from(request.len()).expect("requests are short");
-    broker.write_all(&[&length.to_be_bytes()[..], &request].concat())?;
-    let mut answer_length = [0; 4];
-    broker.read_exact(&mut answer_length)?;
-    let mut answer = vec![0; u32::from_be_bytes(answer_length) as usize];
-    broker.read_exact(&mut answer)
 }

@@ -3,6 +3,7 @@
 //! Of HTTP it knows what a client of webhooks needs: requests with a `Content-Length`, connections
 //! that are kept, TLS.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -43,7 +44,7 @@ impl Received {
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// A status, with headers and a body, after a while.
-    Status(u16, Vec<(&'static str, String)>, &'static str, Duration),
+    Status(u16, Vec<(&'static str, String)>, Cow<'static, str>, Duration),
     /// Nothing: the connection ends.
     Cut,
 }
@@ -56,7 +57,7 @@ impl Answer {
 
     /// A status and nothing else.
     pub fn status(status: u16) -> Self {
-        Self::Status(status, Vec::new(), "", Duration::ZERO)
+        Self::Status(status, Vec::new(), Cow::Borrowed(""), Duration::ZERO)
     }
 
     /// The same answer with a header.

@@ -22,8 +22,9 @@ use crate::admin::Admin;
 use crate::certificates::Authority;
 use crate::error::Error;
 use crate::proxy::Proxy;
+use crate::tokens::{AUDIENCE, ISSUER, Provider};
 use crate::topics::Topics;
-use crate::{cache, process, program, wait};
+use crate::{cache, process, program, requests, wait};
 
 /// The version that is started.
 pub const VERSION: &str = "4.3.1";
@@ -38,8 +39,8 @@ pub struct Broker {
     port: u16,
     /// Where the cluster's controller is.
     controller_port: u16,
-    /// The most that the process keeps of objects, as Java's option has it.
-    heap: &'static str,
+    /// Java's own options: the most that the process keeps of objects, and others.
+    java: Vec<String>,
     child: Mutex<Option<Child>>,
     admin: Admin,
     topics: OnceLock<Topics>,
@@ -128,6 +129,20 @@ impl Broker {
         Ok((broker, secure))
     }
 
+    /// Starts a broker with one more listener, on the port that is returned, which speaks TLS and
+    /// takes the tokens of `provider`.
+    pub fn start_with_tokens(authority: &Authority, provider: &Provider) -> (Self, u16) {
+        let (ports, clients) = (free_ports(), free_port());
+        let directory = temp_directory(&temp_dir()).unwrap();
+        let keys = format!("file://{}", provider.keys().display());
+        let own = server_properties(directory.path(), ports.0, ports.1, ports.0, Node::First);
+        let more = token_listener(ports, clients, authority, directory.path(), &keys).unwrap();
+        let mut broker = Self::prepare(directory, own + &more, ports, "-Xmx512m", &[]).unwrap();
+        broker.java.push(format!("-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys}"));
+        broker.run().unwrap();
+        (broker, clients)
+    }
+
     /// Replaces the password, from the next start on.
     pub fn set_password(&self, password: &str) {
         let path = self.directory().join("server.properties");
@@ -162,7 +177,7 @@ impl Broker {
         directory: TempDir,
         settings: String,
         (port, controller_port): (u16, u16),
-        heap: &'static str,
+        heap: &str,
         users: &[String],
     ) -> Result<Self, Error> {
         let file = directory.path().join("server.properties");
@@ -171,7 +186,8 @@ impl Broker {
         let admin = Admin::new(&format!("127.0.0.1:{port}"))?;
         let (directory, child) = (Mutex::new(Some(directory)), Mutex::new(None));
         let topics = OnceLock::new();
-        Ok(Self { directory, port, controller_port, heap, child, admin, topics })
+        let java = vec![heap.to_owned()];
+        Ok(Self { directory, port, controller_port, java, child, admin, topics })
     }
 
     /// One of several brokers that are controllers, too: number `id`, from 1, of those whose ports
@@ -192,6 +208,11 @@ impl Broker {
         let tls = secure.settings(ports[id - 1], authority, directory.path())?;
         let more = format!("node.id={id}\ncontroller.quorum.voters={voters}\n{settings}{tls}");
         Self::prepare(directory, own + &more, (port, controller_port), "-Xmx256m", &users())
+    }
+
+    /// Lets clients with the id `client` write so many bytes a second and no more.
+    pub fn limit_writing(&self, client: &str, bytes_a_second: f64) {
+        requests::limit_writing(self.port, client, bytes_a_second).expect("it is there");
     }
 
     /// What to write for `kafka.bootstrap.servers`.
@@ -252,7 +273,7 @@ impl Broker {
         let log = File::options().create(true).append(true).open(&path);
         let log = log.map_err(Error::file("write", &path))?;
         let errors = log.try_clone().map_err(Error::file("share", &path))?;
-        let mut java = java(&directory, self.heap)?;
+        let mut java = java(&directory, &self.java)?;
         java.args(["kafka.Kafka", "server.properties"]).stdout(log).stderr(errors);
         let (program, remedy) = ("java".to_owned(), cache::JAVA_REMEDY.to_owned());
         let child = process::spawn(java);
@@ -313,17 +334,17 @@ fn temp_directory(parent: &Path) -> Result<TempDir, Error> {
     directory.map_err(Error::file("make a directory in", parent))
 }
 
-fn java(directory: &Path, heap: &str) -> Result<Command, Error> {
+fn java(directory: &Path, options: &[String]) -> Result<Command, Error> {
     let jars = cache::jars(&format!("kafka-{VERSION}"), POM)?;
     let mut java = Command::new("java");
-    java.args([heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]);
+    java.args(options).args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]);
     java.arg(jars.join("*")).current_dir(directory).stdin(Stdio::null());
     Ok(java)
 }
 
 /// `users` are those of SCRAM.
 fn format_storage(directory: &Path, users: &[String]) -> Result<(), Error> {
-    let mut format = java(directory, "-Xmx256m")?;
+    let mut format = java(directory, &["-Xmx256m".to_owned()])?;
     // Any cluster id will do: 16 bytes in URL-safe base64.
     format.args(["kafka.tools.StorageTool", "format", "--cluster-id", "bWlsbHN0cmVhbS10ZXN0cw"]);
     format.args(["--config", "server.properties"]);
@@ -452,6 +473,43 @@ fn listeners((port, controller_port): (u16, u16), clients: u16) -> String {
          listener.name.clients.plain.sasl.jaas.config=\
          org.apache.kafka.common.security.plain.PlainLoginModule required;\n"
     )
+}
+
+/// Settings of a listener for tokens that are signed by one of the keys at the URL `keys`, and a
+/// login counts for some seconds only. Kafka's default for them checks no signature.
+fn token_listener(
+    (port, controller_port): (u16, u16),
+    clients: u16,
+    authority: &Authority,
+    directory: &Path,
+    keys: &str,
+) -> Result<String, Error> {
+    let files = authority.issue("IP:127.0.0.1,DNS:localhost")?;
+    let read = |path: &Path| fs::read_to_string(path).map_err(Error::file("read", path));
+    let own = directory.join("broker.pem");
+    let both = read(&files.key)? + &read(&files.cert)?;
+    fs::write(&own, both).map_err(Error::file("write", &own))?;
+    let ours = "listener.name.tokens";
+    let code = "org.apache.kafka.common.security.oauthbearer";
+    Ok(format!(
+        "listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port},\
+         TOKENS://127.0.0.1:{clients}\n\
+         advertised.listeners=PLAINTEXT://127.0.0.1:{port},TOKENS://127.0.0.1:{clients}\n\
+         listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,TOKENS:SASL_SSL\n\
+         ssl.keystore.type=PEM\n\
+         ssl.keystore.location={}\n\
+         {ours}.sasl.enabled.mechanisms=OAUTHBEARER\n\
+         {ours}.oauthbearer.connections.max.reauth.ms={LOGIN_MS}\n\
+         {ours}.oauthbearer.sasl.jaas.config={code}.OAuthBearerLoginModule required \
+         unsecuredLoginStringClaim_sub=\"unused\";\n\
+         {ours}.oauthbearer.sasl.server.callback.handler.class=\
+         {code}.OAuthBearerValidatorCallbackHandler\n\
+         {ours}.sasl.oauthbearer.jwt.validator.class={code}.BrokerJwtValidator\n\
+         {ours}.sasl.oauthbearer.jwks.endpoint.url={keys}\n\
+         {ours}.sasl.oauthbearer.expected.audience={AUDIENCE}\n\
+         {ours}.sasl.oauthbearer.expected.issuer={ISSUER}\n",
+        own.display(),
+    ))
 }
 
 /// Nothing is kept for a limited time: records of tests and benchmarks bear dates of years ago, and

@@ -4,7 +4,8 @@
 //! - [`kafka`] starts an Apache Kafka, [`admin`] makes topics on it, and [`topics`] writes and
 //!   reads records; [`proxy`] stands in front of it and cuts connections;
 //! - [`cluster`] is three brokers that replicate, each of which can be lost and whose leaders move;
-//! - [`http_receiver`] records the requests of webhooks;
+//! - [`http_receiver`] records the requests of webhooks; [`tokens`] is an identity provider;
+//! - [`registry`] is a schema registry;
 //! - [`redis`] starts Redis and Valkey, [`cassandra`] an Apache Cassandra, [`pulsar`] an Apache
 //!   Pulsar and [`pulsar_pair`] two brokers of it, [`pubsub`] a Pub/Sub, [`bigquery`] an emulator
 //!   of BigQuery;
@@ -39,5 +40,8 @@ pub mod pubsub;
 pub mod pulsar;
 pub mod pulsar_pair;
 pub mod redis;
+pub mod registry;
+mod requests;
+pub mod tokens;
 pub mod topics;
 pub mod wait;

@@ -225,7 +225,7 @@ fn of_file(url: &str, sink: &[(&str, &str)], bad: &str) -> Pipeline {
 fn rows_of_a_refused_array_and_of_a_request_that_is_given_up_are_letters() {
     let receiver = Receiver::start(|request, _| match request.body.as_str() {
         body if body.contains("\"n\":2}") => {
-            Answer::Status(422, Vec::new(), "no such guard", Duration::ZERO)
+            Answer::Status(422, Vec::new(), "no such guard".into(), Duration::ZERO)
         }
         body if body.contains("\"n\":7}") => Answer::status(503),
         _ => Answer::accept(),

@@ -161,7 +161,7 @@ fn rows_with_the_same_value_stay_in_order_while_many_are_under_way() {
 #[test]
 fn a_request_that_is_refused_names_the_record() {
     let receiver = Receiver::start(|request, _| match request.body.contains("row 13") {
-        true => Answer::Status(422, Vec::new(), "no such guard", Duration::ZERO),
+        true => Answer::Status(422, Vec::new(), "no such guard".into(), Duration::ZERO),
         false => Answer::accept(),
     });
     for options in [&[][..], &[("body", "array"), ("maxRowsPerRequest", "1")]] {

@@ -42,7 +42,7 @@ use millstream_engine::api::connector::{Connector, Registry};
 /// same as `FlowContext::base_dir`.
 pub fn registry(base_dir: &Path) -> Registry {
     let mut connectors: Vec<Arc<dyn Connector>> = vec![
-        Arc::new(millstream_kafka::KafkaConnector),
+        Arc::new(millstream_kafka::KafkaConnector::new(base_dir)),
         Arc::new(delta::Delta::new(base_dir)),
         Arc::new(rate::Rate),
         Arc::new(redis::Redis::new(base_dir)),

@@ -9,6 +9,7 @@
 //! - [`RecordFormat`]: the columns of a table and how its records are decoded into them.
 //! - [`csv`]: separated values. JSON is `millstream-sql`'s, whose functions read it, too.
 //! - [`text`]: records that are taken as they are; none of them is malformed.
+//! - [`schema`]: Avro, Protobuf and JSON Schema, with and without a schema registry.
 //! - [`infer`]: columns that were not declared.
 //! - [`excerpt`]: the beginning of a record, for a message.
 //!
@@ -20,6 +21,7 @@ mod encoder;
 mod excerpt;
 pub mod infer;
 mod records;
+pub mod schema;
 pub mod text;
 
 pub use decoder::{RecordDecoder, RecordFormat};

@@ -250,8 +250,9 @@ pub enum SinkError {
     },
     /// A transaction was open for too long.
     #[error(
-        "the brokers aborted the transaction of '{id}', which was open for {} s: this process was paused, or the brokers were away, for longer than 'kafka.transaction.timeout.ms' ({} ms). \
-         Nothing of that micro-batch is visible; a restart publishes it",
+        "the brokers aborted the transaction of '{id}', which was open for {} s: this process was paused, or the brokers were away or held it back by a quota, for longer than 'kafka.transaction.timeout.ms' ({} ms). \
+         Nothing of that micro-batch is visible; a restart publishes it. If a quota is the reason, \
+         raise it or 'kafka.transaction.timeout.ms': a micro-batch is one transaction",
         open.as_secs(),
         timeout.as_millis()
     )]

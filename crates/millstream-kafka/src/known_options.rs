@@ -1,6 +1,9 @@
 //! The options of a Kafka table and what each is for, as messages and suggestions show them.
 
+use std::sync::LazyLock;
+
 use millstream_engine::api::options::{OptionSpec, Side};
+use millstream_formats::schema;
 
 const fn read_option(name: &'static str, about: &'static str) -> OptionSpec {
     OptionSpec { name, side: Side::Source, about }
@@ -15,7 +18,12 @@ const fn shared_option(name: &'static str, about: &'static str) -> OptionSpec {
 }
 
 /// All options of a Kafka table.
-pub const OPTIONS: &[OptionSpec] = &[
+pub fn options() -> &'static [OptionSpec] {
+    static ALL: LazyLock<Vec<OptionSpec>> = LazyLock::new(|| [OWN, schema::OPTIONS].concat());
+    &ALL
+}
+
+const OWN: &[OptionSpec] = &[
     shared_option(
         "kafka.bootstrap.servers",
         "where the brokers are: host:port, separated by commas",
@@ -85,7 +93,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     read_option("fetchOffset.retryIntervalMs", "accepted, without effect"),
     read_option(
         "value.format",
-        "how declared columns are read from the value: json (default), csv or \
+        "how columns are read from the value: json (default), csv, avro, protobuf, json-schema or \
                raw",
     ),
     read_option(

@@ -17,6 +17,7 @@
 //! - [`error`], [`offsets`]: what can go wrong, and the [`remedy`] of a refusal; offsets by
 //!   partition and their JSON.
 //! - [`protocol`]: as much of Kafka's protocol as transactions need, as bytes.
+//! - [`tokens`]: who gives tokens to logins.
 //! - [`client`]: librdkafka, its settings, and questions to the brokers.
 //! - [`sink`] writes exactly once, through transactions, or at least once; [`source`] reads.
 //! - [`connector`]: `USING kafka`, which makes the two.
@@ -32,6 +33,7 @@ mod protocol;
 mod remedy;
 mod sink;
 mod source;
+mod tokens;
 
 pub use connector::KafkaConnector;
 pub use error::{DataLoss, MalformedValue, SinkError, SourceError};

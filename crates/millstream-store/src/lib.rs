@@ -44,5 +44,5 @@ pub mod sink_log;
 pub mod source_log;
 pub mod state_log;
 pub mod storage;
-mod time_text;
+pub mod time_text;
 pub mod timer;

@@ -8,6 +8,11 @@ pub(crate) fn utc(epoch_ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1_000)
 }
 
+/// A moment as AWS's signatures have it, UTC: `20260101T000000Z`.
+pub fn compact_utc(epoch_ms: i64) -> String {
+    utc(epoch_ms).chars().filter(|char| !"-:".contains(*char)).take(15).chain(['Z']).collect()
+}
+
 /// The Gregorian date of a day counted from 1970-01-01.
 ///
 /// Years are taken to begin in March, so that the leap day is the last of its year; 400 years
@@ -26,13 +31,14 @@ fn civil(day: i64) -> (i64, i64, i64) {
 
 #[cfg(test)]
 mod tests {
-    use super::utc;
+    use super::{compact_utc, utc};
 
     #[test]
     fn known_moments() {
         assert_eq!(utc(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(utc(1_767_225_600_123), "2026-01-01T00:00:00.123Z");
         assert_eq!(utc(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(compact_utc(1_767_225_600_123), "20260101T000000Z");
         assert_eq!(utc(-1), "1969-12-31T23:59:59.999Z");
     }
 }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_store::env::Env;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::error::KafkaError;
 use rdkafka::metadata::Metadata;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::context::{Context, is_refusal};
+use super::create::{LogsIn as _, create};
 use super::native::ConsumerClient;
 use super::probe;
 use super::settings::ClientSettings;
@@ -68,9 +69,9 @@ impl Cluster {
         env: &Env,
         purpose: &str,
     ) -> Result<Self, SourceError> {
-        let context = Context::new(env.clone(), purpose);
+        let context = Context::new(env.clone(), purpose, settings.tokens());
         let client: ConsumerClient =
-            settings.control(group).create_with_context(context).map_err(client_error)?;
+            create(&settings.control(group), context).map_err(client_error)?;
         let (servers, settings) = (settings.servers().to_owned(), settings.clone());
         Ok(Self { env: env.clone(), client: Arc::new(client), servers, settings })
     }
@@ -330,7 +331,8 @@ pub fn client_error(error: KafkaError) -> SourceError {
 }
 
 /// Lets a client without partitions report what happened.
-pub fn serve_events(client: &BaseConsumer<Context>) {
+pub fn serve_events(client: &ConsumerClient) {
+    client.renew_token();
     // A poll serves one event and does not tell whether there was one.
     for _ in 0..EVENTS_MAX {
         if let Some(Ok(_)) = client.poll(Duration::ZERO) {

@@ -10,15 +10,20 @@ use std::time::Duration;
 
 use millstream_store::env::Env;
 use parking_lot::Mutex;
-use rdkafka::client::ClientContext;
+use rdkafka::client::{Client, ClientContext};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaErrorCode;
 
+use super::native_token::{set_no_token, set_token};
+use crate::tokens::Tokens;
+
 /// A warning is repeated only after this time.
 const WARNING_REPEAT: Duration = Duration::from_secs(30);
+/// How soon a client asks for a token again.
+const TOKEN_RETRY: Duration = Duration::from_secs(1);
 /// Reasons kept to explain a failure.
 const REASONS_MAX: usize = 8;
 
@@ -27,7 +32,17 @@ pub struct Context {
     env: Env,
     /// What the client is for, as a table's name.
     purpose: String,
+    tokens: Option<Tokens>,
+    given: Mutex<Given>,
     heard: Mutex<Heard>,
+}
+
+/// The token that the client has.
+#[derive(Default)]
+struct Given {
+    text: String,
+    /// When it gets the next one, on the monotonic clock.
+    due: Duration,
 }
 
 #[derive(Default)]
@@ -39,9 +54,38 @@ struct Heard {
 }
 
 impl Context {
-    /// A context for a client that serves `purpose`.
-    pub fn new(env: Env, purpose: &str) -> Self {
-        Self { env, purpose: purpose.to_owned(), heard: Mutex::default() }
+    /// A context for a client that serves `purpose`, and gets its tokens, if it needs any, from
+    /// `tokens`.
+    pub fn new(env: Env, purpose: &str, tokens: Option<&Tokens>) -> Self {
+        let (purpose, tokens) = (purpose.to_owned(), tokens.cloned());
+        Self { env, purpose, tokens, given: Mutex::default(), heard: Mutex::default() }
+    }
+
+    /// Gives the client its token, if the last one has become old. Blocks while somebody is asked
+    /// for one.
+    pub fn renew_token<C: ClientContext>(&self, client: &Client<C>) {
+        let Some(tokens) = &self.tokens else { return };
+        let mut given = self.given.lock();
+        if self.env.monotonic() < given.due {
+            return;
+        }
+        let token = tokens.token(&self.env).map_err(|error| error.to_string());
+        let token = token.and_then(|token| {
+            // Each token makes the client log in again.
+            if token.text != given.text {
+                set_token(client, &token, tokens.extensions())?;
+                given.text.clone_from(&token.text);
+            }
+            Ok(token)
+        });
+        let soon = self.env.monotonic() + TOKEN_RETRY;
+        given.due = match token {
+            Ok(token) => token.renewed_at.max(soon),
+            Err(problem) => {
+                set_no_token(client, &problem);
+                soon
+            }
+        };
     }
 
     /// The latest distinct reasons for errors, oldest first.

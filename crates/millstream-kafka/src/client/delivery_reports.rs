@@ -84,9 +84,9 @@ pub struct Deliveries {
 }
 
 impl Deliveries {
-    /// For a client of `table` at `servers` that takes records of up to `bytes_max` bytes.
-    pub fn new(env: Env, table: &str, servers: &str, bytes_max: u64) -> Self {
-        let context = Context::new(env, table);
+    /// For a client of `servers` whose own events are for `context`, and that takes records of
+    /// up to `bytes_max` bytes.
+    pub fn new(context: Context, servers: &str, bytes_max: u64) -> Self {
         let (waiting, space) = (AtomicBool::new(false), Notify::new());
         let servers = servers.to_owned();
         Self { context, servers, bytes_max, waiting, space, reports: AtomicU64::new(0) }
@@ -223,7 +223,7 @@ mod tests {
         let (pending, Acknowledgement::Later(acknowledgement)) = Pending::new(&Env::real()) else {
             panic!("a delivery is not done at once");
         };
-        let deliveries = Deliveries::new(Env::real(), "t", "", 1_000);
+        let deliveries = Deliveries::new(Context::new(Env::real(), "t", None), "", 1_000);
         let code = RDKafkaErrorCode::MessageSizeTooLarge;
         pending.fail(deliveries.explain("out", Some(b"k1"), Some(&[b'x'; 2_000]), code));
         pending.fail(SinkError::NullTopic);

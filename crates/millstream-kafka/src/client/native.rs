@@ -1,6 +1,6 @@
 //! The few calls of librdkafka that its safe binding does not offer.
 //!
-//! Everything unsafe of the connector is in this file:
+//! Everything unsafe of the connector is in this file and in [`native_token`](super::native_token):
 //! - [`MessageQueue`] reads any number of partitions through one queue without joining a group, and
 //!   hands all messages that have arrived to a closure, without an allocation per message;
 //! - [`ProducerTopic`] hands many records over in one call;

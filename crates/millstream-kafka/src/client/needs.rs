@@ -3,6 +3,7 @@
 use millstream_engine::api::needs::Need;
 
 use super::settings::ClientSettings;
+use crate::tokens::Issuer;
 
 /// The brokers, and the files that settings name.
 pub fn needs(settings: &ClientSettings) -> Vec<Need> {
@@ -12,5 +13,14 @@ pub fn needs(settings: &ClientSettings) -> Vec<Need> {
     // `ssl.ca.location`, `ssl.keystore.location` and so on; a certificate may be in the value.
     let is_file = |key: &str| key.ends_with(".location") || key.ends_with(".keytab");
     let files = settings.all().filter(|(key, value)| is_file(key) && !value.contains('\n'));
-    servers.chain(files.map(|(_, path)| Need::reads(path, "the connection's security"))).collect()
+    let files = files.map(|(_, path)| Need::reads(path, "the connection's security"));
+    let tokens = settings.tokens().map(|tokens| match tokens.issuer() {
+        Issuer::Endpoint(endpoint) => Need::server(&endpoint.url, "tokens for the brokers"),
+        Issuer::File(path) => Need::reads(path.display(), "a token for the brokers"),
+        Issuer::Iam(iam) => {
+            let on = format!("AWS's IAM in {}", iam.region);
+            Need::rights(&["kafka-cluster:Connect"], on, "tokens for the brokers")
+        }
+    });
+    servers.chain(files).chain(tokens).collect()
 }

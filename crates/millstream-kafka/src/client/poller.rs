@@ -8,6 +8,7 @@ use millstream_engine::api::contact::ContactWith;
 use millstream_store::env::{Env, Thread};
 use rdkafka::producer::{Producer as _, PurgeConfig};
 
+use super::create::LogsIn as _;
 use super::native::ProducerClient;
 
 /// How long the thread waits for an event, and so how soon it notices that it should end.
@@ -37,6 +38,7 @@ impl Poller {
             let (mut awaited, mut reports_before) = (Awaited::default(), 0);
             while !stopped.load(Ordering::Acquire) {
                 client.poll(POLL);
+                client.renew_token();
                 let reports = client.context().reports();
                 if std::mem::replace(&mut reports_before, reports) != reports {
                     client.context().context().let_in();

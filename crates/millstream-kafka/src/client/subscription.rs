@@ -23,6 +23,21 @@ pub enum Subscription {
 }
 
 impl Subscription {
+    /// The topic that all records are from, if there is one.
+    pub fn only_topic(&self) -> Option<&str> {
+        match self {
+            Self::Topics(topics) => match topics.as_slice() {
+                [topic] => Some(topic),
+                _ => None,
+            },
+            Self::Pattern { .. } => None,
+            Self::Partitions(partitions) => {
+                let first = &*partitions.first()?.topic;
+                partitions.iter().all(|id| &*id.topic == first).then_some(first)
+            }
+        }
+    }
+
     /// The option that says it.
     pub fn option(&self) -> &'static str {
         match self {

@@ -1,5 +1,6 @@
 //! `USING kafka`: checks a table's options and columns, and makes its source, sink or static table.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -11,16 +12,26 @@ use millstream_engine::api::needs::{Need, Role, Usage};
 use millstream_engine::api::options::{OptionError, OptionSpec};
 use millstream_engine::api::sink::{Failure, Sink};
 use millstream_engine::api::source::{Source, StaticTable};
+use millstream_formats::schema::Registries;
 
 use crate::client::settings::{ClientSettings, Use};
-use crate::known_options::OPTIONS;
+use crate::known_options;
 use crate::sink::{self, KafkaSink};
 use crate::source::static_table::KafkaStaticTable;
 use crate::source::{self, KafkaSource, dead_letters};
 
 /// `USING kafka`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct KafkaConnector;
+#[derive(Clone, Debug)]
+pub struct KafkaConnector {
+    registries: Registries,
+}
+
+impl KafkaConnector {
+    /// One for pipelines whose paths are relative to `base_dir`.
+    pub fn new(base_dir: &Path) -> Self {
+        Self { registries: Registries::new(base_dir) }
+    }
+}
 
 impl Connector for KafkaConnector {
     fn name(&self) -> &'static str {
@@ -28,11 +39,11 @@ impl Connector for KafkaConnector {
     }
 
     fn options(&self) -> &'static [OptionSpec] {
-        OPTIONS
+        known_options::options()
     }
 
     fn check_source(&self, table: &Table, mode: ReadMode) -> Result<SchemaRef, OptionError> {
-        source::parse(table, mode).map(|(_, rows)| rows.schema)
+        source::parse(table, mode, &self.registries).map(|(_, rows)| rows.schema)
     }
 
     fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
@@ -45,7 +56,7 @@ impl Connector for KafkaConnector {
         mode: ReadMode,
         context: &FlowContext,
     ) -> Result<Box<dyn Source>, Failure> {
-        Ok(Box::new(KafkaSource::from_table(table, mode, context)?))
+        Ok(Box::new(KafkaSource::from_table(table, mode, context, &self.registries)?))
     }
 
     fn sink(
@@ -62,8 +73,9 @@ impl Connector for KafkaConnector {
         table: &Table,
         context: &FlowContext,
     ) -> Result<Option<Arc<dyn StaticTable>>, Failure> {
-        let (options, rows) = source::parse(table, ReadMode::Batch)?;
-        let whole = KafkaStaticTable::new(table, &options, rows.schema.clone(), context)?;
+        let (options, rows) = source::parse(table, ReadMode::Batch, &self.registries)?;
+        let whole =
+            KafkaStaticTable::new(table, &options, rows.schema.clone(), context, &self.registries)?;
         Ok(Some(Arc::new(whole)))
     }
 
@@ -98,7 +110,7 @@ impl DeadLetterSupport for KafkaConnector {
         table: &Table,
         _context: &FlowContext,
     ) -> Result<Option<Arc<dyn Payloads>>, Failure> {
-        let (_, rows) = source::parse(table, ReadMode::Stream)?;
+        let (_, rows) = source::parse(table, ReadMode::Stream, &self.registries)?;
         Ok(Some(Arc::new(dead_letters::ValuePayloads(Arc::new(rows)))))
     }
 }

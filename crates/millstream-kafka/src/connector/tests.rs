@@ -5,6 +5,10 @@ use millstream_engine::api::options::Options;
 use super::*;
 use crate::sink::Wanted;
 
+fn connector() -> KafkaConnector {
+    KafkaConnector::new(Path::new("."))
+}
+
 fn table(options: &[(&str, &str)]) -> Table {
     let mut all = Options::default();
     all.set("kafka.bootstrap.servers", "127.0.0.1:1");
@@ -21,7 +25,7 @@ fn value_column() -> SchemaRef {
 #[test]
 fn a_source_has_spark_s_columns() {
     let check = |options: &[(&str, &str)]| {
-        let schema = KafkaConnector.check_source(&table(options), ReadMode::Stream).unwrap();
+        let schema = connector().check_source(&table(options), ReadMode::Stream).unwrap();
         schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
     };
     let columns = check(&[("subscribe", "in")]);
@@ -49,11 +53,11 @@ fn delivery_is_one_of_two_and_fits_the_settings() {
 #[test]
 fn settings_of_the_client_are_checked_on_both_sides() {
     let wrong = ("kafka.acks", "perhaps");
-    let source = KafkaConnector
+    let source = connector()
         .check_source(&table(&[("subscribe", "in"), wrong]), ReadMode::Stream)
         .unwrap_err();
     let sink =
-        KafkaConnector.check_sink(&table(&[("topic", "out"), wrong]), &value_column()).unwrap_err();
+        connector().check_sink(&table(&[("topic", "out"), wrong]), &value_column()).unwrap_err();
     assert_eq!(source.key.as_deref(), Some("kafka.acks"));
     assert_eq!(sink, source);
 }
@@ -61,9 +65,9 @@ fn settings_of_the_client_are_checked_on_both_sides() {
 #[test]
 fn every_option_is_documented_once() {
     let mut names: Vec<String> =
-        OPTIONS.iter().map(|option| option.name.to_ascii_lowercase()).collect();
+        known_options::options().iter().map(|option| option.name.to_ascii_lowercase()).collect();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), OPTIONS.len());
-    assert!(OPTIONS.iter().all(|option| !option.about.is_empty()));
+    assert_eq!(names.len(), known_options::options().len());
+    assert!(known_options::options().iter().all(|option| !option.about.is_empty()));
 }

@@ -28,6 +28,10 @@ pub struct Connection {
     sent: i32,
     /// Requests without their answer yet.
     awaited: VecDeque<(i32, Api)>,
+    /// What an answer said of it.
+    throttled: Duration,
+    /// True while answers are waited for longer than usual.
+    is_patient: bool,
 }
 
 impl Connection {
@@ -40,7 +44,33 @@ impl Connection {
         let stream = connect(to)?;
         let (stream, lifetime) = security.begin(stream, &to.host, client, secret)?;
         let client = client.to_owned();
-        Ok(Self { stream, lifetime, client, sent: 0, awaited: VecDeque::new() })
+        Ok(Self {
+            stream,
+            lifetime,
+            client,
+            sent: 0,
+            awaited: VecDeque::new(),
+            throttled: Duration::ZERO,
+            is_patient: false,
+        })
+    }
+
+    /// For how long from the answer that was just read on the broker reads no further request,
+    /// since a quota is used up (KIP-219).
+    pub fn take_throttled(&mut self) -> Duration {
+        std::mem::take(&mut self.throttled)
+    }
+
+    /// Waits for answers for so much longer than usual from now on.
+    pub fn set_patience(&mut self, more: Duration) -> io::Result<()> {
+        let is_patient = !more.is_zero();
+        if is_patient || self.is_patient {
+            let stream = self.stream.socket();
+            stream.set_read_timeout(Some(ANSWER_PATIENCE + more))?;
+            stream.set_write_timeout(Some(ANSWER_PATIENCE + more))?;
+        }
+        self.is_patient = is_patient;
+        Ok(())
     }
 
     /// How long it may be used; `None` for any time.
@@ -77,7 +107,9 @@ impl Connection {
         if frame::header(api, &mut answer)? != number {
             return Err(wrong("an answer to something else"));
         }
-        read(&mut answer)
+        let read = read(&mut answer)?;
+        self.throttled = answer.throttled();
+        Ok(read)
     }
 
     /// Sends a request and waits for its answer; no other may be awaited.

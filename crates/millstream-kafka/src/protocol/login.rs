@@ -24,6 +24,9 @@ pub enum Mechanism {
     Scram(Hash),
 }
 
+/// The mechanism of tokens.
+pub const OAUTHBEARER: &str = "OAUTHBEARER";
+
 impl Mechanism {
     /// By the name that `sasl.mechanism` gives it.
     pub fn named(name: &str) -> Option<Self> {
@@ -44,20 +47,42 @@ impl Mechanism {
     }
 }
 
-/// A user.
+/// A user. What is secret is not shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Login {
-    /// How the user is known.
-    pub mechanism: Mechanism,
-    /// The name.
-    pub user: String,
-    /// The password, which is not shown.
-    pub password: String,
+pub enum Login {
+    /// By name and password.
+    Password {
+        /// How the two are shown to the broker.
+        mechanism: Mechanism,
+        /// The name.
+        user: String,
+        /// The password.
+        password: String,
+    },
+    /// By a token (RFC 7628).
+    Token {
+        /// The token.
+        token: String,
+        /// What the broker is told besides.
+        extensions: Vec<(String, String)>,
+    },
+}
+
+impl Login {
+    fn mechanism(&self) -> &'static str {
+        match self {
+            Self::Password { mechanism, .. } => mechanism.name(),
+            Self::Token { .. } => OAUTHBEARER,
+        }
+    }
 }
 
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} as {}", self.mechanism.name(), self.user)
+        match self {
+            Self::Password { user, .. } => write!(f, "{} as {user}", self.mechanism()),
+            Self::Token { .. } => f.write_str(OAUTHBEARER),
+        }
     }
 }
 
@@ -72,23 +97,27 @@ pub fn log_in(
     client: &str,
     secret: &str,
 ) -> io::Result<Option<Duration>> {
-    let mut exchange = Exchange { stream, client, sent: 0 };
-    exchange.agree(login.mechanism)?;
-    let lifetime_ms = match login.mechanism {
-        Mechanism::Plain => {
-            let message = format!("\0{}\0{}", login.user, login.password);
+    let remedy = match login {
+        Login::Password { .. } => "check 'kafka.sasl.username' and 'kafka.sasl.password'",
+        Login::Token { .. } => "the token is not one that it takes",
+    };
+    let mut exchange = Exchange { stream, client, remedy, sent: 0 };
+    exchange.agree(login.mechanism())?;
+    let lifetime_ms = match login {
+        Login::Password { mechanism: Mechanism::Plain, user, password } => {
+            let message = format!("\0{user}\0{password}");
             exchange.say(message.as_bytes())?.1
         }
-        Mechanism::Scram(hash) => {
+        Login::Password { mechanism: Mechanism::Scram(hash), user, password } => {
             let wrong = |reason| Refusal::Login(format!("SCRAM fails, as {reason}"));
-            let nonce = secret.to_owned();
-            let first = scram::First::new(hash, &login.user, &login.password, nonce);
+            let first = scram::First::new(*hash, user, password, secret.to_owned());
             let (answer, _) = exchange.say(first.message().as_bytes())?;
             let (message, last) = first.answer(&answer).map_err(wrong)?;
             let (answer, lifetime_ms) = exchange.say(message.as_bytes())?;
             last.check(&answer).map_err(wrong)?;
             lifetime_ms
         }
+        Login::Token { token, extensions } => exchange.show_token(token, extensions)?,
     };
     Ok(u64::try_from(lifetime_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis))
 }
@@ -96,12 +125,14 @@ pub fn log_in(
 struct Exchange<'a, S> {
     stream: &'a mut S,
     client: &'a str,
+    /// What to do about a refusal.
+    remedy: &'static str,
     sent: i32,
 }
 
 impl<S: Read + Write> Exchange<'_, S> {
-    fn agree(&mut self, mechanism: Mechanism) -> io::Result<()> {
-        let body = |body: &mut Writer| body.short_text(mechanism.name());
+    fn agree(&mut self, mechanism: &str) -> io::Result<()> {
+        let body = |body: &mut Writer| body.short_text(mechanism);
         let (code, known) = self.ask(SASL_HANDSHAKE, body, |answer| {
             let code = answer.i16()?;
             let mut known = Vec::new();
@@ -113,13 +144,29 @@ impl<S: Read + Write> Exchange<'_, S> {
         match code {
             0 => Ok(()),
             UNSUPPORTED_SASL_MECHANISM => Err(Refusal::Login(format!(
-                "it does not take {} on this port; 'kafka.sasl.mechanism' may be {}",
-                mechanism.name(),
+                "it does not take {mechanism} on this port; 'kafka.sasl.mechanism' may be {}",
                 known.join(", ")
             ))
             .into()),
             code => Err(Refusal::Login(format!("Kafka's error {code}")).into()),
         }
+    }
+
+    /// A refusal comes as JSON in an answer without an error; the error follows the empty message
+    /// that the client has to answer with (RFC 7628, 3.2.3).
+    fn show_token(&mut self, token: &str, extensions: &[(String, String)]) -> io::Result<i64> {
+        let more: String =
+            extensions.iter().map(|(name, value)| format!("{name}={value}\x01")).collect();
+        let message = format!("n,,\x01auth=Bearer {token}\x01{more}\x01");
+        let (answer, lifetime_ms) = self.say(message.as_bytes())?;
+        if answer.is_empty() {
+            return Ok(lifetime_ms);
+        }
+        let problem = match self.say(b"\x01") {
+            Ok(_) => "it takes no token and says no more".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Err(Refusal::Login(format!("{answer}; {problem}")).into())
     }
 
     /// Sends one message of the mechanism. Gives the answer to it, and how long a login counts that
@@ -138,8 +185,7 @@ impl<S: Read + Write> Exchange<'_, S> {
             return Ok((answer, lifetime_ms));
         }
         let reason = reason.unwrap_or_else(|| format!("Kafka's error {code}"));
-        let remedy = "check 'kafka.sasl.username' and 'kafka.sasl.password'";
-        Err(Refusal::Login(format!("{reason}; {remedy}")).into())
+        Err(Refusal::Login(format!("{reason}; {}", self.remedy)).into())
     }
 
     fn ask<T>(

@@ -2,10 +2,12 @@
 //! connection cannot be used: nobody knows where the next answer begins.
 
 use std::io;
+use std::time::Duration;
 
 /// What is left of an answer.
 pub struct ResponseReader<'a> {
     rest: &'a [u8],
+    throttle_ms: i32,
 }
 
 fn malformed() -> io::Error {
@@ -15,7 +17,7 @@ fn malformed() -> io::Error {
 impl<'a> ResponseReader<'a> {
     /// Reads `bytes` from the beginning.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self { rest: bytes, throttle_ms: 0 }
     }
 
     fn take(&mut self, count: usize) -> io::Result<&'a [u8]> {
@@ -26,6 +28,18 @@ impl<'a> ResponseReader<'a> {
 
     fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         Ok(self.take(N)?.try_into().expect("as many bytes were taken"))
+    }
+
+    /// Reads for how long the broker reads nothing more from the connection, since a quota is used
+    /// up (KIP-219).
+    pub fn throttle(&mut self) -> io::Result<()> {
+        self.throttle_ms = self.i32()?;
+        Ok(())
+    }
+
+    /// What [`throttle`](Self::throttle) has read.
+    pub fn throttled(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.throttle_ms).unwrap_or(0))
     }
 
     /// Skips bytes.

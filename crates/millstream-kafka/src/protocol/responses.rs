@@ -1,8 +1,6 @@
 //! The bodies of answers, as far as they matter.
 //!
 //! An answer is read field by field in Kafka's order, and fields that do not matter are skipped.
-//! A leading `i32` is the time for which the broker throttles the client: the broker itself delays
-//! the answers, so nothing has to be done about it.
 
 use std::io;
 
@@ -80,7 +78,7 @@ pub fn has_all(body: &mut ResponseReader<'_>) -> io::Result<bool> {
         api.end()?;
         Ok(range)
     })?;
-    body.i32()?;
+    body.throttle()?;
     let mut level = 0;
     body.tagged(|tag, field| {
         if tag == FINALIZED_FEATURES {
@@ -114,7 +112,7 @@ fn node(body: &mut ResponseReader<'_>) -> io::Result<Node> {
 
 /// Brokers and topics.
 pub fn metadata(body: &mut ResponseReader<'_>) -> io::Result<(Vec<Node>, Vec<Topic>)> {
-    body.i32()?;
+    body.throttle()?;
     let nodes = body.list(|broker| {
         let node = node(broker)?;
         broker.text_or_null()?;
@@ -159,7 +157,7 @@ fn partition(body: &mut ResponseReader<'_>) -> io::Result<(i32, i32)> {
 
 /// The broker that was looked for, or why there is none.
 pub fn find_coordinator(body: &mut ResponseReader<'_>) -> io::Result<Result<Address, ErrorCode>> {
-    body.i32()?;
+    body.throttle()?;
     let found = body.list(|found| {
         found.text()?;
         let (_, address) = node(found)?;
@@ -179,13 +177,13 @@ pub fn find_coordinator(body: &mut ResponseReader<'_>) -> io::Result<Result<Addr
 pub fn init_producer_id(
     body: &mut ResponseReader<'_>,
 ) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
-    body.i32()?;
+    body.throttle()?;
     identity(body)
 }
 
 /// The producer's id and epoch for the next transaction, or why this one is not ended.
 pub fn end_txn(body: &mut ResponseReader<'_>) -> io::Result<Result<ProducerIdentity, ErrorCode>> {
-    body.i32()?;
+    body.throttle()?;
     identity(body)
 }
 
@@ -197,7 +195,7 @@ fn identity(body: &mut ResponseReader<'_>) -> io::Result<Result<ProducerIdentity
 
 /// The outcome of each batch.
 pub fn produce(body: &mut ResponseReader<'_>) -> io::Result<Vec<Written>> {
-    by_topic(body, |partition| {
+    let written = by_topic(body, |partition| {
         let (index, code) = (partition.i32()?, ErrorCode(partition.i16()?));
         // The base offset, the time of appending and the start of the log, eight bytes each.
         partition.skip(24)?;
@@ -208,7 +206,9 @@ pub fn produce(body: &mut ResponseReader<'_>) -> io::Result<Vec<Written>> {
         })?;
         partition.text_or_null()?;
         Ok((index, code))
-    })
+    })?;
+    body.throttle()?;
+    Ok(written)
 }
 
 fn by_topic(

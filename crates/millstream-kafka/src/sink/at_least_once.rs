@@ -20,6 +20,8 @@ use super::outbox::Outbox;
 use super::refused::{convert_errors, refused};
 use super::topic::{brokers_of, create_missing, partitions_of};
 use crate::client::cluster::client_error;
+use crate::client::context::Context;
+use crate::client::create::create;
 use crate::client::delivery_reports::{Deliveries, Pending};
 use crate::client::native::ProducerClient;
 use crate::client::poller::Poller;
@@ -164,10 +166,10 @@ fn connect(
     let config = settings.producer_to(partitions.found.len());
     let native = config.create_native_config().map_err(client_error).map_err(SinkError::Cluster)?;
     let bytes_max = native.get("message.max.bytes").ok().and_then(|text| text.parse().ok());
-    let deliveries =
-        Deliveries::new(env.clone(), table, settings.servers(), bytes_max.unwrap_or(0));
+    let events = Context::new(env.clone(), table, settings.tokens());
+    let deliveries = Deliveries::new(events, settings.servers(), bytes_max.unwrap_or(0));
     let client: ProducerClient =
-        config.create_with_context(deliveries).map_err(client_error).map_err(SinkError::Cluster)?;
+        create(&config, deliveries).map_err(client_error).map_err(SinkError::Cluster)?;
     let client = Arc::new(client);
     create_missing(&partitions, settings, env, &client)?;
     let poller = Poller::start(env, "kafka-writer", client.clone(), contact);

@@ -44,8 +44,14 @@ impl Chunk {
 }
 
 /// Settings of the client that reading needs as well as writing.
-const SHARED_SETTINGS: [&str; 4] =
-    ["kafka.bootstrap.servers", "kafka.security.", "kafka.sasl.", "kafka.ssl."];
+const SHARED_SETTINGS: [&str; 6] = [
+    "kafka.bootstrap.servers",
+    "kafka.security.",
+    "kafka.sasl.",
+    "kafka.ssl.",
+    "kafka.https.",
+    "kafka.aws.",
+];
 
 /// A topic of dead letters as a table that is read: all committed records, with their headers.
 pub fn readable(table: &Table) -> Table {

@@ -29,6 +29,7 @@ use millstream_engine::api::source::{
     Beginning, Failure, InputBatch, ReadLimit, Source, SourceLog, SourceOffset, SourcePartition,
     Split,
 };
+use millstream_formats::schema::Registries;
 
 use crate::client::cluster::{Cluster, Partitions};
 use crate::client::subscription::Subscription;
@@ -74,8 +75,9 @@ impl KafkaSource {
         table: &Table,
         mode: ReadMode,
         context: &FlowContext,
+        registries: &Registries,
     ) -> Result<Self, Failure> {
-        let (options, rows) = parse(table, mode)?;
+        let (options, rows) = parse(table, mode, registries)?;
         Ok(Self::new(options, mode, rows, &table.name, context))
     }
 
@@ -341,9 +343,14 @@ impl Source for KafkaSource {
 
 /// The options of a table that is read, and how rows are made of its records.
 /// Errors: options or columns that cannot be.
-pub fn parse(table: &Table, mode: ReadMode) -> Result<(SourceOptions, Rows), OptionError> {
+pub fn parse(
+    table: &Table,
+    mode: ReadMode,
+    registries: &Registries,
+) -> Result<(SourceOptions, Rows), OptionError> {
     let options = SourceOptions::parse(&table.options, mode)?;
-    let rows = Rows::from_table(table, options.include_headers)?;
+    let topic = options.subscription.only_topic();
+    let rows = Rows::from_table(table, options.include_headers, topic, registries)?;
     Ok((options, rows))
 }
 

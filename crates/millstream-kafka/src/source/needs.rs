@@ -3,6 +3,7 @@
 use millstream_engine::api::connector::{ReadMode, Table};
 use millstream_engine::api::needs::{Need, Usage};
 use millstream_engine::api::options::OptionError;
+use millstream_formats::schema;
 
 use super::options::SourceOptions;
 use crate::client;
@@ -15,6 +16,7 @@ use crate::client::subscription::Subscription;
 pub fn needs(table: &Table, mode: ReadMode, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {
     let options = SourceOptions::parse(&table.options, mode)?;
     let mut needs = client::needs::needs(&options.client);
+    needs.extend(schema::needs(&table.options));
     let read = |on: String| Need::rights(&["Read"], on, "reading it; Read includes Describe");
     match &options.subscription {
         Subscription::Topics(topics) => {

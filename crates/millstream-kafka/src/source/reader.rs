@@ -21,6 +21,7 @@ use super::chunk::ChunkBuilder;
 use super::read_ahead::{Arrival, More, ReadAhead};
 use crate::client::cluster::{client_error, serve_events};
 use crate::client::context::{Context, is_refusal};
+use crate::client::create::create;
 use crate::client::native::{ConsumerClient, Message, MessageQueue, cached_watermarks};
 use crate::client::settings::ClientSettings;
 use crate::error::{DataLoss, SourceError};
@@ -44,9 +45,8 @@ pub fn new_queue(
     env: &Env,
     purpose: &str,
 ) -> Result<MessageQueue, SourceError> {
-    let context = Context::new(env.clone(), purpose);
-    let client: ConsumerClient =
-        settings.reader(memory).create_with_context(context).map_err(client_error)?;
+    let context = Context::new(env.clone(), purpose, settings.tokens());
+    let client: ConsumerClient = create(&settings.reader(memory), context).map_err(client_error)?;
     Ok(MessageQueue::new(Arc::new(client)))
 }
 

@@ -9,6 +9,7 @@ use millstream_engine::api::connector::{FlowContext, ReadMode, Table};
 use millstream_engine::api::drained::{DrainedSource, records_to_end};
 use millstream_engine::api::snapshot::{Snapshot, read_all};
 use millstream_engine::api::source::{Failure, Records, Source, StaticTable};
+use millstream_formats::schema::Registries;
 use tokio::sync::Mutex;
 
 use super::options::SourceOptions;
@@ -24,6 +25,7 @@ pub struct KafkaStaticTable {
     subscription: Subscription,
     schema: SchemaRef,
     context: FlowContext,
+    registries: Registries,
     cluster: Arc<Cluster>,
     /// One reading at a time: a second one would fetch the same.
     reading: Mutex<()>,
@@ -36,6 +38,7 @@ impl KafkaStaticTable {
         options: &SourceOptions,
         schema: SchemaRef,
         context: &FlowContext,
+        registries: &Registries,
     ) -> Result<Self, SourceError> {
         let cluster = Cluster::new(&options.client, None, &context.env, &table.name)?;
         Ok(Self {
@@ -43,6 +46,7 @@ impl KafkaStaticTable {
             subscription: options.subscription.clone(),
             schema,
             context: context.clone(),
+            registries: registries.clone(),
             cluster: Arc::new(cluster),
             reading: Mutex::new(()),
         })
@@ -73,15 +77,20 @@ impl StaticTable for KafkaStaticTable {
 
     async fn records(&self) -> Result<Vec<Arc<dyn Records>>, Failure> {
         let _one_at_a_time = self.reading.lock().await;
-        records_to_end(source(&self.table, &self.context)?).await
+        records_to_end(source(&self.table, &self.context, &self.registries)?).await
     }
 
     async fn snapshot(&self) -> Result<Arc<dyn Snapshot>, Failure> {
         let (table, context) = (self.table.clone(), self.context.clone());
-        Ok(Arc::new(DrainedSource::new(move || source(&table, &context))))
+        let registries = self.registries.clone();
+        Ok(Arc::new(DrainedSource::new(move || source(&table, &context, &registries))))
     }
 }
 
-fn source(table: &Table, context: &FlowContext) -> Result<Box<dyn Source>, Failure> {
-    Ok(Box::new(KafkaSource::from_table(table, ReadMode::Batch, context)?))
+fn source(
+    table: &Table,
+    context: &FlowContext,
+    registries: &Registries,
+) -> Result<Box<dyn Source>, Failure> {
+    Ok(Box::new(KafkaSource::from_table(table, ReadMode::Batch, context, registries)?))
 }

@@ -24,6 +24,9 @@ const WITHIN: &[&str] = &[
     "sslkey",
     "connectionstring",
 ];
+/// Ends of names that are not secret, though one of those words is in them: where tokens come from,
+/// and whose they are.
+const HARMLESS: &[&str] = &["tokenendpointurl", "credentialsclientid"];
 /// Short words that make a name secret only as a whole part of it: `compass` is no `pass`.
 const PARTS: &[&str] = &["pwd", "pass", "sig", "sas"];
 /// Long words, which are recognized even with one letter wrong: a misspelled name is just
@@ -35,6 +38,9 @@ const MISSPELLED: &[&str] = &["password", "passphrase", "secret", "credential"];
 pub fn is_secret_key(key: &str) -> bool {
     let flat: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
     let flat = flat.to_ascii_lowercase();
+    if HARMLESS.iter().any(|end| flat.ends_with(end)) {
+        return false;
+    }
     if WITHIN.iter().any(|word| flat.contains(word)) {
         return true;
     }

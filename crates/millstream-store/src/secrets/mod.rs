@@ -40,25 +40,36 @@ static REMEMBERED: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
 /// Removes `value` from every later message, also in its escaped forms in URLs, JSON and quotes.
 pub fn remember(value: &str) {
+    let mut remembered = REMEMBERED.write();
+    for form in forms(value) {
+        if is_telling(&form) && !remembered.contains(&form) {
+            remembered.push(form);
+        }
+    }
+    remembered.sort_by_key(|form| std::cmp::Reverse(form.len()));
+}
+
+/// Does not look for `value` any more: for one that is good no longer, as a process that gets
+/// another each hour would remember ever more of them.
+pub fn forget(value: &str) {
+    let gone = forms(value);
+    REMEMBERED.write().retain(|form| !gone.contains(form));
+}
+
+/// How a value is written in messages.
+fn forms(value: &str) -> [String; 6] {
     let trimmed = value.trim();
     let quoted = format!("{trimmed:?}");
     let json = serde_json::to_string(trimmed).expect("a text is JSON");
     let inner = |text: &str| text[1..text.len() - 1].to_owned();
-    let forms = [
+    [
         trimmed.to_owned(),
         inner(&quoted),
         inner(&json),
         trimmed.replace('\'', "''"),
         url::form_urlencoded::byte_serialize(trimmed.as_bytes()).collect(),
         percent_encoded(trimmed),
-    ];
-    let mut remembered = REMEMBERED.write();
-    for form in forms {
-        if is_telling(&form) && !remembered.contains(&form) {
-            remembered.push(form);
-        }
-    }
-    remembered.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    ]
 }
 
 /// Remembers the value of an option or variable called `key`, where that is secret by its name, and

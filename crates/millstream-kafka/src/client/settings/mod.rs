@@ -4,6 +4,9 @@
 //! Common Java-only names are translated, names with no counterpart are errors, and what the
 //! connector sets itself is refused, as Spark does. Values are checked without connecting.
 
+mod security;
+mod token_options;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -16,6 +19,10 @@ use rdkafka::types::RDKafkaConfRes;
 
 use super::context::log_level;
 use super::native::known_settings;
+use crate::protocol::login::OAUTHBEARER;
+use crate::tokens::Tokens;
+use security::PemStores;
+use token_options::{AWS_MSK_IAM, TokenOptions};
 
 /// How much a client that reads holds back at most, and the least that one answer to it may be:
 /// librdkafka wants it to be no less than the largest record by default.
@@ -71,6 +78,7 @@ pub enum Transactions {
 pub struct ClientSettings {
     settings: BTreeMap<String, String>,
     transactions: Transactions,
+    tokens: Option<Tokens>,
 }
 
 /// What becomes of a setting of the Java client that librdkafka has under another name, or not.
@@ -121,44 +129,6 @@ fn translation(key: &str, purpose: Use) -> Option<Translation> {
     Some(translation)
 }
 
-/// Stores of the Java client that are files in PEM. The others are its own formats, of which
-/// librdkafka reads PKCS#12 for the key.
-#[derive(Clone, Copy, Default)]
-struct PemStores {
-    trust: bool,
-    key: bool,
-}
-
-impl PemStores {
-    fn of(options: &Options) -> Self {
-        let is_pem = |key: &str| {
-            let of = |(spelled, _): &(&str, &str)| spelled.eq_ignore_ascii_case(key);
-            let found = options.iter().find(of);
-            found.is_some_and(|(_, value)| value.trim().eq_ignore_ascii_case("PEM"))
-        };
-        Self { trust: is_pem("kafka.ssl.truststore.type"), key: is_pem("kafka.ssl.keystore.type") }
-    }
-
-    /// What becomes of a setting of a store in PEM.
-    fn convert(self, key: &str, value: &str) -> Option<Converted> {
-        let several = |keys: &[&str]| {
-            let setting = |key: &&str| ((*key).to_owned(), value.to_owned());
-            Some(Converted::Several(keys.iter().map(setting).collect()))
-        };
-        match key {
-            "ssl.truststore.type" if self.trust => several(&[]),
-            "ssl.truststore.location" if self.trust => several(&["ssl.ca.location"]),
-            "ssl.keystore.type" if self.key => several(&[]),
-            "ssl.keystore.type" if value.trim().eq_ignore_ascii_case("PKCS12") => several(&[]),
-            // The key and its certificate are in one file.
-            "ssl.keystore.location" if self.key => {
-                several(&["ssl.key.location", "ssl.certificate.location"])
-            }
-            _ => None,
-        }
-    }
-}
-
 /// Settings that are the connector's own business, and why.
 fn refused(key: &str, purpose: Use) -> Option<&'static str> {
     let reason = match key {
@@ -192,8 +162,9 @@ impl ClientSettings {
     /// The `kafka.*` options of a table.
     /// Errors: a setting that is unknown, refused, or has a value that cannot be.
     pub fn parse(options: &Options, purpose: Use) -> Result<Self, OptionError> {
-        let mut parsed = Self { settings: BTreeMap::new(), transactions: Transactions::Protocol };
-        let mut spellings = Vec::new();
+        let settings = BTreeMap::new();
+        let mut parsed = Self { settings, transactions: Transactions::Protocol, tokens: None };
+        let (mut spellings, mut token_options) = (Vec::new(), TokenOptions::default());
         let stores = PemStores::of(options);
         for (spelled, value) in options.iter() {
             let lower = spelled.to_ascii_lowercase();
@@ -202,12 +173,19 @@ impl ClientSettings {
                 parsed.transactions = transactions(spelled, value)?;
                 continue;
             }
+            if token_options.take(key, value) {
+                continue;
+            }
             let converted = match stores.convert(key, value) {
                 Some(converted) => converted,
                 None => convert(key, spelled, value, purpose)?,
             };
             match converted {
-                Converted::Several(several) => parsed.settings.extend(several),
+                Converted::Several(several) => {
+                    let mut of_tokens =
+                        |(key, value): &(String, String)| token_options.take(key, value);
+                    parsed.settings.extend(several.into_iter().filter(|pair| !of_tokens(pair)));
+                }
                 Converted::Setting(key, value) => {
                     spellings.push((key.clone(), spelled));
                     parsed.settings.insert(key, value);
@@ -216,8 +194,11 @@ impl ClientSettings {
         }
         // What needs TLS gets its own message, not librdkafka's about a value it does not know.
         parsed.check_security()?;
+        parsed.set_tokens(&token_options)?;
         for (key, spelled) in spellings {
-            check(&key, spelled, &parsed.settings[&key])?;
+            if let Some(value) = parsed.settings.get(&key) {
+                check(&key, spelled, value)?;
+            }
         }
         if parsed.servers().trim().is_empty() {
             let help = "Say where the brokers are, for example 'kafka.bootstrap.servers' = \
@@ -240,6 +221,25 @@ impl ClientSettings {
     /// All settings and their values.
     pub fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         self.settings.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// Who gives tokens, where users are known by them.
+    pub fn tokens(&self) -> Option<&Tokens> {
+        self.tokens.as_ref()
+    }
+
+    fn set_tokens(&mut self, options: &TokenOptions) -> Result<(), OptionError> {
+        let mechanism = self.get("sasl.mechanism").or(self.get("sasl.mechanisms"));
+        let mechanism = mechanism.unwrap_or_default().trim().to_ascii_uppercase();
+        let protocol = self.get("security.protocol").unwrap_or_default();
+        let has_login = protocol.trim().to_ascii_lowercase().starts_with("sasl");
+        let is_iam = mechanism == AWS_MSK_IAM;
+        if has_login && (is_iam || mechanism == OAUTHBEARER) {
+            self.tokens = Some(options.tokens(is_iam, self.servers())?);
+            self.settings.remove("sasl.mechanisms");
+            self.settings.insert("sasl.mechanism".to_owned(), OAUTHBEARER.to_owned());
+        }
+        Ok(())
     }
 
     /// Whose code writes transactions.
@@ -384,60 +384,6 @@ impl ClientSettings {
         config.set_log_level(log_level());
         config
     }
-
-    fn check_security(&self) -> Result<(), OptionError> {
-        self.check_mechanism()?;
-        if cfg!(feature = "tls") {
-            return Ok(());
-        }
-        let problem = |key: &str, value: &str| {
-            let problem = format!("'{key}' = '{value}' needs TLS, which this build does not have");
-            let help = "Build Millstream with the feature 'kafka-tls' \
-                        (cargo build --features kafka-tls), or use PLAINTEXT or SASL_PLAINTEXT \
-                        with PLAIN";
-            OptionError::of(key, problem, Some(help.to_owned()))
-        };
-        if let Some(protocol) = self.get("security.protocol")
-            && protocol.to_ascii_lowercase().ends_with("ssl")
-        {
-            return Err(problem("kafka.security.protocol", protocol));
-        }
-        let mechanism = self.get("sasl.mechanism").or(self.get("sasl.mechanisms"));
-        if let Some(mechanism) = mechanism
-            && mechanism.to_ascii_uppercase().starts_with("SCRAM")
-        {
-            return Err(problem("kafka.sasl.mechanism", mechanism));
-        }
-        Ok(())
-    }
-}
-
-const MECHANISM: &str = "kafka.sasl.mechanism";
-const MECHANISMS: [&str; 3] = ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"];
-
-impl ClientSettings {
-    /// librdkafka's default is GSSAPI, and that it cannot be had is an error only when the client
-    /// is made, which names no option.
-    fn check_mechanism(&self) -> Result<(), OptionError> {
-        let protocol = self.get("security.protocol").unwrap_or_default();
-        if !protocol.trim().to_ascii_lowercase().starts_with("sasl") {
-            return Ok(());
-        }
-        let known = MECHANISMS.join(", ");
-        let Some(mechanism) = self.get("sasl.mechanism").or(self.get("sasl.mechanisms")) else {
-            let help = format!("Say how the user is known to the brokers: one of {known}");
-            return Err(OptionError::missing(MECHANISM, &help));
-        };
-        if MECHANISMS.contains(&mechanism.trim().to_ascii_uppercase().as_str()) {
-            return Ok(());
-        }
-        let problem = format!("'{MECHANISM}' = '{mechanism}' is not supported");
-        let help = format!(
-            "It may be one of {known}. Brokers that ask for Kerberos, OAuth or AWS's IAM often have \
-             another listener for SCRAM, or for certificates ('kafka.security.protocol' = 'SSL')"
-        );
-        Err(OptionError::of(MECHANISM, problem, Some(help)))
-    }
 }
 
 fn transactions(spelled: &str, value: &str) -> Result<Transactions, OptionError> {
@@ -461,7 +407,7 @@ fn convert(key: &str, spelled: &str, value: &str, purpose: Use) -> Result<Conver
         return Err(OptionError::of(spelled, problem, Some(reason.to_owned())));
     }
     if key == "sasl.jaas.config" {
-        return jaas(spelled, value);
+        return security::jaas(spelled, value);
     }
     // Java's clients write nothing for none.
     if key == "ssl.endpoint.identification.algorithm" && value.trim().is_empty() {
@@ -482,26 +428,6 @@ fn convert(key: &str, spelled: &str, value: &str, purpose: Use) -> Result<Conver
             return Err(OptionError::of(spelled, problem, Some(help.to_owned())));
         }
     })
-}
-
-/// The user and password of a Java login module.
-fn jaas(spelled: &str, value: &str) -> Result<Converted, OptionError> {
-    let field = |name: &str| {
-        let (_, rest) = value.split_once(&format!("{name}="))?;
-        let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''))?;
-        rest[1..].split_once(quote).map(|(text, _)| text.to_owned())
-    };
-    match (field("username"), field("password")) {
-        (Some(user), Some(password)) => Ok(Converted::Several(vec![
-            ("sasl.username".to_owned(), user),
-            ("sasl.password".to_owned(), password),
-        ])),
-        _ => {
-            let problem = format!("'{spelled}' names no username and password");
-            let help = "Use 'kafka.sasl.username' and 'kafka.sasl.password' instead".to_owned();
-            Err(OptionError::of(spelled, problem, Some(help)))
-        }
-    }
 }
 
 /// Checks one setting on an empty configuration, without connecting.

@@ -121,3 +121,57 @@ fn tls_names_the_feature() {
         assert!(error.help.unwrap().contains("kafka-tls"), "{key}");
     }
 }
+
+#[cfg(feature = "tls")]
+#[test]
+fn tokens_come_from_who_the_options_name() {
+    let sasl =
+        |mechanism| [("kafka.security.protocol", "SASL_SSL"), ("kafka.sasl.mechanism", mechanism)];
+    let tokens = |mechanism, more: &[(&str, &str)]| {
+        let settings = parse(&[&sasl(mechanism)[..], more].concat(), Use::Consumer)?;
+        assert_eq!(settings.get("sasl.mechanism"), Some("OAUTHBEARER"));
+        assert!(settings.all().all(|(key, _)| !key.contains("oauthbearer")), "librdkafka's");
+        Ok::<_, OptionError>(settings.tokens().expect("there are some").clone())
+    };
+    let url = ("kafka.sasl.oauthbearer.token.endpoint.url", "https://idp/token");
+    let jaas = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required \
+                clientId=\"ann\" clientSecret='pl4nted' scope=\"a b\" extension_pool=\"p=1\";";
+    let java = tokens("OAUTHBEARER", &[url, ("kafka.sasl.jaas.config", jaas)]).unwrap();
+    let named = tokens(
+        "oauthbearer",
+        &[
+            url,
+            ("kafka.sasl.oauthbearer.client.credentials.client.id", "ann"),
+            ("kafka.sasl.oauthbearer.client.secret", "pl4nted"),
+            ("kafka.sasl.oauthbearer.scope", "a b"),
+            ("kafka.sasl.oauthbearer.extensions", "pool=p=1"),
+            ("kafka.sasl.oauthbearer.method", "OIDC"),
+        ],
+    );
+    assert_eq!(java, named.unwrap());
+    assert_eq!(java.extensions(), [("pool".to_owned(), "p=1".to_owned())]);
+    assert!(!format!("{java:?}").contains("pl4nted"));
+
+    let module = "software.amazon.msk.auth.iam.IAMLoginModule required;";
+    let iam = [("kafka.sasl.jaas.config", module), ("kafka.aws.region", "eu-west-1")];
+    assert_eq!(
+        format!("{:?}", tokens("AWS_MSK_IAM", &iam).unwrap()),
+        "tokens of Iam(Iam { region: \"eu-west-1\" })"
+    );
+    let handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler";
+    let handler = ("kafka.sasl.login.callback.handler.class", handler);
+    assert!(tokens("OAUTHBEARER", &[handler, iam[1]]).is_ok());
+
+    let role = "software.amazon.msk.auth.iam.IAMLoginModule required awsRoleArn=\"arn:x\";";
+    for (more, wanted) in [
+        (&[][..], "token.endpoint.url"),
+        (&[url][..], "client.id"),
+        (&[("kafka.sasl.oauthbearer.token.endpoint.url", "idp")], "https://"),
+        (&[url, ("kafka.sasl.oauthbearer.method", "default")], "oidc"),
+        (&[url, ("kafka.sasl.oauthbearer.extensions", "auth=x")], "name=value"),
+        (&[("kafka.sasl.jaas.config", role)], "awsRoleArn"),
+    ] {
+        let error = tokens("OAUTHBEARER", more).unwrap_err();
+        assert!(format!("{error}").contains(wanted), "{wanted}: {error}");
+    }
+}

@@ -192,7 +192,7 @@ fn impostor(last: &'static str) -> u16 {
 
 #[test]
 fn a_broker_that_does_not_know_the_password_is_refused() {
-    let login = Login {
+    let login = Login::Password {
         mechanism: Mechanism::Scram(Hash::Sha512),
         user: "ann".to_owned(),
         password: "pl4nted".to_owned(),

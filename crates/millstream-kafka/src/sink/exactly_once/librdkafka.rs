@@ -33,6 +33,7 @@ use super::opening::{
 use super::progress::{self, Origin, carrier};
 use super::rotation::{Content, Transactor};
 use crate::client::cluster::client_error;
+use crate::client::create::create;
 use crate::client::delivery_reports::Pending;
 use crate::client::native::{ProducerClient, TransactionError, commit_transaction};
 use crate::client::poller::Poller;
@@ -92,10 +93,8 @@ impl TransactionalClient {
         let native = native.map_err(SinkError::Cluster)?;
         let bytes_max = native.get("message.max.bytes").ok().and_then(|text| text.parse().ok());
         let deliveries = opening.deliveries(bytes_max.unwrap_or(0));
-        let client: ProducerClient = config
-            .create_with_context(deliveries)
-            .map_err(client_error)
-            .map_err(SinkError::Cluster)?;
+        let client: ProducerClient =
+            create(&config, deliveries).map_err(client_error).map_err(SinkError::Cluster)?;
         let topic = opening.topic.clone();
         let client = Arc::new(client);
         let (groups, origin) = (groups.clone(), opening.origin.clone());
@@ -330,6 +329,7 @@ mod tests {
     use rdkafka::producer::DefaultProducerContext;
 
     use super::super::Names;
+    use super::super::protocol::Throttling;
     use super::super::testing::content;
     use super::*;
     use crate::client::settings::{ClientSettings, Use};
@@ -352,7 +352,8 @@ mod tests {
         let origin = Arc::new(Origin { query, flow, topic: None, table: table.clone() });
         let contact = Arc::new(Contacts::untold(env.clone()).with("the brokers".to_owned()));
         let topic = Some("rows".into());
-        Opening { settings, names, table, topic, origin, contact, env }
+        let throttling = Arc::new(Throttling::new(&table));
+        Opening { settings, names, table, topic, origin, contact, throttling, env }
     }
 
     #[test]

@@ -17,8 +17,10 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use super::Names;
 use super::progress::{self, CommittedOffset, NotARecord, Origin, carrier};
+use super::protocol::Throttling;
 use crate::client::cluster::{CONNECT_PATIENCE, Cluster, client_error};
 use crate::client::context::Context;
+use crate::client::create::create;
 use crate::client::delivery_reports::Deliveries;
 use crate::client::native::{ConsumerClient, ProducerClient};
 use crate::client::settings::ClientSettings;
@@ -61,6 +63,8 @@ pub struct Opening {
     pub origin: Arc<Origin>,
     /// Told whether the brokers answer.
     pub contact: Arc<ContactWith>,
+    /// Told of quotas.
+    pub throttling: Arc<Throttling>,
     pub env: Env,
 }
 
@@ -77,14 +81,19 @@ impl Opening {
     pub fn check_topic(&self) -> Result<(), SinkError> {
         let Some(topic) = &self.topic else { return Ok(()) };
         let deliveries = self.deliveries(0);
-        let client = self.settings.producer().create_with_context(deliveries);
+        let client = create(&self.settings.producer(), deliveries);
         let client: ProducerClient = client.map_err(client_error).map_err(SinkError::Cluster)?;
         check_topic(&self.settings, &self.env, &self.table, Some(topic), &client)
     }
 
     /// Keeps the delivery reports of a client whose requests have `bytes_max` bytes at most.
     pub fn deliveries(&self, bytes_max: u64) -> Deliveries {
-        Deliveries::new(self.env.clone(), &self.table, self.settings.servers(), bytes_max)
+        Deliveries::new(self.events(), self.settings.servers(), bytes_max)
+    }
+
+    /// The receiver of a client's events.
+    pub fn events(&self) -> Context {
+        Context::new(self.env.clone(), &self.table, self.settings.tokens())
     }
 
     fn group(&self, piece: usize) -> Result<ConsumerGroupMetadata, SinkError> {
@@ -95,8 +104,7 @@ impl Opening {
 
     /// What a group has for the partition of the record, asked once. Blocks.
     pub fn committed_now(&self, group: &str) -> Result<Option<CommittedOffset>, KafkaError> {
-        let context = Context::new(self.env.clone(), &self.table);
-        let client: ConsumerClient = self.control_config(group).create_with_context(context)?;
+        let client: ConsumerClient = create(&self.control_config(group), self.events())?;
         self.ask_committed(&client)
     }
 
@@ -118,9 +126,8 @@ impl Opening {
     }
 
     fn asking(&self, group: &str) -> Result<ConsumerClient, SinkError> {
-        let context = Context::new(self.env.clone(), &self.table);
-        let config = self.control_config(group);
-        config.create_with_context(context).map_err(client_error).map_err(SinkError::Cluster)
+        let client = create(&self.control_config(group), self.events());
+        client.map_err(client_error).map_err(SinkError::Cluster)
     }
 
     /// Reads the record of what was published last. Blocks. To be called when all ids are taken

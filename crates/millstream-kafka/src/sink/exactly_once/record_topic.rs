@@ -24,6 +24,7 @@ use super::opening::{Opening, PAUSE, RECORD_PATIENCE};
 use super::progress;
 use crate::client::cluster::{client_error, may_pass};
 use crate::client::context::Context;
+use crate::client::create::create;
 use crate::client::native::ConsumerClient;
 use crate::error::SinkError;
 
@@ -85,10 +86,7 @@ impl Opening {
     /// One attempt, by a client of its own: the brokers may name any broker as the controller
     /// for creating topics, and a client that was given a dead one keeps asking it for minutes.
     fn make_topic(&self, topic: &str) -> Result<Result<(), RDKafkaErrorCode>, SinkError> {
-        let context = Context::new(self.env.clone(), &self.table);
-        let config = self.settings.control(None);
-        let admin: AdminClient<Context> = config
-            .create_with_context(context)
+        let admin: AdminClient<Context> = create(&self.settings.control(None), self.events())
             .map_err(client_error)
             .map_err(SinkError::Cluster)?;
         let new = NewTopic::new(topic, 1, REPLICAS);
@@ -155,8 +153,7 @@ impl LastRecords {
         config.set("isolation.level", "read_committed").set("enable.partition.eof", "true");
         // The client reports the end of the partition after a fetch that found nothing more.
         config.set("fetch.wait.max.ms", "10");
-        let context = Context::new(opening.env.clone(), &opening.table);
-        Ok(Self { consumer: config.create_with_context(context)? })
+        Ok(Self { consumer: create(&config, opening.events())? })
     }
 
     /// The value of the last committed record of `topic`, if it has one. Blocks.

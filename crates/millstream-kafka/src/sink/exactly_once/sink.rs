@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 use super::librdkafka::TransactionalClient;
 use super::opening::{Groups, NotOpened, Opening};
 use super::progress::Origin;
-use super::protocol::{ProtocolClient, ProtocolSettings};
+use super::protocol::{ProtocolClient, ProtocolSettings, Throttling};
 use super::protocol_support::ProtocolSupport;
 use super::rotation::{Content, Rotation, Transactor, Work};
 use super::{IDS, Names, ROWS_AHEAD};
@@ -65,6 +65,7 @@ impl ExactlyOnceSink {
         context: &FlowContext,
     ) -> Self {
         let (env, table) = (context.env.clone(), table.to_owned());
+        let throttling = Arc::new(Throttling::new(&table));
         let names = Names::new(&context.flow, &context.query_id);
         let origin = Arc::new(Origin {
             query: context.query_id.clone(),
@@ -80,6 +81,7 @@ impl ExactlyOnceSink {
                 topic: topic.map(Arc::from),
                 origin,
                 contact: Arc::new(context.contacts.with(brokers_of(topic))),
+                throttling,
                 env: env.clone(),
             },
             columns,

@@ -16,7 +16,10 @@ use millstream_engine::api::dead_letter::{self, Letter};
 use millstream_engine::api::options::OptionError;
 use millstream_engine::api::source::Failure;
 use millstream_formats::csv::CsvOptions;
-use millstream_formats::{Decoded, Malformed, RecordDecoder, RecordFormat, text};
+use millstream_formats::schema::{
+    self, NotDecoded, Part, Registries, SchemaDecoder, SchemaFormat, SchemaKind,
+};
+use millstream_formats::{Decoded, Malformed, MalformedRecord, RecordDecoder, RecordFormat, text};
 
 use super::chunk::{Chunk, headers_type};
 use crate::error::{MalformedValue, RowsError};
@@ -29,6 +32,8 @@ pub enum Format {
     Record,
     /// Columns decoded from the value, which is a record of this format.
     Value(RecordFormat),
+    /// The same, by a schema.
+    Schema(SchemaFormat),
     /// The value as it is, in one column.
     Raw,
 }
@@ -47,9 +52,27 @@ pub struct Rows {
 impl Rows {
     /// Checks the declared columns and the format's options.
     /// Errors: columns that the format cannot fill, or options that cannot be.
-    pub fn from_table(table: &Table, include_headers: bool) -> Result<Self, OptionError> {
+    pub fn from_table(
+        table: &Table,
+        include_headers: bool,
+        topic: Option<&str>,
+        registries: &Registries,
+    ) -> Result<Self, OptionError> {
         let options = &table.options;
         let format = options.get("value.format").map(|text| text.trim().to_ascii_lowercase());
+        if let Some(kind) = format.as_deref().and_then(SchemaKind::named) {
+            let subject = topic.map(|topic| format!("{topic}-value"));
+            let part = Part { options, name: "value", subject };
+            let malformed = Malformed::parse(options)?;
+            let columns = table.columns.as_ref();
+            let format = SchemaFormat::parse(kind, &part, columns, malformed, registries)?;
+            return Ok(Self::new(format.schema().clone(), Format::Schema(format)));
+        }
+        if let Some(option) = schema::OPTIONS.iter().find(|it| options.get(it.name).is_some()) {
+            let problem = format!("'{}' is of formats that have schemas", option.name);
+            let help = "set 'value.format' = 'avro', 'protobuf' or 'json-schema'";
+            return Err(OptionError::of(option.name, problem, Some(help.to_owned())));
+        }
         let decodes = table.columns.is_some() && format.as_deref() != Some("raw");
         if options.get(dead_letter::OPTION).is_some() && !decodes {
             let problem = "no record of this table can be malformed, so there are no dead letters";
@@ -85,7 +108,8 @@ impl Rows {
             Some("raw") => raw(columns),
             Some(_) => {
                 let text = options.get("value.format").unwrap_or_default();
-                Err(OptionError::invalid("value.format", text, "'json', 'csv' or 'raw'"))
+                let known = "'json', 'csv', 'avro', 'protobuf', 'json-schema' or 'raw'";
+                Err(OptionError::invalid("value.format", text, known))
             }
         }
     }
@@ -112,6 +136,7 @@ impl Rows {
             Format::Record => Decoding::Record(projection.to_vec()),
             Format::Raw => Decoding::Raw,
             Format::Value(format) => Decoding::Value(Box::new(format.decoder(projection))),
+            Format::Schema(format) => Decoding::Schema(Box::new(format.decoder(projection))),
         };
         Ok(ChunkDecoder { rows: self.clone(), schema, decoding })
     }
@@ -127,19 +152,28 @@ pub struct ChunkDecoder {
 enum Decoding {
     Record(Vec<usize>),
     Value(Box<RecordDecoder>),
+    Schema(Box<SchemaDecoder>),
     Raw,
 }
 
 impl ChunkDecoder {
-    /// The rows of one chunk.
-    /// Errors: `Data` for a malformed record, if the mode is FAILFAST.
+    /// The rows of one chunk. Blocks where a schema has to be fetched.
+    /// Errors: `Data` for a malformed record, if the mode is FAILFAST; those of schemas.
     pub fn read(&mut self, id: &PartitionId, chunk: &Chunk) -> Result<RecordBatch, Failure> {
+        let malformed = |record: MalformedRecord| {
+            MalformedValue::new(id, chunk.offset.value(record.row), record.problem)
+        };
         let columns = match &mut self.decoding {
             Decoding::Record(projection) => record_columns(id, chunk, projection),
             Decoding::Raw => raw_columns(&self.schema, chunk),
             Decoding::Value(decoder) => {
-                let decoded = decoder.decode(&chunk.value).map_err(|record| {
-                    MalformedValue::new(id, chunk.offset.value(record.row), record.problem)
+                let decoded = decoder.decode(&chunk.value).map_err(malformed)?;
+                return Ok(self.counted(decoded));
+            }
+            Decoding::Schema(decoder) => {
+                let decoded = decoder.decode(&chunk.value).map_err(|error| match error {
+                    NotDecoded::Malformed(record) => malformed(record).into(),
+                    NotDecoded::Failed(failure) => failure,
                 })?;
                 return Ok(self.counted(decoded));
             }
@@ -172,6 +206,10 @@ impl ChunkDecoder {
             Decoding::Record(_) | Decoding::Raw => Err(RowsError::NoValues.into()),
             Decoding::Value(decoder) => {
                 let decoded = decoder.decode_apart(values, &mut reject);
+                Ok(self.counted(decoded))
+            }
+            Decoding::Schema(decoder) => {
+                let decoded = decoder.decode_apart(values, &mut reject)?;
                 Ok(self.counted(decoded))
             }
         }

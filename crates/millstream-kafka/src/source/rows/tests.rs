@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
 use millstream_engine::api::options::Options;
@@ -6,6 +8,10 @@ use millstream_engine::api::source::{Kind, Split};
 use super::*;
 use crate::source::chunk::ChunkBuilder;
 use crate::source::split::KafkaSplit;
+
+fn rows_of(table: &Table, include_headers: bool) -> Result<Rows, OptionError> {
+    Rows::from_table(table, include_headers, Some("t"), &Registries::new(Path::new(".")))
+}
 
 fn table(columns: Option<Vec<Field>>, options: &[(&str, &str)]) -> Table {
     let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
@@ -39,7 +45,7 @@ fn read(
     projection: &[usize],
     values: &[Option<&str>],
 ) -> Result<(RecordBatch, u64), Failure> {
-    let rows = Arc::new(Rows::from_table(table, true).expect("the table is right"));
+    let rows = Arc::new(rows_of(table, true).expect("the table is right"));
     let id = PartitionId::new("in", 3);
     let split = KafkaSplit { id, chunks: vec![chunk(values)], rows: rows.clone() };
     let batch = Box::new(split).read(projection).next().expect("one record batch")?;
@@ -111,7 +117,7 @@ fn csv_options() {
     assert_eq!(texts, [Some("x"), None, None, Some("a\tb")]);
     assert_eq!(malformed, 0);
     let wrong = table(Some(fields), &[("value.format", "csv"), ("sep", "--")]);
-    assert_eq!(Rows::from_table(&wrong, false).unwrap_err().key.as_deref(), Some("sep"));
+    assert_eq!(rows_of(&wrong, false).unwrap_err().key.as_deref(), Some("sep"));
 }
 
 #[test]
@@ -121,27 +127,29 @@ fn raw_values() {
     let (batch, _) = read(&text, &[0], &[Some("a"), None]).unwrap();
     assert_eq!(batch.column(0).as_string::<i32>().value(0), "a");
     let two = table(Some(columns()), &[("value.format", "raw")]);
-    assert!(Rows::from_table(&two, false).is_err());
+    assert!(rows_of(&two, false).is_err());
 }
 
 #[test]
 fn odd_declarations_are_refused() {
     let no_columns = table(None, &[("value.format", "json")]);
-    assert_eq!(
-        Rows::from_table(&no_columns, false).unwrap_err().key.as_deref(),
-        Some("value.format")
-    );
+    assert_eq!(rows_of(&no_columns, false).unwrap_err().key.as_deref(), Some("value.format"));
     let avro = table(Some(columns()), &[("value.format", "avro")]);
-    assert!(Rows::from_table(&avro, false).unwrap_err().problem.contains("avro"));
+    let error = rows_of(&avro, false).unwrap_err();
+    assert!(error.problem.contains("schema.registry.url"), "{error}");
+    let other = table(Some(columns()), &[("value.format", "yaml")]);
+    assert!(rows_of(&other, false).unwrap_err().problem.contains("protobuf"));
+    let stray = table(Some(columns()), &[("value.schema", "{}")]);
+    assert_eq!(rows_of(&stray, false).unwrap_err().key.as_deref(), Some("value.schema"));
     let mode = table(Some(columns()), &[("mode", "lenient")]);
-    assert_eq!(Rows::from_table(&mode, false).unwrap_err().key.as_deref(), Some("mode"));
+    assert_eq!(rows_of(&mode, false).unwrap_err().key.as_deref(), Some("mode"));
 }
 
 #[test]
 fn malformed_records_are_letters_whatever_the_format() {
     for (format, good, bad) in [("json", "{\"id\":1,\"x\":2}", "{\"id\":"), ("csv", "1,2", "x,2")] {
         let options = [("value.format", format), ("mode", "FAILFAST"), ("deadLetter", "bad")];
-        let rows = Rows::from_table(&table(Some(columns()), &options), false).unwrap();
+        let rows = rows_of(&table(Some(columns()), &options), false).unwrap();
         let values = [Some(good), Some(bad), Some(good)];
         let (id, chunks) = (PartitionId::new("in", 3), vec![chunk(&values)]);
         let split = Box::new(KafkaSplit { id, chunks, rows: Arc::new(rows) });
@@ -162,7 +170,7 @@ fn malformed_records_are_letters_whatever_the_format() {
 /// The letters among `values` of a table with the columns [`columns`], and how many rows there are.
 fn apart(format: &str, values: &[Option<&str>]) -> (Vec<Letter>, usize) {
     let options = [("value.format", format), ("deadLetter", "bad")];
-    let rows = Rows::from_table(&table(Some(columns()), &options), false).unwrap();
+    let rows = rows_of(&table(Some(columns()), &options), false).unwrap();
     let (id, chunks) = (PartitionId::new("in", 3), vec![chunk(values)]);
     let split = Box::new(KafkaSplit { id, chunks, rows: Arc::new(rows) });
     let mut letters = Vec::new();
@@ -200,7 +208,7 @@ fn tables_without_malformed_records_have_no_letters() {
         (None, vec![("deadLetter", "bad")]),
         (Some(text), vec![("deadLetter", "bad"), ("value.format", "raw")]),
     ] {
-        let refused = Rows::from_table(&table(columns, &options), false).unwrap_err();
+        let refused = rows_of(&table(columns, &options), false).unwrap_err();
         assert_eq!(refused.key.as_deref(), Some("deadLetter"));
     }
 }

@@ -4,17 +4,22 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_store::env::Env;
 
+use super::ProtocolSettings;
 use super::request_error::RequestError;
+use super::throttling::Throttling;
 use crate::protocol::connection::Connection;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::frame::{API_VERSIONS, FIND_COORDINATOR, METADATA};
+use crate::protocol::login::Login;
 use crate::protocol::requests;
 use crate::protocol::responses::{self, Address};
 use crate::protocol::security::Security;
+use crate::tokens::Tokens;
 
 /// How long what is known about topics counts; they may have got more partitions.
 const METADATA_AGE_MAX: Duration = Duration::from_secs(300);
@@ -53,6 +58,8 @@ pub struct Brokers {
     servers: Vec<Address>,
     client: String,
     security: Security,
+    tokens: Option<Tokens>,
+    throttling: Arc<Throttling>,
     env: Env,
     nodes: HashMap<i32, Address>,
     topics: HashMap<String, KnownTopic>,
@@ -66,18 +73,62 @@ struct Open {
     until: Duration,
     /// When it was used last.
     used: Duration,
+    /// Until when the broker reads nothing from it.
+    muted_until: Duration,
+}
+
+impl Open {
+    /// Waits for the broker for as long as it reads nothing, and then as long as usual. On a new
+    /// connection it would read at once, and count the same request a second time.
+    fn await_quota(&mut self, now: Duration) -> io::Result<()> {
+        self.connection.set_patience(self.muted_until.saturating_sub(now))
+    }
+}
+
+/// Connects, with a token of its own where users are known by them. One that is refused is not
+/// used again.
+fn open(
+    to: &Address,
+    client: &str,
+    security: &Security,
+    tokens: Option<&Tokens>,
+    env: &Env,
+) -> io::Result<Connection> {
+    let secret = env.secret();
+    let Some(tokens) = tokens else { return Connection::open(to, client, security, &secret) };
+    let token = tokens.token(env)?.text;
+    let extensions = tokens.extensions().to_vec();
+    let login = Some(Login::Token { token: token.clone(), extensions });
+    let security = Security { login, ..security.clone() };
+    Connection::open(to, client, &security, &secret).inspect_err(|error| {
+        if error.kind() == io::ErrorKind::PermissionDenied {
+            tokens.forget(&token);
+        }
+    })
 }
 
 impl Brokers {
     /// Not connected yet.
-    pub fn new(servers: Vec<Address>, client: String, security: Security, env: Env) -> Self {
+    pub fn new(settings: ProtocolSettings, throttling: Arc<Throttling>, env: Env) -> Self {
+        let ProtocolSettings { servers, client, security, tokens, .. } = settings;
         let (nodes, topics, coordinators, connections) = Default::default();
-        Self { servers, client, security, env, nodes, topics, coordinators, connections }
+        Self {
+            servers,
+            client,
+            security,
+            tokens,
+            throttling,
+            env,
+            nodes,
+            topics,
+            coordinators,
+            connections,
+        }
     }
 
     /// The connection of `channel`, made if there is none, or none that is fresh, or if its login
     /// ends soon. The brokers would close it then, and a request would be lost.
-    pub fn connection(&mut self, channel: &Channel) -> io::Result<&mut Connection> {
+    fn connection(&mut self, channel: &Channel) -> io::Result<&mut Open> {
         let now = self.env.monotonic();
         let is_old = |open: &Open| {
             let is_idle = now.saturating_sub(open.used) > IDLE_MAX;
@@ -89,16 +140,21 @@ impl Brokers {
         let open = match self.connections.entry(channel.clone()) {
             Entry::Occupied(found) => found.into_mut(),
             Entry::Vacant(place) => {
-                let secret = self.env.secret();
-                let connection =
-                    Connection::open(&channel.0, &self.client, &self.security, &secret)?;
+                let connection = open(
+                    &channel.0,
+                    &self.client,
+                    &self.security,
+                    self.tokens.as_ref(),
+                    &self.env,
+                )?;
                 let until = connection.lifetime().map(|lifetime| now + lifetime * 4 / 5);
                 let until = until.unwrap_or(Duration::MAX);
-                place.insert(Open { connection, until, used: now })
+                place.insert(Open { connection, until, used: now, muted_until: now })
             }
         };
         open.used = now;
-        Ok(&mut open.connection)
+        open.await_quota(now)?;
+        Ok(open)
     }
 
     /// Uses the connection of `channel`; drops it if that fails.
@@ -107,12 +163,27 @@ impl Brokers {
         channel: &Channel,
         work: impl FnOnce(&mut Connection) -> io::Result<T>,
     ) -> Result<T, RequestError> {
-        let done = self.connection(channel).and_then(work);
-        done.map_err(|error| {
+        let done = self.connection(channel).and_then(|open| {
+            let done = work(&mut open.connection)?;
+            Ok((done, open.connection.take_throttled()))
+        });
+        let (done, throttled) = done.map_err(|error| {
             self.connections.remove(channel);
             let (Address { host, port }, _) = channel;
             RequestError::Lost(io::Error::new(error.kind(), format!("{host}:{port}: {error}")))
-        })
+        })?;
+        if !throttled.is_zero() {
+            self.mute(channel, throttled);
+        }
+        Ok(done)
+    }
+
+    fn mute(&mut self, channel: &Channel, throttled: Duration) {
+        let now = self.env.monotonic();
+        if let Some(open) = self.connections.get_mut(channel) {
+            open.muted_until = open.muted_until.max(now + throttled);
+        }
+        self.throttling.note(&channel.0, throttled, now);
     }
 
     /// Forgets leaders and coordinators, which have moved.

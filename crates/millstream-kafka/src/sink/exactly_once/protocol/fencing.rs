@@ -46,8 +46,8 @@ pub fn broker_support(opening: &Opening, settings: &ProtocolSettings) -> BrokerS
 }
 
 fn brokers(opening: &Opening, settings: &ProtocolSettings) -> Brokers {
-    let ProtocolSettings { servers, client, security, .. } = settings.clone();
-    Brokers::new(servers, client, security, opening.env.clone())
+    let (throttling, env) = (Arc::clone(&opening.throttling), opening.env.clone());
+    Brokers::new(settings.clone(), throttling, env)
 }
 
 impl ProtocolClient {

@@ -28,6 +28,7 @@ mod produce;
 mod record_batches;
 mod request_error;
 mod settings;
+mod throttling;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,6 +53,7 @@ use produce::{Failure, Filling, Round};
 use record_batches::{Limits, Packing, PartitionBatches};
 use request_error::{RequestError, as_librdkafka};
 pub use settings::{NotSpoken, ProtocolSettings};
+pub use throttling::Throttling;
 
 /// How long aborting may take at the end of a query that failed. The brokers would do it, too.
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);

@@ -8,6 +8,7 @@ use crate::protocol::login::{Login, Mechanism};
 use crate::protocol::responses::Address;
 use crate::protocol::security::Security;
 use crate::protocol::tls::{Pem, Tls};
+use crate::tokens::Tokens;
 
 /// librdkafka's default.
 const BATCH_BYTES_MAX: usize = 1_000_000;
@@ -88,8 +89,10 @@ pub struct ProtocolSettings {
     pub batch_bytes_max: usize,
     /// How batches are compressed.
     pub compression: Compression,
-    /// How connections are made.
+    /// How connections are made; a login by a token is added to each.
     pub security: Security,
+    /// Who gives tokens, where users are known by them.
+    pub tokens: Option<Tokens>,
 }
 
 /// Why librdkafka writes.
@@ -131,6 +134,7 @@ impl ProtocolSettings {
             batch_bytes_max,
             compression: compression.ok_or_else(|| not("compression.type"))?,
             security: security(settings)?,
+            tokens: settings.tokens().cloned(),
         })
     }
 }
@@ -144,7 +148,7 @@ fn security(settings: &ClientSettings) -> Result<Security, NotSpoken> {
         "sasl_ssl" => (true, true),
         _ => return Err(NotSpoken::Setting("security.protocol".to_owned())),
     };
-    let login = match has_login {
+    let login = match has_login && settings.tokens().is_none() {
         true => Some(login(settings).map_err(|key| NotSpoken::Setting(key.to_owned()))?),
         false => None,
     };
@@ -155,7 +159,7 @@ fn security(settings: &ClientSettings) -> Result<Security, NotSpoken> {
 fn login(settings: &ClientSettings) -> Result<Login, &'static str> {
     let mechanism = settings.get("sasl.mechanism").or(settings.get("sasl.mechanisms"));
     let text = |key| settings.get(key).map(str::to_owned).ok_or(key);
-    Ok(Login {
+    Ok(Login::Password {
         mechanism: mechanism.and_then(Mechanism::named).ok_or("sasl.mechanism")?,
         user: text("sasl.username")?,
         password: text("sasl.password")?,

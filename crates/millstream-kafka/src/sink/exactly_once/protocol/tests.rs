@@ -33,6 +33,10 @@ struct Asked {
     codes: VecDeque<(String, i16)>,
     /// How many of the next requests with rows are lost with their connections.
     lost: u32,
+    /// How many connections were made.
+    connections: u32,
+    /// For how long nothing is read after the next answer to rows.
+    quota_pause: Duration,
 }
 
 /// A cluster of one broker, whose topics have two partitions.
@@ -53,6 +57,7 @@ impl Broker {
         // It ends with the test's process.
         std::mem::forget(env.thread("broker", move || {
             for connection in listener.incoming().map_while(Result::ok) {
+                asked.lock().connections += 1;
                 let (asked, address) = (Arc::clone(&asked), address.clone());
                 let serve = move || serve(connection, &address, &asked);
                 std::mem::forget(threads.thread("broker connection", serve));
@@ -83,9 +88,17 @@ impl Broker {
             },
             writer: ProducerIdentity { id: 7, epoch: 1 },
             brokers: Brokers::new(
-                vec![self.address.clone()],
-                "test".to_owned(),
-                Security::default(),
+                ProtocolSettings {
+                    servers: vec![self.address.clone()],
+                    client: "test".to_owned(),
+                    timeout: Duration::from_secs(20),
+                    record_bytes_max: 1_000,
+                    batch_bytes_max: 200,
+                    compression: Compression::None,
+                    security: Security::default(),
+                    tokens: None,
+                },
+                Arc::new(Throttling::new("t")),
                 env.clone(),
             ),
             env,
@@ -151,7 +164,7 @@ fn serve(mut connection: TcpStream, address: &Address, asked: &Mutex<Asked>) {
         let client = request.i16();
         request.take(client as usize);
         request.end();
-        let mut answer = Writer::default();
+        let (mut answer, mut pause) = (Writer::default(), Duration::ZERO);
         // In place of the length.
         answer.i32(0);
         answer.i32(number);
@@ -160,7 +173,10 @@ fn serve(mut connection: TcpStream, address: &Address, asked: &Mutex<Asked>) {
             key if key == METADATA.key => metadata(&mut request, &mut answer, address),
             key if key == FIND_COORDINATOR.key => coordinator(&mut answer, address),
             key if key == PRODUCE.key && is_lost(asked) => return,
-            key if key == PRODUCE.key => produce(&mut request, &mut answer, asked),
+            key if key == PRODUCE.key => {
+                pause = std::mem::take(&mut asked.lock().quota_pause);
+                produce(&mut request, &mut answer, asked, pause);
+            }
             key => {
                 assert_eq!(key, END_TXN.key);
                 end_txn(&mut request, &mut answer, asked);
@@ -168,6 +184,7 @@ fn serve(mut connection: TcpStream, address: &Address, asked: &Mutex<Asked>) {
         }
         answer.replace_i32(0, (answer.len() - 4) as i32);
         connection.write_all(answer.as_slice()).unwrap();
+        std::thread::sleep(pause);
     }
 }
 
@@ -230,7 +247,12 @@ fn coordinator(answer: &mut Writer, address: &Address) {
     answer.end();
 }
 
-fn produce(request: &mut Request<'_>, answer: &mut Writer, asked: &Mutex<Asked>) {
+fn produce(
+    request: &mut Request<'_>,
+    answer: &mut Writer,
+    asked: &Mutex<Asked>,
+    quota_pause: Duration,
+) {
     request.text();
     // Whose acknowledgement is waited for, and how long.
     request.take(6);
@@ -266,7 +288,7 @@ fn produce(request: &mut Request<'_>, answer: &mut Writer, asked: &Mutex<Asked>)
         }
         answer.end();
     }
-    answer.i32(0);
+    answer.i32(quota_pause.as_millis() as i32);
     answer.end();
 }
 
@@ -340,6 +362,20 @@ fn rows_whose_answer_is_lost_go_out_again() {
     let mut topics: Vec<_> = asked.batches.iter().map(|batch| batch.0.as_str()).collect();
     topics.sort_unstable();
     assert_eq!(topics, ["a", "b", "records"], "each once");
+}
+
+#[test]
+fn a_broker_that_throttles_is_waited_for_on_the_same_connection() {
+    let broker = Broker::start();
+    let mut client = broker.client();
+    // Longer than an answer is waited for otherwise.
+    broker.asked.lock().quota_pause = Duration::from_millis(10_400);
+    client.fill(&content(&[("a", 0, "first")])).unwrap();
+    let before = broker.asked.lock().connections;
+    client.fill(&content(&[("a", 0, "second")])).unwrap();
+    let asked = broker.asked.lock();
+    let of_rows = asked.batches.iter().filter(|batch| batch.0 == "a");
+    assert_eq!((of_rows.count(), asked.connections), (2, before), "each once");
 }
 
 #[test]

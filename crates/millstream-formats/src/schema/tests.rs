@@ -1,0 +1,154 @@
+use arrow::array::{Array as _, AsArray as _, BinaryArray};
+use arrow::datatypes::{DataType, Int32Type, Int64Type};
+use millstream_engine::api::options::Options;
+
+use super::*;
+
+const AVRO: &str = r#"{"type": "record", "name": "r", "fields": [
+    {"name": "id", "type": "int"}, {"name": "name", "type": ["null", "string"]}]}"#;
+const PROTO: &str = "syntax = 'proto3'; message R { int32 id = 1; string name = 2; }";
+
+/// A record of [`AVRO`].
+fn avro(id: u8, name: &str) -> Vec<u8> {
+    [&[id << 1, 2, (name.len() << 1) as u8][..], name.as_bytes()].concat()
+}
+
+/// A record of [`PROTO`].
+fn protobuf(id: u8, name: &str) -> Vec<u8> {
+    [&[8, id, 18, name.len() as u8][..], name.as_bytes()].concat()
+}
+
+fn parse(
+    kind: SchemaKind,
+    columns: Option<Vec<Field>>,
+    entries: &[(&str, &str)],
+) -> Result<SchemaFormat, OptionError> {
+    let entries = entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let options = Options::new(entries);
+    let part = Part { options: &options, name: "value", subject: Some("t-value".to_owned()) };
+    let columns = columns.map(|fields| Arc::new(Schema::new(fields)));
+    let malformed = Malformed::parse(&options)?;
+    let registries = Registries::new(std::path::Path::new("."));
+    SchemaFormat::parse(kind, &part, columns.as_ref(), malformed, &registries)
+}
+
+fn values(records: &[Option<Vec<u8>>]) -> BinaryArray {
+    records.iter().map(Option::as_deref).collect()
+}
+
+#[test]
+fn columns_come_from_the_schema_or_are_declared() {
+    for (kind, text, record) in [
+        (SchemaKind::Avro, AVRO, avro(7, "ann")),
+        (SchemaKind::Protobuf, PROTO, protobuf(7, "ann")),
+    ] {
+        let derived = parse(kind, None, &[("value.schema", text)]).unwrap();
+        let names: Vec<_> = derived.schema().fields().iter().map(|field| field.name()).collect();
+        assert_eq!(names, ["id", "name"]);
+        let decoded = derived.decoder(&[1]).decode(&values(&[Some(record.clone())])).unwrap();
+        assert_eq!(decoded.rows.column(0).as_string::<i32>().value(0), "ann");
+
+        let wider = vec![
+            Field::new("absent", DataType::Utf8, true),
+            Field::new("ID", DataType::Int64, true),
+        ];
+        let declared = parse(kind, Some(wider), &[("value.schema", text)]).unwrap();
+        let decoded = declared.decoder(&[0, 1]).decode(&values(&[Some(record)])).unwrap();
+        assert!(decoded.rows.column(0).is_null(0));
+        assert_eq!(decoded.rows.column(1).as_primitive::<Int64Type>().value(0), 7);
+
+        let other = vec![Field::new("name", DataType::Int64, true)];
+        let refused = parse(kind, Some(other), &[("value.schema", text)]).unwrap_err();
+        let problem = refused.problem;
+        assert!(problem.contains("name") && problem.contains("BIGINT"), "{problem}");
+    }
+}
+
+#[test]
+fn malformed_records_follow_the_mode() {
+    for (kind, text, good, bad) in [
+        (SchemaKind::Avro, AVRO, avro(7, "ann"), vec![14, 2, 60]),
+        (SchemaKind::Protobuf, PROTO, protobuf(7, "ann"), vec![8, 7, 18, 60]),
+    ] {
+        let records = values(&[Some(good.clone()), Some(bad.clone()), None, Some(good)]);
+        let columns = || Some(vec![Field::new("id", DataType::Int32, false)]);
+        let decode = |mode: &str| {
+            let options = [("value.schema", text), ("mode", mode)];
+            let mut decoder = parse(kind, columns(), &options).unwrap().decoder(&[0]);
+            let decoded = decoder.decode(&records);
+            let again = decoder.decode(&values(&[Some(vec![])])).map(|decoded| decoded.malformed);
+            assert!(again.is_err() || again.unwrap() < 2, "nothing is left of the first time");
+            decoded
+        };
+        let ids = |decoded: &crate::Decoded| -> Vec<Option<i32>> {
+            decoded.rows.column(0).as_primitive::<Int32Type>().iter().collect()
+        };
+        let permissive = decode("PERMISSIVE").unwrap();
+        assert_eq!(ids(&permissive), [Some(7), None, None, Some(7)], "{kind:?}");
+        assert_eq!(permissive.malformed, 1);
+        let dropped = decode("DROPMALFORMED").unwrap();
+        assert_eq!((ids(&dropped), dropped.malformed), (vec![Some(7); 2], 2), "{kind:?}");
+        let Err(NotDecoded::Malformed(record)) = decode("FAILFAST") else { panic!("it fails") };
+        assert!(record.row == 1 && record.problem.contains("deadLetter"), "{record:?}");
+        let options = [("value.schema", text), ("deadLetter", "letters")];
+        let mut rejected = Vec::new();
+        let mut decoder = parse(kind, columns(), &options).unwrap().decoder(&[0]);
+        let mut reject = |row, problem: String| rejected.push((row, problem));
+        let decoded = decoder.decode_apart(&records, &mut reject).unwrap();
+        assert_eq!(ids(&decoded), [Some(7); 2]);
+        let rows: Vec<_> = rejected.iter().map(|(row, _)| *row).collect();
+        assert_eq!(rows, [1, 2], "{rejected:?}");
+    }
+}
+
+#[test]
+fn records_of_json_schema_have_a_frame_or_none() {
+    let columns = || Some(vec![Field::new("id", DataType::Int32, true)]);
+    let registry = [("schema.registry.url", "http://127.0.0.1:1")];
+    let format = parse(SchemaKind::Json, columns(), &registry).unwrap();
+    let framed = [&[0, 0, 0, 0, 9][..], br#"{"id": 5}"#].concat();
+    let records = [Some(framed), Some(br#"{"id": 6}"#.to_vec()), None, Some(vec![0, 1])];
+    let decoded = format.decoder(&[0]).decode(&values(&records)).unwrap();
+    let ids: Vec<_> = decoded.rows.column(0).as_primitive::<Int32Type>().iter().collect();
+    assert_eq!((ids, decoded.malformed), (vec![Some(5), Some(6), None, None], 1));
+    let missing = parse(SchemaKind::Json, columns(), &[]).unwrap_err();
+    assert!(missing.problem.contains("schema.registry.url"), "{missing}");
+}
+
+#[test]
+fn what_is_wrong_with_options_is_said() {
+    let url = ("schema.registry.url", "http://127.0.0.1:1");
+    let id = || Some(vec![Field::new("id", DataType::Int32, true)]);
+    let corrupt = Some(vec![Field::new("_corrupt_record", DataType::Utf8, true)]);
+    for (columns, options, wanted) in [
+        (id(), &[][..], "schema.registry.url"),
+        (id(), &[("value.schema", "{")], "not JSON"),
+        (id(), &[("value.schema", AVRO), ("value.schema.file", "x")], "as a text and as a file"),
+        (id(), &[("value.schema.file", "nowhere.avsc")], "nowhere.avsc"),
+        (id(), &[url, ("value.schema", AVRO)], "as well"),
+        (corrupt, &[("value.schema", AVRO)], "deadLetter"),
+        (id(), &[("schema.registry.url", "ftp://x")], "schema registry"),
+        (id(), &[url, ("schema.registry.basic.auth.user.info", "ann")], "user:password"),
+        (id(), &[url, ("schema.registry.ssl.key.location", "k")], "certificate"),
+        (None, &[url, ("value.subject.version", "newest")], "a number or latest"),
+        (None, &[url], "does not answer"),
+    ] {
+        let error = parse(SchemaKind::Avro, columns, options).unwrap_err();
+        assert!(error.to_string().contains(wanted), "{options:?}: {error}");
+    }
+}
+
+#[test]
+fn a_registry_that_is_away_or_wrong_is_no_fault_of_a_record() {
+    let columns = Some(vec![Field::new("id", DataType::Int32, true)]);
+    let options = [("schema.registry.url", "http://127.0.0.1:1")];
+    let format = parse(SchemaKind::Avro, columns, &options).unwrap();
+    let unframed = format.decoder(&[0]).decode(&values(&[Some(vec![7; 9])])).unwrap();
+    assert_eq!(unframed.malformed, 1);
+    let framed = [&[0, 0, 0, 0, 1][..], &avro(1, "x")].concat();
+    let Err(NotDecoded::Failed(failure)) = format.decoder(&[0]).decode(&values(&[Some(framed)]))
+    else {
+        panic!("nobody answers")
+    };
+    assert_eq!(failure.kind(), millstream_engine::api::source::Kind::Retry);
+}
