@@ -44,4 +44,4 @@ pub use error::RegistryError;
 pub use patience::Patience;
 pub use registry::{Compatibility, Registry};
 pub use schema::{Body, Draft, Link, Reference, Registered, SchemaKind};
-pub use settings::{Auth, Pem, Settings, Tls};
+pub use settings::{Auth, Pem, Settings, Tls, without_user};

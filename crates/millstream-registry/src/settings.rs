@@ -109,7 +109,7 @@ impl fmt::Debug for Settings {
 
 /// `url` without user and password. It need not be a URL: a password with a slash in it makes none,
 /// so all before the last `@` is taken for one.
-pub(crate) fn without_user(url: &str) -> String {
+pub fn without_user(url: &str) -> String {
     let Some((user, rest)) = url.rsplit_once('@') else { return url.to_owned() };
     match user.split_once("://") {
         Some((scheme, _)) => format!("{scheme}://{rest}"),

@@ -31,6 +31,16 @@ pub trait Classified: Error + Send + Sync + 'static {
     fn kind(&self) -> Kind;
 }
 
+/// What an error of a library comes from: of errors that wrap each other, as those of an HTTP
+/// client do, the innermost says what happened, and those around it only where.
+pub fn root_cause(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
 /// Any classified error, where several layers meet. It is made of one, and never of a text: what an
 /// error of a library means here is said by an enum of ours that has it in a field.
 pub struct Failure {

@@ -25,8 +25,8 @@ pub struct SchemaDecoder {
     format: SchemaFormat,
     projected: Arc<Projected>,
     engine: Engine,
-    /// The writer of the last record: those of a topic come in runs.
-    last: Option<(Writer, Planned)>,
+    /// The frame of the last record and its plan: those of a writer come in runs.
+    last: Option<(Vec<u8>, Planned)>,
 }
 
 enum Engine {
@@ -181,43 +181,46 @@ impl SchemaDecoder {
     }
 
     fn append(&mut self, record: &[u8]) -> Result<(), Fault> {
-        let (writer, body) = match &self.inner().writers {
-            Writers::Fixed(_) => ((0, Vec::new()), record),
-            Writers::Registry(_) => {
-                let framed = frame::id(record).map_err(|error| Fault::Record(error.to_string()))?;
-                self.engine.path(framed)?
-            }
-        };
-        if self.last.as_ref().is_none_or(|(last, _)| *last != writer) {
-            let planned = self.plan(&writer)?;
-            self.last = Some((writer, planned));
+        // No frame is the beginning of another, so that equal bytes are the same frame.
+        let is_last = self.last.as_ref().is_some_and(|(last, _)| record.starts_with(last));
+        if !is_last {
+            let (frame, planned) = self.plan(record)?;
+            self.last = Some((frame.to_vec(), planned));
         }
-        let Some((_, planned)) = &self.last else { unreachable!("it was just set") };
+        let Some((frame, planned)) = &self.last else { unreachable!("it was just set") };
         match planned {
-            Ok(plan) => self.engine.append(plan, body).map_err(Fault::Record),
+            Ok(plan) => self.engine.append(plan, &record[frame.len()..]),
             Err(problem) => Err(Fault::Record(problem.to_string())),
         }
     }
 
-    /// The plan for a writer, or why its records are malformed.
-    fn plan(&self, writer: &Writer) -> Result<Planned, Fault> {
-        let inner = self.inner();
-        self.projected.plan(writer, || match &inner.writers {
-            Writers::Fixed(schema) => Ok(self.planned(schema).map_err(Arc::from)),
-            Writers::Registry(registry) => self.fetched(registry, writer),
-        })
+    /// What is in front of a record, and the plan for its writer or why there is none.
+    fn plan<'r>(&self, record: &'r [u8]) -> Result<(&'r [u8], Planned), Fault> {
+        let registry = match &self.inner().writers {
+            Writers::Fixed(schema) => {
+                let make = || Ok::<_, Fault>(self.planned(schema).map_err(Arc::from));
+                return Ok((&[], self.projected.plan(&(0, Vec::new()), make)?));
+            }
+            Writers::Registry(registry) => registry,
+        };
+        let (id, body) = frame::id(record).map_err(|error| Fault::Record(error.to_string()))?;
+        let (writer, body) = self.engine.path((id, body))?;
+        let frame = &record[..record.len() - body.len()];
+        let planned = self.projected.plan(&writer, || self.fetched(registry, &writer));
+        match planned {
+            Ok(planned) => Ok((frame, planned)),
+            // Not kept with the plans, as it may be registered later, but for the other records
+            // in hand.
+            Err(SchemaFailure::Registry(error @ RegistryError::NoSuchSchema { .. })) => {
+                Ok((frame, Err(error.to_string().into())))
+            }
+            Err(failure) => Err(failure.into()),
+        }
     }
 
-    fn fetched(&self, registry: &Registry, writer: &Writer) -> Result<Planned, Fault> {
+    fn fetched(&self, registry: &Registry, writer: &Writer) -> Result<Planned, SchemaFailure> {
         let (id, path) = writer;
-        let registered = match by_id(registry, *id) {
-            Ok(registered) => registered,
-            // Not kept with the plans: it may be registered later.
-            Err(error @ RegistryError::NoSuchSchema { .. }) => {
-                return Err(Fault::Record(error.to_string()));
-            }
-            Err(error) => return Err(SchemaFailure::Registry(error).into()),
-        };
+        let registered = by_id(registry, *id)?;
         let planned = Parsed::of(self.inner().kind, &registered, None)
             .and_then(|schema| schema.at(path))
             .and_then(|schema| self.planned(&schema));
@@ -226,7 +229,7 @@ impl SchemaDecoder {
             Err(problem) if self.inner().leaves_out() => {
                 Ok(Err(format!("schema {id} of the schema registry: {problem}").into()))
             }
-            Err(problem) => Err(SchemaFailure::Mismatch { id: *id, problem }.into()),
+            Err(problem) => Err(SchemaFailure::Mismatch { id: *id, problem }),
         }
     }
 
@@ -251,15 +254,24 @@ impl Engine {
         Ok(((id, path), &body[used..]))
     }
 
-    fn append(&mut self, plan: &Plan, record: &[u8]) -> Result<(), String> {
-        match (self, plan) {
+    /// A record that does not fit beside the others is not malformed, but one that fits nowhere is.
+    fn append(&mut self, plan: &Plan, record: &[u8]) -> Result<(), Fault> {
+        let (rows, is_full, problem) = match (self, plan) {
             (Self::Avro(decoder), Plan::Avro(plan)) => {
-                decoder.append(plan, record).map_err(|error| error.to_string())
+                let Err(error) = decoder.append(plan, record) else { return Ok(()) };
+                let is_full = matches!(error, avro::RecordError::Full { .. });
+                (decoder.rows(), is_full, error.to_string())
             }
             (Self::Protobuf(decoder, _), Plan::Protobuf(plan)) => {
-                decoder.append(plan, record).map_err(|error| error.to_string())
+                let Err(error) = decoder.append(plan, record) else { return Ok(()) };
+                let is_full = matches!(error.fault, protobuf::Fault::TooLarge);
+                (decoder.rows(), is_full, error.to_string())
             }
             _ => unreachable!("plans are made for the columns of their format"),
+        };
+        match is_full && rows > 0 {
+            true => Err(SchemaFailure::TooLarge { rows }.into()),
+            false => Err(Fault::Record(problem)),
         }
     }
 

@@ -10,6 +10,15 @@ pub enum SchemaFailure {
     /// The registry does not give it.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// Records that are decoded together do not fit into memory together.
+    #[error(
+        "{rows} records of a micro-batch and the next one have more than a gigabyte once they are \
+         decoded: lower 'maxOffsetsPerTrigger'"
+    )]
+    TooLarge {
+        /// How many fit.
+        rows: usize,
+    },
     /// It cannot become the table's columns.
     #[error(
         "records with the schema {id} of the schema registry cannot become the columns of the \
@@ -28,7 +37,7 @@ impl Classified for SchemaFailure {
     fn kind(&self) -> Kind {
         match self {
             Self::Registry(error) => error.kind(),
-            Self::Mismatch { .. } => Kind::Data,
+            Self::Mismatch { .. } | Self::TooLarge { .. } => Kind::Data,
         }
     }
 }

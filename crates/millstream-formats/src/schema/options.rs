@@ -7,7 +7,7 @@ use arrow::datatypes::Schema;
 use millstream_engine::api::needs::Need;
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use millstream_records::protobuf;
-use millstream_registry::{Auth, Pem, RegistryError, Settings, Tls};
+use millstream_registry::{Auth, Pem, RegistryError, Settings, Tls, without_user};
 use millstream_store::secrets;
 
 use super::SchemaKind;
@@ -83,16 +83,8 @@ pub struct Part<'a> {
 /// What a table with schemas needs outside: its registry, and files.
 pub fn needs(options: &Options) -> Vec<Need> {
     let given = |key: &&str| options.get(key).map(str::trim).filter(|text| !text.is_empty());
-    let urls = [URL].into_iter().filter_map(|key| given(&key)).flat_map(|urls| urls.split(','));
-    // A user is not shown.
-    let address = |url: &str| match url.trim().rsplit_once('@') {
-        Some((before, host)) => {
-            let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
-            format!("{scheme}://{host}")
-        }
-        None => url.trim().to_owned(),
-    };
-    let servers = urls.map(|url| Need::server(address(url), "the schema registry"));
+    let urls = given(&URL).into_iter().flat_map(|urls| urls.split(','));
+    let servers = urls.map(|url| Need::server(without_user(url.trim()), "the schema registry"));
     let keys = [CA, CERTIFICATE, KEY, "value.schema.file"];
     let files = keys.iter().filter_map(given);
     servers

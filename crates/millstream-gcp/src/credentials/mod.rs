@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub use error::CredentialsError;
 use millstream_store::env::Env;
-use millstream_store::error::{Classified as _, Kind};
+use millstream_store::error::{Classified as _, Kind, root_cause};
 use millstream_store::secrets;
 use parking_lot::Mutex;
 use place::Account;
@@ -212,13 +212,13 @@ impl Credentials {
             let is_nowhere = error.is_connect() && !self.had_token.load(Ordering::Relaxed);
             match &self.account {
                 Account::Metadata { .. } if is_nowhere => {
-                    CredentialsError::None { problem: cause(&error) }
+                    CredentialsError::None { problem: root_cause(&error) }
                 }
-                _ => away(cause(&error)),
+                _ => away(root_cause(&error)),
             }
         })?;
         let status = answer.status();
-        let body = answer.bytes().await.map_err(|error| away(cause(&error)))?;
+        let body = answer.bytes().await.map_err(|error| away(root_cause(&error)))?;
         if status.is_success() {
             return serde_json::from_slice(&body)
                 .map_err(|_| away("the answer is not a token".to_owned()));
@@ -243,13 +243,4 @@ impl std::fmt::Debug for Credentials {
 
 fn form(pairs: &[(&str, &str)]) -> String {
     url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
-}
-
-/// What a request failed of: the last cause says it, those before only where.
-fn cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }

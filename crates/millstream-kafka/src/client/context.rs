@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use millstream_store::env::Env;
+use millstream_store::error::{Classified as _, Kind};
 use parking_lot::Mutex;
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::config::RDKafkaLogLevel;
@@ -69,11 +70,13 @@ impl Context {
         if self.env.monotonic() < given.due {
             return;
         }
-        let token = tokens.token(&self.env).map_err(|error| error.to_string());
+        let token = tokens.token(&self.env);
+        let token = token.map_err(|error| (error.kind() == Kind::Retry, error.to_string()));
         let token = token.and_then(|token| {
             // Each token makes the client log in again.
             if token.text != given.text {
-                set_token(client, &token, tokens.extensions())?;
+                let set = set_token(client, &token, tokens.extensions());
+                set.map_err(|problem| (false, problem))?;
                 given.text.clone_from(&token.text);
             }
             Ok(token)
@@ -81,7 +84,13 @@ impl Context {
         let soon = self.env.monotonic() + TOKEN_RETRY;
         given.due = match token {
             Ok(token) => token.renewed_at.max(soon),
-            Err(problem) => {
+            // Who gives tokens may be back in a moment: nobody has refused anything.
+            Err((true, problem)) => {
+                self.heard.lock().note(&problem);
+                self.warn_now_and_then("token", &problem);
+                soon
+            }
+            Err((false, problem)) => {
                 set_no_token(client, &problem);
                 soon
             }

@@ -63,7 +63,7 @@ pub enum Login {
     Token {
         /// The token.
         token: String,
-        /// What the broker is told besides.
+        /// Extensions, as name and value (RFC 7628, section 3.1).
         extensions: Vec<(String, String)>,
     },
 }

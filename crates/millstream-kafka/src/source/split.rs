@@ -18,6 +18,8 @@ use crate::offsets::PartitionId;
 /// Rows of one record batch: few enough for the processor's cache, enough to amortize each
 /// operator's start.
 const BATCH_ROWS: usize = 8_192;
+/// Bytes of chunks that are joined: far less than Arrow's offsets and decoders take.
+const BATCH_BYTES: usize = 64 << 20;
 
 /// Chunks of one partition, in order, not decoded yet.
 pub struct KafkaSplit {
@@ -124,10 +126,13 @@ fn evenly(chunks: Vec<Chunk>) -> impl Iterator<Item = Chunk> + Send {
     let mut pieces = chunks.into_iter().flat_map(pieces).peekable();
     std::iter::from_fn(move || {
         let first = pieces.next()?;
-        let mut rows = first.rows();
+        let (mut rows, mut bytes) = (first.rows(), first.bytes());
         let mut joined = vec![first];
-        while let Some(next) = pieces.next_if(|next| rows + next.rows() <= BATCH_ROWS) {
+        let fits = |rows: usize, bytes: usize| rows <= BATCH_ROWS && bytes <= BATCH_BYTES;
+        while let Some(next) = pieces.next_if(|next| fits(rows + next.rows(), bytes + next.bytes()))
+        {
             rows += next.rows();
+            bytes += next.bytes();
             joined.push(next);
         }
         Some(join(joined))
@@ -179,6 +184,18 @@ mod tests {
             builder.end_headers();
         }
         builder.finish(1)
+    }
+
+    #[test]
+    fn large_records_are_not_joined() {
+        let large = vec![b'x'; BATCH_BYTES / 2];
+        let one = |offset| {
+            let mut builder = ChunkBuilder::new(false);
+            builder.push(None, Some(&large), offset, 0, 0);
+            builder.finish(1)
+        };
+        let rows: Vec<usize> = evenly(vec![one(0), one(1), one(2)]).map(|it| it.rows()).collect();
+        assert_eq!(rows, [1, 1, 1]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millstream_store::env::Env;
+use millstream_store::error::root_cause;
 use reqwest::{Certificate, Client};
 use serde::Deserialize;
 
@@ -42,7 +43,8 @@ impl fmt::Debug for Endpoint {
 #[derive(Deserialize)]
 struct Answer {
     access_token: String,
-    expires_in: Option<f64>,
+    /// Seconds: a number, and for some providers a text.
+    expires_in: Option<serde_json::Value>,
 }
 
 /// What the endpoint says when it refuses (RFC 6749, 5.2).
@@ -84,7 +86,10 @@ impl Endpoint {
         let Some(answer) = answer.filter(|answer| jwt::is_token(&answer.access_token)) else {
             return Err(self.away("its answer is not a token".to_owned()));
         };
-        let life = answer.expires_in.and_then(|life| Duration::try_from_secs_f64(life).ok());
+        let seconds = answer
+            .expires_in
+            .and_then(|life| life.as_f64().or_else(|| life.as_str()?.trim().parse().ok()));
+        let life = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Ok((answer.access_token, life))
     }
 
@@ -100,9 +105,9 @@ impl Endpoint {
             .header("accept", "application/json")
             .header("content-type", "application/x-www-form-urlencoded")
             .body(form);
-        let mut answer = request.send().await.map_err(|error| cause(&error))?;
+        let mut answer = request.send().await.map_err(|error| root_cause(&error))?;
         let (status, mut body) = (answer.status().as_u16(), Vec::new());
-        while let Some(part) = answer.chunk().await.map_err(|error| cause(&error))? {
+        while let Some(part) = answer.chunk().await.map_err(|error| root_cause(&error))? {
             if body.len() + part.len() > ANSWER_BYTES_MAX {
                 return Err("its answer is too long for a token".to_owned());
             }
@@ -130,19 +135,10 @@ impl Endpoint {
                 .into_iter()
                 .fold(client, |client, certificate| client.add_root_certificate(certificate));
         }
-        client.build().map_err(|error| cause(&error))
+        client.build().map_err(|error| root_cause(&error))
     }
 
     fn away(&self, problem: String) -> TokenError {
         TokenError::Away { server: self.url.clone(), problem }
     }
-}
-
-/// What a request failed of: the last cause says it, those before only where.
-fn cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
 }

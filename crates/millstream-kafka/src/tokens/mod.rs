@@ -42,6 +42,8 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_secs(15);
 const ASK_AGAIN_PART: u32 = 4;
 /// The life of a token that does not say how long it is good.
 const LIFE_UNSAID: Duration = Duration::from_secs(300);
+/// A token is asked for again within this time, however long it is said to be good.
+const LIFE_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Who a token is for, where it does not say so: a name for logs.
 const PRINCIPAL_UNSAID: &str = "millstream";
 
@@ -96,7 +98,7 @@ struct Kept {
 }
 
 impl Tokens {
-    /// Tokens of `issuer`. `extensions` are told to the brokers with each (RFC 7628, 3.1).
+    /// Tokens of `issuer`. `extensions` are sent to the brokers with each (RFC 7628, section 3.1).
     pub fn new(issuer: Issuer, extensions: Vec<(String, String)>) -> Self {
         let (kept, asking) = (Mutex::default(), Mutex::default());
         Self(Arc::new(Keeper { issuer, extensions, kept, asking }))
@@ -107,7 +109,7 @@ impl Tokens {
         &self.0.issuer
     }
 
-    /// What brokers are told besides.
+    /// Extensions that logins send with a token, as name and value.
     pub fn extensions(&self) -> &[(String, String)] {
         &self.0.extensions
     }
@@ -129,7 +131,10 @@ impl Tokens {
         let old = self.old(env);
         let patience = if old.is_some() { PATIENCE_WITH_TOKEN } else { PATIENCE };
         match (self.renew(env, patience), old) {
-            (Err(error), Some(old)) if error.kind() == Kind::Retry => {
+            // A file may be read just when it is written.
+            (Err(error), Some(old))
+                if error.kind() == Kind::Retry || matches!(error, TokenError::File { .. }) =>
+            {
                 tracing::debug!(%error, "no new token for Kafka; using the old one");
                 if let Some(kept) = &mut *self.0.kept.lock() {
                     let now = env.monotonic();
@@ -163,7 +168,7 @@ impl Tokens {
             let left_ms = ends_s.saturating_mul(1_000).saturating_sub(now_ms);
             Duration::from_millis(u64::try_from(left_ms).unwrap_or(0))
         });
-        let life = life.or(by_claim).unwrap_or(LIFE_UNSAID);
+        let life = life.or(by_claim).unwrap_or(LIFE_UNSAID).min(LIFE_MAX);
         let now = env.monotonic();
         let token = Token {
             text,
@@ -172,8 +177,11 @@ impl Tokens {
             ends_ms: now_ms.saturating_add(i64::try_from(life.as_millis()).unwrap_or(i64::MAX)),
         };
         let mut kept = self.0.kept.lock();
-        let old = kept.take();
-        let (before, older) = old.map_or((None, None), |old| (Some(old.token), old.before));
+        let (before, older) = match kept.take() {
+            Some(old) if old.token.text == token.text => (old.before, None),
+            Some(old) => (Some(old.token), old.before),
+            None => (None, None),
+        };
         if let Some(older) = older.filter(|older| older.text != token.text) {
             secrets::forget(&older.text);
         }

@@ -116,7 +116,10 @@ fn a_token_is_kept_for_most_of_its_life_and_an_old_one_until_its_end() {
 
 #[test]
 fn a_token_that_brokers_refuse_is_not_used_again() {
-    let (_, url) = endpoint(&[(200, r#"{"access_token":"a"}"#), (200, r#"{"access_token":"b"}"#)]);
+    let (_, url) = endpoint(&[
+        (200, r#"{"access_token":"a","expires_in":1e19}"#),
+        (200, r#"{"access_token":"b","expires_in":"60"}"#),
+    ]);
     let (tokens, env) = (tokens(&url), Moved::default().env());
     assert_eq!(tokens.token(&env).unwrap().text, "a");
     tokens.forget("another");
@@ -161,6 +164,10 @@ fn a_file_is_read_again_and_its_claims_count() {
     write("bob", 2_000);
     assert_eq!(tokens.token(&env).unwrap().principal, "ann");
     clock.to_s(900);
+    assert_eq!(tokens.token(&env).unwrap().principal, "bob");
+    // Whoever renews it has just begun to write.
+    std::fs::write(&path, "").unwrap();
+    clock.to_s(1_900);
     assert_eq!(tokens.token(&env).unwrap().principal, "bob");
     std::fs::write(&path, "two words").unwrap();
     tokens.forget(&tokens.token(&env).unwrap().text);

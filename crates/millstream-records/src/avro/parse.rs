@@ -270,7 +270,7 @@ impl Parser {
                 }
                 let identity = match kind.named() {
                     Some(named) => named.name.as_str(),
-                    None => unnamed(kind),
+                    None => kind.word(),
                 };
                 if !seen.insert(identity) {
                     let problem = SchemaProblem::SameBranch(identity.to_owned());
@@ -294,23 +294,6 @@ fn primitive(name: &str) -> Option<Kind> {
         "string" => Kind::String,
         _ => return None,
     })
-}
-
-fn unnamed(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::Null => "null",
-        Kind::Boolean => "boolean",
-        Kind::Int => "int",
-        Kind::Long => "long",
-        Kind::Float => "float",
-        Kind::Double => "double",
-        Kind::Bytes => "bytes",
-        Kind::String => "string",
-        Kind::Array(_) => "array",
-        Kind::Map(_) => "map",
-        Kind::Union(_) => "union",
-        Kind::Fixed(..) | Kind::Enum(_) | Kind::Record(_) => "named",
-    }
 }
 
 /// The logical type, if it is one that counts and fits the type. One that does not fit is to be

@@ -124,18 +124,8 @@ impl Schema {
     pub(super) fn describe(&self, id: TypeId) -> String {
         let of = self.get(id);
         let base = match &of.kind {
-            Kind::Null => "null",
-            Kind::Boolean => "boolean",
-            Kind::Int => "int",
-            Kind::Long => "long",
-            Kind::Float => "float",
-            Kind::Double => "double",
-            Kind::Bytes => "bytes",
-            Kind::String => "string",
             Kind::Fixed(named, size) => return format!("fixed {} of {size} bytes", named.name),
             Kind::Enum(of) => return format!("enum {}", of.named.name),
-            Kind::Array(_) => "array",
-            Kind::Map(_) => "map",
             Kind::Record(of) => return format!("record {}", of.named.name),
             Kind::Union(branches) => {
                 let shown = branches.iter().take(8).map(|&id| match &self.get(id).kind {
@@ -144,6 +134,7 @@ impl Schema {
                 });
                 return format!("union [{}]", shown.collect::<Vec<_>>().join(", "));
             }
+            kind => kind.word(),
         };
         match of.logical {
             Some(Logical::Decimal { precision, scale }) => {
@@ -166,6 +157,26 @@ impl fmt::Debug for Schema {
 }
 
 impl Kind {
+    /// The word that schemas have for it; types with a name are known by that instead.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Boolean => "boolean",
+            Self::Int => "int",
+            Self::Long => "long",
+            Self::Float => "float",
+            Self::Double => "double",
+            Self::Bytes => "bytes",
+            Self::String => "string",
+            Self::Array(_) => "array",
+            Self::Map(_) => "map",
+            Self::Union(_) => "union",
+            Self::Fixed(..) => "fixed",
+            Self::Enum(_) => "enum",
+            Self::Record(_) => "record",
+        }
+    }
+
     pub fn named(&self) -> Option<&Named> {
         match self {
             Self::Fixed(named, _) => Some(named),

@@ -173,7 +173,7 @@ impl ClientSettings {
                 parsed.transactions = transactions(spelled, value)?;
                 continue;
             }
-            if token_options.take(key, value) {
+            if token_options.take(key, value)? {
                 continue;
             }
             let converted = match stores.convert(key, value) {
@@ -182,9 +182,11 @@ impl ClientSettings {
             };
             match converted {
                 Converted::Several(several) => {
-                    let mut of_tokens =
-                        |(key, value): &(String, String)| token_options.take(key, value);
-                    parsed.settings.extend(several.into_iter().filter(|pair| !of_tokens(pair)));
+                    for (key, value) in several {
+                        if !token_options.take(&key, &value)? {
+                            parsed.settings.insert(key, value);
+                        }
+                    }
                 }
                 Converted::Setting(key, value) => {
                     spellings.push((key.clone(), spelled));

@@ -170,6 +170,7 @@ fn tokens_come_from_who_the_options_name() {
         (&[url, ("kafka.sasl.oauthbearer.method", "default")], "oidc"),
         (&[url, ("kafka.sasl.oauthbearer.extensions", "auth=x")], "name=value"),
         (&[("kafka.sasl.jaas.config", role)], "awsRoleArn"),
+        (&[url, ("kafka.sasl.login.callback.handler.class", "io.x.Handler")], "Java code"),
     ] {
         let error = tokens("OAUTHBEARER", more).unwrap_err();
         assert!(format!("{error}").contains(wanted), "{wanted}: {error}");

@@ -24,16 +24,18 @@ const AUTHORITIES_TEXT: &str = "https.ca.pem";
 /// A region that is not in the names of the brokers.
 const REGION: &str = "aws.region";
 /// Names of Kafka 4.
-const ALIASES: [(&str, &str); 3] = [
+const ALIASES: [(&str, &str); 2] = [
     ("sasl.oauthbearer.client.credentials.client.id", ID),
     ("sasl.oauthbearer.client.credentials.client.secret", SECRET),
-    ("sasl.oauthbearer.scope", SCOPE),
 ];
 const KEYS: [&str; 9] =
     [URL, ID, SECRET, SCOPE, EXTENSIONS, METHOD, AUTHORITIES, AUTHORITIES_TEXT, REGION];
-/// Java's names of code that gets tokens: here it is known what to do.
+/// Settings that name code of Java's, which gets tokens.
 const HANDLERS: [&str; 2] =
     ["sasl.login.callback.handler.class", "sasl.client.callback.handler.class"];
+/// The end of the name of Kafka's own code, and a part of those of AWS's.
+const OWN_HANDLER: &str = ".OAuthBearerLoginCallbackHandler";
+const AWS_HANDLERS: &str = "software.amazon.msk.auth.iam.";
 
 /// What was set of them, under the names above.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,10 +47,21 @@ pub(super) struct TokenOptions {
 
 impl TokenOptions {
     /// Takes a setting, without its prefix; false if it is none of these.
-    pub fn take(&mut self, key: &str, value: &str) -> bool {
+    ///
+    /// # Errors
+    /// It names code that cannot run here.
+    pub fn take(&mut self, key: &str, value: &str) -> Result<bool, OptionError> {
         if HANDLERS.contains(&key) {
-            self.is_iam |= value.contains("msk.auth.iam");
-            return true;
+            let class = value.trim();
+            let is_aws = class.starts_with(AWS_HANDLERS);
+            if !is_aws && !class.ends_with(OWN_HANDLER) {
+                let problem = format!("'{class}' is Java code and cannot run here");
+                let help = "Leave it out, and say where tokens come from with \
+                            'kafka.sasl.oauthbearer.token.endpoint.url'";
+                return Err(OptionError::of(&option(key), problem, Some(help.to_owned())));
+            }
+            self.is_iam |= is_aws;
+            return Ok(true);
         }
         let alias = ALIASES.iter().find(|(alias, _)| *alias == key).map(|(_, name)| *name);
         let known = alias.or_else(|| KEYS.into_iter().find(|name| *name == key));
@@ -58,7 +71,7 @@ impl TokenOptions {
             }
             self.set.insert(name, value.trim().to_owned());
         }
-        known.is_some()
+        Ok(known.is_some())
     }
 
     /// Who gives tokens, for logins by OAUTHBEARER; `servers` are the brokers.

@@ -63,7 +63,7 @@ pub struct Opening {
     pub origin: Arc<Origin>,
     /// Told whether the brokers answer.
     pub contact: Arc<ContactWith>,
-    /// Told of quotas.
+    /// Warns of quotas.
     pub throttling: Arc<Throttling>,
     pub env: Env,
 }

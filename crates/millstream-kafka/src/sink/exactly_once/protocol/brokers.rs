@@ -28,6 +28,9 @@ const METADATA_AGE_MAX: Duration = Duration::from_secs(300);
 /// may have forgotten it, and a request would wait in vain for its answer.
 const IDLE_MAX: Duration = Duration::from_secs(180);
 
+/// How long a quota is waited for at most, before a new connection is tried.
+const MUTED_MAX: Duration = Duration::from_secs(600);
+
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
@@ -181,7 +184,7 @@ impl Brokers {
     fn mute(&mut self, channel: &Channel, throttled: Duration) {
         let now = self.env.monotonic();
         if let Some(open) = self.connections.get_mut(channel) {
-            open.muted_until = open.muted_until.max(now + throttled);
+            open.muted_until = open.muted_until.max(now + throttled.min(MUTED_MAX));
         }
         self.throttling.note(&channel.0, throttled, now);
     }

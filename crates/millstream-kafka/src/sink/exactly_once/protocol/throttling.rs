@@ -7,27 +7,27 @@ use parking_lot::Mutex;
 
 use crate::protocol::responses::Address;
 
-/// A pause that is no longer is not worth a line.
-const TOLD_FROM: Duration = Duration::from_millis(100);
-/// How often it is told while it lasts.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// A shorter pause is not worth a warning.
+const WARN_FROM: Duration = Duration::from_millis(100);
+/// The warning is repeated after this time.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// Tells of quotas, once a minute for all clients of a sink.
+/// Warns of quotas, once a minute for all clients of a sink.
 pub struct Throttling {
     table: String,
-    /// When it was told last, on the monotonic clock.
-    told: Mutex<Option<Duration>>,
+    /// When the last warning was given, on the monotonic clock.
+    warned: Mutex<Option<Duration>>,
 }
 
 impl Throttling {
     /// Of the sink of `table`.
     pub fn new(table: &str) -> Self {
-        Self { table: table.to_owned(), told: Mutex::default() }
+        Self { table: table.to_owned(), warned: Mutex::default() }
     }
 
     /// Notes that `broker` reads nothing for so long, at `now` on the monotonic clock.
     pub fn note(&self, broker: &Address, pause: Duration, now: Duration) {
-        if self.is_told(pause, now) {
+        if self.warns(pause, now) {
             let Address { host, port } = broker;
             tracing::warn!(
                 table = self.table,
@@ -39,14 +39,14 @@ impl Throttling {
         }
     }
 
-    fn is_told(&self, pause: Duration, now: Duration) -> bool {
-        let mut told = self.told.lock();
-        let is_due = told.is_none_or(|told| now.saturating_sub(told) >= TOLD_EVERY);
-        let is_told = is_due && pause >= TOLD_FROM;
-        if is_told {
-            *told = Some(now);
+    fn warns(&self, pause: Duration, now: Duration) -> bool {
+        let mut warned = self.warned.lock();
+        let is_due = warned.is_none_or(|warned| now.saturating_sub(warned) >= WARN_EVERY);
+        let warns = is_due && pause >= WARN_FROM;
+        if warns {
+            *warned = Some(now);
         }
-        is_told
+        warns
     }
 }
 
@@ -55,13 +55,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_told_once_a_minute_and_moments_are_not() {
+    fn warnings_come_once_a_minute_and_not_for_moments() {
         let throttling = Throttling::new("out");
-        let told = [(50, 1), (150, 2), (9_000, 3), (150, 61), (150, 62), (20, 130), (150, 131)];
-        let told = told.map(|(pause_ms, now_s)| {
+        let pauses = [(50, 1), (150, 2), (9_000, 3), (150, 61), (150, 62), (20, 130), (150, 131)];
+        let warned = pauses.map(|(pause_ms, now_s)| {
             let (pause, now) = (Duration::from_millis(pause_ms), Duration::from_secs(now_s));
-            throttling.is_told(pause, now)
+            throttling.warns(pause, now)
         });
-        assert_eq!(told, [false, true, false, false, true, false, true]);
+        assert_eq!(warned, [false, true, false, false, true, false, true]);
     }
 }
