@@ -14,7 +14,7 @@ use crate::checkpoint::Checkpoint;
 use crate::{process, wait};
 
 /// How long a run that ends by itself may take, if a test does not say otherwise.
-const RUN_LIMIT: Duration = Duration::from_secs(120);
+const RUN_LIMIT: Duration = Duration::from_secs(300);
 
 /// Names the step at which a process is to end itself: `STEP`, or `STEP:N` for the Nth time.
 pub const CRASH_AT: &str = "MILLSTREAM_CRASH_AT";

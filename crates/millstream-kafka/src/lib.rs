@@ -24,6 +24,7 @@
 //!
 //! Not here: schema registries.
 
+mod brokers;
 mod client;
 mod connector;
 mod error;

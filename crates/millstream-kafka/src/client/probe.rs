@@ -20,7 +20,8 @@ pub fn wants_tls(settings: &ClientSettings) -> Option<String> {
     let servers = settings.servers().split(',').filter_map(Address::parse);
     let open = |server| Connection::open(&server, CLIENT, &Security::default(), "").ok();
     let mut connection = servers.filter_map(open).next()?;
-    let error = connection.ask(API_VERSIONS, requests::api_versions, responses::has_all).err()?;
+    let error =
+        connection.ask(API_VERSIONS, requests::api_versions, responses::api_versions).err()?;
     let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>());
     refusal.map(ToString::to_string)
 }

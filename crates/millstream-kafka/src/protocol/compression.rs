@@ -5,10 +5,15 @@
 //! attributes' lowest three bits), KIP-57 (LZ4 in the frame format, with independent blocks), and
 //! the framing of Snappy that Java's `SnappyOutputStream` writes.
 
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 
+use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
-use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
+
+/// How large the records of a batch may be: the limit of Kafka's own lengths is 2 GiB, and what
+/// needs half of that was not written by anybody.
+pub const DECOMPRESSED_MAX: usize = 1 << 30;
 
 /// What `SnappyOutputStream` begins with: its name, then its version and the oldest one that can
 /// read it.
@@ -51,6 +56,37 @@ impl Compression {
         self as i16
     }
 
+    /// What the lowest bits of a batch's attributes say; `None` for a way that is not known.
+    pub fn of_attribute(bits: i16) -> Option<Self> {
+        Some(match bits {
+            0 => Self::None,
+            1 => Self::Gzip,
+            2 => Self::Snappy,
+            3 => Self::Lz4,
+            4 => Self::Zstd,
+            _ => return None,
+        })
+    }
+
+    /// What was compressed to `records`.
+    ///
+    /// # Errors
+    /// It is none of what brokers keep, or has more than [`DECOMPRESSED_MAX`] bytes.
+    pub fn decompress(self, records: &[u8]) -> io::Result<Vec<u8>> {
+        let whole = |from: &mut dyn io::Read| {
+            let mut read = Vec::with_capacity(records.len().saturating_mul(4).min(1 << 20));
+            from.take(DECOMPRESSED_MAX as u64 + 1).read_to_end(&mut read)?;
+            if read.len() > DECOMPRESSED_MAX { Err(too_large()) } else { Ok(read) }
+        };
+        match self {
+            Self::None => Ok(records.to_vec()),
+            Self::Gzip => whole(&mut MultiGzDecoder::new(records)),
+            Self::Snappy => unpack_snappy(records),
+            Self::Lz4 => whole(&mut FrameDecoder::new(records)),
+            Self::Zstd => whole(&mut zstd::stream::read::Decoder::with_buffer(records)?),
+        }
+    }
+
     /// `records`, compressed.
     ///
     /// # Errors
@@ -89,9 +125,41 @@ fn snappy(records: &[u8]) -> io::Result<Vec<u8>> {
     Ok(compressed)
 }
 
+fn too_large() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "more than a record batch can have")
+}
+
+/// Blocks behind the header of Java's stream, or one block alone, as clients in other languages
+/// write it.
+fn unpack_snappy(records: &[u8]) -> io::Result<Vec<u8>> {
+    let Some(mut rest) = records.strip_prefix(&SNAPPY_HEADER[..8]) else {
+        return unpack_block(records, DECOMPRESSED_MAX);
+    };
+    // The versions.
+    rest = rest.get(8..).ok_or(io::ErrorKind::UnexpectedEof)?;
+    let mut read = Vec::new();
+    while !rest.is_empty() {
+        let (length, more) = rest.split_first_chunk().ok_or(io::ErrorKind::UnexpectedEof)?;
+        let length = u32::from_be_bytes(*length) as usize;
+        let (block, more) = more.split_at_checked(length).ok_or(io::ErrorKind::UnexpectedEof)?;
+        read.extend(unpack_block(block, DECOMPRESSED_MAX - read.len())?);
+        rest = more;
+    }
+    Ok(read)
+}
+
+fn unpack_block(block: &[u8], bytes_max: usize) -> io::Result<Vec<u8>> {
+    // Snappy makes at most a 21st of what it is given; a length beyond that is not true, and would
+    // be allocated.
+    let length = snap::raw::decompress_len(block)?;
+    if length > bytes_max || length / 64 > block.len() {
+        return Err(too_large());
+    }
+    Ok(snap::raw::Decoder::new().decompress_vec(block)?)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
 
     use super::*;
 
@@ -104,6 +172,16 @@ mod tests {
         let records = records();
         let compressed = |way: Compression| way.compress(&records).unwrap();
         assert_eq!(compressed(Compression::None), records);
+        for way in ["none", "gzip", "snappy", "lz4", "zstd"] {
+            let way = Compression::named(way).unwrap();
+            assert_eq!(Compression::of_attribute(way.attribute()), Some(way));
+            let packed = compressed(way);
+            assert!(way.decompress(&packed).unwrap() == records, "{way:?}");
+            let cut = way.decompress(&packed[..packed.len() / 2]);
+            assert!(way == Compression::None || cut.is_err(), "{way:?}");
+        }
+        let block = snap::raw::Encoder::new().compress_vec(&records).unwrap();
+        assert!(Compression::Snappy.decompress(&block).unwrap() == records);
         let mut read = Vec::new();
         flate2::read::GzDecoder::new(&*compressed(Compression::Gzip))
             .read_to_end(&mut read)

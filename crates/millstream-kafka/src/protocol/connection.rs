@@ -78,6 +78,16 @@ impl Connection {
         self.lifetime
     }
 
+    /// True until something was sent.
+    pub fn is_new(&self) -> bool {
+        self.sent == 0
+    }
+
+    /// The socket, to end a wait for an answer from another thread.
+    pub fn socket(&self) -> io::Result<TcpStream> {
+        self.stream.socket().try_clone()
+    }
+
     /// True while an answer is awaited.
     pub fn is_awaited(&self) -> bool {
         !self.awaited.is_empty()
@@ -96,14 +106,25 @@ impl Connection {
         &mut self,
         read: impl FnOnce(&mut ResponseReader<'_>) -> io::Result<T>,
     ) -> io::Result<T> {
+        self.receive_into(&mut Vec::new(), ANSWER_BYTES_MAX, read)
+    }
+
+    /// As [`receive`](Self::receive): the answer of `bytes_max` bytes at most is put into `answer`,
+    /// whose space is used again and which what is read may borrow from.
+    pub fn receive_into<'a, T>(
+        &mut self,
+        answer: &'a mut Vec<u8>,
+        bytes_max: usize,
+        read: impl FnOnce(&mut ResponseReader<'a>) -> io::Result<T>,
+    ) -> io::Result<T> {
         let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
         // Kafka answers the requests of one connection in their order, so the oldest one is
         // answered next.
         let Some((number, api)) = self.awaited.pop_front() else {
             return Err(io::ErrorKind::NotConnected.into());
         };
-        let answer = frame::read_answer(&mut self.stream, ANSWER_BYTES_MAX)?;
-        let mut answer = ResponseReader::new(&answer);
+        frame::read_answer_into(answer, &mut self.stream, bytes_max)?;
+        let mut answer = ResponseReader::new(answer);
         if frame::header(api, &mut answer)? != number {
             return Err(wrong("an answer to something else"));
         }

@@ -64,6 +64,7 @@ pub const PASSING: [Passing; 33] = [
 
 impl ErrorCode {
     pub const NONE: Self = Self(0);
+    pub const OFFSET_OUT_OF_RANGE: Self = Self(1);
     pub const UNKNOWN_TOPIC_OR_PARTITION: Self = Self(3);
     pub const LEADER_NOT_AVAILABLE: Self = Self(5);
     pub const MESSAGE_TOO_LARGE: Self = Self(10);
@@ -110,6 +111,24 @@ impl ErrorCode {
         // MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TOPIC_EXCEPTION,
         // TOPIC_AUTHORIZATION_FAILED, INVALID_TIMESTAMP, POLICY_VIOLATION, INVALID_RECORD.
         matches!(self.0, 10 | 18 | 17 | 29 | 32 | 44 | 87)
+    }
+
+    /// The broker does not know the session of a reader any more (KIP-227).
+    pub fn is_about_session(self) -> bool {
+        // FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        matches!(self.0, 70 | 71 | 106)
+    }
+
+    /// What a broker keeps of a partition cannot be read.
+    pub fn is_about_data(self) -> bool {
+        // CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD.
+        matches!(self.0, 2 | 76 | 87)
+    }
+
+    /// The brokers do not know the writer any more, or not what it has written: a new one is needed.
+    pub fn is_about_writer(self) -> bool {
+        // OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
+        self.is_lost_transaction() || matches!(self.0, 45 | 59)
     }
 
     /// The brokers do not know the transaction any more, or its writer.

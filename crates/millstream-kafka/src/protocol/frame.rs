@@ -26,6 +26,11 @@ pub const FIND_COORDINATOR: Api = Api { key: 10, version: 4 };
 pub const INIT_PRODUCER_ID: Api = Api { key: 22, version: 5 };
 /// Writes record batches. From this version on the brokers add partitions to the transaction.
 pub const PRODUCE: Api = Api { key: 0, version: 12 };
+/// As [`PRODUCE`] and [`INIT_PRODUCER_ID`], without a transaction: the forms are the same, and
+/// brokers have them since Kafka 2.7.
+pub const PRODUCE_ALONE: Api = Api { key: 0, version: 9 };
+/// See [`PRODUCE_ALONE`].
+pub const INIT_PRODUCER_ALONE: Api = Api { key: 22, version: 4 };
 /// Ends a transaction. From this version on the answer has the next epoch.
 pub const END_TXN: Api = Api { key: 26, version: 5 };
 
@@ -34,8 +39,21 @@ pub const SASL_HANDSHAKE: Api = Api { key: 17, version: 1 };
 /// A message of the mechanism.
 pub const SASL_AUTHENTICATE: Api = Api { key: 36, version: 2 };
 
-/// All that a broker must speak.
-pub const NEEDED: [Api; 5] = [METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, END_TXN];
+/// Record batches of partitions, from an offset on. From version 7 on a broker remembers what a
+/// connection reads, so that a request names only what is new (KIP-227); from version 13 on topics
+/// have ids in place of names. Kafka has this one since 2.7.
+pub const FETCH: Api = Api { key: 1, version: 12 };
+/// Where partitions begin and end.
+pub const LIST_OFFSETS: Api = Api { key: 2, version: 7 };
+
+/// What brokers must have for transactions.
+pub const FOR_TRANSACTIONS: [Api; 5] =
+    [METADATA, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, END_TXN];
+
+/// What brokers must have for writing without transactions.
+pub const FOR_WRITING: [Api; 3] = [METADATA, PRODUCE_ALONE, INIT_PRODUCER_ALONE];
+/// What brokers must have for reading.
+pub const FOR_READING: [Api; 3] = [METADATA, FETCH, LIST_OFFSETS];
 
 /// How a server of TLS answers what is not TLS: an alert, and the version's first byte. As a length
 /// it would be more than any answer has.
@@ -74,6 +92,17 @@ pub fn header(api: Api, answer: &mut ResponseReader<'_>) -> io::Result<i32> {
 /// # Errors
 /// The connection is lost, or what comes is not Kafka's.
 pub fn read_answer(stream: &mut impl Read, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut answer = Vec::new();
+    read_answer_into(&mut answer, stream, bytes_max)?;
+    Ok(answer)
+}
+
+/// As [`read_answer`], into `answer`, whose space is used again.
+pub fn read_answer_into(
+    answer: &mut Vec<u8>,
+    stream: &mut impl Read,
+    bytes_max: usize,
+) -> io::Result<()> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     if length[..2] == TLS_ALERT {
@@ -88,7 +117,11 @@ pub fn read_answer(stream: &mut impl Read, bytes_max: usize) -> io::Result<Vec<u
         let what = "an answer of impossible length";
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
-    let mut answer = vec![0; length];
-    stream.read_exact(&mut answer)?;
-    Ok(answer)
+    answer.clear();
+    // Space grows with what has come, so that a length alone cannot ask for gigabytes.
+    let read = stream.take(length as u64).read_to_end(answer)?;
+    if read < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(())
 }

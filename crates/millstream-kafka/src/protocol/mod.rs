@@ -1,9 +1,9 @@
-//! As much of Kafka's protocol as a producer with transactions speaks: requests and answers as
-//! bytes, record batches, and a connection that blocks.
+//! As much of Kafka's protocol as a reader and a producer with transactions speak: requests and
+//! answers as bytes, record batches, and a connection that blocks.
 //!
 //! librdkafka needs several hand-overs between threads and a request per partition for each
-//! transaction, which is too slow for a micro-batch every few milliseconds. What is here serves
-//! exactly-once sinks only; everything else stays with librdkafka.
+//! transaction, which is too slow for a micro-batch every few milliseconds; and it makes an object
+//! of each record that is read, where a column needs its bytes alone.
 //!
 //! Nothing here reads a clock or decides what an error means for a query.
 
@@ -11,11 +11,13 @@ pub mod compression;
 pub mod connection;
 mod crc32c;
 pub mod error_code;
+pub mod fetch;
 pub mod frame;
 pub mod login;
 pub mod partitioner;
 mod read;
 pub mod record_batch;
+pub mod record_batches;
 pub mod refusal;
 pub mod requests;
 pub mod responses;

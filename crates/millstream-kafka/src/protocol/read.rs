@@ -88,11 +88,23 @@ impl<'a> ResponseReader<'a> {
         }
     }
 
+    /// Bytes that may be null.
+    pub fn bytes_or_null(&mut self) -> io::Result<Option<&'a [u8]>> {
+        let Some(count) = self.count()? else { return Ok(None) };
+        self.take(count).map(Some)
+    }
+
     /// A text that may be null.
     pub fn text_or_null(&mut self) -> io::Result<Option<String>> {
         let Some(count) = self.count()? else { return Ok(None) };
         let text = std::str::from_utf8(self.take(count)?).map_err(|_| malformed())?;
         Ok(Some(text.to_owned()))
+    }
+
+    /// A text that stays where it is.
+    pub fn text_in_place(&mut self) -> io::Result<&'a str> {
+        let bytes = self.bytes_or_null()?.ok_or_else(malformed)?;
+        std::str::from_utf8(bytes).map_err(|_| malformed())
     }
 
     /// A text.

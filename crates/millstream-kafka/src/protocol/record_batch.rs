@@ -67,12 +67,13 @@ impl RecordBatch {
         self.count += 1;
     }
 
-    /// The batch as `writer` sends it; `sequence` counts the records that the partition got in this
-    /// epoch before. Records that compression would not make smaller stay as they are.
+    /// The batch as `writer` sends it, in a transaction or in none; `sequence` counts the records
+    /// that the partition got in this epoch before. Records that compression would not make smaller stay as they are.
     pub fn encode(
         &self,
         writer: ProducerIdentity,
         sequence: i32,
+        is_transactional: bool,
         timestamp_ms: i64,
         compression: Compression,
     ) -> Vec<u8> {
@@ -95,7 +96,7 @@ impl RecordBatch {
         bytes.i8(MAGIC);
         // The checksum, filled in at the end.
         bytes.i32(0);
-        bytes.i16(TRANSACTIONAL | compression.attribute());
+        bytes.i16(i16::from(is_transactional) * TRANSACTIONAL | compression.attribute());
         // The offset of the last record relative to the first, then first and last timestamp.
         bytes.i32(self.count - 1);
         bytes.i64(timestamp_ms);
@@ -152,7 +153,7 @@ mod tests {
         let headers = [("h", Some(&b"x"[..])), ("n", None)];
         batch.push(&Record { key: Some(b"k"), value: Some(b"vv"), headers: &headers });
         batch.push(&Record { key: None, value: None, headers: &[] });
-        let bytes = batch.encode(WRITER, 5, 1_000, Compression::None);
+        let bytes = batch.encode(WRITER, 5, true, 1_000, Compression::None);
         assert_eq!(bytes.len(), batch.bytes());
         let (head, records) = bytes.split_at(OVERHEAD);
         assert_eq!(head[8..12], ((bytes.len() - 12) as i32).to_be_bytes());
@@ -168,10 +169,10 @@ mod tests {
         let value = [b'v'; 9_000];
         let mut batch = RecordBatch::default();
         batch.push(&Record { key: None, value: Some(&value), headers: &[] });
-        let plain = batch.encode(WRITER, 0, 1_000, Compression::None);
+        let plain = batch.encode(WRITER, 0, true, 1_000, Compression::None);
         let ways = [Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
         for (way, bits) in ways.into_iter().zip(1..) {
-            let bytes = batch.encode(WRITER, 0, 1_000, way);
+            let bytes = batch.encode(WRITER, 0, true, 1_000, way);
             assert_eq!(bytes[22], 0x10 | bits);
             assert_eq!(bytes[8..12], ((bytes.len() - 12) as i32).to_be_bytes());
             assert_eq!(bytes[17..21], checksum(&bytes[21..]).to_be_bytes());
@@ -180,8 +181,8 @@ mod tests {
         }
         let mut small = RecordBatch::default();
         small.push(&Record { key: None, value: Some(b"v"), headers: &[] });
-        let plain = small.encode(WRITER, 0, 1_000, Compression::None);
-        assert_eq!(small.encode(WRITER, 0, 1_000, Compression::Gzip), plain);
+        let plain = small.encode(WRITER, 0, true, 1_000, Compression::None);
+        assert_eq!(small.encode(WRITER, 0, true, 1_000, Compression::Gzip), plain);
     }
 
     #[test]

@@ -16,8 +16,8 @@ pub fn api_versions(body: &mut Writer) {
     body.end();
 }
 
-/// Asks for the partitions of topics, which are created if the brokers are set up so.
-pub fn metadata(body: &mut Writer, topics: &[&str]) {
+/// Asks for the partitions of topics, which `may_create` if the brokers are set up so.
+pub fn metadata(body: &mut Writer, topics: &[&str], may_create: bool) {
     body.count(topics.len());
     for topic in topics {
         // No topic id: the topic is asked for by name.
@@ -25,8 +25,8 @@ pub fn metadata(body: &mut Writer, topics: &[&str]) {
         body.text(topic);
         body.end();
     }
-    // Topics may be created; permissions are not asked for.
-    body.bool(true);
+    // Permissions are not asked for.
+    body.bool(may_create);
     body.bool(false);
     body.end();
 }
@@ -39,9 +39,9 @@ pub fn find_coordinator(body: &mut Writer, id: &str) {
     body.end();
 }
 
-/// Takes a transactional id over, whoever has it.
-pub fn init_producer_id(body: &mut Writer, id: &str, timeout_ms: i32) {
-    body.text(id);
+/// Takes a transactional id over, whoever has it; without one, asks for the id of a new producer.
+pub fn init_producer_id(body: &mut Writer, id: Option<&str>, timeout_ms: i32) {
+    body.text_or_null(id);
     body.i32(timeout_ms);
     // No producer id and epoch of an earlier request. With them the brokers would only raise that
     // epoch; without them they take the id over from whoever has it.
@@ -50,9 +50,10 @@ pub fn init_producer_id(body: &mut Writer, id: &str, timeout_ms: i32) {
     body.end();
 }
 
-/// Writes batches in the transaction of `id`, to be acknowledged by all replicas in sync.
-pub fn produce(body: &mut Writer, id: &str, timeout_ms: i32, topics: &[Batches<'_>]) {
-    body.text(id);
+/// Writes batches in the transaction of `id`, if there is one, to be acknowledged by all replicas in
+/// sync.
+pub fn produce(body: &mut Writer, id: Option<&str>, timeout_ms: i32, topics: &[Batches<'_>]) {
+    body.text_or_null(id);
     // Acknowledged by all replicas in sync, which idempotent producers must ask for.
     body.i16(-1);
     body.i32(timeout_ms);

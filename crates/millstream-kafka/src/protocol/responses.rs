@@ -6,7 +6,7 @@ use std::io;
 
 use super::ProducerIdentity;
 use super::error_code::ErrorCode;
-use super::frame::NEEDED;
+use super::frame::Api;
 use super::read::ResponseReader;
 
 /// The feature that makes brokers add partitions and groups to transactions by themselves.
@@ -68,31 +68,51 @@ pub struct Written {
     pub code: ErrorCode,
 }
 
-/// True if the broker speaks all that is needed, and transactions of version 2 are in force.
-pub fn has_all(body: &mut ResponseReader<'_>) -> io::Result<bool> {
-    if body.i16()? != 0 {
-        return Ok(false);
+/// What a broker says that it can do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spoken {
+    /// For each kind of request its number, its oldest and its newest version.
+    apis: Vec<(i16, i16, i16)>,
+    /// Of transactions, the version in force.
+    transactions: i16,
+}
+
+impl Spoken {
+    /// True if it has all of `apis`, each in its version.
+    pub fn has(&self, apis: &[Api]) -> bool {
+        apis.iter().all(|api| {
+            let fits = |(key, min, max): &(i16, i16, i16)| {
+                *key == api.key && (*min..=*max).contains(&api.version)
+            };
+            self.apis.iter().any(fits)
+        })
     }
-    let spoken = body.list(|api| {
+
+    /// True if brokers add partitions to transactions by themselves.
+    pub fn has_transactions(&self) -> bool {
+        self.transactions >= FEATURE_LEVEL
+    }
+}
+
+/// What the broker can do; nothing if it does not know the question.
+pub fn api_versions(body: &mut ResponseReader<'_>) -> io::Result<Spoken> {
+    if body.i16()? != 0 {
+        return Ok(Spoken::default());
+    }
+    let apis = body.list(|api| {
         let range = (api.i16()?, api.i16()?, api.i16()?);
         api.end()?;
         Ok(range)
     })?;
     body.throttle()?;
-    let mut level = 0;
+    let mut transactions = 0;
     body.tagged(|tag, field| {
         if tag == FINALIZED_FEATURES {
-            level = feature_level(field)?;
+            transactions = feature_level(field)?;
         }
         Ok(())
     })?;
-    let speaks = NEEDED.iter().all(|api| {
-        let fits = |(key, min, max): &(i16, i16, i16)| {
-            *key == api.key && (*min..=*max).contains(&api.version)
-        };
-        spoken.iter().any(fits)
-    });
-    Ok(speaks && level >= FEATURE_LEVEL)
+    Ok(Spoken { apis, transactions })
 }
 
 fn feature_level(field: &mut ResponseReader<'_>) -> io::Result<i16> {

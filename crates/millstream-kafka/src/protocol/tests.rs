@@ -4,6 +4,8 @@ use std::io;
 
 use millstream_fuzz::Target;
 
+use super::error_code::ErrorCode;
+use super::fetch;
 use super::frame::{self, API_VERSIONS, Api, METADATA};
 use super::read::ResponseReader;
 use super::responses;
@@ -30,7 +32,13 @@ fn answers() -> Vec<Vec<u8>> {
     let feature = [&text("transaction.version")[..], &[0, 2, 0, 0, 0]].concat();
     let feature = [&[1, 2][..], &[u8::try_from(feature.len() + 1).expect("few"), 2], &feature];
     let versions = [&[0, 0, 6][..], &apis, &[0; 4], &feature.concat()].concat();
-    let bodies = [versions, metadata, coordinator, identity.clone(), identity, produce];
+    let aborted = [&[2][..], &[0; 16], &[0]].concat();
+    let partition = [&[0; 30][..], &aborted, &[0xff; 4], &[3, 1, 2], &[0]].concat();
+    let fetch = [&[0; 10][..], &[2], &text("in"), &[2], &partition, &[0], &[0]].concat();
+    let partition = [&[0; 26][..], &[0]].concat();
+    let listed = [&[0; 4][..], &[2], &text("in"), &[2], &partition, &[0], &[0]].concat();
+    let bodies =
+        [versions, metadata, coordinator, identity.clone(), identity, produce, fetch, listed];
     let answer = |(kind, body): (usize, Vec<u8>)| {
         let header = if kind == 0 { &[0, 0, 0, 1][..] } else { &[0, 0, 0, 1, 0] };
         [&[u8::try_from(kind).expect("few")], header, &body].concat()
@@ -43,7 +51,7 @@ fn read(kind: u8, answer: &mut ResponseReader<'_>) -> io::Result<String> {
     let correlation = frame::header(api, answer)?;
     assert_eq!(i32::signum(correlation).abs(), correlation.signum().abs());
     Ok(match kind {
-        0 => format!("{:?}", responses::has_all(answer)?),
+        0 => format!("{:?}", responses::api_versions(answer)?.has(&frame::FOR_TRANSACTIONS)),
         1 => {
             let (nodes, topics) = responses::metadata(answer)?;
             format!("{} nodes {} topics", nodes.is_empty(), topics.is_empty())
@@ -51,7 +59,13 @@ fn read(kind: u8, answer: &mut ResponseReader<'_>) -> io::Result<String> {
         2 => format!("{:?}", responses::find_coordinator(answer)?),
         3 => format!("{:?}", responses::init_producer_id(answer)?),
         4 => format!("{:?}", responses::end_txn(answer)?),
-        _ => format!("{:?}", responses::produce(answer)?.is_empty()),
+        5 => format!("{:?}", responses::produce(answer)?.is_empty()),
+        6 => {
+            let answer = fetch::fetched(answer)?;
+            let records: usize = answer.partitions.iter().map(|it| it.records.len()).sum();
+            format!("{} {:?}", records.min(3), answer.code == ErrorCode::NONE)
+        }
+        _ => format!("{:?}", fetch::listed(answer)?.iter().map(|it| it.offset.is_ok()).min()),
     })
 }
 
@@ -63,7 +77,7 @@ fn fuzz_answers_of_a_broker() {
     }
     Target::bytes("kafka_answers").seeds(answers()).run(|input| {
         let Some((kind, answer)) = input.split_first() else { return String::new() };
-        let kind = kind % 6;
+        let kind = kind % 8;
         match read(kind, &mut ResponseReader::new(answer)) {
             Ok(read) => format!("{kind} as numbers: {}: {read}", "x".repeat(usize::from(kind))),
             Err(error) => format!("{error} {}", "x".repeat(usize::from(kind))),

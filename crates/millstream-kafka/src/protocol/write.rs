@@ -79,6 +79,14 @@ impl Writer {
         self.raw(text.as_bytes());
     }
 
+    /// A text, or null.
+    pub fn text_or_null(&mut self, text: Option<&str>) {
+        match text {
+            Some(text) => self.text(text),
+            None => self.unsigned(0),
+        }
+    }
+
     /// A text of an older version: its length has two bytes.
     pub fn short_text(&mut self, text: &str) {
         self.i16(text.len() as i16);

@@ -9,6 +9,8 @@ mod columns;
 mod exactly_once;
 mod needs;
 mod outbox;
+mod produce;
+mod record_batches;
 mod refused;
 mod topic;
 

@@ -118,6 +118,29 @@ impl ChunkBuilder {
         self.offset.is_empty()
     }
 
+    /// Rows so far.
+    pub fn rows(&self) -> usize {
+        self.offset.len()
+    }
+
+    /// Forgets all rows from `rows` on.
+    pub fn truncate(&mut self, rows: usize) {
+        if rows >= self.rows() {
+            return;
+        }
+        self.key.truncate(rows);
+        self.value.truncate(rows);
+        self.offset.truncate(rows);
+        self.timestamp_ms.truncate(rows);
+        self.timestamp_type.truncate(rows);
+        if let Some(headers) = &mut self.headers {
+            headers.ends.truncate(rows);
+            let kept = headers.ends.last().copied().unwrap_or(0);
+            headers.name.truncate(kept);
+            headers.value.truncate(kept);
+        }
+    }
+
     /// Bytes of keys and values so far.
     pub fn bytes(&self) -> usize {
         self.key.bytes.len() + self.value.bytes.len()
@@ -203,6 +226,17 @@ impl BytesBuilder {
         if value.is_none() || self.nulls > 0 {
             self.nulls += usize::from(value.is_none());
             self.valid.push(value.is_some());
+        }
+    }
+
+    fn truncate(&mut self, values: usize) {
+        self.ends.truncate(values);
+        self.bytes.truncate(self.ends.last().map_or(0, |end| *end as usize));
+        // Without a null there is no mark for any value.
+        self.valid.truncate(values);
+        self.nulls = self.valid.iter().filter(|valid| !**valid).count();
+        if self.nulls == 0 {
+            self.valid.clear();
         }
     }
 
@@ -293,6 +327,32 @@ mod tests {
         let next = builder.finish(0);
         assert_eq!((next.rows(), next.value.null_count()), (1, 0));
         assert_eq!(next.value.value(0), b"w");
+    }
+
+    #[test]
+    fn rows_that_are_forgotten_leave_no_trace() {
+        let mut builder = ChunkBuilder::new(true);
+        for offset in 0..6_i64 {
+            let (key, value) = ((offset > 3).then_some(&b"k"[..]), [b'v'; 3]);
+            builder.push(
+                (offset < 3).then_some(b"key").or(key.map(|_| b"two")).map(|it| &it[..]),
+                Some(&value),
+                offset,
+                0,
+                0,
+            );
+            (0..offset).for_each(|_| builder.push_header("h", Some(b"x")));
+            builder.end_headers();
+        }
+        builder.truncate(3);
+        builder.push(None, None, 9, 0, 0);
+        builder.end_headers();
+        let chunk = builder.finish(0);
+        assert_eq!(chunk.offset.values(), &[0, 1, 2, 9]);
+        assert_eq!((chunk.key.null_count(), chunk.value.null_count()), (1, 1));
+        assert_eq!((chunk.key.value(2), chunk.value.value(2)), (&b"key"[..], &b"vvv"[..]));
+        let headers = chunk.headers.unwrap();
+        assert_eq!((headers.value_length(2), headers.is_null(3)), (2, true));
     }
 
     #[test]

@@ -11,8 +11,8 @@ use millstream_store::env::{Env, Thread};
 use millstream_store::offset::SourceOffset;
 use parking_lot::{Condvar, Mutex};
 
+use super::orders::Orders;
 use super::read_ahead::ReadAhead;
-use super::reader::Orders;
 use crate::client::cluster::Cluster;
 use crate::client::subscription::Subscription;
 use crate::error::{DataLoss, SourceError};

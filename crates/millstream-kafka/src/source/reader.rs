@@ -13,11 +13,12 @@ use std::time::Duration;
 use millstream_engine::api::connector::Memory;
 use millstream_engine::api::source::{Failure, Kind};
 use millstream_store::env::{Env, Thread};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::types::RDKafkaErrorCode;
 
 use super::chunk::ChunkBuilder;
+use super::orders::{Order, Orders, Wanted};
 use super::read_ahead::{Arrival, More, ReadAhead};
 use crate::client::cluster::{client_error, serve_events};
 use crate::client::context::{Context, is_refusal};
@@ -27,8 +28,6 @@ use crate::client::settings::ClientSettings;
 use crate::error::{DataLoss, SourceError};
 use crate::offsets::{EARLIEST, PartitionId, PerPartition};
 
-/// How often log lines of the client are looked at.
-const EVENTS_INTERVAL: Duration = Duration::from_millis(100);
 /// How many messages one look of the driver copies at most, about: they are processed before more
 /// are copied.
 const LOOK_MESSAGES_MAX: usize = 65_536;
@@ -57,51 +56,6 @@ pub struct BackgroundReader {
     reading: Arc<Mutex<Reading>>,
     // Ends before the client does: it uses the queue.
     thread: Option<Thread>,
-}
-
-/// Orders of other threads to the reader.
-#[derive(Default)]
-pub struct Orders {
-    wanted: Mutex<Wanted>,
-    given: Condvar,
-}
-
-#[derive(Default)]
-struct Wanted {
-    stop: bool,
-    help: bool,
-    list: Vec<Order>,
-}
-
-enum Order {
-    Start(PartitionId, i64),
-    Stop(PartitionId),
-}
-
-impl Orders {
-    /// Begins to read a partition at an offset.
-    pub fn start(&self, id: PartitionId, offset: i64) {
-        self.give(|wanted| wanted.list.push(Order::Start(id, offset)));
-    }
-
-    /// Reads a partition no more.
-    pub fn stop(&self, id: PartitionId) {
-        self.give(|wanted| wanted.list.push(Order::Stop(id)));
-    }
-
-    fn give(&self, order: impl FnOnce(&mut Wanted)) {
-        order(&mut self.wanted.lock());
-        self.given.notify_one();
-    }
-
-    /// Waits for orders, at most for [`EVENTS_INTERVAL`].
-    fn take(&self) -> Wanted {
-        let mut wanted = self.wanted.lock();
-        if !wanted.stop && !wanted.help && wanted.list.is_empty() {
-            self.given.wait_for(&mut wanted, EVENTS_INTERVAL);
-        }
-        std::mem::take(&mut *wanted)
-    }
 }
 
 impl BackgroundReader {
@@ -144,7 +98,7 @@ impl BackgroundReader {
     /// The driver is about to work on `rows` rows: the thread reads meanwhile if that takes long.
     pub fn is_busy_with(&self, rows: u64) {
         if rows >= ROWS_WORTH_HELP {
-            self.orders.give(|wanted| wanted.help = true);
+            self.orders.wake();
         }
     }
 
@@ -157,7 +111,7 @@ impl BackgroundReader {
 
 impl Drop for BackgroundReader {
     fn drop(&mut self) {
-        self.orders.give(|wanted| wanted.stop = true);
+        self.orders.stop_all();
         drop(self.thread.take());
     }
 }

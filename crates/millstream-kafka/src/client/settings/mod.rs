@@ -51,8 +51,14 @@ const FEW_PARTITIONS: usize = 8;
 const TRANSACTION_TIMEOUT: &str = "transaction.timeout.ms";
 const TRANSACTION_TIMEOUT_MS: u64 = 30_000;
 
-/// Whose code writes transactions, without the prefix: the only setting that is not librdkafka's.
+/// librdkafka's default of `message.timeout.ms`.
+const DELIVERY_TIMEOUT_MS: u64 = 300_000;
+
+/// Whose code writes transactions, without the prefix. This setting and the next one alone are not
+/// librdkafka's.
 const TRANSACTIONS: &str = "millstream.transactions";
+/// Whose code reads, and writes at least once.
+const CLIENT: &str = "millstream.client";
 
 /// What the client is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +69,9 @@ pub enum Use {
     Producer,
 }
 
-/// Whose code writes transactions.
+/// Whose code reads, or writes transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transactions {
+pub enum Implementation {
     /// The protocol client's where brokers and settings allow it, otherwise librdkafka's.
     #[default]
     Protocol,
@@ -77,7 +83,8 @@ pub enum Transactions {
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
     settings: BTreeMap<String, String>,
-    transactions: Transactions,
+    transactions: Implementation,
+    client: Implementation,
     tokens: Option<Tokens>,
 }
 
@@ -163,14 +170,19 @@ impl ClientSettings {
     /// Errors: a setting that is unknown, refused, or has a value that cannot be.
     pub fn parse(options: &Options, purpose: Use) -> Result<Self, OptionError> {
         let settings = BTreeMap::new();
-        let mut parsed = Self { settings, transactions: Transactions::Protocol, tokens: None };
+        let (transactions, client) = Default::default();
+        let mut parsed = Self { settings, transactions, client, tokens: None };
         let (mut spellings, mut token_options) = (Vec::new(), TokenOptions::default());
         let stores = PemStores::of(options);
         for (spelled, value) in options.iter() {
             let lower = spelled.to_ascii_lowercase();
             let Some(key) = lower.strip_prefix(PREFIX) else { continue };
             if key == TRANSACTIONS {
-                parsed.transactions = transactions(spelled, value)?;
+                parsed.transactions = implementation(spelled, value)?;
+                continue;
+            }
+            if key == CLIENT {
+                parsed.client = implementation(spelled, value)?;
                 continue;
             }
             if token_options.take(key, value)? {
@@ -245,8 +257,23 @@ impl ClientSettings {
     }
 
     /// Whose code writes transactions.
-    pub fn transactions(&self) -> Transactions {
+    pub fn transactions(&self) -> Implementation {
         self.transactions
+    }
+
+    /// How long a record may wait for its acknowledgement.
+    pub fn delivery_timeout(&self) -> Duration {
+        let given = self.get("message.timeout.ms").or(self.get("delivery.timeout.ms"));
+        match given.and_then(|text| text.trim().parse().ok()).unwrap_or(DELIVERY_TIMEOUT_MS) {
+            // For ever.
+            0 => Duration::MAX,
+            timeout => Duration::from_millis(timeout),
+        }
+    }
+
+    /// Whose code reads, and writes at least once.
+    pub fn client(&self) -> Implementation {
+        self.client
     }
 
     /// How long a transaction may be open.
@@ -388,11 +415,11 @@ impl ClientSettings {
     }
 }
 
-fn transactions(spelled: &str, value: &str) -> Result<Transactions, OptionError> {
+fn implementation(spelled: &str, value: &str) -> Result<Implementation, OptionError> {
     match value.trim().to_ascii_lowercase().as_str() {
         // `own` is the name that earlier versions had for it.
-        "protocol" | "own" => Ok(Transactions::Protocol),
-        "librdkafka" => Ok(Transactions::Librdkafka),
+        "protocol" | "own" => Ok(Implementation::Protocol),
+        "librdkafka" => Ok(Implementation::Librdkafka),
         _ => Err(OptionError::invalid(spelled, value, "'protocol' or 'librdkafka'")),
     }
 }

@@ -329,9 +329,9 @@ mod tests {
     use rdkafka::producer::DefaultProducerContext;
 
     use super::super::Names;
-    use super::super::protocol::Throttling;
     use super::super::testing::content;
     use super::*;
+    use crate::brokers::throttling::Throttling;
     use crate::client::settings::{ClientSettings, Use};
 
     /// Puts the group of the record at one broker, and the transactions at another.

@@ -51,6 +51,7 @@ mod testing;
 
 pub use needs::needs;
 pub use opening::NotOpened;
+pub use protocol::ProtocolSettings;
 pub use sink::ExactlyOnceSink;
 
 /// How many transactional ids take turns. With a transaction every 4 ms an id is used again after

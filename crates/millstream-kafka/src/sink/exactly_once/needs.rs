@@ -3,11 +3,11 @@
 use millstream_engine::api::needs::Need;
 
 use super::{Names, topic_characters};
-use crate::client::settings::Transactions;
+use crate::client::settings::Implementation;
 
 /// What a flow called `flow` needs for its transactions, for rows in `topic` or, without it, in the
 /// topics that rows name.
-pub fn needs(flow: &str, topic: Option<&str>, transactions: Transactions) -> Vec<Need> {
+pub fn needs(flow: &str, topic: Option<&str>, transactions: Implementation) -> Vec<Need> {
     let prefix = Names::new(flow, "").base;
     let in_topic: String = topic_characters(&prefix).collect();
     let ids = format!("transactional ids that begin with '{prefix}'");
@@ -17,7 +17,7 @@ pub fn needs(flow: &str, topic: Option<&str>, transactions: Transactions) -> Vec
         ids,
         "transactions; without it, and without 'delivery', rows are written at least once",
     )];
-    if transactions == Transactions::Protocol {
+    if transactions == Implementation::Protocol {
         let purpose = "the topic that records progress; without it librdkafka writes, and slower";
         let on = format!("topics that begin with '{in_topic}'");
         needs.push(Need::rights(&["Create", "Read", "Write"], on, purpose));

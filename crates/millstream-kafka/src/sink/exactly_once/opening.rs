@@ -17,7 +17,7 @@ use rdkafka::types::RDKafkaErrorCode;
 
 use super::Names;
 use super::progress::{self, CommittedOffset, NotARecord, Origin, carrier};
-use super::protocol::Throttling;
+use crate::brokers::throttling::Throttling;
 use crate::client::cluster::{CONNECT_PATIENCE, Cluster, client_error};
 use crate::client::context::Context;
 use crate::client::create::create;

@@ -2,8 +2,9 @@
 //! what the brokers support, and on whether the topic of the record can be made.
 
 use super::opening::Opening;
-use super::protocol::{self, BrokerSupport, NotSpoken, ProtocolSettings};
+use super::protocol::{self, BrokerSupport, ProtocolSettings};
 use super::record_topic::RecordTopic;
+use crate::brokers::settings::NotSpoken;
 use crate::error::SinkError;
 
 /// Whether the protocol client writes.
@@ -19,7 +20,7 @@ pub enum ProtocolSupport {
 impl Opening {
     /// How the protocol client is to write, if it can. Blocks.
     pub fn protocol_support(&self) -> Result<ProtocolSupport, SinkError> {
-        let settings = match ProtocolSettings::of(&self.settings) {
+        let settings = match ProtocolSettings::of(&self.settings, self.settings.transactions()) {
             Ok(settings) => settings,
             Err(NotSpoken::Wanted) => return Ok(ProtocolSupport::Never(None)),
             Err(NotSpoken::Setting(key)) => {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use millstream_engine::api::source::{Failure, ReadLimit};
 use millstream_store::env::Env;
 use millstream_store::offset::SourceOffset;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::chunk::Chunk;
@@ -33,6 +33,8 @@ pub struct ReadAhead {
     state: Mutex<State>,
     /// Something arrived that a waiting driver may want to look at.
     arrived: Notify,
+    /// Something was taken, so that there may be space.
+    space: Condvar,
 }
 
 #[derive(Default)]
@@ -99,7 +101,13 @@ impl ReadAhead {
     pub fn new(env: Env, limits: Limits) -> Self {
         let taken_at = env.monotonic();
         let state = State { taken_at, bytes_max: WAITING_BYTES_MAX, ..State::default() };
-        Self { env, limits, state: Mutex::new(state), arrived: Notify::new() }
+        Self {
+            env,
+            limits,
+            state: Mutex::new(state),
+            arrived: Notify::new(),
+            space: Condvar::new(),
+        }
     }
 
     /// With room for `bytes` where memory is limited. A single chunk that is larger is still held.
@@ -125,6 +133,7 @@ impl ReadAhead {
         if let Some(gone) = state.partitions.remove(id) {
             state.subtract(&gone.chunks);
         }
+        self.space.notify_all();
         drop(state);
         self.arrived.notify_one();
     }
@@ -176,6 +185,15 @@ impl ReadAhead {
         !self.state.lock().is_full()
     }
 
+    /// Waits until more may be read, for `patience` at most. Returns whether it may.
+    pub fn wait_for_space(&self, patience: Duration) -> bool {
+        let mut state = self.state.lock();
+        if state.is_full() {
+            self.space.wait_for(&mut state, patience);
+        }
+        !state.is_full()
+    }
+
     /// Nothing at or past `ends` is handed out any more. Partitions that `ends` lacks have ended.
     pub fn fix_end(&self, ends: &PerPartition) {
         let mut state = self.state.lock();
@@ -225,6 +243,7 @@ impl ReadAhead {
         let rows_max = if limited { self.limits.rows_max } else { None };
         let taken = state.take(rows_max, self.env.now_us());
         state.taken_at = self.env.monotonic();
+        self.space.notify_all();
         Ok(Some(taken))
     }
 

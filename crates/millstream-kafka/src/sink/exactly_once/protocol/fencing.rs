@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::brokers::{ApiSupport, Brokers, Purpose};
-use super::record_batches::Limits;
-use super::request_error::RequestError;
 use super::{ProtocolClient, ProtocolSettings};
+use crate::brokers::request_error::RequestError;
+use crate::brokers::{ApiSupport, Brokers, Purpose};
 use crate::error::SinkError;
 use crate::protocol::ProducerIdentity;
 use crate::protocol::connection::Connection;
-use crate::protocol::frame::INIT_PRODUCER_ID;
+use crate::protocol::frame::{FOR_TRANSACTIONS, INIT_PRODUCER_ID};
 use crate::protocol::requests;
-use crate::protocol::responses;
+use crate::protocol::responses::{self, Spoken};
 use crate::sink::exactly_once::opening::{NotOpened, Opening, PAUSE, TAKE_OVER_PATIENCE};
+use crate::sink::record_batches::Limits;
 
 /// Whether the protocol client can be used with the brokers.
 pub enum BrokerSupport {
@@ -28,7 +28,8 @@ pub enum BrokerSupport {
 /// Asks the brokers. One that is away decides nothing: the others say what the cluster supports,
 /// and its partitions get other leaders or are waited for.
 pub fn broker_support(opening: &Opening, settings: &ProtocolSettings) -> BrokerSupport {
-    match brokers(opening, settings).api_support() {
+    let has_all = |spoken: &Spoken| spoken.has(&FOR_TRANSACTIONS) && spoken.has_transactions();
+    match brokers(opening, settings).api_support(has_all) {
         Ok(ApiSupport { by_all: true, silent }) => {
             for problem in silent {
                 tracing::warn!(table = opening.table, %problem, "a broker of the cluster does not \
@@ -47,7 +48,7 @@ pub fn broker_support(opening: &Opening, settings: &ProtocolSettings) -> BrokerS
 
 fn brokers(opening: &Opening, settings: &ProtocolSettings) -> Brokers {
     let (throttling, env) = (Arc::clone(&opening.throttling), opening.env.clone());
-    Brokers::new(settings.clone(), throttling, env)
+    Brokers::new(settings.connections.clone(), throttling, env)
 }
 
 impl ProtocolClient {
@@ -117,7 +118,7 @@ fn try_take_over(
 ) -> Result<ProducerIdentity, RequestError> {
     let timeout_ms = i32::try_from(settings.timeout.as_millis()).unwrap_or(i32::MAX);
     let channel = (brokers.coordinator(id)?, Purpose::Control);
-    let body = |body: &mut _| requests::init_producer_id(body, id, timeout_ms);
+    let body = |body: &mut _| requests::init_producer_id(body, Some(id), timeout_ms);
     let answer = brokers.using(&channel, |connection: &mut Connection| {
         connection.ask(INIT_PRODUCER_ID, body, responses::init_producer_id)
     })?;

@@ -22,13 +22,8 @@
 //! A lost connection, a leader that moves or a broker that restarts does no harm: the same request
 //! is sent again for as long as the transaction lives. Every client has connections of its own.
 
-mod brokers;
 mod fencing;
-mod produce;
-mod record_batches;
-mod request_error;
 mod settings;
-mod throttling;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,6 +35,8 @@ use millstream_store::env::Env;
 
 use super::progress::{self, Origin};
 use super::rotation::{Content, Transactor};
+use crate::brokers::request_error::{RequestError, as_librdkafka};
+use crate::brokers::{Brokers, Purpose};
 use crate::error::SinkError;
 use crate::protocol::ProducerIdentity;
 use crate::protocol::connection::Connection;
@@ -47,13 +44,10 @@ use crate::protocol::error_code::ErrorCode;
 use crate::protocol::frame::END_TXN;
 use crate::protocol::requests;
 use crate::protocol::responses;
-use brokers::{Brokers, Purpose};
+use crate::sink::produce::{self, Failure, Filling, Round};
+use crate::sink::record_batches::{self, Limits, Packing, PartitionBatches};
 pub use fencing::{BrokerSupport, broker_support};
-use produce::{Failure, Filling, Round};
-use record_batches::{Limits, Packing, PartitionBatches};
-use request_error::{RequestError, as_librdkafka};
-pub use settings::{NotSpoken, ProtocolSettings};
-pub use throttling::Throttling;
+pub use settings::ProtocolSettings;
 
 /// How long aborting may take at the end of a query that failed. The brokers would do it, too.
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);
@@ -117,7 +111,7 @@ impl ProtocolClient {
         parts.push(PartitionBatches::from_text(self.record_topic.clone(), &record));
         let id = self.id.clone();
         self.write_all(&mut Filling {
-            id: &id,
+            transaction: Some(&id),
             writer: self.writer,
             rows: &content.rows,
             timestamp_ms: self.env.now_ms(),

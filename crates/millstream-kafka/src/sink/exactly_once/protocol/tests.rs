@@ -11,6 +11,8 @@ use millstream_store::env::{Clock, SeededRng};
 use parking_lot::Mutex;
 
 use super::*;
+use crate::brokers::settings::ConnectionSettings;
+use crate::brokers::throttling::Throttling;
 use crate::protocol::compression::Compression;
 use crate::protocol::frame::{FIND_COORDINATOR, METADATA, PRODUCE};
 use crate::protocol::responses::Address;
@@ -88,13 +90,9 @@ impl Broker {
             },
             writer: ProducerIdentity { id: 7, epoch: 1 },
             brokers: Brokers::new(
-                ProtocolSettings {
+                ConnectionSettings {
                     servers: vec![self.address.clone()],
                     client: "test".to_owned(),
-                    timeout: Duration::from_secs(20),
-                    record_bytes_max: 1_000,
-                    batch_bytes_max: 200,
-                    compression: Compression::None,
                     security: Security::default(),
                     tokens: None,
                 },

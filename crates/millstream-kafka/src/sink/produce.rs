@@ -1,5 +1,6 @@
-//! Fills a transaction: what was refused for a while or lost with a connection goes out again, the
-//! same bytes under the same numbers, of which the brokers keep one.
+//! Writes the batches of a micro-batch, in a transaction or in none: what was refused for a while or
+//! lost with a connection goes out again, the same bytes under the same numbers, of which the
+//! brokers keep one.
 //!
 //! A partition has one batch under way at a time: the brokers remember only the last few batches
 //! of a producer in a partition, so an older one that is repeated would not be recognized.
@@ -8,13 +9,14 @@ use std::collections::HashMap;
 
 use millstream_store::crash_points::{self, Step};
 
-use super::brokers::{Brokers, Purpose};
 use super::record_batches::{Limits, PartitionBatches};
-use super::request_error::{RequestError, as_librdkafka};
+use crate::brokers::request_error::{RequestError, as_librdkafka};
+use crate::brokers::{Brokers, Purpose};
 use crate::error::SinkError;
 use crate::protocol::ProducerIdentity;
+use crate::protocol::connection::Connection;
 use crate::protocol::error_code::ErrorCode;
-use crate::protocol::frame::PRODUCE;
+use crate::protocol::frame::{PRODUCE, PRODUCE_ALONE};
 use crate::protocol::requests::{self, Batches};
 use crate::protocol::responses::{self, Address, Written};
 use crate::sink::columns::SinkRows;
@@ -24,19 +26,19 @@ const REQUEST_BYTES: usize = 4 << 20;
 /// How long a broker may wait for its replicas.
 const REPLICAS_PATIENCE_MS: i32 = 8_000;
 
-/// Why a transaction cannot be filled.
+/// Why batches cannot be written.
 pub enum Failure {
-    /// A step of the transaction failed.
+    /// A step failed.
     Step(&'static str, RequestError),
     /// The brokers refuse a row.
     Row(SinkError),
 }
 
-/// One transaction that is being filled.
+/// Batches that are being written.
 pub struct Filling<'a> {
-    /// The transactional id.
-    pub id: &'a str,
-    /// Its owner.
+    /// The transactional id, if they belong to a transaction.
+    pub transaction: Option<&'a str>,
+    /// Who writes.
     pub writer: ProducerIdentity,
     /// What is written, to name a row.
     pub rows: &'a [SinkRows],
@@ -105,10 +107,12 @@ impl Filling<'_> {
         let mut sent = Vec::new();
         for (leader, _, parts) in by_leader {
             let topics = self.encode(&parts);
+            let transaction = self.transaction;
             let body =
-                |body: &mut _| requests::produce(body, self.id, REPLICAS_PATIENCE_MS, &topics);
+                |body: &mut _| requests::produce(body, transaction, REPLICAS_PATIENCE_MS, &topics);
             let channel = (leader, Purpose::Rows);
-            match brokers.using(&channel, |connection| connection.send(PRODUCE, body)) {
+            let api = if transaction.is_some() { PRODUCE } else { PRODUCE_ALONE };
+            match brokers.using(&channel, |connection| connection.send(api, body)) {
                 Ok(()) => sent.push(channel.0),
                 Err(problem) => round.note(ROWS, problem)?,
             }
@@ -126,6 +130,7 @@ impl Filling<'_> {
             let batch = packed.batch.encode(
                 self.writer,
                 part.sequence,
+                self.transaction.is_some(),
                 self.timestamp_ms,
                 self.limits.compression,
             );
@@ -145,8 +150,7 @@ impl Filling<'_> {
         round: &mut Round,
     ) -> Result<(), Failure> {
         for leader in sent {
-            let receive =
-                |connection: &mut super::Connection| connection.receive(responses::produce);
+            let receive = |connection: &mut Connection| connection.receive(responses::produce);
             match brokers.using(&(leader, Purpose::Rows), receive) {
                 Ok(written) => {
                     for written in written {

@@ -32,7 +32,8 @@ pub struct PartitionBatches {
     pub partition: i32,
     /// Batches that the brokers do not have yet, in order.
     pub batches: VecDeque<Packed>,
-    /// How many records the brokers have of this transaction, which is the next batch's sequence.
+    /// How many records the brokers have of this writer, or of this transaction: the next batch's
+    /// sequence.
     pub sequence: i32,
 }
 
@@ -159,6 +160,11 @@ impl<'a> Packing<'a> {
 }
 
 impl PartitionBatches {
+    /// How many records there are.
+    pub fn records(&self) -> i32 {
+        self.batches.iter().map(|packed| packed.batch.count()).sum()
+    }
+
     /// A part of one record whose value is `text`; the record is no row of the sink.
     pub fn from_text(topic: String, text: &str) -> Self {
         let mut batch = RecordBatch::default();

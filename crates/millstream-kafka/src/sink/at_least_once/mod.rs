@@ -1,9 +1,12 @@
 //! The Kafka sink, at least once: rows become records, in order.
 //!
-//! Rows of a micro-batch are handed to the client's queue by the hundreds, and the acknowledgement
-//! completes when the last delivery report is in; nothing is flushed, nobody waits for a round
-//! trip. The client is idempotent, so its own retries neither double records nor change their
-//! order; a micro-batch that is repeated after a crash is written again.
+//! Rows are handed to a [thread that writes](protocol), or with settings or brokers that it does
+//! not have to the queue of librdkafka. The acknowledgement completes when the brokers have them
+//! all; nothing is flushed, and the driver waits for no round trip. Either client is idempotent, so
+//! its own retries neither double records nor change their order; a micro-batch that is repeated
+//! after a crash is written again.
+
+mod protocol;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +19,11 @@ use millstream_store::env::Env;
 use rdkafka::producer::Producer as _;
 
 use super::columns::{SinkColumns, SinkRows};
+use super::exactly_once::ProtocolSettings;
 use super::outbox::Outbox;
 use super::refused::{convert_errors, refused};
 use super::topic::{brokers_of, create_missing, partitions_of};
+use crate::brokers::settings::NotSpoken;
 use crate::client::cluster::client_error;
 use crate::client::context::Context;
 use crate::client::create::create;
@@ -27,6 +32,7 @@ use crate::client::native::ProducerClient;
 use crate::client::poller::Poller;
 use crate::client::settings::ClientSettings;
 use crate::error::SinkError;
+use protocol::{ProtocolWriter, Purpose};
 
 /// A publisher that waits for space tries again after this time, even without a report.
 const SPACE_PATIENCE: Duration = Duration::from_millis(10);
@@ -49,8 +55,16 @@ pub struct AtLeastOnceSink {
     begun: Option<(Arc<Pending>, Acknowledgement)>,
 }
 
+/// Who writes.
+enum Producer {
+    /// The protocol writer.
+    Protocol(ProtocolWriter),
+    /// librdkafka.
+    Librdkafka(LibrdkafkaProducer),
+}
+
 /// The client, and the thread that serves it.
-struct Producer {
+struct LibrdkafkaProducer {
     outbox: Outbox,
     _poller: Poller,
 }
@@ -76,11 +90,25 @@ impl AtLeastOnceSink {
         }
     }
 
-    async fn enqueue(&mut self, rows: &SinkRows, pending: &Arc<Pending>) -> Result<(), SinkError> {
+    async fn enqueue(&mut self, rows: SinkRows, pending: &Arc<Pending>) -> Result<(), SinkError> {
         let producer = self.producer.as_mut().expect("the driver opens a sink before it uses it");
+        let producer = match producer {
+            Producer::Librdkafka(producer) => producer,
+            Producer::Protocol(writer) => {
+                let mut rows = rows;
+                while let Err(back) = writer.put(rows, pending) {
+                    rows = back;
+                    tokio::select! {
+                        () = writer.space() => {}
+                        () = self.env.sleep(SPACE_PATIENCE) => {}
+                    }
+                }
+                return Ok(());
+            }
+        };
         let mut row = 0;
         loop {
-            row = producer.outbox.put(rows, row, self.topic.as_deref(), pending)?;
+            row = producer.outbox.put(&rows, row, self.topic.as_deref(), pending)?;
             if row == rows.rows {
                 return Ok(());
             }
@@ -94,7 +122,7 @@ impl AtLeastOnceSink {
     pub async fn open(&mut self) -> Result<(), Failure> {
         let (settings, env, table) = (self.settings.clone(), self.env.clone(), self.table.clone());
         let (topic, contact) = (self.topic.clone(), Arc::clone(&self.contact));
-        let connecting = move || connect(&settings, &env, &table, topic.as_deref(), contact);
+        let connecting = move || connect(&settings, &env, &table, topic, contact);
         self.producer = Some(self.env.spawn_blocking("kafka-open", connecting).join().await?);
         Ok(())
     }
@@ -113,7 +141,7 @@ impl AtLeastOnceSink {
         let rows = self.columns.of(rows)?;
         let begun = self.begun.get_or_insert_with(|| Pending::new(&self.env));
         let pending = Arc::clone(&begun.0);
-        let enqueued = self.enqueue(&rows, &pending).await;
+        let enqueued = self.enqueue(rows, &pending).await;
         enqueued.map_err(|error| refused(error, &self.columns))
     }
 
@@ -122,10 +150,10 @@ impl AtLeastOnceSink {
         let Some(producer) = self.producer.take() else { return Ok(()) };
         let begun = self.env.monotonic();
         let in_flight = loop {
-            let in_flight = producer.client().in_flight_count();
+            let in_flight = producer.in_flight();
             let waited = self.env.monotonic().saturating_sub(begun);
-            if in_flight <= 0 || waited > CLOSE_PATIENCE {
-                break usize::try_from(in_flight).unwrap_or(0);
+            if in_flight == 0 || waited > CLOSE_PATIENCE {
+                break in_flight;
             }
             self.env.sleep(CLOSE_INTERVAL).await;
         };
@@ -140,6 +168,18 @@ impl AtLeastOnceSink {
 }
 
 impl Producer {
+    /// Records that are not delivered yet.
+    fn in_flight(&self) -> usize {
+        match self {
+            Self::Protocol(writer) => writer.in_flight(),
+            Self::Librdkafka(producer) => {
+                usize::try_from(producer.client().in_flight_count()).unwrap_or(0)
+            }
+        }
+    }
+}
+
+impl LibrdkafkaProducer {
     fn client(&self) -> &Arc<ProducerClient> {
         self.outbox.client()
     }
@@ -159,10 +199,32 @@ fn connect(
     settings: &ClientSettings,
     env: &Env,
     table: &str,
-    topic: Option<&str>,
+    topic: Option<Arc<str>>,
     contact: Arc<ContactWith>,
 ) -> Result<Producer, SinkError> {
-    let partitions = partitions_of(settings, env, table, topic)?;
+    let partitions = partitions_of(settings, env, table, topic.as_deref())?;
+    match ProtocolSettings::of(settings, settings.client()) {
+        Err(NotSpoken::Wanted) => {}
+        Err(NotSpoken::Setting(key)) => {
+            let reason = format!("only librdkafka has 'kafka.{key}' as it is set");
+            told_of_librdkafka(table, &reason);
+        }
+        Ok(protocol) => {
+            let purpose = Purpose {
+                settings: protocol,
+                patience: settings.delivery_timeout(),
+                servers: settings.servers().to_owned(),
+                table: table.to_owned(),
+                topic,
+                contact: Arc::clone(&contact),
+                env: env.clone(),
+            };
+            match purpose.unsupported() {
+                None => return Ok(Producer::Protocol(ProtocolWriter::start(purpose)?)),
+                Some(reason) => told_of_librdkafka(table, &reason),
+            }
+        }
+    }
     let config = settings.producer_to(partitions.found.len());
     let native = config.create_native_config().map_err(client_error).map_err(SinkError::Cluster)?;
     let bytes_max = native.get("message.max.bytes").ok().and_then(|text| text.parse().ok());
@@ -173,5 +235,15 @@ fn connect(
     let client = Arc::new(client);
     create_missing(&partitions, settings, env, &client)?;
     let poller = Poller::start(env, "kafka-writer", client.clone(), contact);
-    Ok(Producer { outbox: Outbox::new(client), _poller: poller })
+    let outbox = Outbox::new(client);
+    Ok(Producer::Librdkafka(LibrdkafkaProducer { outbox, _poller: poller }))
+}
+
+fn told_of_librdkafka(table: &str, reason: &str) {
+    tracing::warn!(
+        table,
+        reason,
+        "librdkafka writes, and not Millstream's own client, which is \
+        faster; with 'kafka.millstream.client' = 'librdkafka' nothing is said"
+    );
 }

@@ -1,6 +1,10 @@
 //! The cluster as one client sees it: the leader of each partition, the coordinator of each id,
 //! and a connection to each for each of two purposes.
 
+pub mod request_error;
+pub mod settings;
+pub mod throttling;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
@@ -9,17 +13,18 @@ use std::time::Duration;
 
 use millstream_store::env::Env;
 
-use super::ProtocolSettings;
-use super::request_error::RequestError;
-use super::throttling::Throttling;
+use crate::protocol::ProducerIdentity;
 use crate::protocol::connection::Connection;
 use crate::protocol::error_code::ErrorCode;
-use crate::protocol::frame::{API_VERSIONS, FIND_COORDINATOR, METADATA};
+use crate::protocol::frame::{API_VERSIONS, FIND_COORDINATOR, INIT_PRODUCER_ALONE, METADATA};
 use crate::protocol::login::Login;
 use crate::protocol::requests;
-use crate::protocol::responses::{self, Address};
+use crate::protocol::responses::{self, Address, Node, Spoken, Topic};
 use crate::protocol::security::Security;
 use crate::tokens::Tokens;
+use request_error::RequestError;
+use settings::ConnectionSettings;
+use throttling::Throttling;
 
 /// How long what is known about topics counts; they may have got more partitions.
 const METADATA_AGE_MAX: Duration = Duration::from_secs(300);
@@ -112,8 +117,8 @@ fn open(
 
 impl Brokers {
     /// Not connected yet.
-    pub fn new(settings: ProtocolSettings, throttling: Arc<Throttling>, env: Env) -> Self {
-        let ProtocolSettings { servers, client, security, tokens, .. } = settings;
+    pub fn new(settings: ConnectionSettings, throttling: Arc<Throttling>, env: Env) -> Self {
+        let ConnectionSettings { servers, client, security, tokens } = settings;
         let (nodes, topics, coordinators, connections) = Default::default();
         Self {
             servers,
@@ -210,18 +215,21 @@ impl Brokers {
         Err(lost.expect("there is a server at least"))
     }
 
-    /// Whether every broker that answers supports the requests that are needed.
+    /// Whether every broker that answers has what is needed, as `has_all` says.
     /// Errors: no broker answers.
-    pub fn api_support(&mut self) -> Result<ApiSupport, RequestError> {
+    pub fn api_support(
+        &mut self,
+        has_all: impl Fn(&Spoken) -> bool,
+    ) -> Result<ApiSupport, RequestError> {
         self.refresh(&[])?;
         let (mut answered, mut silent) = (false, Vec::new());
         for address in self.nodes.values().cloned().collect::<Vec<_>>() {
             let ask = |connection: &mut Connection| {
-                connection.ask(API_VERSIONS, requests::api_versions, responses::has_all)
+                connection.ask(API_VERSIONS, requests::api_versions, responses::api_versions)
             };
             match self.using(&(address, Purpose::Control), ask) {
-                Ok(true) => answered = true,
-                Ok(false) => return Ok(ApiSupport { by_all: false, silent }),
+                Ok(spoken) if has_all(&spoken) => answered = true,
+                Ok(_) => return Ok(ApiSupport { by_all: false, silent }),
                 Err(problem) if problem.may_pass() => silent.push(problem),
                 Err(problem) => return Err(problem),
             }
@@ -237,13 +245,28 @@ impl Brokers {
         }
     }
 
-    fn refresh(&mut self, topics: &[&str]) -> Result<(), RequestError> {
-        let asked = self.env.monotonic();
+    /// Describes topics as they are now, without creating one that is missing.
+    pub fn describe(&mut self, topics: &[&str]) -> Result<Vec<Topic>, RequestError> {
+        self.ask_for(topics, false)
+    }
+
+    /// The brokers, as the last description had them.
+    pub fn nodes(&self) -> impl Iterator<Item = Node> {
+        self.nodes.iter().map(|(id, address)| (*id, address.clone()))
+    }
+
+    fn ask_for(&mut self, topics: &[&str], may_create: bool) -> Result<Vec<Topic>, RequestError> {
         let (nodes, topics) = self.ask_any(|connection| {
-            connection.ask(METADATA, |body| requests::metadata(body, topics), responses::metadata)
+            let body = |body: &mut _| requests::metadata(body, topics, may_create);
+            connection.ask(METADATA, body, responses::metadata)
         })?;
         self.nodes = nodes.into_iter().collect();
-        for topic in topics {
+        Ok(topics)
+    }
+
+    fn refresh(&mut self, topics: &[&str]) -> Result<(), RequestError> {
+        let asked = self.env.monotonic();
+        for topic in self.ask_for(topics, true)? {
             if topic.code != ErrorCode::NONE {
                 return Err(RequestError::Refused(topic.code));
             }
@@ -276,6 +299,16 @@ impl Brokers {
         let leader = leaders.unwrap_or_default().get(usize::try_from(partition).unwrap_or(0));
         let address = leader.and_then(|leader| self.nodes.get(leader)).cloned();
         address.ok_or(RequestError::Refused(ErrorCode::LEADER_NOT_AVAILABLE))
+    }
+
+    /// A new writer, without a transactional id; any broker gives one.
+    pub fn new_producer(&mut self) -> Result<ProducerIdentity, RequestError> {
+        let answer = self.ask_any(|connection| {
+            // A time-out is for transactions.
+            let body = |body: &mut _| requests::init_producer_id(body, None, i32::MAX);
+            connection.ask(INIT_PRODUCER_ALONE, body, responses::init_producer_id)
+        })?;
+        answer.map_err(RequestError::Refused)
     }
 
     /// The broker that keeps a transactional id.

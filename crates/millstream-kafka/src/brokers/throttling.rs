@@ -1,4 +1,4 @@
-//! What quotas of the brokers cost a sink: said in the log, since nothing else would tell why a
+//! What quotas of the brokers cost: said in the log, since nothing else would tell why a
 //! query is slow.
 
 use std::time::Duration;
@@ -12,9 +12,11 @@ const WARN_FROM: Duration = Duration::from_millis(100);
 /// The warning is repeated after this time.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// Warns of quotas, once a minute for all clients of a sink.
+/// Warns of quotas, once a minute for all clients of a table.
 pub struct Throttling {
     table: String,
+    /// What is done with rows.
+    done: &'static str,
     /// When the last warning was given, on the monotonic clock.
     warned: Mutex<Option<Duration>>,
 }
@@ -22,7 +24,12 @@ pub struct Throttling {
 impl Throttling {
     /// Of the sink of `table`.
     pub fn new(table: &str) -> Self {
-        Self { table: table.to_owned(), warned: Mutex::default() }
+        Self { table: table.to_owned(), done: "written", warned: Mutex::default() }
+    }
+
+    /// Of the reader of `table`.
+    pub fn of_reader(table: &str) -> Self {
+        Self { done: "read", ..Self::new(table) }
     }
 
     /// Notes that `broker` reads nothing for so long, at `now` on the monotonic clock.
@@ -34,7 +41,8 @@ impl Throttling {
                 broker = format!("{host}:{port}"),
                 pause_ms = pause.as_millis(),
                 "the broker throttles this client, as a quota of the user or of 'kafka.client.id' \
-                is used up: rows are written as fast as it allows"
+                is used up: rows are {} as fast as it allows",
+                self.done
             );
         }
     }

@@ -1,0 +1,424 @@
+//! Writing at least once over Kafka's protocol, without librdkafka.
+//!
+//! Micro-batches queue up for a thread of their own. It takes all that wait, sends each broker one
+//! request for all of its partitions, and waits for the answers; meanwhile more may gather. So how
+//! much goes into a request is what has come while the one before was under way: one micro-batch
+//! where the broker is quick, many where it is what everything waits for. There is no time to tune.
+//!
+//! The writer is idempotent: a request that is repeated after a lost connection is written once.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_engine::api::contact::ContactWith;
+use millstream_store::env::{Env, Thread};
+use parking_lot::{Condvar, Mutex};
+use rdkafka::types::RDKafkaErrorCode;
+use tokio::sync::Notify;
+
+use crate::brokers::request_error::{RequestError, as_librdkafka};
+use crate::brokers::throttling::Throttling;
+use crate::brokers::{ApiSupport, Brokers};
+use crate::client::context::is_refusal;
+use crate::client::delivery_reports::{Pending, explain};
+use crate::error::{SinkError, SourceError};
+use crate::protocol::ProducerIdentity;
+use crate::protocol::error_code::ErrorCode;
+use crate::protocol::frame::FOR_WRITING;
+use crate::sink::columns::SinkRows;
+use crate::sink::exactly_once::ProtocolSettings;
+use crate::sink::produce::{self, Failure, Filling, Round};
+use crate::sink::record_batches::{self, Limits, Packing, PartitionBatches};
+
+/// Rows that may wait for the thread. What waits is not copied, so this is about time, not memory.
+const WAITING_ROWS_MAX: usize = 1_000_000;
+/// Rows that are sent together, unless a micro-batch alone has more.
+const TOGETHER_MAX: usize = 100_000;
+/// How long a topic may be unknown: it may just have been created.
+const TOPIC_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the brokers may take to create a topic.
+const CREATE_PATIENCE: Duration = Duration::from_secs(5);
+/// The pause before a third attempt; the second follows the first at once.
+const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// How often a new writer is asked for, for the same rows.
+const WRITERS_MAX: u32 = 3;
+/// A writer that has sent so many records to a partition is followed by a new one, long before its
+/// numbers would begin anew.
+const SEQUENCE_MAX: i32 = 1 << 30;
+const ROWS: &str = "its rows";
+
+/// The running writer. Dropping it ends the thread, after the request under way.
+pub struct ProtocolWriter {
+    shared: Arc<Shared>,
+    _thread: Ending,
+}
+
+/// Says the thread to end, before it is waited for.
+struct Ending {
+    shared: Arc<Shared>,
+    thread: Option<Thread>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.shared.queue.lock().has_ended = true;
+        self.shared.changed.notify_one();
+        drop(self.thread.take());
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// There are rows, or the end has come.
+    changed: Condvar,
+    /// Rows were taken.
+    space: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    rows: usize,
+    /// Rows that the thread has taken and not written.
+    taken: usize,
+    has_ended: bool,
+}
+
+/// Rows, and the micro-batch that they belong to.
+struct Job {
+    rows: SinkRows,
+    pending: Arc<Pending>,
+}
+
+/// What the writer works for.
+pub struct Purpose {
+    /// Its settings.
+    pub settings: ProtocolSettings,
+    /// How long rows may be without an answer.
+    pub patience: Duration,
+    /// `kafka.bootstrap.servers`.
+    pub servers: String,
+    /// The table.
+    pub table: String,
+    /// The option `topic`: where all rows go.
+    pub topic: Option<Arc<str>>,
+    /// Whether the brokers answer.
+    pub contact: Arc<ContactWith>,
+    /// Clock and chance.
+    pub env: Env,
+}
+
+impl Purpose {
+    fn brokers(&self) -> Brokers {
+        let throttling = Arc::new(Throttling::new(&self.table));
+        Brokers::new(self.settings.connections.clone(), throttling, self.env.clone())
+    }
+
+    /// Why the writer cannot write, or `None` if it can. Blocks.
+    pub fn unsupported(&self) -> Option<String> {
+        match self.brokers().api_support(|spoken| spoken.has(&FOR_WRITING)) {
+            Ok(ApiSupport { by_all: true, .. }) => None,
+            Ok(ApiSupport { by_all: false, .. }) => {
+                Some("a broker does not have the requests of Kafka 3.0".to_owned())
+            }
+            // One that is away for a moment is waited for.
+            Err(problem) if problem.may_pass() => None,
+            Err(problem) => Some(problem.to_string()),
+        }
+    }
+}
+
+impl ProtocolWriter {
+    /// Makes sure that the topic of all rows is there, and starts. Blocks.
+    ///
+    /// # Errors
+    /// The topic is missing, and the brokers do not create it.
+    pub fn start(purpose: Purpose) -> Result<Self, SinkError> {
+        let mut brokers = purpose.brokers();
+        if let Some(topic) = &purpose.topic {
+            make_topic(&mut brokers, topic, &purpose)?;
+        }
+        let (shared, env) = (Arc::new(Shared::default()), purpose.env.clone());
+        let writing = Writing {
+            purpose,
+            brokers,
+            shared: Arc::clone(&shared),
+            writer: None,
+            sequences: HashMap::new(),
+        };
+        let thread = Some(env.thread("kafka-writer", move || writing.run()));
+        Ok(Self { shared: Arc::clone(&shared), _thread: Ending { shared, thread } })
+    }
+
+    /// Hands rows over. Gives them back if too many wait already; see [`space`](Self::space).
+    pub fn put(&self, rows: SinkRows, pending: &Arc<Pending>) -> Result<(), SinkRows> {
+        let mut queue = self.shared.queue.lock();
+        if queue.rows > 0 && queue.rows + rows.rows > WAITING_ROWS_MAX {
+            return Err(rows);
+        }
+        queue.rows += rows.rows;
+        queue.jobs.push_back(Job { rows, pending: Arc::clone(pending) });
+        drop(queue);
+        self.shared.changed.notify_one();
+        Ok(())
+    }
+
+    /// Completes when rows were taken.
+    pub async fn space(&self) {
+        self.shared.space.notified().await;
+    }
+
+    /// Rows that are not written yet.
+    pub fn in_flight(&self) -> usize {
+        let queue = self.shared.queue.lock();
+        queue.rows + queue.taken
+    }
+}
+
+/// Makes sure that a topic is there: the brokers create it when its partitions are asked for, if
+/// they are set up so.
+fn make_topic(brokers: &mut Brokers, topic: &str, purpose: &Purpose) -> Result<(), SinkError> {
+    let begun = purpose.env.monotonic();
+    loop {
+        let code = match brokers.partitions(topic) {
+            Ok(_) => return Ok(()),
+            Err(problem) => problem.code(),
+        };
+        if let Some(code) = code.map(as_librdkafka).filter(|code| is_refusal(*code)) {
+            return Err(SinkError::Topic { topic: topic.to_owned(), code });
+        }
+        if purpose.env.monotonic().saturating_sub(begun) > CREATE_PATIENCE {
+            let (topic, servers) = (topic.to_owned(), purpose.servers.clone());
+            let missing = SourceError::NoTopic { topic, servers, option: "topic" };
+            return Err(SinkError::Cluster(missing));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The thread's own.
+struct Writing {
+    purpose: Purpose,
+    brokers: Brokers,
+    shared: Arc<Shared>,
+    /// Who writes, once it is known.
+    writer: Option<ProducerIdentity>,
+    /// How many records of the writer each partition has.
+    sequences: HashMap<(String, i32), i32>,
+}
+
+impl Writing {
+    fn run(mut self) {
+        while let Some(jobs) = self.take() {
+            let (rows, pending): (Vec<_>, Vec<_>) =
+                jobs.into_iter().map(|job| (job.rows, job.pending)).unzip();
+            if let Err(error) = self.write(&rows) {
+                // The others have not failed by themselves, and are written again with it.
+                let mut pending = pending.iter();
+                if let Some(first) = pending.next() {
+                    first.fail(error);
+                }
+                pending.for_each(|pending| pending.fail(SinkError::MicroBatchDropped));
+            }
+            self.shared.queue.lock().taken = 0;
+        }
+    }
+
+    /// Waits for rows. `None` at the end.
+    fn take(&self) -> Option<Vec<Job>> {
+        let mut queue = self.shared.queue.lock();
+        while queue.jobs.is_empty() {
+            if queue.has_ended {
+                return None;
+            }
+            self.shared.changed.wait(&mut queue);
+        }
+        let mut jobs = Vec::new();
+        while let Some(rows) = queue.jobs.front().map(|job| job.rows.rows)
+            && (jobs.is_empty() || queue.taken + rows <= TOGETHER_MAX)
+        {
+            queue.taken += rows;
+            queue.rows -= rows;
+            jobs.extend(queue.jobs.pop_front());
+        }
+        drop(queue);
+        self.shared.space.notify_one();
+        Some(jobs)
+    }
+
+    fn write(&mut self, rows: &[SinkRows]) -> Result<(), SinkError> {
+        let begun = self.purpose.env.monotonic();
+        let mut parts = self.pack(rows, begun)?;
+        let mut writers = 0;
+        loop {
+            let writer = self.writer(rows, begun)?;
+            for part in &mut parts {
+                let place = (part.topic.clone(), part.partition);
+                part.sequence = self.sequences.get(&place).copied().unwrap_or(0);
+            }
+            let ends: Vec<_> = parts
+                .iter()
+                .map(|part| ((part.topic.clone(), part.partition), part.sequence + part.records()))
+                .collect();
+            let limits = self.limits();
+            let timestamp_ms = self.purpose.env.now_ms();
+            let transaction = None;
+            let mut filling = Filling { transaction, writer, rows, timestamp_ms, limits, parts };
+            match self.fill(&mut filling, begun) {
+                Ok(()) => {
+                    self.sequences.extend(ends);
+                    return Ok(());
+                }
+                // What is left goes out again, under a new writer's numbers.
+                Err(Failure::Step(_, problem))
+                    if problem.code().is_some_and(ErrorCode::is_about_writer)
+                        && writers < WRITERS_MAX =>
+                {
+                    tracing::debug!(table = self.purpose.table, %problem, "a new writer is needed");
+                    writers += 1;
+                    self.forget_writer();
+                    parts = filling.parts;
+                }
+                Err(failure) => {
+                    self.forget_writer();
+                    return Err(match failure {
+                        Failure::Row(error) => error,
+                        Failure::Step(_, problem) => self.explain(rows, &problem),
+                    });
+                }
+            }
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        let ProtocolSettings { record_bytes_max, batch_bytes_max, compression, .. } =
+            self.purpose.settings;
+        Limits { record_bytes: record_bytes_max, batch_bytes: batch_bytes_max, compression }
+    }
+
+    /// Without knowing what the brokers have, its numbers are of no use any more.
+    fn forget_writer(&mut self) {
+        self.writer = None;
+        self.sequences.clear();
+    }
+
+    /// Divides the rows among partitions, whose number the brokers are asked for first.
+    fn pack(
+        &mut self,
+        rows: &[SinkRows],
+        begun: Duration,
+    ) -> Result<Vec<PartitionBatches>, SinkError> {
+        let topics = record_batches::topics(rows, self.purpose.topic.as_deref())?;
+        let mut counts = HashMap::new();
+        let mut tries = Tries::new(&self.purpose.env);
+        while let Err(problem) = produce::partitions(&mut self.brokers, &topics, &mut counts) {
+            let unknown = problem.code() == Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+            let patience = if unknown { TOPIC_PATIENCE } else { self.purpose.patience };
+            if !problem.may_pass() || self.waited(begun) > patience {
+                let missing = topics.iter().find(|topic| !counts.contains_key(**topic));
+                let topic = (*missing.unwrap_or(&"")).to_owned();
+                return Err(match problem.code() {
+                    Some(code) => SinkError::Topic { topic, code: as_librdkafka(code) },
+                    None => self.explain(rows, &problem),
+                });
+            }
+            tries.failed(&problem, &self.purpose.contact);
+        }
+        let chance = self.purpose.env.random_u64();
+        let packing = Packing::new(rows, self.limits(), chance, &counts);
+        packing.pack(self.purpose.topic.as_deref())
+    }
+
+    /// The writer, asked for if there is none, or if its numbers have become large.
+    fn writer(
+        &mut self,
+        rows: &[SinkRows],
+        begun: Duration,
+    ) -> Result<ProducerIdentity, SinkError> {
+        if self.sequences.values().any(|sequence| *sequence >= SEQUENCE_MAX) {
+            self.forget_writer();
+        }
+        let mut tries = Tries::new(&self.purpose.env);
+        while self.writer.is_none() {
+            match self.brokers.new_producer() {
+                Ok(writer) => self.writer = Some(writer),
+                Err(problem)
+                    if problem.may_pass() && self.waited(begun) < self.purpose.patience =>
+                {
+                    tries.failed(&problem, &self.purpose.contact);
+                }
+                Err(problem) => return Err(self.explain(rows, &problem)),
+            }
+        }
+        Ok(self.writer.expect("it is known now"))
+    }
+
+    /// Sends what is missing until the brokers have it all.
+    fn fill(&mut self, filling: &mut Filling<'_>, begun: Duration) -> Result<(), Failure> {
+        let mut tries = Tries::new(&self.purpose.env);
+        loop {
+            let mut round = Round::default();
+            let sent = filling.send_parts(&mut self.brokers, &mut round)?;
+            filling.await_parts(&mut self.brokers, sent, &mut round)?;
+            if filling.is_done() {
+                self.purpose.contact.answered();
+                return Ok(());
+            }
+            let Some(problem) = &round.problem else { continue };
+            tries.failed(problem, &self.purpose.contact);
+            filling.learn(&mut self.brokers, &round);
+            if self.waited(begun) > self.purpose.patience
+                && let Some(problem) = round.problem
+            {
+                return Err(Failure::Step(ROWS, problem));
+            }
+        }
+    }
+
+    fn waited(&self, begun: Duration) -> Duration {
+        self.purpose.env.monotonic().saturating_sub(begun)
+    }
+
+    /// Why rows were not written, in the words of the first of them.
+    fn explain(&self, rows: &[SinkRows], problem: &RequestError) -> SinkError {
+        let code = problem.as_librdkafka();
+        if problem.code().is_none() && !problem.may_pass() {
+            let (servers, reason) = (self.purpose.servers.clone(), problem.to_string());
+            return SinkError::Cluster(SourceError::Refused { servers, reason });
+        }
+        let code = if problem.may_pass() { RDKafkaErrorCode::MessageTimedOut } else { code };
+        let row = rows.iter().find(|rows| rows.rows > 0);
+        let topic = self.purpose.topic.as_deref();
+        let topic = topic.or_else(|| row.and_then(|rows| rows.topic(0))).unwrap_or_default();
+        let (key, value) = row.map_or((None, None), |rows| (rows.key(0), rows.value(0)));
+        explain(topic, key, value, code, self.limits().record_bytes as u64)
+    }
+}
+
+/// How often something was tried.
+struct Tries {
+    count: u32,
+    asked_ms: i64,
+}
+
+impl Tries {
+    fn new(env: &Env) -> Self {
+        Self { count: 0, asked_ms: env.now_ms() }
+    }
+
+    /// Notes a failure; a refusal is an answer too. The first one is not waited for.
+    fn failed(&mut self, problem: &RequestError, contact: &ContactWith) {
+        match problem.code() {
+            Some(_) => contact.answered(),
+            None => contact.unanswered(self.asked_ms),
+        }
+        self.count += 1;
+        if self.count > 1 {
+            let pause = PAUSE.saturating_mul(1 << (self.count - 2).min(10));
+            std::thread::sleep(pause.min(PAUSE_MAX));
+        }
+    }
+}

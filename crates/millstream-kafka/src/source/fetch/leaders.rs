@@ -1,0 +1,256 @@
+//! The thread that knows who leads which partition. It gives each a place, has a thread for each
+//! broker that is read from, and finds out what became of offsets that are not there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_store::env::Thread;
+
+use super::assignment::Unplaced;
+use super::broker::{BrokerReader, Common};
+use super::session::by_topic;
+use super::trouble::Verdict;
+use crate::brokers::request_error::RequestError;
+use crate::brokers::{Brokers, Purpose};
+use crate::error::{DataLoss, SourceError};
+use crate::offsets::PartitionId;
+use crate::protocol::error_code::ErrorCode;
+use crate::protocol::fetch::{self, AT_BEGINNING, AT_END};
+use crate::protocol::frame::LIST_OFFSETS;
+use crate::protocol::responses::Topic;
+use crate::source::orders::{Order, Orders};
+
+/// How long a broker may be silent, beyond what it was allowed to wait, before the others are asked
+/// whether it still leads. One that is frozen keeps its connections.
+const SILENCE: Duration = Duration::from_secs(1);
+/// How often that is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// So many refusals in a row end the query.
+const REFUSALS: u32 = 3;
+
+/// Gives partitions their places.
+pub struct Leaders {
+    common: Common,
+    orders: Arc<Orders>,
+    fail_on_data_loss: bool,
+    brokers: Brokers,
+    threads: BTreeMap<i32, Thread>,
+    looked: Duration,
+    refusals: u32,
+}
+
+impl Leaders {
+    /// For the partitions of `common`.
+    pub fn new(common: Common, orders: Arc<Orders>, fail_on_data_loss: bool) -> Self {
+        let throttling = Arc::clone(common.report.throttling());
+        let connections = common.settings.connections.clone();
+        let brokers = Brokers::new(connections, throttling, common.env.clone());
+        let (threads, looked) = (BTreeMap::new(), common.env.monotonic());
+        Self { common, orders, fail_on_data_loss, brokers, threads, looked, refusals: 0 }
+    }
+
+    /// Follows orders until one says to stop.
+    pub fn run(mut self) {
+        loop {
+            let wanted = self.orders.take();
+            if wanted.stop {
+                self.common.assignment.end();
+                return;
+            }
+            for order in wanted.list {
+                match order {
+                    Order::Start(id, offset) => self.common.assignment.start(id, offset),
+                    Order::Stop(id) => self.common.assignment.stop(&id),
+                }
+            }
+            self.place();
+            self.look_for_silence();
+            self.start_threads();
+        }
+    }
+
+    fn place(&mut self) {
+        let now = self.common.env.monotonic();
+        let unplaced = self.common.assignment.unplaced(now);
+        if unplaced.is_empty() {
+            return;
+        }
+        let ids: Vec<&PartitionId> = unplaced.iter().map(|(id, ..)| id).collect();
+        let leaders = match self.leaders(&ids) {
+            Ok(leaders) => leaders,
+            Err(problem) => {
+                self.no_answer(&problem);
+                ids.iter().for_each(|id| self.common.assignment.postpone(id, now));
+                return;
+            }
+        };
+        let mut to_locate: BTreeMap<i32, Vec<(PartitionId, i64, Unplaced)>> = BTreeMap::new();
+        for (id, position, why) in unplaced {
+            match leaders.get(&id) {
+                Some(Ok(node)) if why == Unplaced::Lost && position >= 0 => {
+                    self.common.assignment.place(&id, *node, position);
+                }
+                Some(Ok(node)) => to_locate.entry(*node).or_default().push((id, position, why)),
+                Some(Err(code)) => self.unled(&id, position, *code, now),
+                None => self.common.assignment.postpone(&id, now),
+            }
+        }
+        for (node, partitions) in to_locate {
+            self.locate(node, partitions, now);
+        }
+    }
+
+    /// Who leads each partition, or why nobody does.
+    fn leaders(
+        &mut self,
+        ids: &[&PartitionId],
+    ) -> Result<BTreeMap<PartitionId, Result<i32, ErrorCode>>, RequestError> {
+        let topics: BTreeSet<&str> = ids.iter().map(|id| &*id.topic).collect();
+        let topics: Vec<&str> = topics.into_iter().collect();
+        let described = self.brokers.describe(&topics)?;
+        self.refusals = 0;
+        self.common.assignment.know(self.brokers.nodes());
+        let of = |id: &PartitionId| {
+            let Topic { code, leaders, .. } = described.iter().find(|it| *it.name == *id.topic)?;
+            if *code != ErrorCode::NONE {
+                return Some(Err(*code));
+            }
+            let leader = leaders.get(usize::try_from(id.partition).ok()?)?;
+            Some(if *leader < 0 { Err(ErrorCode::LEADER_NOT_AVAILABLE) } else { Ok(*leader) })
+        };
+        Ok(ids.iter().filter_map(|id| Some(((*id).clone(), of(id)?))).collect())
+    }
+
+    fn no_answer(&mut self, problem: &RequestError) {
+        self.common.report.no_leaders(problem);
+        self.refusals = if problem.may_pass() { 0 } else { self.refusals + 1 };
+        if self.refusals == REFUSALS {
+            self.common.report.turned_away(problem);
+        }
+    }
+
+    fn unled(&self, id: &PartitionId, position: i64, code: ErrorCode, now: Duration) {
+        let Common { assignment, report, .. } = &self.common;
+        match Verdict::of(code) {
+            Verdict::Hopeless(kind) => {
+                report.refused(id, position, code, kind);
+                assignment.stop(id);
+            }
+            // A topic that is gone is told by the thread that watches partitions.
+            _ => assignment.postpone(id, now),
+        }
+    }
+
+    /// Finds out where partitions begin and end, for those that are read from their beginning, and
+    /// for those whose leader does not have the offset.
+    fn locate(&mut self, node: i32, partitions: Vec<(PartitionId, i64, Unplaced)>, now: Duration) {
+        let ids: Vec<&PartitionId> = partitions.iter().map(|(id, ..)| id).collect();
+        let asked = self.offsets(node, &ids, AT_BEGINNING);
+        let asked = asked.and_then(|first| Ok((first, self.offsets(node, &ids, AT_END)?)));
+        let (first, last) = match asked {
+            Ok(found) => found,
+            Err(problem) => {
+                self.common.report.unreachable(node, &problem);
+                ids.iter().for_each(|id| self.common.assignment.postpone(id, now));
+                return;
+            }
+        };
+        for (id, position, why) in partitions {
+            let (Some(earliest), Some(latest)) = (first.get(&id), last.get(&id)) else {
+                self.common.assignment.postpone(&id, now);
+                continue;
+            };
+            let is_known = position >= 0 && why == Unplaced::OutOfRange;
+            let loss = match position {
+                _ if !is_known => None,
+                position if position < *earliest => {
+                    Some(DataLoss::AgedOut { id: id.clone(), position, earliest: *earliest })
+                }
+                position if position > *latest => {
+                    Some(DataLoss::Shrunk { id: id.clone(), position, latest: *latest })
+                }
+                // A leader that has just become one may not have known its end.
+                _ => {
+                    self.common.assignment.place(&id, node, position);
+                    continue;
+                }
+            };
+            if let Some(loss) = loss
+                && self.is_end_of_query(&id, loss)
+            {
+                continue;
+            }
+            self.common.assignment.place(&id, node, *earliest);
+        }
+    }
+
+    /// Tells of lost records. True if the query ends with that.
+    fn is_end_of_query(&self, id: &PartitionId, loss: DataLoss) -> bool {
+        if self.fail_on_data_loss {
+            self.common.report.fail(SourceError::DataLoss { loss });
+            self.common.assignment.stop(id);
+            return true;
+        }
+        tracing::warn!("{loss}; continuing from the earliest offset");
+        false
+    }
+
+    fn offsets(
+        &mut self,
+        node: i32,
+        ids: &[&PartitionId],
+        time: i64,
+    ) -> Result<BTreeMap<PartitionId, i64>, RequestError> {
+        let address = self.common.assignment.address(node);
+        let address = address.ok_or(RequestError::Refused(ErrorCode::LEADER_NOT_AVAILABLE))?;
+        let only_committed = self.common.settings.limits.only_committed;
+        let topics = by_topic(ids.iter().map(|id| (*id, time)));
+        let listed = self.brokers.using(&(address, Purpose::Control), |connection| {
+            let body = |body: &mut _| fetch::list_offsets(body, only_committed, &topics);
+            connection.ask(LIST_OFFSETS, body, fetch::listed)
+        })?;
+        let found = |listed: fetch::Listed| {
+            Some((PartitionId::new(listed.topic, listed.partition), listed.offset.ok()?))
+        };
+        Ok(listed.into_iter().filter_map(found).collect())
+    }
+
+    /// Asks who leads the partitions of brokers that are silent. Those that are led elsewhere by
+    /// now are read from there, and the wait for the silent one ends.
+    fn look_for_silence(&mut self) {
+        let now = self.common.env.monotonic();
+        if now.saturating_sub(self.looked) < LOOK_EVERY {
+            return;
+        }
+        self.looked = now;
+        let wait = Duration::from_millis(self.common.settings.limits.wait_ms.max(0) as u64);
+        let Some(before) = now.checked_sub(wait + SILENCE) else { return };
+        let stuck = self.common.assignment.stuck(before);
+        if stuck.is_empty() {
+            return;
+        }
+        let ids: Vec<&PartitionId> = stuck.iter().map(|(id, _)| id).collect();
+        let Ok(leaders) = self.leaders(&ids) else { return };
+        for (id, node) in &stuck {
+            if let Some(Ok(leader)) = leaders.get(id)
+                && leader != node
+            {
+                tracing::debug!(partition = %id, from = node, to = leader, "read from its leader");
+                self.common.assignment.take_away(id, *node, Unplaced::Lost, now);
+                self.common.assignment.interrupt(*node);
+            }
+        }
+        self.place();
+    }
+
+    fn start_threads(&mut self) {
+        for node in self.common.assignment.nodes_in_use() {
+            let common = &self.common;
+            self.threads.entry(node).or_insert_with(|| {
+                let reader = BrokerReader::new(node, common.clone());
+                common.env.thread("kafka-fetch", move || reader.run())
+            });
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Record batches of one partition become chunks of columns: a record's bytes are copied once, from
+//! the answer into its column.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
+
+use crate::protocol::fetch::Aborted;
+use crate::protocol::record_batches::{Malformed, RawBatch, RawBatches, Records};
+use crate::source::chunk::{Chunk, ChunkBuilder};
+
+/// A chunk is finished when it has this many bytes; Arrow's offsets end at 2 GiB.
+const CHUNK_BYTES_MAX: usize = 256 << 20;
+/// The times of records as Spark numbers them: the producer's, and the broker's.
+const CREATED: i32 = 0;
+const APPENDED: i32 = 1;
+
+/// Where an answer ends, from its headers alone.
+///
+/// Returns the offset after its last whole batch, or `position` without one. Batches that turn out
+/// to be malformed are found by [`Copying`].
+pub fn end_of(records: &[u8], position: i64) -> i64 {
+    let last = RawBatches::of(records).map_while(Result::ok).last();
+    last.map_or(position, |batch| position.max(batch.last_offset + 1))
+}
+
+/// Copies records into columns.
+pub struct Copying {
+    builder: ChunkBuilder,
+    include_headers: bool,
+    only_committed: bool,
+    checks: bool,
+}
+
+/// What became of a partition's record batches.
+#[derive(Debug, Default)]
+pub struct Copied {
+    /// The rows, in order.
+    pub chunks: Vec<Chunk>,
+    /// Where to read on; `position` if there was no whole batch.
+    pub end: i64,
+    /// Why reading cannot go on from there.
+    pub malformed: Option<Malformed>,
+}
+
+impl Copying {
+    /// Into rows with headers, or without; with records of transactions that are committed, or of
+    /// all; with a look at the checksums, or without.
+    pub fn new(include_headers: bool, only_committed: bool, checks: bool) -> Self {
+        let builder = ChunkBuilder::new(include_headers);
+        Self { builder, include_headers, only_committed, checks }
+    }
+
+    /// Copies the records from `position` on. Those of transactions that are `aborted` are left
+    /// out, where that is asked for; so are control records.
+    pub fn copy(
+        &mut self,
+        records: &[u8],
+        position: i64,
+        aborted: &[Aborted],
+        arrival_us: i64,
+    ) -> Copied {
+        let mut copied = Copied { end: position, ..Copied::default() };
+        let mut transactions = Transactions::new(aborted);
+        for batch in RawBatches::of(records) {
+            let done = batch.and_then(|batch| {
+                let is_left_out = self.only_committed && transactions.leave_out(&batch)?;
+                if !batch.is_control() && !is_left_out {
+                    self.copy_batch(&batch, position, &mut copied.chunks, arrival_us)?;
+                }
+                Ok(batch.last_offset + 1)
+            });
+            match done {
+                Ok(end) => copied.end = copied.end.max(end),
+                Err(malformed) => {
+                    copied.malformed = Some(malformed);
+                    break;
+                }
+            }
+        }
+        if !self.builder.is_empty() {
+            copied.chunks.push(self.builder.finish(arrival_us));
+        }
+        copied
+    }
+
+    fn copy_batch(
+        &mut self,
+        batch: &RawBatch<'_>,
+        position: i64,
+        chunks: &mut Vec<Chunk>,
+        arrival_us: i64,
+    ) -> Result<(), Malformed> {
+        if self.checks {
+            batch.check()?;
+        }
+        let bytes = batch.records()?;
+        let kind = if batch.has_times_of_appending() { APPENDED } else { CREATED };
+        let rows = self.builder.rows();
+        let copied = Records::of(batch, &bytes).try_for_each(|record| {
+            let record = record?;
+            // A request gives whole batches, and the first may begin before what was asked for.
+            if record.offset < position {
+                return Ok(());
+            }
+            self.builder.push(record.key, record.value, record.offset, record.timestamp_ms, kind);
+            if self.include_headers {
+                for (name, value) in record.headers() {
+                    self.builder.push_header(&String::from_utf8_lossy(name), value);
+                }
+                self.builder.end_headers();
+            }
+            // Decompressed, one batch may have more than a chunk.
+            if self.builder.bytes() > CHUNK_BYTES_MAX {
+                chunks.push(self.builder.finish(arrival_us));
+            }
+            Ok(())
+        });
+        // A batch that is malformed is not read at all, as it would be read again from its start.
+        if copied.is_err() {
+            self.builder.truncate(rows);
+        }
+        copied
+    }
+}
+
+/// Which transactions are aborted where the reader stands.
+struct Transactions {
+    /// Those that begin later: first offset, then producer.
+    later: BinaryHeap<Reverse<(i64, i64)>>,
+    /// The producers of those that have begun.
+    open: HashSet<i64>,
+}
+
+impl Transactions {
+    fn new(aborted: &[Aborted]) -> Self {
+        let later = aborted.iter().map(|(producer, first)| Reverse((*first, *producer))).collect();
+        Self { later, open: HashSet::new() }
+    }
+
+    /// Whether the records of a batch belong to an aborted transaction. Batches come in order.
+    fn leave_out(&mut self, batch: &RawBatch<'_>) -> Result<bool, Malformed> {
+        while let Some(Reverse((first, producer))) = self.later.peek().copied()
+            && first <= batch.last_offset
+        {
+            self.later.pop();
+            self.open.insert(producer);
+        }
+        if batch.is_control() {
+            if self.open.contains(&batch.producer) && batch.is_abort()? {
+                self.open.remove(&batch.producer);
+            }
+            return Ok(true);
+        }
+        Ok(batch.is_transactional() && self.open.contains(&batch.producer))
+    }
+}
+
+#[cfg(test)]
+mod tests;

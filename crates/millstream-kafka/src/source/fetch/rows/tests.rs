@@ -1,0 +1,79 @@
+use super::*;
+use crate::protocol::ProducerIdentity;
+use crate::protocol::compression::Compression;
+use crate::protocol::record_batch::{Record, RecordBatch};
+
+const TRANSACTIONAL: u8 = 1 << 4;
+const CONTROL: u8 = 1 << 5;
+
+/// A batch of `producer` with the attributes `attributes`, whose records have these values from
+/// the offset `base` on.
+fn batch(producer: i64, attributes: u8, base: i64, values: &[&[u8]]) -> Vec<u8> {
+    let mut batch = RecordBatch::default();
+    for value in values {
+        // The key of a control record has its version and its type.
+        let key = if attributes & CONTROL != 0 { *value } else { &b"k"[..] };
+        batch.push(&Record { key: Some(key), value: Some(value), headers: &[("h", Some(b"x"))] });
+    }
+    let writer = ProducerIdentity { id: producer, epoch: 0 };
+    let mut bytes = batch.encode(writer, 0, true, 1_000, Compression::None);
+    bytes[..8].copy_from_slice(&base.to_be_bytes());
+    bytes[22] = attributes;
+    bytes
+}
+
+fn marker(producer: i64, base: i64, is_commit: bool) -> Vec<u8> {
+    batch(producer, TRANSACTIONAL | CONTROL, base, &[&[0, 0, 0, u8::from(is_commit)]])
+}
+
+fn offsets(copied: &Copied) -> Vec<i64> {
+    copied.chunks.iter().flat_map(|chunk| chunk.offset.values().to_vec()).collect()
+}
+
+#[test]
+fn records_before_the_position_are_left_out() {
+    let bytes = [batch(-1, 0, 5, &[b"a", b"b", b"c"]), batch(-1, 0, 12, &[b"d"])].concat();
+    assert_eq!((end_of(&bytes, 6), end_of(b"", 6)), (13, 6));
+    let copied = Copying::new(true, false, false).copy(&bytes, 6, &[], 9);
+    assert_eq!((offsets(&copied), copied.end, copied.malformed), (vec![6, 7, 12], 13, None));
+    let chunk = &copied.chunks[0];
+    assert_eq!((chunk.value.value(0), chunk.key.value(2)), (&b"b"[..], &b"k"[..]));
+    assert_eq!((chunk.timestamp_ms.value(1), chunk.timestamp_type.value(1)), (1_000, CREATED));
+    assert_eq!((chunk.headers.as_ref().unwrap().value_length(2), chunk.arrival_us), (1, 9));
+}
+
+#[test]
+fn aborted_transactions_are_left_out_where_that_is_asked_for() {
+    // Producer 1 aborts, then commits; 2 aborts around both; 3 is in no transaction.
+    let bytes = [
+        batch(2, TRANSACTIONAL, 0, &[b"x"]),
+        batch(1, TRANSACTIONAL, 1, &[b"x", b"x"]),
+        marker(1, 3, false),
+        batch(3, 0, 4, &[b"a"]),
+        batch(1, TRANSACTIONAL, 5, &[b"a"]),
+        marker(1, 6, true),
+        batch(2, TRANSACTIONAL, 7, &[b"x"]),
+        marker(2, 8, false),
+        batch(2, TRANSACTIONAL, 9, &[b"a"]),
+    ]
+    .concat();
+    let aborted = [(2, 0), (1, 1)];
+    let committed = Copying::new(false, true, false).copy(&bytes, 0, &aborted, 0);
+    assert_eq!((offsets(&committed), committed.end), (vec![4, 5, 9], 10));
+    let all = Copying::new(false, false, false).copy(&bytes, 0, &aborted, 0);
+    assert_eq!(offsets(&all), [0, 1, 2, 4, 5, 7, 9]);
+}
+
+#[test]
+fn a_batch_that_is_malformed_ends_it_before_itself() {
+    let good = batch(-1, 0, 5, &[b"a", b"b"]);
+    let mut bad = batch(-1, 0, 7, &[b"c", b"d"]);
+    let last = bad.len() - 2;
+    bad[last] = 0x7f;
+    let bytes = [good, bad].concat();
+    let copied = Copying::new(true, false, false).copy(&bytes, 5, &[], 0);
+    assert_eq!((offsets(&copied), copied.end), (vec![5, 6], 7));
+    assert_eq!(copied.malformed, Some(Malformed::Form));
+    let checked = Copying::new(true, false, true).copy(&bytes, 5, &[], 0);
+    assert_eq!(checked.malformed, Some(Malformed::Checksum));
+}

@@ -1,0 +1,107 @@
+//! Who reads what, without brokers. Real ones are read in the end-to-end tests.
+
+use std::time::Duration;
+
+use super::assignment::{Assignment, Share, Unplaced};
+use crate::offsets::PartitionId;
+use crate::protocol::responses::Address;
+
+const NOW: Duration = Duration::from_secs(10);
+
+fn id(partition: i32) -> PartitionId {
+    PartitionId::new("t", partition)
+}
+
+fn share(assignment: &Assignment, node: i32) -> Vec<(i32, i64)> {
+    let never = Share { generation: u64::MAX, ..Share::default() };
+    let share = assignment.share(node, &never, Duration::ZERO).unwrap();
+    share.positions.into_iter().map(|(id, at)| (id.partition, at)).collect()
+}
+
+fn advance(assignment: &Assignment, node: i32, asked: i64, end: i64) -> bool {
+    let mut counts = false;
+    assignment.advance(&id(0), node, (asked, end), end, || counts = true);
+    counts
+}
+
+#[test]
+fn an_answer_counts_only_where_and_from_where_it_was_asked_for() {
+    let assignment = Assignment::default();
+    assignment.start(id(0), 5);
+    assert_eq!(assignment.unplaced(NOW), [(id(0), 5, Unplaced::Lost)]);
+    assignment.place(&id(0), 1, 5);
+    assert!(advance(&assignment, 1, 5, 8));
+    // Repeated, from another broker, and from one that was given up.
+    assert!(!advance(&assignment, 1, 5, 8));
+    assert!(!advance(&assignment, 2, 8, 9));
+    assignment.take_away(&id(0), 1, Unplaced::Lost, NOW);
+    assert!(!advance(&assignment, 1, 8, 9));
+    assignment.place(&id(0), 2, 8);
+    assert!(advance(&assignment, 2, 8, 9));
+    assert_eq!((share(&assignment, 1), share(&assignment, 2)), (vec![], vec![(0, 9)]));
+    assert_eq!(assignment.end_seen(&id(0)), Some(9));
+    assignment.stop(&id(0));
+    assert!(!advance(&assignment, 2, 9, 10));
+}
+
+#[test]
+fn leaders_are_looked_for_less_and_less_often() {
+    let assignment = Assignment::default();
+    assignment.start(id(0), 5);
+    let mut now = NOW;
+    let mut looks = 0;
+    while now < NOW + Duration::from_secs(10) {
+        if !assignment.unplaced(now).is_empty() {
+            looks += 1;
+            assignment.postpone(&id(0), now);
+        }
+        now += Duration::from_millis(1);
+    }
+    assert!((20..40).contains(&looks), "{looks}");
+}
+
+#[test]
+fn a_lost_broker_loses_its_own_partitions_alone() {
+    let assignment = Assignment::default();
+    for (partition, node) in [(0, 1), (1, 2)] {
+        assignment.start(id(partition), 0);
+        assignment.place(&id(partition), node, 0);
+    }
+    assignment.lost(1, NOW);
+    assert_eq!(assignment.unplaced(NOW), [(id(0), 0, Unplaced::Lost)]);
+    assert_eq!(assignment.nodes_in_use().into_iter().collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn a_replica_that_is_followed_is_left_when_it_lacks_an_offset() {
+    let assignment = Assignment::default();
+    assignment.know([(2, Address { host: "h".to_owned(), port: 1 })]);
+    assignment.start(id(0), 5);
+    assignment.place(&id(0), 1, 5);
+    // One that nobody knows is not followed.
+    assignment.follow(&id(0), 1, 3, NOW);
+    assert_eq!(share(&assignment, 1), [(0, 5)]);
+    assignment.follow(&id(0), 1, 2, NOW);
+    assert_eq!(share(&assignment, 2), [(0, 5)]);
+    assignment.take_away(&id(0), 2, Unplaced::OutOfRange, NOW);
+    assert_eq!(assignment.unplaced(NOW), [(id(0), 5, Unplaced::Lost)], "the leader knows better");
+    assignment.place(&id(0), 1, 5);
+    assignment.take_away(&id(0), 1, Unplaced::OutOfRange, NOW);
+    let later = NOW + Duration::from_secs(1);
+    assert_eq!(assignment.unplaced(later), [(id(0), 5, Unplaced::OutOfRange)]);
+    // Nor is it followed for ever.
+    assignment.place(&id(0), 1, 5);
+    assignment.follow(&id(0), 1, 2, NOW);
+    assert_eq!(assignment.unplaced(NOW + Duration::from_secs(299)), []);
+    assert_eq!(assignment.unplaced(NOW + Duration::from_secs(301)).len(), 1);
+}
+
+#[test]
+fn silence_is_noticed() {
+    let assignment = Assignment::default();
+    assignment.start(id(0), 5);
+    assignment.place(&id(0), 1, 5);
+    assignment.waits(1, NOW, None);
+    assert_eq!(assignment.stuck(NOW), []);
+    assert_eq!(assignment.stuck(NOW + Duration::from_millis(1)), [(id(0), 1)]);
+}
