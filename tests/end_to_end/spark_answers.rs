@@ -15,6 +15,9 @@ fn spark_gives_the_answers_that_are_expected_here() {
     let mut files: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|end| end == "slt")).collect();
     files.sort();
+    // `from_avro` and its like are in a jar of their own.
+    let jars = cache::jars("spark-avro-4.2.0", include_str!("../spark/avro.xml"));
+    files.insert(0, jars.expect("the jar can be downloaded"));
     run_on_spark("running the queries of tests/slt on Spark", "slt.py", &files);
 }
 

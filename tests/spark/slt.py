@@ -1,7 +1,8 @@
 """Runs sqllogictest files on Spark and says where its answers are not theirs.
 
-    slt.py FILE...
+    slt.py JARS FILE...
 
+JARS is a directory of jars that Spark needs for them.
 Records after `onlyif millstream` are left out: there the answers differ on purpose, and what Spark
 answers is a record after `onlyif spark`, or a comment says why Spark is not asked: `# Spark: another
 clock`. A record that has to fail says with which error: of `onlyif spark` in the record itself, of
@@ -9,6 +10,7 @@ others in a comment `# Spark: CONDITION`, since the record has our words. Values
 `CAST(x AS STRING)` shows them. Ends with status 1 if an answer differs.
 """
 
+import glob
 import os
 import re
 import sys
@@ -26,9 +28,11 @@ REASONS = ["another clock", "out of memory"]
 CREATE = re.compile(r"CREATE TABLE (\w+)\s*(?:\((.*?)\)\s*)?AS\s+(VALUES.*|SELECT.*)", re.S)
 
 
-def make_session():
+def make_session(directory):
+    jars = ",".join(sorted(glob.glob(os.path.join(directory, "*.jar"))))
     return (
         SparkSession.builder.master("local[1]")
+        .config("spark.jars", jars)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -146,10 +150,10 @@ def difference(spark, header, sql, expected, says):
 
 
 def main():
-    spark = make_session()
+    spark = make_session(sys.argv[1])
     spark.sparkContext.setLogLevel("OFF")
     different = run = 0
-    for path in sys.argv[1:]:
+    for path in sys.argv[2:]:
         for line, header, sql, expected, says in records(path):
             run += 1
             found = difference(spark, header, sql, expected, says)

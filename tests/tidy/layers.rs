@@ -9,9 +9,10 @@ use super::{files, product_manifests, report, root};
 /// The crates of the product, each with those of ours that it may depend on. No other crate may.
 const CRATES: &[(&str, &[&str])] = &[
     ("millstream-store", &[]),
-    // Whatever plans or runs queries without streams links this alone.
-    ("millstream-sql", &[]),
     ("millstream-records", &[]),
+    // Whatever plans or runs queries without streams links this alone, with the records that its
+    // functions decode.
+    ("millstream-sql", &["millstream-records"]),
     ("millstream-registry", &["millstream-store"]),
     ("millstream-lake", &["millstream-store"]),
     ("millstream-generate", &[]),

@@ -12,9 +12,9 @@
 //! says what to write instead. One spelling is accepted, Spark's; other systems' get an error that
 //! shows it.
 //!
-//! This crate knows no connector, no stream and no checkpoint, and none of our other crates:
-//! whoever plans or runs queries links this alone. `FROM STREAM` is read here and becomes a mark on
-//! the table; what to do with it is the caller's.
+//! This crate knows no connector, no stream and no checkpoint, and of our other crates only
+//! `millstream-records`, for functions that read and write Avro and Protobuf. `FROM STREAM` is read
+//! here and becomes a mark on the table; what to do with it is the caller's.
 
 pub mod diagnostic;
 pub mod functions;

@@ -70,6 +70,24 @@ impl Decoder {
     /// # Errors
     /// The rows are as before. [`Full`](RecordError::Full) is no fault of the record's.
     pub fn append(&mut self, plan: &Plan, record: &[u8]) -> Result<(), RecordError> {
+        self.append_to(plan, record, all_read)
+    }
+
+    /// Appends a record as one row, whatever comes after it: Spark's from_avro reads no further
+    /// than the schema leads it.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn append_beginning(&mut self, plan: &Plan, bytes: &[u8]) -> Result<(), RecordError> {
+        self.append_to(plan, bytes, |_| Ok(()))
+    }
+
+    fn append_to(
+        &mut self,
+        plan: &Plan,
+        record: &[u8],
+        end: impl FnOnce(&Cursor<'_>) -> Outcome,
+    ) -> Result<(), RecordError> {
         if !plan.is_for(&self.layout) {
             return Err(RecordError::ForeignPlan);
         }
@@ -79,7 +97,7 @@ impl Decoder {
         let mut input = Cursor::new(record, room);
         let program = &*plan.program;
         let outcome = program.root(program.root, &mut self.columns, &mut input);
-        match outcome.and_then(|()| all_read(&input)) {
+        match outcome.and_then(|()| end(&input)) {
             Ok(()) => {
                 self.room = input.room;
                 self.rows += 1;

@@ -1,16 +1,20 @@
 //! Functions of arrays and maps.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::builder::BinaryBuilder;
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, new_empty_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, MapArray, StringArray, StructArray, new_empty_array,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{SortOptions, interleave, sort_to_indices, take};
 use arrow::datatypes::{DataType, FieldRef, Int32Type, Int64Type, UInt32Type};
 use arrow::row::{RowConverter, Rows, SortField};
-use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::logical_expr::Expr;
 
 use super::common_types::common_type;
 use super::define::{
@@ -134,6 +138,34 @@ fn map_contains_key(args: &Arguments) -> Result<ArrayRef> {
     };
     let found = map_indices(map, args)?;
     args.booleans(|row| Ok(map.is_valid(row).then(|| found[row].is_some())))
+}
+
+/// A map of literal texts as a literal itself: the type of a call may depend on options. None for
+/// any other map, and for one with the same key twice, which is an error when it is computed.
+pub(super) fn literal_map(args: &[Expr]) -> Option<Expr> {
+    let texts = args.iter().map(|arg| match arg {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), _) => Some(text.as_str()),
+        _ => None,
+    });
+    map_of_texts(&texts.collect::<Option<Vec<&str>>>()?).map(|map| Expr::Literal(map, None))
+}
+
+/// A map of keys and values in turn. None where a key is there twice.
+pub(crate) fn map_of_texts(texts: &[&str]) -> Option<ScalarValue> {
+    let (pairs, []) = texts.as_chunks::<2>() else { return None };
+    let keys: HashSet<&str> = pairs.iter().map(|[key, _]| *key).collect();
+    if pairs.is_empty() || keys.len() < pairs.len() {
+        return None;
+    }
+    let DataType::Map(entries, _) = map_of(DataType::Utf8, DataType::Utf8) else { return None };
+    let DataType::Struct(fields) = entries.data_type() else { return None };
+    let column = |at: usize| -> ArrayRef {
+        Arc::new(pairs.iter().map(|pair| Some(pair[at])).collect::<StringArray>())
+    };
+    let parts = StructArray::try_new(fields.clone(), vec![column(0), column(1)], None).ok()?;
+    let offsets = OffsetBuffer::from_lengths([pairs.len()]);
+    let map = MapArray::try_new(Arc::clone(&entries), offsets, parts, None, false).ok()?;
+    Some(ScalarValue::Map(Arc::new(map)))
 }
 
 fn type_of_map(args: &[DataType]) -> Result<DataType> {

@@ -54,7 +54,7 @@ fn to_json(args: &Arguments) -> Result<ArrayRef> {
 }
 
 /// The options in a MAP argument, with their keys in lower case.
-fn entries(options: &ArrayRef) -> Result<Vec<(String, String)>> {
+pub(super) fn entries(options: &ArrayRef) -> Result<Vec<(String, String)>> {
     if !matches!(options.data_type(), DataType::Map(..)) || options.is_empty() {
         return exec_err!("options are a map, for example map('mode', 'FAILFAST')");
     }

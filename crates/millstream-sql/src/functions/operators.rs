@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use super::collections::literal_map;
 use super::common_types::planned as planned_decimal;
 use super::decimals::Operation;
 use super::define::call;
@@ -47,6 +48,9 @@ fn planned(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
 
 impl ExprPlanner for SparkOperators {
     fn plan_make_map(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        if let Some(literal) = literal_map(&args) {
+            return Ok(PlannerResult::Planned(literal));
+        }
         Ok(PlannerResult::Planned(planned(&self.map, args)))
     }
 

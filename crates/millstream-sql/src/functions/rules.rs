@@ -156,7 +156,7 @@ fn one_by_one(case: Case) -> Expr {
 }
 
 /// Rewrites all expressions of one node from the inside out; its columns keep their names.
-fn rewrite(
+pub(super) fn rewrite(
     plan: LogicalPlan,
     change: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<Transformed<LogicalPlan>> {

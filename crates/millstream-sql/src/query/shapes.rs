@@ -5,10 +5,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
+use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{AccessExpr, Expr, Function, Ident, Value, ValueWithSpan};
 
 use super::ast::{arguments, function_name};
 use super::frame::Frame;
+use crate::functions::collections::map_of_texts;
+use crate::functions::records::decoded_type;
 use crate::functions::types::schema_of;
 use crate::types::planner::spark_type_of;
 use crate::types::{list_of, map_of};
@@ -106,12 +109,35 @@ fn literal(expr: &Expr) -> Option<&str> {
     }
 }
 
+/// A literal that is an argument of functions over records: text, bytes, or a map of texts.
+fn any_literal(expr: &Expr) -> Option<ScalarValue> {
+    match expr {
+        Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) => {
+            Some(ScalarValue::from(text.as_str()))
+        }
+        Expr::Value(ValueWithSpan { value: Value::HexStringLiteral(digits), .. }) => {
+            let digits = digits.as_bytes().chunks(2);
+            let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+            Some(ScalarValue::Binary(Some(digits.map(byte).collect::<Option<_>>()?)))
+        }
+        Expr::Value(ValueWithSpan { value: Value::Null, .. }) => Some(ScalarValue::Null),
+        Expr::Function(function) if function_name(function) == "map" => {
+            map_of_texts(&arguments(function).map(literal).collect::<Option<Vec<_>>>()?)
+        }
+        _ => None,
+    }
+}
+
 fn of_call(frame: &Frame, function: &Function) -> Option<DataType> {
     let args: Vec<&Expr> = arguments(function).collect();
     let of = |at: usize| args.get(at).and_then(|arg| frame.data_type(arg));
     let unknown = |at: usize| of(at).unwrap_or(DataType::Null);
     Some(match (function_name(function).as_str(), args.as_slice()) {
         ("from_json", [_, schema, ..]) => schema_of(literal(schema)?).ok()?,
+        (name @ ("from_avro" | "from_protobuf"), [_, literals @ ..]) => {
+            let literals = literals.iter().map(|literal| any_literal(literal));
+            decoded_type(name, std::iter::once(None).chain(literals).collect())?
+        }
         ("named_struct", _) => {
             let fields = args.chunks(2).map(|pair| {
                 let [name, value] = pair else { return None };

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, TimeUnit};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+pub use millstream_records::types::{quoted, spark_type};
+
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::nearest::nearest;
 use crate::syntax::cursor::{Cursor, Name};
@@ -240,60 +242,6 @@ fn unknown_type(name: &Name) -> Diagnostic {
     }
 }
 
-/// An Arrow type in Spark's words.
-pub fn spark_type(data_type: &DataType) -> String {
-    match data_type {
-        DataType::Null => "VOID".into(),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "STRING".into(),
-        DataType::Int8 => "TINYINT".into(),
-        DataType::Int16 | DataType::UInt8 => "SMALLINT".into(),
-        DataType::Int32 | DataType::UInt16 => "INT".into(),
-        DataType::Int64 | DataType::UInt32 => "BIGINT".into(),
-        DataType::UInt64 => "DECIMAL(20,0)".into(),
-        DataType::Float16 | DataType::Float32 => "FLOAT".into(),
-        DataType::Float64 => "DOUBLE".into(),
-        DataType::Boolean => "BOOLEAN".into(),
-        DataType::Binary
-        | DataType::LargeBinary
-        | DataType::BinaryView
-        | DataType::FixedSizeBinary(_) => "BINARY".into(),
-        DataType::Date32 | DataType::Date64 => "DATE".into(),
-        DataType::Timestamp(_, Some(_)) => "TIMESTAMP".into(),
-        DataType::Timestamp(_, None) => "TIMESTAMP_NTZ".into(),
-        DataType::Decimal32(precision, scale)
-        | DataType::Decimal64(precision, scale)
-        | DataType::Decimal128(precision, scale)
-        | DataType::Decimal256(precision, scale) => format!("DECIMAL({precision},{scale})"),
-        DataType::Duration(TimeUnit::Second) => "INTERVAL DAY".into(),
-        DataType::Duration(_) => "INTERVAL DAY TO SECOND".into(),
-        DataType::Interval(_) => "INTERVAL".into(),
-        DataType::List(element)
-        | DataType::LargeList(element)
-        | DataType::ListView(element)
-        | DataType::LargeListView(element)
-        | DataType::FixedSizeList(element, _) => {
-            format!("ARRAY<{}>", spark_type(element.data_type()))
-        }
-        DataType::Map(entries, _) => match entries.data_type() {
-            DataType::Struct(entry) if entry.len() == 2 => {
-                let (key, value) = (entry[0].data_type(), entry[1].data_type());
-                format!("MAP<{}, {}>", spark_type(key), spark_type(value))
-            }
-            other => format!("MAP<{}>", spark_type(other)),
-        },
-        DataType::Struct(fields) => {
-            let fields = fields.iter().map(|field| {
-                let not_null = if field.is_nullable() { "" } else { " NOT NULL" };
-                format!("{}: {}{not_null}", quoted(field.name()), spark_type(field.data_type()))
-            });
-            format!("STRUCT<{}>", fields.collect::<Vec<_>>().join(", "))
-        }
-        DataType::Dictionary(_, value) => spark_type(value),
-        DataType::RunEndEncoded(_, value) => spark_type(value.data_type()),
-        other => other.to_string(),
-    }
-}
-
 /// A schema in Spark's words: `a INT NOT NULL, b STRING`.
 pub fn spark_schema(schema: &Schema) -> String {
     let columns = schema.fields().iter().map(|field| {
@@ -301,11 +249,4 @@ pub fn spark_schema(schema: &Schema) -> String {
         format!("{} {}{not_null}", quoted(field.name()), spark_type(field.data_type()))
     });
     columns.collect::<Vec<_>>().join(", ")
-}
-
-/// A name as it has to be written: in backticks where it is not a plain word.
-pub fn quoted(name: &str) -> String {
-    let plain = name.chars().all(|ch| ch.is_ascii_alphanumeric() || ch == '_')
-        && name.starts_with(|ch: char| ch.is_ascii_alphabetic() || ch == '_');
-    if plain { name.to_owned() } else { format!("`{}`", name.replace('`', "``")) }
 }

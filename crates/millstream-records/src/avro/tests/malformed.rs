@@ -179,3 +179,19 @@ fn defaults_cannot_fill_the_memory() {
     decoder.append(&plan, &small).unwrap();
     assert_eq!(decoder.finish().num_rows(), 1);
 }
+
+#[test]
+fn what_comes_after_a_record_is_an_error_or_ignored() {
+    let mut longer = record();
+    longer.extend([1, 2, 3]);
+    for projection in projections() {
+        let (mut decoder, plan) = decoder(&projection);
+        decoder.append(&plan, &record()).unwrap();
+        decoder.append(&plan, &longer).unwrap_err();
+        decoder.append_beginning(&plan, &longer).unwrap();
+        decoder.append_beginning(&plan, &record()[..9]).unwrap_err();
+        let rows = decoder.finish();
+        assert_eq!(rows.num_rows(), 2);
+        assert_eq!(rows.slice(0, 1), rows.slice(1, 1));
+    }
+}

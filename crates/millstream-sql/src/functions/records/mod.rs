@@ -1,0 +1,47 @@
+//! Functions between columns and the bytes of Avro and Protobuf records.
+//!
+//! Their types and their work follow from literal arguments: a schema, the name of a message,
+//! options. [`prepared`] reads those once for a query and keeps what was made of them; [`rows`]
+//! puts decoded columns together.
+//!
+//! The semantics are Spark's, also where it surprises: in the mode PERMISSIVE a malformed record
+//! that would be a STRUCT becomes one of nulls, not NULL, and what comes after an Avro value is not
+//! looked at. What is refused here and not there is in `docs/reference/functions.md`.
+
+mod avro;
+mod derived;
+mod options;
+mod prepared;
+mod protobuf;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::ScalarUDF;
+
+pub(super) use derived::AvroSchemas;
+
+/// The functions, for registration.
+pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
+    vec![
+        prepared::udf::<avro::FromAvro>(),
+        prepared::udf::<avro::ToAvro>(),
+        prepared::udf::<avro::SchemaOfAvro>(),
+        prepared::udf::<protobuf::FromProtobuf>(),
+        prepared::udf::<protobuf::ToProtobuf>(),
+    ]
+}
+
+/// The type that a call of `function` gives, by its literal arguments; `None` also where it is
+/// wrong, which is said when it is planned.
+pub(crate) fn decoded_type(function: &str, literals: Vec<Option<ScalarValue>>) -> Option<DataType> {
+    match function {
+        "from_avro" => prepared::returned_type::<avro::FromAvro>(literals),
+        "from_protobuf" => prepared::returned_type::<protobuf::FromProtobuf>(literals),
+        _ => None,
+    }
+}
