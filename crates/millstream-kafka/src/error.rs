@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use arrow::error::ArrowError;
+use millstream_formats::schema::NotEncoded;
 use millstream_store::error::{Classified, Kind};
 use rdkafka::types::RDKafkaErrorCode;
 use thiserror::Error;
@@ -198,6 +199,16 @@ pub enum SinkError {
         "a row has a null topic. Set the table's option 'topic' to the topic of all rows, or filter rows without one"
     )]
     NullTopic,
+    /// A row that its schema does not allow.
+    #[error(
+        "a row cannot be the {part} of a record: {row}. Repair such rows in the query, or exclude them with a constraint"
+    )]
+    NotEncoded {
+        /// Key or value.
+        part: &'static str,
+        /// What is wrong with it.
+        row: NotEncoded,
+    },
     /// A topic cannot be written to.
     #[error("the topic '{topic}' cannot be written to: {code}")]
     Topic {
@@ -381,7 +392,7 @@ impl Classified for SinkError {
     fn kind(&self) -> Kind {
         match self {
             Self::Cluster(error) => error.kind(),
-            Self::NullTopic | Self::TooLarge { .. } => Kind::Data,
+            Self::NullTopic | Self::TooLarge { .. } | Self::NotEncoded { .. } => Kind::Data,
             Self::Topic { code, .. } | Self::Undelivered { code, .. } => delivery_kind(*code),
             Self::TakenOver { .. } => Kind::Fenced,
             Self::NotAllowed { .. } => Kind::Config,

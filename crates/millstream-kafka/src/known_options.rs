@@ -19,7 +19,8 @@ const fn shared_option(name: &'static str, about: &'static str) -> OptionSpec {
 
 /// All options of a Kafka table.
 pub fn options() -> &'static [OptionSpec] {
-    static ALL: LazyLock<Vec<OptionSpec>> = LazyLock::new(|| [OWN, schema::OPTIONS].concat());
+    static ALL: LazyLock<Vec<OptionSpec>> =
+        LazyLock::new(|| [OWN, schema::OPTIONS, schema::WRITE_OPTIONS].concat());
     &ALL
 }
 
@@ -91,11 +92,16 @@ const OWN: &[OptionSpec] = &[
         "accepted, without effect: questions are repeated for 30 s",
     ),
     read_option("fetchOffset.retryIntervalMs", "accepted, without effect"),
-    read_option(
+    shared_option(
         "value.format",
         "how columns are read from the value: json (default), csv, avro, protobuf, json-schema or \
-               raw",
+               raw; or written to it: avro, protobuf, json-schema or raw (default)",
     ),
+    write_option(
+        "key.format",
+        "how keys are written: avro, protobuf, json-schema or raw (default)",
+    ),
+    write_option("key.fields", "with key.format: the columns of the key, separated by commas"),
     read_option(
         "mode",
         "malformed values: PERMISSIVE (default) gives nulls, DROPMALFORMED drops the \

@@ -1,8 +1,79 @@
-//! What ends a query, where a schema and not a record is the reason.
+//! What ends a query, or keeps it from beginning, where a schema and not a record is the reason.
 
 use millstream_engine::api::source::{Classified, Kind};
 use millstream_registry::RegistryError;
 use thiserror::Error;
+
+/// Why a table cannot be written: its schema is the reason.
+#[derive(Debug, Error)]
+pub enum WriteFailure {
+    /// The registry does not give or take it.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The subject takes no such schema.
+    #[error(
+        "the schema registry does not take the schema of the query's columns for the subject \
+         '{subject}', as it is incompatible with those before{}; {}",
+        reasons(messages), self.remedy()
+    )]
+    Incompatible {
+        /// The subject.
+        subject: String,
+        /// Why, as the registry says it.
+        messages: Vec<String>,
+    },
+    /// The subject is not there, and is not to be made.
+    #[error("{missing}, and no schema is to be registered; {}", self.remedy())]
+    Missing {
+        /// What is not there, in words.
+        missing: String,
+    },
+    /// The subject has other schemas.
+    #[error("rows cannot be written by the schema of the subject '{subject}': {problem}; {}",
+        self.remedy())]
+    Mismatch {
+        /// The subject.
+        subject: String,
+        /// What does not fit.
+        problem: String,
+    },
+}
+
+impl WriteFailure {
+    /// What to do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Registry(_) => "look at the registry and at the options that are about it",
+            Self::Incompatible { .. } => {
+                "select columns that are compatible, set 'use.latest.version' = 'true' to write by \
+                 the schema that is there, name another subject ('value.subject'), or let the \
+                 registry allow it for the subject"
+            }
+            Self::Missing { .. } => {
+                "register the schema first, correct 'value.subject', or leave out \
+                 'auto.register.schemas' and 'use.latest.version'"
+            }
+            Self::Mismatch { .. } => {
+                "let the query give columns of the names and types that the schema has"
+            }
+        }
+    }
+}
+
+impl Classified for WriteFailure {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Registry(error) => error.kind(),
+            Self::Incompatible { .. } | Self::Missing { .. } | Self::Mismatch { .. } => {
+                Kind::Config
+            }
+        }
+    }
+}
+
+fn reasons(messages: &[String]) -> String {
+    if messages.is_empty() { String::new() } else { format!(" ({})", messages.join("; ")) }
+}
 
 /// A schema that records cannot be read by.
 #[derive(Debug, Error)]

@@ -17,17 +17,27 @@
 //! producer would be a wrong answer, so it ends the query, unless malformed records are dropped or
 //! become dead letters.
 //!
-//! - [`options`]: what a table says of it. [`writers`]: registries, and what was asked of them.
+//! The other way a [`SchemaEncoder`] makes records of rows, by a schema of the options, one that a
+//! subject of a registry has, or one of the columns that is registered there.
+//!
+//! - [`options`], [`write_options`]: what a table says of it. [`writers`]: registries, and what was asked of them.
 //! - [`parsed`]: schemas as decoders need them. [`plans`]: one for each writer.
 //! - [`decode`]: records to columns. [`error`]: what ends a query.
+//! - [`encode`]: which schema rows are written by. [`engine`]: rows to records. [`layout`]: columns
+//!   as encoders want them. [`json_schema`]: schemas of JSON, which no crate of ours has.
 
 mod decode;
+mod encode;
+mod engine;
 mod error;
+mod json_schema;
+mod layout;
 mod options;
 mod parsed;
 mod plans;
 #[cfg(test)]
 mod tests;
+mod write_options;
 mod writers;
 
 use std::sync::Arc;
@@ -38,10 +48,12 @@ use millstream_sql::json::{DecodeOptions, ParseMode};
 use parking_lot::Mutex;
 
 pub use decode::{NotDecoded, SchemaDecoder};
-pub use error::SchemaFailure;
+pub use encode::{NotEncoded, SchemaEncoder};
+pub use error::{SchemaFailure, WriteFailure};
 pub use options::{OPTIONS, Part, needs};
 use parsed::Parsed;
 use plans::Projected;
+pub use write_options::WRITE_OPTIONS;
 pub use writers::Registries;
 use writers::Writers;
 

@@ -14,7 +14,7 @@ use super::SchemaKind;
 use super::parsed::Parsed;
 use super::writers::{Registries, Writers};
 
-const URL: &str = "schema.registry.url";
+pub(super) const URL: &str = "schema.registry.url";
 const USER_INFO: &str = "schema.registry.basic.auth.user.info";
 const TOKEN: &str = "schema.registry.bearer.auth.token";
 const CA: &str = "schema.registry.ssl.ca.location";
@@ -25,31 +25,37 @@ const fn option(name: &'static str, help: &'static str) -> OptionSpec {
     OptionSpec { name, side: Side::Source, about: help }
 }
 
+const fn shared(name: &'static str, help: &'static str) -> OptionSpec {
+    OptionSpec { name, side: Side::Both, about: help }
+}
+
 /// The options of tables whose values have schemas.
 pub const OPTIONS: &[OptionSpec] = &[
-    option(URL, "avro, protobuf, json-schema: the schema registry, several separated by commas"),
-    option(USER_INFO, "the user of the schema registry, as user:password"),
-    option(TOKEN, "a token for the schema registry, instead of a user"),
-    option(
+    shared(URL, "avro, protobuf, json-schema: the schema registry, several separated by commas"),
+    shared(USER_INFO, "the user of the schema registry, as user:password"),
+    shared(TOKEN, "a token for the schema registry, instead of a user"),
+    shared(
         CA,
         "a file of certificates that the schema registry's is signed by (default: the system's)",
     ),
-    option(CERTIFICATE, "the client's certificate for the schema registry, a PEM file"),
-    option(KEY, "the key of that certificate, a PEM file"),
-    option(
+    shared(CERTIFICATE, "the client's certificate for the schema registry, a PEM file"),
+    shared(KEY, "the key of that certificate, a PEM file"),
+    shared(
         "value.schema",
-        "the schema as text: of all records, or with a registry what they are read as",
+        "the schema as text: of all records, or with a registry what they are read as, or what is \
+         registered when they are written",
     ),
-    option(
+    shared(
         "value.schema.file",
         "a file with the schema: .avsc, .proto, or a descriptor set of protoc",
     ),
-    option("value.message", "protobuf: the message, if it is not the schema's first"),
-    option(
+    shared("value.message", "protobuf: the message, if it is not the schema's first"),
+    shared(
         "value.subject",
-        "where the columns come from if none are declared (default: TOPIC-value)",
+        "where the columns come from if none are declared, or the schema of what is written is \
+         registered (default: TOPIC-value)",
     ),
-    option("value.subject.version", "the version of the subject: a number, or latest (default)"),
+    shared("value.subject.version", "the version of the subject: a number, or latest (default)"),
     option("enums.as.ints", "protobuf: enums are INT, not STRING (default false)"),
     option(
         "upcast.unsigned.ints",
@@ -85,7 +91,7 @@ pub fn needs(options: &Options) -> Vec<Need> {
     let given = |key: &&str| options.get(key).map(str::trim).filter(|text| !text.is_empty());
     let urls = given(&URL).into_iter().flat_map(|urls| urls.split(','));
     let servers = urls.map(|url| Need::server(without_user(url.trim()), "the schema registry"));
-    let keys = [CA, CERTIFICATE, KEY, "value.schema.file"];
+    let keys = [CA, CERTIFICATE, KEY, "value.schema.file", "key.schema.file"];
     let files = keys.iter().filter_map(given);
     servers
         .chain(files.map(|path| Need::reads(path, "schemas, and who may ask for them")))
@@ -101,13 +107,26 @@ pub(super) struct Given {
 }
 
 impl Part<'_> {
-    fn key(&self, name: &str) -> String {
+    /// The name of an option that is about this part.
+    pub(super) fn key(&self, name: &str) -> String {
         format!("{}.{name}", self.name)
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
+    /// The value of such an option.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
         let text = self.options.get(&self.key(name)).map(str::trim);
         text.filter(|text| !text.is_empty())
+    }
+
+    /// The version of the subject; none is the latest.
+    pub(super) fn version(&self) -> Result<Option<u32>, OptionError> {
+        match self.get("subject.version") {
+            None => Ok(None),
+            Some(text) if text.eq_ignore_ascii_case("latest") => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| {
+                OptionError::invalid(&self.key("subject.version"), text, "a number or latest")
+            }),
+        }
     }
 
     /// The columns of a schema.
@@ -189,7 +208,17 @@ fn own_schema(
     part: &Part<'_>,
     registries: &Registries,
 ) -> Result<Option<Parsed>, OptionError> {
-    let (key, bytes) = match (part.get("schema"), part.get("schema.file")) {
+    let Some((key, bytes)) = own_bytes(part, registries)? else { return Ok(None) };
+    let parsed = Parsed::from_bytes(kind, &bytes, part.get("message"));
+    parsed.map(Some).map_err(|problem| OptionError::of(&key, problem, None))
+}
+
+/// The schema that the options have themselves, with the option that it is of.
+pub(super) fn own_bytes(
+    part: &Part<'_>,
+    registries: &Registries,
+) -> Result<Option<(String, Vec<u8>)>, OptionError> {
+    Ok(Some(match (part.get("schema"), part.get("schema.file")) {
         (None, None) => return Ok(None),
         (Some(text), None) => (part.key("schema"), text.as_bytes().to_vec()),
         (None, Some(path)) => {
@@ -204,9 +233,7 @@ fn own_schema(
             let problem = "a schema is given as a text and as a file";
             return Err(OptionError::of(&part.key("schema"), problem, None));
         }
-    };
-    let parsed = Parsed::from_bytes(kind, &bytes, part.get("message"));
-    parsed.map(Some).map_err(|problem| OptionError::of(&key, problem, None))
+    }))
 }
 
 fn of_subject(
@@ -225,13 +252,7 @@ fn of_subject(
         let help = "declare the columns of the value: CREATE TABLE name (a INT, ...)";
         return Err(OptionError::table(problem, Some(help.to_owned())));
     }
-    let version = match part.get("subject.version") {
-        None => None,
-        Some(text) if text.eq_ignore_ascii_case("latest") => None,
-        Some(text) => Some(text.parse().map_err(|_| {
-            OptionError::invalid(&part.key("subject.version"), text, "a number or latest")
-        })?),
-    };
+    let version = part.version()?;
     let registered = registries.of_subject(registry, &subject, version);
     let registered = registered.map_err(|error| of_registry(&error))?;
     Parsed::of(kind, &registered, part.get("message")).map_err(|problem| {
@@ -240,11 +261,15 @@ fn of_subject(
     })
 }
 
-fn of_registry(error: &RegistryError) -> OptionError {
+pub(super) fn of_registry(error: &RegistryError) -> OptionError {
     OptionError::of(URL, error.to_string(), None)
 }
 
-fn settings(options: &Options, registries: &Registries) -> Result<Option<Settings>, OptionError> {
+/// The registry that the options say, if there is one.
+pub(super) fn settings(
+    options: &Options,
+    registries: &Registries,
+) -> Result<Option<Settings>, OptionError> {
     let get = |key: &str| options.get(key).map(str::trim).filter(|text| !text.is_empty());
     let Some(urls) = get(URL) else { return Ok(None) };
     let urls = urls.split(',').map(|url| url.trim().to_owned());

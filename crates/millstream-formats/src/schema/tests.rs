@@ -1,4 +1,7 @@
-use arrow::array::{Array as _, AsArray as _, BinaryArray};
+use arrow::array::{
+    Array as _, ArrayRef, AsArray as _, BinaryArray, DictionaryArray, Int32Array, RecordBatch,
+    StringViewArray,
+};
 use arrow::datatypes::{DataType, Int32Type, Int64Type};
 use millstream_engine::api::options::Options;
 
@@ -151,4 +154,103 @@ fn a_registry_that_is_away_or_wrong_is_no_fault_of_a_record() {
         panic!("nobody answers")
     };
     assert_eq!(failure.kind(), millstream_engine::api::source::Kind::Retry);
+}
+
+/// Rows as queries may give them: text as a view and in a dictionary.
+fn rows(names: &[Option<&str>]) -> RecordBatch {
+    let ids: Int32Array = (0..names.len() as i32).map(|id| id + 7).collect();
+    let kinds: DictionaryArray<Int32Type> = names.iter().map(|_| Some("A")).collect();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(ids)),
+        ("name", Arc::new(StringViewArray::from(names.to_vec()))),
+        ("kind", Arc::new(kinds)),
+    ];
+    let columns = columns.into_iter().map(|(name, column)| (name, column, true));
+    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+}
+
+fn encoder(
+    kind: SchemaKind,
+    columns: &Schema,
+    entries: &[(&str, &str)],
+) -> Result<SchemaEncoder, OptionError> {
+    let entries = entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    let options = Options::new(entries);
+    let part = Part { options: &options, name: "value", subject: Some("t-value".to_owned()) };
+    SchemaEncoder::parse(kind, &part, columns, &Registries::new(std::path::Path::new(".")))
+}
+
+const WRITTEN: [(SchemaKind, &str); 3] = [
+    (
+        SchemaKind::Avro,
+        r#"{"type": "record", "name": "r", "fields": [{"name": "id", "type": "int"},
+            {"name": "name", "type": "string"}, {"name": "kind", "type":
+            {"type": "enum", "name": "k", "symbols": ["A", "B"]}}]}"#,
+    ),
+    (
+        SchemaKind::Protobuf,
+        "syntax = 'proto3'; message R { int32 id = 1; string name = 2; K kind = 3; } \
+         enum K { NONE = 0; A = 1; }",
+    ),
+    (
+        SchemaKind::Json,
+        r#"{"type": "object", "required": ["id", "name"], "properties": {"id": {"type": "integer"},
+            "name": {"type": "string"}, "kind": {"enum": ["A", "B"]}}}"#,
+    ),
+];
+
+#[test]
+fn rows_are_written_by_the_schema_of_the_options() {
+    for (kind, text) in WRITTEN {
+        let good = rows(&[Some("ann"), Some("bo")]);
+        let encoder = encoder(kind, &good.schema(), &[("value.schema", text)]).unwrap();
+        let records = encoder.encode(&good).unwrap();
+        let (second, expected) = match kind {
+            SchemaKind::Avro => (records.value(1), &b"\x10\x04bo\0"[..]),
+            SchemaKind::Protobuf => (records.value(1), &b"\x08\x08\x12\x02bo\x18\x01"[..]),
+            SchemaKind::Json => (records.value(1), &br#"{"id":8,"name":"bo","kind":"A"}"#[..]),
+        };
+        assert_eq!(second, expected, "{kind:?}");
+
+        let bad = rows(&[Some("ann"), None]);
+        let refused = encoder.encode(&bad).unwrap_err().to_string();
+        assert!(refused.contains("name") && refused.contains("null"), "{refused}");
+        assert!(refused.contains(r#"{"id":8,"kind":"A"}"#), "{refused}");
+    }
+}
+
+#[test]
+fn columns_that_a_schema_has_no_place_for_are_named() {
+    for (kind, text) in WRITTEN {
+        let refuse = |fields: Vec<Field>| {
+            let columns = Schema::new(fields);
+            let refused = encoder(kind, &columns, &[("value.schema", text)]).unwrap_err();
+            format!("{} {}", refused.problem, refused.help.unwrap_or_default())
+        };
+        let id = || Field::new("id", DataType::Int32, true);
+        let name = || Field::new("name", DataType::Utf8, true);
+        let wrong = refuse(vec![id(), Field::new("name", DataType::Int64, true)]);
+        assert!(wrong.contains("name") && wrong.contains("BIGINT"), "{wrong}");
+        assert!(refuse(vec![id(), name(), name()]).contains("called name"));
+        assert!(refuse(vec![id(), Field::new("name", DataType::Null, true)]).contains("CAST(NULL"));
+        assert!(refuse(vec![]).contains("no column"));
+    }
+}
+
+#[test]
+fn a_registry_that_is_away_refuses_no_table_before_it_is_opened() {
+    let columns = rows(&[]).schema();
+    let url = ("schema.registry.url", "http://127.0.0.1:1");
+    for kind in [SchemaKind::Avro, SchemaKind::Protobuf, SchemaKind::Json] {
+        for options in [vec![url], vec![url, ("use.latest.version", "true")]] {
+            let encoder = encoder(kind, &columns, &options).unwrap();
+            assert_eq!(encoder.check(), Ok(()));
+            let refused = encoder.encode(&rows(&[Some("a")])).unwrap_err();
+            assert!(matches!(refused, NotEncoded::Rows { .. }));
+        }
+        let refused = encoder(kind, &columns, &[]).unwrap_err();
+        assert!(refused.problem.contains("schema.registry.url"), "{refused:?}");
+        let alone = encoder(kind, &columns, &[("value.subject", "x")]).unwrap_err();
+        assert_eq!(alone.key.as_deref(), Some("value.subject"));
+    }
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::parsed::Parsed;
 
 /// How long a registry that is away is waited for, before the caller starts again.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who wrote the records of a table.
 pub(super) enum Writers {

@@ -47,7 +47,8 @@ impl Connector for KafkaConnector {
     }
 
     fn check_sink(&self, table: &Table, schema: &SchemaRef) -> Result<(), OptionError> {
-        sink::parse(table, schema).map(drop)
+        let (_, _, columns) = sink::parse(table, schema, &self.registries)?;
+        columns.check()
     }
 
     fn source(
@@ -65,7 +66,7 @@ impl Connector for KafkaConnector {
         schema: &SchemaRef,
         context: &FlowContext,
     ) -> Result<Box<dyn Sink>, Failure> {
-        Ok(Box::new(KafkaSink::from_table(table, schema, context)?))
+        Ok(Box::new(KafkaSink::from_table(table, schema, context, &self.registries)?))
     }
 
     fn static_table(
@@ -82,7 +83,7 @@ impl Connector for KafkaConnector {
     fn needs(&self, table: &Table, usage: &Usage<'_>) -> Result<Vec<Need>, OptionError> {
         match usage.role {
             Role::Read(mode) => source::needs(table, mode, usage),
-            Role::Written(schema) => sink::needs(table, schema, usage),
+            Role::Written(schema) => sink::needs(table, schema, usage, &self.registries),
         }
     }
 

@@ -39,7 +39,7 @@ fn a_source_has_spark_s_columns() {
 fn delivery_is_one_of_two_and_fits_the_settings() {
     let check = |options: &[(&str, &str)]| {
         let table = table(&[&[("topic", "out")], options].concat());
-        sink::parse(&table, &value_column()).map(|(wanted, ..)| wanted)
+        sink::parse(&table, &value_column(), &connector().registries).map(|(wanted, ..)| wanted)
     };
     assert_eq!(check(&[]), Ok(Wanted::Best));
     assert_eq!(check(&[("kafka.acks", "1")]), Ok(Wanted::AtLeastOnce));

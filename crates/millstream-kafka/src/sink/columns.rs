@@ -1,18 +1,29 @@
 //! Columns of rows that become records: `key`, `value`, `topic`, `partition` and `headers`, with
-//! Spark's names, types and rules. Other columns are left out of the record, as Spark does.
+//! Spark's names, types and rules. Other columns are left out of the record, as Spark does, unless
+//! a format makes the value of them.
 
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListArray, RecordBatch, StructArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type, Schema};
 use millstream_engine::api::options::OptionError;
+use millstream_formats::schema::{NotEncoded, SchemaEncoder, WriteFailure};
 
 use crate::error::SinkError;
 
+/// What a record's key or value is made of.
+#[derive(Clone, Debug)]
+pub enum RecordPart {
+    /// The text or bytes of one column.
+    Column(usize),
+    /// The part's name, and columns that are encoded by a schema.
+    Encoded(&'static str, Vec<usize>, SchemaEncoder),
+}
+
 /// The places of a record's parts among a query's columns.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct SinkColumns {
-    key: Option<usize>,
-    value: usize,
+    key: Option<RecordPart>,
+    value: RecordPart,
     topic: Option<usize>,
     partition: Option<usize>,
     headers: Option<usize>,
@@ -21,19 +32,35 @@ pub struct SinkColumns {
 impl SinkColumns {
     /// Finds the columns in `schema`. `has_topic` says whether the option `topic` is set.
     /// Errors: a column that is missing or of another type.
+    #[cfg(test)]
     pub fn find(schema: &Schema, has_topic: bool) -> Result<Self, OptionError> {
+        Self::with(schema, has_topic, None, None)
+    }
+
+    /// The same, where a key or a value may be made of other columns than those of that name.
+    ///
+    /// # Errors
+    /// A column that is missing or of another type.
+    pub fn with(
+        schema: &Schema,
+        has_topic: bool,
+        key: Option<RecordPart>,
+        value: Option<RecordPart>,
+    ) -> Result<Self, OptionError> {
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         let find = |wanted: &str| names.iter().position(|name| *name == wanted);
-        let Some(value) = find("value") else {
+        // Where the option says the topic, a column of that name is one of the value's.
+        let has_topic_column = value.is_none() || !has_topic;
+        let Some(value) = value.or_else(|| find("value").map(RecordPart::Column)) else {
             let problem =
                 format!("a Kafka table needs a column 'value', but the query has {}", list(&names));
             let help = "Name one column so: SELECT to_json(struct(*)) AS value";
             return Err(OptionError::table(problem, Some(help.to_owned())));
         };
         let columns = Self {
-            key: find("key"),
+            key: key.or_else(|| find("key").map(RecordPart::Column)),
             value,
-            topic: find("topic"),
+            topic: find("topic").filter(|_| has_topic_column),
             partition: find("partition"),
             headers: find("headers"),
         };
@@ -45,10 +72,43 @@ impl SinkColumns {
         Ok(columns)
     }
 
+    /// Asks schema registries whether rows can be written.
+    ///
+    /// # Errors
+    /// They cannot.
+    pub fn check(&self) -> Result<(), OptionError> {
+        self.encoders().try_for_each(SchemaEncoder::check)
+    }
+
+    /// Whether something has to be [opened](Self::open).
+    pub fn have_schemas(&self) -> bool {
+        self.encoders().next().is_some()
+    }
+
+    /// Finds the schemas that rows are written by, and registers them. Blocks.
+    ///
+    /// # Errors
+    /// A registry does not give or take one.
+    pub fn open(&self) -> Result<(), WriteFailure> {
+        self.encoders().try_for_each(SchemaEncoder::open)
+    }
+
+    fn encoders(&self) -> impl Iterator<Item = &SchemaEncoder> {
+        self.key.iter().chain([&self.value]).filter_map(|part| match part {
+            RecordPart::Column(_) => None,
+            RecordPart::Encoded(_, _, encoder) => Some(encoder),
+        })
+    }
+
     fn check_types(&self, schema: &Schema) -> Result<(), OptionError> {
+        let column = |part: &RecordPart| match part {
+            RecordPart::Column(index) => Some(*index),
+            RecordPart::Encoded(..) => None,
+        };
+        let (key, value) = (self.key.as_ref().and_then(column), column(&self.value));
         let wanted = [
-            (self.key, is_bytes as fn(&DataType) -> bool, "STRING or BINARY"),
-            (Some(self.value), is_bytes, "STRING or BINARY"),
+            (key, is_bytes as fn(&DataType) -> bool, "STRING or BINARY"),
+            (value, is_bytes, "STRING or BINARY"),
             (self.topic, is_text, "STRING"),
             (self.partition, |found| *found == DataType::Int32, "INT"),
             (self.headers, is_headers, "ARRAY<STRUCT<key: STRING, value: BINARY>>"),
@@ -69,18 +129,35 @@ impl SinkColumns {
     }
 
     /// The columns of one record batch.
-    /// Errors: `Bug` for columns of other types than the schema had.
+    /// Errors: a row that its schema does not allow; `Bug` for columns of other types than the
+    /// schema had.
     pub fn of(&self, rows: &RecordBatch) -> Result<SinkRows, SinkError> {
         let headers = self.headers.map(|index| Headers::new(rows.column(index))).transpose()?;
         let partition = self.partition.map(|index| rows.column(index).as_primitive::<Int32Type>());
         Ok(SinkRows {
             rows: rows.num_rows(),
-            key: self.key.map(|index| Bytes::new(rows.column(index))).transpose()?,
-            value: Bytes::new(rows.column(self.value))?,
+            key: self.key.as_ref().map(|part| part.of(rows)).transpose()?,
+            value: self.value.of(rows)?,
             topic: self.topic.map(|index| Bytes::new(rows.column(index))).transpose()?,
             partition: partition.cloned(),
             headers,
         })
+    }
+}
+
+impl RecordPart {
+    fn of(&self, rows: &RecordBatch) -> Result<Bytes, SinkError> {
+        let (part, columns, encoder) = match self {
+            Self::Column(index) => return Bytes::new(rows.column(*index)),
+            Self::Encoded(part, columns, encoder) => (*part, columns, encoder),
+        };
+        let rows = rows.project(columns);
+        let rows = rows.map_err(|error| SinkError::Rows { problem: error.to_string() })?;
+        let encoded = encoder.encode(&rows).map_err(|error| match error {
+            row @ NotEncoded::Row { .. } => SinkError::NotEncoded { part, row },
+            NotEncoded::Rows { problem } => SinkError::Rows { problem },
+        })?;
+        Ok(Bytes::Binary(encoded))
     }
 }
 

@@ -7,6 +7,7 @@
 mod at_least_once;
 mod columns;
 mod exactly_once;
+mod formats;
 mod needs;
 mod outbox;
 mod produce;
@@ -22,6 +23,8 @@ use millstream_engine::api::options::{OptionError, Options};
 use millstream_engine::api::sink::{
     Acknowledgement, Delivery, Failure, OtherQuery, Output, PieceWriter, Published, Sink,
 };
+use millstream_formats::schema::Registries;
+use millstream_store::env::Env;
 
 use crate::client::settings::{ClientSettings, Use};
 use at_least_once::AtLeastOnceSink;
@@ -68,6 +71,8 @@ pub struct KafkaSink {
     wanted: Wanted,
     topic: Option<String>,
     table: String,
+    columns: SinkColumns,
+    env: Env,
     exactly_once: Option<ExactlyOnceSink>,
     at_least_once: AtLeastOnceSink,
 }
@@ -79,8 +84,9 @@ impl KafkaSink {
         table: &Table,
         schema: &SchemaRef,
         context: &FlowContext,
+        registries: &Registries,
     ) -> Result<Self, Failure> {
-        let (wanted, settings, columns) = parse(table, schema)?;
+        let (wanted, settings, columns) = parse(table, schema, registries)?;
         let (topic, table) = (topic_option(&table.options), &table.name);
         // A batch query has no checkpoint, so it never continues after a crash.
         let once = wanted == Wanted::AtLeastOnce || context.query_id.is_empty();
@@ -89,6 +95,8 @@ impl KafkaSink {
             wanted,
             topic: topic.map(str::to_owned),
             table: table.clone(),
+            columns: columns.clone(),
+            env: context.env.clone(),
             exactly_once: (!once)
                 .then(|| ExactlyOnceSink::new(its_settings, its_columns, topic, table, context)),
             at_least_once: AtLeastOnceSink::new(settings, columns, topic, table, context),
@@ -107,6 +115,10 @@ impl Sink for KafkaSink {
     }
 
     async fn open(&mut self) -> Result<Option<Published>, Failure> {
+        if self.columns.have_schemas() {
+            let columns = self.columns.clone();
+            self.env.spawn_blocking("kafka-schemas", move || columns.open()).join().await?;
+        }
         if let Some(sink) = &mut self.exactly_once {
             match sink.open().await {
                 Ok(published) => return Ok(published),
@@ -174,10 +186,12 @@ impl PieceWriter for KafkaSink {
 pub fn parse(
     table: &Table,
     schema: &SchemaRef,
+    registries: &Registries,
 ) -> Result<(Wanted, ClientSettings, SinkColumns), OptionError> {
     let settings = ClientSettings::parse(&table.options, Use::Producer)?;
     let wanted = Wanted::parse(&table.options, &settings)?;
-    let columns = SinkColumns::find(schema, topic_option(&table.options).is_some())?;
+    let topic = topic_option(&table.options);
+    let columns = formats::columns_of(&table.options, topic, schema, registries)?;
     Ok((wanted, settings, columns))
 }
 

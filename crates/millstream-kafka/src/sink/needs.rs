@@ -4,6 +4,7 @@ use arrow::datatypes::SchemaRef;
 use millstream_engine::api::connector::Table;
 use millstream_engine::api::needs::{Need, Usage};
 use millstream_engine::api::options::OptionError;
+use millstream_formats::schema::{self, Registries};
 
 use super::{Wanted, exactly_once, parse, topic_option};
 use crate::client;
@@ -16,12 +17,14 @@ use crate::client::settings::ClientSettings;
 /// As when the table is checked.
 pub fn needs(
     table: &Table,
-    schema: &SchemaRef,
+    columns: &SchemaRef,
     usage: &Usage<'_>,
+    registries: &Registries,
 ) -> Result<Vec<Need>, OptionError> {
-    let (wanted, settings, _) = parse(table, schema)?;
+    let (wanted, settings, _) = parse(table, columns, registries)?;
     let topic = topic_option(&table.options);
     let mut needs = client::needs::needs(&settings);
+    needs.extend(schema::needs(&table.options));
     needs.extend(of_topic(topic));
     if wanted == Wanted::AtLeastOnce || !usage.is_stream {
         needs.extend(of_idempotence(&settings));

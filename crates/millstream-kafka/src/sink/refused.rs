@@ -12,6 +12,13 @@ use crate::error::SinkError;
 /// accepted.
 pub fn refused(error: SinkError, columns: &SinkColumns) -> Failure {
     let wanted = match &error {
+        SinkError::NotEncoded { .. } => {
+            let columns = columns.clone();
+            let is_among = move |rows: &RecordBatch| {
+                matches!(columns.of(rows), Err(SinkError::NotEncoded { .. }))
+            };
+            return RefusedRow::new(error, is_among).into();
+        }
         SinkError::NullTopic => None,
         SinkError::TooLarge { hash, .. } => Some(*hash),
         SinkError::Undelivered { hash, .. } if error.kind() == Kind::Data => Some(*hash),

@@ -5,8 +5,11 @@
 //! names; a DECIMAL is a fixed of the fewest bytes that hold its precision, named `fixed` in a
 //! namespace that ends with its field's name; an array's items and a map's values take their
 //! names from the array's or the map's own field.
+//!
+//! For a registry the record has a name of its own, and null comes first and is the default:
+//! without a default no column could be added to a subject that is backward compatible.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Fields, Schema as ArrowSchema, TimeUnit};
 use serde_json::{Value, json};
 
 use super::schema::{Schema, SchemaError, SchemaProblem};
@@ -20,9 +23,27 @@ impl Schema {
     /// # Errors
     /// A type that Avro has nothing for; a field whose name is no Avro name.
     pub fn of(data_type: &DataType, nullable: bool) -> Result<Self, SchemaError> {
-        let value = derived(data_type, nullable, TOP, "", 0)?;
+        let value = derived(data_type, nullable, TOP, "", Style { null_first: false, depth: 0 })?;
         Self::parse(&value.to_string(), &[])
     }
+
+    /// The schema of rows for a registry: a record called `name`, whose fields that can be null
+    /// have null as their default.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn of_columns(columns: &ArrowSchema, name: &str) -> Result<Self, SchemaError> {
+        let row = DataType::Struct(columns.fields().clone());
+        let value = derived(&row, false, name, "", Style { null_first: true, depth: 0 })?;
+        Self::parse(&value.to_string(), &[])
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Style {
+    /// Null is a union's first branch, and a field's default.
+    null_first: bool,
+    depth: usize,
 }
 
 fn derived(
@@ -30,12 +51,12 @@ fn derived(
     nullable: bool,
     name: &str,
     space: &str,
-    depth: usize,
+    style: Style,
 ) -> Result<Value, SchemaError> {
-    if depth > MAX_DEPTH {
+    if style.depth > MAX_DEPTH {
         return Err(SchemaProblem::TooDeep(MAX_DEPTH).at(format!("{space}.{name}")));
     }
-    let depth = depth + 1;
+    let style = Style { depth: style.depth + 1, ..style };
     let derived = match data_type {
         DataType::Boolean => json!("boolean"),
         DataType::Int8 | DataType::Int16 | DataType::Int32 => json!("int"),
@@ -61,7 +82,7 @@ fn derived(
             "scale": scale,
         }),
         DataType::List(item) => {
-            let items = self::derived(item.data_type(), item.is_nullable(), name, space, depth)?;
+            let items = self::derived(item.data_type(), item.is_nullable(), name, space, style)?;
             json!({"type": "array", "items": items})
         }
         DataType::Map(entries, _) => match entries.data_type() {
@@ -70,24 +91,35 @@ fn derived(
             {
                 let value = &fields[1];
                 let values =
-                    self::derived(value.data_type(), value.is_nullable(), name, space, depth)?;
+                    self::derived(value.data_type(), value.is_nullable(), name, space, style)?;
                 json!({"type": "map", "values": values})
             }
             _ => return Err(unknown(data_type, name, space)),
         },
         DataType::Struct(columns) => {
-            let own = within(space, name);
-            let mut fields = Vec::with_capacity(columns.len());
-            for column in columns {
-                let nullable = column.is_nullable();
-                let of = self::derived(column.data_type(), nullable, column.name(), &own, depth)?;
-                fields.push(json!({"name": column.name(), "type": of}));
-            }
+            let fields = fields(columns, &within(space, name), style)?;
             json!({"type": "record", "name": name, "namespace": space, "fields": fields})
         }
         _ => return Err(unknown(data_type, name, space)),
     };
-    Ok(if nullable { json!([derived, "null"]) } else { derived })
+    Ok(match (nullable, style.null_first) {
+        (true, true) => json!(["null", derived]),
+        (true, false) => json!([derived, "null"]),
+        (false, _) => derived,
+    })
+}
+
+fn fields(columns: &Fields, space: &str, style: Style) -> Result<Vec<Value>, SchemaError> {
+    let field = |column: &arrow::datatypes::FieldRef| {
+        let (name, nullable) = (column.name(), column.is_nullable());
+        let of = derived(column.data_type(), nullable, name, space, style)?;
+        let mut field = json!({"name": name, "type": of});
+        if nullable && style.null_first {
+            field["default"] = Value::Null;
+        }
+        Ok(field)
+    };
+    columns.iter().map(field).collect()
 }
 
 fn unknown(data_type: &DataType, name: &str, space: &str) -> SchemaError {

@@ -170,10 +170,14 @@ pub(super) fn write(source: &Source<'_>, row: usize, out: &mut Vec<u8>) -> Resul
             }
         }
         Rows::Record(fields) => record(fields, row, out)?,
-        Rows::Choice(members) => match members.iter().find(|member| member.array.is_valid(row)) {
-            Some(member) => write(member, row, out)?,
-            None => null(source.value.null, out)?,
-        },
+        Rows::Choice(members) => {
+            let mut some = members.iter().filter(|member| member.array.is_valid(row));
+            match (some.next(), some.next()) {
+                (Some(member), None) => write(member, row, out)?,
+                (Some(_), Some(_)) => return Err(several()),
+                (None, _) => null(source.value.null, out)?,
+            }
+        }
     }
     Ok(())
 }
@@ -212,6 +216,11 @@ fn no_symbol(found: &str, symbols: &HashMap<String, i64>) -> Box<Fault> {
     let mut known: Vec<_> = symbols.keys().take(20).map(String::as_str).collect();
     known.sort_unstable();
     Fault::new(format!("`{found}` is no symbol of the enum, which has {}", known.join(", ")))
+}
+
+#[cold]
+fn several() -> Box<Fault> {
+    Fault::new("more than one member is not null, but a union has one value".to_owned())
 }
 
 fn fixed(value: &[u8], size: usize, out: &mut Vec<u8>) -> Result<(), Box<Fault>> {

@@ -31,6 +31,17 @@ pub enum EncodeError {
         /// The field, with those around it.
         field: String,
     },
+    /// A null where there is none: it would be zero, or empty, to a reader.
+    #[error(
+        "row {row}: the field {field} cannot be null, which would be read as zero or as empty: \
+         replace nulls in the query, as with coalesce, or declare the field optional"
+    )]
+    NoNull {
+        /// The row, counted from 0.
+        row: usize,
+        /// The field, with those around it.
+        field: String,
+    },
     /// A null in an array.
     #[error(
         "row {row}: the array for the field {field} has a null, which a repeated field cannot \
@@ -99,6 +110,7 @@ struct Fault {
 
 enum FaultKind {
     Null,
+    NoNull,
     NullElement,
     Enum { value: String, name: String },
     Range(String),
@@ -117,11 +129,30 @@ impl Fault {
         let field = self.fields.join(".");
         match self.kind {
             FaultKind::Null => EncodeError::Null { row, field },
+            FaultKind::NoNull => EncodeError::NoNull { row, field },
             FaultKind::NullElement => EncodeError::NullElement { row, field },
             FaultKind::Enum { value, name } => EncodeError::Enum { row, field, value, name },
             FaultKind::Range(value) => EncodeError::Range { row, field, value },
             FaultKind::Oneof => EncodeError::Oneof { row, field },
         }
+    }
+}
+
+impl EncodeError {
+    /// The row that is the reason, and what is wrong with it, if a row is.
+    pub fn in_row(&self) -> Option<(usize, String)> {
+        let row = match self {
+            Self::Null { row, .. }
+            | Self::NoNull { row, .. }
+            | Self::NullElement { row, .. }
+            | Self::Enum { row, .. }
+            | Self::Range { row, .. }
+            | Self::Oneof { row, .. } => *row,
+            Self::OtherColumns { .. } | Self::TooLarge => return None,
+        };
+        let text = self.to_string();
+        let problem = text.strip_prefix(&format!("row {row}: ")).unwrap_or(&text);
+        Some((row, problem.to_owned()))
     }
 }
 
@@ -337,6 +368,11 @@ fn put_field(
     if values.is_null(row) {
         return match field.shape {
             Shape::Required => Err(FaultKind::Null.into()),
+            Shape::Implicit | Shape::List | Shape::Packed | Shape::Map | Shape::Entry
+                if field.is_exact =>
+            {
+                Err(FaultKind::NoNull.into())
+            }
             Shape::Entry => {
                 put_default(field, out);
                 Ok(())
@@ -359,7 +395,7 @@ fn put_field(
             }
             out.extend_from_slice(&field.tag);
             wire::put_delimited(out, |out| {
-                range.into_iter().try_for_each(|item| put_value(&field.op, items, item, out))
+                range.into_iter().try_for_each(|item| put_checked(field, items, item, out))
             })
         }
         Values::Map(map, values) => {
@@ -390,9 +426,25 @@ fn put_tagged(
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
     out.extend_from_slice(&field.tag);
-    put_value(&field.op, values, row, out)?;
+    put_checked(field, values, row, out)?;
     out.extend_from_slice(&field.end);
     Ok(())
+}
+
+fn put_checked(
+    field: &Field,
+    values: &Values<'_>,
+    row: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    if let (true, Op::Number(number)) = (field.is_exact, &field.op)
+        && let Some(value) = values.number(row)
+        && number.is_unsigned()
+        && value < 0
+    {
+        return Err(FaultKind::Range(value.to_string()).into());
+    }
+    put_value(&field.op, values, row, out)
 }
 
 /// The value that a null in the entry of a map becomes, as in Spark: the default one.

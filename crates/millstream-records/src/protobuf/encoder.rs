@@ -92,7 +92,21 @@ impl Encoder {
     /// # Errors
     /// When a column has no field that can take it, or a required field has no column.
     pub fn new(schema: &Schema, columns: &Columns) -> Result<Self, EncoderError> {
-        let mut link = Link { path: Vec::new() };
+        Self::linked(schema, columns, false)
+    }
+
+    /// As [`new`](Self::new), for readers that are not Spark: what it writes as another value is
+    /// an error. That is a null for a field that has none, in an array or a map, or for one that
+    /// is such; and a negative number for an unsigned field.
+    ///
+    /// # Errors
+    /// As of [`new`](Self::new).
+    pub fn exact(schema: &Schema, columns: &Columns) -> Result<Self, EncoderError> {
+        Self::linked(schema, columns, true)
+    }
+
+    fn linked(schema: &Schema, columns: &Columns, is_exact: bool) -> Result<Self, EncoderError> {
+        let mut link = Link { path: Vec::new(), is_exact };
         Ok(Self { root: link.message(schema.descriptor(), columns.fields())? })
     }
 }
@@ -115,6 +129,8 @@ pub(super) struct Field {
     pub(super) shape: Shape,
     pub(super) op: Op,
     pub(super) oneof: Option<usize>,
+    /// Refuses what would become another value.
+    pub(super) is_exact: bool,
 }
 
 /// How values make up a field.
@@ -164,6 +180,7 @@ pub(super) struct EnumNumbers {
 
 struct Link {
     path: Vec<String>,
+    is_exact: bool,
 }
 
 impl Link {
@@ -250,7 +267,7 @@ impl Link {
             _ => (column, Shape::Implicit),
         };
         let op = self.value(field, item.data_type())?;
-        Ok(planned(field, index, shape, op))
+        Ok(self.planned(field, index, shape, op))
     }
 
     fn map(
@@ -271,11 +288,11 @@ impl Link {
             let descriptor = entry.get_field(number).expect("checked when the schema was linked");
             self.path.push(part.name().clone());
             let op = self.value(&descriptor, part.data_type())?;
-            fields.push(planned(&descriptor, at, Shape::Entry, op));
+            fields.push(self.planned(&descriptor, at, Shape::Entry, op));
             self.path.pop();
         }
         let op = Op::Message(Box::new(Message { fields, oneofs: 0 }));
-        Ok(planned(field, index, Shape::Map, op))
+        Ok(self.planned(field, index, Shape::Map, op))
     }
 
     fn value(&mut self, field: &FieldDescriptor, from: &DataType) -> Result<Op, EncoderError> {
@@ -327,10 +344,14 @@ impl Link {
             }
             (_, _, Some(value)) if !field.is_group() => {
                 let op = self.value(&value, from)?;
-                Ok(Op::Wrapped(Box::new(planned(&value, 0, Shape::Implicit, op))))
+                Ok(Op::Wrapped(Box::new(self.planned(&value, 0, Shape::Implicit, op))))
             }
             _ => Err(self.mismatch(field, from)),
         }
+    }
+
+    fn planned(&self, field: &FieldDescriptor, column: usize, shape: Shape, op: Op) -> Field {
+        Field { is_exact: self.is_exact, ..planned(field, column, shape, op) }
     }
 
     fn mismatch(&self, field: &FieldDescriptor, from: &DataType) -> EncoderError {
@@ -387,5 +408,6 @@ fn planned(field: &FieldDescriptor, column: usize, shape: Shape, op: Op) -> Fiel
         tag.into_boxed_slice()
     };
     let end = if wire == START_GROUP { bytes(END_GROUP) } else { Box::default() };
-    Field { column, name: field.name().into(), tag: bytes(wire), end, shape, op, oneof: None }
+    let (name, tag) = (field.name().into(), bytes(wire));
+    Field { column, name, tag, end, shape, op, oneof: None, is_exact: false }
 }

@@ -138,7 +138,7 @@ impl AtLeastOnceSink {
 
     /// Hands rows of the next micro-batch over; waits while the client's queue is full.
     pub async fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
-        let rows = self.columns.of(rows)?;
+        let rows = self.columns.of(rows).map_err(|error| refused(error, &self.columns))?;
         let begun = self.begun.get_or_insert_with(|| Pending::new(&self.env));
         let pending = Arc::clone(&begun.0);
         let enqueued = self.enqueue(rows, &pending).await;

@@ -25,7 +25,7 @@ use crate::brokers::throttling::Throttling;
 use crate::client::settings::ClientSettings;
 use crate::error::SinkError;
 use crate::sink::columns::{SinkColumns, SinkRows};
-use crate::sink::refused::convert_errors;
+use crate::sink::refused::{convert_errors, refused};
 use crate::sink::topic::{brokers_of, check_topic};
 
 /// A Kafka table that is written exactly once.
@@ -269,7 +269,8 @@ impl ExactlyOnceSink {
     pub async fn publish(&mut self, output: Output) -> Result<Acknowledgement, Failure> {
         let with_rows = output.record_batches().filter(|rows| rows.num_rows() > 0);
         let rows = with_rows.map(|rows| self.columns.of(rows));
-        let rows = rows.collect::<Result<Vec<SinkRows>, SinkError>>()?;
+        let rows = rows.collect::<Result<Vec<SinkRows>, SinkError>>();
+        let rows = rows.map_err(|error| refused(error, &self.columns))?;
         if rows.is_empty() {
             return Ok(Acknowledgement::Done);
         }

@@ -74,6 +74,50 @@ fn the_derived_schema_is_sparks() {
 }
 
 #[test]
+fn a_schema_for_a_registry_has_nulls_as_defaults() {
+    let place = vec![Field::new("x", DataType::Int32, true)];
+    let columns = ArrowSchema::new(vec![
+        Field::new("id", DataType::Int64, false),
+        Field::new("place", DataType::Struct(place.into()), true),
+    ]);
+    let schema = Schema::of_columns(&columns, "orders").unwrap();
+    let written: serde_json::Value = serde_json::from_str(schema.text()).unwrap();
+    let expected = serde_json::json!({
+        "type": "record", "name": "orders", "namespace": "", "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "place", "default": null, "type": ["null", {
+                "type": "record", "name": "place", "namespace": "orders", "fields": [
+                    {"name": "x", "type": ["null", "int"], "default": null},
+                ],
+            }]},
+        ],
+    });
+    assert_eq!(written, expected);
+    apache_avro::Schema::parse_str(schema.text()).unwrap();
+    assert!(Encoder::of_columns(&columns, Some(&schema)).is_ok());
+}
+
+#[test]
+fn a_union_has_one_value() {
+    let schema = field_of(r#"["null", "string", "int"]"#);
+    let members: Vec<(Arc<Field>, ArrayRef)> = vec![
+        (
+            Arc::new(Field::new("member0", DataType::Utf8, true)),
+            Arc::new(StringArray::from(vec![None, Some("a"), Some("b")])),
+        ),
+        (
+            Arc::new(Field::new("member1", DataType::Int32, true)),
+            Arc::new(Int32Array::from(vec![Some(1), None, Some(2)])),
+        ),
+    ];
+    let rows = batch(vec![("f", Arc::new(StructArray::from(members)))]);
+    let encoder = Encoder::of_columns(&rows.schema(), Some(&schema)).unwrap();
+    assert_eq!(encoder.encode_batch(&rows.slice(0, 2), &[]).unwrap().value(1), b"\x02\x02a");
+    let error = encoder.encode_batch(&rows, &[]).unwrap_err().to_string();
+    assert!(error.contains("row 2: more than one member"), "{error}");
+}
+
+#[test]
 fn rows_become_records_with_a_prefix() {
     let rows = batch(vec![
         ("id", Arc::new(Int64Array::from(vec![Some(1), None]))),

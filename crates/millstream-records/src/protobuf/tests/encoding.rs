@@ -198,6 +198,37 @@ fn errors_name_the_path_and_the_row() {
 }
 
 #[test]
+fn an_exact_encoder_refuses_what_would_be_read_as_another_value() {
+    let schema = proto3(
+        "message M { int32 plain = 1; optional int32 some = 2; repeated int32 list = 3;
+            uint32 natural = 4; fixed64 wide = 5; }",
+    );
+    let exact = |name: &str, array: ArrayRef| {
+        let rows = batch(&[(name, array)]);
+        Encoder::exact(&schema, &rows.schema()).unwrap().encode(&rows, &[])
+    };
+    let ints = |value| ints(&[Some(1), value]);
+    let lists = |value: Option<Vec<Option<i32>>>| {
+        let lists = [Some(vec![Some(1)]), value];
+        Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists)) as ArrayRef
+    };
+    for (name, array) in [("plain", ints(None)), ("list", lists(None)), ("natural", ints(None))] {
+        let field = name.to_owned();
+        assert_eq!(exact(name, array), Err(EncodeError::NoNull { row: 1, field }), "{name}");
+    }
+    for name in ["natural", "wide"] {
+        let error = exact(name, ints(Some(-1))).unwrap_err();
+        let (row, problem) = error.in_row().unwrap();
+        assert_eq!((row, &*problem), (1, &*format!("-1 is out of range for the field {name}")));
+    }
+    let negative = Arc::new(Int64Array::from(vec![-1]));
+    assert!(matches!(exact("wide", negative), Err(EncodeError::Range { row: 0, .. })));
+    assert_eq!(exact("some", ints(None)).unwrap().value(1), b"");
+    assert_eq!(exact("plain", ints(Some(-1))).unwrap().len(), 2);
+    assert_eq!(exact("list", lists(Some(vec![]))).unwrap().value(1), b"");
+}
+
+#[test]
 fn a_oneof_has_one_member() {
     let schema = proto3("message M { oneof o { int32 a = 1; int32 b = 2; } }");
     let encoded = |a, b| encode(&schema, &batch(&[("a", ints(&[a])), ("b", ints(&[b]))]));

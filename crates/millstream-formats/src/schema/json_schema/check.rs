@@ -1,0 +1,187 @@
+//! Whether an object is what a schema says.
+
+use serde_json::Value;
+
+use super::{DEPTH_MAX, JsonSchema};
+
+/// What is wrong with a value, and where: the innermost name first.
+struct Fault {
+    path: Vec<String>,
+    problem: String,
+}
+
+impl Fault {
+    fn within(mut self, name: &str) -> Self {
+        self.path.push(name.to_owned());
+        self
+    }
+}
+
+fn fault(problem: impl Into<String>) -> Fault {
+    Fault { path: Vec::new(), problem: problem.into() }
+}
+
+type Checked = Result<(), Fault>;
+
+impl JsonSchema {
+    /// Whether a row's object is what the schema says.
+    ///
+    /// # Errors
+    /// The column that is not, in words.
+    pub fn check(&self, object: &Value) -> Result<(), String> {
+        self.value(object, &self.root, 0).map_err(|mut fault| {
+            fault.path.reverse();
+            match fault.path.is_empty() {
+                true => fault.problem,
+                false => format!("column {}: {}", fault.path.join("."), fault.problem),
+            }
+        })
+    }
+
+    fn value(&self, value: &Value, schema: &Value, depth: usize) -> Checked {
+        if depth > DEPTH_MAX {
+            return Err(fault("the schema's references do not end"));
+        }
+        let depth = depth + 1;
+        let Value::Object(keywords) = schema else {
+            let allows = schema != &Value::Bool(false);
+            return if allows { Ok(()) } else { Err(fault("the schema allows no value here")) };
+        };
+        if let Some(schema) = keywords.get("$ref").and_then(|it| self.referred(it)) {
+            self.value(value, schema, depth)?;
+        }
+        if let Some(types) = keywords.get("type")
+            && !is_of(value, types)
+        {
+            let found = excerpt(value);
+            return Err(fault(format!("{found} is not of the schema's type {types}")));
+        }
+        if let Some(Value::Array(all)) = keywords.get("enum")
+            && !all.contains(value)
+        {
+            let found = excerpt(value);
+            return Err(fault(format!("{found} is none of the values that the schema lists")));
+        }
+        if let Some(one) = keywords.get("const")
+            && one != value
+        {
+            return Err(fault(format!("{} is not the schema's {one}", excerpt(value))));
+        }
+        self.alternatives_of(value, schema, depth)?;
+        match value {
+            Value::Object(object) => self.object(object, schema, depth),
+            Value::Array(items) => self.array(items, schema, depth),
+            Value::String(text) => {
+                size(text.chars().count(), schema, ["minLength", "maxLength"], "characters")
+            }
+            Value::Number(number) => range(number, schema),
+            Value::Null | Value::Bool(_) => Ok(()),
+        }
+    }
+
+    fn alternatives_of(&self, value: &Value, schema: &Value, depth: usize) -> Checked {
+        let all = |name: &str| schema.get(name).and_then(Value::as_array);
+        for one in all("allOf").into_iter().flatten() {
+            self.value(value, one, depth)?;
+        }
+        let count = |all: &Vec<Value>| {
+            all.iter().filter(|one| self.value(value, one, depth).is_ok()).count()
+        };
+        if all("anyOf").is_some_and(|all| count(all) == 0) {
+            return Err(fault(format!("{} is none of 'anyOf'", excerpt(value))));
+        }
+        match all("oneOf").map(count) {
+            None | Some(1) => Ok(()),
+            Some(found) => {
+                let value = excerpt(value);
+                Err(fault(format!("{value} is {found} of 'oneOf' instead of one")))
+            }
+        }
+    }
+
+    fn object(&self, object: &Object, schema: &Value, depth: usize) -> Checked {
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        for name in required.filter_map(Value::as_str) {
+            if !object.contains_key(name) {
+                return Err(fault("null, but the schema requires a value").within(name));
+            }
+        }
+        let properties = schema.get("properties");
+        for (name, value) in object {
+            let property = properties.and_then(|all| all.get(name));
+            if let Some(schema) = property.or_else(|| schema.get("additionalProperties")) {
+                self.value(value, schema, depth).map_err(|fault| fault.within(name))?;
+            }
+        }
+        size(object.len(), schema, ["minProperties", "maxProperties"], "properties")
+    }
+
+    fn array(&self, items: &[Value], schema: &Value, depth: usize) -> Checked {
+        if let Some(of) = schema.get("items") {
+            let mut items = items.iter();
+            items.try_for_each(|item| self.value(item, of, depth))?;
+        }
+        let is_twice = |(at, item): (usize, &Value)| items[..at].contains(item);
+        if schema.get("uniqueItems") == Some(&Value::Bool(true))
+            && items.iter().enumerate().any(is_twice)
+        {
+            return Err(fault("an element is there twice, and the schema does not allow that"));
+        }
+        size(items.len(), schema, ["minItems", "maxItems"], "elements")
+    }
+}
+
+type Object = serde_json::Map<String, Value>;
+
+fn is_of(value: &Value, types: &Value) -> bool {
+    let is = |name: &Value| match (name.as_str().unwrap_or_default(), value) {
+        ("null", Value::Null)
+        | ("boolean", Value::Bool(_))
+        | ("number", Value::Number(_))
+        | ("string", Value::String(_))
+        | ("array", Value::Array(_))
+        | ("object", Value::Object(_)) => true,
+        ("integer", Value::Number(number)) => {
+            number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
+        }
+        _ => false,
+    };
+    match types {
+        Value::Array(several) => several.iter().any(is),
+        one => is(one),
+    }
+}
+
+fn size(found: usize, schema: &Value, [least, most]: [&str; 2], what: &str) -> Checked {
+    let limit = |name: &str| schema.get(name).and_then(Value::as_u64);
+    let found = found as u64;
+    if limit(least).is_some_and(|least| found < least) {
+        return Err(fault(format!("{found} {what} are fewer than the schema's '{least}'")));
+    }
+    if limit(most).is_some_and(|most| found > most) {
+        return Err(fault(format!("{found} {what} are more than the schema's '{most}'")));
+    }
+    Ok(())
+}
+
+fn range(number: &serde_json::Number, schema: &Value) -> Checked {
+    let limit = |name: &str| schema.get(name).and_then(Value::as_f64);
+    let value = number.as_f64().unwrap_or(f64::NAN);
+    let limits: [(&str, fn(f64, f64) -> bool); 4] = [
+        ("minimum", |value, limit| value >= limit),
+        ("maximum", |value, limit| value <= limit),
+        ("exclusiveMinimum", |value, limit| value > limit),
+        ("exclusiveMaximum", |value, limit| value < limit),
+    ];
+    let beyond = limits
+        .iter()
+        .find(|(name, is_within)| limit(name).is_some_and(|limit| !is_within(value, limit)));
+    match beyond {
+        Some((name, _)) => Err(fault(format!("{number} is beyond the schema's '{name}'"))),
+        None => Ok(()),
+    }
+}
+
+fn excerpt(value: &Value) -> String {
+    crate::excerpt(value.to_string().as_bytes())
+}
