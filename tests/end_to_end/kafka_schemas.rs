@@ -1,5 +1,5 @@
-//! Avro, Protobuf and JSON Schema from and to Kafka, with a schema registry, against Confluent's own
-//! serializers and deserializers.
+//! Avro, Protobuf and JSON Schema from and to Kafka, with a schema registry, against Confluent's
+//! own serializers and deserializers.
 
 use std::process::Command;
 
@@ -234,9 +234,15 @@ fn put(input: &str, orders: std::ops::Range<u32>) {
 }
 
 /// What Confluent's deserializers make of a topic.
-fn read(registry: &Registry, topic: &str, format: &str, key: &str) -> Vec<Value> {
+fn read(registry: &Registry, topic: &str, format: &str) -> Vec<Value> {
+    read_as(registry, topic, [format, "raw", topic])
+}
+
+/// The same for a format of values, one of keys, and a subject without `-value`.
+fn read_as(registry: &Registry, topic: &str, [format, key, subject]: [&str; 3]) -> Vec<Value> {
     let servers = kafka::shared().address();
-    let printed = python("registry_reader.py", &[&servers, registry.url(), topic, format, key]);
+    let arguments = [&servers, registry.url(), topic, format, key, subject];
+    let printed = python("registry_reader.py", &arguments);
     printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -259,7 +265,7 @@ fn what_is_written_is_read_by_confluent_s_deserializers_once_each_whatever_is_ki
         pipeline.run_available().expect_success().says_not(&["starts again"]);
         let wanted: Vec<Value> =
             (0..200).map(|number| read_order(number, &json!(number.to_string()))).collect();
-        assert_eq!(read(&registry, &output, format, "raw"), wanted, "{format}");
+        assert_eq!(read(&registry, &output, format), wanted, "{format}");
     }
     assert!(registry.count("POST /subjects/{subject}/versions") >= 3);
 }
@@ -273,7 +279,7 @@ fn keys_have_schemas_too_and_a_registry_that_is_away_is_waited_for() {
         ("value.format", "json-schema"),
         ("key.format", "avro"),
         ("key.fields", "id, name"),
-        ("value.subject", "orders of others"),
+        ("value.subject", "orders of others-value"),
         ("schema.registry.url", registry.url()),
         ("delivery", "at-least-once"),
     ];
@@ -289,7 +295,7 @@ fn keys_have_schemas_too_and_a_registry_that_is_away_is_waited_for() {
         (read["value"]["id"], read["value"]["name"]) = (Value::Null, Value::Null);
         read
     });
-    let found = read(&registry, &output, "json-schema", "avro");
+    let found = read_as(&registry, &output, ["json-schema", "avro", "orders of others"]);
     assert_eq!(found, wanted.collect::<Vec<_>>());
 }
 
@@ -302,7 +308,7 @@ fn a_schema_that_the_registry_does_not_take_is_explained_and_the_one_that_is_the
         let subject = format!("{output}-value");
         let url = ("schema.registry.url", registry.url());
         let fails = |select: &str, more: &[(&str, &str)], says: &[&str]| {
-            let sink = [&[("value.format", format), url], more].concat();
+            let sink = [&[("value.format", format), url][..], more].concat();
             let finished = writing(&name, select, &sink).run(&[
                 "--restart",
                 "never",
@@ -317,7 +323,7 @@ fn a_schema_that_the_registry_does_not_take_is_explained_and_the_one_that_is_the
         put(&input, 0..3);
         let sink = [("value.format", format), url];
         writing(&name, SELECTED, &sink).run_available().expect_success();
-        let written = || read(&registry, &output, format, "raw");
+        let written = || read(&registry, &output, format);
         assert_eq!(written().len(), 3, "{format}");
         registry.refuse(&subject, true);
         let other = "SELECT id, name, id AS added FROM STREAM source";
@@ -363,7 +369,8 @@ fn a_null_in_a_field_that_has_none_names_the_record() {
             let all = "SELECT id, name FROM STREAM source";
             let pipeline = writing(&name, all, &sink);
             let finished = pipeline.run(&["--restart", "never", "--trigger", "availableNow"]);
-            let words = [&format!("{input}[0]@2 cannot be written"), "name", "null", "constraint"];
+            let record = format!("{input}[0]@2 cannot be written");
+            let words = [record.as_str(), "name", "null", "constraint"];
             assert!(!finished.says(&words).without_internals().status.success());
             assert_eq!(topics.written(&output), 0);
 

@@ -1,9 +1,10 @@
 """Reads records as Confluent's own deserializers do, with their schemas from a registry.
 
-    registry_reader.py SERVERS REGISTRY TOPIC FORMAT KEY
+    registry_reader.py SERVERS REGISTRY TOPIC FORMAT KEY SUBJECT
 
 Prints each record of partition 0 that is committed as a line of JSON: its key and its value. KEY
-is the format of keys, avro or raw. The values are orders, with the columns of the tests.
+is the format of keys, avro or raw. The subject of values is SUBJECT-value. The values are orders,
+with the columns of the tests.
 """
 
 import json
@@ -79,7 +80,7 @@ def deserializer(registry, kind):
 
 
 def main():
-    servers, url, topic, kind, key_kind = sys.argv[1:]
+    servers, url, topic, kind, key_kind, subject = sys.argv[1:]
     registry = SchemaRegistryClient({"url": url})
     deserialize, order = deserializer(registry, kind)
     key_of = AvroDeserializer(registry) if key_kind == "avro" else None
@@ -95,7 +96,7 @@ def main():
             if message.error().code() == KafkaError._PARTITION_EOF:
                 break
             sys.exit(str(message.error()))
-        value = deserialize(message.value(), SerializationContext(topic, MessageField.VALUE))
+        value = deserialize(message.value(), SerializationContext(subject, MessageField.VALUE))
         key = message.key()
         if key_of:
             key = key_of(key, SerializationContext(topic, MessageField.KEY))
