@@ -207,6 +207,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "protocol",
             "tokens",
             "client",
+            "brokers",
             "sink",
             "source",
             "known_options",

@@ -20,7 +20,8 @@
 //! The other way a [`SchemaEncoder`] makes records of rows, by a schema of the options, one that a
 //! subject of a registry has, or one of the columns that is registered there.
 //!
-//! - [`options`], [`write_options`]: what a table says of it. [`writers`]: registries, and what was asked of them.
+//! - [`options`], [`write_options`]: what a table says of it. [`writers`]: registries, and what was
+//!   asked of them.
 //! - [`parsed`]: schemas as decoders need them. [`plans`]: one for each writer.
 //! - [`decode`]: records to columns. [`error`]: what ends a query.
 //! - [`encode`]: which schema rows are written by. [`engine`]: rows to records. [`layout`]: columns

@@ -125,7 +125,8 @@ impl ErrorCode {
         matches!(self.0, 2 | 76 | 87)
     }
 
-    /// The brokers do not know the writer any more, or not what it has written: a new one is needed.
+    /// The brokers do not know the writer any more, or not what it has written: a new one is
+    /// needed.
     pub fn is_about_writer(self) -> bool {
         // OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
         self.is_lost_transaction() || matches!(self.0, 45 | 59)

@@ -68,7 +68,8 @@ impl RecordBatch {
     }
 
     /// The batch as `writer` sends it, in a transaction or in none; `sequence` counts the records
-    /// that the partition got in this epoch before. Records that compression would not make smaller stay as they are.
+    /// that the partition got in this epoch before. Records that compression would not make
+    /// smaller stay as they are.
     pub fn encode(
         &self,
         writer: ProducerIdentity,

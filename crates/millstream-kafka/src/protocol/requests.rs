@@ -50,8 +50,8 @@ pub fn init_producer_id(body: &mut Writer, id: Option<&str>, timeout_ms: i32) {
     body.end();
 }
 
-/// Writes batches in the transaction of `id`, if there is one, to be acknowledged by all replicas in
-/// sync.
+/// Writes batches in the transaction of `id`, if there is one, to be acknowledged by all replicas
+/// in sync.
 pub fn produce(body: &mut Writer, id: Option<&str>, timeout_ms: i32, topics: &[Batches<'_>]) {
     body.text_or_null(id);
     // Acknowledged by all replicas in sync, which idempotent producers must ask for.

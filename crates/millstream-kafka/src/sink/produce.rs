@@ -1,5 +1,5 @@
-//! Writes the batches of a micro-batch, in a transaction or in none: what was refused for a while or
-//! lost with a connection goes out again, the same bytes under the same numbers, of which the
+//! Writes the batches of a micro-batch, in a transaction or in none: what was refused for a while
+//! or lost with a connection goes out again, the same bytes under the same numbers, of which the
 //! brokers keep one.
 //!
 //! A partition has one batch under way at a time: the brokers remember only the last few batches

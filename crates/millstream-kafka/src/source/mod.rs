@@ -14,6 +14,7 @@ mod orders;
 mod partition_watch;
 mod read_ahead;
 mod reader;
+mod readers;
 mod replay;
 mod rows;
 mod split;
@@ -33,7 +34,6 @@ use millstream_engine::api::source::{
 };
 use millstream_formats::schema::Registries;
 
-use crate::brokers::settings::NotSpoken;
 use crate::client::cluster::{Cluster, Partitions};
 use crate::client::subscription::Subscription;
 use crate::error::{DataLoss, SourceError};
@@ -41,13 +41,12 @@ use crate::offsets::{
     EARLIEST, LATEST, PartitionId, PerPartition, parse_initial_entry, parse_source_offset,
     to_initial_entry, to_source_offset,
 };
-use fetch::{FetchSettings, Fetcher};
 pub use needs::needs;
 use options::{NoSuchTime, Place, SourceOptions};
-use orders::Orders;
 use partition_watch::{PartitionWatch, WatchInputs};
 use read_ahead::{More, ReadAhead};
-use reader::{BackgroundReader, Rules, new_queue};
+use reader::{Rules, new_queue};
+use readers::{Reader, StartOfReading};
 use replay::{Range, replay, report};
 use rows::Rows;
 use split::KafkaSplit;
@@ -146,54 +145,21 @@ impl KafkaSource {
         Ok(answer?)
     }
 
-    /// How to read without librdkafka, if that can be.
-    async fn fetch_settings(&self) -> Result<Option<FetchSettings>, Failure> {
-        let fallback = |reason: &str| {
-            let table = &self.table;
-            tracing::warn!(
-                table,
-                reason,
-                "librdkafka reads, and not Millstream's own client, \
-                which is faster; with 'kafka.millstream.client' = 'librdkafka' nothing is said"
-            );
-        };
-        let settings = match FetchSettings::of(&self.options.client, self.context.memory) {
-            Ok(settings) => settings,
-            Err(NotSpoken::Wanted) => return Ok(None),
-            Err(NotSpoken::Setting(key)) => {
-                fallback(&format!("only librdkafka has 'kafka.{key}' as it is set"));
-                return Ok(None);
-            }
-        };
-        let (asked, table, env) = (settings.clone(), self.table.clone(), self.context.env.clone());
-        let unsupported = self.ask(move |_, _| Ok(fetch::unsupported(&asked, &table, &env)));
-        Ok(match unsupported.await? {
-            None => Some(settings),
-            Some(reason) => {
-                fallback(&reason);
-                None
-            }
-        })
-    }
-
     async fn start_reader(&self, position: &PerPartition) -> Result<Reader, Failure> {
         let rules = Rules {
             include_headers: self.options.include_headers,
             fail_on_data_loss: self.options.fail_on_data_loss,
         };
-        let (env, buffer) = (&self.context.env, self.buffer.clone());
-        Ok(match self.fetch_settings().await? {
-            Some(settings) => {
-                let names = (self.table.as_str(), self.options.client.servers());
-                Reader::Protocol(Fetcher::start(settings, names, position, buffer, rules, env))
-            }
-            None => {
-                let memory = self.context.memory;
-                let queue = new_queue(&self.options.client, memory, env, &self.table)?;
-                let reader = BackgroundReader::start(queue, position, buffer, rules, env);
-                Reader::Librdkafka(reader)
-            }
-        })
+        let start = StartOfReading {
+            client: self.options.client.clone(),
+            memory: self.context.memory,
+            table: self.table.clone(),
+            position: position.clone(),
+            buffer: self.buffer.clone(),
+            rules,
+            env: self.context.env.clone(),
+        };
+        self.ask(move |_, _| start.reader()).await
     }
 
     async fn find_initial(&self, log: &SourceLog) -> Result<PerPartition, Failure> {
@@ -214,44 +180,6 @@ impl KafkaSource {
             Box::new(KafkaSplit { id, chunks, rows: self.rows.clone() })
         };
         chunks.into_iter().map(split).collect()
-    }
-}
-
-/// Who reads.
-enum Reader {
-    /// The protocol reader.
-    Protocol(Fetcher),
-    /// librdkafka, with settings or brokers that the protocol reader does not have.
-    Librdkafka(BackgroundReader),
-}
-
-impl Reader {
-    fn look(&self) -> More {
-        match self {
-            // Its threads bring in what has come, and tell.
-            Self::Protocol(_) => More::WillBeNotified,
-            Self::Librdkafka(reader) => reader.look(),
-        }
-    }
-
-    fn is_busy_with(&self, rows: u64) {
-        if let Self::Librdkafka(reader) = self {
-            reader.is_busy_with(rows);
-        }
-    }
-
-    fn end_seen(&self, id: &PartitionId) -> Option<i64> {
-        match self {
-            Self::Protocol(reader) => reader.end_seen(id),
-            Self::Librdkafka(reader) => reader.end_seen(id),
-        }
-    }
-
-    fn orders(&self) -> &Arc<Orders> {
-        match self {
-            Self::Protocol(reader) => reader.orders(),
-            Self::Librdkafka(reader) => reader.orders(),
-        }
     }
 }
 

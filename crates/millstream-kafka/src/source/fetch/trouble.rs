@@ -1,4 +1,5 @@
-//! What goes wrong while partitions are read: what ends the query, and what is told and tried again.
+//! What goes wrong while partitions are read: what ends the query, and what is told and tried
+//! again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

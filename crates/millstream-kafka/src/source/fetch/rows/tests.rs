@@ -69,7 +69,8 @@ fn a_batch_that_is_malformed_ends_it_before_itself() {
     let good = batch(-1, 0, 5, &[b"a", b"b"]);
     let mut bad = batch(-1, 0, 7, &[b"c", b"d"]);
     let last = bad.len() - 2;
-    bad[last] = 0x7f;
+    // The length of the last value of a header.
+    bad[last] = 0x7e;
     let bytes = [good, bad].concat();
     let copied = Copying::new(true, false, false).copy(&bytes, 5, &[], 0);
     assert_eq!((offsets(&copied), copied.end), (vec![5, 6], 7));
