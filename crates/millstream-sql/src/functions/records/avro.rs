@@ -10,7 +10,7 @@ use datafusion::common::{
 use millstream_records::avro::{Decoder, Encoder, Layout, Plan, RecordError, Schema, Target};
 
 use super::options::{Mode, options, unknown};
-use super::prepared::{Literals, Prepared, bytes, plain};
+use super::prepared::{Literals, Prepared, bytes, expect_bytes, plain};
 use super::rows::{Outcomes, nullable_columns};
 use crate::json::nullable;
 use crate::types::spark_type;
@@ -77,11 +77,12 @@ impl Prepared for FromAvro {
     const USAGE: &'static str = "from_avro(data, jsonFormatSchema [, options])";
     const ARGUMENTS: (usize, usize) = (2, 3);
 
-    fn data(given: &DataType) -> Result<DataType> {
-        bytes(Self::NAME, given)
+    fn data(given: &DataType) -> DataType {
+        bytes(given)
     }
 
-    fn prepare(_: &FieldRef, literals: &Literals<'_>) -> Result<Self> {
+    fn prepare(data: &FieldRef, literals: &Literals<'_>) -> Result<Self> {
+        expect_bytes(Self::NAME, data)?;
         let text = literals.text(1, "the Avro schema")?;
         let writer = schema(Self::NAME, "the schema", text)?;
         let AvroOptions { mode, reader, recursion } = AvroOptions::of(Self::NAME, literals, 2)?;
@@ -126,7 +127,7 @@ impl Prepared for FromAvro {
                 }
                 (Err(error @ RecordError::Malformed { .. }), Mode::FailFast) => {
                     return exec_err!(
-                        "from_avro: {error}; with map('mode', 'PERMISSIVE') it becomes NULL"
+                        "from_avro: {error}; map('mode', 'PERMISSIVE') makes NULLs of it"
                     );
                 }
                 (Err(RecordError::Full { .. }), _) => {
@@ -162,8 +163,8 @@ impl Prepared for ToAvro {
     const USAGE: &'static str = "to_avro(data [, jsonFormatSchema])";
     const ARGUMENTS: (usize, usize) = (1, 2);
 
-    fn data(given: &DataType) -> Result<DataType> {
-        Ok(plain(given))
+    fn data(given: &DataType) -> DataType {
+        plain(given)
     }
 
     fn prepare(data: &FieldRef, literals: &Literals<'_>) -> Result<Self> {
@@ -206,8 +207,8 @@ impl Prepared for SchemaOfAvro {
     const USAGE: &'static str = "schema_of_avro(jsonFormatSchema [, options])";
     const ARGUMENTS: (usize, usize) = (1, 2);
 
-    fn data(_: &DataType) -> Result<DataType> {
-        Ok(DataType::Utf8)
+    fn data(_: &DataType) -> DataType {
+        DataType::Utf8
     }
 
     fn prepare(_: &FieldRef, literals: &Literals<'_>) -> Result<Self> {

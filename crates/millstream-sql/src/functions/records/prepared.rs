@@ -28,7 +28,7 @@ pub(super) trait Prepared: Send + Sync + Sized + 'static {
     const ARGUMENTS: (usize, usize);
 
     /// The type that the first argument, the data, is cast to.
-    fn data(given: &DataType) -> Result<DataType>;
+    fn data(given: &DataType) -> DataType;
 
     /// Replaces what a literal refers to outside the query by what is there.
     fn resolve(_literals: &mut [Option<ScalarValue>]) -> Result<()> {
@@ -164,7 +164,7 @@ impl<P: Prepared> ScalarUDFImpl for Function<P> {
                 P::USAGE
             );
         }
-        let data = P::data(&given[0])?;
+        let data = P::data(&given[0]);
         Ok(std::iter::once(data).chain(given[1..].iter().cloned()).collect())
     }
 
@@ -222,12 +222,19 @@ impl<P: Prepared> ScalarUDFImpl for Function<P> {
     }
 }
 
-/// The type of bytes to decode; Spark takes nothing else for them either.
-pub(super) fn bytes(function: &str, given: &DataType) -> Result<DataType> {
+/// The type that bytes to decode are cast to. What are none is refused by [`expect_bytes`], which
+/// can say more about it.
+pub(super) fn bytes(given: &DataType) -> DataType {
     match given {
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::Null => {
-            Ok(DataType::Binary)
-        }
+        DataType::LargeBinary | DataType::BinaryView | DataType::Null => DataType::Binary,
+        other => other.clone(),
+    }
+}
+
+/// Refuses data that are no bytes, as Spark does.
+pub(super) fn expect_bytes(function: &str, data: &FieldRef) -> Result<()> {
+    match data.data_type() {
+        DataType::Binary => Ok(()),
         other => plan_err!(
             "{function} reads BINARY, not {}; if the bytes of records are in it, write \
              CAST(... AS BINARY)",
