@@ -154,7 +154,7 @@ fn append_null(decoder: &mut Decoder) -> Result<()> {
 /// `to_avro(data [, jsonFormatSchema])`.
 pub(super) struct ToAvro {
     /// Without one the schema is still to be derived: see [`super::derived`].
-    encoder: Option<Encoder>,
+    encoder: Option<Result<Encoder, String>>,
     nullable: bool,
 }
 
@@ -180,8 +180,15 @@ impl Prepared for ToAvro {
         let text = literals.text(1, "the Avro schema")?;
         let schema = schema(Self::NAME, "the schema", text)?;
         let encoder = Encoder::new(data.data_type(), nullable, Some(&schema))
-            .map_err(|error| plan_datafusion_err!("to_avro: {error}"))?;
+            .map_err(|error| error.to_string());
         Ok(Self { encoder: Some(encoder), nullable })
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.encoder {
+            Some(Err(problem)) => plan_err!("to_avro: {problem}"),
+            _ => Ok(()),
+        }
     }
 
     fn returns(&self) -> (DataType, bool) {
@@ -189,8 +196,10 @@ impl Prepared for ToAvro {
     }
 
     fn compute(&self, data: &ArrayRef) -> Result<ArrayRef> {
-        let Some(encoder) = &self.encoder else {
-            return internal_err!("to_avro has got no schema when the query was planned");
+        let encoder = match &self.encoder {
+            Some(Ok(encoder)) => encoder,
+            Some(Err(problem)) => return exec_err!("to_avro: {problem}"),
+            None => return internal_err!("to_avro has got no schema when the query was planned"),
         };
         let records = encoder.encode(data, &[]);
         Ok(Arc::new(records.map_err(|error| exec_datafusion_err!("to_avro: {error}"))?))

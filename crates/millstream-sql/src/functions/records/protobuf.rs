@@ -187,7 +187,7 @@ impl Prepared for FromProtobuf {
 
 /// `to_protobuf(data, messageName, descriptors [, options])`.
 pub(super) struct ToProtobuf {
-    encoder: Encoder,
+    encoder: Result<Encoder, String>,
     nullable: bool,
 }
 
@@ -215,9 +215,16 @@ impl Prepared for ToProtobuf {
         let schema = schema(Self::NAME, literals)?;
         // They say how records are read, and here they have no effect, as in Spark.
         protobuf_options(Self::NAME, literals)?;
-        let encoder = Encoder::new(&schema, &Columns::new(fields.clone()))
-            .map_err(|error| plan_datafusion_err!("to_protobuf: {error}"))?;
+        let encoder =
+            Encoder::new(&schema, &Columns::new(fields.clone())).map_err(|error| error.to_string());
         Ok(Self { encoder, nullable: data.is_nullable() })
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.encoder {
+            Ok(_) => Ok(()),
+            Err(problem) => plan_err!("to_protobuf: {problem}"),
+        }
     }
 
     fn returns(&self) -> (DataType, bool) {
@@ -225,7 +232,11 @@ impl Prepared for ToProtobuf {
     }
 
     fn compute(&self, data: &ArrayRef) -> Result<ArrayRef> {
-        let records = self.encoder.encode_structs(data.as_struct(), &[]);
+        let encoder = match &self.encoder {
+            Ok(encoder) => encoder,
+            Err(problem) => return exec_err!("to_protobuf: {problem}"),
+        };
+        let records = encoder.encode_structs(data.as_struct(), &[]);
         let failed = |error| -> DataFusionError { exec_datafusion_err!("to_protobuf: {error}") };
         Ok(Arc::new(records.map_err(failed)?))
     }
