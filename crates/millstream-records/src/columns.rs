@@ -4,11 +4,12 @@
 //! and when it turns out malformed in the middle, [`Column::truncate`] takes all of it away again,
 //! whatever was appended where.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, ListArray, MapArray, NullBufferBuilder, PrimitiveArray,
-    StringArray, StructArray,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, ListArray, MapArray, NullBufferBuilder,
+    PrimitiveArray, StringArray, StructArray, UInt32Array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
@@ -84,6 +85,7 @@ impl Column {
                     values: Self::new(fields[1].data_type())?,
                     entries: Arc::clone(entries),
                     bounds: Bounds::default(),
+                    has_repeats: false,
                 })),
                 _ => return Err(data_type.clone()),
             },
@@ -215,6 +217,27 @@ fn primitive<T: ArrowPrimitiveType>(flat: &mut Flat<T::Native>) -> PrimitiveArra
     PrimitiveArray::new(values.into(), nulls)
 }
 
+/// Values up to which each is compared with each.
+const FEW: usize = 16;
+
+/// The entries that stay where of each key in a row the last one does, and the rows' new bounds.
+fn last_of_each(
+    keys: &StringArray,
+    offsets: &OffsetBuffer<i32>,
+) -> (UInt32Array, OffsetBuffer<i32>) {
+    let mut kept: Vec<u32> = Vec::with_capacity(keys.len());
+    let mut lengths = Vec::with_capacity(offsets.len());
+    for bounds in offsets.windows(2) {
+        let start = kept.len();
+        let mut known = HashSet::new();
+        let row = (bounds[0]..bounds[1]).rev();
+        kept.extend(row.filter(|at| known.insert(keys.value(*at as usize))).map(|at| at as u32));
+        kept[start..].reverse();
+        lengths.push(kept.len() - start);
+    }
+    (kept.into(), OffsetBuffer::from_lengths(lengths))
+}
+
 /// Which rows are not null. Costs nothing while none is.
 #[derive(Default)]
 pub struct Validity {
@@ -316,6 +339,20 @@ impl Bytes {
         self.bounds.close(self.bytes.len(), false);
     }
 
+    fn value(&self, row: usize) -> &[u8] {
+        &self.bytes[self.bounds.offsets[row] as usize..self.bounds.offsets[row + 1] as usize]
+    }
+
+    /// Whether two values from row `from` on are the same.
+    fn has_repeats(&self, from: usize) -> bool {
+        let rows = from..self.len();
+        if rows.len() <= FEW {
+            return rows.clone().any(|row| (from..row).any(|at| self.value(at) == self.value(row)));
+        }
+        let mut known = HashSet::with_capacity(rows.len());
+        !rows.clone().all(|row| known.insert(self.value(row)))
+    }
+
     fn truncate(&mut self, rows: usize) {
         self.bounds.truncate(rows);
         self.bytes.truncate(self.bounds.end());
@@ -394,6 +431,8 @@ pub struct Map {
     /// The values of all rows.
     pub values: Column,
     bounds: Bounds,
+    /// Whether the same key may be in a row twice.
+    has_repeats: bool,
 }
 
 impl Map {
@@ -402,9 +441,23 @@ impl Map {
         self.bounds.close(self.keys.len(), is_valid);
     }
 
+    /// The same, where keys are texts that may be there twice: the last entry of a key stays.
+    pub fn close_distinct(&mut self) {
+        if let Column::Text(keys) = &self.keys {
+            self.has_repeats |= keys.has_repeats(self.bounds.end());
+        }
+        self.close(true);
+    }
+
     fn finish(&mut self) -> ArrayRef {
-        let (offsets, nulls) = self.bounds.finish();
-        let columns = vec![self.keys.finish(), self.values.finish()];
+        let (mut offsets, nulls) = self.bounds.finish();
+        let mut columns = vec![self.keys.finish(), self.values.finish()];
+        if std::mem::take(&mut self.has_repeats) {
+            let (kept, bounds) = last_of_each(columns[0].as_string(), &offsets);
+            let take = |column: &ArrayRef| arrow::compute::take(column, &kept, None);
+            columns = columns.iter().map(take).collect::<Result<_, _>>().expect("within bounds");
+            offsets = bounds;
+        }
         let DataType::Struct(fields) = self.entries.data_type() else {
             unreachable!("checked when the column was made")
         };

@@ -271,7 +271,7 @@ impl Program {
                 let node = self.nodes[node as usize];
                 let (keys, values) = (&mut map.keys, &mut map.values);
                 self.entries(node, keys, values, input).map_err(|f| f.within("value"))?;
-                map.close(true);
+                map.close_distinct();
             }
             (Op::Constant(at), column) => {
                 let constant = &self.constants[at as usize];

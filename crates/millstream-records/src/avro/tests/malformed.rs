@@ -195,3 +195,37 @@ fn what_comes_after_a_record_is_an_error_or_ignored() {
         assert_eq!(rows.slice(0, 1), rows.slice(1, 1));
     }
 }
+
+#[test]
+fn of_a_key_that_a_map_has_twice_the_last_entry_stays() {
+    let schema = parse(r#"{"type": "map", "values": "int"}"#);
+    let mut decoder = Decoder::new(&schema.columns(0).unwrap(), &[0]).unwrap();
+    let target = Target::Reader { schema: &schema, recursion: 0 };
+    let plan = Plan::new(&schema, target, decoder.layout()).unwrap();
+    let mut map = |keys: &[&str]| {
+        let entry = |(at, key): (usize, &&str)| [text(key), long(at as i64)].concat();
+        let entries = keys.iter().enumerate().map(entry).collect::<Vec<_>>().concat();
+        let record = [long(keys.len() as i64), entries, long(0)].concat();
+        decoder.append(&plan, &record).unwrap();
+    };
+    map(&["a", "b"]);
+    map(&["a", "b", "a"]);
+    let many: Vec<String> = (0..40).map(|at| format!("k{}", at % 20)).collect();
+    map(&many.iter().map(String::as_str).collect::<Vec<_>>());
+    map(&["b"]);
+    let rows = decoder.finish();
+    let maps = rows.column(0).as_map();
+    let lengths: Vec<i32> = (0..4).map(|row| maps.value_length(row)).collect();
+    assert_eq!(lengths, [2, 2, 20, 1]);
+    let of = |row: usize| {
+        let entries = maps.value(row);
+        let keys = entries.column(0).as_string::<i32>().iter();
+        let values = entries.column(1).as_primitive::<Int32Type>().iter();
+        keys.zip(values)
+            .map(|(key, value)| format!("{}{}", key.unwrap(), value.unwrap()))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!((of(0), of(1), of(3)), ("a0 b1".into(), "b1 a2".into(), "b0".into()));
+    assert!(of(2).starts_with("k020 ") && of(2).ends_with(" k1939"), "{}", of(2));
+}

@@ -10,7 +10,7 @@ use datafusion::common::{
 use millstream_records::avro::{Decoder, Encoder, Layout, Plan, RecordError, Schema, Target};
 
 use super::options::{Mode, options, unknown};
-use super::prepared::{Literals, Prepared, bytes, plain};
+use super::prepared::{Literals, Prepared, bytes, expect_bytes, plain};
 use super::rows::{Outcomes, nullable_columns};
 use crate::json::nullable;
 use crate::types::spark_type;
@@ -77,11 +77,12 @@ impl Prepared for FromAvro {
     const USAGE: &'static str = "from_avro(data, jsonFormatSchema [, options])";
     const ARGUMENTS: (usize, usize) = (2, 3);
 
-    fn data(given: &DataType) -> Result<DataType> {
-        bytes(Self::NAME, given)
+    fn data(given: &DataType) -> DataType {
+        bytes(given)
     }
 
-    fn prepare(_: &FieldRef, literals: &Literals<'_>) -> Result<Self> {
+    fn prepare(data: &FieldRef, literals: &Literals<'_>) -> Result<Self> {
+        expect_bytes(Self::NAME, data)?;
         let text = literals.text(1, "the Avro schema")?;
         let writer = schema(Self::NAME, "the schema", text)?;
         let AvroOptions { mode, reader, recursion } = AvroOptions::of(Self::NAME, literals, 2)?;
@@ -126,7 +127,7 @@ impl Prepared for FromAvro {
                 }
                 (Err(error @ RecordError::Malformed { .. }), Mode::FailFast) => {
                     return exec_err!(
-                        "from_avro: {error}; with map('mode', 'PERMISSIVE') it becomes NULL"
+                        "from_avro: {error}; map('mode', 'PERMISSIVE') makes NULLs of it"
                     );
                 }
                 (Err(RecordError::Full { .. }), _) => {
@@ -153,7 +154,7 @@ fn append_null(decoder: &mut Decoder) -> Result<()> {
 /// `to_avro(data [, jsonFormatSchema])`.
 pub(super) struct ToAvro {
     /// Without one the schema is still to be derived: see [`super::derived`].
-    encoder: Option<Encoder>,
+    encoder: Option<Result<Encoder, String>>,
     nullable: bool,
 }
 
@@ -162,8 +163,8 @@ impl Prepared for ToAvro {
     const USAGE: &'static str = "to_avro(data [, jsonFormatSchema])";
     const ARGUMENTS: (usize, usize) = (1, 2);
 
-    fn data(given: &DataType) -> Result<DataType> {
-        Ok(plain(given))
+    fn data(given: &DataType) -> DataType {
+        plain(given)
     }
 
     fn prepare(data: &FieldRef, literals: &Literals<'_>) -> Result<Self> {
@@ -179,8 +180,15 @@ impl Prepared for ToAvro {
         let text = literals.text(1, "the Avro schema")?;
         let schema = schema(Self::NAME, "the schema", text)?;
         let encoder = Encoder::new(data.data_type(), nullable, Some(&schema))
-            .map_err(|error| plan_datafusion_err!("to_avro: {error}"))?;
+            .map_err(|error| error.to_string());
         Ok(Self { encoder: Some(encoder), nullable })
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.encoder {
+            Some(Err(problem)) => plan_err!("to_avro: {problem}"),
+            _ => Ok(()),
+        }
     }
 
     fn returns(&self) -> (DataType, bool) {
@@ -188,8 +196,10 @@ impl Prepared for ToAvro {
     }
 
     fn compute(&self, data: &ArrayRef) -> Result<ArrayRef> {
-        let Some(encoder) = &self.encoder else {
-            return internal_err!("to_avro has got no schema when the query was planned");
+        let encoder = match &self.encoder {
+            Some(Ok(encoder)) => encoder,
+            Some(Err(problem)) => return exec_err!("to_avro: {problem}"),
+            None => return internal_err!("to_avro has got no schema when the query was planned"),
         };
         let records = encoder.encode(data, &[]);
         Ok(Arc::new(records.map_err(|error| exec_datafusion_err!("to_avro: {error}"))?))
@@ -206,8 +216,8 @@ impl Prepared for SchemaOfAvro {
     const USAGE: &'static str = "schema_of_avro(jsonFormatSchema [, options])";
     const ARGUMENTS: (usize, usize) = (1, 2);
 
-    fn data(_: &DataType) -> Result<DataType> {
-        Ok(DataType::Utf8)
+    fn data(_: &DataType) -> DataType {
+        DataType::Utf8
     }
 
     fn prepare(_: &FieldRef, literals: &Literals<'_>) -> Result<Self> {

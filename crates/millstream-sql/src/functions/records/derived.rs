@@ -79,7 +79,7 @@ fn with_schema(expr: Expr, inputs: &[LogicalPlan], schema: &DFSchema) -> Result<
 
 /// The type of an expression, with what can be null in it, as Spark has them.
 fn known(expr: &Expr, inputs: &[LogicalPlan], schema: &DFSchema) -> Option<(DataType, bool)> {
-    let is_flat = |data_type: &DataType| !data_type.is_nested() && !data_type.is_null();
+    let is_flat = |data_type: &DataType| !data_type.is_nested();
     match expr {
         Expr::Alias(alias) => known(&alias.expr, inputs, schema),
         Expr::Literal(value, _) => {

@@ -7,8 +7,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::{Result, ScalarValue, internal_err, plan_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
 };
 use parking_lot::Mutex;
 
@@ -28,7 +28,7 @@ pub(super) trait Prepared: Send + Sync + Sized + 'static {
     const ARGUMENTS: (usize, usize);
 
     /// The type that the first argument, the data, is cast to.
-    fn data(given: &DataType) -> Result<DataType>;
+    fn data(given: &DataType) -> DataType;
 
     /// Replaces what a literal refers to outside the query by what is there.
     fn resolve(_literals: &mut [Option<ScalarValue>]) -> Result<()> {
@@ -37,6 +37,12 @@ pub(super) trait Prepared: Send + Sync + Sized + 'static {
 
     /// Makes it of the data's type and the literals.
     fn prepare(data: &FieldRef, literals: &Literals<'_>) -> Result<Self>;
+
+    /// Says what is wrong with the data's type. It is asked for only when types are final: while a
+    /// query is read, a number in it is a BIGINT that becomes an INT later.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// The type of the results, and whether they can be null.
     fn returns(&self) -> (DataType, bool);
@@ -164,7 +170,7 @@ impl<P: Prepared> ScalarUDFImpl for Function<P> {
                 P::USAGE
             );
         }
-        let data = P::data(&given[0])?;
+        let data = P::data(&given[0]);
         Ok(std::iter::once(data).chain(given[1..].iter().cloned()).collect())
     }
 
@@ -180,7 +186,11 @@ impl<P: Prepared> ScalarUDFImpl for Function<P> {
 
     /// Puts what a literal refers to into the query itself: it is read once, and whichever process
     /// runs the plan need not have it.
-    fn simplify(&self, mut args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
+    fn simplify(
+        &self,
+        mut args: Vec<Expr>,
+        context: &SimplifyContext,
+    ) -> Result<ExprSimplifyResult> {
         let literal = |expr: &Expr| match expr {
             Expr::Literal(value, _) => Some(value.clone()),
             _ => None,
@@ -188,6 +198,10 @@ impl<P: Prepared> ScalarUDFImpl for Function<P> {
         let before: Vec<Option<ScalarValue>> = args.iter().map(literal).collect();
         let mut after = before.clone();
         P::resolve(&mut after)?;
+        if let Ok(data_type) = args[0].get_type(context.schema().as_ref()) {
+            let data = Arc::new(Field::new("", data_type, true));
+            self.prepared(&data, after.clone())?.check()?;
+        }
         if before == after {
             return Ok(ExprSimplifyResult::Original(args));
         }
@@ -222,12 +236,19 @@ impl<P: Prepared> ScalarUDFImpl for Function<P> {
     }
 }
 
-/// The type of bytes to decode; Spark takes nothing else for them either.
-pub(super) fn bytes(function: &str, given: &DataType) -> Result<DataType> {
+/// The type that bytes to decode are cast to. What are none is refused by [`expect_bytes`], which
+/// can say more about it.
+pub(super) fn bytes(given: &DataType) -> DataType {
     match given {
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::Null => {
-            Ok(DataType::Binary)
-        }
+        DataType::LargeBinary | DataType::BinaryView | DataType::Null => DataType::Binary,
+        other => other.clone(),
+    }
+}
+
+/// Refuses data that are no bytes, as Spark does.
+pub(super) fn expect_bytes(function: &str, data: &FieldRef) -> Result<()> {
+    match data.data_type() {
+        DataType::Binary => Ok(()),
         other => plan_err!(
             "{function} reads BINARY, not {}; if the bytes of records are in it, write \
              CAST(... AS BINARY)",

@@ -14,7 +14,7 @@ use datafusion::common::{
 use millstream_records::protobuf::{Decoder, Encoder, Fault, Options, Plan, Schema};
 
 use super::options::{Mode, options, unknown};
-use super::prepared::{Literals, Prepared, bytes, plain};
+use super::prepared::{Literals, Prepared, bytes, expect_bytes, plain};
 use super::rows::{Outcomes, nullable_columns};
 use crate::json::nullable;
 use crate::types::spark_type;
@@ -113,15 +113,16 @@ impl Prepared for FromProtobuf {
     const USAGE: &'static str = "from_protobuf(data, messageName, descFilePath [, options])";
     const ARGUMENTS: (usize, usize) = (3, 4);
 
-    fn data(given: &DataType) -> Result<DataType> {
-        bytes(Self::NAME, given)
+    fn data(given: &DataType) -> DataType {
+        bytes(given)
     }
 
     fn resolve(literals: &mut [Option<ScalarValue>]) -> Result<()> {
         resolve(Self::NAME, literals)
     }
 
-    fn prepare(_: &FieldRef, literals: &Literals<'_>) -> Result<Self> {
+    fn prepare(data: &FieldRef, literals: &Literals<'_>) -> Result<Self> {
+        expect_bytes(Self::NAME, data)?;
         let schema = schema(Self::NAME, literals)?;
         let (mode, options) = protobuf_options(Self::NAME, literals)?;
         let columns = schema
@@ -175,8 +176,7 @@ impl Prepared for FromProtobuf {
                 }
                 (_, Mode::FailFast) => {
                     return exec_err!(
-                        "from_protobuf: {error}; with map('mode', 'PERMISSIVE') its fields \
-                         become NULL"
+                        "from_protobuf: {error}; map('mode', 'PERMISSIVE') makes NULLs of it"
                     );
                 }
             }
@@ -187,7 +187,7 @@ impl Prepared for FromProtobuf {
 
 /// `to_protobuf(data, messageName, descriptors [, options])`.
 pub(super) struct ToProtobuf {
-    encoder: Encoder,
+    encoder: Result<Encoder, String>,
     nullable: bool,
 }
 
@@ -196,8 +196,8 @@ impl Prepared for ToProtobuf {
     const USAGE: &'static str = "to_protobuf(data, messageName, descFilePath [, options])";
     const ARGUMENTS: (usize, usize) = (3, 4);
 
-    fn data(given: &DataType) -> Result<DataType> {
-        Ok(plain(given))
+    fn data(given: &DataType) -> DataType {
+        plain(given)
     }
 
     fn resolve(literals: &mut [Option<ScalarValue>]) -> Result<()> {
@@ -215,9 +215,16 @@ impl Prepared for ToProtobuf {
         let schema = schema(Self::NAME, literals)?;
         // They say how records are read, and here they have no effect, as in Spark.
         protobuf_options(Self::NAME, literals)?;
-        let encoder = Encoder::new(&schema, &Columns::new(fields.clone()))
-            .map_err(|error| plan_datafusion_err!("to_protobuf: {error}"))?;
+        let encoder =
+            Encoder::new(&schema, &Columns::new(fields.clone())).map_err(|error| error.to_string());
         Ok(Self { encoder, nullable: data.is_nullable() })
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.encoder {
+            Ok(_) => Ok(()),
+            Err(problem) => plan_err!("to_protobuf: {problem}"),
+        }
     }
 
     fn returns(&self) -> (DataType, bool) {
@@ -225,7 +232,11 @@ impl Prepared for ToProtobuf {
     }
 
     fn compute(&self, data: &ArrayRef) -> Result<ArrayRef> {
-        let records = self.encoder.encode_structs(data.as_struct(), &[]);
+        let encoder = match &self.encoder {
+            Ok(encoder) => encoder,
+            Err(problem) => return exec_err!("to_protobuf: {problem}"),
+        };
+        let records = encoder.encode_structs(data.as_struct(), &[]);
         let failed = |error| -> DataFusionError { exec_datafusion_err!("to_protobuf: {error}") };
         Ok(Arc::new(records.map_err(failed)?))
     }
