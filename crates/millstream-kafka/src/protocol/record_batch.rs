@@ -97,7 +97,8 @@ impl RecordBatch {
         bytes.i8(MAGIC);
         // The checksum, filled in at the end.
         bytes.i32(0);
-        bytes.i16(i16::from(is_transactional) * TRANSACTIONAL | compression.attribute());
+        let transactional = if is_transactional { TRANSACTIONAL } else { 0 };
+        bytes.i16(transactional | compression.attribute());
         // The offset of the last record relative to the first, then first and last timestamp.
         bytes.i32(self.count - 1);
         bytes.i64(timestamp_ms);

@@ -167,15 +167,15 @@ fn size(found: usize, schema: &Value, [least, most]: [&str; 2], what: &str) -> C
 fn range(number: &serde_json::Number, schema: &Value) -> Checked {
     let limit = |name: &str| schema.get(name).and_then(Value::as_f64);
     let value = number.as_f64().unwrap_or(f64::NAN);
-    let limits: [(&str, fn(f64, f64) -> bool); 4] = [
-        ("minimum", |value, limit| value >= limit),
-        ("maximum", |value, limit| value <= limit),
-        ("exclusiveMinimum", |value, limit| value > limit),
-        ("exclusiveMaximum", |value, limit| value < limit),
-    ];
-    let beyond = limits
-        .iter()
-        .find(|(name, is_within)| limit(name).is_some_and(|limit| !is_within(value, limit)));
+    let is_within = |(name, limit): (&str, f64)| match name {
+        "minimum" => value >= limit,
+        "maximum" => value <= limit,
+        "exclusiveMinimum" => value > limit,
+        _ => value < limit,
+    };
+    let names = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
+    let mut limits = names.into_iter().filter_map(|name| Some((name, limit(name)?)));
+    let beyond = limits.find(|limit| !is_within(*limit));
     match beyond {
         Some((name, _)) => Err(fault(format!("{number} is beyond the schema's '{name}'"))),
         None => Ok(()),

@@ -95,14 +95,13 @@ impl AtLeastOnceSink {
         let producer = match producer {
             Producer::Librdkafka(producer) => producer,
             Producer::Protocol(writer) => {
-                let mut rows = rows;
-                while let Err(back) = writer.put(rows, pending) {
-                    rows = back;
+                while !writer.has_space(rows.rows) {
                     tokio::select! {
                         () = writer.space() => {}
                         () = self.env.sleep(SPACE_PATIENCE) => {}
                     }
                 }
+                writer.put(rows, pending);
                 return Ok(());
             }
         };

@@ -153,17 +153,19 @@ impl ProtocolWriter {
         Ok(Self { shared: Arc::clone(&shared), _thread: Ending { shared, thread } })
     }
 
-    /// Hands rows over. Gives them back if too many wait already; see [`space`](Self::space).
-    pub fn put(&self, rows: SinkRows, pending: &Arc<Pending>) -> Result<(), SinkRows> {
+    /// True if so many rows more may wait; otherwise see [`space`](Self::space).
+    pub fn has_space(&self, rows: usize) -> bool {
+        let waiting = self.shared.queue.lock().rows;
+        waiting == 0 || waiting + rows <= WAITING_ROWS_MAX
+    }
+
+    /// Hands rows over.
+    pub fn put(&self, rows: SinkRows, pending: &Arc<Pending>) {
         let mut queue = self.shared.queue.lock();
-        if queue.rows > 0 && queue.rows + rows.rows > WAITING_ROWS_MAX {
-            return Err(rows);
-        }
         queue.rows += rows.rows;
         queue.jobs.push_back(Job { rows, pending: Arc::clone(pending) });
         drop(queue);
         self.shared.changed.notify_one();
-        Ok(())
     }
 
     /// Completes when rows were taken.
