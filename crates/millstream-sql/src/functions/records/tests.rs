@@ -193,7 +193,7 @@ async fn a_file_of_descriptors_is_needed_only_for_planning() {
 #[tokio::test]
 async fn hostile_avro_is_malformed_and_no_more() {
     let list = r#"{"type":"record","name":"n","fields":[{"name":"v","type":{"type":"array",
-                  "items":"null"}},{"name":"w","type":["null","n"]}]}"#;
+                  "items":"int"}},{"name":"w","type":["null","n"]}]}"#;
     let ints = r#"{"type":"array","items":"int"}"#;
     let text = r#""string""#;
     let records = [
