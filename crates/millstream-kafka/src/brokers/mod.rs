@@ -5,8 +5,8 @@ pub mod request_error;
 pub mod settings;
 pub mod throttling;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +73,10 @@ pub struct Brokers {
     topics: HashMap<String, KnownTopic>,
     coordinators: HashMap<String, Address>,
     connections: HashMap<Channel, Open>,
+    /// How long an answer may take, if not as long as usual.
+    patience: Option<Duration>,
+    /// Who has answered last what any broker can answer.
+    answered: Option<Address>,
 }
 
 /// A connection, and when it has to be made anew, on the monotonic clock.
@@ -131,7 +135,15 @@ impl Brokers {
             topics,
             coordinators,
             connections,
+            patience: None,
+            answered: None,
         }
+    }
+
+    /// With so little patience for an answer: where another broker can be asked as well, one that
+    /// stands still is not waited for.
+    pub fn hurried(self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..self }
     }
 
     /// The connection of `channel`, made if there is none, or none that is fresh, or if its login
@@ -148,13 +160,16 @@ impl Brokers {
         let open = match self.connections.entry(channel.clone()) {
             Entry::Occupied(found) => found.into_mut(),
             Entry::Vacant(place) => {
-                let connection = open(
+                let mut connection = open(
                     &channel.0,
                     &self.client,
                     &self.security,
                     self.tokens.as_ref(),
                     &self.env,
                 )?;
+                if let Some(patience) = self.patience {
+                    connection.set_usual_patience(patience)?;
+                }
                 let until = connection.lifetime().map(|lifetime| now + lifetime * 4 / 5);
                 let until = until.unwrap_or(Duration::MAX);
                 place.insert(Open { connection, until, used: now, muted_until: now })
@@ -200,15 +215,23 @@ impl Brokers {
         self.coordinators.clear();
     }
 
-    /// Asks one broker after the other until one answers.
+    /// Asks one broker after the other until one answers, first the one that did so last.
     fn ask_any<T>(
         &mut self,
         mut ask: impl FnMut(&mut Connection) -> io::Result<T>,
     ) -> Result<T, RequestError> {
         let mut lost = None;
-        for address in self.nodes.values().chain(&self.servers).cloned().collect::<Vec<_>>() {
-            match self.using(&(address, Purpose::Control), &mut ask) {
-                Ok(answer) => return Ok(answer),
+        let all = self.answered.iter().chain(self.nodes.values()).chain(&self.servers);
+        let mut asked = HashSet::new();
+        for address in all.cloned().collect::<Vec<_>>() {
+            if !asked.insert(address.clone()) {
+                continue;
+            }
+            match self.using(&(address.clone(), Purpose::Control), &mut ask) {
+                Ok(answer) => {
+                    self.answered = Some(address);
+                    return Ok(answer);
+                }
                 Err(problem) => lost = Some(problem),
             }
         }

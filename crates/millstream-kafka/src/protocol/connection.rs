@@ -30,7 +30,9 @@ pub struct Connection {
     awaited: VecDeque<(i32, Api)>,
     /// What an answer said of it.
     throttled: Duration,
-    /// True while answers are waited for longer than usual.
+    /// How long an answer may take usually.
+    usual: Duration,
+    /// True while answers are waited for longer than that.
     is_patient: bool,
 }
 
@@ -51,6 +53,7 @@ impl Connection {
             sent: 0,
             awaited: VecDeque::new(),
             throttled: Duration::ZERO,
+            usual: ANSWER_PATIENCE,
             is_patient: false,
         })
     }
@@ -65,12 +68,22 @@ impl Connection {
     pub fn set_patience(&mut self, more: Duration) -> io::Result<()> {
         let is_patient = !more.is_zero();
         if is_patient || self.is_patient {
-            let stream = self.stream.socket();
-            stream.set_read_timeout(Some(ANSWER_PATIENCE + more))?;
-            stream.set_write_timeout(Some(ANSWER_PATIENCE + more))?;
+            self.set_time_outs(self.usual + more)?;
         }
         self.is_patient = is_patient;
         Ok(())
+    }
+
+    /// Waits for answers for `usual` from now on, where nothing else is said.
+    pub fn set_usual_patience(&mut self, usual: Duration) -> io::Result<()> {
+        self.usual = usual;
+        self.set_time_outs(usual)
+    }
+
+    fn set_time_outs(&self, patience: Duration) -> io::Result<()> {
+        let stream = self.stream.socket();
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))
     }
 
     /// How long it may be used; `None` for any time.

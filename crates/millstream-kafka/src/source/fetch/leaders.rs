@@ -24,6 +24,8 @@ use crate::source::orders::{Order, Orders};
 /// How long a broker may be silent, beyond what it was allowed to wait, before the others are asked
 /// whether it still leads. One that is frozen keeps its connections.
 const SILENCE: Duration = Duration::from_secs(1);
+/// How long a broker that is asked who leads may be silent, before the next one is asked.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 /// How often that is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So many refusals in a row end the query.
@@ -46,6 +48,7 @@ impl Leaders {
         let throttling = Arc::clone(common.report.throttling());
         let connections = common.settings.connections.clone();
         let brokers = Brokers::new(connections, throttling, common.env.clone());
+        let brokers = brokers.hurried(ANSWER_PATIENCE);
         let (threads, looked) = (BTreeMap::new(), common.env.monotonic());
         Self { common, orders, fail_on_data_loss, brokers, threads, looked, refusals: 0 }
     }
