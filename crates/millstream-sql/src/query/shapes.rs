@@ -136,7 +136,7 @@ fn of_call(frame: &Frame, function: &Function) -> Option<DataType> {
         ("from_json", [_, schema, ..]) => schema_of(literal(schema)?).ok()?,
         (name @ ("from_avro" | "from_protobuf"), [_, literals @ ..]) => {
             let literals = literals.iter().map(|literal| any_literal(literal));
-            decoded_type(name, std::iter::once(None).chain(literals).collect())?
+            decoded_type(name, &std::iter::once(None).chain(literals).collect::<Vec<_>>())?
         }
         ("named_struct", _) => {
             let fields = args.chunks(2).map(|pair| {

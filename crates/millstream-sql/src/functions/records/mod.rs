@@ -38,7 +38,7 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
 
 /// The type that a call of `function` gives, by its literal arguments; `None` also where it is
 /// wrong, which is said when it is planned.
-pub(crate) fn decoded_type(function: &str, literals: Vec<Option<ScalarValue>>) -> Option<DataType> {
+pub(crate) fn decoded_type(function: &str, literals: &[Option<ScalarValue>]) -> Option<DataType> {
     match function {
         "from_avro" => prepared::returned_type::<avro::FromAvro>(literals),
         "from_protobuf" => prepared::returned_type::<protobuf::FromProtobuf>(literals),

@@ -1,5 +1,6 @@
 //! Functions that prepare their work from literal arguments.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -18,6 +19,9 @@ use crate::types::spark_type;
 /// How many calls with different literals are kept ready for each function.
 const KEPT_MAX: usize = 32;
 
+/// How many bytes their literals may have together. The latest call is kept whatever it has.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
 /// What a function has made of its literal arguments.
 pub(super) trait Prepared: Send + Sync + Sized + 'static {
     /// The function's name.
@@ -30,9 +34,9 @@ pub(super) trait Prepared: Send + Sync + Sized + 'static {
     /// The type that the first argument, the data, is cast to.
     fn data(given: &DataType) -> DataType;
 
-    /// Replaces what a literal refers to outside the query by what is there.
-    fn resolve(_literals: &mut [Option<ScalarValue>]) -> Result<()> {
-        Ok(())
+    /// What a literal argument refers to outside the query, to be put in its place.
+    fn resolve(_at: usize, _value: &ScalarValue) -> Result<Option<ScalarValue>> {
+        Ok(None)
     }
 
     /// Makes it of the data's type and the literals.
@@ -51,10 +55,25 @@ pub(super) trait Prepared: Send + Sync + Sized + 'static {
     fn compute(&self, data: &ArrayRef) -> Result<ArrayRef>;
 }
 
-/// The arguments of a call by their places; `None` where one is no literal.
+/// An argument; `None` if it is no literal.
+type Literal<'a> = Option<Cow<'a, ScalarValue>>;
+
+/// The arguments of a call by their places.
 pub(super) struct Literals<'a> {
     function: &'static str,
-    values: &'a [Option<ScalarValue>],
+    values: &'a [Literal<'a>],
+}
+
+/// Arguments with what they refer to outside the query in their place.
+fn resolved<'a, P: Prepared>(
+    arguments: impl Iterator<Item = Option<&'a ScalarValue>>,
+) -> Result<Vec<Literal<'a>>> {
+    let resolve = |(at, value): (usize, Option<&'a ScalarValue>)| {
+        let Some(value) = value else { return Ok(None) };
+        let found = P::resolve(at, value)?;
+        Ok(Some(found.map_or(Cow::Borrowed(value), Cow::Owned)))
+    };
+    arguments.enumerate().map(resolve).collect()
 }
 
 impl Literals<'_> {
@@ -63,14 +82,14 @@ impl Literals<'_> {
         match self.values.get(at) {
             None => Ok(None),
             Some(Some(value)) if value.is_null() => Ok(None),
-            Some(Some(value)) => Ok(Some(value)),
+            Some(Some(value)) => Ok(Some(value.as_ref())),
             Some(None) => plan_err!("{}: argument {} must be a literal", self.function, at + 1),
         }
     }
 
     /// An argument that must be a text.
     pub fn text(&self, at: usize, what: &str) -> Result<&str> {
-        let value = self.values.get(at).and_then(Option::as_ref);
+        let value = self.values.get(at).and_then(Option::as_deref);
         match value.and_then(|value| value.try_as_str()) {
             Some(Some(text)) => Ok(text),
             _ => plan_err!(
@@ -83,50 +102,81 @@ impl Literals<'_> {
 }
 
 /// What a prepared function was made of.
-#[derive(PartialEq)]
 struct Key {
     data: FieldRef,
     literals: Vec<Option<ScalarValue>>,
 }
 
+impl Key {
+    fn is(&self, data: &Field, literals: &[Literal<'_>]) -> bool {
+        let known = self.literals.iter().map(Option::as_ref);
+        *self.data == *data && known.eq(literals.iter().map(Option::as_deref))
+    }
+
+    fn size(&self) -> usize {
+        self.literals.iter().flatten().map(ScalarValue::size).sum()
+    }
+}
+
+/// What was made, with what of; the latest last.
+struct Kept<P>(Vec<(Key, Arc<P>)>);
+
+impl<P> Kept<P> {
+    fn find(&self, data: &Field, literals: &[Literal<'_>]) -> Option<Arc<P>> {
+        let (_, made) = self.0.iter().find(|(key, _)| key.is(data, literals))?;
+        Some(Arc::clone(made))
+    }
+
+    fn push(&mut self, key: Key, made: Arc<P>) {
+        let mut size = key.size() + self.0.iter().map(|(key, _)| key.size()).sum::<usize>();
+        let mut oldest = 0;
+        while let Some((key, _)) = self.0.get(oldest)
+            && (self.0.len() - oldest >= KEPT_MAX || size > KEPT_BYTES_MAX)
+        {
+            size -= key.size();
+            oldest += 1;
+        }
+        self.0.drain(..oldest);
+        self.0.push((key, made));
+    }
+}
+
 struct Function<P> {
     signature: Signature,
-    /// The latest last. What is made costs more than a small batch of rows does.
-    kept: Mutex<Vec<(Key, Arc<P>)>>,
+    /// What is made costs more than a small batch of rows does.
+    kept: Mutex<Kept<P>>,
 }
 
 /// The function, for registration.
 pub(super) fn udf<P: Prepared>() -> Arc<ScalarUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Function::<P> { signature, kept: Mutex::default() }))
+    Arc::new(ScalarUDF::from(Function::<P>::new(signature)))
 }
 
 /// The type of a call over BINARY with these arguments, if they are right.
-pub(super) fn returned_type<P: Prepared>(
-    mut literals: Vec<Option<ScalarValue>>,
-) -> Option<DataType> {
-    P::resolve(&mut literals).ok()?;
+pub(super) fn returned_type<P: Prepared>(literals: &[Option<ScalarValue>]) -> Option<DataType> {
+    let values = resolved::<P>(literals.iter().map(Option::as_ref)).ok()?;
     let data = Arc::new(Field::new("", DataType::Binary, true));
-    let literals = Literals { function: P::NAME, values: &literals };
+    let literals = Literals { function: P::NAME, values: &values };
     Some(P::prepare(&data, &literals).ok()?.returns().0)
 }
 
 impl<P: Prepared> Function<P> {
-    fn prepared(&self, data: &FieldRef, mut literals: Vec<Option<ScalarValue>>) -> Result<Arc<P>> {
-        P::resolve(&mut literals)?;
+    fn new(signature: Signature) -> Self {
+        Self { signature, kept: Mutex::new(Kept(Vec::new())) }
+    }
+
+    /// The literals are copied only where nothing was made of them before: they can be large.
+    fn prepared(&self, data: &FieldRef, literals: &[Literal<'_>]) -> Result<Arc<P>> {
         // The name of a column means nothing here.
-        let data = Field::new("", data.data_type().clone(), data.is_nullable());
-        let key = Key { data: Arc::new(data), literals };
-        if let Some((_, made)) = self.kept.lock().iter().find(|(kept, _)| *kept == key) {
-            return Ok(Arc::clone(made));
+        let data = Arc::new(Field::new("", data.data_type().clone(), data.is_nullable()));
+        if let Some(made) = self.kept.lock().find(&data, literals) {
+            return Ok(made);
         }
-        let literals = Literals { function: P::NAME, values: &key.literals };
-        let made = Arc::new(P::prepare(&key.data, &literals)?);
-        let mut kept = self.kept.lock();
-        if kept.len() == KEPT_MAX {
-            kept.remove(0);
-        }
-        kept.push((key, Arc::clone(&made)));
+        let made = P::prepare(&data, &Literals { function: P::NAME, values: literals })?;
+        let made = Arc::new(made);
+        let literals = literals.iter().map(|value| value.as_deref().cloned()).collect();
+        self.kept.lock().push(Key { data, literals }, Arc::clone(&made));
         Ok(made)
     }
 }
@@ -179,8 +229,8 @@ impl<P: Prepared> ScalarUDFImpl for Function<P> {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let literals = args.scalar_arguments.iter().map(|value| value.cloned()).collect();
-        let (data_type, nullable) = self.prepared(&args.arg_fields[0], literals)?.returns();
+        let literals = resolved::<P>(args.scalar_arguments.iter().copied())?;
+        let (data_type, nullable) = self.prepared(&args.arg_fields[0], &literals)?.returns();
         Ok(Arc::new(Field::new(P::NAME, data_type, nullable)))
     }
 
@@ -191,39 +241,37 @@ impl<P: Prepared> ScalarUDFImpl for Function<P> {
         mut args: Vec<Expr>,
         context: &SimplifyContext,
     ) -> Result<ExprSimplifyResult> {
-        let literal = |expr: &Expr| match expr {
-            Expr::Literal(value, _) => Some(value.clone()),
+        let literals = resolved::<P>(args.iter().map(|expr| match expr {
+            Expr::Literal(value, _) => Some(value),
             _ => None,
-        };
-        let before: Vec<Option<ScalarValue>> = args.iter().map(literal).collect();
-        let mut after = before.clone();
-        P::resolve(&mut after)?;
+        }))?;
         if let Ok(data_type) = args[0].get_type(context.schema().as_ref()) {
             let data = Arc::new(Field::new("", data_type, true));
-            self.prepared(&data, after.clone())?.check()?;
+            self.prepared(&data, &literals)?.check()?;
         }
-        if before == after {
+        let found = |value| match value {
+            Some(Cow::Owned(value)) => Some(value),
+            _ => None,
+        };
+        let found: Vec<Option<ScalarValue>> = literals.into_iter().map(found).collect();
+        if found.iter().all(Option::is_none) {
             return Ok(ExprSimplifyResult::Original(args));
         }
-        for (arg, value) in args.iter_mut().zip(after) {
+        for (arg, value) in args.iter_mut().zip(found) {
             if let (Expr::Literal(known, _), Some(value)) = (arg, value) {
                 *known = value;
             }
         }
-        let function = Arc::new(ScalarUDF::from(Self {
-            signature: self.signature.clone(),
-            kept: Mutex::default(),
-        }));
+        let function = Arc::new(ScalarUDF::from(Self::new(self.signature.clone())));
         Ok(ExprSimplifyResult::Simplified(function.call(args)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let literal = |value: &ColumnarValue| match value {
-            ColumnarValue::Scalar(value) => Some(value.clone()),
+        let literals = resolved::<P>(args.args.iter().map(|value| match value {
+            ColumnarValue::Scalar(value) => Some(value),
             ColumnarValue::Array(_) => None,
-        };
-        let literals = args.args.iter().map(literal).collect();
-        let prepared = self.prepared(&args.arg_fields[0], literals)?;
+        }))?;
+        let prepared = self.prepared(&args.arg_fields[0], &literals)?;
         if prepared.returns().0 != *args.return_type() {
             return internal_err!(
                 "{} was planned as {} and gives {}",
@@ -272,5 +320,44 @@ pub(super) fn plain(given: &DataType) -> DataType {
         DataType::Map(entries, sorted) => DataType::Map(field(entries), *sorted),
         DataType::Struct(fields) => DataType::Struct(fields.iter().map(field).collect::<Fields>()),
         other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_limited_in_number_and_bytes() {
+        let data = Arc::new(Field::new("", DataType::Binary, true));
+        let literals = |bytes: usize, id: u8| {
+            let mut value = vec![0; bytes];
+            value[0] = id;
+            vec![None, Some(ScalarValue::Binary(Some(value)))]
+        };
+        let mut kept = Kept(Vec::new());
+        let mut push = |bytes, id: u8| {
+            let key = Key { data: Arc::clone(&data), literals: literals(bytes, id) };
+            kept.push(key, Arc::new(id));
+            kept.0.iter().map(|(_, made)| **made).collect::<Vec<u8>>()
+        };
+        assert_eq!(push(24 << 20, 1), [1]);
+        assert_eq!(push(24 << 20, 2), [1, 2]);
+        assert_eq!(push(24 << 20, 3), [2, 3]);
+        assert_eq!(push(1, 4), [2, 3, 4]);
+        assert_eq!(push(65 << 20, 5), [5], "the latest stays");
+        for id in 6..100 {
+            let ids = push(1, id);
+            assert!(ids.len() <= KEPT_MAX && ids.ends_with(&[id]), "{ids:?}");
+        }
+        let found = |id| {
+            let literals = literals(1, id);
+            let values: Vec<Literal<'_>> =
+                literals.iter().map(|value| value.as_ref().map(Cow::Borrowed)).collect();
+            kept.find(&data, &values)
+        };
+        assert_eq!(found(99).as_deref(), Some(&99));
+        assert_eq!(found(99 - 31).as_deref(), Some(&68));
+        assert_eq!(found(99 - 32), None);
     }
 }

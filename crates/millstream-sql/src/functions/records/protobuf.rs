@@ -30,14 +30,15 @@ const DESCRIPTOR_BYTES_MAX: u64 = 64 << 20;
 const DESCRIPTORS: usize = 2;
 
 /// Reads the file of descriptors, if its path is given and not its bytes.
-fn resolve(function: &str, literals: &mut [Option<ScalarValue>]) -> Result<()> {
-    let Some(Some(value)) = literals.get_mut(DESCRIPTORS) else { return Ok(()) };
-    if let Some(Some(path)) = value.try_as_str() {
-        let bytes = read(Path::new(path))
-            .map_err(|problem| plan_datafusion_err!("{function}: {path}: {problem}"))?;
-        *value = ScalarValue::Binary(Some(bytes));
+fn resolve(function: &str, at: usize, value: &ScalarValue) -> Result<Option<ScalarValue>> {
+    match value.try_as_str() {
+        Some(Some(path)) if at == DESCRIPTORS => {
+            let bytes = read(Path::new(path))
+                .map_err(|problem| plan_datafusion_err!("{function}: {path}: {problem}"))?;
+            Ok(Some(ScalarValue::Binary(Some(bytes))))
+        }
+        _ => Ok(None),
     }
-    Ok(())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -48,15 +49,14 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
                 .to_owned(),
         );
     }
-    let open = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-    let (about, file) = open.map_err(|error| format!("the file cannot be read: {error}"))?;
-    if !about.is_file() {
+    let failed = |error| format!("the file cannot be read: {error}");
+    // Opening a pipe would wait for someone who writes to it.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err("this is no file".to_owned());
     }
+    let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
-    file.take(DESCRIPTOR_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| format!("the file cannot be read: {error}"))?;
+    file.take(DESCRIPTOR_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > DESCRIPTOR_BYTES_MAX {
         return Err(format!("the file has more than {DESCRIPTOR_BYTES_MAX} bytes"));
     }
@@ -117,8 +117,8 @@ impl Prepared for FromProtobuf {
         bytes(given)
     }
 
-    fn resolve(literals: &mut [Option<ScalarValue>]) -> Result<()> {
-        resolve(Self::NAME, literals)
+    fn resolve(at: usize, value: &ScalarValue) -> Result<Option<ScalarValue>> {
+        resolve(Self::NAME, at, value)
     }
 
     fn prepare(data: &FieldRef, literals: &Literals<'_>) -> Result<Self> {
@@ -200,8 +200,8 @@ impl Prepared for ToProtobuf {
         plain(given)
     }
 
-    fn resolve(literals: &mut [Option<ScalarValue>]) -> Result<()> {
-        resolve(Self::NAME, literals)
+    fn resolve(at: usize, value: &ScalarValue) -> Result<Option<ScalarValue>> {
+        resolve(Self::NAME, at, value)
     }
 
     fn prepare(data: &FieldRef, literals: &Literals<'_>) -> Result<Self> {

@@ -4,7 +4,11 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::common::Result;
 use datafusion::physical_plan::collect;
@@ -188,6 +192,93 @@ async fn a_file_of_descriptors_is_needed_only_for_planning() {
     let found = pretty_format_batches(&batches).expect("it can be shown").to_string();
     assert!(found.contains("| x ") && found.contains("| y "), "{found}");
     assert!(error(&sql).await.contains("cannot be read"));
+}
+
+#[tokio::test]
+async fn a_pipe_is_no_file_of_descriptors() {
+    let name = format!("millstream-sql-{}.pipe", std::process::id());
+    let pipe = TestFile(std::env::temp_dir().join(name));
+    let made = Command::new("mkfifo").arg(&pipe.0).status().expect("it can be run");
+    assert!(made.success());
+    // Nobody writes to it, so that opening it would not return.
+    let sql = format!("SELECT from_protobuf(X'', 'Person', '{}')", pipe.0.display());
+    let found = error(&sql).await;
+    assert!(found.contains("this is no file"), "{found}");
+}
+
+/// Plans a query over the table `orders`.
+async fn planned(sql: &str) -> Result<()> {
+    let context = session(config(), &BatchClock::default());
+    let orders = Schema::new(vec![
+        Field::new("id", DataType::Int32, true),
+        Field::new("amount", DataType::Int64, true),
+        Field::new("body", DataType::Binary, true),
+        Field::new("code", DataType::Utf8, false),
+    ]);
+    context.register_batch("orders", RecordBatch::new_empty(Arc::new(orders)))?;
+    context.sql(sql).await?.into_optimized_plan().map(drop)
+}
+
+#[tokio::test]
+async fn to_avro_has_a_schema_of_columns_only_where_no_rows_are_dropped() {
+    let known = [
+        "SELECT to_avro(named_struct('id', id, 'amount', amount)) FROM orders",
+        "SELECT to_avro(id) FROM (SELECT id FROM orders ORDER BY id LIMIT 3) AS o",
+        "SELECT to_avro(id) AS b FROM orders UNION ALL SELECT to_avro(amount) AS b FROM orders",
+        // What is no column can be known beside a filter, and a schema makes all known.
+        "SELECT to_avro(named_struct('x', 1)) FROM orders WHERE amount > 10",
+        "SELECT to_avro(id, '\"int\"'), to_avro(code, '\"string\"') FROM orders WHERE amount > 10",
+    ];
+    for sql in known {
+        planned(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    let refused = [
+        "SELECT to_avro(named_struct('id', id)) FROM orders WHERE amount > 10",
+        "SELECT to_avro(id) FROM (SELECT id FROM orders WHERE amount > 10) AS o",
+        "SELECT b FROM (SELECT id, to_avro(id) AS b FROM orders) AS o WHERE id > 1",
+        "SELECT o.b FROM (SELECT id, to_avro(id) AS b FROM orders) AS o \
+         JOIN orders AS p ON o.id = p.id",
+        "SELECT to_avro(id) AS b FROM orders UNION ALL \
+         SELECT to_avro(id) AS b FROM orders WHERE id > 1",
+        "SELECT to_avro(id), (SELECT max(id) FROM orders WHERE amount > 10) FROM orders",
+        "SELECT amount, count(to_avro(id)) FROM orders GROUP BY amount HAVING amount > 10",
+        "SELECT to_avro(r) FROM (SELECT from_avro(body, '\"int\"') AS r FROM orders) AS o \
+         WHERE r > 1",
+        "SELECT to_avro(code) FROM orders",
+    ];
+    for sql in refused {
+        let found = planned(sql).await.expect_err(sql).strip_backtrace();
+        assert!(found.contains("write the schema, for example to_avro("), "{sql}: {found}");
+    }
+}
+
+#[tokio::test]
+async fn to_avro_has_a_schema_of_casts_that_are_never_null_in_spark() {
+    let known = [
+        ("CAST(1 AS BIGINT)", "02"),
+        ("CAST(1 AS TINYINT)", "02"),
+        ("CAST(1 AS DOUBLE)", "000000000000f03f"),
+        ("CAST(1 AS STRING)", "0231"),
+        ("CAST(NULL AS DATE)", ""),
+    ];
+    for (value, expected) in known {
+        assert_eq!(row(&format!("SELECT to_avro({value})")).await, expected, "{value}");
+    }
+    let refused = [
+        "CAST('1' AS INT)",
+        "CAST('2020-01-01' AS DATE)",
+        "DATE'2020-01-01'",
+        "TIMESTAMP'2020-01-01 00:00:00'",
+        "CAST(1.5 AS INT)",
+        "CAST(1e0 AS DECIMAL(5,2))",
+        "CAST(1 AS DECIMAL(5,2))",
+        "CAST(1e0 AS TIMESTAMP)",
+        "named_struct('x', CAST('1' AS INT))",
+    ];
+    for value in refused {
+        let found = error(&format!("SELECT to_avro({value})")).await;
+        assert!(found.contains("write the schema"), "{value}: {found}");
+    }
 }
 
 #[tokio::test]
