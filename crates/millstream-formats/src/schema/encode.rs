@@ -11,6 +11,7 @@ use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{Schema, SchemaRef};
 use millstream_engine::api::options::OptionError;
+use millstream_records::protobuf;
 use millstream_registry::{
     self as registry, Body, Draft, Patience, Registry, RegistryError, frame,
 };
@@ -20,7 +21,7 @@ use parking_lot::RwLock;
 use thiserror::Error;
 
 use super::SchemaKind;
-use super::engine::{Engine, Fault};
+use super::engine::{Elsewhere, Engine, Fault, Given, Unfit};
 use super::error::WriteFailure;
 use super::layout::plain;
 use super::options::{Part, of_registry, own_bytes, settings};
@@ -36,6 +37,7 @@ struct Inner {
     kind: SchemaKind,
     /// The columns in the one layout that encoders know.
     columns: SchemaRef,
+    elsewhere: Vec<Elsewhere>,
     target: Target,
     /// Known once the table is open.
     opened: RwLock<Option<Opened>>,
@@ -54,13 +56,25 @@ enum Target {
     /// With the table, and nowhere else.
     Own(Arc<Engine>),
     /// Under a subject once it is registered there, or, where `registers` is false, already.
-    Draft { subject: Subject, text: String, engine: Arc<Engine>, registers: bool },
+    Draft(Box<Drafted>),
     /// A version of a subject, with a message of it.
     Version { subject: Subject, version: Option<u32>, message: Option<String> },
 }
 
+/// A schema that is known from the options and the columns.
+struct Drafted {
+    subject: Subject,
+    text: String,
+    engine: Arc<Engine>,
+    registers: bool,
+    /// The schema, where the columns' order numbers the fields.
+    numbered: Option<protobuf::Schema>,
+}
+
 struct Subject {
     registry: Arc<Registry>,
+    /// The part of a record that its schemas are of.
+    part: &'static str,
     name: String,
 }
 
@@ -85,6 +99,7 @@ pub enum NotEncoded {
 
 impl SchemaEncoder {
     /// The encoder of a part, as a table's options say it. Reads a file that they name.
+    /// `elsewhere` are columns of the query that are none of `columns`.
     ///
     /// # Errors
     /// An option is missing or cannot be; the columns cannot be encoded.
@@ -92,31 +107,34 @@ impl SchemaEncoder {
         kind: SchemaKind,
         part: &Part<'_>,
         columns: &Schema,
+        elsewhere: Vec<Elsewhere>,
         registries: &Registries,
     ) -> Result<Self, OptionError> {
         check_columns(part, columns)?;
         check_message(part, kind)?;
         let columns = Arc::new(plain(columns));
         let own = own_bytes(part, registries)?;
+        let given = Given { columns: &columns, elsewhere: &elsewhere };
         let target = match settings(part.options, registries)? {
             None => {
                 check_without_registry(part)?;
                 let own = own.ok_or_else(|| no_schema(part))?;
-                Target::Own(Arc::new(own_engine(kind, part, &own, &columns)?))
+                Target::Own(Arc::new(own_engine(kind, part, &own, given)?))
             }
             Some(settings) => {
                 let by = by(part, own.is_some())?;
                 let registry =
                     registries.registry(&settings).map_err(|error| of_registry(&error))?;
-                let subject = Subject { registry, name: subject_name(part)? };
-                target(kind, part, subject, by, own, &columns)?
+                let name = subject_name(part)?;
+                let subject = Subject { registry, part: part.name, name };
+                target(kind, part, subject, by, own, given)?
             }
         };
         let opened = RwLock::new(match &target {
             Target::Own(engine) => Some(Opened { engine: engine.clone(), prefix: Arc::from([]) }),
             _ => None,
         });
-        Ok(Self(Arc::new(Inner { kind, columns, target, opened })))
+        Ok(Self(Arc::new(Inner { kind, columns, elsewhere, target, opened })))
     }
 
     /// Asks the registry whether the rows can be written; registers nothing. A registry that does
@@ -181,13 +199,22 @@ impl Inner {
     ) -> Result<Option<Opened>, WriteFailure> {
         match &self.target {
             Target::Own(_) => Ok(None),
-            Target::Draft { subject, text, engine, registers } => {
+            Target::Draft(drafted) => {
+                let Drafted { subject, text, engine, registers, numbered } = &**drafted;
+                let keeps_numbers = || match numbered {
+                    Some(schema) => subject.keeps_numbers(schema, patience),
+                    None => Ok(()),
+                };
                 let draft = Draft { kind: in_registry(self.kind), text, references: &[] };
                 let id = match (registers, only_asks) {
                     (false, _) => Some(subject.lookup(&draft, patience)?),
-                    (true, false) => Some(subject.register(&draft, patience)?),
+                    (true, false) => {
+                        keeps_numbers()?;
+                        Some(subject.register(&draft, patience)?)
+                    }
                     (true, true) => {
                         subject.check(&draft, patience)?;
+                        keeps_numbers()?;
                         None
                     }
                 };
@@ -195,11 +222,16 @@ impl Inner {
             }
             Target::Version { subject, version, message } => {
                 let found = subject.version(*version, patience)?;
-                let engine =
-                    registered_engine(self.kind, &found, message.as_deref(), &self.columns);
-                let engine = engine.map_err(|problem| WriteFailure::Mismatch {
-                    subject: subject.name.clone(),
-                    problem,
+                let given = Given { columns: &self.columns, elsewhere: &self.elsewhere };
+                let engine = registered_engine(self.kind, &found, message.as_deref(), given);
+                let subject = || subject.name.clone();
+                let engine = engine.map_err(|unfit| match unfit {
+                    Unfit::Columns(problem) => {
+                        WriteFailure::Mismatch { subject: subject(), problem }
+                    }
+                    Unfit::Taken(problem, remedy) => {
+                        WriteFailure::Taken { subject: subject(), problem, remedy }
+                    }
                 })?;
                 Ok(Some(Opened::new(found.id, Arc::new(engine))))
             }
@@ -245,11 +277,42 @@ impl Subject {
         }
     }
 
+    /// Refuses a schema whose fields have other numbers than those of the latest version.
+    fn keeps_numbers(
+        &self,
+        schema: &protobuf::Schema,
+        patience: &Patience<'_>,
+    ) -> Result<(), WriteFailure> {
+        let latest = match self.registry.latest(&self.name, patience) {
+            Ok((_, latest)) => latest,
+            Err(RegistryError::NoSuchSubject { .. } | RegistryError::NoSuchVersion { .. }) => {
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if latest.kind != registry::SchemaKind::Protobuf {
+            return Ok(());
+        }
+        let earlier = match Parsed::of(SchemaKind::Protobuf, &latest, None) {
+            Ok(Parsed::Protobuf(earlier)) => {
+                let same = earlier.with_message(schema.message_name());
+                let same = same.ok().filter(|same| same.message_index().is_ok());
+                Ok(same.unwrap_or(earlier))
+            }
+            Ok(Parsed::Avro(_)) => unreachable!("it is one of Protobuf"),
+            Err(problem) => Err(format!("it cannot be understood here: {problem}")),
+        };
+        let (part, subject) = (self.part, self.name.clone());
+        earlier
+            .and_then(|earlier| schema.keeps_numbers(&earlier))
+            .map_err(|problem| WriteFailure::Renumbered { part, subject, problem })
+    }
+
     fn lookup(&self, draft: &Draft<'_>, patience: &Patience<'_>) -> Result<u32, WriteFailure> {
         self.registry.lookup(&self.name, draft, patience)?.ok_or_else(|| {
             let subject = &self.name;
             let missing = format!("the subject '{subject}' does not have the schema that is given");
-            WriteFailure::Missing { missing }
+            WriteFailure::Missing { part: self.part, missing }
         })
     }
 
@@ -265,17 +328,17 @@ impl Subject {
         found.map_err(|error| match error {
             RegistryError::NoSuchSubject { subject } => {
                 let missing = format!("the schema registry has no subject '{subject}'");
-                WriteFailure::Missing { missing }
+                WriteFailure::Missing { part: self.part, missing }
             }
             error @ RegistryError::NoSuchVersion { .. } => {
-                WriteFailure::Missing { missing: error.to_string() }
+                WriteFailure::Missing { part: self.part, missing: error.to_string() }
             }
             other => other.into(),
         })
     }
 
     fn incompatible(&self, messages: Vec<String>) -> WriteFailure {
-        WriteFailure::Incompatible { subject: self.name.clone(), messages }
+        WriteFailure::Incompatible { part: self.part, subject: self.name.clone(), messages }
     }
 }
 
@@ -319,26 +382,27 @@ fn target(
     subject: Subject,
     by: By,
     own: Option<(String, Vec<u8>)>,
-    columns: &Schema,
+    given: Given<'_>,
 ) -> Result<Target, OptionError> {
     if let By::Version(version) = by {
         let message = part.get("message").map(str::to_owned);
         return Ok(Target::Version { subject, version, message });
     }
     let registers = by == By::Registering;
+    let is_numbered = own.is_none() && kind == SchemaKind::Protobuf;
     let (engine, text) = match own {
         None => {
             let name = match part.get("message") {
                 Some(message) => message.to_owned(),
                 None => record_name(&subject.name),
             };
-            Engine::derived(kind, columns, &name).map_err(|problem| {
+            Engine::derived(kind, given.columns, &name).map_err(|problem| {
                 let help = "cast or rename the column in the query, or leave it out";
                 OptionError::table(problem, Some(help.to_owned()))
             })?
         }
         Some(own) => {
-            let engine = own_engine(kind, part, &own, columns)?;
+            let engine = own_engine(kind, part, &own, given)?;
             let text = String::from_utf8(own.1).ok().filter(|text| {
                 // What is no text of a file is a set of descriptors, even if it is UTF-8.
                 kind != SchemaKind::Protobuf || text.contains("message")
@@ -352,7 +416,13 @@ fn target(
             (engine, text)
         }
     };
-    Ok(Target::Draft { subject, text, engine: Arc::new(engine), registers })
+    let numbered = is_numbered.then(|| protobuf::Schema::from_text(&text, &[], None));
+    let numbered = numbered.transpose().map_err(|error| {
+        // The text was parsed when it was made.
+        OptionError::table(error.to_string(), None)
+    })?;
+    let engine = Arc::new(engine);
+    Ok(Target::Draft(Box::new(Drafted { subject, text, engine, registers, numbered })))
 }
 
 /// An encoder by the schema of the options.
@@ -360,15 +430,19 @@ fn own_engine(
     kind: SchemaKind,
     part: &Part<'_>,
     (key, bytes): &(String, Vec<u8>),
-    columns: &Schema,
+    given: Given<'_>,
 ) -> Result<Engine, OptionError> {
     let engine = match (kind, std::str::from_utf8(bytes)) {
-        (SchemaKind::Json, Ok(text)) => Engine::of_json(text, columns),
-        (SchemaKind::Json, Err(_)) => Err("it is not UTF-8".to_owned()),
+        (SchemaKind::Json, Ok(text)) => Engine::of_json(text, given),
+        (SchemaKind::Json, Err(_)) => Err(Unfit::Columns("it is not UTF-8".to_owned())),
         _ => Parsed::from_bytes(kind, bytes, part.get("message"))
-            .and_then(|schema| Engine::of(&schema, columns)),
+            .map_err(Unfit::from)
+            .and_then(|schema| Engine::of(&schema, given)),
     };
-    engine.map_err(|problem| OptionError::of(key, problem, None))
+    engine.map_err(|unfit| match unfit {
+        Unfit::Columns(problem) => OptionError::of(key, problem, None),
+        Unfit::Taken(problem, remedy) => OptionError::of(key, problem, Some(remedy.to_owned())),
+    })
 }
 
 /// An encoder by what a registry has.
@@ -376,14 +450,14 @@ fn registered_engine(
     kind: SchemaKind,
     found: &registry::Registered,
     message: Option<&str>,
-    columns: &Schema,
-) -> Result<Engine, String> {
+    given: Given<'_>,
+) -> Result<Engine, Unfit> {
     if kind != SchemaKind::Json || found.kind != registry::SchemaKind::Json {
-        return Engine::of(&Parsed::of(kind, found, message)?, columns);
+        return Engine::of(&Parsed::of(kind, found, message)?, given);
     }
     match (&found.body, found.references.is_empty()) {
-        (Body::Text(text), true) => Engine::of_json(text, columns),
-        _ => Err("it refers to other schemas, which are not followed here".to_owned()),
+        (Body::Text(text), true) => Engine::of_json(text, given),
+        _ => Err("it refers to other schemas, which are not followed here".to_owned().into()),
     }
 }
 

@@ -18,6 +18,56 @@ pub(super) enum Engine {
     Json(Option<JsonSchema>),
 }
 
+/// The columns of a part of a record, and those of the query that are none of it.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'a> {
+    pub columns: &'a Schema,
+    pub elsewhere: &'a [Elsewhere],
+}
+
+/// A column of the query that is no field, as it is something else of a record.
+#[derive(Clone, Debug)]
+pub struct Elsewhere {
+    /// Its name.
+    pub name: String,
+    /// What it is, after "a column of this name".
+    pub what: &'static str,
+    /// What to do where a schema has a field of the name.
+    pub remedy: &'static str,
+}
+
+/// Why rows cannot be written by a schema.
+#[derive(Debug)]
+pub(super) enum Unfit {
+    /// Columns that do not fit, in words.
+    Columns(String),
+    /// A field is called as a column that is no field; with a remedy.
+    Taken(String, &'static str),
+}
+
+impl From<String> for Unfit {
+    fn from(problem: String) -> Self {
+        Self::Columns(problem)
+    }
+}
+
+impl Given<'_> {
+    /// Refuses fields that would be null whatever the query says.
+    fn check_fields(&self, fields: &[String]) -> Result<(), Unfit> {
+        for column in self.elsewhere {
+            if let Some(field) = fields.iter().find(|it| it.eq_ignore_ascii_case(&column.name)) {
+                let what = column.what;
+                let problem = format!(
+                    "the field {field} of the schema cannot be written, as a column of this name \
+                     {what}"
+                );
+                return Err(Unfit::Taken(problem, column.remedy));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Why rows are not written.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -42,14 +92,14 @@ impl Engine {
                 let schema = avro::Schema::of_columns(columns, name);
                 let schema = schema.map_err(|error| error.to_string())?;
                 let text = schema.text().to_owned();
-                Ok((Self::of(&Parsed::Avro(schema), columns)?, text))
+                Ok((Self::by(&Parsed::Avro(schema), columns)?, text))
             }
             SchemaKind::Protobuf => {
                 let text = protobuf::proto_text_of(columns, name);
                 let text = text.map_err(|error| error.to_string())?;
                 let schema = protobuf::Schema::from_text(&text, &[], Some(name));
                 let schema = schema.map_err(|error| error.to_string())?;
-                Ok((Self::of(&Parsed::Protobuf(schema), columns)?, text))
+                Ok((Self::by(&Parsed::Protobuf(schema), columns)?, text))
             }
             SchemaKind::Json => {
                 let text = JsonSchema::text_of(columns, name)?;
@@ -61,11 +111,16 @@ impl Engine {
         }
     }
 
-    /// For columns, by a schema of Avro or Protobuf.
+    /// For columns, by a schema of Avro or Protobuf that was given.
     ///
     /// # Errors
-    /// What does not fit, in words.
-    pub fn of(schema: &Parsed, columns: &Schema) -> Result<Self, String> {
+    /// What does not fit.
+    pub fn of(schema: &Parsed, given: Given<'_>) -> Result<Self, Unfit> {
+        given.check_fields(&schema.field_names())?;
+        Ok(Self::by(schema, given.columns)?)
+    }
+
+    fn by(schema: &Parsed, columns: &Schema) -> Result<Self, String> {
         match schema {
             Parsed::Avro(schema) => {
                 let encoder = avro::Encoder::of_columns(columns, Some(schema));
@@ -74,7 +129,8 @@ impl Engine {
             Parsed::Protobuf(schema) => {
                 let encoder = protobuf::Encoder::exact(schema, columns);
                 let encoder = encoder.map_err(|error| error.to_string())?;
-                Ok(Self::Protobuf(encoder, schema.message_index()))
+                let path = schema.message_index().map_err(|error| error.to_string())?;
+                Ok(Self::Protobuf(encoder, path))
             }
         }
     }
@@ -82,10 +138,11 @@ impl Engine {
     /// For columns, by a JSON Schema.
     ///
     /// # Errors
-    /// What does not fit, in words.
-    pub fn of_json(text: &str, columns: &Schema) -> Result<Self, String> {
+    /// What does not fit.
+    pub fn of_json(text: &str, given: Given<'_>) -> Result<Self, Unfit> {
         let schema = JsonSchema::parse(text)?;
-        schema.fit(columns)?;
+        given.check_fields(&schema.property_names())?;
+        schema.fit(given.columns)?;
         Ok(Self::Json(Some(schema)))
     }
 

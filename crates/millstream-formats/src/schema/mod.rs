@@ -50,6 +50,7 @@ use parking_lot::Mutex;
 
 pub use decode::{NotDecoded, SchemaDecoder};
 pub use encode::{NotEncoded, SchemaEncoder};
+pub use engine::Elsewhere;
 pub use error::{SchemaFailure, WriteFailure};
 pub use options::{OPTIONS, Part, needs};
 use parsed::Parsed;

@@ -53,7 +53,7 @@ impl Parsed {
         };
         if registered.kind != expected {
             return Err(format!(
-                "it is one of {}, and the table's 'value.format' is '{}'",
+                "it is one of {}, and the format of the table is '{}'",
                 registered.kind,
                 kind.name()
             ));
@@ -91,6 +91,16 @@ impl Parsed {
         match self {
             Self::Avro(schema) => schema.columns(RECURSION).map_err(|error| error.to_string()),
             Self::Protobuf(schema) => schema.columns(options).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// The names of the fields that a record has.
+    pub fn field_names(&self) -> Vec<String> {
+        match self {
+            Self::Avro(schema) => schema.field_names().into_iter().map(str::to_owned).collect(),
+            Self::Protobuf(schema) => {
+                schema.descriptor().fields().map(|field| field.name().to_owned()).collect()
+            }
         }
     }
 

@@ -1,3 +1,5 @@
+use std::io::{BufRead as _, Read as _, Write as _};
+
 use arrow::array::{
     Array as _, ArrayRef, AsArray as _, BinaryArray, DictionaryArray, Int32Array, RecordBatch,
     StringViewArray,
@@ -174,10 +176,20 @@ fn encoder(
     columns: &Schema,
     entries: &[(&str, &str)],
 ) -> Result<SchemaEncoder, OptionError> {
+    encoder_beside(kind, columns, Vec::new(), entries)
+}
+
+fn encoder_beside(
+    kind: SchemaKind,
+    columns: &Schema,
+    elsewhere: Vec<Elsewhere>,
+    entries: &[(&str, &str)],
+) -> Result<SchemaEncoder, OptionError> {
     let entries = entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let options = Options::new(entries);
     let part = Part { options: &options, name: "value", subject: Some("t-value".to_owned()) };
-    SchemaEncoder::parse(kind, &part, columns, &Registries::new(std::path::Path::new(".")))
+    let registries = Registries::new(std::path::Path::new("."));
+    SchemaEncoder::parse(kind, &part, columns, elsewhere, &registries)
 }
 
 const WRITTEN: [(SchemaKind, &str); 3] = [
@@ -252,5 +264,129 @@ fn a_registry_that_is_away_refuses_no_table_before_it_is_opened() {
         assert!(refused.problem.contains("schema.registry.url"), "{refused:?}");
         let alone = encoder(kind, &columns, &[("value.subject", "x")]).unwrap_err();
         assert_eq!(alone.key.as_deref(), Some("value.subject"));
+    }
+}
+
+/// The URL of a registry whose subjects have one schema, and which takes all others.
+fn registry(kind: &str, schema: &str) -> String {
+    let latest = serde_json::json!({
+        "subject": "t-value", "id": 7, "version": 1, "schemaType": kind, "schema": schema,
+    });
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = std::io::BufReader::new(stream.unwrap());
+            let (mut line, mut length) = (String::new(), 0);
+            reader.read_line(&mut line).unwrap();
+            loop {
+                let mut header = String::new();
+                reader.read_line(&mut header).unwrap();
+                let Some((name, value)) = header.split_once(':') else { break };
+                if name.eq_ignore_ascii_case("content-length") {
+                    length = value.trim().parse().unwrap();
+                }
+            }
+            reader.read_exact(&mut vec![0; length]).unwrap();
+            let (status, body) = match line.split(' ').collect::<Vec<_>>()[..] {
+                ["GET", path, _] if path.contains("serialized") => {
+                    (422, serde_json::json!({"error_code": 42201, "message": "as text only"}))
+                }
+                ["GET", ..] => (200, latest.clone()),
+                ["POST", "/subjects/t-value/versions", _] => (200, serde_json::json!({"id": 8})),
+                ["POST", path, _] if path.starts_with("/compatibility") => {
+                    (200, serde_json::json!({"is_compatible": true}))
+                }
+                _ => (404, serde_json::json!({"error_code": 40401, "message": "not there"})),
+            };
+            let (body, length) = (body.to_string(), body.to_string().len());
+            let head = format!(
+                "HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\n\
+                 Content-Length: {length}\r\nConnection: close\r\n\r\n"
+            );
+            reader.into_inner().write_all((head + &body).as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+/// What the check of a table says, and then its opening.
+fn opened(encoder: &SchemaEncoder) -> Result<(), String> {
+    let (checked, opened) = (encoder.check(), encoder.open());
+    assert_eq!(checked.is_ok(), opened.is_ok(), "{checked:?} {opened:?}");
+    opened.map_err(|failure| failure.to_string())
+}
+
+#[test]
+fn columns_that_change_places_are_refused_where_their_order_numbers_them() {
+    let latest = "syntax = 'proto3'; message t { int32 id = 1; string name = 2; string kind = 3; }";
+    let url = registry("PROTOBUF", latest);
+    let open = |columns: &Schema, more: &[(&str, &str)]| {
+        let options = [&[("schema.registry.url", url.as_str())][..], more].concat();
+        opened(&encoder(SchemaKind::Protobuf, columns, &options).unwrap())
+    };
+    let all = rows(&[]).schema();
+    open(&all, &[]).unwrap();
+    open(&all.project(&[0, 1]).unwrap(), &[]).unwrap();
+    let swapped = all.project(&[1, 0, 2]).unwrap();
+    let refused = open(&swapped, &[]).unwrap_err();
+    for wanted in [
+        "the subject 't-value': the field name would be number 1, and was 2",
+        "keep the order of columns and add new ones at the end",
+        "'use.latest.version'",
+        "'value.subject'",
+    ] {
+        assert!(refused.contains(wanted), "{refused}");
+    }
+    open(&swapped, &[("use.latest.version", "true")]).unwrap();
+    // A schema that is given numbers its fields itself.
+    let given = "syntax = 'proto3'; message t { string name = 2; int32 id = 1; string kind = 3; }";
+    open(&swapped, &[("value.schema", given)]).unwrap();
+}
+
+#[test]
+fn fields_called_as_columns_that_are_elsewhere_are_refused() {
+    let schema = r#"{"properties": {"id": {}, "name": {}, "kind": {}, "partition": {}}}"#;
+    let url = registry("JSON", schema);
+    let elsewhere = || Elsewhere {
+        name: "partition".to_owned(),
+        what: "says where a record goes",
+        remedy: "leave the column out",
+    };
+    let options = [("schema.registry.url", url.as_str()), ("use.latest.version", "true")];
+    let open = |elsewhere| {
+        let columns = rows(&[]).schema();
+        opened(&encoder_beside(SchemaKind::Json, &columns, elsewhere, &options).unwrap())
+    };
+    open(Vec::new()).unwrap();
+    let refused = open(vec![elsewhere()]).unwrap_err();
+    let wanted = "the field partition of the schema cannot be written, as a column of this name \
+                  says where a record goes; leave the column out";
+    assert!(refused.ends_with(wanted), "{refused}");
+}
+
+#[test]
+fn an_imported_message_is_not_written() {
+    let text = "syntax = 'proto3'; import 'google/protobuf/timestamp.proto'; \
+                message M { google.protobuf.Timestamp t = 1; }";
+    let columns = Schema::new(vec![Field::new("seconds", DataType::Int64, false)]);
+    let message = ("value.message", "google.protobuf.Timestamp");
+    let refused = encoder(SchemaKind::Protobuf, &columns, &[("value.schema", text), message]);
+    let problem = refused.unwrap_err().problem;
+    assert!(problem.contains("which the schema imports"), "{problem}");
+}
+
+#[test]
+fn remedies_name_the_options_of_the_part() {
+    let text = String::new;
+    for part in ["key", "value"] {
+        for failure in [
+            WriteFailure::Incompatible { part, subject: text(), messages: Vec::new() },
+            WriteFailure::Renumbered { part, subject: text(), problem: text() },
+            WriteFailure::Missing { part, missing: text() },
+        ] {
+            let failure = failure.to_string();
+            assert!(failure.contains(&format!("'{part}.subject'")), "{failure}");
+        }
     }
 }

@@ -118,10 +118,17 @@ impl SinkColumns {
             if !fits(field.data_type()) {
                 let name = field.name();
                 let problem = format!("the column '{name}' must be {wanted} for a Kafka table");
-                let help = format!(
-                    "It is {}. Use CAST({name} AS STRING), or to_json for a STRUCT",
-                    field.data_type()
-                );
+                let found = field.data_type();
+                let help = match wanted {
+                    "STRING" => format!("It is {found}. Use CAST({name} AS STRING)"),
+                    "STRING or BINARY" => format!(
+                        "It is {found}. Use CAST({name} AS STRING), or to_json for a STRUCT"
+                    ),
+                    _ => format!(
+                        "It is {found}. Cast it to {wanted}, or give the column another name if it \
+                         is not the record's {name}"
+                    ),
+                };
                 return Err(OptionError::table(problem, Some(help)));
             }
         }
@@ -345,6 +352,22 @@ mod tests {
         assert!(problem(std::slice::from_ref(&value), false).contains("no topic"));
         let with_topic = [value, ("topic", DataType::Utf8View), ("headers", headers_type())];
         assert!(SinkColumns::find(&schema(&with_topic), false).is_ok());
+    }
+
+    #[test]
+    fn a_remedy_has_the_type_that_is_wanted() {
+        let help = |column: (&str, DataType)| {
+            let columns = schema(&[("value", DataType::Utf8), column]);
+            SinkColumns::find(&columns, false).unwrap_err().help.unwrap()
+        };
+        let topic = ("topic", DataType::Int32);
+        assert!(help(topic).contains("CAST(topic AS STRING)"));
+        let columns = |kind| {
+            schema(&[("value", DataType::Utf8), ("topic", DataType::Utf8), ("partition", kind)])
+        };
+        let refused = SinkColumns::find(&columns(DataType::Int64), false).unwrap_err();
+        let help = refused.help.unwrap();
+        assert!(help.contains("Cast it to INT") && !help.contains("STRING"), "{help}");
     }
 
     #[test]

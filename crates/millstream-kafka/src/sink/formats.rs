@@ -8,7 +8,7 @@
 use arrow::datatypes::Schema;
 use millstream_engine::api::options::{OptionError, OptionSpec, Options, Side};
 use millstream_formats::schema::{
-    OPTIONS, Part, Registries, SchemaEncoder, SchemaKind, WRITE_OPTIONS,
+    Elsewhere, OPTIONS, Part, Registries, SchemaEncoder, SchemaKind, WRITE_OPTIONS,
 };
 
 use super::columns::{RecordPart, SinkColumns};
@@ -30,29 +30,51 @@ pub fn columns_of(
     let (value, key) = (format(options, VALUE)?, format(options, KEY)?);
     check_used(options, value, key)?;
     let key_fields = key_fields(options, key, schema)?;
-    let part = |kind: SchemaKind, name: &'static str, columns: Vec<usize>| {
+    let part = |kind: SchemaKind, name: &'static str, columns: Vec<usize>, elsewhere| {
         let subject = topic.map(|topic| format!("{topic}-{name}"));
         let part = Part { options, name, subject };
         let only = schema.project(&columns).map_err(|error| {
             // The columns were found in the schema.
             OptionError::table(error.to_string(), None)
         })?;
-        let encoder = SchemaEncoder::parse(kind, &part, &only, registries)?;
+        let encoder = SchemaEncoder::parse(kind, &part, &only, elsewhere, registries)?;
         Ok(RecordPart::Encoded(name, columns, encoder))
     };
-    let of_value = |at: &usize| {
-        let is_elsewhere = match schema.field(*at).name().as_str() {
-            "key" => key.is_none(),
-            "topic" => topic.is_none(),
-            "partition" | "headers" => true,
-            _ => false,
-        };
-        !is_elsewhere && !key_fields.contains(at)
-    };
-    let of_value: Vec<usize> = (0..schema.fields().len()).filter(of_value).collect();
-    let value = value.map(|kind| part(kind, "value", of_value)).transpose()?;
-    let key = key.map(|kind| part(kind, "key", key_fields)).transpose()?;
+    let mut taken = Vec::new();
+    let mut of_value = Vec::new();
+    for (at, field) in schema.fields().iter().enumerate() {
+        match elsewhere(field.name(), key.is_some(), topic.is_some()) {
+            Some(column) => taken.push(column),
+            None if key_fields.contains(&at) => {}
+            None => of_value.push(at),
+        }
+    }
+    let value = value.map(|kind| part(kind, "value", of_value, taken)).transpose()?;
+    let key = key.map(|kind| part(kind, "key", key_fields, Vec::new())).transpose()?;
     SinkColumns::with(schema, topic.is_some(), key, value)
+}
+
+/// What a column of a name is, if it is no field of the value.
+fn elsewhere(name: &str, has_key_format: bool, has_topic: bool) -> Option<Elsewhere> {
+    let place = "says where a record goes";
+    let (what, remedy) = match name {
+        "key" if !has_key_format => (
+            "is the record's key",
+            "set 'key.format' and 'key.fields', or give the field another name in the schema",
+        ),
+        "topic" if !has_topic => {
+            (place, "set the option 'topic', or give the field another name in the schema")
+        }
+        "partition" => {
+            (place, "leave the column out, or give the field another name in the schema")
+        }
+        "headers" => (
+            "has the record's headers",
+            "leave the column out, or give the field another name in the schema",
+        ),
+        _ => return None,
+    };
+    Some(Elsewhere { name: name.to_owned(), what, remedy })
 }
 
 /// The format that an option says; none is bytes as they are.
@@ -252,6 +274,37 @@ mod tests {
             );
             assert!(refused.help.is_some() || refused.problem.contains("should be"), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn fields_called_as_columns_that_say_where_a_record_goes_are_refused() {
+        let schema = |field: &str| {
+            format!(
+                r#"{{"type": "record", "name": "r", "fields": [
+                    {{"name": "name", "type": "string"}},
+                    {{"name": "{field}", "type": ["null", "int"]}}]}}"#
+            )
+        };
+        for (field, kind, what, remedy) in [
+            ("partition", DataType::Int32, "says where a record goes", "leave the column out"),
+            ("key", DataType::Utf8, "is the record's key", "key.format"),
+        ] {
+            let schema = schema(field);
+            let options = [("value.format", "avro"), ("value.schema", schema.as_str())];
+            let name = ("name", DataType::Utf8);
+            let refused = parse(&[name.clone(), (field, kind)], &options).unwrap_err();
+            let wanted = format!(
+                "the field {field} of the schema cannot be written, as a column of this name {what}"
+            );
+            assert!(refused.problem.contains(&wanted), "{refused:?}");
+            assert!(refused.help.is_some_and(|help| help.contains(remedy)));
+            // Without such a column it is null.
+            parse(&[name], &options).unwrap();
+        }
+        // The option says the topic, so that the column is a field.
+        let topic = schema("topic");
+        let options = [("value.format", "avro"), ("value.schema", topic.as_str())];
+        parse(&[("name", DataType::Utf8), ("topic", DataType::Int32)], &options).unwrap();
     }
 
     #[test]

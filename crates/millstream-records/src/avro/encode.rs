@@ -43,6 +43,22 @@ pub enum EncoderError {
         /// The field's type.
         written: String,
     },
+    /// A time, for a field that counts it in a unit that no column type has.
+    #[error(
+        "column `{column}`: {} cannot be written as {written}; let the query compute the number \
+         of {counts}",
+        spark_type(data_type)
+    )]
+    Time {
+        /// The column, with dots between the levels.
+        column: String,
+        /// The column's type.
+        data_type: DataType,
+        /// The field's type.
+        written: String,
+        /// What the field's number counts.
+        counts: &'static str,
+    },
     /// A column that the schema has no field for.
     #[error("column `{column}` has no field in the schema; leave it out or add a field")]
     NoField {
@@ -280,6 +296,12 @@ impl Matcher {
 
     fn form(&mut self, data_type: &DataType, at: At<'_>) -> Matched<Form> {
         let logical = at.schema.get(at.id).logical;
+        let is_time = matches!(data_type, DataType::Timestamp(..) | DataType::Date32);
+        if let (Some(time), true) = (at.schema.get(at.id).other_time, is_time) {
+            let (column, data_type) = (self.column(), data_type.clone());
+            let (written, counts) = (at.describe(), time.counts);
+            return Err(EncoderError::Time { column, data_type, written, counts });
+        }
         Ok(match (data_type, at.kind()) {
             (DataType::Boolean, Kind::Boolean) => Form::Boolean,
             (DataType::Int8, Kind::Int) => Form::Int8,

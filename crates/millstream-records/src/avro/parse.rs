@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::schema::{
-    Enum, Field, Graph, Kind, Logical, Named, Record, Schema, SchemaError, SchemaProblem, Type,
-    TypeId,
+    Enum, Field, Graph, Kind, Logical, Named, OtherTime, Record, Schema, SchemaError,
+    SchemaProblem, Type, TypeId,
 };
 
 type Object = Map<String, Value>;
@@ -61,7 +61,7 @@ impl Parser {
     }
 
     fn add(&mut self, kind: Kind) -> TypeId {
-        self.types.push(Type { kind, logical: None });
+        self.types.push(Type { kind, logical: None, other_time: None });
         TypeId(self.types.len() as u32 - 1)
     }
 
@@ -123,6 +123,7 @@ impl Parser {
         };
         let of = &mut self.types[id.0 as usize];
         of.logical = logical(object, &of.kind);
+        of.other_time = other_time(object, &of.kind);
         Ok(id)
     }
 
@@ -309,6 +310,20 @@ fn logical(object: &Object, kind: &Kind) -> Option<Logical> {
         ("local-timestamp-micros", Kind::Long) => Some(Logical::LocalTimestampMicros),
         _ => None,
     }
+}
+
+/// The logical type, if it is one of time that [`logical`] does not know.
+fn other_time(object: &Object, kind: &Kind) -> Option<OtherTime> {
+    let (name, counts) = match (object.get("logicalType")?.as_str()?, kind) {
+        ("time-millis", Kind::Int) => ("time-millis", "milliseconds since midnight"),
+        ("time-micros", Kind::Long) => ("time-micros", "microseconds since midnight"),
+        ("timestamp-nanos", Kind::Long) => ("timestamp-nanos", "nanoseconds since 1970"),
+        ("local-timestamp-nanos", Kind::Long) => {
+            ("local-timestamp-nanos", "nanoseconds since 1970")
+        }
+        _ => return None,
+    };
+    Some(OtherTime { name, counts })
 }
 
 fn decimal(object: &Object, kind: &Kind) -> Option<Logical> {

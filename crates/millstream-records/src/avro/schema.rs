@@ -28,6 +28,17 @@ pub(super) struct TypeId(pub u32);
 pub(super) struct Type {
     pub kind: Kind,
     pub logical: Option<Logical>,
+    /// A logical type of time that no column type has. Such a value is read as the number that it
+    /// is, but a time is not written into it, as its unit is another one.
+    pub other_time: Option<OtherTime>,
+}
+
+/// A logical type of time that is not among [`Logical`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OtherTime {
+    pub name: &'static str,
+    /// What its number counts.
+    pub counts: &'static str,
 }
 
 pub(super) enum Kind {
@@ -73,8 +84,8 @@ pub(super) struct Field {
     pub id: TypeId,
 }
 
-/// The logical types that change what a value becomes. All others are ignored, as the
-/// specification wants it (section "Logical Types").
+/// The logical types that change what a value becomes. All others are ignored when records are
+/// read, as the specification wants it (section "Logical Types").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Logical {
     Decimal { precision: usize, scale: usize },
@@ -106,6 +117,22 @@ impl Schema {
     /// The text that was parsed.
     pub fn text(&self) -> &str {
         &self.graph.text
+    }
+
+    /// The names of the fields of a record that the schema is, also where it may be null. None if
+    /// it is another type.
+    pub fn field_names(&self) -> Vec<&str> {
+        let kind = |id: TypeId| &self.get(id).kind;
+        let of_union = match kind(self.root()) {
+            Kind::Union(branches) => branches.as_slice(),
+            _ => &[],
+        };
+        let all = std::iter::once(self.root()).chain(of_union.iter().copied());
+        let records = all.filter_map(|id| match kind(id) {
+            Kind::Record(record) => Some(record),
+            _ => None,
+        });
+        records.flat_map(|record| &record.fields).map(|field| field.name.as_str()).collect()
     }
 
     pub(super) fn root(&self) -> TypeId {
@@ -145,7 +172,10 @@ impl Schema {
             Some(Logical::TimestampMicros) => format!("{base} (timestamp-micros)"),
             Some(Logical::LocalTimestampMillis) => format!("{base} (local-timestamp-millis)"),
             Some(Logical::LocalTimestampMicros) => format!("{base} (local-timestamp-micros)"),
-            None => base.to_owned(),
+            None => match of.other_time {
+                Some(time) => format!("{base} ({})", time.name),
+                None => base.to_owned(),
+            },
         }
     }
 }

@@ -29,6 +29,7 @@ mod plan;
 mod plan_error;
 mod planned;
 mod proto_text;
+mod renumbered;
 mod schema;
 mod schema_error;
 mod state;

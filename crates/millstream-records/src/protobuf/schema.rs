@@ -22,6 +22,8 @@ const MAIN_FILE: &str = "the schema";
 #[derive(Debug, Clone)]
 pub struct Schema {
     message: MessageDescriptor,
+    /// The file that is the schema itself. Others are imported.
+    file: FileDescriptor,
 }
 
 impl Schema {
@@ -37,12 +39,12 @@ impl Schema {
             .map_err(|error| SchemaError::NotADescriptorSet { detail: error.to_string() })?;
         let pool = link(set.file)?;
         if let Some(name) = message {
-            return Ok(Self { message: find(&pool, None, name)? });
+            return Ok(Self::alone(find(&pool, None, name)?));
         }
         let files = pool.files().filter(|file| !is_well_known(file.name()));
         let mut messages = files.flat_map(|file| file.messages().collect::<Vec<_>>());
         match (messages.next(), messages.next()) {
-            (Some(message), None) => Ok(Self { message }),
+            (Some(message), None) => Ok(Self::alone(message)),
             _ => {
                 let (known, more) = known_messages(&pool);
                 Err(SchemaError::NoMessageNamed { known, more })
@@ -107,14 +109,20 @@ impl Schema {
     ) -> Result<Self, SchemaError> {
         let file = pool.get_file_by_name(file).expect("linked under its name");
         if let Some(name) = message {
-            return Ok(Self { message: find(pool, Some(&file), name)? });
+            return Ok(Self { message: find(pool, Some(&file), name)?, file });
         }
         let first = file.messages().next();
         let message = first.ok_or_else(|| {
             let (known, more) = known_messages(pool);
             SchemaError::NoMessageNamed { known, more }
         })?;
-        Ok(Self { message })
+        Ok(Self { message, file })
+    }
+
+    /// A message whose file counts as the schema itself.
+    fn alone(message: MessageDescriptor) -> Self {
+        let file = message.parent_file();
+        Self { message, file }
     }
 
     /// Another message of the same schema, by its name.
@@ -122,18 +130,18 @@ impl Schema {
     /// # Errors
     /// When there is none, or several.
     pub fn with_message(&self, name: &str) -> Result<Self, SchemaError> {
-        let file = self.message.parent_file();
-        Ok(Self { message: find(self.message.parent_pool(), Some(&file), name)? })
+        let file = self.file.clone();
+        Ok(Self { message: find(self.message.parent_pool(), Some(&file), name)?, file })
     }
 
-    /// Another message of the same file, by Confluent's index path: `[0]` is the first message,
-    /// `[1, 0]` the first one nested in the second. The messages that the compiler makes for the
-    /// entries of maps are not counted, as in Confluent's Java library.
+    /// Another message of the schema's own file, by Confluent's index path: `[0]` is the first
+    /// message, `[1, 0]` the first one nested in the second. The messages that the compiler makes
+    /// for the entries of maps are not counted, as in Confluent's Java library.
     ///
     /// # Errors
     /// When the path leads nowhere.
     pub fn with_index(&self, index: &[i32]) -> Result<Self, SchemaError> {
-        let file = self.message.parent_file();
+        let file = self.file.clone();
         let at = |messages: &mut dyn Iterator<Item = MessageDescriptor>, index: i32| {
             let mut real = messages.filter(|message| !message.is_map_entry());
             real.nth(usize::try_from(index).ok()?)
@@ -147,11 +155,19 @@ impl Schema {
             };
         }
         let error = || SchemaError::Index { index: index.to_vec(), file: file.name().to_owned() };
-        Ok(Self { message: found.ok_or_else(error)? })
+        Ok(Self { message: found.ok_or_else(error)?, file: file.clone() })
     }
 
     /// The message's index path, as [`with_index`](Self::with_index) takes it.
-    pub fn message_index(&self) -> Vec<i32> {
+    ///
+    /// # Errors
+    /// When the message is one of an imported file, where no path leads.
+    pub fn message_index(&self) -> Result<Vec<i32>, SchemaError> {
+        let file = self.message.parent_file();
+        if file != self.file {
+            let (message, file) = (self.message_name().to_owned(), file.name().to_owned());
+            return Err(SchemaError::Imported { message, file });
+        }
         let mut path = Vec::new();
         let mut message = self.message.clone();
         loop {
@@ -169,7 +185,7 @@ impl Schema {
             }
         }
         path.reverse();
-        path
+        Ok(path)
     }
 
     /// The message's full name.

@@ -114,6 +114,17 @@ pub enum SchemaError {
         /// The file it was looked up in.
         file: String,
     },
+    /// A message that records cannot name.
+    #[error(
+        "the message \"{message}\" is in \"{file}\", which the schema imports, and records name \
+         messages of the schema itself only: write by a message that is in it"
+    )]
+    Imported {
+        /// The message's full name.
+        message: String,
+        /// The imported file.
+        file: String,
+    },
 }
 
 fn list(known: &[String], more: usize) -> String {

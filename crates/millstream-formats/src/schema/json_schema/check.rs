@@ -1,13 +1,24 @@
 //! Whether an object is what a schema says.
 
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
 use serde_json::Value;
 
+use super::numbers::{canonical, compare, equal};
 use super::{DEPTH_MAX, JsonSchema};
+
+/// Schemas that a row is compared with at most, besides some for each value in it. Alternatives
+/// within alternatives double with each level.
+const STEPS_MAX: usize = 1_000_000;
+const STEPS_PER_VALUE: usize = 1_000;
 
 /// What is wrong with a value, and where: the innermost name first.
 struct Fault {
     path: Vec<String>,
     problem: String,
+    /// Whether it ends the check, also where a value may be something else instead.
+    ends: bool,
 }
 
 impl Fault {
@@ -18,7 +29,7 @@ impl Fault {
 }
 
 fn fault(problem: impl Into<String>) -> Fault {
-    Fault { path: Vec::new(), problem: problem.into() }
+    Fault { path: Vec::new(), problem: problem.into(), ends: false }
 }
 
 type Checked = Result<(), Fault>;
@@ -29,7 +40,9 @@ impl JsonSchema {
     /// # Errors
     /// The column that is not, in words.
     pub fn check(&self, object: &Value) -> Result<(), String> {
-        self.value(object, &self.root, 0).map_err(|mut fault| {
+        let steps_left = STEPS_MAX + STEPS_PER_VALUE * values_in(object);
+        let mut check = Check { schema: self, steps_left };
+        check.value(object, self.root(), 0).map_err(|mut fault| {
             fault.path.reverse();
             match fault.path.is_empty() {
                 true => fault.problem,
@@ -37,17 +50,31 @@ impl JsonSchema {
             }
         })
     }
+}
 
-    fn value(&self, value: &Value, schema: &Value, depth: usize) -> Checked {
+/// The check of one row.
+struct Check<'a> {
+    schema: &'a JsonSchema,
+    steps_left: usize,
+}
+
+impl<'a> Check<'a> {
+    fn value(&mut self, value: &Value, schema: &'a Value, depth: usize) -> Checked {
         if depth > DEPTH_MAX {
             return Err(fault("the schema's references do not end"));
         }
+        let Some(left) = self.steps_left.checked_sub(1) else {
+            let problem = "the schema takes too long to check; write by one with fewer \
+                           alternatives within alternatives";
+            return Err(Fault { ends: true, ..fault(problem) });
+        };
+        self.steps_left = left;
         let depth = depth + 1;
         let Value::Object(keywords) = schema else {
             let allows = schema != &Value::Bool(false);
             return if allows { Ok(()) } else { Err(fault("the schema allows no value here")) };
         };
-        if let Some(schema) = keywords.get("$ref").and_then(|it| self.referred(it)) {
+        if let Some(schema) = keywords.get("$ref").and_then(|it| self.schema.referred(it)) {
             self.value(value, schema, depth)?;
         }
         if let Some(types) = keywords.get("type")
@@ -57,13 +84,13 @@ impl JsonSchema {
             return Err(fault(format!("{found} is not of the schema's type {types}")));
         }
         if let Some(Value::Array(all)) = keywords.get("enum")
-            && !all.contains(value)
+            && !all.iter().any(|one| equal(one, value))
         {
             let found = excerpt(value);
             return Err(fault(format!("{found} is none of the values that the schema lists")));
         }
         if let Some(one) = keywords.get("const")
-            && one != value
+            && !equal(one, value)
         {
             return Err(fault(format!("{} is not the schema's {one}", excerpt(value))));
         }
@@ -79,27 +106,49 @@ impl JsonSchema {
         }
     }
 
-    fn alternatives_of(&self, value: &Value, schema: &Value, depth: usize) -> Checked {
+    fn alternatives_of(&mut self, value: &Value, schema: &'a Value, depth: usize) -> Checked {
         let all = |name: &str| schema.get(name).and_then(Value::as_array);
         for one in all("allOf").into_iter().flatten() {
             self.value(value, one, depth)?;
         }
-        let count = |all: &Vec<Value>| {
-            all.iter().filter(|one| self.value(value, one, depth).is_ok()).count()
-        };
-        if all("anyOf").is_some_and(|all| count(all) == 0) {
+        if let Some(any) = all("anyOf")
+            && self.count(value, any, depth, 1)? == 0
+        {
             return Err(fault(format!("{} is none of 'anyOf'", excerpt(value))));
         }
-        match all("oneOf").map(count) {
-            None | Some(1) => Ok(()),
-            Some(found) => {
+        let Some(one) = all("oneOf") else { return Ok(()) };
+        match self.count(value, one, depth, usize::MAX)? {
+            1 => Ok(()),
+            found => {
                 let value = excerpt(value);
                 Err(fault(format!("{value} is {found} of 'oneOf' instead of one")))
             }
         }
     }
 
-    fn object(&self, object: &Object, schema: &Value, depth: usize) -> Checked {
+    /// How many of some schemas a value is, up to `most`.
+    fn count(
+        &mut self,
+        value: &Value,
+        all: &'a [Value],
+        depth: usize,
+        most: usize,
+    ) -> Result<usize, Fault> {
+        let mut found = 0;
+        for one in all {
+            match self.value(value, one, depth) {
+                Ok(()) => found += 1,
+                Err(fault) if fault.ends => return Err(fault),
+                Err(_) => {}
+            }
+            if found == most {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn object(&mut self, object: &Object, schema: &'a Value, depth: usize) -> Checked {
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
         for name in required.filter_map(Value::as_str) {
             if !object.contains_key(name) {
@@ -116,14 +165,14 @@ impl JsonSchema {
         size(object.len(), schema, ["minProperties", "maxProperties"], "properties")
     }
 
-    fn array(&self, items: &[Value], schema: &Value, depth: usize) -> Checked {
+    fn array(&mut self, items: &[Value], schema: &'a Value, depth: usize) -> Checked {
         if let Some(of) = schema.get("items") {
             let mut items = items.iter();
             items.try_for_each(|item| self.value(item, of, depth))?;
         }
-        let is_twice = |(at, item): (usize, &Value)| items[..at].contains(item);
+        let mut seen = HashSet::new();
         if schema.get("uniqueItems") == Some(&Value::Bool(true))
-            && items.iter().enumerate().any(is_twice)
+            && !items.iter().all(|item| seen.insert(canonical(item)))
         {
             return Err(fault("an element is there twice, and the schema does not allow that"));
         }
@@ -165,13 +214,15 @@ fn size(found: usize, schema: &Value, [least, most]: [&str; 2], what: &str) -> C
 }
 
 fn range(number: &serde_json::Number, schema: &Value) -> Checked {
-    let limit = |name: &str| schema.get(name).and_then(Value::as_f64);
-    let value = number.as_f64().unwrap_or(f64::NAN);
-    let is_within = |(name, limit): (&str, f64)| match name {
-        "minimum" => value >= limit,
-        "maximum" => value <= limit,
-        "exclusiveMinimum" => value > limit,
-        _ => value < limit,
+    let limit = |name: &str| match schema.get(name) {
+        Some(Value::Number(limit)) => compare(number, limit),
+        _ => None,
+    };
+    let is_within = |(name, beside_limit): (&str, Ordering)| match name {
+        "minimum" => beside_limit.is_ge(),
+        "maximum" => beside_limit.is_le(),
+        "exclusiveMinimum" => beside_limit.is_gt(),
+        _ => beside_limit.is_lt(),
     };
     let names = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
     let mut limits = names.into_iter().filter_map(|name| Some((name, limit(name)?)));
@@ -179,6 +230,15 @@ fn range(number: &serde_json::Number, schema: &Value) -> Checked {
     match beyond {
         Some((name, _)) => Err(fault(format!("{number} is beyond the schema's '{name}'"))),
         None => Ok(()),
+    }
+}
+
+/// How many values there are in one, with itself.
+fn values_in(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(values_in).sum::<usize>(),
+        Value::Object(object) => 1 + object.values().map(values_in).sum::<usize>(),
+        _ => 1,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Columns beside a schema: what no row could change is said before there are rows.
 
+use std::collections::HashSet;
+
 use arrow::datatypes::{DataType, Fields, Schema, TimeUnit};
 use serde_json::Value;
 
@@ -12,7 +14,8 @@ impl JsonSchema {
     /// # Errors
     /// The column that cannot, in words.
     pub fn fit(&self, columns: &Schema) -> Result<(), String> {
-        self.fit_value(&self.root, &DataType::Struct(columns.fields().clone()), "", 0)
+        self.fit_value(self.root(), &DataType::Struct(columns.fields().clone()), "", 0)?;
+        self.fit_decimals(columns)
     }
 
     fn fit_value(
@@ -23,7 +26,9 @@ impl JsonSchema {
         depth: usize,
     ) -> Result<(), String> {
         let written = written_as(data_type, path)?;
-        let all = self.alternatives(schema, depth);
+        let mut all = Vec::new();
+        self.alternatives(schema, depth, &mut HashSet::new(), &mut all);
+        let what = if path.is_empty() { "a row" } else { &format!("column {path}") };
         let admits = |schema: &&Value| match schema.get("type") {
             None => *schema != &Value::Bool(false),
             Some(Value::String(one)) => is_one(written, one),
@@ -34,12 +39,14 @@ impl JsonSchema {
         };
         let fitting: Vec<&Value> = all.iter().copied().filter(admits).collect();
         match fitting[..] {
+            [] if all.is_empty() => {
+                Err(format!("{what}: the schema's references do not end at any schema"))
+            }
             [] => {
                 let types: Vec<String> = all
                     .iter()
                     .map(|schema| schema.get("type").unwrap_or(schema).to_string())
                     .collect();
-                let what = if path.is_empty() { "a row" } else { &format!("column {path}") };
                 Err(format!(
                     "{what}: {} is written as {written}, and the schema has {}",
                     spark_type(data_type),
@@ -85,6 +92,12 @@ impl JsonSchema {
         for field in fields {
             let path = within(path, field.name());
             let property = schema.get("properties").and_then(|all| all.get(field.name()));
+            if let (None, Some(other)) = (property, similar(schema, field.name(), fields)) {
+                return Err(format!(
+                    "column {path}: the schema's property is {other}; name the column so (AS \
+                     `{other}`)"
+                ));
+            }
             match property.or_else(|| additional(schema)) {
                 Some(Value::Bool(false)) => {
                     return Err(format!(
@@ -107,20 +120,40 @@ impl JsonSchema {
         Ok(())
     }
 
-    /// The schemas of which a value has to be one.
-    fn alternatives<'a>(&'a self, schema: &'a Value, depth: usize) -> Vec<&'a Value> {
+    /// The schemas of which a value has to be one, each once, but those that were `seen`.
+    fn alternatives<'a>(
+        &'a self,
+        schema: &'a Value,
+        depth: usize,
+        seen: &mut HashSet<*const Value>,
+        all: &mut Vec<&'a Value>,
+    ) {
+        if !seen.insert(std::ptr::from_ref(schema)) {
+            return;
+        }
         if depth >= DEPTH_MAX {
-            return vec![schema];
+            return all.push(schema);
         }
         if let Some(referred) = schema.get("$ref").and_then(|it| self.referred(it)) {
-            return self.alternatives(referred, depth + 1);
+            return self.alternatives(referred, depth + 1, seen, all);
         }
         let several = schema.get("anyOf").or_else(|| schema.get("oneOf"));
         match several.and_then(Value::as_array) {
-            Some(all) => all.iter().flat_map(|one| self.alternatives(one, depth + 1)).collect(),
-            None => vec![schema],
+            Some(several) => {
+                several.iter().for_each(|one| self.alternatives(one, depth + 1, seen, all));
+            }
+            None => all.push(schema),
         }
     }
+}
+
+/// The property that has a column's name but for case, and is no other column's.
+fn similar<'a>(schema: &'a Value, name: &str, fields: &Fields) -> Option<&'a str> {
+    let properties = schema.get("properties")?.as_object()?;
+    let mut names = properties.keys().map(String::as_str);
+    let found = names.find(|other| other.eq_ignore_ascii_case(name))?;
+    let is_a_column = fields.iter().any(|field| field.name() == found);
+    (!is_a_column).then_some(found)
 }
 
 fn additional(schema: &Value) -> Option<&Value> {

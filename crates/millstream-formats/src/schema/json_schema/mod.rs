@@ -5,13 +5,18 @@
 //! one that restricts values is refused, since nobody would check it. Keywords that restrict
 //! nothing, such as `title` and `format`, are passed over.
 //!
-//! - [`derive`]: columns to a schema. [`fit`]: columns beside a schema. [`check`]: an object.
+//! - [`derive`]: columns to a schema. [`fit`], [`decimals`]: columns beside a schema. [`check`]: an
+//!   object. [`numbers`]: which values are the same.
 
 mod check;
+mod decimals;
 mod derive;
 mod fit;
+mod numbers;
 #[cfg(test)]
 mod tests;
+
+use std::collections::HashSet;
 
 use serde_json::Value;
 
@@ -58,11 +63,24 @@ impl JsonSchema {
     pub fn parse(text: &str) -> Result<Self, String> {
         let root = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
         let schema = Self { root };
-        schema.vet(&schema.root, "#", 0)?;
+        // What is referred to may be under any keyword, so that the rest does not lead there.
+        let mut vetting = Vetting { seen: HashSet::new(), left: vec![("#", &schema.root)] };
+        while let Some((at, part)) = vetting.left.pop() {
+            schema.vet(part, at, 0, &mut vetting)?;
+        }
         Ok(schema)
     }
 
-    fn vet(&self, schema: &Value, at: &str, depth: usize) -> Result<(), String> {
+    fn vet<'a>(
+        &'a self,
+        schema: &'a Value,
+        at: &str,
+        depth: usize,
+        vetting: &mut Vetting<'a>,
+    ) -> Result<(), String> {
+        if !vetting.seen.insert(std::ptr::from_ref(schema)) {
+            return Ok(());
+        }
         let keywords = match schema {
             Value::Bool(_) => return Ok(()),
             Value::Object(keywords) if depth < DEPTH_MAX => keywords,
@@ -78,23 +96,55 @@ impl JsonSchema {
                 ("properties" | "definitions" | "$defs", Value::Object(parts)) => {
                     let mut parts = parts.iter();
                     parts.try_for_each(|(name, part)| {
-                        self.vet(part, &format!("{at}/{name}"), depth + 1)
+                        self.vet(part, &format!("{at}/{name}"), depth + 1, vetting)
                     })?;
                 }
-                ("items" | "additionalProperties", part) => self.vet(part, &at, depth + 1)?,
+                ("items" | "additionalProperties", part) => {
+                    self.vet(part, &at, depth + 1, vetting)?;
+                }
                 ("anyOf" | "oneOf" | "allOf", Value::Array(parts)) => {
-                    parts.iter().try_for_each(|part| self.vet(part, &at, depth + 1))?;
+                    let mut parts = parts.iter();
+                    parts.try_for_each(|part| self.vet(part, &at, depth + 1, vetting))?;
                 }
                 _ if is_well_formed(keyword, value) => {}
                 _ => return Err(format!("{at}: the keyword cannot have this value")),
             }
         }
-        match keywords.get("$ref") {
-            Some(reference) if self.referred(reference).is_none() => {
-                Err(format!("{at}/$ref: {reference} is not in the schema itself"))
-            }
-            _ => Ok(()),
+        if let Some(reference) = keywords.get("$ref") {
+            let target = reference.as_str().zip(self.referred(reference));
+            let target = target
+                .ok_or_else(|| format!("{at}/$ref: {reference} is not in the schema itself"))?;
+            vetting.left.push(target);
         }
+        Ok(())
+    }
+
+    fn root(&self) -> &Value {
+        &self.root
+    }
+
+    /// The names of the properties of a row, whichever of several schemas it is.
+    pub fn property_names(&self) -> Vec<String> {
+        let applied = self.applied(vec![&self.root]);
+        let all = applied.iter().filter_map(|schema| schema.get("properties")?.as_object());
+        all.flat_map(|properties| properties.keys().cloned()).collect()
+    }
+
+    /// All schemas that say something of the same value: `schemas`, what they refer to, and
+    /// those of which a value has to be one or all. Each once.
+    fn applied<'a>(&'a self, schemas: Vec<&'a Value>) -> Vec<&'a Value> {
+        let (mut left, mut all, mut seen) = (schemas, Vec::new(), HashSet::new());
+        while let Some(schema) = left.pop() {
+            if !seen.insert(std::ptr::from_ref(schema)) {
+                continue;
+            }
+            all.push(schema);
+            left.extend(schema.get("$ref").and_then(|it| self.referred(it)));
+            let several = ["anyOf", "oneOf", "allOf"].into_iter();
+            let several = several.filter_map(|name| schema.get(name)?.as_array());
+            left.extend(several.flatten());
+        }
+        all
     }
 
     /// What `$ref` stands for.
@@ -102,6 +152,12 @@ impl JsonSchema {
         let pointer = reference.as_str()?.strip_prefix('#')?;
         self.root.pointer(pointer).filter(|it| it.is_object() || it.is_boolean())
     }
+}
+
+/// Which parts of a schema were looked at, and which it refers to.
+struct Vetting<'a> {
+    seen: HashSet<*const Value>,
+    left: Vec<(&'a str, &'a Value)>,
 }
 
 /// Whether a keyword that is looked at has a value of the kind that it is looked at as.

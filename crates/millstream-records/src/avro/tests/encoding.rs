@@ -237,6 +237,36 @@ fn timestamps_are_rounded_down_to_milliseconds() {
 }
 
 #[test]
+fn times_are_not_written_in_units_that_no_column_has() {
+    let array = arrow::array::TimestampMicrosecondArray::from(vec![1_000_000]);
+    let times = batch(vec![("f", Arc::new(array.with_timezone("UTC")))]);
+    let numbers = batch(vec![("f", Arc::new(Int64Array::from(vec![7])))]);
+    for (name, counts) in [
+        ("timestamp-nanos", "nanoseconds since 1970"),
+        ("local-timestamp-nanos", "nanoseconds since 1970"),
+        ("time-micros", "microseconds since midnight"),
+    ] {
+        let kind = format!(r#"{{"type": "long", "logicalType": "{name}"}}"#);
+        for kind in [kind.clone(), format!(r#"["null", {kind}]"#)] {
+            let schema = field_of(&kind);
+            let error = refusal(&times, &schema);
+            assert!(error.contains(&format!("TIMESTAMP cannot be written as long ({name})")));
+            assert!(error.ends_with(counts), "{error}");
+            // The number itself is written, and read as one.
+            let encoder = Encoder::of_columns(&numbers.schema(), Some(&schema)).unwrap();
+            let records = encoder.encode_batch(&numbers, &[]).unwrap();
+            assert_eq!(read(&schema, &schema, records.value(0)), json!({"f": 7}));
+        }
+    }
+    let days = batch(vec![("f", Arc::new(arrow::array::Date32Array::from(vec![1])))]);
+    let millis = field_of(r#"{"type": "int", "logicalType": "time-millis"}"#);
+    assert!(refusal(&days, &millis).contains("milliseconds since midnight"));
+    // A logical type of another type is none.
+    let ignored = field_of(r#"{"type": "long", "logicalType": "time-millis"}"#);
+    assert!(Encoder::of_columns(&times.schema(), Some(&ignored)).is_ok());
+}
+
+#[test]
 fn a_null_row_is_null_and_slices_keep_their_rows() {
     let ids: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
     let field = Arc::new(Field::new("id", DataType::Int32, false));

@@ -5,6 +5,7 @@ mod encoding;
 mod hostile;
 mod mapping;
 mod oracle;
+mod renumbered;
 mod roundtrip;
 mod schemas;
 mod text;

@@ -57,7 +57,7 @@ fn set(files: Vec<FileDescriptorProto>) -> Vec<u8> {
 fn texts_refer_to_each_other() {
     let schema = text(None).unwrap();
     assert_eq!(schema.message_name(), "shop.v1.Order");
-    assert_eq!(schema.message_index(), [0]);
+    assert_eq!(schema.message_index().unwrap(), [0]);
 }
 
 #[test]
@@ -140,13 +140,26 @@ fn messages_have_indexes() {
     for (path, name) in paths {
         let found = schema.with_index(path).unwrap();
         assert_eq!(found.message_name(), format!("shop.v1.{name}"));
-        assert_eq!(found.message_index(), path);
+        assert_eq!(found.message_index().unwrap(), path);
     }
     for path in [&[2][..], &[-1], &[], &[0, 2], &[9, 0], &[0, 0, 0, 0]] {
         let error = schema.with_index(path).unwrap_err();
         assert!(matches!(error, SchemaError::Index { .. }), "{path:?}");
     }
-    assert_eq!(schema.with_message("Refund").unwrap().message_index(), [1]);
+    assert_eq!(schema.with_message("Refund").unwrap().message_index().unwrap(), [1]);
+}
+
+#[test]
+fn an_imported_message_has_no_index() {
+    let imported = "syntax = \"proto3\"; package p; message A {} message B {}";
+    let main = "syntax = \"proto3\"; import \"p.proto\"; message M { p.B b = 1; message N {} }";
+    let schema = Schema::from_text(main, &[("p.proto", imported)], Some("B")).unwrap();
+    let error = schema.message_index().unwrap_err();
+    let expected = SchemaError::Imported { message: "p.B".to_owned(), file: "p.proto".to_owned() };
+    assert_eq!(error, expected);
+    // Paths are those of the schema itself all the same.
+    assert_eq!(schema.with_index(&[0, 0]).unwrap().message_name(), "M.N");
+    assert_eq!(schema.with_message("N").unwrap().message_index().unwrap(), [0, 0]);
 }
 
 #[test]
