@@ -268,6 +268,7 @@ fn a_registry_that_is_away_refuses_no_table_before_it_is_opened() {
 }
 
 /// The URL of a registry whose subjects have one schema, and which takes all others.
+#[allow(clippy::disallowed_methods, reason = "it answers until the tests end")]
 fn registry(kind: &str, schema: &str) -> String {
     let latest = serde_json::json!({
         "subject": "t-value", "id": 7, "version": 1, "schemaType": kind, "schema": schema,
